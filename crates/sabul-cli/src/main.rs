@@ -1,0 +1,2 @@
+//! The `sabul` program.
+fn main() {}

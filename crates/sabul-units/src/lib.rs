@@ -1,0 +1,15 @@
+//! The words every other crate speaks: time, gap, rate, sizes, sequence numbers, seeded randomness.
+//!
+//! Time is an integer count of picoseconds since the start of a run, so runs are bit-identical and
+//! the serialisation time of a packet is exact. Nothing here reads a clock or the system's
+//! randomness: both are inputs.
+
+mod random;
+mod rate;
+mod seq;
+mod time;
+
+pub use random::{Probability, ProbabilityError, Random, SeededRandom};
+pub use rate::{Bytes, Gap, Packets, ParseRateError, Rate};
+pub use seq::{PacketNumber, SeqNo, expand_u32};
+pub use time::{Instant, Span};

@@ -1,0 +1,179 @@
+//! Rates, gaps and sizes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Span;
+
+/// A count of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Bytes(pub u64);
+
+/// A count of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Packets(pub u64);
+
+/// The inter-packet gap: start of one DATA packet to start of the next.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gap(pub Span);
+
+impl Gap {
+    /// No pacing: packets leave as fast as the machine allows.
+    pub const NONE: Self = Self(Span::ZERO);
+
+    /// The rate that this gap gives packets of `size`; `None` without pacing.
+    pub fn rate(self, size: Bytes) -> Option<Rate> {
+        (self.0.0 > 0).then(|| Rate::from_size_over(size, self.0))
+    }
+}
+
+impl fmt::Debug for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "gap {:?}", self.0)
+    }
+}
+
+/// A rate in bit/s.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Rate(pub u64);
+
+const PS_PER_S: u128 = 1_000_000_000_000;
+
+impl Rate {
+    /// Whole megabits per second.
+    pub const fn from_mbps(mbps: u64) -> Self {
+        Self(mbps.saturating_mul(1_000_000))
+    }
+
+    /// `size` per `time`; a zero time counts as one picosecond.
+    #[expect(clippy::cast_possible_truncation, reason = "bounded by `min`")]
+    pub fn from_size_over(size: Bytes, time: Span) -> Self {
+        let bits = size.0 as u128 * 8 * PS_PER_S;
+        Self((bits / (time.0.max(1) as u128)).min(u64::MAX as u128) as u64)
+    }
+
+    /// How long `size` takes at this rate; the longest span for a zero rate.
+    #[expect(clippy::cast_possible_truncation, reason = "bounded by `min`")]
+    pub fn time_for(self, size: Bytes) -> Span {
+        if self.0 == 0 {
+            return Span::MAX;
+        }
+        let ps = size.0 as u128 * 8 * PS_PER_S / self.0 as u128;
+        Span(ps.min(u64::MAX as u128) as u64)
+    }
+
+    /// How much passes in `time` at this rate.
+    #[expect(clippy::cast_possible_truncation, reason = "bounded by `min`")]
+    pub fn bytes_in(self, time: Span) -> Bytes {
+        let bytes = self.0 as u128 * time.0 as u128 / (8 * PS_PER_S);
+        Bytes(bytes.min(u64::MAX as u128) as u64)
+    }
+
+    /// The gap that gives this rate with packets of `size`.
+    pub fn gap(self, size: Bytes) -> Gap {
+        Gap(self.time_for(size))
+    }
+
+    /// `self × num ÷ den`, saturating.
+    ///
+    /// # Panics
+    /// If `den` is zero.
+    #[expect(clippy::cast_possible_truncation, reason = "bounded by `min`")]
+    pub fn mul_ratio(self, num: u64, den: u64) -> Self {
+        let wide = self.0 as u128 * num as u128 / den as u128;
+        Self(wide.min(u64::MAX as u128) as u64)
+    }
+
+    /// Megabits per second, for reports.
+    pub fn as_mbps_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+}
+
+impl fmt::Debug for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bps = self.0 as f64;
+        match self.0 {
+            0..1_000 => write!(f, "{bps:.0} bit/s"),
+            1_000..1_000_000 => write!(f, "{:.1} kbit/s", bps / 1e3),
+            1_000_000..1_000_000_000 => write!(f, "{:.1} Mbit/s", bps / 1e6),
+            _ => write!(f, "{:.2} Gbit/s", bps / 1e9),
+        }
+    }
+}
+
+/// A text is not a rate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseRateError {
+    text: String,
+}
+
+impl fmt::Display for ParseRateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "'{}' is not a rate: write bits per second as a positive number with k, M, G or T \
+             (powers of 1000), such as 500M or 2.5G",
+            self.text
+        )
+    }
+}
+
+impl std::error::Error for ParseRateError {}
+
+impl FromStr for Rate {
+    type Err = ParseRateError;
+
+    /// Reads `800M`, `2.5G`, `64000`, `10Gbit/s`, `10Gbps`. Bits per second, powers of 1000; a text
+    /// that could mean bytes is refused.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "range checked")]
+    fn from_str(text: &str) -> Result<Self, ParseRateError> {
+        let fail = || ParseRateError { text: text.to_owned() };
+        let t = text.trim();
+        let t = ["bit/s", "bps"].iter().find_map(|unit| t.strip_suffix(unit)).unwrap_or(t).trim();
+        let (number, factor) = match t.chars().last().ok_or_else(fail)? {
+            'k' | 'K' => (&t[..t.len() - 1], 1e3),
+            'M' | 'm' => (&t[..t.len() - 1], 1e6),
+            'G' | 'g' => (&t[..t.len() - 1], 1e9),
+            'T' | 't' => (&t[..t.len() - 1], 1e12),
+            _ => (t, 1.0),
+        };
+        if !number.trim().chars().all(|c| c.is_ascii_digit() || c == '.') {
+            return Err(fail());
+        }
+        let bps = number.trim().parse::<f64>().map_err(|_| fail())? * factor;
+        if !(1.0..=1e15).contains(&bps) {
+            return Err(fail());
+        }
+        Ok(Self(bps as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_1500_byte_packet_at_one_gigabit_takes_12_us() {
+        // 1500 × 8 = 12 000 bit; ÷ 10^9 bit/s = 12 µs.
+        assert_eq!(Rate::from_mbps(1000).gap(Bytes(1500)), Gap(Span::from_micros(12)));
+        assert_eq!(Gap(Span::from_micros(12)).rate(Bytes(1500)), Some(Rate::from_mbps(1000)));
+        assert_eq!(Gap::NONE.rate(Bytes(1500)), None);
+    }
+
+    #[test]
+    fn rates_parse_as_bits_with_powers_of_1000() {
+        assert_eq!("500M".parse(), Ok(Rate(500_000_000)));
+        assert_eq!("2.5G".parse(), Ok(Rate(2_500_000_000)));
+        assert_eq!("10 Gbit/s".parse(), Ok(Rate(10_000_000_000)));
+        for bad in ["", "fast", "-5M", "0", "1MB/s", "inf", "nan", "1e99", "5MiB"] {
+            assert!(bad.parse::<Rate>().is_err(), "{bad}");
+        }
+    }
+}
