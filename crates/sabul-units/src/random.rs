@@ -11,7 +11,6 @@ pub trait Random {
     fn next_u64(&mut self) -> u64;
 
     /// A uniform number in `0..bound`; zero for a zero bound.
-    #[expect(clippy::cast_possible_truncation, reason = "the high half of a 128-bit product")]
     fn below(&mut self, bound: u64) -> u64 {
         // Multiply-shift: the bias is below 2^-64 × bound, far under what any test here can see.
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64

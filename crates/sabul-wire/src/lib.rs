@@ -1,1 +1,16 @@
-//! Placeholder.
+//! What crosses the wire: datagrams on UDP, messages on the control connection.
+//!
+//! Every datagram starts with the same 16 bytes ([`Header`]); what follows depends on its kind.
+//! Decoding is checked and never panics; an error names the offset and the reason. Sealing and
+//! opening are not here: this crate only says which bytes are authenticated and which are sealed.
+
+mod bytes;
+pub mod control;
+mod data;
+mod feedback;
+mod header;
+
+pub use bytes::{DecodeError, Reason};
+pub use data::{DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader};
+pub use feedback::{Ack, Feedback, LossPolicy, MAX_RANGES, Nak, NumberRange};
+pub use header::{ConnectionId, HEADER_LEN, Header, Kind, MAX_CONGESTION_HEADER, TAG_LEN, VERSION};

@@ -1,0 +1,132 @@
+//! Checked reading and plain writing of big-endian fields.
+
+use std::fmt;
+
+/// Why bytes are not what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The bytes end before the field does.
+    Truncated,
+    /// The first nibble is not a version this build speaks.
+    UnknownVersion(u8),
+    /// The kind is not one of ours.
+    UnknownKind(u8),
+    /// A reserved bit or value is set.
+    Reserved,
+    /// A variable-length number has more than 64 bits.
+    Overlong,
+    /// Ranges overlap, are empty, or run past 64 bits.
+    BadRange,
+    /// More ranges than one report may hold.
+    TooManyRanges,
+    /// Bytes follow the last field.
+    TrailingBytes,
+    /// The length prefix of a control message is over the limit.
+    TooLong,
+    /// A control message does not decode.
+    BadMessage,
+}
+
+/// Bytes from the network were refused: where and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    /// Offset of the offending field.
+    pub offset: usize,
+    /// What is wrong with it.
+    pub reason: Reason,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "malformed message at byte {}: {:?}", self.offset, self.reason)
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// Reads fields off the front of a slice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, offset: 0 }
+    }
+
+    pub(crate) const fn fail<T>(&self, reason: Reason) -> Result<T, DecodeError> {
+        Err(DecodeError { offset: self.offset, reason })
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        match self.bytes.split_first_chunk::<N>() {
+            Some((head, rest)) => {
+                self.bytes = rest;
+                self.offset += N;
+                Ok(*head)
+            }
+            None => self.fail(Reason::Truncated),
+        }
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, DecodeError> {
+        self.array::<1>().map(|[b]| b)
+    }
+    pub(crate) fn u16(&mut self) -> Result<u16, DecodeError> {
+        self.array().map(u16::from_be_bytes)
+    }
+    pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.array().map(u32::from_be_bytes)
+    }
+    pub(crate) fn u64(&mut self) -> Result<u64, DecodeError> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// An LEB128 number of at most 64 bits.
+    pub(crate) fn varint(&mut self) -> Result<u64, DecodeError> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            let part = u64::from(byte & 0x7F);
+            if shift == 63 && part > 1 {
+                return self.fail(Reason::Overlong);
+            }
+            value |= part << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        self.fail(Reason::Overlong)
+    }
+
+    pub(crate) const fn finish(&self) -> Result<(), DecodeError> {
+        if self.bytes.is_empty() { Ok(()) } else { self.fail(Reason::TrailingBytes) }
+    }
+}
+
+/// Appends `value` as LEB128.
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value & 0x7F) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push((value & 0x7F) as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_round_trip_and_overlong_ones_are_refused() {
+        for value in [0, 1, 127, 128, 300, u32::MAX.into(), u64::MAX] {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            assert_eq!(Reader::new(&out).varint(), Ok(value));
+        }
+        assert_eq!(Reader::new(&[0xFF; 11]).varint().unwrap_err().reason, Reason::Overlong);
+        assert_eq!(Reader::new(&[0x80]).varint().unwrap_err().reason, Reason::Truncated);
+    }
+}

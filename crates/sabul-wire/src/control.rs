@@ -1,0 +1,413 @@
+//! Messages of the control connection: length-prefixed, versioned, encoded by postcard.
+//!
+//! ```text
+//! | length of the body, 4 bytes, big-endian | body |
+//! ```
+//! The first message each way is [`Message::Hello`] and [`Message::Welcome`]; both carry the
+//! version, and a peer that cannot speak it answers [`Message::Cancel`] and closes. Which message
+//! may follow which is the session's business, not this module's.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bytes::{DecodeError, Reason};
+
+/// Version of the control messages.
+pub const CONTROL_VERSION: u16 = 1;
+/// Longest body of one message, in bytes; longer ones are refused before they are read.
+pub const MAX_MESSAGE: usize = 1 << 20;
+/// Most entries that one [`Message::Manifest`] carries.
+pub const MAX_MANIFEST_ENTRIES: usize = 1000;
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// Connector to listener, first: who it is and what it can do.
+    Hello {
+        /// [`CONTROL_VERSION`] of the connector.
+        version: u16,
+        /// Proof of the ticket's secret, bound to this TLS connection.
+        proof: [u8; 32],
+        /// AEAD suites it can use, best first.
+        suites: Vec<u8>,
+        /// Program and version, for logs.
+        software: String,
+    },
+    /// Listener to connector: accepted.
+    Welcome {
+        /// [`CONTROL_VERSION`] of the listener.
+        version: u16,
+        /// The AEAD suite of every channel in this session.
+        suite: u8,
+        /// Program and version, for logs.
+        software: String,
+    },
+    /// Asks for a transfer; from either side, with a number that the asker has not used.
+    Open(Open),
+    /// The other side takes part in the transfer.
+    Accept {
+        /// Which transfer.
+        transfer: u32,
+    },
+    /// Sender to receiver: the next entries, in the order of the byte stream.
+    Manifest {
+        /// Which transfer.
+        transfer: u32,
+        /// At most [`MAX_MANIFEST_ENTRIES`].
+        entries: Vec<Entry>,
+    },
+    /// Sender to receiver: the manifest is complete.
+    ManifestEnd {
+        /// Which transfer.
+        transfer: u32,
+        /// Entries in all.
+        entries: u64,
+        /// Their bytes, where every size is known.
+        bytes: u64,
+    },
+    /// Sender to receiver: the last byte of an entry has been read.
+    EntryEnd {
+        /// Which transfer.
+        transfer: u32,
+        /// Position in the manifest, from zero.
+        index: u64,
+        /// True length in bytes; differs from the manifest for streams.
+        bytes: u64,
+        /// BLAKE3 of the content, or why the content is not good.
+        outcome: Result<[u8; 32], Failure>,
+    },
+    /// Receiver to sender: what has been written down, and when by the receiver's clock.
+    Progress {
+        /// Which transfer.
+        transfer: u32,
+        /// Content bytes handed to the file system or the application.
+        bytes: u64,
+        /// Entries finished.
+        entries: u64,
+        /// Microseconds since the receiver opened the channel.
+        at_us: u64,
+    },
+    /// Receiver to sender: an entry could not be written or verified.
+    EntryFailed {
+        /// Which transfer.
+        transfer: u32,
+        /// Position in the manifest, from zero.
+        index: u64,
+        /// What went wrong.
+        failure: Failure,
+    },
+    /// Receiver to sender: every entry is finished, well or badly.
+    Done(Done),
+    /// Receiver to sender: an ACK or NAK, where the channel's carrier is the control connection.
+    Feedback {
+        /// Which transfer.
+        transfer: u32,
+        /// [`crate::Feedback`] in wire form.
+        report: Vec<u8>,
+    },
+    /// Receiver to sender of a stream or a timed test: stop producing, what is read so far counts.
+    Stop {
+        /// Which transfer.
+        transfer: u32,
+    },
+    /// The transfer, or with no number the session, is over because of this.
+    Cancel {
+        /// Which transfer; none for the whole session.
+        transfer: Option<u32>,
+        /// Why.
+        failure: Failure,
+    },
+    /// No more transfers will be asked for.
+    Close,
+}
+
+/// A request for a transfer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Open {
+    /// Number of the transfer, also of its channel.
+    pub transfer: u32,
+    /// Which way the data goes.
+    pub direction: Direction,
+    /// What is transferred.
+    pub request: Request,
+    /// How the channel behaves.
+    pub channel: ChannelParams,
+}
+
+/// Which way the data goes, seen from the side that opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Direction {
+    /// The opener sends.
+    Push,
+    /// The opener receives.
+    Pull,
+}
+
+/// What is transferred.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// Files into a place of the receiver (push).
+    Put {
+        /// Where to, relative to the receiver's root, components joined by `/`.
+        destination: Vec<u8>,
+        /// The destination is a directory, to be made where missing.
+        into_directory: bool,
+        /// Keep times and modes.
+        preserve: bool,
+    },
+    /// Files from the sender (pull).
+    Get {
+        /// Paths relative to the sender's root; a trailing `/` means the content of a directory.
+        sources: Vec<Vec<u8>>,
+        /// Descend into directories.
+        recursive: bool,
+    },
+    /// A byte stream between applications.
+    Stream {
+        /// What the application calls it.
+        name: String,
+    },
+    /// Memory to memory, for measuring: content is neither hashed nor kept.
+    Measure {
+        /// Stop after this many bytes.
+        bytes: Option<u64>,
+        /// Stop after this many milliseconds.
+        millis: Option<u64>,
+    },
+}
+
+/// How the sender of a channel behaves; chosen by the side that opens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelParams {
+    /// Name of the congestion controller.
+    pub controller: String,
+    /// Its parameters as `key`, `value` texts.
+    pub controller_params: Vec<(String, String)>,
+    /// Bytes of one block; a power of two.
+    pub block_bytes: u32,
+    /// Most bytes that may be sent and not yet acknowledged.
+    pub window_bytes: u64,
+    /// Never send faster than this, in bit/s.
+    pub rate_limit_bps: Option<u64>,
+    /// Largest packet to try, in bytes of IP packet.
+    pub mtu_max: Option<u32>,
+    /// Report losses by data sequence numbers as in the papers.
+    pub historical_loss: bool,
+    /// Carry reports on the control connection as in the papers.
+    pub control_feedback: bool,
+}
+
+/// One file, directory or stream of a manifest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Name relative to the destination, components joined by `/`; any bytes but NUL.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Permission bits, where the sender's system has them.
+    pub mode: Option<u32>,
+    /// Modification time in nanoseconds since 1970.
+    pub modified_ns: Option<i64>,
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EntryKind {
+    /// A regular file of known size in bytes.
+    File(u64),
+    /// A directory; no bytes.
+    Directory,
+    /// Bytes of unknown length; only as the last entry.
+    Stream,
+}
+
+impl EntryKind {
+    /// Bytes this entry takes in the stream, where known.
+    pub const fn size(self) -> Option<u64> {
+        match self {
+            Self::File(size) => Some(size),
+            Self::Directory => Some(0),
+            Self::Stream => None,
+        }
+    }
+}
+
+/// The end of a transfer as the receiver saw it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// Which transfer.
+    pub transfer: u32,
+    /// Content bytes received.
+    pub bytes: u64,
+    /// Entries that arrived complete and verified.
+    pub entries: u64,
+    /// Entries that did not.
+    pub failed: u64,
+    /// Microseconds from opening the channel to the last byte.
+    pub elapsed_us: u64,
+    /// Processor time that the receiving process spent meanwhile, in microseconds.
+    pub cpu_us: u64,
+}
+
+/// Why something failed, in a form that crosses the wire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The class, which decides exit codes.
+    pub code: FailureCode,
+    /// A sentence for people: what, where, what to do.
+    pub message: String,
+}
+
+/// Classes of failure. New ones are added at the end: the position is the wire code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailureCode {
+    /// The peer broke the protocol.
+    Protocol,
+    /// The versions have nothing in common.
+    Version,
+    /// The secret is wrong.
+    Authentication,
+    /// The listener does not allow this.
+    Refused,
+    /// The source does not exist.
+    NotFound,
+    /// The source cannot be read.
+    Unreadable,
+    /// The source changed or shrank while it was read.
+    Changed,
+    /// No permission at the destination.
+    Permission,
+    /// No space at the destination.
+    NoSpace,
+    /// The destination cannot be written for another reason.
+    Unwritable,
+    /// The content does not match its hash.
+    Verification,
+    /// UDP does not pass between the two ends.
+    UdpBlocked,
+    /// The peer fell silent.
+    Timeout,
+    /// Somebody stopped it.
+    Cancelled,
+    /// A setting is not one this end knows or can use.
+    BadSetting,
+    /// A fault of this program.
+    Internal,
+}
+
+impl Failure {
+    /// A failure of this class.
+    pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl Message {
+    /// Appends length and body to `out`.
+    ///
+    /// # Errors
+    /// If the body would be longer than [`MAX_MESSAGE`].
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+        let start = out.len();
+        let fail = |reason| DecodeError { offset: start, reason };
+        out.extend([0; 4]);
+        let mut buffer = std::mem::take(out);
+        buffer = postcard::to_extend(self, buffer).map_err(|_| fail(Reason::BadMessage))?;
+        *out = buffer;
+        let body = out.len() - start - 4;
+        let length = u32::try_from(body).ok().filter(|_| body <= MAX_MESSAGE);
+        let Some(length) = length else {
+            out.truncate(start);
+            return Err(fail(Reason::TooLong));
+        };
+        out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+        Ok(())
+    }
+
+    /// Reads the body of one message, without its length.
+    ///
+    /// # Errors
+    /// If the bytes are not exactly one message.
+    pub fn decode_body(body: &[u8]) -> Result<Self, DecodeError> {
+        let fail = |offset, reason| DecodeError { offset, reason };
+        let (message, rest) =
+            postcard::take_from_bytes(body).map_err(|_| fail(0, Reason::BadMessage))?;
+        if rest.is_empty() {
+            Ok(message)
+        } else {
+            Err(fail(body.len() - rest.len(), Reason::TrailingBytes))
+        }
+    }
+}
+
+/// Length of the body that follows a length prefix.
+///
+/// # Errors
+/// If it is over [`MAX_MESSAGE`]: the peer is broken or not ours.
+pub fn body_length(prefix: [u8; 4]) -> Result<usize, DecodeError> {
+    match usize::try_from(u32::from_be_bytes(prefix)) {
+        Ok(length) if length <= MAX_MESSAGE => Ok(length),
+        _ => Err(DecodeError { offset: 0, reason: Reason::TooLong }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_round_trip_behind_their_length() {
+        let messages = [
+            Message::Hello { version: 1, proof: [7; 32], suites: vec![1], software: "x".into() },
+            Message::Manifest {
+                transfer: 3,
+                entries: vec![Entry {
+                    path: b"caf\xE9/a".to_vec(),
+                    kind: EntryKind::File(9),
+                    mode: Some(0o644),
+                    modified_ns: Some(-1),
+                }],
+            },
+            Message::Cancel {
+                transfer: None,
+                failure: Failure::new(FailureCode::NoSpace, "disk full"),
+            },
+        ];
+        for message in messages {
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes).unwrap();
+            let (prefix, body) = bytes.split_first_chunk::<4>().unwrap();
+            assert_eq!(body_length(*prefix), Ok(body.len()));
+            assert_eq!(Message::decode_body(body), Ok(message));
+            for cut in 0..body.len() {
+                assert!(Message::decode_body(&body[..cut]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn long_messages_are_refused_at_both_ends() {
+        let message = Message::Feedback { transfer: 0, report: vec![0; MAX_MESSAGE] };
+        let mut out = vec![1, 2, 3];
+        assert_eq!(message.encode(&mut out).unwrap_err().reason, Reason::TooLong);
+        assert_eq!(out, [1, 2, 3], "nothing half-written stays");
+        assert!(body_length([0, 0x10, 0, 1]).is_err());
+    }
+
+    #[test]
+    fn a_hostile_length_inside_a_message_costs_nothing() {
+        // A Feedback (variant 10) that claims 2^60 bytes.
+        let mut body = vec![10, 0];
+        body.extend([0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F]);
+        assert!(Message::decode_body(&body).is_err());
+    }
+}

@@ -1,0 +1,105 @@
+//! The DATA packet. [SABUL §II-C]: application data with a 32-bit sequence number.
+//!
+//! ```text
+//! | header (16) | data seq (4) | block (4) | offset (4) | congestion header (0–60) | payload | tag |
+//! |<---------------- authenticated ------------------->|<--- rewritable -------->|<-- sealed -->|
+//! ```
+//! The place of the payload is authenticated but readable, so that the receiver can open the
+//! payload straight into its block (`docs/adr/0005-data-header.md`).
+
+use sabul_units::{PacketNumber, SeqNo};
+
+use crate::bytes::{DecodeError, Reader, Reason};
+use crate::header::{ConnectionId, HEADER_LEN, Header, Kind, TAG_LEN};
+
+/// Bytes in front of the congestion header and the payload.
+pub const DATA_HEADER_LEN: usize = HEADER_LEN + 12;
+/// All bytes of a DATA datagram that are not payload, without congestion header.
+pub const DATA_OVERHEAD: usize = DATA_HEADER_LEN + TAG_LEN;
+
+/// The checked form of a DATA packet's authenticated bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataHeader {
+    /// Which channel.
+    pub connection: ConnectionId,
+    /// Bytes of congestion header between this and the payload.
+    pub congestion_len: u8,
+    /// Low 32 bits of the packet number, new for each transmission.
+    pub number_low: u32,
+    /// Low 32 bits of the data sequence number, the same in each retransmission.
+    pub seq_low: u32,
+    /// Which block of the stream.
+    pub block: u32,
+    /// Where in the block the payload starts, in bytes.
+    pub offset: u32,
+}
+
+impl DataHeader {
+    /// A header without congestion header.
+    pub const fn new(
+        connection: ConnectionId,
+        number: PacketNumber,
+        seq: SeqNo,
+        block: u32,
+        offset: u32,
+    ) -> Self {
+        let (number_low, seq_low) = (number.low(), seq.low());
+        Self { connection, congestion_len: 0, number_low, seq_low, block, offset }
+    }
+
+    /// The wire form, which is also the AEAD's associated data.
+    pub fn encode(&self) -> [u8; DATA_HEADER_LEN] {
+        let mut out = [0; DATA_HEADER_LEN];
+        let (connection, number_low) = (self.connection, self.number_low);
+        let common = Header {
+            kind: Kind::Data,
+            congestion_len: self.congestion_len,
+            connection,
+            number_low,
+        };
+        out[..HEADER_LEN].copy_from_slice(&common.encode());
+        out[16..20].copy_from_slice(&self.seq_low.to_be_bytes());
+        out[20..24].copy_from_slice(&self.block.to_be_bytes());
+        out[24..28].copy_from_slice(&self.offset.to_be_bytes());
+        out
+    }
+
+    /// Reads the front of a DATA datagram and checks that payload and tag can follow.
+    ///
+    /// # Errors
+    /// On another kind, or fewer bytes than header, congestion header, one byte and the tag.
+    pub fn decode(datagram: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(datagram);
+        let header = Header::read(&mut r)?;
+        if header.kind != Kind::Data {
+            return r.fail(Reason::UnknownKind(header.kind as u8));
+        }
+        let (seq_low, block, offset) = (r.u32()?, r.u32()?, r.u32()?);
+        if datagram.len() <= DATA_OVERHEAD + usize::from(header.congestion_len) {
+            return r.fail(Reason::Truncated);
+        }
+        Ok(Self {
+            connection: header.connection,
+            congestion_len: header.congestion_len,
+            number_low: header.number_low,
+            seq_low,
+            block,
+            offset,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_headers_round_trip() {
+        let header = DataHeader::new(ConnectionId(7), PacketNumber(8), SeqNo(9), 10, 11);
+        let mut datagram = header.encode().to_vec();
+        datagram.extend([0; TAG_LEN + 1]);
+        assert_eq!(DataHeader::decode(&datagram), Ok(header));
+        datagram.pop();
+        assert_eq!(DataHeader::decode(&datagram).unwrap_err().reason, Reason::Truncated);
+    }
+}

@@ -1,0 +1,254 @@
+//! ACK and NAK: what the receiver tells the sender. [SABUL §II-C, §II-D]
+//!
+//! The same bytes travel sealed in a UDP datagram or inside a control message, whichever carrier
+//! the channel uses. Numbers are 64 bits; ranges are compressed as LEB128 pairs of (numbers
+//! skipped, numbers missing), since loss is often continuous. [SABUL §II-D]
+
+use sabul_units::{PacketNumber, SeqNo, Span};
+
+use crate::bytes::{DecodeError, Reader, Reason, put_varint};
+
+/// Most ranges that one report carries: 200 ranges of typical numbers fit in 1200 bytes.
+pub const MAX_RANGES: usize = 200;
+
+/// Which numbers a loss report names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossPolicy {
+    /// Data sequence numbers, repeated after k × RTT: the papers' rule. [SABUL §II-D]
+    Historical,
+    /// Packet numbers: each transmission is reported lost at most once.
+    Current,
+}
+
+/// A range of numbers, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NumberRange {
+    /// First number.
+    pub first: u64,
+    /// Last number, not below the first.
+    pub last: u64,
+}
+
+impl NumberRange {
+    /// How many numbers it spans.
+    pub const fn count(self) -> u64 {
+        self.last - self.first + 1
+    }
+}
+
+/// Positive acknowledgement: everything before `seq` arrived, and the state of the flow.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Ack {
+    /// Counts the ACKs of this channel, from one; echoed by ACK2.
+    pub serial: u64,
+    /// All data before this number has been received. [SABUL §II-C]
+    pub seq: SeqNo,
+    /// The largest packet number received.
+    pub largest: PacketNumber,
+    /// Time from the arrival of `largest` to this ACK, in microseconds on the wire.
+    pub delay: Span,
+    /// Receiver's clock when `largest` arrived, in microseconds on the wire.
+    pub arrived_at: Span,
+    /// Authentic DATA packets received so far, duplicates included.
+    pub packets: u64,
+    /// Their payload bytes.
+    pub bytes: u64,
+    /// Packets that carried the ECN mark so far.
+    pub marked: u64,
+    /// Packets that the receiver's own socket dropped so far.
+    pub overflowed: u64,
+    /// First block number that the receiver has no room for yet.
+    pub block_limit: u32,
+    /// Packet numbers known missing and not yet confirmed by ACK2 (current policy only).
+    pub missing: Vec<NumberRange>,
+}
+
+/// Negative acknowledgement: numbers that are missing, ascending. [SABUL §II-C]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nak {
+    /// What the numbers are.
+    pub policy: LossPolicy,
+    /// Ascending, disjoint, at most [`MAX_RANGES`].
+    pub ranges: Vec<NumberRange>,
+}
+
+/// One report from receiver to sender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Feedback {
+    /// Positive.
+    Ack(Ack),
+    /// Negative.
+    Nak(Nak),
+}
+
+const TAG_ACK: u8 = 1;
+const TAG_NAK_SEQ: u8 = 2;
+const TAG_NAK_PN: u8 = 3;
+
+impl Feedback {
+    /// Appends the wire form to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Ack(ack) => {
+                out.push(TAG_ACK);
+                for number in [
+                    ack.serial,
+                    ack.seq.0,
+                    ack.largest.0,
+                    ack.delay.as_micros(),
+                    ack.arrived_at.as_micros(),
+                    ack.packets,
+                    ack.bytes,
+                    ack.marked,
+                    ack.overflowed,
+                    ack.block_limit.into(),
+                ] {
+                    put_varint(out, number);
+                }
+                put_ranges(out, &ack.missing);
+            }
+            Self::Nak(nak) => {
+                out.push(match nak.policy {
+                    LossPolicy::Historical => TAG_NAK_SEQ,
+                    LossPolicy::Current => TAG_NAK_PN,
+                });
+                put_ranges(out, &nak.ranges);
+            }
+        }
+    }
+
+    /// Reads one report that fills `bytes` exactly.
+    ///
+    /// # Errors
+    /// With the offset and reason of the first field that is not what it should be.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let tag = r.u8()?;
+        let feedback = match tag {
+            TAG_ACK => Self::Ack(Ack {
+                serial: r.varint()?,
+                seq: SeqNo(r.varint()?),
+                largest: PacketNumber(r.varint()?),
+                delay: Span::from_micros(r.varint()?),
+                arrived_at: Span::from_micros(r.varint()?),
+                packets: r.varint()?,
+                bytes: r.varint()?,
+                marked: r.varint()?,
+                overflowed: r.varint()?,
+                block_limit: match u32::try_from(r.varint()?) {
+                    Ok(limit) => limit,
+                    Err(_) => return r.fail(Reason::Overlong),
+                },
+                missing: ranges(&mut r)?,
+            }),
+            TAG_NAK_SEQ => {
+                Self::Nak(Nak { policy: LossPolicy::Historical, ranges: ranges(&mut r)? })
+            }
+            TAG_NAK_PN => Self::Nak(Nak { policy: LossPolicy::Current, ranges: ranges(&mut r)? }),
+            other => return r.fail(Reason::UnknownKind(other)),
+        };
+        r.finish()?;
+        Ok(feedback)
+    }
+}
+
+fn put_ranges(out: &mut Vec<u8>, ranges: &[NumberRange]) {
+    assert!(ranges.len() <= MAX_RANGES, "the caller splits long reports");
+    put_varint(out, ranges.len() as u64);
+    let mut next = 0;
+    for range in ranges {
+        put_varint(out, range.first - next);
+        put_varint(out, range.count() - 1);
+        next = range.last + 1;
+    }
+}
+
+fn ranges(r: &mut Reader<'_>) -> Result<Vec<NumberRange>, DecodeError> {
+    let count = r.varint()?;
+    if count > MAX_RANGES as u64 {
+        return r.fail(Reason::TooManyRanges);
+    }
+    let mut ranges = Vec::new();
+    let mut next = 0u64;
+    for _ in 0..count {
+        let (skip, extra) = (r.varint()?, r.varint()?);
+        let Some(range) = next
+            .checked_add(skip)
+            .and_then(|first| Some(NumberRange { first, last: first.checked_add(extra)? }))
+            .filter(|range| range.last < u64::MAX)
+        else {
+            return r.fail(Reason::BadRange);
+        };
+        next = range.last + 1;
+        ranges.push(range);
+    }
+    Ok(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(feedback: &Feedback) {
+        let mut bytes = Vec::new();
+        feedback.encode(&mut bytes);
+        assert_eq!(Feedback::decode(&bytes).as_ref(), Ok(feedback));
+        for cut in 0..bytes.len() {
+            assert!(Feedback::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+        bytes.push(0);
+        assert_eq!(Feedback::decode(&bytes).unwrap_err().reason, Reason::TrailingBytes);
+    }
+
+    #[test]
+    fn the_published_loss_list_takes_seven_bytes() {
+        // {2, 6..11, 14}: count, then (2,0), (3,5), (2,0) as (skipped, extra).
+        let range = |first, last| NumberRange { first, last };
+        let ranges = vec![range(2, 2), range(6, 11), range(14, 14)];
+        let nak = Feedback::Nak(Nak { policy: LossPolicy::Historical, ranges });
+        let mut bytes = Vec::new();
+        nak.encode(&mut bytes);
+        assert_eq!(bytes, [TAG_NAK_SEQ, 3, 2, 0, 3, 5, 2, 0]);
+        round_trip(&nak);
+    }
+
+    #[test]
+    fn acks_round_trip() {
+        round_trip(&Feedback::Ack(Ack {
+            serial: 1,
+            seq: SeqNo(1 << 40),
+            largest: PacketNumber(77),
+            delay: Span::from_micros(5),
+            arrived_at: Span::from_secs(9),
+            packets: 1000,
+            bytes: u64::MAX,
+            marked: 3,
+            overflowed: 4,
+            block_limit: u32::MAX,
+            missing: vec![NumberRange { first: 0, last: 0 }, NumberRange { first: 2, last: 70 }],
+        }));
+    }
+
+    #[test]
+    fn a_full_report_fits_the_smallest_packet() {
+        let start = 1 << 33;
+        let ranges = (0..MAX_RANGES as u64)
+            .map(|i| NumberRange { first: start + i * 300, last: start + i * 300 + 128 })
+            .collect();
+        let mut bytes = Vec::new();
+        Feedback::Nak(Nak { policy: LossPolicy::Current, ranges }).encode(&mut bytes);
+        assert!(bytes.len() < 1100, "{} bytes", bytes.len());
+    }
+
+    #[test]
+    fn ranges_that_run_past_64_bits_are_refused() {
+        let mut bytes = vec![TAG_NAK_PN, 1];
+        put_varint(&mut bytes, u64::MAX);
+        bytes.push(0);
+        assert_eq!(Feedback::decode(&bytes).unwrap_err().reason, Reason::BadRange);
+        assert_eq!(
+            Feedback::decode(&[TAG_NAK_PN, 0xFF, 0x7F]).unwrap_err().reason,
+            Reason::TooManyRanges
+        );
+    }
+}

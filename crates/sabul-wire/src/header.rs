@@ -1,0 +1,158 @@
+//! The 16 bytes in front of every datagram.
+//!
+//! ```text
+//!  0               1               2               3
+//! +-------+-------+---------------+-------------------------------+
+//! |version| kind  | cc len (×4 B) |            flags              |
+//! +-------+-------+---------------+-------------------------------+
+//! |                        connection id                          |
+//! |                          (64 bits)                            |
+//! +---------------------------------------------------------------+
+//! |                 packet number, low 32 bits                    |
+//! +---------------------------------------------------------------+
+//! ```
+//! All of it is authenticated, none of it is sealed. `cc len` is the length of the congestion
+//! header, which routers may rewrite: its bytes are outside the AEAD, its length is not.
+
+use sabul_units::PacketNumber;
+
+use crate::bytes::{DecodeError, Reader, Reason};
+
+/// The protocol version that this build speaks.
+pub const VERSION: u8 = 1;
+/// Bytes of [`Header`].
+pub const HEADER_LEN: usize = 16;
+/// Bytes of the AEAD tag that ends every datagram.
+pub const TAG_LEN: usize = 16;
+/// Most bytes a congestion header may have.
+pub const MAX_CONGESTION_HEADER: usize = 60;
+
+/// Names a channel to the endpoint that receives the datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ConnectionId(pub u64);
+
+/// What a datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A piece of a block. [SABUL §II-C]
+    Data = 0,
+    /// Positive acknowledgement and flow state. [SABUL §II-C]
+    Ack = 1,
+    /// Loss list. [SABUL §II-C]
+    Nak = 2,
+    /// The sender has seen an ACK: confirms its loss list and times the round trip.
+    Ack2 = 3,
+    /// Connector opens the path; the payload may echo the listener's challenge.
+    Hello = 4,
+    /// Listener answers a hello, never with more bytes than it received.
+    HelloAck = 5,
+    /// Padding up to a size, to learn whether the path carries it.
+    Probe = 6,
+    /// A probe arrived; the payload is its size.
+    ProbeAck = 7,
+}
+
+/// The checked form of the first 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What follows.
+    pub kind: Kind,
+    /// Bytes of congestion header, a multiple of four up to [`MAX_CONGESTION_HEADER`].
+    pub congestion_len: u8,
+    /// Which channel.
+    pub connection: ConnectionId,
+    /// Low 32 bits of the packet number; see [`PacketNumber::expand`].
+    pub number_low: u32,
+}
+
+impl Header {
+    /// The header of a datagram without congestion header.
+    pub const fn new(kind: Kind, connection: ConnectionId, number: PacketNumber) -> Self {
+        Self { kind, congestion_len: 0, connection, number_low: number.low() }
+    }
+
+    /// The wire form.
+    pub const fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut out = [0; HEADER_LEN];
+        out[0] = VERSION << 4 | self.kind as u8;
+        out[1] = self.congestion_len / 4;
+        let connection = self.connection.0.to_be_bytes();
+        let number = self.number_low.to_be_bytes();
+        let mut i = 0;
+        while i < 8 {
+            out[4 + i] = connection[i];
+            if i < 4 {
+                out[12 + i] = number[i];
+            }
+            i += 1;
+        }
+        out
+    }
+
+    /// Reads the front of a datagram.
+    ///
+    /// # Errors
+    /// On another version, an unknown kind, a reserved bit, or fewer than 16 bytes.
+    pub fn decode(datagram: &[u8]) -> Result<Self, DecodeError> {
+        Self::read(&mut Reader::new(datagram))
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let first = r.u8()?;
+        if first >> 4 != VERSION {
+            return r.fail(Reason::UnknownVersion(first >> 4));
+        }
+        let kind = match first & 0x0F {
+            0 => Kind::Data,
+            1 => Kind::Ack,
+            2 => Kind::Nak,
+            3 => Kind::Ack2,
+            4 => Kind::Hello,
+            5 => Kind::HelloAck,
+            6 => Kind::Probe,
+            7 => Kind::ProbeAck,
+            other => return r.fail(Reason::UnknownKind(other)),
+        };
+        let words = r.u8()?;
+        if words > 15 || r.u16()? != 0 {
+            return r.fail(Reason::Reserved);
+        }
+        let connection = ConnectionId(r.u64()?);
+        let number_low = r.u32()?;
+        Ok(Self { kind, congestion_len: words * 4, connection, number_low })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_round_trip() {
+        let header = Header {
+            kind: Kind::Nak,
+            congestion_len: 8,
+            connection: ConnectionId(0x0102_0304_0506_0708),
+            number_low: 9,
+        };
+        let bytes = header.encode();
+        assert_eq!(bytes, [0x12, 2, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9]);
+        assert_eq!(Header::decode(&bytes), Ok(header));
+    }
+
+    #[test]
+    fn bad_headers_say_where_and_why() {
+        let good = Header::new(Kind::Data, ConnectionId(1), PacketNumber(2)).encode();
+        let with = |at: usize, value: u8| {
+            let mut bytes = good;
+            bytes[at] = value;
+            Header::decode(&bytes).unwrap_err().reason
+        };
+        assert_eq!(with(0, 0x20), Reason::UnknownVersion(2));
+        assert_eq!(with(0, 0x1F), Reason::UnknownKind(15));
+        assert_eq!(with(1, 16), Reason::Reserved);
+        assert_eq!(with(3, 1), Reason::Reserved);
+        assert_eq!(Header::decode(&good[..15]).unwrap_err().reason, Reason::Truncated);
+    }
+}
