@@ -1,1 +1,19 @@
-//! Placeholder.
+//! Congestion controllers: facts in, limits out.
+//!
+//! A [`Controller`] is told what happened and answers one question, [`Controller::limits`]: what
+//! may the sender do. It sees no connection, socket or clock, so the same object runs on the wire
+//! and in the simulator. [`registry`] lists every controller with its parameters and sources;
+//! [`conformance`] is the suite that each of them must pass.
+
+pub mod conformance;
+mod controller;
+mod fixed;
+mod params;
+pub mod registry;
+mod sabul2003;
+mod search;
+
+pub use controller::{
+    Acked, Context, Controller, IntervalReport, LossReport, RttEstimate, SYN_INTERVAL, SendLimits,
+};
+pub use params::{ConfigError, ParamSpec, ParamValues, Unit};

@@ -1,0 +1,308 @@
+//! The suite that every controller passes, ours or a user's.
+//!
+//! Each check drives the controller over a small closed-loop path: one drop-tail queue of known
+//! rate and delay, advanced packet by packet in virtual time. No tolerance here is about quality;
+//! a controller that fails is broken.
+
+use sabul_units::{Bytes, Instant, Packets, Probability, Random, SeededRandom, Span};
+
+use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, RttEstimate};
+use crate::registry::Entry;
+
+const PACKET: Bytes = Bytes(1500);
+/// Resolution of the path's clock.
+const STEP: Span = Span::from_micros(10);
+
+/// A rule that a controller broke.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule.
+    pub rule: &'static str,
+    /// What was seen.
+    pub seen: String,
+}
+
+/// The path of one check.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    /// Time to serve one packet.
+    service: Span,
+    rtt: Span,
+    queue: u64,
+    loss: Probability,
+}
+
+/// What one run showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Trace {
+    /// Packets that arrived in each tenth of a second.
+    arrived: Vec<u64>,
+    lost: u64,
+    /// Longest queue, in packets, before the controller called itself steady.
+    start_queue_max: u64,
+    illegal: Option<String>,
+}
+
+/// Runs every check; an empty list is a pass.
+///
+/// # Panics
+/// If the controller's default parameters are refused by its own specs.
+pub fn check(entry: &Entry) -> Vec<Violation> {
+    let build = || entry.build(&[], PACKET).expect("defaults are inside their own ranges");
+    let mut found = Vec::new();
+    let mut rule = |rule, ok: bool, seen: String| {
+        if !ok {
+            found.push(Violation { rule, seen });
+        }
+    };
+    // 100 Mb/s of 1500-byte packets is one per 120 µs; 40 ms hold 333 of them.
+    let clean = Path {
+        service: Span::from_micros(120),
+        rtt: Span::from_millis(40),
+        queue: 333,
+        loss: Probability::ZERO,
+    };
+    let first = run(&mut *build(), clean, 5);
+    rule(
+        "the same facts give the same answers",
+        first == run(&mut *build(), clean, 5),
+        "two runs over the same path differ".to_owned(),
+    );
+    rule(
+        "limits are pure and legal at all times",
+        first.illegal.is_none(),
+        first.illegal.clone().unwrap_or_default(),
+    );
+    if !entry.is_adaptive {
+        return found;
+    }
+    let last_second: u64 = first.arrived.iter().rev().take(10).sum();
+    rule(
+        "an idle path is filled to half within five seconds",
+        last_second > 8333 / 2,
+        format!("{last_second} of 8333 packets in the last second"),
+    );
+    let lossy = Path { loss: Probability::per_mille(300), ..clean };
+    let hurt = run(&mut *build(), lossy, 5);
+    let hurt_sent: u64 = hurt.arrived.iter().rev().take(10).sum::<u64>();
+    rule(
+        "heavy loss lowers the rate",
+        hurt_sent * 10 < last_second * 7,
+        format!("{hurt_sent} packets a second arrive at 30 % loss, {last_second} without"),
+    );
+    let mut silenced = build();
+    run(&mut *silenced, clean, 2);
+    let before = silenced.limits();
+    for _ in 0..20 {
+        silenced.on_timeout(&context(Instant::ZERO + Span::from_secs(9), clean.rtt, clean.rtt));
+    }
+    let after = silenced.limits();
+    rule(
+        "silence lowers the rate or the window",
+        after.gap > before.gap || after.window < before.window,
+        format!("{before:?} became {after:?}"),
+    );
+    found
+}
+
+fn context(now: Instant, rtt: Span, base: Span) -> Context {
+    let variance = Span::ZERO;
+    Context::new(now, Some(RttEstimate { latest: rtt, smoothed: rtt, variance, min: base }), PACKET)
+}
+
+/// One packet's fate, decided when it is sent.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    number: u64,
+    /// When the far end has it, on the receiver's clock; none if it was lost.
+    arrives: Option<Instant>,
+    /// When the sender could hear of it.
+    heard: Instant,
+}
+
+/// Drives a controller over `path` for `seconds`.
+fn run(controller: &mut dyn Controller, path: Path, seconds: u64) -> Trace {
+    let syn = controller.syn_interval();
+    let end = Instant::ZERO + Span::from_secs(seconds);
+    let mut rng = SeededRandom::new(1).fork("conformance");
+    let mut trace = Trace { arrived: Vec::new(), lost: 0, start_queue_max: 0, illegal: None };
+    trace.arrived.resize(usize::try_from(seconds * 10).unwrap_or(usize::MAX), 0);
+    let (mut flying, mut now) = (std::collections::VecDeque::<Sent>::new(), Instant::ZERO);
+    let (mut next, mut arrived) = (0u64, 0u64);
+    let (mut free_at, mut send_at) = (Instant::ZERO, Instant::ZERO);
+    let (mut sent_in, mut lost_in) = (0, 0);
+    let mut tick = now + syn;
+    // As the receiver does: each SYN interval, or four times in a shorter round trip.
+    let ack_interval = Span::from_millis(10).min(path.rtt / 4);
+    let mut ack_at = now + ack_interval;
+    while now < end {
+        let limits = controller.limits();
+        if limits != controller.limits() {
+            trace.illegal = Some("two calls of limits in a row disagree".to_owned());
+        }
+        if limits.window.is_some_and(|window| window.0 == 0) {
+            trace.illegal = Some(format!("a window of no packets at {now:?}"));
+        }
+        // Send what the limits allow now.
+        let window = limits.window.map_or(100_000, |window| window.0.min(100_000));
+        while send_at <= now
+            && limits.hold_until.is_none_or(|hold| hold <= now)
+            && (flying.len() as u64) < window
+        {
+            let queued = free_at.since(now).0 / path.service.0;
+            if controller.phase() != "steady" {
+                trace.start_queue_max = trace.start_queue_max.max(queued);
+            }
+            let lost = queued >= path.queue || rng.chance(path.loss);
+            if queued < path.queue {
+                free_at = free_at.max(now) + path.service;
+            }
+            let arrives = free_at + path.rtt / 2;
+            let heard = arrives + path.rtt / 2;
+            flying.push_back(Sent { number: next, arrives: (!lost).then_some(arrives), heard });
+            next += 1;
+            sent_in += 1;
+            // Lateness of up to one step of this loop is made good.
+            send_at = send_at.max(now - STEP) + limits.gap.0;
+        }
+        // Hear what has happened: at once after silence, then once each ACK interval.
+        if now >= ack_at && flying.front().is_some_and(|sent| sent.heard <= now) {
+            ack_at = now + ack_interval;
+            let (mut newly, mut last) = (0, None);
+            while let Some(sent) = flying.front().copied().filter(|sent| sent.heard <= now) {
+                flying.pop_front();
+                let cx = context(now, path.rtt + free_at.since(now), path.rtt);
+                if let Some(at) = sent.arrives {
+                    newly += 1;
+                    last = Some((sent.number, at));
+                    let slot = usize::try_from(at.0 / Span::from_millis(100).0).unwrap_or(0);
+                    if let Some(count) = trace.arrived.get_mut(slot) {
+                        *count += 1;
+                    }
+                } else {
+                    trace.lost += 1;
+                    lost_in += 1;
+                    let largest = next - 1;
+                    let report = LossReport::new(Packets(1), Packets(0), sent.number, largest);
+                    controller.on_loss(&report, &cx);
+                }
+            }
+            if let Some((largest, at)) = last {
+                arrived += newly;
+                let acked = Acked {
+                    newly: Packets(newly),
+                    total: Packets(arrived),
+                    in_flight: Packets(flying.len() as u64),
+                    marked: Packets(0),
+                    largest,
+                    next,
+                    delivered: Bytes(arrived * PACKET.0),
+                    arrived_at: at.elapsed(),
+                };
+                let queueing = free_at.since(now);
+                controller.on_ack(&acked, &context(now, path.rtt + queueing, path.rtt));
+            }
+        }
+        if now >= tick {
+            let report =
+                IntervalReport::new(Packets(sent_in), Packets(0), Packets(lost_in), syn, false);
+            controller.on_interval(&report, &context(now, path.rtt, path.rtt));
+            (sent_in, lost_in) = (0, 0);
+            tick = tick + syn;
+        }
+        now = now + STEP;
+    }
+    trace
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::{ENTRIES, find};
+    use crate::{ConfigError, ParamValues};
+
+    #[test]
+    fn every_registered_controller_conforms() {
+        for entry in ENTRIES {
+            assert_eq!(check(entry), [], "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn the_suite_catches_a_controller_that_is_deaf_to_loss() {
+        let deaf = Entry { is_adaptive: true, ..*find("fixed").unwrap() };
+        let rules: Vec<_> = check(&deaf).into_iter().map(|violation| violation.rule).collect();
+        assert!(rules.contains(&"silence lowers the rate or the window"), "{rules:?}");
+    }
+
+    #[test]
+    fn the_search_fills_paths_of_any_rate_and_leaves_at_most_one_bdp_queued() {
+        // Rows: rate, RTT. Three round trips of ramp and two of filling, at the least 100 ms.
+        for (mbps, rtt_ms) in [(10, 20), (100, 10), (100, 100), (1000, 20), (1000, 100)] {
+            let service = Span::from_nanos(12_000_000 / mbps);
+            let rtt = Span::from_millis(rtt_ms);
+            let bdp = rtt.0 / service.0;
+            let path = Path { service, rtt, queue: bdp * 10, loss: Probability::ZERO };
+            let mut controller = find("sabul2003").unwrap().build(&[], PACKET).unwrap();
+            // Stop when the search is over, or after two seconds.
+            let mut probe = Probe { inner: &mut *controller, found: None };
+            let trace = run(&mut probe, path, 2);
+            let (at, rate) = probe.found.expect("the search ends");
+            let share = rate * service.as_secs_f64() / 12_000.0;
+            let queue = trace.start_queue_max;
+            println!("{mbps} Mb/s {rtt_ms} ms: {share:.3} at {at:?}, {queue} of {bdp} queued");
+            // The first train of 32 packets may be more than a short path holds.
+            assert!(queue <= bdp.max(32), "{mbps} Mb/s × {rtt_ms} ms: {queue} queued, BDP {bdp}");
+            assert!((0.85..=1.05).contains(&share), "{mbps} Mb/s × {rtt_ms} ms: {share}");
+            assert!(at.elapsed() < rtt * 8 + Span::from_millis(60), "{mbps} × {rtt_ms}: {at:?}");
+        }
+    }
+
+    /// Watches for the end of the search.
+    #[derive(Debug)]
+    struct Probe<'a> {
+        inner: &'a mut dyn Controller,
+        found: Option<(Instant, f64)>,
+    }
+
+    impl Probe<'_> {
+        #[expect(clippy::cast_precision_loss, reason = "a test's ratio")]
+        fn look(&mut self, cx: &Context) {
+            if self.found.is_none() && self.inner.phase() == "steady" {
+                let rate = self.inner.limits().rate(PACKET).map_or(0.0, |rate| rate.0 as f64);
+                self.found = Some((cx.now, rate));
+            }
+        }
+    }
+
+    impl Controller for Probe<'_> {
+        fn limits(&self) -> crate::SendLimits {
+            self.inner.limits()
+        }
+        fn on_loss(&mut self, loss: &LossReport, cx: &Context) {
+            self.inner.on_loss(loss, cx);
+            self.look(cx);
+        }
+        fn on_timeout(&mut self, cx: &Context) {
+            self.inner.on_timeout(cx);
+        }
+        fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+            self.inner.on_ack(acked, cx);
+            self.look(cx);
+        }
+        fn on_interval(&mut self, report: &IntervalReport, cx: &Context) {
+            self.inner.on_interval(report, cx);
+        }
+        fn phase(&self) -> &'static str {
+            self.inner.phase()
+        }
+    }
+
+    #[test]
+    fn params_of_another_controller_are_not_taken() {
+        let given = [("rate_mbps".to_owned(), "5".to_owned())];
+        let specs = find("sabul2003").unwrap().params;
+        let error: ConfigError = ParamValues::check("sabul2003", specs, &given).unwrap_err();
+        assert!(error.allowed.contains("rate_mbps_initial"), "{error}");
+    }
+}

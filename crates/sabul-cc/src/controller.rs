@@ -1,0 +1,158 @@
+//! The trait every algorithm implements, and the facts it is told.
+
+use std::fmt;
+
+use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
+
+/// [SABUL §II-E] The SYN interval, in which rate control ticks: 0.01 s, the authors' trade-off
+/// between efficiency and fairness.
+pub const SYN_INTERVAL: Span = Span::from_millis(10);
+
+/// What the sender may do; the tightest part binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendLimits {
+    /// Least spacing between starts of DATA packets; [`Gap::NONE`] leaves pacing off.
+    pub gap: Gap,
+    /// Most DATA packets unacknowledged at once; `None` leaves it to the flow window.
+    pub window: Option<Packets>,
+    /// No DATA at all before this time (SABUL's freeze).
+    pub hold_until: Option<Instant>,
+}
+
+/// What is known of the round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RttEstimate {
+    /// The newest sample.
+    pub latest: Span,
+    /// Exponential average. [RFC6298 §2]
+    pub smoothed: Span,
+    /// Mean deviation. [RFC6298 §2]
+    pub variance: Span,
+    /// The smallest sample so far.
+    pub min: Span,
+}
+
+/// What comes with every fact.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Context {
+    /// The core's clock.
+    pub now: Instant,
+    /// The round trip, once there is a sample.
+    pub rtt: Option<RttEstimate>,
+    /// Size of a full DATA packet on the wire, IP header included.
+    pub packet_bytes: Bytes,
+}
+
+impl Context {
+    /// The circumstances of one fact.
+    pub const fn new(now: Instant, rtt: Option<RttEstimate>, packet_bytes: Bytes) -> Self {
+        Self { now, rtt, packet_bytes }
+    }
+}
+
+/// A loss report arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LossReport {
+    /// Packets reported lost for the first time.
+    pub first_time: Packets,
+    /// Packets in this report that earlier reports had named already.
+    pub repeats: Packets,
+    /// The smallest number that the report lists.
+    pub first_lost: u64,
+    /// The largest number of the same kind sent so far.
+    pub largest_sent: u64,
+}
+
+impl LossReport {
+    /// A report of `first_time` new and `repeats` old losses.
+    pub const fn new(
+        first_time: Packets,
+        repeats: Packets,
+        first_lost: u64,
+        largest_sent: u64,
+    ) -> Self {
+        Self { first_time, repeats, first_lost, largest_sent }
+    }
+}
+
+/// An ACK moved the account forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Acked {
+    /// Packets that arrived since the ACK before.
+    pub newly: Packets,
+    /// Packets that arrived since the start.
+    pub total: Packets,
+    /// Packets sent and neither known to have arrived nor known to be lost.
+    pub in_flight: Packets,
+    /// Packets marked by ECN since the ACK before.
+    pub marked: Packets,
+    /// Largest packet number that has arrived.
+    pub largest: u64,
+    /// The packet number that the next transmission will have.
+    pub next: u64,
+    /// Wire bytes that have arrived since the start, IP headers included.
+    pub delivered: Bytes,
+    /// Receiver's clock when `largest` arrived.
+    pub arrived_at: Span,
+}
+
+/// One SYN interval ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IntervalReport {
+    /// DATA packets sent in it, retransmissions included.
+    pub sent: Packets,
+    /// Retransmissions among them.
+    pub resent: Packets,
+    /// Packets first reported lost in it.
+    pub lost: Packets,
+    /// How long it really was.
+    pub elapsed: Span,
+    /// The sender had nothing to send, or the peer no room, for part of it.
+    pub is_app_limited: bool,
+}
+
+impl IntervalReport {
+    /// The account of one interval.
+    pub const fn new(
+        sent: Packets,
+        resent: Packets,
+        lost: Packets,
+        elapsed: Span,
+        is_app_limited: bool,
+    ) -> Self {
+        Self { sent, resent, lost, elapsed, is_app_limited }
+    }
+}
+
+/// The sender half of an algorithm. Callbacks without a use keep their empty default body.
+pub trait Controller: fmt::Debug + Send {
+    /// What the sender may do from now on. Pure: two calls in a row agree.
+    fn limits(&self) -> SendLimits;
+    /// A NAK arrived. Losses that the receiver's own socket caused are not among them.
+    fn on_loss(&mut self, loss: &LossReport, cx: &Context);
+    /// Nothing was heard for a whole expiry period while data was outstanding.
+    fn on_timeout(&mut self, cx: &Context);
+    /// An ACK arrived.
+    fn on_ack(&mut self, _acked: &Acked, _cx: &Context) {}
+    /// One SYN interval ended.
+    fn on_interval(&mut self, _report: &IntervalReport, _cx: &Context) {}
+    /// How long the controller's own interval is.
+    fn syn_interval(&self) -> Span {
+        SYN_INTERVAL
+    }
+    /// One word for what it is doing, for traces.
+    fn phase(&self) -> &'static str {
+        "steady"
+    }
+}
+
+impl SendLimits {
+    /// The rate that the gap gives packets of this size; `None` without pacing.
+    pub fn rate(&self, packet_bytes: Bytes) -> Option<Rate> {
+        self.gap.rate(packet_bytes)
+    }
+}

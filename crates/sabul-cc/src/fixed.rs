@@ -1,0 +1,64 @@
+//! The baseline: one rate from beginning to end, whatever happens.
+//!
+//! Not a congestion controller. For dedicated paths, for measuring the machine, and as the
+//! flow that others are tested against.
+
+use sabul_units::{Bytes, Gap, Packets, Rate};
+
+use crate::controller::{Context, Controller, LossReport, SendLimits};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+
+pub(crate) const PARAMS: &[ParamSpec] = &[
+    ParamSpec {
+        name: "rate_mbps",
+        unit: Unit::Mbps,
+        default: "0",
+        range: (0.0, 1e6),
+        doc: "Sending rate, IP headers included; 0 leaves pacing off",
+        source: "ours: a baseline",
+    },
+    ParamSpec {
+        name: "window_packets",
+        unit: Unit::Packets,
+        default: "0",
+        range: (0.0, 1e9),
+        doc: "Most packets unacknowledged; 0 leaves it to the flow window",
+        source: "ours: a baseline",
+    },
+];
+
+#[derive(Debug)]
+struct Fixed {
+    rate: Option<Rate>,
+    packet_bytes: Bytes,
+    window: Option<Packets>,
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranges are checked")]
+pub(crate) fn build(
+    params: &ParamValues,
+    packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    let rate = (params.number("rate_mbps") * 1e6) as u64;
+    let window = params.number("window_packets") as u64;
+    Ok(Box::new(Fixed {
+        rate: (rate > 0).then_some(Rate(rate)),
+        packet_bytes,
+        window: (window > 0).then_some(Packets(window)),
+    }))
+}
+
+impl Controller for Fixed {
+    fn limits(&self) -> SendLimits {
+        let gap = self.rate.map_or(Gap::NONE, |rate| rate.gap(self.packet_bytes));
+        SendLimits { gap, window: self.window, hold_until: None }
+    }
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
+    fn on_timeout(&mut self, _cx: &Context) {}
+    fn on_interval(&mut self, _report: &crate::IntervalReport, cx: &Context) {
+        self.packet_bytes = cx.packet_bytes;
+    }
+    fn phase(&self) -> &'static str {
+        "fixed"
+    }
+}

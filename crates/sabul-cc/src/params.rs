@@ -1,0 +1,131 @@
+//! Parameters of controllers: named, ranged, with a source; rejected, never clamped.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What the number of a parameter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Milliseconds.
+    Millis,
+    /// Megabits per second.
+    Mbps,
+    /// Packets.
+    Packets,
+    /// A plain number or fraction.
+    Number,
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Millis => f.write_str("ms"),
+            Self::Mbps => f.write_str("Mb/s"),
+            Self::Packets => f.write_str("packets"),
+            Self::Number => f.write_str("number"),
+            Self::Word(words) => f.write_str(&words.join(" | ")),
+        }
+    }
+}
+
+/// One parameter of one controller.
+#[derive(Clone, Copy, Debug)]
+pub struct ParamSpec {
+    /// Its key; the unit is the last part of the name.
+    pub name: &'static str,
+    /// What it counts.
+    pub unit: Unit,
+    /// The value where none is given, in the form a user would write.
+    pub default: &'static str,
+    /// Smallest and largest value, both allowed; not used for words.
+    pub range: (f64, f64),
+    /// What it does.
+    pub doc: &'static str,
+    /// Where the default comes from.
+    pub source: &'static str,
+}
+
+/// A setting is wrong: which, what it was, what it may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The setting.
+    pub setting: String,
+    /// The value that was refused.
+    pub value: String,
+    /// What would be accepted.
+    pub allowed: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: '{}' is not allowed; use {}", self.setting, self.value, self.allowed)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Checked values for every parameter of one controller.
+#[derive(Clone, Debug)]
+pub struct ParamValues {
+    values: BTreeMap<&'static str, String>,
+}
+
+impl ParamValues {
+    /// Checks `given` against `specs` and fills in defaults.
+    ///
+    /// # Errors
+    /// On an unknown key (naming the known ones) or a value outside its range.
+    pub fn check(
+        controller: &str,
+        specs: &'static [ParamSpec],
+        given: &[(String, String)],
+    ) -> Result<Self, ConfigError> {
+        let mut values: BTreeMap<_, _> =
+            specs.iter().map(|spec| (spec.name, spec.default.to_owned())).collect();
+        for (key, value) in given {
+            let setting = format!("parameter {key} of {controller}");
+            let Some(spec) = specs.iter().find(|spec| spec.name == key) else {
+                let names: Vec<_> = specs.iter().map(|spec| spec.name).collect();
+                let allowed = if names.is_empty() {
+                    "no parameter: it has none".to_owned()
+                } else {
+                    format!("one of: {}", names.join(", "))
+                };
+                return Err(ConfigError { setting, value: value.clone(), allowed });
+            };
+            let fits = match spec.unit {
+                Unit::Word(words) => words.contains(&value.as_str()),
+                _ => value
+                    .parse::<f64>()
+                    .is_ok_and(|number| (spec.range.0..=spec.range.1).contains(&number)),
+            };
+            if !fits {
+                let allowed = match spec.unit {
+                    Unit::Word(words) => format!("one of: {}", words.join(", ")),
+                    unit => format!("{} to {} {unit}", spec.range.0, spec.range.1),
+                };
+                return Err(ConfigError { setting, value: value.clone(), allowed });
+            }
+            values.insert(spec.name, value.clone());
+        }
+        Ok(Self { values })
+    }
+
+    /// A number, in the unit of its spec.
+    ///
+    /// # Panics
+    /// If the controller asks for a parameter that its specs do not list.
+    pub fn number(&self, name: &str) -> f64 {
+        self.word(name).parse().expect("checked against the spec when it was given")
+    }
+
+    /// A word.
+    ///
+    /// # Panics
+    /// If the controller asks for a parameter that its specs do not list.
+    pub fn word(&self, name: &str) -> &str {
+        self.values.get(name).expect("a controller asks only for parameters in its own specs")
+    }
+}

@@ -1,0 +1,134 @@
+//! Every controller by name: what it is, its parameters, how to build it.
+//!
+//! Program, scenarios, simulator and lab all read this table.
+
+use sabul_units::Bytes;
+
+use crate::controller::Controller;
+use crate::params::{ConfigError, ParamSpec, ParamValues};
+use crate::{fixed, sabul2003};
+
+/// The controller used where none is named.
+pub const DEFAULT: &str = "sabul2003";
+
+/// Makes a controller.
+pub type Build = fn(&ParamValues, Bytes) -> Result<Box<dyn Controller>, ConfigError>;
+
+/// One registered controller.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The name users type.
+    pub name: &'static str,
+    /// One line for lists.
+    pub summary: &'static str,
+    /// Where the algorithm comes from.
+    pub source: &'static str,
+    /// Its parameters.
+    pub params: &'static [ParamSpec],
+    /// Whether it reacts to loss; baselines do not.
+    pub is_adaptive: bool,
+    /// Makes one from checked parameters and the size of a full packet on the wire.
+    pub build: Build,
+}
+
+/// Every controller, in the order shown to users.
+pub const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "sabul2003",
+        summary: "SABUL's rate control as published in 2003, started by a search for the rate",
+        source: "[SABUL] Gu, Hong, Mazzucco, Grossman 2003, sections II-D and II-E",
+        params: sabul2003::PARAMS,
+        is_adaptive: true,
+        build: sabul2003::build,
+    },
+    Entry {
+        name: "fixed",
+        summary: "One constant rate, deaf to loss: a baseline, for paths that are yours alone",
+        source: "ours",
+        params: fixed::PARAMS,
+        is_adaptive: false,
+        build: fixed::build,
+    },
+];
+
+impl Entry {
+    /// A controller of this kind; `packet_bytes` is the full packet's size on the wire.
+    ///
+    /// # Errors
+    /// On an unknown parameter or a value out of its range.
+    pub fn build(
+        &self,
+        params: &[(String, String)],
+        packet_bytes: Bytes,
+    ) -> Result<Box<dyn Controller>, ConfigError> {
+        (self.build)(&ParamValues::check(self.name, self.params, params)?, packet_bytes)
+    }
+}
+
+/// The entry of this name.
+///
+/// # Errors
+/// If there is none; the error names the nearest and lists all.
+pub fn find(name: &str) -> Result<&'static Entry, ConfigError> {
+    ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let names: Vec<_> = ENTRIES.iter().map(|entry| entry.name).collect();
+        let nearest = names.iter().min_by_key(|known| distance(name, known));
+        let hint = nearest
+            .filter(|known| distance(name, known) <= 3)
+            .map_or_else(String::new, |known| format!("'{known}' (the nearest), or "));
+        ConfigError {
+            setting: "controller".to_owned(),
+            value: name.to_owned(),
+            allowed: format!("{hint}one of: {}", names.join(", ")),
+        }
+    })
+}
+
+/// Letters to insert, drop or change to make one word the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_suggests_the_nearest() {
+        let text = find("sabul2004").unwrap_err().to_string();
+        assert!(text.contains("'sabul2003' (the nearest)"), "{text}");
+        assert!(!find("zzz").unwrap_err().to_string().contains("nearest"));
+        assert!(find(DEFAULT).is_ok());
+    }
+
+    #[test]
+    fn parameters_are_rejected_never_clamped() {
+        let build = |name: &str, key: &str, value: &str| {
+            find(name).unwrap().build(&[(key.to_owned(), value.to_owned())], Bytes(1500))
+        };
+        assert!(build("sabul2003", "start", "published").is_ok());
+        for (name, key, value) in [
+            ("sabul2003", "start", "slow"),
+            ("sabul2003", "syn_interval_ms", "0"),
+            ("sabul2003", "syn_interval_ms", "nan"),
+            ("sabul2003", "speed", "9"),
+            ("fixed", "rate_mbps", "-1"),
+            ("fixed", "rate_mbps", "inf"),
+        ] {
+            let error = build(name, key, value).unwrap_err();
+            assert!(error.setting.contains(key), "{error}");
+            assert!(error.to_string().contains(value), "{error}");
+        }
+    }
+}

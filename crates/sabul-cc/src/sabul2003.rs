@@ -1,0 +1,300 @@
+//! Rate control of the SABUL sender, as published in 2003.
+//!
+//! Source: [SABUL §II-D, §II-E]; what the paper leaves open is taken from the authors' code
+//! [SABUL2] where it says so.
+//! Model, per SYN interval while the averaged loss rate is below 0.1 %:
+//!     packets/SYN += max(10^ceil(log10(SYN / gap)) / 1000, 1 / MTU)
+//! On the NAK that opens a loss epoch: gap ×= 9/8, then silence for one RTT.
+//! On the 2^`dec_count`-th NAK inside it: gap ×= 9/8 again.
+//! States:      Starting --loss or window full--> Steady; a freeze holds either for one RTT
+//! Invariants:  `GAP_MIN` <= gap <= `GAP_MAX`; a loss epoch opens only beyond the last decrease.
+//! Not here:    retransmission order and send times (`sabul-proto`), the rate search (`search`).
+//!
+//! Two starts. *published*: the application sets the rate, the flow window grows from one packet to
+//! what has been acknowledged, and the rate stands still meanwhile. *search*: ours, finds the rate
+//! by itself; everything after it is as published.
+
+use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
+
+use crate::controller::{
+    Acked, Context, Controller, IntervalReport, LossReport, SYN_INTERVAL, SendLimits,
+};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::search::{RateSearch, SearchStep};
+
+/// [SABUL §II-E] The rate rises only while the averaged loss rate is below 0.1 %.
+const LOSS_THRESHOLD: f64 = 0.001;
+/// [SABUL2] Weight of the newest interval in the averaged loss rate; the paper gives none.
+const LOSS_WEIGHT_NEW: f64 = 0.9;
+/// [SABUL §II-E] The MTU of the increase formula, a pure number there: 1/1500 in nano-packets.
+const INCREASE_FLOOR_NANO: u128 = 1_000_000_000 / 1500;
+/// [SABUL §II-E] `dec_count` after a loss epoch opens: its next decrease is at the 16th NAK.
+const DEC_COUNT_START: u32 = 4;
+/// Ours: bounds of the gap, wide enough for 100 Gb/s of jumbo packets and for 12 kb/s. The authors'
+/// code clamps to 10 µs (1.2 Gb/s), a limit of its timers.
+const GAP_MIN: Span = Span::from_nanos(10);
+const GAP_MAX: Span = Span::from_secs(1);
+
+pub(crate) const PARAMS: &[ParamSpec] = &[
+    ParamSpec {
+        name: "start",
+        unit: Unit::Word(&["search", "published"]),
+        default: "search",
+        range: (0.0, 0.0),
+        doc: "How the flow starts: 'search' finds the rate by itself; 'published' takes \
+              rate_mbps_initial and grows the flow window from one packet",
+        source: "published: [SABUL §II-E]; search: ours",
+    },
+    ParamSpec {
+        name: "rate_mbps_initial",
+        unit: Unit::Mbps,
+        default: "100",
+        range: (0.012, 100_000.0),
+        doc: "Sending rate of the published start, IP headers included",
+        source: "[SABUL §II-E]: set by the application",
+    },
+    ParamSpec {
+        name: "window_packets",
+        unit: Unit::Packets,
+        default: "25600",
+        range: (2.0, 1e6),
+        doc: "Largest flow window of the published start",
+        source: "[SABUL2] 25 600; [SABUL §II-D] suggests bandwidth × RTT",
+    },
+    ParamSpec {
+        name: "syn_interval_ms",
+        unit: Unit::Millis,
+        default: "10",
+        range: (1.0, 10_000.0),
+        doc: "Interval of rate control",
+        source: "[SABUL §II-E] 0.01 s",
+    },
+    ParamSpec {
+        name: "freeze",
+        unit: Unit::Word(&["rtt", "syn"]),
+        default: "rtt",
+        range: (0.0, 0.0),
+        doc: "How long sending stops when a loss epoch opens",
+        source: "[SABUL §II-E] one RTT; [SABUL2] one SYN interval",
+    },
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Freeze {
+    OneRtt,
+    OneSyn,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// [SABUL §II-E] The window follows the acknowledged packets; the rate stands still.
+    SlowStart { window: Packets },
+    /// Ours.
+    Search(RateSearch),
+    /// [SABUL §II-E] Rate control, with the window at its maximum where the start has one.
+    Steady { window: Option<Packets> },
+}
+
+#[derive(Debug)]
+struct Sabul2003 {
+    gap: Span,
+    phase: Phase,
+    window_max: Packets,
+    syn_interval: Span,
+    freeze: Freeze,
+    averaged_loss: f64,
+    hold_until: Option<Instant>,
+    /// Largest number sent when the gap last grew for a new epoch; none before the first.
+    last_decrease: Option<u64>,
+    nak_count: u64,
+    dec_count: u32,
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranges are checked")]
+pub(crate) fn build(
+    params: &ParamValues,
+    packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    let rate = Rate((params.number("rate_mbps_initial") * 1e6) as u64);
+    let searching = params.word("start") == "search";
+    Ok(Box::new(Sabul2003 {
+        gap: rate.gap(packet_bytes).0.clamp(GAP_MIN, GAP_MAX),
+        phase: if searching {
+            Phase::Search(RateSearch::new(packet_bytes))
+        } else {
+            Phase::SlowStart { window: Packets(1) }
+        },
+        window_max: Packets(params.number("window_packets") as u64),
+        syn_interval: Span::from_secs_f64(params.number("syn_interval_ms") / 1e3),
+        freeze: if params.word("freeze") == "rtt" { Freeze::OneRtt } else { Freeze::OneSyn },
+        averaged_loss: 0.0,
+        hold_until: None,
+        last_decrease: None,
+        nak_count: 0,
+        dec_count: DEC_COUNT_START,
+    }))
+}
+
+/// `10^ceil(log10(syn / gap))` in millionths, exact at every power of ten. [SABUL §II-E]
+pub(crate) const fn decade_millionths(syn: Span, gap: Span) -> u128 {
+    assert!(gap.0 > 0, "a zero gap means that pacing is off and has no decade");
+    let target = syn.0 as u128 * 1_000_000;
+    let mut decade = 1;
+    while decade * (gap.0 as u128) < target {
+        decade *= 10;
+    }
+    decade
+}
+
+/// Packets that one loss-free interval adds, in nano-packets. [SABUL §II-E]
+pub(crate) const fn increase_nano(syn: Span, gap: Span) -> u128 {
+    // A thousandth of a number of millionths is the same number of billionths.
+    let decade = decade_millionths(syn, gap);
+    if decade > INCREASE_FLOOR_NANO { decade } else { INCREASE_FLOOR_NANO }
+}
+
+/// The gap after one loss-free interval: SYN ÷ (SYN ÷ gap + inc). [SABUL §II-E]
+#[expect(clippy::cast_possible_truncation, reason = "the quotient is below the old gap")]
+pub(crate) const fn increased(syn: Span, gap: Span) -> Span {
+    const NANO: u128 = 1_000_000_000;
+    let (p, s) = (gap.0 as u128, syn.0 as u128);
+    let gap_after = p * s * NANO / (p * increase_nano(syn, gap) + s * NANO);
+    Span(gap_after as u64)
+}
+
+impl Sabul2003 {
+    fn decrease(&mut self) {
+        // [SABUL §II-E] The gap grows by 1/8, so the rate falls by 1/9.
+        self.gap = self.gap.mul_ratio(9, 8).clamp(GAP_MIN, GAP_MAX);
+    }
+
+    fn end_search(&mut self, rate: Rate, cx: &Context) {
+        self.gap = rate.gap(cx.packet_bytes).0.clamp(GAP_MIN, GAP_MAX);
+        self.phase = Phase::Steady { window: None };
+    }
+
+    fn take_step(&mut self, step: SearchStep, cx: &Context) {
+        if let SearchStep::Found { rate, hold } = step {
+            self.end_search(rate, cx);
+            self.hold_until = hold.map(|span| cx.now + span);
+        }
+    }
+}
+
+impl Controller for Sabul2003 {
+    fn limits(&self) -> SendLimits {
+        match &self.phase {
+            Phase::SlowStart { window } => SendLimits {
+                gap: Gap(self.gap),
+                window: Some(*window),
+                hold_until: self.hold_until,
+            },
+            Phase::Search(search) => search.limits(),
+            Phase::Steady { window } => {
+                SendLimits { gap: Gap(self.gap), window: *window, hold_until: self.hold_until }
+            }
+        }
+    }
+
+    fn on_interval(&mut self, report: &IntervalReport, cx: &Context) {
+        let lost = report.lost.0 as f64;
+        let newest = if lost > 0.0 { lost / (report.sent.0 as f64).max(lost) } else { 0.0 };
+        self.averaged_loss =
+            (1.0 - LOSS_WEIGHT_NEW) * self.averaged_loss + LOSS_WEIGHT_NEW * newest;
+        match &mut self.phase {
+            Phase::SlowStart { .. } => {}
+            Phase::Search(search) => {
+                let step = search.on_interval(report, cx);
+                self.take_step(step, cx);
+            }
+            Phase::Steady { .. } => {
+                if self.averaged_loss < LOSS_THRESHOLD {
+                    self.gap = increased(self.syn_interval, self.gap).clamp(GAP_MIN, GAP_MAX);
+                }
+            }
+        }
+    }
+
+    fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+        match &mut self.phase {
+            Phase::SlowStart { window } => {
+                // [SABUL §II-E] The window grows to the number of acknowledged packets.
+                *window = Packets(window.0.max(acked.total.0)).min(self.window_max);
+                if *window == self.window_max {
+                    self.phase = Phase::Steady { window: Some(self.window_max) };
+                }
+            }
+            Phase::Search(search) => {
+                let step = search.on_ack(acked, cx);
+                self.take_step(step, cx);
+            }
+            Phase::Steady { .. } => {}
+        }
+    }
+
+    fn on_loss(&mut self, loss: &LossReport, cx: &Context) {
+        match &mut self.phase {
+            Phase::SlowStart { .. } => {
+                self.phase = Phase::Steady { window: Some(self.window_max) };
+            }
+            Phase::Search(search) => {
+                let step = search.on_loss(loss, cx);
+                if matches!(step, SearchStep::Found { .. }) {
+                    // The search already chose a rate that the path has carried: what was lost on
+                    // the way there belongs to the epoch that this closes.
+                    self.last_decrease = Some(loss.largest_sent);
+                    self.nak_count = 1;
+                }
+                self.take_step(step, cx);
+                return;
+            }
+            Phase::Steady { .. } => {}
+        }
+        if self.last_decrease.is_none_or(|last| loss.first_lost > last) {
+            // Condition 1 of [SABUL §II-E].
+            self.decrease();
+            self.last_decrease = Some(loss.largest_sent);
+            self.nak_count = 1;
+            self.dec_count = DEC_COUNT_START;
+            let freeze = match self.freeze {
+                Freeze::OneRtt => cx.rtt.map_or(self.syn_interval, |rtt| rtt.smoothed),
+                Freeze::OneSyn => self.syn_interval,
+            };
+            self.hold_until = Some(cx.now + freeze);
+        } else {
+            // Condition 2 of [SABUL §II-E]; the count runs on, so this is at NAKs 16, 32, 64, …
+            self.nak_count += 1;
+            if self.dec_count < 63 && self.nak_count >= 1 << self.dec_count {
+                self.decrease();
+                self.dec_count += 1;
+            }
+        }
+    }
+
+    fn on_timeout(&mut self, cx: &Context) {
+        // Ours: the paper does not say what silence does to the rate. One decrease each expiry.
+        if let Phase::Search(search) = &self.phase {
+            let rate = search.fallback(cx);
+            self.end_search(rate, cx);
+        }
+        self.decrease();
+    }
+
+    fn syn_interval(&self) -> Span {
+        self.syn_interval
+    }
+
+    fn phase(&self) -> &'static str {
+        match &self.phase {
+            Phase::SlowStart { .. } => "slow-start",
+            Phase::Search(search) => search.phase(),
+            Phase::Steady { .. } => "steady",
+        }
+    }
+}
+
+const _: () = assert!(SYN_INTERVAL.0 == Span::from_millis(10).0, "the parameter's default says 10");
+
+#[cfg(test)]
+#[path = "sabul2003/tests.rs"]
+mod tests;

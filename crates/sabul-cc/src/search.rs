@@ -1,0 +1,237 @@
+//! A start that finds the path's rate by itself, within a few round trips.
+//!
+//! Source: ours. It is told neither bandwidth nor RTT; it reads both from ACKs.
+//! Model: packets that leave faster than the bottleneck serves them arrive spaced by it, so the
+//! arrival rate of a short train estimates the rate (packet-train dispersion). Trains grow as far as
+//! the estimate says that the path can take them; then the path is filled for about one round trip at
+//! slightly more than the estimate, and what arrives in that time is the answer.
+//! States:      Ramp --window is half a BDP--> Fill --delay rises | rate stops growing--> done
+//!              either --many losses--> done
+//! Bounds:      in flight never exceeds twice (estimate × smallest RTT), so at most one BDP queues
+//!              where the estimate is right; where it is not, the rise of the delay stops the fill.
+//! Not here:    what follows the start (`sabul2003`).
+
+use std::collections::VecDeque;
+
+use sabul_units::{Bytes, Gap, Packets, Rate, Span};
+
+use crate::controller::{Acked, Context, IntervalReport, LossReport, SYN_INTERVAL, SendLimits};
+
+/// First train. Ours: enough to see a spacing, and 48 kB, about what browsers' TCP starts with.
+const FIRST_TRAIN: u64 = 32;
+/// A train grows at most this much each round trip; with no estimate, by [`GROWTH_BLIND`].
+const GROWTH_MAX: u64 = 16;
+const GROWTH_BLIND: u64 = 4;
+/// Ours: with fewer packets in flight a single loss would leave nothing to learn from.
+const WINDOW_MIN: u64 = 4;
+/// Least packets between two ACKs from which an arrival rate is computed.
+const SAMPLE_PACKETS: u64 = 16;
+/// Queueing delay that ends the fill, as a part of the smallest RTT, and its floor.
+const DELAY_PART: u64 = 8;
+const DELAY_FLOOR: Span = Span::from_millis(1);
+/// Losses end the search when they are this many in one round and a tenth of what was sent in it.
+const LOSSES_MIN: u64 = 8;
+
+/// What the search asks of its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SearchStep {
+    /// Nothing.
+    Continue,
+    /// Go on at this rate, after being silent long enough for the queue to drain.
+    Found { rate: Rate, hold: Option<Span> },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    delivered: Bytes,
+    arrived_at: Span,
+    total: Packets,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// Trains of `window` packets, one each round trip.
+    Ramp,
+    /// Continuous sending; `from` is set by the first arrival of a packet sent in it.
+    Fill { from: Option<Mark> },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct RateSearch {
+    stage: Stage,
+    gap: Gap,
+    window: u64,
+    /// The round, or the measurement of the fill, ends when this packet number has arrived.
+    round_end: Option<u64>,
+    /// The newest ACKs, just as many as hold [`SAMPLE_PACKETS`] arrivals.
+    recent: VecDeque<Mark>,
+    /// Largest arrival rate of a train.
+    estimate: Option<Rate>,
+    arrived_in_round: u64,
+    lost_in_round: u64,
+    app_limited: bool,
+}
+
+impl RateSearch {
+    pub(crate) fn new(_packet_bytes: Bytes) -> Self {
+        Self {
+            stage: Stage::Ramp,
+            gap: Gap::NONE,
+            window: FIRST_TRAIN,
+            round_end: None,
+            recent: VecDeque::new(),
+            estimate: None,
+            arrived_in_round: 0,
+            lost_in_round: 0,
+            app_limited: false,
+        }
+    }
+
+    pub(crate) const fn limits(&self) -> SendLimits {
+        SendLimits { gap: self.gap, window: Some(Packets(self.window)), hold_until: None }
+    }
+
+    pub(crate) const fn phase(&self) -> &'static str {
+        match self.stage {
+            Stage::Ramp => "ramp",
+            Stage::Fill { .. } => "fill",
+        }
+    }
+
+    pub(crate) fn on_interval(&mut self, report: &IntervalReport, _cx: &Context) -> SearchStep {
+        self.app_limited |= report.is_app_limited;
+        SearchStep::Continue
+    }
+
+    pub(crate) fn on_loss(&mut self, loss: &LossReport, cx: &Context) -> SearchStep {
+        self.lost_in_round += loss.first_time.0;
+        if self.lost_in_round < LOSSES_MIN
+            || self.lost_in_round * 10 < self.arrived_in_round + self.lost_in_round
+        {
+            return SearchStep::Continue;
+        }
+        SearchStep::Found { rate: self.fallback(cx), hold: None }
+    }
+
+    /// The best guess so far, for when the search is cut short.
+    pub(crate) fn fallback(&self, cx: &Context) -> Rate {
+        let by_window = cx
+            .rtt
+            .map(|rtt| Rate::from_size_over(Bytes(cx.packet_bytes.0 * self.window), rtt.smoothed));
+        let guess = match (self.stage, self.estimate, by_window) {
+            (Stage::Fill { .. }, Some(estimate), _) => estimate,
+            (_, Some(estimate), Some(by_window)) => estimate.min(by_window),
+            (_, Some(rate), None) | (_, None, Some(rate)) => rate,
+            (_, None, None) => Rate::from_mbps(1),
+        };
+        guess.mul_ratio(9, 10)
+    }
+
+    pub(crate) fn on_ack(&mut self, acked: &Acked, cx: &Context) -> SearchStep {
+        let here =
+            Mark { delivered: acked.delivered, arrived_at: acked.arrived_at, total: acked.total };
+        self.arrived_in_round += acked.newly.0;
+        let sample = self.sample(here);
+        let Some(rtt) = cx.rtt else {
+            return SearchStep::Continue;
+        };
+        // What is in flight when the path is full: one RTT, and what waits to be acknowledged.
+        let ack_interval = SYN_INTERVAL.min(rtt.min / 4);
+        let horizon = rtt.min + ack_interval;
+        let packets_in = |rate: Rate| (rate.bytes_in(horizon).0 / cx.packet_bytes.0.max(1)).max(1);
+        let delayed = rtt.latest > rtt.min + (rtt.min / DELAY_PART).max(DELAY_FLOOR);
+        let round_over = self.round_end.is_some_and(|end| acked.largest >= end);
+        match self.stage {
+            Stage::Ramp => {
+                self.estimate = self.estimate.max(sample);
+                // The first train ends where sending has got to when it is first heard of.
+                let end = *self.round_end.get_or_insert_with(|| acked.next.saturating_sub(1));
+                let can_fill = delayed && self.estimate.is_some();
+                if acked.largest < end && !can_fill {
+                    return SearchStep::Continue;
+                }
+                self.start_round(acked.next);
+                match self.estimate {
+                    Some(rate) if delayed || packets_in(rate) <= self.window * 2 => {
+                        self.fill(rate, packets_in(rate), cx);
+                    }
+                    Some(rate) => {
+                        let half = packets_in(rate) / 2;
+                        self.window = half.clamp(self.window * 2, self.window * GROWTH_MAX);
+                        self.gap = rate.mul_ratio(5, 4).gap(cx.packet_bytes);
+                    }
+                    None if delayed => {}
+                    None => self.window *= GROWTH_BLIND,
+                }
+                SearchStep::Continue
+            }
+            Stage::Fill { from: None } => {
+                if round_over {
+                    self.stage = Stage::Fill { from: Some(here) };
+                    self.start_round(acked.next);
+                }
+                SearchStep::Continue
+            }
+            Stage::Fill { from: Some(from) } => {
+                let measured_for = here.arrived_at.saturating_sub(from.arrived_at);
+                if measured_for < rtt.min / 4 {
+                    return SearchStep::Continue;
+                }
+                let Some(rate) = rate_between(from, here) else {
+                    return SearchStep::Continue;
+                };
+                if delayed {
+                    // Full: what arrived is what the path carries. The queue drains in silence.
+                    let hold = rtt.latest.saturating_sub(rtt.min).min(rtt.min);
+                    return SearchStep::Found { rate: rate.mul_ratio(99, 100), hold: Some(hold) };
+                }
+                if round_over {
+                    let offered = self.gap.rate(cx.packet_bytes).unwrap_or(rate);
+                    // Not yet full, or never filled because this end is the slow one.
+                    let next = if rate.0 >= offered.mul_ratio(9, 10).0 || self.app_limited {
+                        rate.mul_ratio(5, 4).max(self.estimate.unwrap_or(rate))
+                    } else {
+                        return SearchStep::Found { rate: rate.mul_ratio(98, 100), hold: None };
+                    };
+                    self.start_round(acked.next);
+                    self.estimate = Some(next);
+                    self.fill(next, packets_in(next), cx);
+                }
+                SearchStep::Continue
+            }
+        }
+    }
+
+    /// Arrival rate over the shortest run of ACKs that ends here and has enough packets: the
+    /// shorter it is, the less of the silence between trains is in it.
+    fn sample(&mut self, here: Mark) -> Option<Rate> {
+        self.recent.push_back(here);
+        let enough = |from: &Mark| here.total.0 >= from.total.0 + SAMPLE_PACKETS;
+        while self.recent.get(1).is_some_and(enough) {
+            self.recent.pop_front();
+        }
+        self.recent.front().and_then(|from| rate_between(*from, here))
+    }
+
+    fn start_round(&mut self, next: u64) {
+        self.round_end = Some(next);
+        self.arrived_in_round = 0;
+        self.lost_in_round = 0;
+        self.app_limited = false;
+    }
+
+    fn fill(&mut self, estimate: Rate, bdp_packets: u64, cx: &Context) {
+        self.stage = Stage::Fill { from: None };
+        self.window = (bdp_packets * 2).max(WINDOW_MIN);
+        self.gap = estimate.mul_ratio(9, 8).gap(cx.packet_bytes);
+    }
+}
+
+/// Arrival rate between two ACKs, where enough packets arrived over a measurable time.
+fn rate_between(from: Mark, to: Mark) -> Option<Rate> {
+    let time = to.arrived_at.saturating_sub(from.arrived_at);
+    let packets = to.total.0.saturating_sub(from.total.0);
+    (packets >= SAMPLE_PACKETS && time > Span::ZERO)
+        .then(|| Rate::from_size_over(Bytes(to.delivered.0.saturating_sub(from.delivered.0)), time))
+}
