@@ -1,0 +1,39 @@
+# CARGOFLAGS reaches every cargo call, for example `make test CARGOFLAGS=--locked`.
+CARGO ?= cargo
+CARGOFLAGS ?=
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+export SABUL := $(TARGET_DIR)/release/sabul
+export QUINN_PEER := $(TARGET_DIR)/quinn-peer/release/quinn-peer
+QUINN_FLAGS := --manifest-path benches/quinn-peer/Cargo.toml
+ROUNDS ?= 5
+SECONDS ?= 10
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test test-lab bench tidy
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build the release program, target/release/sabul
+	$(CARGO) build $(CARGOFLAGS) --release -p sabul-cli
+
+demo: build ## send one file over an emulated path, beside TCP where possible
+	$(SABUL) demo
+
+test: ## format, lints, every test that needs no root, documentation
+	$(CARGO) fmt --all --check
+	$(CARGO) fmt $(QUINN_FLAGS) --check
+	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets -- -D warnings
+	$(CARGO) test $(CARGOFLAGS) --workspace
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
+
+tidy: ## check the repository's own rules only (part of test)
+	$(CARGO) run $(CARGOFLAGS) -q -p xtask -- tidy
+
+test-lab: build ## transfers between network namespaces; needs root and iproute2
+	tests/netns.sh
+
+bench: build ## sabul perf beside quinn on loopback; ROUNDS=5 SECONDS=10
+	$(CARGO) test $(CARGOFLAGS) -q --release $(QUINN_FLAGS) --target-dir $(TARGET_DIR)/quinn-peer
+	$(CARGO) build $(CARGOFLAGS) --release $(QUINN_FLAGS) --target-dir $(TARGET_DIR)/quinn-peer
+	benches/loopback.sh $(ROUNDS) $(SECONDS)

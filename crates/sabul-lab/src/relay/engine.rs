@@ -1,0 +1,239 @@
+//! The relay's loop: wait, take in, deliver what is due, report.
+
+use std::io::{self, Read};
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use sabul_sim::Delivery;
+use sabul_units::{Instant, Span};
+
+use super::clock::{Clock, thread_cpu_seconds, timespec};
+use super::lateness::LatenessMeter;
+use super::stats::Shared;
+use super::tcp::{self, Tcp};
+use super::udp::{Due, Udp};
+use super::{BACK, FORWARD, Links, Packet, RelayConfig, TICK, links};
+
+/// The least time between two reports.
+const REPORT_INTERVAL: Span = Span::from_millis(10);
+/// How often TCP looks again for what no socket tells, such as room in a link's queue.
+const LOOK_AGAIN: Span = Span::from_millis(1);
+
+#[derive(Debug)]
+pub(super) struct Engine {
+    udp: Udp,
+    tcp: Tcp,
+    links: Links,
+    meter: LatenessMeter,
+    shared: Arc<Shared>,
+    next_report: Instant,
+    has_news: bool,
+    wakened: UnixStream,
+    stop: Arc<AtomicBool>,
+    ready: Vec<Source>,
+}
+
+/// What a ready file descriptor stands for.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Waker,
+    Clients,
+    Upstream(usize),
+    Connections,
+    Tcp(tcp::Token, PollFlags),
+}
+
+impl Engine {
+    pub(super) fn new(
+        config: &RelayConfig,
+        udp: UdpSocket,
+        tcp: TcpListener,
+        wakened: UnixStream,
+        shared: Arc<Shared>,
+        stop: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        wakened.set_nonblocking(true)?;
+        ask_for_punctuality();
+        Ok(Self {
+            udp: Udp::new(config, udp)?,
+            tcp: Tcp::new(config, tcp)?,
+            links: links(config),
+            meter: LatenessMeter::new(),
+            shared,
+            next_report: Instant::ZERO,
+            has_news: false,
+            wakened,
+            stop,
+            ready: Vec::new(),
+        })
+    }
+
+    /// Relays until told to stop.
+    pub(super) fn run(mut self) {
+        // The path's clock starts with the first packet or connection.
+        self.wait(Instant::ZERO, Wait::Forever);
+        let clock = Clock::start();
+        while !self.stop.load(Ordering::Acquire) {
+            let woke = clock.now();
+            let mut has_moved = self.take_in(&clock);
+            has_moved |= self.deliver(&clock);
+            let now = clock.now();
+            self.has_news |= has_moved;
+            if self.has_news && now >= self.next_report {
+                self.report(now);
+            }
+            if has_moved {
+                // More is likely to come: take it in a batch at the next tick.
+                let rest = TICK.saturating_sub(now.since(woke).into());
+                if !rest.is_zero() {
+                    std::thread::sleep(rest);
+                }
+                self.wait(now, Wait::Not);
+            } else {
+                self.wait(now, Wait::UntilDue);
+            }
+        }
+    }
+
+    /// Finds out what can be read or written, for at most as long as nothing is due.
+    fn wait(&mut self, now: Instant, wait: Wait) {
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        let (clients, upstreams) = self.udp.sockets();
+        let mut sources = vec![Source::Waker, Source::Clients];
+        let mut fds =
+            vec![PollFd::new(&self.wakened, PollFlags::IN), PollFd::new(clients, PollFlags::IN)];
+        for (slot, upstream) in upstreams.enumerate() {
+            sources.push(Source::Upstream(slot));
+            fds.push(PollFd::new(upstream, PollFlags::IN));
+        }
+        if let Some(listener) = self.tcp.listener(now) {
+            sources.push(Source::Connections);
+            fds.push(PollFd::new(listener, PollFlags::IN));
+        }
+        let looks_again = self.tcp.interests(&self.links, now, |token, socket, flags| {
+            sources.push(Source::Tcp(token, flags));
+            fds.push(PollFd::from_borrowed_fd(socket.as_fd(), flags));
+        });
+
+        let timeout = match wait {
+            Wait::Not => Some(Span::ZERO),
+            Wait::Forever => None,
+            Wait::UntilDue => {
+                let look = looks_again.then_some(now + LOOK_AGAIN);
+                let report = self.has_news.then_some(self.next_report);
+                let due = self.links.iter().filter_map(|link| link.next_deadline());
+                let due = due.chain(self.tcp.next_deadline()).chain(look).chain(report);
+                due.min().map(|due| due.since(now))
+            }
+        };
+        // An interrupted or failed call finds nothing ready, and is repeated with the next round.
+        let found = poll(&mut fds, timeout.map(timespec).as_ref()).unwrap_or(0);
+        if found > 0 {
+            let with_events = fds.iter().map(PollFd::revents).zip(&sources);
+            ready.extend(with_events.filter(|(events, _)| !events.is_empty()).map(
+                |(events, source)| match source {
+                    Source::Tcp(token, _) => Source::Tcp(*token, events),
+                    other => *other,
+                },
+            ));
+        }
+        self.ready = ready;
+    }
+
+    /// Reads whatever is ready into the links; whether anything was.
+    fn take_in(&mut self, clock: &Clock) -> bool {
+        let mut any = false;
+        let ready = std::mem::take(&mut self.ready);
+        let (udp, links) = (&mut self.udp, &mut self.links);
+        // UDP first: its receive times are in the past, those of TCP are now.
+        for source in &ready {
+            any |= match source {
+                Source::Clients => udp.receive_forward(links, clock),
+                Source::Upstream(slot) => udp.receive_back(*slot, links, clock),
+                _ => false,
+            };
+        }
+        for source in &ready {
+            match source {
+                Source::Waker => {
+                    let _ = self.wakened.read(&mut [0; 8]);
+                }
+                Source::Connections => any |= self.tcp.accept(links, clock.now()),
+                Source::Tcp(token, events) => {
+                    any |= self.tcp.on_ready(*token, *events, links, clock.now());
+                }
+                Source::Clients | Source::Upstream(_) => {}
+            }
+        }
+        self.ready = ready;
+        any
+    }
+
+    /// Hands out everything that is due; whether there was anything.
+    fn deliver(&mut self, clock: &Clock) -> bool {
+        let now = clock.now();
+        let mut any = self.tcp.on_timeout(&mut self.links, now);
+        for direction in [FORWARD, BACK] {
+            loop {
+                let link = &mut self.links[direction];
+                let now = now.max(link.now());
+                let Some(Delivery { payload, at, corrupted }) = link.poll(now) else { break };
+                any = true;
+                match payload {
+                    Packet::Udp { flow, piece } => {
+                        let due = Due { at, corrupted };
+                        self.udp.deliver(direction, flow, &piece, due, clock, &mut self.meter);
+                    }
+                    Packet::Tcp { connection, segment } => {
+                        self.meter.record(at, now);
+                        let arrival =
+                            tcp::Arrival { direction, connection, segment, at, corrupted };
+                        self.tcp.deliver(arrival, &self.links, now);
+                    }
+                }
+            }
+        }
+        self.udp.flush(clock, &mut self.meter);
+        self.tcp.flush(&mut self.links, now);
+        any
+    }
+
+    fn report(&mut self, now: Instant) {
+        self.next_report = now + REPORT_INTERVAL;
+        self.has_news = false;
+        let mut report = self.shared.lock();
+        self.udp.report(&mut report);
+        self.tcp.report(&mut report.stats);
+        let stats = &mut report.stats;
+        stats.forward = self.links[FORWARD].stats();
+        stats.back = self.links[BACK].stats();
+        stats.elapsed = now.elapsed();
+        stats.cpu_seconds = thread_cpu_seconds();
+        stats.lateness = self.meter.summary();
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Wait {
+    Not,
+    UntilDue,
+    Forever,
+}
+
+/// Asks the kernel to wake this thread on time; whatever it refuses only costs accuracy, which is
+/// measured.
+fn ask_for_punctuality() {
+    #[cfg(target_os = "linux")]
+    {
+        use std::num::NonZeroU64;
+        // By default the kernel may be 50 µs late.
+        let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
+        // On Linux this concerns the calling thread only; it takes privileges.
+        let _ = rustix::process::setpriority_process(None, -20);
+    }
+}

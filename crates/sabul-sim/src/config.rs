@@ -1,0 +1,301 @@
+//! The settings of a link, checked once and valid everywhere after that.
+
+use std::fmt;
+
+use sabul_units::{Instant, Probability, Rate, Span};
+
+/// The slowest rate whose picosecond times stay far from the 213 days that time can count.
+const RATE_MIN: Rate = Rate(1_000);
+/// The fastest rate at which one byte still takes a whole number of picoseconds (8).
+const RATE_MAX: Rate = Rate(1_000_000_000_000);
+/// No path on Earth or to the Moon is longer; a larger number is a unit mistaken.
+const DELAY_MAX: Span = Span::from_secs(3_600);
+/// The least size every IPv4 link must carry. [RFC 791 §3.2]
+const MTU_MIN: u32 = 68;
+/// The largest IP packet: a 40-byte IPv6 header and 65 535 bytes behind it. [RFC 8200 §3]
+const MTU_MAX: u32 = 65_575;
+
+/// What the drop-tail queue in front of the serialiser holds; the packet being serialised is not
+/// in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueLimit {
+    /// At most this many packets wait.
+    Packets(u64),
+    /// At most this many bytes wait.
+    Bytes(u64),
+    /// Nothing is ever dropped for want of room.
+    Unlimited,
+}
+
+/// A time during which nothing passes the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// When it starts, on the clock that drives the link.
+    pub at: Instant,
+    /// How long it lasts.
+    pub lasts: Span,
+}
+
+impl Outage {
+    /// The first instant at which packets pass again.
+    pub fn end(&self) -> Instant {
+        self.at + self.lasts
+    }
+}
+
+/// A setting is outside its range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The name of the setting.
+    pub setting: &'static str,
+    /// The value that was refused.
+    pub value: String,
+    /// What is allowed, in words.
+    pub allowed: &'static str,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { setting, value, allowed } = self;
+        write!(f, "link setting '{setting}' is {value}, which it cannot be: use {allowed}")
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// The settings of one direction of a path.
+///
+/// The default passes everything at once and untouched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkConfig {
+    settings: LinkConfigBuilder,
+}
+
+impl LinkConfig {
+    /// Starts from a link without limits.
+    pub fn builder() -> LinkConfigBuilder {
+        LinkConfigBuilder::default()
+    }
+    /// The same settings, to change some of them.
+    pub fn to_builder(&self) -> LinkConfigBuilder {
+        self.settings.clone()
+    }
+    /// The serialiser's rate over whole packets, headers included; `None` takes no time at all.
+    pub fn rate(&self) -> Option<Rate> {
+        self.settings.rate
+    }
+    /// The one-way propagation delay.
+    pub fn delay(&self) -> Span {
+        self.settings.delay
+    }
+    /// The room in front of the serialiser.
+    pub fn queue(&self) -> QueueLimit {
+        self.settings.queue
+    }
+    /// The chance that a packet is lost on the wire, after it took its turn in the serialiser.
+    pub fn loss(&self) -> Probability {
+        self.settings.loss
+    }
+    /// The chance that a packet that passes is delivered twice.
+    pub fn duplicate(&self) -> Probability {
+        self.settings.duplicate
+    }
+    /// The chance that a packet that passes is marked as damaged.
+    pub fn corrupt(&self) -> Probability {
+        self.settings.corrupt
+    }
+    /// The chance that a packet that passes is held back by [`reorder_by`](Self::reorder_by).
+    pub fn reorder(&self) -> Probability {
+        self.settings.reorder
+    }
+    /// How much longer a reordered packet is on its way; later ones overtake it.
+    pub fn reorder_by(&self) -> Span {
+        self.settings.reorder_by
+    }
+    /// When nothing passes: in order, without overlap.
+    pub fn outages(&self) -> &[Outage] {
+        &self.settings.outages
+    }
+    /// The largest packet that passes, in bytes with headers; larger ones vanish in silence.
+    pub fn mtu(&self) -> Option<u32> {
+        self.settings.mtu
+    }
+}
+
+/// Collects the settings of a link; [`build`](Self::build) checks them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct LinkConfigBuilder {
+    rate: Option<Rate>,
+    delay: Span,
+    queue: QueueLimit,
+    loss: Probability,
+    duplicate: Probability,
+    corrupt: Probability,
+    reorder: Probability,
+    reorder_by: Span,
+    outages: Vec<Outage>,
+    mtu: Option<u32>,
+}
+
+impl Default for LinkConfigBuilder {
+    fn default() -> Self {
+        Self {
+            rate: None,
+            delay: Span::ZERO,
+            queue: QueueLimit::Unlimited,
+            loss: Probability::ZERO,
+            duplicate: Probability::ZERO,
+            corrupt: Probability::ZERO,
+            reorder: Probability::ZERO,
+            reorder_by: Span::ZERO,
+            outages: Vec::new(),
+            mtu: None,
+        }
+    }
+}
+
+impl LinkConfigBuilder {
+    /// The rate in bit/s over whole packets: 1 kbit/s to 1 Tbit/s, or `None` for no limit (default).
+    pub fn with_rate(mut self, rate: Option<Rate>) -> Self {
+        self.rate = rate;
+        self
+    }
+    /// The one-way delay: 0 (default) to 3600 s.
+    pub fn with_delay(mut self, delay: Span) -> Self {
+        self.delay = delay;
+        self
+    }
+    /// The room in front of the serialiser: 1 or more, or unlimited (default).
+    pub fn with_queue(mut self, queue: QueueLimit) -> Self {
+        self.queue = queue;
+        self
+    }
+    /// The chance of loss on the wire; none by default.
+    pub fn with_loss(mut self, loss: Probability) -> Self {
+        self.loss = loss;
+        self
+    }
+    /// The chance of a second delivery; none by default.
+    pub fn with_duplicate(mut self, duplicate: Probability) -> Self {
+        self.duplicate = duplicate;
+        self
+    }
+    /// The chance of damage; none by default.
+    pub fn with_corrupt(mut self, corrupt: Probability) -> Self {
+        self.corrupt = corrupt;
+        self
+    }
+    /// The chance that a packet is held `by` that much longer (above 0, at most 3600 s); none by
+    /// default.
+    pub fn with_reorder(mut self, reorder: Probability, by: Span) -> Self {
+        self.reorder = reorder;
+        self.reorder_by = by;
+        self
+    }
+    /// Times during which nothing passes, in order and apart from each other; none by default.
+    pub fn with_outages(mut self, outages: Vec<Outage>) -> Self {
+        self.outages = outages;
+        self
+    }
+    /// The largest packet in bytes, headers included: 68 to 65 575, or `None` for no limit
+    /// (default).
+    pub fn with_mtu(mut self, mtu: Option<u32>) -> Self {
+        self.mtu = mtu;
+        self
+    }
+
+    /// The finished settings.
+    ///
+    /// # Errors
+    /// If a value is outside its range; none is moved into range silently.
+    pub fn build(self) -> Result<LinkConfig, ConfigError> {
+        let refuse = |setting, value, allowed| Err(ConfigError { setting, value, allowed });
+        if let Some(rate) = self.rate
+            && !(RATE_MIN..=RATE_MAX).contains(&rate)
+        {
+            return refuse("rate", rate.to_string(), "1 kbit/s to 1 Tbit/s, or no rate");
+        }
+        if self.delay > DELAY_MAX {
+            return refuse("delay", format!("{:?}", self.delay), "0 to 3600 s");
+        }
+        if let QueueLimit::Packets(0) | QueueLimit::Bytes(0) = self.queue {
+            return refuse("queue", format!("{:?}", self.queue), "1 or more, or unlimited");
+        }
+        let by = self.reorder_by;
+        if by > DELAY_MAX || (by == Span::ZERO && self.reorder > Probability::ZERO) {
+            return refuse("reorder_by", format!("{by:?}"), "more than 0 and at most 3600 s");
+        }
+        if let Some(mtu) = self.mtu
+            && !(MTU_MIN..=MTU_MAX).contains(&mtu)
+        {
+            return refuse("mtu", format!("{mtu} bytes"), "68 to 65575 bytes, or no limit");
+        }
+        let apart = self.outages.windows(2).all(|pair| pair[0].end() <= pair[1].at);
+        if !apart || self.outages.iter().any(|outage| outage.lasts == Span::ZERO) {
+            let allowed = "outages in order, without overlap, each longer than 0";
+            return refuse("outages", format!("{:?}", self.outages), allowed);
+        }
+        Ok(LinkConfig { settings: self })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(builder: LinkConfigBuilder) -> &'static str {
+        builder.build().unwrap_err().setting
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_by_name() {
+        let new = LinkConfig::builder;
+        let half = Probability::per_mille(500);
+        let out = |at, lasts| Outage { at: Instant(at), lasts: Span(lasts) };
+        assert_eq!(refused(new().with_rate(Some(Rate(999)))), "rate");
+        assert_eq!(refused(new().with_rate(Some(Rate(1_000_000_000_001)))), "rate");
+        assert_eq!(refused(new().with_delay(Span::from_secs(3_601))), "delay");
+        assert_eq!(refused(new().with_queue(QueueLimit::Packets(0))), "queue");
+        assert_eq!(refused(new().with_queue(QueueLimit::Bytes(0))), "queue");
+        assert_eq!(refused(new().with_reorder(half, Span::ZERO)), "reorder_by");
+        assert_eq!(refused(new().with_reorder(half, Span::from_secs(3_601))), "reorder_by");
+        assert_eq!(refused(new().with_mtu(Some(67))), "mtu");
+        assert_eq!(refused(new().with_mtu(Some(65_576))), "mtu");
+        assert_eq!(refused(new().with_outages(vec![out(5, 0)])), "outages");
+        assert_eq!(refused(new().with_outages(vec![out(5, 2), out(6, 2)])), "outages");
+        assert_eq!(refused(new().with_outages(vec![out(9, 1), out(5, 1)])), "outages");
+    }
+
+    #[test]
+    fn the_ends_of_each_range_are_accepted_unchanged() {
+        for (rate, mtu) in [(RATE_MIN, MTU_MIN), (RATE_MAX, MTU_MAX)] {
+            let outages = vec![
+                Outage { at: Instant(5), lasts: Span(2) },
+                Outage { at: Instant(7), lasts: Span(1) },
+            ];
+            let config = LinkConfig::builder()
+                .with_rate(Some(rate))
+                .with_mtu(Some(mtu))
+                .with_delay(DELAY_MAX)
+                .with_queue(QueueLimit::Packets(1))
+                .with_reorder(Probability::ONE, DELAY_MAX)
+                .with_outages(outages.clone())
+                .build()
+                .unwrap();
+            assert_eq!((config.rate(), config.mtu()), (Some(rate), Some(mtu)));
+            assert_eq!((config.delay(), config.reorder_by()), (DELAY_MAX, DELAY_MAX));
+            assert_eq!(config.outages(), outages);
+            assert_eq!(config.to_builder().build().unwrap(), config);
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_it_was_and_what_to_use() {
+        let error = LinkConfig::builder().with_mtu(Some(20)).build().unwrap_err();
+        let text = error.to_string();
+        for part in ["mtu", "20 bytes", "68 to 65575"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

@@ -1,0 +1,503 @@
+//! Joins blocks and messages into operations on entries.
+//!
+//! Blocks carry nothing but content; the manifest says where one entry ends and the next begins,
+//! and an `EntryEnd` says which hash the content must have. All three may come in any order to
+//! each other. What is complete is handed out as an [`Op`]; the rest waits.
+//!
+//! ```text
+//! entry:  Waiting --Create--> Open --Write*, last byte--> Full --EntryEnd known: Finish--> gone
+//!         a directory:  Waiting --MakeDirectory--> Made --> gone
+//! ```
+//! Invariants: operations come in the order of the manifest, except that a file may be finished
+//! after later ones were begun, and an empty one is begun only when it is finished; each `Create`
+//! is followed by exactly one `Finish`; a `Finish` comes without a `Create` where the entry was
+//! known to be bad before its first byte.
+//! Input is hostile: whatever breaks the protocol ends the transfer with an error that stays.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, MAX_MANIFEST_ENTRIES};
+
+use crate::path::{Printable, RelativePath};
+
+/// Most files whose bytes are complete and whose `EntryEnd` has not come. Ours: covers a control
+/// connection that lags by a few hundred kilobytes, and bounds what the driver keeps for each.
+pub const MAX_UNFINISHED: usize = 4096;
+/// Most memory, in bytes, for entries that were announced and are not finished. Ours: millions of
+/// entries, since a block of tiny files can hold many.
+pub const MAX_PENDING_BYTES: u64 = 512 << 20;
+/// What an entry costs beside its path, in bytes; a generous estimate.
+const ENTRY_OVERHEAD: u64 = 256;
+
+/// One thing to do, always about the entry of this index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Make a directory; one that exists is fine.
+    MakeDirectory(u64),
+    /// Begin a file or stream.
+    Create(u64),
+    /// Append a part of the current block.
+    Write {
+        /// Which entry.
+        index: u64,
+        /// Which bytes of the current block; never empty.
+        range: Range<usize>,
+    },
+    /// All bytes were written: keep the entry if they are verified, discard it if not.
+    Finish {
+        /// Which entry.
+        index: u64,
+        /// Whether the content is what the sender read, and good.
+        verified: Result<(), Rejection>,
+    },
+}
+
+/// Why an entry must not be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// For the report.
+    pub failure: Failure,
+    /// The sender said so itself and need not be told.
+    pub is_known_to_sender: bool,
+}
+
+impl Rejection {
+    fn here(failure: Failure) -> Self {
+        Self { failure, is_known_to_sender: false }
+    }
+}
+
+/// What the driver should do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Carry this out, then ask again.
+    Op(Op),
+    /// The current block is used up: free it, then ask again with the one after it.
+    BlockDone,
+    /// Nothing to do before the next block.
+    NeedBlock,
+    /// Nothing to do before the next message; the current block stays.
+    NeedMessage,
+    /// Every entry is finished.
+    Done,
+}
+
+/// The receiving half of the file layer.
+#[derive(Debug)]
+pub struct Assembler {
+    /// Entries that are announced and not gone.
+    slots: VecDeque<Slot>,
+    /// Index of the first slot.
+    first: u64,
+    /// Memory the slots are taken to need, in bytes.
+    pending_bytes: u64,
+    /// Index of the entry that the next byte belongs to.
+    current: u64,
+    /// Bytes of the current entry so far.
+    at: u64,
+    hasher: Box<blake3::Hasher>,
+    /// Bytes of the current block that are used.
+    used: usize,
+    /// Files that are full and not finished.
+    full: usize,
+    /// No entry below this index may be ended any more.
+    next_end: u64,
+    announced: Announced,
+    /// 128 bits of hash of each path, and whether it is a directory.
+    names: BTreeMap<[u8; 16], bool>,
+    /// The first slot was handed out for the last time.
+    retire: bool,
+    broken: Option<Failure>,
+}
+
+#[derive(Debug, Default)]
+struct Announced {
+    entries: u64,
+    bytes: u64,
+    has_stream: bool,
+    complete: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    entry: Entry,
+    state: State,
+    end: Option<End>,
+    /// Wrong from the start: bytes are skipped and the entry fails with this.
+    flaw: Option<Failure>,
+}
+
+#[derive(Debug)]
+enum State {
+    Waiting,
+    Open {
+        skip: bool,
+    },
+    /// An empty file is begun only when it is known to be good.
+    Full {
+        hash: [u8; 32],
+        is_begun: bool,
+    },
+    Made,
+}
+
+#[derive(Debug)]
+struct End {
+    bytes: u64,
+    outcome: Result<[u8; 32], Failure>,
+}
+
+impl Slot {
+    /// Whether content with this hash is good; nothing before the `EntryEnd`.
+    fn verdict(&self, hash: [u8; 32]) -> Option<Result<(), Rejection>> {
+        let end = self.end.as_ref()?;
+        Some(match (&self.flaw, &end.outcome) {
+            (_, Err(failure)) => {
+                Err(Rejection { failure: failure.clone(), is_known_to_sender: true })
+            }
+            (Some(flaw), _) => Err(Rejection::here(flaw.clone())),
+            (None, Ok(expected)) if *expected == hash => Ok(()),
+            (None, Ok(_)) => Err(Rejection::here(Failure::new(
+                FailureCode::Verification,
+                format!(
+                    "the content of '{}' does not match its BLAKE3 hash; copy it again",
+                    Printable(&self.entry.path)
+                ),
+            ))),
+        })
+    }
+}
+
+impl Default for Assembler {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Assembler {
+    /// Waits for the manifest.
+    pub fn new() -> Self {
+        Self {
+            slots: VecDeque::new(),
+            first: 0,
+            pending_bytes: 0,
+            current: 0,
+            at: 0,
+            hasher: Box::new(blake3::Hasher::new()),
+            used: 0,
+            full: 0,
+            next_end: 0,
+            announced: Announced::default(),
+            names: BTreeMap::new(),
+            retire: false,
+            broken: None,
+        }
+    }
+
+    /// The entry of an operation; gone once [`Self::next`] is called after its last operation.
+    pub fn entry(&self, index: u64) -> Option<&Entry> {
+        self.slot(index).map(|slot| &slot.entry)
+    }
+
+    /// Entries announced so far and the sum of their known sizes in bytes.
+    pub fn announced(&self) -> (u64, u64) {
+        (self.announced.entries, self.announced.bytes)
+    }
+
+    /// Whether the manifest is complete, so that [`Self::announced`] is the total.
+    pub fn manifest_is_complete(&self) -> bool {
+        self.announced.complete
+    }
+
+    /// Takes the next entries of the manifest.
+    ///
+    /// # Errors
+    /// If they break the protocol; the transfer is over then, and every later call says so again.
+    pub fn manifest(&mut self, entries: Vec<Entry>) -> Result<(), Failure> {
+        self.guarded(|this| {
+            if entries.len() > MAX_MANIFEST_ENTRIES {
+                return Err(broke(format!(
+                    "a manifest message has {} entries, more than {MAX_MANIFEST_ENTRIES}",
+                    entries.len()
+                )));
+            }
+            entries.into_iter().try_for_each(|entry| this.announce(entry))
+        })
+    }
+
+    fn announce(&mut self, mut entry: Entry) -> Result<(), Failure> {
+        if self.announced.complete {
+            return Err(broke("the manifest goes on after its end"));
+        }
+        if self.announced.has_stream {
+            return Err(broke("an entry follows a stream, which must be the last"));
+        }
+        let path = RelativePath::new(std::mem::take(&mut entry.path))
+            .map_err(|error| broke(error.to_string()))?;
+        let is_directory = entry.kind == EntryKind::Directory;
+        let mut flaw = None;
+        let mut name = [0; 16];
+        name.copy_from_slice(&blake3::hash(path.as_bytes()).as_bytes()[..16]);
+        if let Some(&was_directory) = self.names.get(&name) {
+            // Two sources may share directories; anything else would overwrite or be in the way.
+            if !(is_directory && was_directory) {
+                let message = format!("'{path}' comes twice; rename one of the two sources");
+                flaw = Some(broke(message));
+            }
+        } else {
+            self.names.insert(name, is_directory);
+        }
+        entry.path = path.into_bytes();
+
+        let announced = &mut self.announced;
+        announced.bytes = announced
+            .bytes
+            .checked_add(entry.kind.size().unwrap_or(0))
+            .ok_or_else(|| broke("the sizes in the manifest add up to more than 2^64 bytes"))?;
+        announced.entries += 1;
+        announced.has_stream = entry.kind == EntryKind::Stream;
+        self.pending_bytes += cost(&entry);
+        if self.pending_bytes > MAX_PENDING_BYTES {
+            return Err(broke(format!(
+                "entries are announced too far ahead of their content; {} are unfinished",
+                self.slots.len()
+            )));
+        }
+        self.slots.push_back(Slot { entry, state: State::Waiting, end: None, flaw });
+        Ok(())
+    }
+
+    /// Takes the end of the manifest with its totals.
+    ///
+    /// # Errors
+    /// If the totals are wrong or this is the second end.
+    pub fn manifest_end(&mut self, entries: u64, bytes: u64) -> Result<(), Failure> {
+        self.guarded(|this| {
+            let announced = &mut this.announced;
+            if announced.complete {
+                return Err(broke("the manifest ends twice"));
+            }
+            if (entries, bytes) != (announced.entries, announced.bytes) {
+                return Err(broke(format!(
+                    "the manifest ends with {entries} entries of {bytes} bytes, \
+                     but it had {} entries of {} bytes",
+                    announced.entries, announced.bytes
+                )));
+            }
+            announced.complete = true;
+            Ok(())
+        })
+    }
+
+    /// Takes the end of a file or stream: its length in bytes, and its hash or why it is bad.
+    /// Ends come in the order of the manifest, one for each entry but directories.
+    ///
+    /// # Errors
+    /// If this end is not the next one, or contradicts the manifest or the bytes so far.
+    pub fn entry_end(
+        &mut self,
+        index: u64,
+        bytes: u64,
+        outcome: Result<[u8; 32], Failure>,
+    ) -> Result<(), Failure> {
+        self.guarded(|this| {
+            let mut expected = this.next_end.max(this.first);
+            while this.entry(expected).is_some_and(|e| e.kind == EntryKind::Directory) {
+                expected += 1;
+            }
+            if index != expected {
+                return Err(broke(format!("entry {index} ends where {expected} should")));
+            }
+            let arrived = if index == this.current { this.at } else { 0 };
+            let Some(slot) = this.slot_mut(index) else {
+                return Err(broke(format!("entry {index} ends before it is announced")));
+            };
+            match slot.entry.kind.size() {
+                Some(size) if outcome.is_ok() && bytes != size => {
+                    return Err(broke(format!(
+                        "entry {index} ends after {bytes} bytes, but {size} are announced"
+                    )));
+                }
+                None if bytes < arrived => {
+                    return Err(broke(format!(
+                        "the stream ends after {bytes} bytes, but {arrived} have arrived"
+                    )));
+                }
+                _ => {}
+            }
+            slot.end = Some(End { bytes, outcome });
+            this.next_end = index + 1;
+            Ok(())
+        })
+    }
+
+    /// The next thing to do, given the block whose turn it is, if there is one. The same block
+    /// has to be given until [`Next::BlockDone`].
+    ///
+    /// # Errors
+    /// If more data came than was announced, or the protocol was broken before.
+    pub fn next(&mut self, block: Option<&[u8]>) -> Result<Next, Failure> {
+        self.guarded(|this| this.step(block))
+    }
+
+    fn step(&mut self, block: Option<&[u8]>) -> Result<Next, Failure> {
+        self.retire_first();
+        if block.is_some_and(|block| block.len() <= self.used) {
+            self.used = 0;
+            return Ok(Next::BlockDone);
+        }
+        if let Some(op) = self.finish_first() {
+            return Ok(Next::Op(op));
+        }
+        loop {
+            let (index, at, full) = (self.current, self.at, self.full);
+            let Some(slot) = self.slot_mut(index) else { return self.idle(block) };
+            let ends_at = slot.entry.kind.size().or_else(|| slot.end.as_ref().map(|end| end.bytes));
+            match slot.state {
+                State::Waiting if slot.entry.kind == EntryKind::Directory => {
+                    slot.state = State::Made;
+                    let is_good = slot.flaw.is_none();
+                    let verified = slot.flaw.take().map(Rejection::here).map_or(Ok(()), Err);
+                    self.current += 1;
+                    return Ok(Next::Op(if is_good {
+                        Op::MakeDirectory(index)
+                    } else {
+                        Op::Finish { index, verified }
+                    }));
+                }
+                State::Waiting if full >= MAX_UNFINISHED => return Ok(Next::NeedMessage),
+                State::Waiting if slot.entry.kind == EntryKind::File(0) => {
+                    let hash = blake3::hash(&[]).into();
+                    slot.state = State::Full { hash, is_begun: false };
+                    self.current += 1;
+                    self.full += 1;
+                    if let Some(op) = self.finish_first() {
+                        return Ok(Next::Op(op));
+                    }
+                }
+                State::Waiting => {
+                    let is_bad = slot.end.as_ref().is_some_and(|end| end.outcome.is_err());
+                    let skip = is_bad || slot.flaw.is_some();
+                    slot.state = State::Open { skip };
+                    if !skip {
+                        return Ok(Next::Op(Op::Create(index)));
+                    }
+                }
+                State::Open { skip } if ends_at == Some(at) => {
+                    let hash = if skip { [0; 32] } else { self.hasher.finalize().into() };
+                    self.hasher.reset();
+                    self.at = 0;
+                    self.current += 1;
+                    self.full += 1;
+                    if let Some(slot) = self.slot_mut(index) {
+                        slot.state = State::Full { hash, is_begun: true };
+                    }
+                    if let Some(op) = self.finish_first() {
+                        return Ok(Next::Op(op));
+                    }
+                }
+                State::Open { skip } => {
+                    let Some(block) = block else { return Ok(Next::NeedBlock) };
+                    let rest = block.len() - self.used;
+                    if rest == 0 {
+                        self.used = 0;
+                        return Ok(Next::BlockDone);
+                    }
+                    let wanted = ends_at.map_or(u64::MAX, |end| end - at);
+                    let take = usize::try_from(wanted).map_or(rest, |wanted| wanted.min(rest));
+                    let range = self.used..self.used + take;
+                    self.used += take;
+                    self.at += take as u64;
+                    if !skip {
+                        self.hasher.update(&block[range.clone()]);
+                        return Ok(Next::Op(Op::Write { index, range }));
+                    }
+                }
+                State::Full { .. } | State::Made => {
+                    unreachable!("the current entry is never behind the current one")
+                }
+            }
+        }
+    }
+
+    /// No entry is left to take bytes.
+    fn idle(&mut self, block: Option<&[u8]>) -> Result<Next, Failure> {
+        let rest = block.map_or(0, |block| block.len() - self.used);
+        if block.is_some() && rest == 0 {
+            self.used = 0;
+            Ok(Next::BlockDone)
+        } else if !self.announced.complete {
+            Ok(Next::NeedMessage)
+        } else if rest > 0 {
+            Err(broke(format!("{rest} bytes or more came behind the last entry")))
+        } else if self.full > 0 {
+            Ok(Next::NeedMessage)
+        } else {
+            Ok(Next::Done)
+        }
+    }
+
+    /// The end of the oldest entry, if its bytes and its `EntryEnd` are there.
+    fn finish_first(&mut self) -> Option<Op> {
+        loop {
+            let index = self.first;
+            let slot = self.slots.front_mut()?;
+            match slot.state {
+                State::Made if index < self.current && !self.retire => {
+                    self.retire = true;
+                    self.retire_first();
+                }
+                State::Full { hash, is_begun } => {
+                    let verified = slot.verdict(hash)?;
+                    if verified.is_ok() && !is_begun {
+                        slot.state = State::Full { hash, is_begun: true };
+                        return Some(Op::Create(index));
+                    }
+                    self.full -= 1;
+                    self.retire = true;
+                    return Some(Op::Finish { index, verified });
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    fn retire_first(&mut self) {
+        if std::mem::take(&mut self.retire)
+            && let Some(slot) = self.slots.pop_front()
+        {
+            self.first += 1;
+            self.pending_bytes -= cost(&slot.entry);
+        }
+    }
+
+    fn slot(&self, index: u64) -> Option<&Slot> {
+        self.slots.get(usize::try_from(index.checked_sub(self.first)?).ok()?)
+    }
+
+    fn slot_mut(&mut self, index: u64) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::try_from(index.checked_sub(self.first)?).ok()?)
+    }
+
+    fn guarded<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if let Some(failure) = &self.broken {
+            return Err(failure.clone());
+        }
+        act(self).inspect_err(|failure| self.broken = Some(failure.clone()))
+    }
+}
+
+fn cost(entry: &Entry) -> u64 {
+    entry.path.len() as u64 + ENTRY_OVERHEAD
+}
+
+fn broke(message: impl Into<String>) -> Failure {
+    Failure::new(FailureCode::Protocol, message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! Why a socket could not be opened.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+/// Opening or connecting a socket failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum UdpError {
+    /// The address could not be bound.
+    Bind {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The socket could not be set up.
+    Configure {
+        /// The step that failed.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The socket could not be connected.
+    Connect {
+        /// The peer asked for.
+        peer: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl UdpError {
+    /// What the system said.
+    pub fn io_error(&self) -> &io::Error {
+        match self {
+            Self::Bind { source, .. }
+            | Self::Configure { source, .. }
+            | Self::Connect { source, .. } => source,
+        }
+    }
+
+    pub(crate) fn configure(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Configure { what, source }
+    }
+}
+
+impl fmt::Display for UdpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let advice = match self.io_error().kind() {
+            io::ErrorKind::AddrInUse => "; choose another port or end the program that holds it",
+            io::ErrorKind::AddrNotAvailable => "; choose an address of this machine",
+            io::ErrorKind::PermissionDenied => "; choose a port above 1023 or run with the right",
+            io::ErrorKind::NetworkUnreachable => "; check this machine's routes to that address",
+            _ => "",
+        };
+        match self {
+            Self::Bind { address, source } => {
+                write!(f, "cannot bind UDP address {address}: {source}{advice}")
+            }
+            Self::Configure { what, source } => {
+                write!(f, "cannot set up a UDP socket ({what}): {source}")
+            }
+            Self::Connect { peer, source } => {
+                write!(f, "cannot connect a UDP socket to {peer}: {source}{advice}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for UdpError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self.io_error())
+    }
+}
+
+impl From<UdpError> for io::Error {
+    fn from(error: UdpError) -> Self {
+        Self::new(error.io_error().kind(), error)
+    }
+}

@@ -1,0 +1,304 @@
+//! The receiving end without a place to write: joins blocks and messages, drives a [`Sink`].
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use sabul_transfer::{Assembler, Next, Op};
+use sabul_wire::control::{Entry, Failure, FailureCode, Message};
+
+use super::MAX_KEPT_FAILURES;
+
+/// Least time between two progress messages.
+pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A place where entries are written. A call that fails is the last for its entry, except for
+/// [`Self::discard`]: the entry fails alone and its content is dropped.
+pub trait Sink {
+    /// Most entries it can take.
+    fn max_entries(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Makes a directory, or accepts one that is there.
+    ///
+    /// # Errors
+    /// Why there is none now.
+    fn make_directory(&mut self, index: u64, entry: &Entry) -> Result<(), Failure>;
+
+    /// Begins a file or stream.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Failure>;
+
+    /// Appends to an entry that was begun; never nothing.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), Failure>;
+
+    /// Keeps an entry, whose content is complete and verified.
+    ///
+    /// # Errors
+    /// Why it cannot be kept.
+    fn finish(&mut self, index: u64, entry: &Entry) -> Result<(), Failure>;
+
+    /// Throws away what there is of an entry; fine if there is nothing.
+    fn discard(&mut self, index: u64);
+
+    /// Every entry is finished. Returns those that are not as they should be after all, by index
+    /// and entry path.
+    fn complete(&mut self) -> Vec<(u64, Vec<u8>, Failure)> {
+        Vec::new()
+    }
+
+    /// The transfer is over before its end: leaves nothing half-written.
+    fn abort(&mut self);
+}
+
+/// What a transfer came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Content bytes handed to the sink, in bytes.
+    pub bytes: u64,
+    /// Entries complete and verified.
+    pub entries: u64,
+    /// Entries that are not.
+    pub failed: u64,
+}
+
+/// Receives one transfer into a sink. Dropping it before the end aborts.
+#[derive(Debug)]
+pub struct Receiver<S: Sink> {
+    transfer: u32,
+    assembler: Assembler,
+    sink: S,
+    /// Blocks that came before their turn.
+    queue: VecDeque<Vec<u8>>,
+    /// Blocks that are used up.
+    free: Vec<Vec<u8>>,
+    /// Entries that failed and whose content is still coming.
+    dropping: BTreeSet<u64>,
+    counts: Counts,
+    failures: Vec<(Vec<u8>, Failure)>,
+    messages: Vec<Message>,
+    /// When the last progress was told, and what it was.
+    told: Option<(Duration, Counts)>,
+    is_finished: bool,
+}
+
+impl<S: Sink> Receiver<S> {
+    /// Receives a transfer of this number.
+    pub fn with_sink(sink: S, transfer: u32) -> Self {
+        Self {
+            transfer,
+            assembler: Assembler::new(),
+            sink,
+            queue: VecDeque::new(),
+            free: Vec::new(),
+            dropping: BTreeSet::new(),
+            counts: Counts::default(),
+            failures: Vec::new(),
+            messages: Vec::new(),
+            told: None,
+            is_finished: false,
+        }
+    }
+
+    /// Takes a manifest, its end, or the end of an entry, and writes what has become possible.
+    ///
+    /// # Errors
+    /// If the sender breaks the protocol or sends what the sink can never take. The transfer is
+    /// over then: tell the sender, and [`Self::abort`].
+    pub fn on_message(&mut self, message: Message) -> Result<(), Failure> {
+        let number = match &message {
+            Message::Manifest { transfer, .. }
+            | Message::ManifestEnd { transfer, .. }
+            | Message::EntryEnd { transfer, .. } => Some(*transfer),
+            _ => None,
+        };
+        if number != Some(self.transfer) {
+            let text = format!("a message that transfer {} does not expect", self.transfer);
+            return Err(Failure::new(FailureCode::Protocol, text));
+        }
+        match message {
+            Message::Manifest { entries, .. } => {
+                self.assembler.manifest(entries)?;
+                let (announced, most) = (self.assembler.announced().0, self.sink.max_entries());
+                if announced > most {
+                    let text = format!(
+                        "{announced} entries or more are sent to a place for {most}; \
+                         choose a directory as destination"
+                    );
+                    return Err(Failure::new(FailureCode::BadSetting, text));
+                }
+            }
+            Message::ManifestEnd { entries, bytes, .. } => {
+                self.assembler.manifest_end(entries, bytes)?;
+            }
+            Message::EntryEnd { index, bytes, outcome, .. } => {
+                self.assembler.entry_end(index, bytes, outcome)?;
+            }
+            _ => {}
+        }
+        self.run()
+    }
+
+    /// Takes the next block of the stream and writes what has become possible.
+    ///
+    /// # Errors
+    /// As [`Self::on_message`].
+    pub fn on_block(&mut self, block: Vec<u8>) -> Result<(), Failure> {
+        self.queue.push_back(block);
+        self.run()
+    }
+
+    /// A block that is used up, for the next bytes from the network.
+    pub fn poll_free(&mut self) -> Option<Vec<u8>> {
+        self.free.pop()
+    }
+
+    /// Blocks that wait for messages about them.
+    pub fn queued_blocks(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Messages for the sender: failures at once, progress at most every [`PROGRESS_INTERVAL`]
+    /// and at the end. `now` is the time since the channel was opened.
+    pub fn poll_messages(&mut self, now: Duration) -> Vec<Message> {
+        let is_due = self.told.is_none_or(|(when, _)| now >= when + PROGRESS_INTERVAL);
+        let is_news = self.told.map(|(_, what)| what).unwrap_or_default() != self.counts;
+        if is_news && (is_due || self.is_finished) {
+            self.told = Some((now, self.counts));
+            self.messages.push(Message::Progress {
+                transfer: self.transfer,
+                bytes: self.counts.bytes,
+                entries: self.counts.entries + self.counts.failed,
+                at_us: u64::try_from(now.as_micros()).unwrap_or(u64::MAX),
+            });
+        }
+        std::mem::take(&mut self.messages)
+    }
+
+    /// What has been written so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// What the transfer came to, once every entry is finished.
+    pub fn finished(&self) -> Option<Counts> {
+        self.is_finished.then_some(self.counts)
+    }
+
+    /// The first failures, by entry path, those that the sender reported among them.
+    pub fn failures(&self) -> &[(Vec<u8>, Failure)] {
+        &self.failures
+    }
+
+    /// Entries and bytes announced so far, and whether that is all.
+    pub fn announced(&self) -> (u64, u64, bool) {
+        let (entries, bytes) = self.assembler.announced();
+        (entries, bytes, self.assembler.manifest_is_complete())
+    }
+
+    /// Gives up: removes what is half-written and frees all blocks.
+    pub fn abort(&mut self) {
+        self.sink.abort();
+        self.free.extend(self.queue.drain(..));
+    }
+
+    pub(super) fn sink(&self) -> &S {
+        &self.sink
+    }
+
+    pub(super) fn sink_mut(&mut self) -> &mut S {
+        &mut self.sink
+    }
+
+    fn run(&mut self) -> Result<(), Failure> {
+        loop {
+            let block = self.queue.front().map(Vec::as_slice);
+            match self.assembler.next(block)? {
+                Next::Op(op) => self.carry_out(op),
+                Next::BlockDone => self.free.extend(self.queue.pop_front()),
+                Next::NeedBlock | Next::NeedMessage => return Ok(()),
+                Next::Done => {
+                    if !self.is_finished {
+                        self.is_finished = true;
+                        for (index, path, failure) in self.sink.complete() {
+                            self.counts.entries -= 1;
+                            self.fail(index, path, failure, false);
+                        }
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, op: Op) {
+        let (Op::MakeDirectory(index)
+        | Op::Create(index)
+        | Op::Write { index, .. }
+        | Op::Finish { index, .. }) = op;
+        let entry = self.assembler.entry(index).expect("an operation is about a known entry");
+        let has_more = matches!(op, Op::Create(_) | Op::Write { .. });
+        let result = match op {
+            _ if self.dropping.contains(&index) => {
+                if matches!(op, Op::Finish { .. }) {
+                    self.dropping.remove(&index);
+                }
+                return;
+            }
+            Op::MakeDirectory(_) => {
+                self.sink.make_directory(index, entry).map(|()| self.counts.entries += 1)
+            }
+            Op::Create(_) => self.sink.create(index, entry),
+            Op::Write { range, .. } => {
+                let block = self.queue.front().expect("a write is about the current block");
+                self.counts.bytes += range.len() as u64;
+                self.sink.write(index, entry, &block[range])
+            }
+            Op::Finish { verified: Ok(()), .. } => {
+                self.sink.finish(index, entry).map(|()| self.counts.entries += 1)
+            }
+            Op::Finish { verified: Err(rejection), .. } => {
+                let path = entry.path.clone();
+                self.sink.discard(index);
+                self.fail(index, path, rejection.failure, rejection.is_known_to_sender);
+                return;
+            }
+        };
+        if let Err(failure) = result {
+            let path = entry.path.clone();
+            self.sink.discard(index);
+            self.fail(index, path, failure, false);
+            if has_more {
+                self.dropping.insert(index);
+            }
+        }
+    }
+
+    fn fail(&mut self, index: u64, path: Vec<u8>, failure: Failure, is_known_to_sender: bool) {
+        self.counts.failed += 1;
+        if !is_known_to_sender {
+            let (transfer, failure) = (self.transfer, failure.clone());
+            self.messages.push(Message::EntryFailed { transfer, index, failure });
+        }
+        self.keep(path, failure);
+    }
+
+    fn keep(&mut self, path: Vec<u8>, failure: Failure) {
+        if self.failures.len() < MAX_KEPT_FAILURES {
+            self.failures.push((path, failure));
+        }
+    }
+}
+
+impl<S: Sink> Drop for Receiver<S> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.sink.abort();
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The sending end: announces, reads, hashes and packs, in one pass over the bytes.
+//!
+//! Entries are announced in batches, each just before its content. Content goes into blocks
+//! without gaps: a block holds the tail of one file, many small ones, and the head of the next.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::buffer::spare_capacity;
+use sabul_transfer::Printable;
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, MAX_MANIFEST_ENTRIES, Message};
+
+use super::source::{Found, SourceSet, Stream, Walk, modified_ns};
+use super::{Outlet, Stopped, read_failure};
+
+/// Most failures that a [`SendSummary`] keeps; more are only counted.
+pub const MAX_KEPT_FAILURES: usize = 10_000;
+/// A manifest message is sent once its entries take about this many bytes.
+const BATCH_BYTES: usize = 256 << 10;
+/// What an entry takes in a message beside its path, in bytes, at most.
+const ENTRY_BYTES: usize = 40;
+
+/// How to send.
+#[derive(Clone, Copy, Debug)]
+pub struct SendOptions {
+    /// Announce modification times, so that the receiver can keep them. Modes are always
+    /// announced.
+    pub preserve: bool,
+    /// Size of a block in bytes; not zero.
+    pub block_bytes: usize,
+}
+
+/// What was sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SendSummary {
+    /// Entries announced.
+    pub entries: u64,
+    /// Content bytes sent, in bytes.
+    pub bytes: u64,
+    /// Entries that failed, missing sources among them.
+    pub failed: u64,
+    /// The first [`MAX_KEPT_FAILURES`] of them, with the path as this end knows it.
+    pub failures: Vec<(Vec<u8>, Failure)>,
+}
+
+impl SendSummary {
+    fn fail(&mut self, path: Vec<u8>, failure: Failure) {
+        self.failed += 1;
+        if self.failures.len() < MAX_KEPT_FAILURES {
+            self.failures.push((path, failure));
+        }
+    }
+}
+
+/// Sends everything and returns when the last block is handed over. What cannot be read is in the
+/// summary; the rest goes nevertheless.
+///
+/// # Errors
+/// If the outlet says that the transfer is over.
+pub fn send_files(
+    set: SourceSet,
+    transfer: u32,
+    options: SendOptions,
+    outlet: &mut dyn Outlet,
+) -> Result<SendSummary, Stopped> {
+    let (mut walk, mut stream) = set.into_parts();
+    let mut sender = Sender {
+        transfer,
+        options,
+        outlet,
+        block: Vec::new(),
+        next_end: 0,
+        announced_bytes: 0,
+        summary: SendSummary::default(),
+    };
+    loop {
+        let mut batch = Vec::new();
+        let mut size = 0;
+        let is_last = loop {
+            if batch.len() >= MAX_MANIFEST_ENTRIES - 1 || size >= BATCH_BYTES {
+                break false;
+            }
+            match walk.next() {
+                Some(found) => {
+                    size += found.entry.path.len() + ENTRY_BYTES;
+                    batch.push(found);
+                }
+                None => break true,
+            }
+        };
+        let last = stream.take_if(|_| is_last);
+        sender.announce(&batch, last.as_ref().map(|(name, _)| name), is_last)?;
+        for found in &batch {
+            sender.send_entry(found, &walk)?;
+        }
+        if let Some((name, stream)) = last {
+            sender.send_stream(name, stream)?;
+        }
+        if is_last {
+            break;
+        }
+    }
+    sender.flush()?;
+    Ok(sender.summary)
+}
+
+struct Sender<'a> {
+    transfer: u32,
+    options: SendOptions,
+    outlet: &'a mut dyn Outlet,
+    /// The block being filled; without capacity until its first byte.
+    block: Vec<u8>,
+    /// Index of the next entry whose content is sent.
+    next_end: u64,
+    announced_bytes: u64,
+    summary: SendSummary,
+}
+
+impl Sender<'_> {
+    fn announce(
+        &mut self,
+        batch: &[Found],
+        stream: Option<&Vec<u8>>,
+        is_last: bool,
+    ) -> Result<(), Stopped> {
+        let mut entries: Vec<Entry> = batch.iter().map(|found| found.entry.clone()).collect();
+        if let Some(name) = stream {
+            let path = name.clone();
+            entries.push(Entry { path, kind: EntryKind::Stream, mode: None, modified_ns: None });
+        }
+        for entry in &mut entries {
+            if !self.options.preserve {
+                entry.modified_ns = None;
+            }
+            self.announced_bytes += entry.kind.size().unwrap_or(0);
+        }
+        self.summary.entries += entries.len() as u64;
+        let transfer = self.transfer;
+        if !entries.is_empty() {
+            self.outlet.message(Message::Manifest { transfer, entries })?;
+        }
+        if is_last {
+            let (entries, bytes) = (self.summary.entries, self.announced_bytes);
+            self.outlet.message(Message::ManifestEnd { transfer, entries, bytes })?;
+        }
+        Ok(())
+    }
+
+    fn send_entry(&mut self, found: &Found, walk: &Walk) -> Result<(), Stopped> {
+        let path = found.path.as_os_str().as_bytes();
+        let EntryKind::File(size) = found.entry.kind else {
+            self.next_end += 1;
+            return Ok(());
+        };
+        let (sent, outcome) = if let Some(failure) = &found.failure {
+            (0, Err(failure.clone()))
+        } else {
+            match walk.open(&found.path) {
+                Ok(file) => self.send_content(&file, size, found)?,
+                Err(failure) => (0, Err(failure)),
+            }
+        };
+        // What is missing was announced, and what follows must not move.
+        self.pad(size - sent)?;
+        self.end(sent, outcome, path)
+    }
+
+    /// Sends up to `size` bytes of a file; tells how many, and their hash.
+    fn send_content(
+        &mut self,
+        file: &File,
+        size: u64,
+        found: &Found,
+    ) -> Result<(u64, Result<[u8; 32], Failure>), Stopped> {
+        let path = found.path.as_os_str().as_bytes();
+        let mut hasher = blake3::Hasher::new();
+        let (mut sent, mut grew) = (0, false);
+        while sent < size {
+            self.make_room()?;
+            let start = self.block.len();
+            // Straight into the block's unused memory: no zeroing and no copy.
+            match rustix::io::pread(file, spare_capacity(&mut self.block), sent) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Ok((sent, Err(read_failure(path, &error.into())))),
+            }
+            let room = self.options.block_bytes - start;
+            let wanted = usize::try_from(size - sent).unwrap_or(usize::MAX);
+            grew |= self.block.len() - start > wanted;
+            self.block.truncate(start + room.min(wanted));
+            hasher.update(&self.block[start..]);
+            sent += (self.block.len() - start) as u64;
+        }
+        let outcome = match file.metadata() {
+            Err(error) => Err(read_failure(path, &error)),
+            Ok(now) => match change(&now, sent, grew || is_longer(file, size), &found.entry) {
+                None => Ok(hasher.finalize().into()),
+                Some(how) => Err(Failure::new(
+                    FailureCode::Changed,
+                    format!("'{}' {how} while it was read; copy it again", Printable(path)),
+                )),
+            },
+        };
+        Ok((sent, outcome))
+    }
+
+    fn send_stream(&mut self, name: Vec<u8>, mut stream: Stream) -> Result<(), Stopped> {
+        let mut hasher = blake3::Hasher::new();
+        let mut sent = 0;
+        let outcome = loop {
+            self.make_room()?;
+            let start = self.block.len();
+            self.block.resize(self.options.block_bytes, 0);
+            let read = stream.0.read(&mut self.block[start..]);
+            self.block.truncate(start + read.as_ref().map_or(0, |&read| read));
+            hasher.update(&self.block[start..]);
+            sent += (self.block.len() - start) as u64;
+            match read {
+                Ok(0) => break Ok(hasher.finalize().into()),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    break Err(read_failure(&name, &error));
+                }
+                _ => {}
+            }
+        };
+        self.end(sent, outcome, &name)
+    }
+
+    fn pad(&mut self, mut count: u64) -> Result<(), Stopped> {
+        while count > 0 {
+            self.make_room()?;
+            let room = self.options.block_bytes - self.block.len();
+            let take = usize::try_from(count).map_or(room, |count| count.min(room));
+            self.block.resize(self.block.len() + take, 0);
+            count -= take as u64;
+        }
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        bytes: u64,
+        outcome: Result<[u8; 32], Failure>,
+        path: &[u8],
+    ) -> Result<(), Stopped> {
+        let index = self.next_end;
+        self.next_end += 1;
+        self.summary.bytes += bytes;
+        if let Err(failure) = &outcome {
+            self.summary.fail(path.to_vec(), failure.clone());
+        }
+        self.outlet.message(Message::EntryEnd { transfer: self.transfer, index, bytes, outcome })
+    }
+
+    /// Makes sure that the block has room for at least one byte.
+    fn make_room(&mut self) -> Result<(), Stopped> {
+        if self.block.len() >= self.options.block_bytes {
+            self.flush()?;
+        }
+        if self.block.capacity() == 0 {
+            self.block = self.outlet.buffer()?;
+            // The contract of `buffer`, enforced: reading needs the memory to be there.
+            self.block.clear();
+            self.block.reserve_exact(self.options.block_bytes);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Stopped> {
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        self.outlet.block(std::mem::take(&mut self.block))
+    }
+}
+
+/// How a file changed since it was announced, if it did.
+fn change(now: &Metadata, sent: u64, grew: bool, entry: &Entry) -> Option<&'static str> {
+    let size = entry.kind.size().unwrap_or(sent);
+    if sent < size || now.len() < size {
+        Some("shrank")
+    } else if grew || now.len() > size {
+        Some("grew")
+    } else if modified_ns(now) != entry.modified_ns {
+        Some("changed")
+    } else {
+        None
+    }
+}
+
+/// Whether there is a byte behind the announced size. Only asked of files that claim to be empty:
+/// those of /proc do, and are not.
+fn is_longer(file: &File, size: u64) -> bool {
+    size == 0 && rustix::io::pread(file, &mut [0_u8; 1], 0).is_ok_and(|read| read > 0)
+}

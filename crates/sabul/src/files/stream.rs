@@ -1,0 +1,64 @@
+//! A destination that is no file: standard output, a pipe, or whatever the application reads.
+
+use std::io::Write;
+
+use sabul_transfer::Printable;
+use sabul_wire::control::{Entry, Failure, FailureCode};
+
+use super::receive::{Receiver, Sink};
+use super::write_failure;
+
+/// Receives one file or stream into a writer.
+pub type StreamReceiver<W> = Receiver<StreamSink<W>>;
+
+/// Writes the content of one entry as it comes. It is verified at the end, when the bytes are
+/// already out: whoever uses them should wait for the verdict.
+#[derive(Debug)]
+pub struct StreamSink<W: Write> {
+    writer: W,
+}
+
+impl<W: Write> StreamReceiver<W> {
+    /// Receives the only entry of a transfer into a writer.
+    pub fn new(writer: W, transfer: u32) -> Self {
+        Self::with_sink(StreamSink { writer }, transfer)
+    }
+
+    /// The writer.
+    pub fn writer(&self) -> &W {
+        &self.sink().writer
+    }
+
+    /// The writer, to take something out of it.
+    pub fn writer_mut(&mut self) -> &mut W {
+        &mut self.sink_mut().writer
+    }
+}
+
+impl<W: Write> Sink for StreamSink<W> {
+    fn max_entries(&self) -> u64 {
+        1
+    }
+
+    fn make_directory(&mut self, _index: u64, entry: &Entry) -> Result<(), Failure> {
+        let message =
+            format!("'{}' is a directory and cannot go to a stream", Printable(&entry.path));
+        Err(Failure::new(FailureCode::BadSetting, message))
+    }
+
+    fn create(&mut self, _index: u64, _entry: &Entry) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn write(&mut self, _index: u64, entry: &Entry, content: &[u8]) -> Result<(), Failure> {
+        self.writer.write_all(content).map_err(|error| write_failure(&entry.path, &error))
+    }
+
+    fn finish(&mut self, _index: u64, entry: &Entry) -> Result<(), Failure> {
+        self.writer.flush().map_err(|error| write_failure(&entry.path, &error))
+    }
+
+    fn discard(&mut self, _index: u64) {}
+
+    fn abort(&mut self) {}
+}

@@ -1,0 +1,870 @@
+//! Both ends joined in memory, on real directories.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsStr;
+use std::fs::{self, File, FileTimes, Permissions};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use sabul_wire::control::{Entry, EntryKind};
+use tempfile::TempDir;
+
+use super::*;
+use crate::jail::{Jail, RootLink};
+
+const TRANSFER: u32 = 7;
+
+/// Keeps what the sending end produces.
+#[derive(Default)]
+struct Record {
+    messages: VecDeque<Message>,
+    blocks: VecDeque<Vec<u8>>,
+    block_bytes: usize,
+    /// Runs when the first manifest is announced, before any content is read.
+    after_manifest: Option<Box<dyn FnMut()>>,
+}
+
+impl Outlet for Record {
+    fn buffer(&mut self) -> Result<Vec<u8>, Stopped> {
+        Ok(Vec::with_capacity(self.block_bytes))
+    }
+
+    fn block(&mut self, block: Vec<u8>) -> Result<(), Stopped> {
+        assert!(!block.is_empty() && block.len() <= self.block_bytes);
+        if let Some(last) = self.blocks.back() {
+            assert_eq!(last.len(), self.block_bytes, "only the last block is short");
+        }
+        self.blocks.push_back(block);
+        Ok(())
+    }
+
+    fn message(&mut self, message: Message) -> Result<(), Stopped> {
+        message.encode(&mut Vec::new()).expect("every message fits on the wire");
+        if let (Message::Manifest { .. }, Some(mut act)) = (&message, self.after_manifest.take()) {
+            act();
+        }
+        self.messages.push_back(message);
+        Ok(())
+    }
+}
+
+const OPTIONS: SendOptions = SendOptions { preserve: true, block_bytes: 1000 };
+
+fn record(set: SourceSet, options: SendOptions) -> (Record, SendSummary) {
+    let mut outlet = Record { block_bytes: options.block_bytes, ..Record::default() };
+    let summary = send_files(set, TRANSFER, options, &mut outlet).unwrap();
+    (outlet, summary)
+}
+
+/// Gives everything to a receiver, blocks first where `blocks_lead`.
+fn replay<S: Sink>(mut from: Record, to: &mut Receiver<S>, blocks_lead: bool) -> Vec<Message> {
+    while !from.messages.is_empty() || !from.blocks.is_empty() {
+        let blocks_now = blocks_lead || from.messages.is_empty();
+        match from.blocks.front_mut().filter(|_| blocks_now).map(std::mem::take) {
+            Some(block) => {
+                from.blocks.pop_front();
+                to.on_block(block).unwrap();
+            }
+            None => to.on_message(from.messages.pop_front().unwrap()).unwrap(),
+        }
+    }
+    assert_eq!(to.queued_blocks(), 0);
+    to.poll_messages(Duration::from_secs(1))
+}
+
+fn local(paths: &[&Path]) -> SourceSet {
+    let sources = paths.iter().map(|path| Source::from_argument(path.as_os_str())).collect();
+    SourceSet::local(sources, true).unwrap()
+}
+
+fn receiver(root: &Path, path: &str, into_directory: bool) -> FileReceiver {
+    let destination =
+        Destination { path: path.as_bytes().to_vec(), into_directory, preserve: true, sync: false };
+    FileReceiver::new(jail(root), &destination, TRANSFER).unwrap()
+}
+
+fn jail(root: &Path) -> Arc<Jail> {
+    Arc::new(Jail::open(root, RootLink::Follow).unwrap())
+}
+
+/// Sends paths into a root; all of it must arrive.
+fn copy(paths: &[&Path], root: &Path, path: &str, into_directory: bool) -> Counts {
+    let (sent, summary) = record(local(paths), OPTIONS);
+    assert_eq!(summary.failures, []);
+    let mut to = receiver(root, path, into_directory);
+    replay(sent, &mut to, false);
+    assert_eq!(to.failures(), []);
+    let counts = to.finished().unwrap();
+    assert_eq!((counts.entries, counts.bytes), (summary.entries, summary.bytes));
+    counts
+}
+
+/// Everything below a directory: content by path, nothing for directories.
+fn tree(root: &Path) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut todo = vec![root.to_path_buf()];
+    while let Some(directory) = todo.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
+            if path.is_dir() {
+                found.insert(name, None);
+                todo.push(path);
+            } else {
+                found.insert(name, Some(fs::read(&path).unwrap()));
+            }
+        }
+    }
+    found
+}
+
+fn names(root: &Path) -> Vec<String> {
+    tree(root).into_keys().map(|name| Printable(&name).to_string()).collect()
+}
+
+fn write(root: &Path, path: impl AsRef<Path>, content: &[u8]) -> PathBuf {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, content).unwrap();
+    path
+}
+
+/// A directory `src` with something of every kind that is copied.
+fn sample() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let root = dir.path().join("src");
+    let large: Vec<u8> = (0..123_457_u32).flat_map(u32::to_le_bytes).collect();
+    write(&root, "large", &large);
+    write(&root, "exact", &large[..1000]);
+    write(&root, "empty", b"");
+    write(&root, "sub/deep/er", b"down");
+    write(&root, OsStr::from_bytes(b"caf\xE9 \n"), b"bytes");
+    write(&root, "-n", b"dash");
+    fs::create_dir(root.join("sub/none")).unwrap();
+    for i in 0..100 {
+        write(&root, format!("many/{i}"), &large[..i * 3]);
+    }
+    write(&root, "n".repeat(255), b"longest name");
+    dir
+}
+
+#[test]
+fn a_tree_arrives_whole_whatever_the_block_size_and_the_order_of_arrival() {
+    let from = sample();
+    let source = from.path().join("src");
+    for block_bytes in [1, 7, 1000, 1 << 20] {
+        for blocks_lead in [false, true] {
+            let options = SendOptions { preserve: false, block_bytes };
+            let set = local(&[&if block_bytes == 1 { source.join("sub") } else { source.clone() }]);
+            let (sent, summary) = record(set, options);
+            assert_eq!(summary.failures, []);
+            let to = TempDir::new().unwrap();
+            let mut receiver = receiver(to.path(), "copy", false);
+            let messages = replay(sent, &mut receiver, blocks_lead);
+            assert_eq!(receiver.finished().unwrap().entries, summary.entries);
+            assert!(matches!(&messages[..], [Message::Progress { bytes, .. }]
+                if *bytes == summary.bytes));
+            let expected = if block_bytes == 1 { source.join("sub") } else { source.clone() };
+            assert_eq!(tree(&to.path().join("copy")), tree(&expected));
+        }
+    }
+}
+
+#[test]
+fn a_trailing_slash_sends_the_content_and_no_slash_the_directory_itself() {
+    let from = TempDir::new().unwrap();
+    write(from.path(), "d/x", b"1");
+    for (source, expected) in [("d", ["d", "d/x"].as_slice()), ("d/", &["x"]), ("d/.", &["x"])] {
+        let to = TempDir::new().unwrap();
+        copy(&[&from.path().join(source)], to.path(), "", true);
+        assert_eq!(names(to.path()), expected, "{source}");
+    }
+    assert!(local(&[Path::new("d/")]).needs_directory());
+    assert!(local(&[Path::new("a"), Path::new("b")]).needs_directory());
+    assert!(!local(&[Path::new("d")]).needs_directory());
+}
+
+#[test]
+fn the_destination_is_a_directory_to_fill_or_a_name_to_take() {
+    let from = TempDir::new().unwrap();
+    let file = write(from.path(), "f", b"1");
+    write(from.path(), "d/x", b"2");
+    let directory = from.path().join("d");
+    let cases: &[(&Path, &str, bool, &[&str])] = &[
+        (&file, "old", false, &["old", "old/f"]),
+        (&file, "new", false, &["new", "old"]),
+        (&file, "new/", false, &["new", "new/f", "old"]),
+        (&file, "new/er", true, &["new", "new/er", "new/er/f", "old"]),
+        (&file, "/", false, &["f", "old"]),
+        (&directory, "old", false, &["old", "old/d", "old/d/x"]),
+        (&directory, "new", false, &["new", "new/x", "old"]),
+        (&directory, "./new//", true, &["new", "new/d", "new/d/x", "old"]),
+    ];
+    for (source, path, into_directory, expected) in cases {
+        let to = TempDir::new().unwrap();
+        fs::create_dir(to.path().join("old")).unwrap();
+        copy(&[source], to.path(), path, *into_directory);
+        assert_eq!(names(to.path()), *expected, "{path}");
+    }
+}
+
+#[test]
+fn a_destination_that_leaves_the_root_or_is_no_file_or_directory_is_refused() {
+    let to = TempDir::new().unwrap();
+    write(to.path(), "f", b"keep");
+    let fifo = to.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    for (path, code) in [
+        ("../x", FailureCode::Refused),
+        ("a/../../x", FailureCode::Refused),
+        ("f/", FailureCode::Unwritable),
+        ("fifo", FailureCode::Unwritable),
+    ] {
+        let path = path.as_bytes().to_vec();
+        let destination = Destination { path, ..Destination::default() };
+        let failure = FileReceiver::new(jail(to.path()), &destination, TRANSFER).unwrap_err();
+        assert_eq!(failure.code, code, "{failure}");
+    }
+    fs::remove_file(fifo).unwrap();
+    assert_eq!(names(to.path()), ["f"]);
+}
+
+#[test]
+fn a_local_destination_may_lead_through_links_of_its_user() {
+    let dir = TempDir::new().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("real")).unwrap();
+    symlink("real", at("link")).unwrap();
+    let file = write(dir.path(), "f", b"1");
+    for (path, into_directory, expected) in [
+        ("link", false, "real/f"),
+        ("link/g", false, "real/g"),
+        ("new", false, "new"),
+        ("new2/", false, "new2/f"),
+        ("new3/deep", true, "new3/deep/f"),
+        ("real/../h", false, "h"),
+    ] {
+        let (jail, path) = local_destination(&at(path), into_directory).unwrap();
+        let destination = Destination { path, into_directory, ..Destination::default() };
+        let mut receiver = FileReceiver::new(Arc::new(jail), &destination, TRANSFER).unwrap();
+        replay(record(local(&[&file]), OPTIONS).0, &mut receiver, false);
+        assert_eq!(receiver.failures(), []);
+        assert_eq!(fs::read(at(expected)).unwrap(), b"1", "{expected}");
+    }
+    for bad in ["none/x", "f/x", ".."] {
+        let path = at(bad);
+        let path = if bad == ".." { Path::new("/no/..") } else { &path };
+        let failure = local_destination(path, false).unwrap_err();
+        assert_eq!(failure.code, FailureCode::Unwritable, "{failure}");
+    }
+    let failure = local(&[Path::new("")]);
+    let (_, summary) = record(failure, OPTIONS);
+    assert_eq!(summary.failures[0].1.code, FailureCode::NotFound, "nothing is no name for '.'");
+}
+
+#[test]
+fn nothing_to_send_is_a_transfer_too() {
+    let to = TempDir::new().unwrap();
+    assert_eq!(copy(&[], to.path(), "x", false), Counts::default());
+    assert!(names(to.path()).is_empty());
+}
+
+#[test]
+fn what_cannot_be_sent_is_named_and_the_rest_arrives() {
+    let from = TempDir::new().unwrap();
+    let at = |name: &str| from.path().join(name);
+    write(from.path(), "d/good", b"good");
+    symlink("nowhere", at("d/dangling")).unwrap();
+    symlink("..", at("d/loop")).unwrap();
+    symlink("good", at("d/link")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("d/fifo"), rustix::fs::Mode::RWXU).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("d/socket")).unwrap();
+    write(from.path(), "last", b"last");
+
+    let set = local(&[&at("missing"), &at("d"), Path::new("/dev/null"), &at("last")]);
+    let (sent, summary) = record(set, OPTIONS);
+    let reasons: Vec<_> = summary
+        .failures
+        .iter()
+        .map(|(path, failure)| {
+            let name = Path::new(OsStr::from_bytes(path)).file_name().unwrap().to_str().unwrap();
+            assert!(failure.message.contains(name), "{failure}");
+            (name, failure.code)
+        })
+        .collect();
+    use FailureCode::{NotFound, Unreadable};
+    let expected = [
+        ("missing", NotFound),
+        ("dangling", NotFound),
+        ("fifo", Unreadable),
+        ("d", Unreadable),
+        ("socket", Unreadable),
+        ("null", Unreadable),
+    ];
+    // The loop is found one level down: 'd/loop' is the parent, 'd/loop/d' is 'd' again.
+    assert_eq!(reasons, expected);
+    assert_eq!(summary.failed, 6);
+
+    let to = TempDir::new().unwrap();
+    let mut receiver = receiver(to.path(), "", true);
+    let messages = replay(sent, &mut receiver, false);
+    assert!(matches!(&messages[..], [Message::Progress { .. }]), "the sender knows already");
+    let counts = receiver.finished().unwrap();
+    assert_eq!(counts.failed, 6);
+    assert_eq!(receiver.failures().len(), 6, "the receiving end can name them too");
+    let got = tree(to.path());
+    assert_eq!(got[&b"d/good"[..]].as_deref(), Some(&b"good"[..]));
+    assert_eq!(got[&b"d/link"[..]].as_deref(), Some(&b"good"[..]), "links are followed");
+    assert_eq!(got[&b"last"[..]].as_deref(), Some(&b"last"[..]));
+    assert!(!got.keys().any(|name| name.ends_with(b"fifo") || name.ends_with(b"missing")));
+}
+
+#[test]
+fn a_directory_needs_recursion() {
+    let from = sample();
+    let source = Source::Path(from.path().join("src"));
+    let (sent, summary) = record(SourceSet::local(vec![source], false).unwrap(), OPTIONS);
+    assert!(summary.failures[0].1.message.contains("copy it with -r"));
+    assert!(sent.blocks.is_empty());
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_fails_and_its_neighbours_do_not() {
+    type Change = fn(&Path);
+    let cases: &[(&str, Change)] = &[
+        ("shrank", |path| File::options().write(true).open(path).unwrap().set_len(1500).unwrap()),
+        ("shrank", |path| File::options().write(true).open(path).unwrap().set_len(0).unwrap()),
+        ("grew", |path| File::options().write(true).open(path).unwrap().set_len(9000).unwrap()),
+        ("changed", |path| {
+            let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
+            File::options().write(true).open(path).unwrap().set_times(times).unwrap();
+        }),
+        ("No such file", |path| fs::remove_file(path).unwrap()),
+        ("Is a directory", |path| {
+            fs::remove_file(path).unwrap();
+            fs::create_dir(path).unwrap();
+        }),
+    ];
+    for (word, change) in cases {
+        let from = TempDir::new().unwrap();
+        let first = write(from.path(), "a", &[1; 700]);
+        let changing = write(from.path(), "b", &[2; 4000]);
+        let last = write(from.path(), "c", &[3; 700]);
+        let to_change = changing.clone();
+        let mut sent = Record {
+            block_bytes: 1000,
+            after_manifest: Some(Box::new(move || change(&to_change))),
+            ..Record::default()
+        };
+        let set = local(&[&first, &changing, &last]);
+        let summary = send_files(set, TRANSFER, OPTIONS, &mut sent).unwrap();
+        assert_eq!(summary.failed, 1, "{word}");
+        let failure = &summary.failures[0].1;
+        assert!(
+            failure.message.contains(word) && failure.message.contains("/b'"),
+            "{word}: {failure}"
+        );
+
+        let to = TempDir::new().unwrap();
+        let mut receiver = receiver(to.path(), "", true);
+        replay(sent, &mut receiver, true);
+        assert_eq!(names(to.path()), ["a", "c"], "{word}");
+        assert_eq!(fs::read(to.path().join("c")).unwrap(), [3; 700], "{word}");
+    }
+}
+
+#[test]
+fn a_file_that_hides_its_size_is_not_sent_as_empty() {
+    let (_, summary) = record(local(&[Path::new("/proc/self/status")]), OPTIONS);
+    assert_eq!(summary.failures[0].1.code, FailureCode::Changed);
+}
+
+#[test]
+fn a_stream_arrives_as_a_file_or_in_a_writer() {
+    let content: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+    for length in [0, 1, 1000, 400_000] {
+        let set = || {
+            let reader = Trickle(io::Cursor::new(content[..length].to_vec()));
+            let source = Source::Stream { name: b"stdin".to_vec(), reader: Box::new(reader) };
+            SourceSet::local(vec![source], false).unwrap()
+        };
+        let to = TempDir::new().unwrap();
+        let mut files = receiver(to.path(), "out", false);
+        replay(record(set(), OPTIONS).0, &mut files, length % 2 == 0);
+        assert_eq!(files.finished().unwrap().entries, 1);
+        assert_eq!(fs::read(to.path().join("out")).unwrap(), &content[..length]);
+
+        let mut stream = StreamReceiver::new(Vec::new(), TRANSFER);
+        replay(record(set(), OPTIONS).0, &mut stream, length % 2 == 1);
+        let counts = Counts { bytes: length as u64, entries: 1, failed: 0 };
+        assert_eq!(stream.finished(), Some(counts));
+        assert_eq!(stream.writer(), &content[..length]);
+    }
+}
+
+/// Reads in small pieces, as a pipe may.
+struct Trickle(io::Cursor<Vec<u8>>);
+
+impl Read for Trickle {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = buffer.len().min(617);
+        self.0.read(&mut buffer[..most])
+    }
+}
+
+#[test]
+fn a_stream_that_breaks_fails_and_leaves_no_file() {
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("unplugged"))
+        }
+    }
+    let reader = Box::new(io::Cursor::new([1; 5000]).chain(Broken));
+    let set = SourceSet::local(vec![Source::Stream { name: b"s".to_vec(), reader }], false);
+    let (sent, summary) = record(set.unwrap(), OPTIONS);
+    assert!(summary.failures[0].1.message.contains("unplugged"));
+    let to = TempDir::new().unwrap();
+    let mut receiver = receiver(to.path(), "", true);
+    replay(sent, &mut receiver, true);
+    assert_eq!(receiver.finished().unwrap().failed, 1);
+    assert!(names(to.path()).is_empty());
+}
+
+#[test]
+fn only_one_source_is_a_stream_and_it_comes_last() {
+    let dash = || Source::from_argument(OsStr::new("-"));
+    let failure = SourceSet::local(vec![dash(), dash()], false).unwrap_err();
+    assert_eq!(failure.code, FailureCode::BadSetting);
+
+    let from = TempDir::new().unwrap();
+    let file = Source::Path(write(from.path(), "f", b"file"));
+    let stream = Source::Stream { name: b"s".to_vec(), reader: Box::new(&b"stream"[..]) };
+    let set = SourceSet::local(vec![stream, file], false).unwrap();
+    assert!(set.needs_directory());
+    let to = TempDir::new().unwrap();
+    let mut receiver = receiver(to.path(), "", true);
+    replay(record(set, OPTIONS).0, &mut receiver, false);
+    assert_eq!(names(to.path()), ["f", "s"]);
+}
+
+#[test]
+fn times_and_bits_are_kept_on_request_without_those_that_lend_rights() {
+    let from = TempDir::new().unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    for (name, mode) in [("d/tool", 0o4751), ("d/closed", 0o400), ("d/e", 0o640), ("d", 0o555)] {
+        let path = from.path().join(name);
+        if name != "d" {
+            write(from.path(), name, if name == "d/e" { b"" } else { b"content" });
+        }
+        File::open(&path).unwrap().set_times(FileTimes::new().set_modified(time)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    }
+    for preserve in [true, false] {
+        let to = TempDir::new().unwrap();
+        let path = Vec::new();
+        let destination = Destination { path, into_directory: true, preserve, sync: true };
+        let mut receiver = FileReceiver::new(jail(to.path()), &destination, TRANSFER).unwrap();
+        let set = local(&[&from.path().join("d")]);
+        replay(record(set, SendOptions { preserve, ..OPTIONS }).0, &mut receiver, false);
+        assert_eq!(receiver.failures(), []);
+        for (name, mode) in [("d/tool", 0o751), ("d/closed", 0o400), ("d/e", 0o640), ("d", 0o555)] {
+            let metadata = fs::metadata(to.path().join(name)).unwrap();
+            let got = metadata.mode() & 0o7777;
+            if preserve {
+                assert_eq!(got, mode, "{name}");
+                assert_eq!(metadata.modified().unwrap(), time, "{name}");
+            } else {
+                let wanted = if name == "d" { 0o755 } else { mode };
+                assert_eq!(got & !wanted, 0, "{name}: the umask only takes away: {got:o}");
+                assert_eq!(got & 0o500, wanted & 0o500, "{name}: its owner's bits stay: {got:o}");
+                assert!(metadata.modified().unwrap() > time + Duration::from_secs(1000), "{name}");
+            }
+        }
+        fs::set_permissions(to.path().join("d"), Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::set_permissions(from.path().join("d"), Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn what_is_in_the_way_is_named_and_the_rest_arrives() {
+    let from = TempDir::new().unwrap();
+    let source = from.path().join("s");
+    write(&source, "a", &[1; 3000]);
+    write(&source, "d/x", &[2; 3000]);
+    write(&source, "old", b"new content");
+    write(&source, "z.sabul-part", b"reserved");
+    let to = TempDir::new().unwrap();
+    write(to.path(), "a/inside", b"keep");
+    write(to.path(), "d", b"keep");
+    write(to.path(), "old", b"old content");
+
+    let (sent, summary) = record(local(&[&source.join("")]), OPTIONS);
+    assert_eq!(summary.failures, []);
+    let mut receiver = receiver(to.path(), "", true);
+    let messages = replay(sent, &mut receiver, false);
+    let failed: Vec<_> = messages
+        .iter()
+        .filter_map(|message| match message {
+            Message::EntryFailed { index, failure, .. } => Some((*index, failure)),
+            _ => None,
+        })
+        .collect();
+    let expected = [
+        (0, FailureCode::Unwritable, "a: is a folder where a file is needed"),
+        (1, FailureCode::Unwritable, "not a folder is where one is needed"),
+        (2, FailureCode::Unwritable, "not a folder is where one is needed"),
+        (4, FailureCode::Refused, "reserved"),
+    ];
+    assert_eq!(failed.len(), expected.len(), "{failed:?}");
+    for ((index, failure), (at, code, text)) in failed.iter().zip(expected) {
+        assert_eq!((*index, failure.code), (at, code), "{failure}");
+        assert!(failure.message.contains(text), "{failure}");
+    }
+    assert_eq!(receiver.finished().unwrap(), Counts { bytes: 3011, entries: 1, failed: 4 });
+    let got = tree(to.path());
+    assert_eq!(got.len(), 4, "no parts stay: {:?}", names(to.path()));
+    assert_eq!(got[&b"old"[..]].as_deref(), Some(&b"new content"[..]));
+    assert_eq!(got[&b"a/inside"[..]].as_deref(), Some(&b"keep"[..]));
+    assert_eq!(got[&b"d"[..]].as_deref(), Some(&b"keep"[..]));
+}
+
+#[test]
+fn two_sources_do_not_share_one_name() {
+    let from = TempDir::new().unwrap();
+    let (a, b) = (write(from.path(), "a", b"a"), write(from.path(), "b", b"b"));
+    let to = TempDir::new().unwrap();
+    let mut receiver = receiver(to.path(), "name", false);
+    replay(record(local(&[&a, &b]), OPTIONS).0, &mut receiver, false);
+    assert!(receiver.failures()[0].1.message.contains("only one source can go there"));
+    assert_eq!(tree(to.path())[&b"name"[..]].as_deref(), Some(&b"a"[..]));
+}
+
+fn entry(path: &str, kind: EntryKind) -> Entry {
+    Entry { path: path.as_bytes().to_vec(), kind, mode: None, modified_ns: None }
+}
+
+fn manifest(entries: Vec<Entry>) -> Message {
+    Message::Manifest { transfer: TRANSFER, entries }
+}
+
+#[test]
+fn content_that_was_altered_on_the_way_never_gets_its_name() {
+    let from = TempDir::new().unwrap();
+    let file = write(from.path(), "f", &[1; 2500]);
+    let to = TempDir::new().unwrap();
+    write(to.path(), "f", b"old");
+    let (mut sent, _) = record(local(&[&file]), OPTIONS);
+    sent.blocks[1][3] ^= 1;
+    let mut receiver = receiver(to.path(), "", true);
+    let messages = replay(sent, &mut receiver, false);
+    assert!(messages.iter().any(|message| matches!(message,
+        Message::EntryFailed { index: 0, failure, .. }
+            if failure.code == FailureCode::Verification)));
+    assert_eq!(tree(to.path()), BTreeMap::from([(b"f".to_vec(), Some(b"old".to_vec()))]));
+}
+
+#[test]
+fn a_transfer_that_ends_early_leaves_no_parts() {
+    for abort in [true, false] {
+        let to = TempDir::new().unwrap();
+        let mut receiver = receiver(to.path(), "", true);
+        let entries = vec![
+            entry("a", EntryKind::File(5)),
+            entry("\u{e9}".repeat(127).as_str(), EntryKind::File(9)),
+        ];
+        receiver.on_message(manifest(entries)).unwrap();
+        receiver.on_block(b"aaaaabbb".to_vec()).unwrap();
+        assert_eq!(names(to.path()).len(), 2, "one part is full, one is not");
+        assert!(names(to.path()).iter().all(|name| name.ends_with(".sabul-part")));
+        if abort {
+            receiver.abort();
+        } else {
+            drop(receiver);
+        }
+        assert!(names(to.path()).is_empty());
+    }
+}
+
+#[test]
+fn whatever_has_the_name_of_a_part_is_replaced_and_not_followed() {
+    let from = TempDir::new().unwrap();
+    let file = write(from.path(), "f", b"content");
+    let other = write(from.path(), "other", b"untouched");
+    let stale: [fn(&Path, &Path); 3] = [
+        |part, _| fs::write(part, b"longer than the content").unwrap(),
+        |part, other| symlink(other, part).unwrap(),
+        |part, _| {
+            rustix::fs::mkfifoat(rustix::fs::CWD, part, rustix::fs::Mode::RWXU).unwrap();
+        },
+    ];
+    for make in stale {
+        let to = TempDir::new().unwrap();
+        make(&to.path().join("f.sabul-part"), &other);
+        copy(&[&file], to.path(), "", true);
+        assert_eq!(names(to.path()), ["f"]);
+        assert!(to.path().join("f").symlink_metadata().unwrap().is_file());
+        assert_eq!(fs::read(to.path().join("f")).unwrap(), b"content");
+        assert_eq!(fs::read(&other).unwrap(), b"untouched");
+    }
+}
+
+#[test]
+fn a_file_larger_than_the_disk_fails_before_its_first_byte() {
+    let to = TempDir::new().unwrap();
+    let mut receiver = receiver(to.path(), "", true);
+    let entries = vec![entry("huge", EntryKind::File(1 << 60)), entry("b", EntryKind::File(1))];
+    receiver.on_message(manifest(entries)).unwrap();
+    receiver.on_block(vec![0; 10]).unwrap();
+    let messages = receiver.poll_messages(Duration::ZERO);
+    let [Message::EntryFailed { index: 0, failure, .. }, _progress] = &messages[..] else {
+        panic!("{messages:?}")
+    };
+    assert_eq!(failure.code, FailureCode::NoSpace);
+    assert!(failure.message.contains("'huge'"), "{failure}");
+    assert!(names(to.path()).is_empty());
+}
+
+#[test]
+fn a_writer_that_fails_is_reported_with_its_cause() {
+    let from = TempDir::new().unwrap();
+    let file = write(from.path(), "f", &[0; 5000]);
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut receiver = StreamReceiver::new(full, TRANSFER);
+    let messages = replay(record(local(&[&file]), OPTIONS).0, &mut receiver, false);
+    assert!(matches!(&messages[0], Message::EntryFailed { failure, .. }
+        if failure.code == FailureCode::NoSpace));
+    assert_eq!(receiver.finished().unwrap().failed, 1);
+
+    let (gone, writer) = io::pipe().unwrap();
+    drop(gone);
+    let mut receiver = StreamReceiver::new(writer, TRANSFER);
+    replay(record(local(&[&file]), OPTIONS).0, &mut receiver, false);
+    assert_eq!(receiver.failures()[0].1.code, FailureCode::Cancelled);
+}
+
+#[test]
+fn a_writer_takes_one_entry_and_no_directory() {
+    let mut receiver = StreamReceiver::new(Vec::new(), TRANSFER);
+    let two = vec![entry("a", EntryKind::File(0)), entry("b", EntryKind::File(0))];
+    let failure = receiver.on_message(manifest(two)).unwrap_err();
+    assert_eq!(failure.code, FailureCode::BadSetting);
+
+    let mut receiver = StreamReceiver::new(Vec::new(), TRANSFER);
+    receiver.on_message(manifest(vec![entry("d", EntryKind::Directory)])).unwrap();
+    assert!(receiver.failures()[0].1.message.contains("is a directory"));
+}
+
+#[test]
+fn permission_and_space_are_told_apart_from_other_trouble() {
+    use io::ErrorKind as Kind;
+    for (kind, code) in [
+        (Kind::PermissionDenied, FailureCode::Permission),
+        (Kind::ReadOnlyFilesystem, FailureCode::Permission),
+        (Kind::StorageFull, FailureCode::NoSpace),
+        (Kind::QuotaExceeded, FailureCode::NoSpace),
+        (Kind::Other, FailureCode::Unwritable),
+    ] {
+        let failure = write_failure(b"a\nb", &kind.into());
+        assert_eq!(failure.code, code);
+        assert!(failure.message.contains("'a\\nb'"), "{failure}");
+    }
+}
+
+#[test]
+fn messages_that_do_not_belong_here_are_refused() {
+    let to = TempDir::new().unwrap();
+    let others = [
+        Message::ManifestEnd { transfer: TRANSFER + 1, entries: 0, bytes: 0 },
+        Message::Accept { transfer: TRANSFER },
+        manifest(vec![entry("../x", EntryKind::File(0))]),
+        manifest(vec![entry("/etc/x", EntryKind::Directory)]),
+    ];
+    for message in others {
+        let mut receiver = receiver(to.path(), "", true);
+        let failure = receiver.on_message(message).unwrap_err();
+        assert_eq!(failure.code, FailureCode::Protocol);
+    }
+    assert!(names(to.path()).is_empty());
+}
+
+#[test]
+fn progress_is_told_now_and_then_and_at_the_end() {
+    let mut receiver = StreamReceiver::new(Vec::new(), TRANSFER);
+    receiver.on_message(manifest(vec![entry("a", EntryKind::File(5))])).unwrap();
+    let told = |at_ms, receiver: &mut StreamReceiver<Vec<u8>>| {
+        let messages = receiver.poll_messages(Duration::from_millis(at_ms));
+        messages
+            .into_iter()
+            .map(|message| match message {
+                Message::Progress { bytes, entries, at_us, .. } => (bytes, entries, at_us),
+                other => panic!("{other:?}"),
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(told(1, &mut receiver), [], "there is nothing to tell");
+    receiver.on_block(b"a".to_vec()).unwrap();
+    assert_eq!(told(2, &mut receiver), [(1, 0, 2000)]);
+    receiver.on_block(b"b".to_vec()).unwrap();
+    assert_eq!(told(101, &mut receiver), []);
+    assert_eq!(told(102, &mut receiver), [(2, 0, 102_000)]);
+    assert_eq!(told(900, &mut receiver), [], "nothing is new");
+    receiver.on_block(b"cde".to_vec()).unwrap();
+    assert_eq!(told(900, &mut receiver), [(5, 0, 900_000)]);
+    let outcome = Ok(blake3::hash(b"abcde").into());
+    receiver
+        .on_message(Message::EntryEnd { transfer: TRANSFER, index: 0, bytes: 5, outcome })
+        .unwrap();
+    assert_eq!(told(950, &mut receiver), [], "not yet");
+    receiver.on_message(Message::ManifestEnd { transfer: TRANSFER, entries: 1, bytes: 5 }).unwrap();
+    assert_eq!(told(951, &mut receiver), [(5, 1, 951_000)], "the end does not wait");
+    assert_eq!(told(2000, &mut receiver), [], "and is told once");
+}
+
+#[test]
+fn a_directory_that_vanishes_before_its_times_are_set_is_a_failure() {
+    let to = TempDir::new().unwrap();
+    let mut receiver = receiver(to.path(), "", true);
+    let two = vec![entry("a", EntryKind::Directory), entry("b", EntryKind::Directory)];
+    receiver.on_message(manifest(two)).unwrap();
+    fs::remove_dir(to.path().join("a")).unwrap();
+    receiver.on_message(Message::ManifestEnd { transfer: TRANSFER, entries: 2, bytes: 0 }).unwrap();
+    assert_eq!(receiver.finished(), Some(Counts { bytes: 0, entries: 1, failed: 1 }));
+    let messages = receiver.poll_messages(Duration::ZERO);
+    assert!(matches!(messages[0], Message::EntryFailed { index: 0, .. }));
+}
+
+#[test]
+fn a_listener_serves_what_is_below_its_root_and_nothing_else() {
+    let outside = TempDir::new().unwrap();
+    let secret = write(outside.path(), "secret", b"secret");
+    let from = TempDir::new().unwrap();
+    write(from.path(), "d/x", b"1");
+    write(from.path(), "y", b"2");
+    symlink("../y", from.path().join("d/inner")).unwrap();
+    symlink(&secret, from.path().join("d/outer")).unwrap();
+    symlink("..", from.path().join("d/loop")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, from.path().join("d/fifo"), rustix::fs::Mode::RWXU)
+        .unwrap();
+    let up = format!("d/../../{}/secret", outside.path().file_name().unwrap().to_str().unwrap());
+    let sources = [b"/d".to_vec(), b"y".to_vec(), up.into_bytes(), b"none".to_vec()];
+    let (sent, summary) =
+        record(SourceSet::in_jail(jail(from.path()), sources.to_vec(), true), OPTIONS);
+    let to = TempDir::new().unwrap();
+    let mut receiver = receiver(to.path(), "", true);
+    replay(sent, &mut receiver, false);
+    let got = tree(to.path());
+    assert_eq!(got[&b"d/x"[..]].as_deref(), Some(&b"1"[..]));
+    assert_eq!(got[&b"y"[..]].as_deref(), Some(&b"2"[..]));
+    assert!(!got.values().any(|content| content.as_deref() == Some(b"secret")), "{got:?}");
+    let reasons: Vec<_> =
+        summary.failures.iter().map(|(path, failure)| (&path[..], failure.code)).collect();
+    assert_eq!(
+        reasons,
+        [
+            (&b"/d/fifo"[..], FailureCode::Unreadable),
+            (b"/d/loop", FailureCode::Unreadable),
+            (b"/d/outer", FailureCode::Refused),
+            (&sources[2], FailureCode::Refused),
+            (b"none", FailureCode::NotFound),
+        ]
+    );
+    let expected = ["d", "d/inner", "d/x", "y"];
+    assert_eq!(names(to.path()), expected);
+    // A link named as a source is meant.
+    let set = SourceSet::in_jail(jail(from.path()), vec![b"d/loop/".to_vec()], true);
+    let (sent, _) = record(set, OPTIONS);
+    let Message::Manifest { entries, .. } = &sent.messages[0] else { panic!() };
+    assert_eq!(entries[0].path, b"d");
+
+    for all in ["", "/", ".", "./"] {
+        let set = SourceSet::in_jail(jail(from.path()), vec![all.into()], true);
+        assert!(set.needs_directory());
+        let (sent, _) = record(set, OPTIONS);
+        let Message::Manifest { entries, .. } = &sent.messages[0] else { panic!("{all}") };
+        assert_eq!(entries[0].path, b"d", "{all}");
+    }
+}
+
+#[test]
+fn a_stopped_outlet_stops_the_sender() {
+    struct Closed;
+    impl Outlet for Closed {
+        fn buffer(&mut self) -> Result<Vec<u8>, Stopped> {
+            Err(Stopped)
+        }
+        fn block(&mut self, _: Vec<u8>) -> Result<(), Stopped> {
+            Err(Stopped)
+        }
+        fn message(&mut self, _: Message) -> Result<(), Stopped> {
+            Ok(())
+        }
+    }
+    let from = sample();
+    let set = local(&[&from.path().join("src")]);
+    assert_eq!(send_files(set, TRANSFER, OPTIONS, &mut Closed), Err(Stopped));
+}
+
+/// Joins both ends with a handful of buffers, as a real channel does.
+struct Direct {
+    receiver: FileReceiver,
+    free: Vec<Vec<u8>>,
+    most_queued: usize,
+}
+
+impl Outlet for Direct {
+    fn buffer(&mut self) -> Result<Vec<u8>, Stopped> {
+        let mut buffer = self.free.pop().expect("blocks come back");
+        buffer.clear();
+        Ok(buffer)
+    }
+    fn block(&mut self, block: Vec<u8>) -> Result<(), Stopped> {
+        self.receiver.on_block(block).unwrap();
+        self.most_queued = self.most_queued.max(self.receiver.queued_blocks());
+        self.free.extend(std::iter::from_fn(|| self.receiver.poll_free()));
+        Ok(())
+    }
+    fn message(&mut self, message: Message) -> Result<(), Stopped> {
+        self.receiver.on_message(message).unwrap();
+        self.free.extend(std::iter::from_fn(|| self.receiver.poll_free()));
+        Ok(())
+    }
+}
+
+#[test]
+fn tens_of_thousands_of_tiny_files_need_little_memory_and_time() {
+    const COUNT: usize = 20_000;
+    // In memory where possible: ext4 is slow to reuse what earlier tests have just deleted.
+    let memory = Some(PathBuf::from("/dev/shm")).filter(|path| path.is_dir());
+    let base = memory.unwrap_or_else(std::env::temp_dir);
+    let from = TempDir::new_in(&base).unwrap();
+    for i in 0..COUNT {
+        let directory = from.path().join(format!("{:03}", i / 500));
+        if i % 500 == 0 {
+            fs::create_dir(&directory).unwrap();
+        }
+        fs::write(directory.join(i.to_string()), i.to_string()).unwrap();
+    }
+    let to = TempDir::new_in(&base).unwrap();
+    let begun = Instant::now();
+    let mut outlet = Direct {
+        receiver: receiver(to.path(), "", true),
+        free: vec![Vec::new(); 3],
+        most_queued: 0,
+    };
+    let options = SendOptions { preserve: true, block_bytes: 65_536 };
+    let set = local(&[&from.path().join("")]);
+    let summary = send_files(set, TRANSFER, options, &mut outlet).unwrap();
+    let took = begun.elapsed();
+    let counts = outlet.receiver.finished().unwrap();
+    let entries = (COUNT + COUNT / 500) as u64;
+    assert_eq!(counts, Counts { bytes: summary.bytes, entries, failed: 0 });
+    assert!(outlet.most_queued <= 1, "blocks do not pile up");
+    assert_eq!(outlet.free.len(), 3, "every buffer came back");
+    assert_eq!(fs::read(to.path().join("039/19999")).unwrap(), b"19999");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+}

@@ -1,0 +1,502 @@
+//! A folder that names from a peer, or from a manifest, can never lead out of.
+//!
+//! A [`JailPath`] can hold only plain names: no `..`, no absolute path, no NUL. A [`Jail`] resolves
+//! it below one open folder, and symbolic links cannot lead it astray, even when someone swaps
+//! them in while a transfer runs: on Linux the kernel confines each resolution (`openat2`),
+//! elsewhere we walk one name at a time without following links.
+//!
+//! Reading follows symbolic links that stay inside. Writing follows none: a link in the way of a
+//! folder or a part file is an error, and a link under a final name is replaced, not written to.
+//!
+//! The same type serves a served folder and the destination of a local copy; only the root's own
+//! name may be treated differently ([`RootLink`]).
+
+mod path;
+mod resolve;
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
+use rustix::io::Errno;
+
+pub use path::{JailPath, MAX_NAME, MAX_PATH, NameFault};
+use resolve::{Links, Resolver};
+
+/// Times a part file is created anew when others keep creating one of its name.
+const ATTEMPTS: usize = 8;
+
+/// Whether the root's own path may end in a symbolic link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RootLink {
+    /// Yes: the path is the user's or the administrator's own word.
+    Follow,
+    /// No: it is a mistake or an attack.
+    Refuse,
+}
+
+/// Which of the two a last name that is a symbolic link stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkTarget {
+    /// What the link leads to, if that is inside.
+    Follow,
+    /// The link.
+    Itself,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A plain file.
+    File,
+    /// A folder.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A device, pipe or socket.
+    Other,
+}
+
+impl From<FileType> for Kind {
+    fn from(file_type: FileType) -> Self {
+        match file_type {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Symlink,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// A time of modification, counted from 1970-01-01 UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileTime {
+    /// Whole seconds; negative before 1970.
+    pub seconds: i64,
+    /// Nanoseconds after that second, below 10^9.
+    pub nanoseconds: u32,
+}
+
+/// What is known of a file without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes; for anything but a plain file, what the system says.
+    pub size: u64,
+    /// Permission bits, up to 0o7777.
+    pub mode: u32,
+    /// When its content last changed.
+    pub mtime: FileTime,
+}
+
+impl Metadata {
+    /// Of a file that is open already.
+    ///
+    /// # Errors
+    /// If the system cannot tell.
+    pub fn of(file: &File) -> io::Result<Self> {
+        Ok(Self::from(&rustix::fs::fstat(file)?))
+    }
+}
+
+impl From<&Stat> for Metadata {
+    fn from(stat: &Stat) -> Self {
+        Self {
+            kind: FileType::from_raw_mode(stat.st_mode).into(),
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            mode: Mode::from_raw_mode(stat.st_mode).bits() & 0o7777,
+            mtime: FileTime {
+                seconds: stat.st_mtime,
+                nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
+            },
+        }
+    }
+}
+
+/// A name in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name's bytes, in no particular encoding.
+    pub name: Vec<u8>,
+    /// What it stands for; links are not followed.
+    pub kind: Kind,
+}
+
+/// A folder, and everything below it.
+#[derive(Debug)]
+pub struct Jail {
+    root: OwnedFd,
+    resolver: Resolver,
+}
+
+impl Jail {
+    /// The jail of an existing folder.
+    ///
+    /// # Errors
+    /// If `root` is not a folder that can be entered, or is a link that `link` refuses.
+    pub fn open(root: &Path, link: RootLink) -> Result<Self, JailError> {
+        let mut flags = resolve::DIRECTORY;
+        if link == RootLink::Refuse {
+            flags |= OFlags::NOFOLLOW;
+        }
+        let opened = rustix::fs::open(root, flags, Mode::empty());
+        let root = opened.map_err(|errno| {
+            let is_link = root.symlink_metadata().is_ok_and(|m| m.is_symlink());
+            let errno = if is_link && errno == Errno::NOTDIR { Errno::LOOP } else { errno };
+            fail("open", root.display().to_string(), errno)
+        })?;
+        let resolver = Resolver::detect(root.as_fd());
+        Ok(Self { root, resolver })
+    }
+
+    /// Opens a plain file for reading. Links that stay inside are followed.
+    ///
+    /// # Errors
+    /// If there is none, it is not a plain file, or the way to it leads out.
+    pub fn open_read(&self, path: &JailPath) -> Result<File, JailError> {
+        // Without NONBLOCK, a pipe of that name would hang us before we could refuse it.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = self.resolve("open", path, flags, Links::FollowInside)?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| fail("examine", path, errno))?;
+        plain_file(path, &stat)?;
+        Ok(File::from(fd))
+    }
+
+    /// Creates an empty file for writing and reading, in place of any older one of that name.
+    ///
+    /// The older file is not truncated but unlinked, so that nothing else that shares it (a hard
+    /// link, a process still writing to it) is touched. Only the permission bits of `mode` count,
+    /// less the umask.
+    ///
+    /// # Errors
+    /// If the folder it goes into is missing or reached through a link, a folder has this name, or
+    /// the system refuses.
+    pub fn create_part(&self, path: &JailPath, mode: u32) -> Result<File, JailError> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        self.in_parent("create", path, Links::Refuse, |parent, name| {
+            for _ in 0..ATTEMPTS {
+                match rustix::fs::openat(parent, name, flags | OFlags::CLOEXEC, permissions(mode)) {
+                    Err(Errno::EXIST) => {}
+                    other => return other.map(File::from),
+                }
+                match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+            Err(Errno::EXIST)
+        })
+    }
+
+    /// Opens an older part file for writing and reading, its content kept, to resume it.
+    ///
+    /// # Errors
+    /// If there is none, it is not a plain file, another name shares it, or a link is in the way.
+    pub fn open_part(&self, path: &JailPath) -> Result<File, JailError> {
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+        let (fd, stat) = self.in_parent("open", path, Links::Refuse, |parent, name| {
+            let fd = rustix::fs::openat(parent, name, flags | OFlags::CLOEXEC, Mode::empty())?;
+            let stat = rustix::fs::fstat(&fd)?;
+            Ok((fd, stat))
+        })?;
+        plain_file(path, &stat)?;
+        if stat.st_nlink > 1 {
+            return Err(JailError::Shared(path.to_string()));
+        }
+        Ok(File::from(fd))
+    }
+
+    /// Creates a folder and those above it that are missing; one that exists is fine.
+    ///
+    /// # Errors
+    /// If something else than a folder, a link included, has one of the names.
+    pub fn create_dir_all(&self, path: &JailPath) -> Result<(), JailError> {
+        match self.resolve("open", path, resolve::DIRECTORY, Links::Refuse) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+        let mut held: Option<OwnedFd> = None;
+        for name in path.components() {
+            let here = held.as_ref().map_or_else(|| self.root.as_fd(), |fd| fd.as_fd());
+            match rustix::fs::mkdirat(here, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(fail("create folder", path, errno)),
+            }
+            let entered = resolve::enter(here, name);
+            held = Some(entered.map_err(|errno| fail("create folder", path, errno))?);
+        }
+        Ok(())
+    }
+
+    /// Opens a folder, to set its mode or time or to flush its names to disk (`sync_all`).
+    ///
+    /// # Errors
+    /// If there is none, or a link is in the way.
+    pub fn open_dir(&self, path: &JailPath) -> Result<File, JailError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        self.resolve("open folder", path, flags, Links::Refuse).map(File::from)
+    }
+
+    /// Gives a finished part file its final name in the same folder, in one step; an older file or
+    /// link of that name is replaced.
+    ///
+    /// # Errors
+    /// If the final name is a folder or lies in another one, or the system refuses.
+    pub fn rename(&self, part: &JailPath, last: &JailPath) -> Result<(), JailError> {
+        if part.parent() != last.parent() {
+            return Err(JailError::OtherFolder { from: part.to_string(), to: last.to_string() });
+        }
+        self.in_parent("rename to", last, Links::Refuse, |parent, last| {
+            let part = part.name().ok_or(Errno::INVAL)?;
+            rustix::fs::renameat(parent, part, parent, last)
+        })
+    }
+
+    /// Removes a file or a link, never a folder.
+    ///
+    /// # Errors
+    /// If there is none, it is a folder, a link leads to its folder, or the system refuses.
+    pub fn remove_file(&self, path: &JailPath) -> Result<(), JailError> {
+        self.in_parent("remove", path, Links::Refuse, |parent, name| {
+            rustix::fs::unlinkat(parent, name, AtFlags::empty())
+        })
+    }
+
+    /// What the path stands for. Links on the way are followed as far as they stay inside.
+    ///
+    /// # Errors
+    /// If there is nothing, or the way to it leads out.
+    pub fn stat(&self, path: &JailPath, link: LinkTarget) -> Result<Metadata, JailError> {
+        let stat = if link == LinkTarget::Follow || path.is_root() {
+            let fd = self.resolve("examine", path, resolve::EXAMINE, Links::FollowInside)?;
+            rustix::fs::fstat(fd).map_err(|errno| fail("examine", path, errno))?
+        } else {
+            self.in_parent("examine", path, Links::FollowInside, |parent, name| {
+                rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+            })?
+        };
+        Ok(Metadata::from(&stat))
+    }
+
+    /// The names in a folder, sorted by their bytes. Links to the folder are followed if they stay
+    /// inside.
+    ///
+    /// # Errors
+    /// If it is not a folder, or the way to it leads out.
+    pub fn read_dir(&self, path: &JailPath) -> Result<Vec<Entry>, JailError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = self.resolve("list", path, flags, Links::FollowInside)?;
+        list(fd).map_err(|errno| fail("list", path, errno))
+    }
+
+    fn resolve(
+        &self,
+        operation: &'static str,
+        path: &JailPath,
+        flags: OFlags,
+        links: Links,
+    ) -> Result<OwnedFd, JailError> {
+        self.resolver
+            .open(self.root.as_fd(), path, flags, links)
+            .map_err(|errno| fail(operation, path, errno))
+    }
+
+    /// Runs `act` with the path's open folder and its last name.
+    fn in_parent<T>(
+        &self,
+        operation: &'static str,
+        path: &JailPath,
+        links: Links,
+        act: impl FnOnce(BorrowedFd<'_>, &[u8]) -> Result<T, Errno>,
+    ) -> Result<T, JailError> {
+        let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
+            return Err(JailError::IsADirectory(path.to_string()));
+        };
+        let result = if parent.is_root() {
+            act(self.root.as_fd(), name)
+        } else {
+            let parent = self.resolve(operation, &parent, resolve::DIRECTORY, links)?;
+            act(parent.as_fd(), name)
+        };
+        result.map_err(|errno| fail(operation, path, errno))
+    }
+}
+
+/// Sets an open file's permission bits, of which the lowest nine count: a mode from a peer must
+/// not make a program run as its owner.
+///
+/// # Errors
+/// If the system refuses.
+pub fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    Ok(rustix::fs::fchmod(file, permissions(mode))?)
+}
+
+/// Sets an open file's time of modification.
+///
+/// # Errors
+/// If the time has 10^9 nanoseconds or more, or the system refuses.
+pub fn set_mtime(file: &File, mtime: FileTime) -> io::Result<()> {
+    // Larger numbers are not only wrong: some of them are commands to the system.
+    if mtime.nanoseconds >= 1_000_000_000 {
+        let message = format!("{} nanoseconds are over a second", mtime.nanoseconds);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let last_modification =
+        Timespec { tv_sec: mtime.seconds, tv_nsec: i64::from(mtime.nanoseconds) };
+    Ok(rustix::fs::futimens(file, &Timestamps { last_access, last_modification })?)
+}
+
+/// Why an operation in a jail failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum JailError {
+    /// A name that no entry of a folder can have.
+    BadName {
+        /// The name, made printable and cut.
+        name: String,
+        /// What is wrong with it.
+        fault: NameFault,
+    },
+    /// A symbolic link on the way leads out of the jail.
+    Escapes(String),
+    /// A symbolic link is in the way where none is followed, or links lead in circles.
+    Link(String),
+    /// Another name shares the file (a hard link), so writing to it could change another file.
+    Shared(String),
+    /// The operation is for files, and this is a folder.
+    IsADirectory(String),
+    /// The operation is for folders, and this (or something above it) is none.
+    NotADirectory(String),
+    /// Neither a plain file nor a folder.
+    NotAFile(String),
+    /// A rename from one folder to another.
+    OtherFolder {
+        /// The part file.
+        from: String,
+        /// Its final name.
+        to: String,
+    },
+    /// The system refused.
+    Io {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// On what.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl JailError {
+    /// Whether the only fault is that the thing does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.io_kind() == Some(io::ErrorKind::NotFound)
+    }
+
+    /// The kind of the system's error, if it is one: no space, no permission and so on.
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Io { source, .. } => Some(source.kind()),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for JailError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadName { name, fault } => write!(f, "name '{name}' is refused: {fault}"),
+            Self::Escapes(path) => {
+                write!(f, "{path}: a symbolic link leads out of the served folder; not followed")
+            }
+            Self::Link(path) => write!(
+                f,
+                "{path}: a symbolic link is in the way; writing follows none: remove it, or name \
+                 the place it leads to"
+            ),
+            Self::Shared(path) => {
+                write!(f, "{path}: a hard link shares this file: remove it and start afresh")
+            }
+            Self::IsADirectory(path) => write!(f, "{path}: is a folder where a file is needed"),
+            Self::NotADirectory(path) => {
+                write!(f, "{path}: something that is not a folder is where one is needed")
+            }
+            Self::NotAFile(path) => {
+                write!(f, "{path}: is a device, pipe or socket; only files and folders are moved")
+            }
+            Self::OtherFolder { from, to } => {
+                write!(f, "cannot rename {from} to {to}: a part file keeps its folder")
+            }
+            Self::Io { operation, path, source } => {
+                write!(f, "cannot {operation} {path}: {source}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for JailError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+fn fail(operation: &'static str, path: impl ToString, errno: Errno) -> JailError {
+    let path = path.to_string();
+    match errno {
+        Errno::XDEV => JailError::Escapes(path),
+        Errno::LOOP => JailError::Link(path),
+        Errno::ISDIR => JailError::IsADirectory(path),
+        Errno::NOTDIR => JailError::NotADirectory(path),
+        errno => JailError::Io { operation, path, source: errno.into() },
+    }
+}
+
+fn plain_file(path: &JailPath, stat: &Stat) -> Result<(), JailError> {
+    match Kind::from(FileType::from_raw_mode(stat.st_mode)) {
+        Kind::File => Ok(()),
+        Kind::Directory => Err(JailError::IsADirectory(path.to_string())),
+        Kind::Symlink | Kind::Other => Err(JailError::NotAFile(path.to_string())),
+    }
+}
+
+fn permissions(mode: u32) -> Mode {
+    Mode::from_bits_truncate(mode & 0o777)
+}
+
+fn list(fd: OwnedFd) -> Result<Vec<Entry>, Errno> {
+    let mut entries = Vec::new();
+    let mut folder = Dir::new(fd)?;
+    while let Some(entry) = folder.read() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            // Some file systems do not say.
+            FileType::Unknown => {
+                match rustix::fs::statat(folder.fd()?, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => FileType::from_raw_mode(stat.st_mode).into(),
+                    Err(Errno::NOENT) => continue,
+                    Err(errno) => return Err(errno),
+                }
+            }
+            file_type => file_type.into(),
+        };
+        entries.push(Entry { name: name.to_bytes().to_vec(), kind });
+    }
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests;

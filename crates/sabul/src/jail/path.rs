@@ -1,0 +1,146 @@
+//! Relative names that cannot say anything but "below here".
+
+use std::fmt;
+
+use super::JailError;
+
+/// Most bytes of one name (`NAME_MAX` of Linux and the BSDs).
+pub const MAX_NAME: usize = 255;
+/// Most bytes of a whole path, slashes included (`PATH_MAX` of Linux, less its NUL).
+pub const MAX_PATH: usize = 4095;
+/// Most bytes of a refused name that an error repeats.
+const MAX_SHOWN: usize = 64;
+
+/// A path below a jail's root: a list of plain names, empty for the root itself.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JailPath {
+    /// The names, joined by slashes.
+    joined: Vec<u8>,
+}
+
+/// What is wrong with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameFault {
+    /// It has no bytes.
+    Empty,
+    /// It is `.` or `..`.
+    Dots,
+    /// It has a slash in it; absolute paths have.
+    Slash,
+    /// It has a NUL byte in it.
+    Nul,
+    /// It is longer than [`MAX_NAME`], or makes its path longer than [`MAX_PATH`].
+    TooLong,
+}
+
+impl fmt::Display for NameFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("it is empty"),
+            Self::Dots => f.write_str("it would leave its folder"),
+            Self::Slash => f.write_str("it contains a slash"),
+            Self::Nul => f.write_str("it contains a NUL byte"),
+            Self::TooLong => write!(f, "names have up to {MAX_NAME} bytes, paths {MAX_PATH}"),
+        }
+    }
+}
+
+impl JailPath {
+    /// The root of the jail.
+    pub const fn root() -> Self {
+        Self { joined: Vec::new() }
+    }
+
+    /// The path of these names, outermost first.
+    ///
+    /// # Errors
+    /// If one of them is not the plain name of an entry in a folder, or there are too many.
+    pub fn new<N: AsRef<[u8]>>(names: impl IntoIterator<Item = N>) -> Result<Self, JailError> {
+        names.into_iter().try_fold(Self::root(), |path, name| path.joined_with(name.as_ref()))
+    }
+
+    /// The path of `name` in this folder.
+    ///
+    /// # Errors
+    /// As [`JailPath::new`].
+    pub fn join(&self, name: impl AsRef<[u8]>) -> Result<Self, JailError> {
+        self.clone().joined_with(name.as_ref())
+    }
+
+    /// The folder it is in; `None` for the root.
+    pub fn parent(&self) -> Option<Self> {
+        let parent = match self.last_slash() {
+            Some(slash) => &self.joined[..slash],
+            None if self.is_root() => return None,
+            None => &[],
+        };
+        Some(Self { joined: parent.to_vec() })
+    }
+
+    /// The last name; `None` for the root.
+    pub fn name(&self) -> Option<&[u8]> {
+        let start = self.last_slash().map_or(0, |slash| slash + 1);
+        Some(&self.joined[start..]).filter(|name| !name.is_empty())
+    }
+
+    /// Whether this is the root.
+    pub const fn is_root(&self) -> bool {
+        self.joined.is_empty()
+    }
+
+    /// The names, outermost first.
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.joined.split(|&b| b == b'/').filter(|name| !name.is_empty())
+    }
+
+    /// The names joined by slashes, or `.` for the root.
+    pub fn as_bytes(&self) -> &[u8] {
+        if self.is_root() { b"." } else { &self.joined }
+    }
+
+    fn last_slash(&self) -> Option<usize> {
+        self.joined.iter().rposition(|&b| b == b'/')
+    }
+
+    fn joined_with(mut self, name: &[u8]) -> Result<Self, JailError> {
+        let separator = usize::from(!self.is_root());
+        let fault = match name {
+            b"" => Some(NameFault::Empty),
+            b"." | b".." => Some(NameFault::Dots),
+            _ if name.contains(&b'/') => Some(NameFault::Slash),
+            _ if name.contains(&0) => Some(NameFault::Nul),
+            _ if name.len() > MAX_NAME => Some(NameFault::TooLong),
+            _ if self.joined.len() + separator + name.len() > MAX_PATH => Some(NameFault::TooLong),
+            _ => None,
+        };
+        if let Some(fault) = fault {
+            let shown = &name[..name.len().min(MAX_SHOWN)];
+            return Err(JailError::BadName { name: printable(shown), fault });
+        }
+        if separator == 1 {
+            self.joined.push(b'/');
+        }
+        self.joined.extend_from_slice(name);
+        Ok(self)
+    }
+}
+
+/// Printable: control characters, which could play tricks on a terminal, are escaped.
+impl fmt::Display for JailPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&printable(self.as_bytes()))
+    }
+}
+
+impl fmt::Debug for JailPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JailPath({self})")
+    }
+}
+
+fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
+        .collect()
+}

@@ -1,0 +1,456 @@
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// A folder `inside` to jail and a folder `outside` beside it with a file that must not leak.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+const SECRET: &str = "outside content";
+
+impl Place {
+    fn new() -> Self {
+        let place = Self { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir_all(place.inside("sub")).unwrap();
+        fs::create_dir(place.outside("")).unwrap();
+        fs::write(place.outside("secret"), SECRET).unwrap();
+        fs::write(place.inside("sub/file"), "inside content").unwrap();
+        place
+    }
+
+    fn inside(&self, path: &str) -> PathBuf {
+        self.folder.path().join("inside").join(path)
+    }
+
+    fn outside(&self, path: &str) -> PathBuf {
+        self.folder.path().join("outside").join(path)
+    }
+
+    /// The jail of `inside`, once for each way of resolving.
+    fn jails(&self) -> Vec<Jail> {
+        let open = || Jail::open(&self.inside(""), RootLink::Refuse).unwrap();
+        vec![open(), Jail { resolver: Resolver::Walk, ..open() }]
+    }
+
+    fn assert_outside_untouched(&self) {
+        let names: Vec<_> =
+            fs::read_dir(self.outside("")).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(names, ["secret"]);
+        assert_eq!(fs::read_to_string(self.outside("secret")).unwrap(), SECRET);
+        let metadata = fs::metadata(self.outside("secret")).unwrap();
+        assert_eq!(metadata.nlink(), 1);
+    }
+}
+
+fn path(text: &str) -> JailPath {
+    JailPath::new(text.split('/').filter(|name| !name.is_empty())).unwrap()
+}
+
+fn content(file: Result<File, JailError>) -> String {
+    let mut text = String::new();
+    file.unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn linux_confines_in_the_kernel() {
+    let place = Place::new();
+    if cfg!(target_os = "linux") {
+        assert_ne!(place.jails()[0].resolver, Resolver::Walk);
+    }
+    assert_eq!(place.jails()[1].resolver, Resolver::Walk);
+}
+
+#[test]
+fn only_plain_names_make_a_path() {
+    let long = "x".repeat(MAX_NAME + 1);
+    for (names, fault) in [
+        (vec![".."], NameFault::Dots),
+        (vec!["a", "..", "b"], NameFault::Dots),
+        (vec!["."], NameFault::Dots),
+        (vec![""], NameFault::Empty),
+        (vec!["a", ""], NameFault::Empty),
+        (vec!["/etc"], NameFault::Slash),
+        (vec!["a/../b"], NameFault::Slash),
+        (vec!["a/"], NameFault::Slash),
+        (vec!["a\0"], NameFault::Nul),
+        (vec![&*long], NameFault::TooLong),
+        (vec![&long[..MAX_NAME]; 17], NameFault::TooLong),
+    ] {
+        match JailPath::new(&names) {
+            Err(JailError::BadName { fault: found, .. }) => assert_eq!(found, fault, "{names:?}"),
+            other => panic!("{names:?} gave {other:?}"),
+        }
+    }
+    for good in ["...", "..a", "a..", " ", "-", "~", "a\\b", "C:", "\u{202e}", "a\nb"] {
+        assert_eq!(JailPath::new([good]).unwrap().name(), Some(good.as_bytes()));
+    }
+    JailPath::new([[0xFF, 0xFE]]).unwrap();
+    JailPath::new([&long[..MAX_NAME]; 15]).unwrap();
+}
+
+#[test]
+fn a_path_knows_its_parts() {
+    let deep = path("a/b/c");
+    assert_eq!(deep.name(), Some(&b"c"[..]));
+    assert_eq!(deep.parent(), Some(path("a/b")));
+    assert_eq!(deep.components().collect::<Vec<_>>(), [b"a", b"b", b"c"]);
+    assert_eq!(path("a").parent(), Some(JailPath::root()));
+    assert_eq!(path("a").join("b").unwrap(), path("a/b"));
+    let root = JailPath::root();
+    assert_eq!((root.parent(), root.name(), root.components().count()), (None, None, 0));
+    assert_eq!(JailPath::new([[0u8; 0]; 0]).unwrap(), root);
+    assert_eq!(path("a\x1b[2J\n").to_string(), r"a\u{1b}[2J\n");
+}
+
+#[test]
+fn the_longest_names_work() {
+    let place = Place::new();
+    for (jail, letter) in place.jails().iter().zip(["x", "y"]) {
+        let name = letter.repeat(MAX_NAME);
+        let mut deep = JailPath::root();
+        for _ in 0..15 {
+            deep = deep.join(&name).unwrap();
+        }
+        jail.create_dir_all(&deep).unwrap();
+        let file = deep.join("file").unwrap();
+        jail.create_part(&file, 0o644).unwrap();
+        assert_eq!(jail.stat(&file, LinkTarget::Itself).unwrap().kind, Kind::File);
+    }
+}
+
+#[test]
+fn links_that_lead_out_are_never_followed() {
+    let place = Place::new();
+    let up = |name| format!("../outside/{name}");
+    symlink(place.outside("secret"), place.inside("absolute-file")).unwrap();
+    symlink(up("secret"), place.inside("relative-file")).unwrap();
+    symlink(place.outside(""), place.inside("absolute-dir")).unwrap();
+    symlink("../outside", place.inside("relative-dir")).unwrap();
+    symlink("../../outside/secret", place.inside("sub/deep-file")).unwrap();
+    symlink("..", place.inside("up")).unwrap();
+    symlink("/", place.inside("slash")).unwrap();
+    symlink("sub/../../outside/secret", place.inside("zigzag")).unwrap();
+    symlink("relative-dir", place.inside("twice")).unwrap();
+    // Absolute, though it points inside: where it leads depends on where the root is.
+    symlink(place.inside("sub/file"), place.inside("absolute-inside")).unwrap();
+    let top = place.folder.path().to_str().unwrap()[1..].to_owned();
+    for jail in place.jails() {
+        for name in [
+            "absolute-file",
+            "relative-file",
+            "absolute-dir/secret",
+            "relative-dir/secret",
+            "sub/deep-file",
+            "up/outside/secret",
+            "slash/etc/passwd",
+            &format!("slash/{top}/outside/secret"),
+            "zigzag",
+            "twice/secret",
+            "absolute-inside",
+        ] {
+            let path = path(name);
+            let resolver = jail.resolver;
+            let escapes = |error: JailError| {
+                assert!(matches!(error, JailError::Escapes(_)), "{name} by {resolver:?}: {error}");
+            };
+            escapes(jail.open_read(&path).unwrap_err());
+            escapes(jail.stat(&path, LinkTarget::Follow).unwrap_err());
+            if path.components().count() > 1 && name != "sub/deep-file" {
+                escapes(jail.stat(&path, LinkTarget::Itself).unwrap_err());
+                escapes(jail.read_dir(&path.parent().unwrap()).unwrap_err());
+            } else {
+                let metadata = jail.stat(&path, LinkTarget::Itself).unwrap();
+                assert_eq!(metadata.kind, Kind::Symlink, "{name}");
+            }
+        }
+    }
+    place.assert_outside_untouched();
+}
+
+#[test]
+fn links_that_stay_inside_are_followed_for_reading() {
+    let place = Place::new();
+    symlink("sub/file", place.inside("file-link")).unwrap();
+    symlink("sub", place.inside("dir-link")).unwrap();
+    symlink("../dir-link/./file", place.inside("sub/around")).unwrap();
+    symlink("sub/..", place.inside("self")).unwrap();
+    symlink("circle", place.inside("circle")).unwrap();
+    symlink("nothing", place.inside("dangling")).unwrap();
+    for jail in place.jails() {
+        for name in ["file-link", "dir-link/file", "sub/around", "self/self/dir-link/around"] {
+            assert_eq!(content(jail.open_read(&path(name))), "inside content", "{name}");
+            let metadata = jail.stat(&path(name), LinkTarget::Follow).unwrap();
+            assert_eq!((metadata.kind, metadata.size), (Kind::File, 14), "{name}");
+        }
+        assert_eq!(jail.read_dir(&path("dir-link")).unwrap().len(), 2);
+        assert_eq!(jail.read_dir(&path("self")).unwrap().len(), 6);
+        let error = jail.open_read(&path("circle")).unwrap_err();
+        assert!(matches!(error, JailError::Link(_)), "{error}");
+        assert!(jail.open_read(&path("dangling")).unwrap_err().is_not_found());
+    }
+}
+
+#[test]
+fn writing_follows_no_link_at_all() {
+    let place = Place::new();
+    fs::write(place.inside("target"), "kept").unwrap();
+    symlink("../outside", place.inside("out")).unwrap();
+    symlink("sub", place.inside("in")).unwrap();
+    symlink("target", place.inside("file-link")).unwrap();
+    symlink("../outside/new", place.inside("dangling")).unwrap();
+    for jail in place.jails() {
+        for folder in ["out", "in"] {
+            let inner = path(&format!("{folder}/new"));
+            let deeper = path(&format!("{folder}/new/deeper"));
+            for error in [
+                jail.create_part(&inner, 0o644).unwrap_err(),
+                jail.open_part(&path(&format!("{folder}/file"))).unwrap_err(),
+                jail.create_dir_all(&inner).unwrap_err(),
+                jail.create_dir_all(&deeper).unwrap_err(),
+                jail.create_dir_all(&path(folder)).unwrap_err(),
+                jail.open_dir(&path(folder)).unwrap_err(),
+                jail.remove_file(&path(&format!("{folder}/file"))).unwrap_err(),
+                jail.rename(&path(&format!("{folder}/file")), &inner).unwrap_err(),
+            ] {
+                assert!(matches!(error, JailError::Link(_)), "{folder}: {error}");
+            }
+        }
+        for name in ["file-link", "dangling"] {
+            let error = jail.open_part(&path(name)).unwrap_err();
+            assert!(matches!(error, JailError::Link(_)), "{name}: {error}");
+            let error = jail.create_dir_all(&path(name).join("x").unwrap()).unwrap_err();
+            assert!(matches!(error, JailError::Link(_)), "{name}: {error}");
+        }
+    }
+    // A link under the part's or the final name is replaced; what it led to stays as it was.
+    for jail in place.jails() {
+        for name in ["file-link", "dangling"] {
+            jail.create_part(&path(name), 0o644).unwrap().write_all(b"new").unwrap();
+            assert!(!fs::symlink_metadata(place.inside(name)).unwrap().is_symlink());
+            fs::remove_file(place.inside(name)).unwrap();
+            symlink("../outside/secret", place.inside(name)).unwrap();
+            jail.create_part(&path("part"), 0o644).unwrap().write_all(b"new").unwrap();
+            jail.rename(&path("part"), &path(name)).unwrap();
+            assert_eq!(fs::read_to_string(place.inside(name)).unwrap(), "new");
+            jail.remove_file(&path(name)).unwrap();
+        }
+        symlink("target", place.inside("file-link")).unwrap();
+        jail.remove_file(&path("file-link")).unwrap();
+    }
+    assert_eq!(fs::read_to_string(place.inside("target")).unwrap(), "kept");
+    assert_eq!(fs::read_dir(place.inside("sub")).unwrap().count(), 1);
+    place.assert_outside_untouched();
+}
+
+/// Someone with an account on the machine swaps a folder for a link to the outside, and back, as
+/// fast as they can, while we read and write below it.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_link_swapped_in_midway_gains_nothing() {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    let place = Place::new();
+    fs::write(place.inside("sub/secret"), "decoy").unwrap();
+    symlink("../outside", place.inside("evil")).unwrap();
+    for jail in place.jails() {
+        let start = Instant::now();
+        let (least, most) = (Duration::from_millis(400), Duration::from_secs(10));
+        let done = AtomicBool::new(false);
+        let (mut real, mut refused) = (0u32, 0u32);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (a, b) = (place.inside("sub"), place.inside("evil"));
+                while !done.load(Ordering::Relaxed) && start.elapsed() < most {
+                    renameat_with(CWD, &a, CWD, &b, RenameFlags::EXCHANGE).unwrap();
+                }
+            });
+            // A busy machine may let one side run alone for a while.
+            while start.elapsed() < least || (real.min(refused) < 10 && start.elapsed() < most) {
+                let mut count = |result: Result<(), JailError>| match result {
+                    Ok(()) => real += 1,
+                    Err(_) => refused += 1,
+                };
+                let secret = path("sub/secret");
+                count(jail.open_read(&secret).map(|file| {
+                    assert_eq!(content(Ok(file)), "decoy", "by {:?}", jail.resolver);
+                }));
+                count(jail.open_part(&secret).map(drop));
+                count(jail.create_part(&path("sub/part"), 0o600).map(drop));
+                count(jail.rename(&path("sub/part"), &path("sub/final")));
+                count(jail.create_dir_all(&path("sub/x/y")));
+                count(jail.remove_file(&path("sub/final")));
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        place.assert_outside_untouched();
+        assert!(real >= 10 && refused >= 10, "{real} went well, {refused} were refused");
+    }
+}
+
+#[test]
+fn a_part_file_replaces_a_stale_one_and_becomes_the_final_one() {
+    let place = Place::new();
+    for jail in place.jails() {
+        let (part, last) = (path("sub/new.part"), path("sub/new"));
+        jail.create_part(&part, 0o644).unwrap().write_all(b"stale and longer").unwrap();
+        jail.create_part(&part, 0o600).unwrap().write_all(b"fre").unwrap();
+        let mut resumed = jail.open_part(&part).unwrap();
+        assert_eq!(content(resumed.try_clone().map_err(|_| unreachable!())), "fre");
+        resumed.write_all(b"sh").unwrap();
+        fs::write(place.inside("sub/new"), "older").unwrap();
+        jail.rename(&part, &last).unwrap();
+        assert_eq!(content(jail.open_read(&last)), "fresh");
+        assert_eq!(jail.stat(&last, LinkTarget::Itself).unwrap().mode, 0o600);
+        assert!(jail.open_part(&part).unwrap_err().is_not_found());
+        jail.remove_file(&last).unwrap();
+        assert!(jail.remove_file(&last).unwrap_err().is_not_found());
+    }
+}
+
+#[test]
+fn a_hard_link_to_the_outside_is_not_written_to() {
+    let place = Place::new();
+    for jail in place.jails() {
+        let planted = place.inside("part");
+        fs::hard_link(place.outside("secret"), &planted).unwrap();
+        let error = jail.open_part(&path("part")).unwrap_err();
+        assert!(matches!(error, JailError::Shared(_)), "{error}");
+        jail.create_part(&path("part"), 0o644).unwrap().write_all(b"new").unwrap();
+        assert_eq!(fs::read_to_string(&planted).unwrap(), "new");
+        fs::remove_file(&planted).unwrap();
+    }
+    place.assert_outside_untouched();
+}
+
+#[test]
+fn folders_are_not_taken_for_files_nor_files_for_folders() {
+    let place = Place::new();
+    for jail in place.jails() {
+        let part = path("part");
+        jail.create_part(&part, 0o644).unwrap();
+        for error in [
+            jail.rename(&part, &path("sub")).unwrap_err(),
+            jail.open_read(&path("sub")).unwrap_err(),
+            jail.open_part(&path("sub")).unwrap_err(),
+            jail.create_part(&path("sub"), 0o644).unwrap_err(),
+            jail.remove_file(&path("sub")).unwrap_err(),
+            jail.open_read(&JailPath::root()).unwrap_err(),
+            jail.create_part(&JailPath::root(), 0o644).unwrap_err(),
+            jail.remove_file(&JailPath::root()).unwrap_err(),
+        ] {
+            assert!(matches!(error, JailError::IsADirectory(_)), "{error}");
+        }
+        for error in [
+            jail.create_dir_all(&path("sub/file")).unwrap_err(),
+            jail.create_dir_all(&path("sub/file/x")).unwrap_err(),
+            jail.read_dir(&path("sub/file")).unwrap_err(),
+            jail.open_read(&path("sub/file/x")).unwrap_err(),
+            jail.create_part(&path("sub/file/x"), 0o644).unwrap_err(),
+        ] {
+            assert!(matches!(error, JailError::NotADirectory(_)), "{error}");
+        }
+        let error = jail.rename(&part, &path("sub/part")).unwrap_err();
+        assert!(matches!(error, JailError::OtherFolder { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_pipe_neither_blocks_nor_passes_for_a_file() {
+    let place = Place::new();
+    let pipe = place.inside("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::from_raw_mode(0o644)).unwrap();
+    for jail in place.jails() {
+        for result in [jail.open_read(&path("pipe")), jail.open_part(&path("pipe"))] {
+            let error = result.unwrap_err();
+            assert!(matches!(error, JailError::NotAFile(_)), "{error}");
+        }
+        assert_eq!(jail.stat(&path("pipe"), LinkTarget::Follow).unwrap().kind, Kind::Other);
+    }
+}
+
+#[test]
+fn folders_are_created_with_those_above_them() {
+    let place = Place::new();
+    for (jail, name) in place.jails().iter().zip(["one", "two"]) {
+        let deep = path(&format!("sub/{name}/b/c"));
+        jail.create_dir_all(&deep).unwrap();
+        jail.create_dir_all(&deep).unwrap();
+        jail.create_dir_all(&JailPath::root()).unwrap();
+        assert_eq!(jail.stat(&deep, LinkTarget::Itself).unwrap().kind, Kind::Directory);
+        jail.open_dir(&deep).unwrap().sync_all().unwrap();
+        jail.open_dir(&JailPath::root()).unwrap().sync_all().unwrap();
+    }
+}
+
+#[test]
+fn names_are_listed_sorted_by_their_bytes() {
+    let place = Place::new();
+    for name in ["b", "a", "B", "é", "a.part"] {
+        fs::write(place.inside(name), "").unwrap();
+    }
+    symlink("a", place.inside("link")).unwrap();
+    for jail in place.jails() {
+        let entries = jail.read_dir(&JailPath::root()).unwrap();
+        let names: Vec<_> = entries.iter().map(|e| std::str::from_utf8(&e.name).unwrap()).collect();
+        assert_eq!(names, ["B", "a", "a.part", "b", "link", "sub", "é"]);
+        let kinds: BTreeSet<_> =
+            entries.iter().filter(|e| e.kind != Kind::File).map(|e| e.name.as_slice()).collect();
+        assert_eq!(kinds, BTreeSet::from([&b"link"[..], b"sub"]));
+        assert_eq!(entries[4].kind, Kind::Symlink);
+        assert_eq!(entries[5].kind, Kind::Directory);
+        assert!(jail.read_dir(&path("missing")).unwrap_err().is_not_found());
+    }
+}
+
+#[test]
+fn mode_and_time_are_set_and_special_bits_are_not() {
+    let place = Place::new();
+    for jail in place.jails() {
+        let name = path("sub/file");
+        let file = jail.open_part(&name).unwrap();
+        set_mode(&file, 0o6751).unwrap();
+        for mtime in [
+            FileTime { seconds: 1_000_000_000, nanoseconds: 123_456_789 },
+            FileTime { seconds: -5, nanoseconds: 999_999_999 },
+        ] {
+            set_mtime(&file, mtime).unwrap();
+            let metadata = jail.stat(&name, LinkTarget::Itself).unwrap();
+            let expected = Metadata { kind: Kind::File, size: 14, mode: 0o751, mtime };
+            assert_eq!(metadata, expected);
+            assert_eq!(Metadata::of(&file).unwrap(), expected);
+        }
+        for nanoseconds in [1_000_000_000, (1 << 30) - 1, (1 << 30) - 2, u32::MAX] {
+            let error = set_mtime(&file, FileTime { seconds: 1, nanoseconds }).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+        let folder = jail.open_dir(&path("sub")).unwrap();
+        set_mode(&folder, 0o700).unwrap();
+        let mode = fs::metadata(place.inside("sub")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o700);
+        let part = jail.create_part(&path("suid"), 0o4755).unwrap();
+        assert_eq!(Metadata::of(&part).unwrap().mode & 0o7000, 0);
+    }
+}
+
+#[test]
+fn the_root_may_be_a_link_only_where_that_is_allowed() {
+    let place = Place::new();
+    let link = place.folder.path().join("link");
+    symlink("inside", &link).unwrap();
+    let jail = Jail::open(&link, RootLink::Follow).unwrap();
+    assert_eq!(content(jail.open_read(&path("sub/file"))), "inside content");
+    let error = Jail::open(&link, RootLink::Refuse).unwrap_err();
+    assert!(matches!(error, JailError::Link(_)), "{error}");
+    let error = Jail::open(&place.inside("sub/file"), RootLink::Follow).unwrap_err();
+    assert!(matches!(error, JailError::NotADirectory(_)), "{error}");
+    let error = Jail::open(&place.inside("missing"), RootLink::Follow).unwrap_err();
+    assert!(error.is_not_found(), "{error}");
+    assert_eq!(error.io_kind(), Some(io::ErrorKind::NotFound));
+}

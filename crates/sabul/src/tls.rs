@@ -1,0 +1,382 @@
+//! TLS of the control connection: who the listener is, and the secrets that both ends export.
+//!
+//! TLS 1.3 only, X25519MLKEM768 preferred, ALPN `sabul/1`. The listener shows a self-signed
+//! certificate; the connector knows its fingerprint beforehand (from a ticket) and trusts nothing
+//! else, so there are no authorities, names or dates to check. There is no resumption and no early
+//! data: each connection has a full handshake, and its exported secrets are its own.
+//!
+//! Not here:    who may connect: see [`crate::ticket::proof`] over [`proof_exporter`].
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+use data_encoding::HEXLOWER;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientConfig, Resumption};
+use rustls::crypto::{CryptoProvider, aws_lc_rs as provider, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::{NoServerSessionStorage, ServerConfig};
+use rustls::{
+    AlertDescription, CertificateError, CommonState, ConnectionCommon, DigitallySignedStruct,
+    OtherError, SignatureScheme, version,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// The application protocol of the control connection.
+pub const ALPN: &[u8] = b"sabul/1";
+/// The exporter label of what a ticket's proof is computed over.
+const PROOF_LABEL: &[u8] = b"EXPORTER-sabul-ticket-proof";
+/// The exporter label of a channel's secrets; the context is the channel's number.
+const CHANNEL_LABEL: &[u8] = b"EXPORTER-sabul-channel";
+/// The name in certificates and, were it sent, in the handshake; nothing depends on it.
+const NAME: &str = "sabul";
+
+/// A listener's key and self-signed certificate.
+pub struct Identity {
+    certificate: CertificateDer<'static>,
+    key: PrivatePkcs8KeyDer<'static>,
+}
+
+impl Identity {
+    /// A new identity with a P-256 key, for as long as the caller keeps it.
+    ///
+    /// # Errors
+    /// If the system gives no randomness.
+    pub fn generate() -> Result<Self, TlsError> {
+        let other = |error: rcgen::Error| TlsError::Other(error.to_string());
+        let key = rcgen::KeyPair::generate().map_err(other)?;
+        let certificate = rcgen::CertificateParams::new([NAME.to_owned()])
+            .and_then(|params| params.self_signed(&key))
+            .map_err(other)?;
+        Ok(Self { certificate: certificate.der().clone(), key: key.serialize_der().into() })
+    }
+
+    /// The SHA-256 of the certificate (DER): what a ticket holds.
+    pub fn fingerprint(&self) -> [u8; 32] {
+        fingerprint(&self.certificate)
+    }
+
+    /// How a listener with this identity does TLS; one configuration serves all connections.
+    ///
+    /// # Errors
+    /// If key and certificate do not belong together.
+    pub fn server_config(&self) -> Result<Arc<ServerConfig>, TlsError> {
+        let key = PrivateKeyDer::Pkcs8(self.key.clone_key());
+        let mut config = ServerConfig::builder_with_provider(crypto_provider())
+            .with_protocol_versions(&[&version::TLS13])
+            .map(|builder| builder.with_no_client_auth())
+            .and_then(|builder| builder.with_single_cert(vec![self.certificate.clone()], key))
+            .map_err(TlsError::from)?;
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        config.max_early_data_size = 0;
+        Ok(Arc::new(config))
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("fingerprint", &HEXLOWER.encode(&self.fingerprint()))
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a connector does TLS with the one listener whose certificate has this fingerprint.
+///
+/// # Errors
+/// If this build's cryptography cannot do TLS 1.3.
+pub fn client_config(fingerprint: [u8; 32]) -> Result<Arc<ClientConfig>, TlsError> {
+    let provider = crypto_provider();
+    let verifier = PinnedCertificate { expected: fingerprint, provider: Arc::clone(&provider) };
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.resumption = Resumption::disabled();
+    config.enable_early_data = false;
+    config.enable_sni = false;
+    Ok(Arc::new(config))
+}
+
+/// The connector's handshake, up to an authenticated listener that speaks [`ALPN`].
+///
+/// It waits as long as the peer keeps the connection open: bound it by a timeout.
+///
+/// # Errors
+/// If the peer does not speak this protocol, has another key, or leaves.
+pub async fn connect<S>(stream: S, fingerprint: [u8; 32]) -> Result<client::TlsStream<S>, TlsError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let name = ServerName::try_from(NAME).expect("a plain word is a valid name");
+    let connector = TlsConnector::from(client_config(fingerprint)?);
+    let stream = connector.connect(name, stream).await?;
+    check_alpn(stream.get_ref().1)?;
+    Ok(stream)
+}
+
+/// The listener's handshake with a connector that speaks [`ALPN`] and has yet to prove its right.
+///
+/// It waits as long as the peer keeps the connection open: bound it by a timeout.
+///
+/// # Errors
+/// If the peer does not speak this protocol, refuses our key, or leaves.
+pub async fn accept<S>(
+    stream: S,
+    config: Arc<ServerConfig>,
+) -> Result<server::TlsStream<S>, TlsError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let stream = TlsAcceptor::from(config).accept(stream).await?;
+    check_alpn(stream.get_ref().1)?;
+    Ok(stream)
+}
+
+/// TLS lets a peer without any ALPN pass; we do not.
+fn check_alpn(connection: &CommonState) -> Result<(), TlsError> {
+    match connection.alpn_protocol() {
+        Some(ALPN) => Ok(()),
+        _ => Err(TlsError::NotSabul("it speaks TLS, but not sabul/1".to_owned())),
+    }
+}
+
+/// `N` bytes that only the two ends of this very connection can compute. [RFC 8446 §7.5]
+///
+/// # Errors
+/// If the handshake is not complete.
+pub fn exporter<const N: usize, Side>(
+    connection: &ConnectionCommon<Side>,
+    label: &[u8],
+    context: &[u8],
+) -> Result<[u8; N], TlsError> {
+    Ok(connection.export_keying_material([0; N], label, Some(context))?)
+}
+
+/// What a ticket's proof is computed over, so that it holds for this connection only.
+///
+/// # Errors
+/// If the handshake is not complete.
+pub fn proof_exporter<Side>(connection: &ConnectionCommon<Side>) -> Result<[u8; 32], TlsError> {
+    exporter(connection, PROOF_LABEL, b"")
+}
+
+/// What both ends of a channel derive from their control connection.
+pub struct ChannelSecrets {
+    /// Names the channel in datagrams; not a secret.
+    pub connection_id: u64,
+    /// Protects datagrams from the connector to the listener.
+    pub to_listener: [u8; 32],
+    /// Protects datagrams from the listener to the connector.
+    pub to_connector: [u8; 32],
+}
+
+impl ChannelSecrets {
+    /// The secrets of channel number `channel` of this control connection.
+    ///
+    /// # Errors
+    /// If the handshake is not complete.
+    pub fn export<Side>(
+        connection: &ConnectionCommon<Side>,
+        channel: u32,
+    ) -> Result<Self, TlsError> {
+        let exported = exporter::<72, _>(connection, CHANNEL_LABEL, &channel.to_be_bytes())?;
+        let exported = Zeroizing::new(exported);
+        let mut secrets = Self { connection_id: 0, to_listener: [0; 32], to_connector: [0; 32] };
+        let (connection_id, rest) = exported.split_first_chunk().expect("72 bytes hold these 8");
+        secrets.connection_id = u64::from_be_bytes(*connection_id);
+        let (to_listener, to_connector) = rest.split_at(32);
+        secrets.to_listener.copy_from_slice(to_listener);
+        secrets.to_connector.copy_from_slice(to_connector);
+        Ok(secrets)
+    }
+}
+
+impl Drop for ChannelSecrets {
+    fn drop(&mut self) {
+        self.to_listener.zeroize();
+        self.to_connector.zeroize();
+    }
+}
+
+impl fmt::Debug for ChannelSecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChannelSecrets")
+            .field("connection_id", &self.connection_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a handshake failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// The peer does not speak TLS 1.3 with our ALPN: some other service; with a hint of what it
+    /// did.
+    NotSabul(String),
+    /// The listener's certificate is not the one that was expected.
+    WrongKey {
+        /// The fingerprint in the ticket.
+        expected: [u8; 32],
+        /// The fingerprint of the certificate that was shown.
+        found: [u8; 32],
+    },
+    /// The connector expected another listener and refused our certificate.
+    KeyRefused,
+    /// The connection ended before the handshake did.
+    Closed,
+    /// Anything else.
+    Other(String),
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSabul(hint) => {
+                write!(f, "peer is not a sabul of this version ({hint}): check address and port")
+            }
+            Self::WrongKey { expected, found } => write!(
+                f,
+                "listener has another key than the ticket says ({} instead of {}): get a fresh \
+                 ticket; if this one is fresh, someone may be in between",
+                HEXLOWER.encode(&found[..8]),
+                HEXLOWER.encode(&expected[..8])
+            ),
+            Self::KeyRefused => f.write_str(
+                "connector refused our key: its ticket is for another run of this listener",
+            ),
+            Self::Closed => f.write_str("peer closed the connection during the TLS handshake"),
+            Self::Other(reason) => write!(f, "TLS failed: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+impl From<rustls::Error> for TlsError {
+    fn from(error: rustls::Error) -> Self {
+        use rustls::Error;
+        match &error {
+            Error::InvalidCertificate(CertificateError::Other(OtherError(cause))) => {
+                match cause.downcast_ref::<WrongCertificate>() {
+                    Some(WrongCertificate { expected, found }) => {
+                        Self::WrongKey { expected: *expected, found: *found }
+                    }
+                    None => Self::Other(error.to_string()),
+                }
+            }
+            // What rustls sends when a verifier refuses a certificate for a reason of its own.
+            Error::AlertReceived(AlertDescription::CertificateUnknown) => Self::KeyRefused,
+            Error::InvalidMessage(_) => Self::NotSabul("what it sends is not TLS".to_owned()),
+            Error::NoApplicationProtocol
+            | Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
+                Self::NotSabul("it speaks TLS, but not sabul/1".to_owned())
+            }
+            Error::PeerIncompatible(_)
+            | Error::AlertReceived(
+                AlertDescription::ProtocolVersion | AlertDescription::HandshakeFailure,
+            )
+            | Error::InappropriateMessage { .. }
+            | Error::InappropriateHandshakeMessage { .. } => Self::NotSabul(error.to_string()),
+            _ => Self::Other(error.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for TlsError {
+    fn from(error: io::Error) -> Self {
+        if let Some(tls) = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
+            return tls.clone().into();
+        }
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Other(error.to_string()),
+        }
+    }
+}
+
+/// Accepts one certificate, whatever is written in it, from whoever holds its key.
+#[derive(Debug)]
+struct PinnedCertificate {
+    expected: [u8; 32],
+    provider: Arc<CryptoProvider>,
+}
+
+/// The way [`PinnedCertificate`]'s verdict travels through rustls.
+#[derive(Debug)]
+struct WrongCertificate {
+    expected: [u8; 32],
+    found: [u8; 32],
+}
+
+impl fmt::Display for WrongCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("certificate is not the pinned one")
+    }
+}
+
+impl std::error::Error for WrongCertificate {}
+
+impl ServerCertVerifier for PinnedCertificate {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let found = fingerprint(end_entity);
+        if found == self.expected {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let cause = WrongCertificate { expected: self.expected, found };
+        Err(CertificateError::Other(OtherError(Arc::new(cause))).into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.2 is not offered".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
+    let digest = digest::digest(&digest::SHA256, certificate);
+    digest.as_ref().try_into().expect("SHA-256 gives 32 bytes")
+}
+
+fn crypto_provider() -> Arc<CryptoProvider> {
+    Arc::new(provider::default_provider())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# Transfers between two network namespaces: a path of 1280 bytes, one of 9000, and one without UDP.
+#
+# Needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN), ip from iproute2, and a built `sabul`
+# (SABUL=PROGRAM names another one). Everything it makes carries its process number and goes with it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+sabul=${SABUL:-target/release/sabul}
+server_ns=sabul-$$-server
+client_ns=sabul-$$-client
+server_if=svs$$
+client_if=svc$$
+server_ip=10.77.0.1
+client_ip=10.77.0.2
+port=4700
+file_bytes=$((32 * 1024 * 1024))
+
+passed=0
+failed=0
+skipped=0
+server_pid=
+work=
+
+pass() { passed=$((passed + 1)) && echo "ok   $*"; }
+skip() { skipped=$((skipped + 1)) && echo "skip $*"; }
+fail() {
+    failed=$((failed + 1))
+    echo "FAIL $*"
+    local log
+    for log in serve cp; do
+        [ ! -s "$work/$log.err" ] || sed "s/^/     $log: /" "$work/$log.err" | tail -n 15
+    done
+}
+
+need() {
+    command -v "$1" >/dev/null || { echo "netns.sh: $1 is missing; install $2" >&2 && exit 2; }
+}
+
+clean_up() {
+    stop_server
+    ip netns del "$client_ns" 2>/dev/null || true
+    ip netns del "$server_ns" 2>/dev/null || true
+    [ -z "$work" ] || rm -rf "$work"
+}
+
+set_up() {
+    need ip iproute2
+    need sha256sum coreutils
+    [ -x "$sabul" ] || { echo "netns.sh: no program $sabul; run make build" >&2 && exit 2; }
+    work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-netns.XXXXXX")
+    if ! ip netns add "$server_ns" || ! ip netns add "$client_ns"; then
+        echo "netns.sh: cannot make a network namespace; run it as root" >&2
+        exit 2
+    fi
+    ip link add "$server_if" netns "$server_ns" type veth peer name "$client_if" netns "$client_ns"
+    ip -n "$server_ns" addr add "$server_ip/24" dev "$server_if"
+    ip -n "$client_ns" addr add "$client_ip/24" dev "$client_if"
+    local ns
+    for ns in "$server_ns" "$client_ns"; do ip -n "$ns" link set lo up; done
+    ip -n "$server_ns" link set "$server_if" up
+    ip -n "$client_ns" link set "$client_if" up
+    head -c "$file_bytes" /dev/urandom >"$work/file.bin"
+}
+
+set_mtu() {
+    ip -n "$server_ns" link set "$server_if" mtu "$1"
+    ip -n "$client_ns" link set "$client_if" mtu "$1"
+}
+
+# Drops arriving UDP without a word: a rule that comes before the local table.
+block_udp() {
+    ip -n "$server_ns" rule add pref 10 lookup local &&
+        ip -n "$server_ns" rule del pref 0 &&
+        ip -n "$server_ns" rule add pref 5 ipproto udp iif "$server_if" blackhole
+}
+
+# Starts a server of $work/root that ends after one transfer; waits until its ticket is there.
+start_server() {
+    rm -rf "$work/root" "$work/ticket"
+    mkdir "$work/root"
+    ip netns exec "$server_ns" timeout 180 "$sabul" serve --root "$work/root" \
+        --listen "$server_ip:$port" --ticket-file "$work/ticket" --once \
+        >"$work/serve.out" 2>"$work/serve.err" &
+    server_pid=$!
+    local tries
+    for tries in $(seq 100); do
+        [ ! -s "$work/ticket" ] || return 0
+        kill -0 "$server_pid" 2>/dev/null || break
+        sleep 0.1
+    done
+    fail "serve ended, or wrote no ticket within 10 s (looked $tries times)"
+    stop_server
+    return 1
+}
+
+# Ends the server that start_server began, and only that one.
+stop_server() {
+    [ -n "$server_pid" ] || return 0
+    kill "$server_pid" 2>/dev/null || true
+    wait "$server_pid" 2>/dev/null || true
+    server_pid=
+}
+
+# Runs the client for at most $1 seconds; its exit code is the result.
+copy() {
+    local code=0
+    ip netns exec "$client_ns" timeout "$1" "$sabul" cp "$work/file.bin" \
+        "sabul://$server_ip:$port/" --ticket "$work/ticket" \
+        >"$work/cp.out" 2>"$work/cp.err" || code=$?
+    return "$code"
+}
+
+hash_of() { sha256sum <"$1" | cut -d' ' -f1; }
+
+transfer_at_mtu() {
+    local name="a file crosses a path of $1 bytes" code=0
+    set_mtu "$1"
+    start_server || return 0
+    copy 120 || code=$?
+    if [ "$code" -ne 0 ]; then
+        fail "$name: cp ended with $code"
+    elif [ ! -f "$work/root/file.bin" ]; then
+        fail "$name: no file.bin at the destination"
+    elif [ "$(hash_of "$work/file.bin")" != "$(hash_of "$work/root/file.bin")" ]; then
+        fail "$name: the two ends differ"
+    else
+        code=0
+        # Bounded by the timeout that the server runs under.
+        wait "$server_pid" || code=$?
+        server_pid=
+        if [ "$code" -eq 0 ]; then pass "$name"; else fail "$name: serve --once ended with $code"; fi
+    fi
+    stop_server
+}
+
+no_udp() {
+    local name="without UDP, cp says so and exits with 3 within 20 s" code=0
+    if ! block_udp 2>"$work/rule.err"; then
+        skip "$name: this kernel cannot drop UDP by a rule: $(tail -n 1 "$work/rule.err")"
+        return
+    fi
+    start_server || return 0
+    copy 20 || code=$?
+    if [ "$code" -eq 124 ]; then
+        fail "$name: still running after 20 s"
+    elif [ "$code" -ne 3 ]; then
+        fail "$name: cp ended with $code"
+    elif ! grep -q UDP "$work/cp.err"; then
+        fail "$name: its message does not mention UDP"
+    elif [ -e "$work/root/file.bin" ]; then
+        fail "$name: a file appeared all the same"
+    else
+        pass "$name"
+    fi
+    stop_server
+}
+
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+set_up
+transfer_at_mtu 1280
+transfer_at_mtu 9000
+no_udp
+echo "netns: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,226 @@
+//! Which crate may use which: arrows inside the workspace, third parties in the core, lints.
+
+use std::collections::BTreeSet;
+
+use super::{Crate, File, Finding};
+
+/// What each crate of the workspace may use of the workspace. `None` is everything.
+const ARROWS: &[(&str, Option<&[&str]>)] = &[
+    ("sabul-units", Some(&[])),
+    ("sabul-wire", Some(&["sabul-units"])),
+    ("sabul-cc", Some(&["sabul-units"])),
+    ("sabul-proto", Some(&["sabul-units", "sabul-wire", "sabul-cc"])),
+    ("sabul-transfer", Some(&["sabul-units", "sabul-wire", "sabul-proto"])),
+    ("sabul-udp", Some(&["sabul-units"])),
+    (
+        "sabul",
+        Some(&[
+            "sabul-units",
+            "sabul-wire",
+            "sabul-cc",
+            "sabul-proto",
+            "sabul-transfer",
+            "sabul-udp",
+        ]),
+    ),
+    (
+        "sabul-sim",
+        Some(&["sabul-units", "sabul-wire", "sabul-cc", "sabul-proto", "sabul-transfer"]),
+    ),
+    ("sabul-lab", Some(&["sabul-sim", "sabul-units", "sabul-udp", "sabul"])),
+    ("sabul-cli", None),
+    ("xtask", Some(&[])),
+];
+
+/// Crates without sockets, files, threads, clocks, global randomness, environment or hash order.
+pub(crate) const CORE: &[&str] =
+    &["sabul-units", "sabul-wire", "sabul-cc", "sabul-proto", "sabul-transfer", "sabul-sim"];
+
+/// Third parties that a core crate may use: (core crate, dependency). An ADR has to name both.
+const ALLOWED_IN_CORE: &[(&str, &str)] = &[
+    ("sabul-wire", "serde"),
+    ("sabul-wire", "postcard"),
+    ("sabul-transfer", "serde"),
+    ("sabul-transfer", "blake3"),
+];
+
+/// Crates that open sockets or wait on them; no core crate links one, directly or not.
+const SOCKET_CRATES: &[&str] = &[
+    "async-io",
+    "async-std",
+    "mio",
+    "nix",
+    "polling",
+    "quinn",
+    "quinn-udp",
+    "rustix",
+    "smol",
+    "socket2",
+    "tokio",
+];
+
+/// Arrows inside the workspace follow [`ARROWS`].
+pub(crate) fn check_arrows(crates: &[Crate]) -> Vec<Finding> {
+    let members: BTreeSet<&str> = crates.iter().map(|member| member.name.as_str()).collect();
+    let mut findings = Vec::new();
+    for member in crates {
+        let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == member.name) else {
+            let what = format!("{} is in no arrow of the workspace", member.name);
+            findings.push(finding(member, "name", what, "add it to ARROWS in xtask/src/tidy"));
+            continue;
+        };
+        let Some(allowed) = allowed else { continue };
+        for used in member.direct.iter().filter(|used| members.contains(used.as_str())) {
+            if !allowed.contains(&used.as_str()) && *used != member.name {
+                let what = format!("{} may not use {used}", member.name);
+                let fix = "move the code to where the arrows of ARCHITECTURE.md allow it";
+                findings.push(finding(member, used, what, fix));
+            }
+        }
+    }
+    findings
+}
+
+/// Core crates use third parties only from [`ALLOWED_IN_CORE`], and an ADR says why.
+pub(crate) fn check_third_parties(crates: &[Crate], files: &[File]) -> Vec<Finding> {
+    let members: BTreeSet<&str> = crates.iter().map(|member| member.name.as_str()).collect();
+    let mut findings = Vec::new();
+    for member in crates.iter().filter(|member| CORE.contains(&member.name.as_str())) {
+        for used in member.direct.iter().filter(|used| !members.contains(used.as_str())) {
+            if !ALLOWED_IN_CORE.contains(&(member.name.as_str(), used.as_str())) {
+                let what = format!("core crate {} uses third party {used}", member.name);
+                let fix = "do without, or write an ADR and add it to ALLOWED_IN_CORE in xtask";
+                findings.push(finding(member, used, what, fix));
+            } else if !files.iter().any(|file| allows(file, &member.name, used)) {
+                let what = format!("no ADR allows {used} in {}", member.name);
+                let fix = "name both in backticks in a file of docs/adr";
+                findings.push(finding(member, used, what, fix));
+            }
+        }
+    }
+    findings
+}
+
+fn allows(adr: &File, member: &str, used: &str) -> bool {
+    let names = |name: &str| adr.text.contains(&format!("`{name}`"));
+    adr.path.starts_with("docs/adr/") && names(member) && names(used)
+}
+
+/// No core crate links a socket crate, not even through another one.
+pub(crate) fn check_sockets(crates: &[Crate]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for member in crates.iter().filter(|member| CORE.contains(&member.name.as_str())) {
+        for socket in SOCKET_CRATES.iter().filter(|name| member.reachable.contains(**name)) {
+            let what = format!("core crate {} links {socket}", member.name);
+            let fix = "find the way with `cargo tree -i` and cut it; sockets live in sabul-udp";
+            findings.push(finding(member, socket, what, fix));
+        }
+    }
+    findings
+}
+
+/// Every crate takes the workspace's lints.
+pub(crate) fn check_lints(crates: &[Crate]) -> Vec<Finding> {
+    let takes_lints = |member: &&Crate| {
+        let manifest = member.manifest_text.parse::<toml::Table>().ok();
+        let lints = manifest.as_ref().and_then(|table| table.get("lints"));
+        lints.and_then(|lints| lints.get("workspace")).and_then(toml::Value::as_bool) == Some(true)
+    };
+    crates
+        .iter()
+        .filter(|member| !takes_lints(member))
+        .map(|member| {
+            let what = format!("{} does not take the workspace's lints", member.name);
+            finding(member, "[lints", what, "write `[lints]` and `workspace = true`")
+        })
+        .collect()
+}
+
+/// A finding at the manifest's first line that starts with `word`, or at line 1.
+fn finding(member: &Crate, word: &str, what: String, fix: &str) -> Finding {
+    let line = member.manifest_text.lines().position(|line| line.starts_with(word));
+    let line = line.map_or(1, |index| index + 1);
+    Finding { path: member.manifest.clone(), line, what, fix: fix.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::file;
+    use super::*;
+
+    fn names(list: &[&str]) -> BTreeSet<String> {
+        list.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn member(name: &str, direct: &[&str], reachable: &[&str]) -> Crate {
+        let dependencies: Vec<String> = direct.iter().map(|d| format!("{d} = \"1\"\n")).collect();
+        Crate {
+            name: name.to_owned(),
+            manifest: format!("crates/{name}/Cargo.toml"),
+            manifest_text: format!("[lints]\nworkspace = true\n{}", dependencies.concat()),
+            direct: names(direct),
+            reachable: names(reachable),
+        }
+    }
+
+    #[test]
+    fn an_arrow_against_the_order_is_found_at_its_line() {
+        let mut crates = vec![
+            member("sabul-units", &[], &[]),
+            member("sabul-cc", &["sabul-units"], &[]),
+            member("sabul-proto", &["sabul-units", "sabul-cc"], &[]),
+            member("sabul-cli", &["sabul-cc", "sabul-proto"], &[]),
+        ];
+        assert!(check_arrows(&crates).is_empty());
+        crates[1].direct.insert("sabul-proto".to_owned());
+        crates[1].manifest_text.push_str("sabul-proto.workspace = true\n");
+        let findings = check_arrows(&crates);
+        assert_eq!(findings.len(), 1);
+        assert_eq!(
+            (findings[0].path.as_str(), findings[0].line),
+            ("crates/sabul-cc/Cargo.toml", 4)
+        );
+        assert_eq!(findings[0].what, "sabul-cc may not use sabul-proto");
+    }
+
+    #[test]
+    fn the_simulator_never_uses_sockets_or_the_facade() {
+        let crates = [
+            member("sabul-udp", &[], &[]),
+            member("sabul", &[], &[]),
+            member("sabul-sim", &["sabul", "sabul-udp"], &["rustix", "sabul"]),
+        ];
+        assert_eq!(check_arrows(&crates).len(), 2);
+        let sockets = check_sockets(&crates);
+        assert_eq!(sockets.len(), 1);
+        assert_eq!(sockets[0].what, "core crate sabul-sim links rustix");
+    }
+
+    #[test]
+    fn a_crate_without_arrows_is_found() {
+        assert_eq!(check_arrows(&[member("sabul-news", &[], &[])]).len(), 1);
+    }
+
+    #[test]
+    fn a_third_party_needs_the_list_and_an_adr() {
+        let crates = [member("sabul-wire", &["postcard", "rand"], &[])];
+        let what = |files: &[File]| -> Vec<String> {
+            check_third_parties(&crates, files).into_iter().map(|f| f.what).collect()
+        };
+        let unlisted = "core crate sabul-wire uses third party rand".to_owned();
+        let undecided = "no ADR allows postcard in sabul-wire".to_owned();
+        assert_eq!(what(&[]), [undecided, unlisted.clone()]);
+        let adr = file("docs/adr/0001-codec.md", "`sabul-wire` encodes with `postcard`.");
+        assert_eq!(what(&[adr]), [unlisted]);
+    }
+
+    #[test]
+    fn a_crate_without_the_lints_is_found() {
+        let mut crates = [member("sabul-cc", &[], &[])];
+        assert!(check_lints(&crates).is_empty());
+        for text in ["[package]\n", "[lints]\nworkspace = false\n", "not toml"] {
+            crates[0].manifest_text = text.to_owned();
+            assert_eq!(check_lints(&crates).len(), 1, "{text}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What source code may not touch: the world outside the core, and memory outside `sabul-udp`.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::arrows::CORE;
+use super::rust_text::{code_of, is_test_path, shipped_code_of};
+use super::{File, Finding};
+
+/// Paths that the core does not name, and what it does instead.
+const FORBIDDEN: &[(&str, &str)] = &[
+    ("std::net", "take datagrams as bytes and addresses as our own types"),
+    ("std::fs", "the caller reads and writes files; take and give bytes"),
+    ("std::thread", "the core neither waits nor owns a thread; return a deadline"),
+    ("std::process", "the core starts nothing and never exits"),
+    ("std::time", "time is an input; take `now` from sabul-units"),
+    ("std::env", "settings are arguments"),
+    ("std::collections::HashMap", "its order is random; use BTreeMap"),
+    ("std::collections::HashSet", "its order is random; use BTreeSet"),
+    ("std::hash::RandomState", "its order is random; use BTreeMap"),
+    ("rand", "randomness is an input; take `&mut dyn Random` from sabul-units"),
+    ("getrandom", "randomness is an input; take `&mut dyn Random` from sabul-units"),
+];
+
+/// A length of time is a plain value; the clocks beside it are not.
+const ALLOWED: &[&str] = &["std::time::Duration"];
+
+/// The core's shipped code names nothing of [`FORBIDDEN`].
+pub(crate) fn check_core(file: &File) -> Vec<Finding> {
+    let is_core = CORE.iter().any(|name| file.path.starts_with(&format!("crates/{name}/")));
+    if !is_core || is_test_path(&file.path) {
+        return Vec::new();
+    }
+    let code = shipped_code_of(&file.text);
+    let mut findings: Vec<Finding> = Vec::new();
+    for (offset, path) in named_paths(&code) {
+        let Some((forbidden, fix)) =
+            FORBIDDEN.iter().find(|(root, _)| is_within(&path, root) || takes_in(&path, root))
+        else {
+            continue;
+        };
+        if ALLOWED.iter().any(|allowed| is_within(&path, allowed)) {
+            continue;
+        }
+        let line = line_of(&code, offset);
+        let what = format!("core code names {forbidden}");
+        if !findings.iter().any(|known| known.line == line && known.what == what) {
+            findings.push(file.finding(line, what, fix));
+        }
+    }
+    findings
+}
+
+/// Whether `path` is `root` or below it.
+fn is_within(path: &str, root: &str) -> bool {
+    path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+/// Whether `path` is a glob such as `std::*` that takes in `root`.
+fn takes_in(path: &str, root: &str) -> bool {
+    let parent = path.strip_suffix('*').filter(|parent| parent.ends_with("::"));
+    parent.is_some_and(|parent| root.starts_with(parent))
+}
+
+/// Every path of two or more parts that the code names, with its offset; `use` trees are opened.
+fn named_paths(code: &str) -> Vec<(usize, String)> {
+    static USE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\buse\s+([^;]*);").expect("the pattern is constant"));
+    static PATH: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"\b[A-Za-z_]\w*(?:::\w+)+|\bHash(?:Map|Set)\b")
+            .expect("the pattern is constant")
+    });
+    let mut paths = Vec::new();
+    for found in USE.captures_iter(code) {
+        let tree = found.get(1).expect("group 1 always takes part");
+        open_tree("", tree.as_str(), tree.start(), &mut paths);
+    }
+    for found in PATH.find_iter(code) {
+        let name = found.as_str();
+        let full =
+            if name.contains("::") { name.to_owned() } else { format!("std::collections::{name}") };
+        paths.push((found.start(), full));
+    }
+    paths
+}
+
+/// Writes the leaves of a `use` tree, such as `std::{fs, time::Instant}`, to `paths`.
+fn open_tree(prefix: &str, tree: &str, offset: usize, paths: &mut Vec<(usize, String)>) {
+    let trimmed = tree.trim_start();
+    let offset = offset + tree.len() - trimmed.len();
+    let join = |part: &str| match (prefix, part) {
+        ("", part) => part.to_owned(),
+        (prefix, "self" | "") => prefix.to_owned(),
+        (prefix, part) => format!("{prefix}::{part}"),
+    };
+    let Some(brace) = trimmed.find('{') else {
+        let name = trimmed.split_whitespace().next().unwrap_or_default();
+        paths.push((offset, join(name.trim_start_matches("::"))));
+        return;
+    };
+    let stem = trimmed[..brace].trim().trim_matches(':');
+    let inside = trimmed[brace + 1..].trim_end().trim_end_matches('}');
+    let stem = join(stem);
+    let mut depth = 0;
+    let mut start = 0;
+    for (at, c) in inside.char_indices().chain([(inside.len(), ',')]) {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth <= 0 || at == inside.len() => {
+                if !inside[start..at].trim().is_empty() {
+                    open_tree(&stem, &inside[start..at], offset + brace + 1 + start, paths);
+                }
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// `unsafe` stands in `sabul-udp` only, and every one has a `SAFETY:` comment above.
+pub(crate) fn check_unsafe(file: &File) -> Vec<Finding> {
+    static UNSAFE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\bunsafe\b").expect("the pattern is constant"));
+    let code = code_of(&file.text);
+    let mut findings = Vec::new();
+    for found in UNSAFE.find_iter(&code) {
+        let line = line_of(&code, found.start());
+        if !file.path.starts_with("crates/sabul-udp/") {
+            let fix = "do it in sabul-udp, the only crate that may";
+            findings.push(file.finding(line, "unsafe outside sabul-udp".to_owned(), fix));
+        } else if !has_safety_comment(&file.text, &code, line) {
+            let fix = "write above it, after `// SAFETY:`, why it is sound";
+            findings.push(file.finding(line, "unsafe without a reason".to_owned(), fix));
+        }
+    }
+    findings
+}
+
+/// Looks on `line` (from 1) and upwards to the end of the statement before it.
+fn has_safety_comment(source: &str, code: &str, line: usize) -> bool {
+    let pairs: Vec<(&str, &str)> = source.lines().zip(code.lines()).take(line).collect();
+    for (distance, (written, code)) in pairs.iter().rev().enumerate() {
+        let code = code.trim_end();
+        if distance > 0 && code.ends_with([';', '}', '{']) {
+            return false;
+        }
+        if written.contains("// SAFETY:") {
+            return true;
+        }
+    }
+    false
+}
+
+/// The line, counted from 1, that holds the byte at `offset`.
+fn line_of(text: &str, offset: usize) -> usize {
+    text[..offset].matches('\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::file;
+    use super::*;
+
+    fn core_findings(text: &str) -> Vec<String> {
+        let findings = check_core(&file("crates/sabul-cc/src/a.rs", text));
+        findings.into_iter().map(|f| format!("{} {}", f.line, f.what)).collect()
+    }
+
+    #[test]
+    fn a_forbidden_path_is_found_however_it_is_written() {
+        for (text, name) in [
+            ("use std::net::UdpSocket;", "std::net"),
+            ("use std::{fmt, fs};", "std::fs"),
+            ("use std::{fmt, time::{self, Duration}};", "std::time"),
+            ("use std::time::{Duration, Instant};", "std::time"),
+            ("use std::time::*;", "std::time"),
+            ("use std::*;", "std::net"),
+            ("fn f() { std::thread::yield_now(); }", "std::thread"),
+            ("fn f() { let t = std::time::SystemTime::now(); }", "std::time"),
+            ("use std::collections::{BTreeMap, HashMap as Map};", "std::collections::HashMap"),
+            ("struct S(HashSet<u8>);", "std::collections::HashSet"),
+            ("fn f() { rand::random() }", "rand"),
+            ("fn f() -> String { std::env::var() }", "std::env"),
+        ] {
+            assert_eq!(core_findings(text), [format!("1 core code names {name}")], "{text}");
+        }
+    }
+
+    #[test]
+    fn tests_comments_and_plain_values_may_name_what_they_like() {
+        let text = "// std::fs\nuse std::time::Duration;\nconst A: &str = \"std::env\";\n\
+            fn brand() { operand::x() }\n#[cfg(test)]\nmod tests { use std::collections::HashMap; }";
+        assert_eq!(core_findings(text), Vec::<String>::new());
+        assert!(check_core(&file("crates/sabul-cc/tests/a.rs", "use std::fs;")).is_empty());
+        assert!(check_core(&file("crates/sabul-cli/src/a.rs", "use std::fs;")).is_empty());
+        assert_eq!(core_findings("\n\nuse std::fs;"), ["3 core code names std::fs"]);
+    }
+
+    #[test]
+    fn unsafe_outside_the_udp_crate_is_found() {
+        let text = "// unsafe\nfn f() { unsafe { g() } }\n#![deny(unsafe_code)]";
+        let findings = check_unsafe(&file("crates/sabul/src/a.rs", text));
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].line, 2);
+    }
+
+    #[test]
+    fn unsafe_without_a_reason_is_found() {
+        let reasons = |text: &str| check_unsafe(&file("crates/sabul-udp/src/a.rs", text)).len();
+        assert_eq!(reasons("// SAFETY: g is sound.\nlet a =\n    unsafe { g() };"), 0);
+        assert_eq!(reasons("// SAFETY: sound.\n#[expect(unsafe_code)]\nunsafe { g() }"), 0);
+        assert_eq!(reasons("let a = unsafe { g() };"), 1);
+        assert_eq!(reasons("// SAFETY: the first.\nunsafe { g() };\nunsafe { h() };"), 1);
+    }
+}
