@@ -24,6 +24,8 @@ pub struct DataHeader {
     pub connection: ConnectionId,
     /// Bytes of congestion header between this and the payload.
     pub congestion_len: u8,
+    /// The payload ends its block.
+    pub ends_block: bool,
     /// Low 32 bits of the packet number, new for each transmission.
     pub number_low: u32,
     /// Low 32 bits of the data sequence number, the same in each retransmission.
@@ -44,7 +46,15 @@ impl DataHeader {
         offset: u32,
     ) -> Self {
         let (number_low, seq_low) = (number.low(), seq.low());
-        Self { connection, congestion_len: 0, number_low, seq_low, block, offset }
+        Self {
+            connection,
+            congestion_len: 0,
+            ends_block: false,
+            number_low,
+            seq_low,
+            block,
+            offset,
+        }
     }
 
     /// The wire form, which is also the AEAD's associated data.
@@ -54,6 +64,7 @@ impl DataHeader {
         let common = Header {
             kind: Kind::Data,
             congestion_len: self.congestion_len,
+            ends_block: self.ends_block,
             connection,
             number_low,
         };
@@ -81,6 +92,7 @@ impl DataHeader {
         Ok(Self {
             connection: header.connection,
             congestion_len: header.congestion_len,
+            ends_block: header.ends_block,
             number_low: header.number_low,
             seq_low,
             block,

@@ -11,6 +11,7 @@
 //! |                 packet number, low 32 bits                    |
 //! +---------------------------------------------------------------+
 //! ```
+//! The only flag is bit 0, on DATA: the packet holds the last byte of its block.
 //! All of it is authenticated, none of it is sealed. `cc len` is the length of the congestion
 //! header, which routers may rewrite: its bytes are outside the AEAD, its length is not.
 
@@ -60,6 +61,8 @@ pub struct Header {
     pub kind: Kind,
     /// Bytes of congestion header, a multiple of four up to [`MAX_CONGESTION_HEADER`].
     pub congestion_len: u8,
+    /// DATA only: this packet holds the last byte of its block.
+    pub ends_block: bool,
     /// Which channel.
     pub connection: ConnectionId,
     /// Low 32 bits of the packet number; see [`PacketNumber::expand`].
@@ -69,7 +72,7 @@ pub struct Header {
 impl Header {
     /// The header of a datagram without congestion header.
     pub const fn new(kind: Kind, connection: ConnectionId, number: PacketNumber) -> Self {
-        Self { kind, congestion_len: 0, connection, number_low: number.low() }
+        Self { kind, congestion_len: 0, ends_block: false, connection, number_low: number.low() }
     }
 
     /// The wire form.
@@ -77,6 +80,7 @@ impl Header {
         let mut out = [0; HEADER_LEN];
         out[0] = VERSION << 4 | self.kind as u8;
         out[1] = self.congestion_len / 4;
+        out[3] = self.ends_block as u8;
         let connection = self.connection.0.to_be_bytes();
         let number = self.number_low.to_be_bytes();
         let mut i = 0;
@@ -115,12 +119,17 @@ impl Header {
             other => return r.fail(Reason::UnknownKind(other)),
         };
         let words = r.u8()?;
-        if words > 15 || r.u16()? != 0 {
+        if words > 15 {
             return r.fail(Reason::Reserved);
         }
+        let ends_block = match (r.u16()?, kind) {
+            (0, _) => false,
+            (1, Kind::Data) => true,
+            _ => return r.fail(Reason::Reserved),
+        };
         let connection = ConnectionId(r.u64()?);
         let number_low = r.u32()?;
-        Ok(Self { kind, congestion_len: words * 4, connection, number_low })
+        Ok(Self { kind, congestion_len: words * 4, ends_block, connection, number_low })
     }
 }
 
@@ -133,6 +142,7 @@ mod tests {
         let header = Header {
             kind: Kind::Nak,
             congestion_len: 8,
+            ends_block: false,
             connection: ConnectionId(0x0102_0304_0506_0708),
             number_low: 9,
         };
@@ -152,7 +162,7 @@ mod tests {
         assert_eq!(with(0, 0x20), Reason::UnknownVersion(2));
         assert_eq!(with(0, 0x1F), Reason::UnknownKind(15));
         assert_eq!(with(1, 16), Reason::Reserved);
-        assert_eq!(with(3, 1), Reason::Reserved);
+        assert_eq!(with(3, 2), Reason::Reserved);
         assert_eq!(Header::decode(&good[..15]).unwrap_err().reason, Reason::Truncated);
     }
 }

@@ -1,0 +1,568 @@
+//! The sending end of a channel: which piece goes out next, and when.
+//!
+//! Source: [SABUL §II-D]: the loss list first, then new data while the flow window allows, each at
+//! the time that rate control gives; every SYN interval a rate control event. Expiry after
+//! [UDT4 §3.5].
+//! States:      each packet number: in flight → arrived or lost; each sequence number: in flight →
+//!              on the loss list → in flight … → acknowledged
+//! Invariants:  acknowledged <= cut; the loss list holds only unacknowledged numbers.
+//! Not here:    bytes, keys, sockets; what the loss report means for the rate (`sabul-cc`).
+
+mod feedback;
+mod records;
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use sabul_cc::{Context, Controller, IntervalReport, LossReport, RttEstimate, SendLimits};
+use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
+use sabul_wire::{DATA_OVERHEAD, LossPolicy};
+
+use crate::flow_window::FlowWindow;
+use crate::interval_set::IntervalSet;
+use crate::rtt;
+use records::{Numbers, Pieces};
+
+/// IPv4 and UDP headers: what a datagram is on the wire beyond its payload. Rates count IP packets;
+/// IPv6 adds 20 bytes, which the gap ignores.
+const IP_UDP_BYTES: u64 = 28;
+/// Ours: lateness of up to this is made good by a burst; more is lost. Bursts are capped by time.
+const BURST: Span = Span::from_millis(1);
+/// [UDT4 §3.5] The smallest expiry period there is 300 ms; ours may be shorter on short paths, since
+/// the first expiry only sends one packet again.
+const EXPIRY_MIN: Span = Span::from_millis(20);
+/// Ours: the longest silence between two tries, so that a path that comes back is noticed.
+const EXPIRY_MAX: Span = Span::from_millis(500);
+/// Ours: what RTT stands for until one is known.
+const RTT_UNKNOWN: Span = Span::from_millis(300);
+/// Ours: an idle channel asks for an ACK this often, so that each end knows of the other.
+const PING_INTERVAL: Span = Span::from_millis(500);
+/// Ours: ACKs are confirmed at most this often unless they list losses.
+const ACK2_INTERVAL: Span = Span::from_millis(10);
+
+/// How a sender behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct SenderConfig {
+    /// Which numbers loss reports name.
+    pub policy: LossPolicy,
+    /// Bytes of a full block.
+    pub block_bytes: u32,
+    /// Most bytes unacknowledged.
+    pub window_bytes: u64,
+    /// Never send faster than this gap, whatever the controller says.
+    pub gap_min: Span,
+    /// Payload bytes of a full DATA packet.
+    pub payload_bytes: u32,
+    /// Blocks for which the receiver has room at first.
+    pub block_limit: u32,
+    /// First packet number.
+    pub first_number: PacketNumber,
+}
+
+/// A DATA packet to build and send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataPacket {
+    /// New for each transmission.
+    pub number: PacketNumber,
+    /// The same in each retransmission.
+    pub seq: SeqNo,
+    /// Which block.
+    pub block: u32,
+    /// Where in it.
+    pub offset: u32,
+    /// How much of it.
+    pub length: u32,
+    /// It reaches the block's end.
+    pub ends_block: bool,
+}
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transmit {
+    /// Send this piece.
+    Data(DataPacket),
+    /// Confirm an ACK; serial zero asks for one.
+    Ack2 {
+        /// Packet number to send it under.
+        number: PacketNumber,
+        /// Which ACK.
+        serial: u64,
+    },
+    /// Nothing until then, unless something happens before.
+    Wait {
+        /// When to ask again.
+        until: Instant,
+        /// What is waited for.
+        why: WaitReason,
+    },
+}
+
+/// Why the sender is silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WaitReason {
+    /// The gap to the next packet is not over.
+    Pacing,
+    /// The controller holds everything for a round trip after a loss.
+    Freeze,
+    /// The window of the controller or of the configuration is full.
+    Window,
+    /// The receiver has no room.
+    Receiver,
+    /// The application has given nothing to send.
+    Application,
+}
+
+/// What held the sender back, for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limiter {
+    /// The reason.
+    pub why: WaitReason,
+    /// Time spent so.
+    pub time: Span,
+}
+
+/// The peer's report cannot be true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerError(pub &'static str);
+
+impl fmt::Display for PeerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for PeerError {}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderStats {
+    /// DATA packets sent.
+    pub sent: u64,
+    /// Retransmissions among them.
+    pub resent: u64,
+    /// Packets reported lost on the path, each once.
+    pub lost: u64,
+    /// Packets reported lost that the receiver's socket had dropped.
+    pub lost_at_receiver: u64,
+    /// Packets that the receiver's socket says it dropped.
+    pub overflowed: u64,
+    /// Payload bytes that arrived, duplicates included.
+    pub delivered: u64,
+    /// Expiries.
+    pub expiries: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    length: u32,
+    /// Sequence number after its last piece, once it is cut to the end.
+    end: Option<SeqNo>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Interval {
+    sent: u64,
+    resent: u64,
+    lost: u64,
+    starved: bool,
+    paced: bool,
+}
+
+/// The sending end.
+#[derive(Debug)]
+pub struct Sender {
+    config: SenderConfig,
+    controller: Box<dyn Controller>,
+    limits: SendLimits,
+    window: FlowWindow,
+    stats: SenderStats,
+    rtt: Option<RttEstimate>,
+    // Data.
+    blocks: VecDeque<Block>,
+    /// Number of the block at the front of `blocks`.
+    first_block: u32,
+    /// Where the next new piece is cut: index into `blocks`, offset.
+    cut: (usize, u32),
+    pieces: Pieces,
+    numbers: Numbers,
+    loss_list: IntervalSet,
+    payload_bytes: u32,
+    // Time.
+    next_send: Instant,
+    next_tick: Option<Instant>,
+    last_tick: Instant,
+    last_heard: Instant,
+    expiry_at: Option<Instant>,
+    expiry_count: u32,
+    last_wait: Option<(WaitReason, Instant)>,
+    waited: [Span; 5],
+    interval: Interval,
+    // Feedback.
+    ack_serial: u64,
+    largest_arrived: Option<PacketNumber>,
+    arrived: u64,
+    delivered_wire: u64,
+    marked: u64,
+    overflow_credit: u64,
+    overflow_credit_until: Instant,
+    next_window_growth: Instant,
+    ack2_due: Option<u64>,
+    next_ack2: Instant,
+    probe_due: bool,
+    ping_due: bool,
+    next_ping: Instant,
+}
+
+impl Sender {
+    /// A sender at the start of a channel.
+    pub fn new(now: Instant, config: SenderConfig, controller: Box<dyn Controller>) -> Self {
+        let packets = (config.window_bytes / u64::from(config.payload_bytes.max(1))).max(2);
+        Self {
+            limits: controller.limits(),
+            window: FlowWindow::new(Packets(packets), config.block_limit),
+            stats: SenderStats::default(),
+            rtt: None,
+            blocks: VecDeque::new(),
+            first_block: 0,
+            cut: (0, 0),
+            pieces: Pieces::new(),
+            numbers: Numbers::new(config.first_number),
+            loss_list: IntervalSet::new(),
+            payload_bytes: config.payload_bytes,
+            next_send: now,
+            next_tick: None,
+            last_tick: now,
+            last_heard: now,
+            expiry_at: None,
+            expiry_count: 0,
+            last_wait: None,
+            waited: [Span::ZERO; 5],
+            interval: Interval::default(),
+            ack_serial: 0,
+            largest_arrived: None,
+            arrived: 0,
+            delivered_wire: 0,
+            marked: 0,
+            overflow_credit: 0,
+            overflow_credit_until: now,
+            next_window_growth: now,
+            ack2_due: None,
+            next_ack2: now,
+            probe_due: false,
+            ping_due: false,
+            next_ping: now + PING_INTERVAL,
+            config,
+            controller,
+        }
+    }
+
+    /// A round trip seen while the path was opened.
+    pub fn seed_rtt(&mut self, sample: Span) {
+        self.rtt = Some(rtt::update(None, sample));
+    }
+
+    /// The next block is this long. Every block but the last is full.
+    pub fn push_block(&mut self, length: u32) {
+        debug_assert!(length > 0 && length <= self.config.block_bytes);
+        self.blocks.push_back(Block { length, end: None });
+    }
+
+    /// New data is cut into pieces of at most this many payload bytes; what was cut before keeps its
+    /// size.
+    pub fn set_payload_bytes(&mut self, bytes: u32) {
+        self.payload_bytes = bytes;
+        let packets = (self.config.window_bytes / u64::from(bytes.max(1))).max(2);
+        self.window.set_unacknowledged_max(Packets(packets));
+    }
+
+    /// Blocks that are acknowledged to the end: the first that is not has this number.
+    pub const fn released_blocks(&self) -> u32 {
+        self.first_block
+    }
+
+    /// Whether every block so far has been acknowledged.
+    pub fn is_idle(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Counts since the start.
+    pub const fn stats(&self) -> SenderStats {
+        self.stats
+    }
+
+    /// The round trip.
+    pub const fn rtt(&self) -> Option<RttEstimate> {
+        self.rtt
+    }
+
+    /// What the controller allows.
+    pub const fn limits(&self) -> SendLimits {
+        self.limits
+    }
+
+    /// What the controller is doing.
+    pub fn phase(&self) -> &'static str {
+        self.controller.phase()
+    }
+
+    /// When the peer was last heard.
+    pub const fn last_heard(&self) -> Instant {
+        self.last_heard
+    }
+
+    /// What held the sender back so far.
+    pub fn limiters(&self) -> [Limiter; 5] {
+        use WaitReason::{Application, Freeze, Pacing, Receiver, Window};
+        [Pacing, Freeze, Window, Receiver, Application]
+            .map(|why| Limiter { why, time: self.waited[why as usize] })
+    }
+
+    /// A packet number for a datagram of another kind, which no loss report will count.
+    pub fn take_number(&mut self) -> PacketNumber {
+        self.numbers.push_other()
+    }
+
+    /// Size on the wire of a full packet.
+    pub fn packet_bytes(&self) -> Bytes {
+        Bytes(u64::from(self.payload_bytes) + DATA_OVERHEAD as u64 + IP_UDP_BYTES)
+    }
+
+    fn context(&self, now: Instant) -> Context {
+        Context::new(now, self.rtt, self.packet_bytes())
+    }
+
+    fn refresh_limits(&mut self) {
+        self.limits = self.controller.limits();
+    }
+
+    /// Packets sent of which nothing is known yet.
+    fn in_flight(&self) -> u64 {
+        let arrived = self.largest_arrived.map_or(self.config.first_number.0, |n| n.0 + 1);
+        self.numbers.next().0.saturating_sub(arrived)
+    }
+
+    /// What to do now; call again until it says wait.
+    pub fn poll_transmit(&mut self, now: Instant) -> Transmit {
+        if let Some((why, since)) = self.last_wait.take() {
+            self.waited[why as usize] += now.since(since);
+        }
+        self.run_timers(now);
+        if let Some(serial) = self.ack2_due.take() {
+            return Transmit::Ack2 { number: self.numbers.push_other(), serial };
+        }
+        if std::mem::take(&mut self.ping_due) {
+            return Transmit::Ack2 { number: self.numbers.push_other(), serial: 0 };
+        }
+        match self.next_data(now) {
+            Ok(packet) => Transmit::Data(packet),
+            Err((why, until)) => {
+                self.interval.starved |= matches!(
+                    why,
+                    WaitReason::Application | WaitReason::Receiver | WaitReason::Window
+                );
+                self.interval.paced |= matches!(why, WaitReason::Pacing | WaitReason::Freeze);
+                self.last_wait = Some((why, now));
+                let timers = [self.next_tick, self.expiry_at, Some(until)];
+                let until = timers.into_iter().flatten().min().unwrap_or(until);
+                Transmit::Wait { until, why }
+            }
+        }
+    }
+
+    fn next_data(&mut self, now: Instant) -> Result<DataPacket, (WaitReason, Instant)> {
+        let idle_check = self.next_ping.max(self.last_heard + PING_INTERVAL);
+        if self.probe_due {
+            // Expiry: one packet past every limit, so that the peer has something to answer.
+            self.probe_due = false;
+            let seq = self.loss_list.pop_first().map_or_else(|| self.pieces.first(), SeqNo);
+            if let Some(packet) = self.resend(now, seq) {
+                return Ok(packet);
+            }
+        }
+        let has_new = self.cut.0 < self.blocks.len();
+        if self.loss_list.is_empty() && !has_new {
+            return Err((WaitReason::Application, idle_check));
+        }
+        if let Some(hold) = self.limits.hold_until.filter(|hold| *hold > now) {
+            return Err((WaitReason::Freeze, hold));
+        }
+        if self.next_send > now {
+            return Err((WaitReason::Pacing, self.next_send));
+        }
+        // [SABUL §II-D] The loss list first; it is not subject to the flow window.
+        while let Some(seq) = self.loss_list.pop_first() {
+            if let Some(packet) = self.resend(now, SeqNo(seq)) {
+                self.pace(now);
+                return Ok(packet);
+            }
+        }
+        if !has_new {
+            return Err((WaitReason::Application, idle_check));
+        }
+        let block = self.first_block + u32::try_from(self.cut.0).unwrap_or(u32::MAX);
+        if !self.window.has_room_for(block) {
+            return Err((WaitReason::Receiver, idle_check));
+        }
+        let unacknowledged = self.pieces.len();
+        let in_flight = self.in_flight();
+        let controlled = match self.config.policy {
+            // [SABUL §II-D] counts what is not acknowledged; a lost packet stalls that count, so
+            // the current policy counts what may still be on the path.
+            LossPolicy::Historical => unacknowledged,
+            LossPolicy::Current => in_flight,
+        };
+        if !self.window.allows(Packets(unacknowledged), Packets(in_flight))
+            || self.limits.window.is_some_and(|window| controlled >= window.0)
+        {
+            return Err((WaitReason::Window, idle_check));
+        }
+        let packet = self.cut_piece(now, block);
+        self.pace(now);
+        Ok(packet)
+    }
+
+    fn pace(&mut self, now: Instant) {
+        let gap = self.limits.gap.0.max(self.config.gap_min);
+        self.next_send = self.next_send.max(now - BURST) + gap;
+    }
+
+    /// Cuts the next piece off the stream.
+    fn cut_piece(&mut self, now: Instant, block: u32) -> DataPacket {
+        let (index, offset) = self.cut;
+        let length = (self.blocks[index].length - offset).min(self.payload_bytes);
+        let seq = self.pieces.next();
+        let number = self.numbers.push(seq, now);
+        let ends_block = offset + length == self.blocks[index].length;
+        self.pieces.push(block, offset, length, ends_block, number);
+        if ends_block {
+            self.blocks[index].end = Some(seq.next());
+            self.cut = (index + 1, 0);
+        } else {
+            self.cut.1 += length;
+        }
+        self.note_sent(now, false);
+        DataPacket { number, seq, block, offset, length, ends_block }
+    }
+
+    /// Sends a piece again, unless it has been acknowledged meanwhile.
+    fn resend(&mut self, now: Instant, seq: SeqNo) -> Option<DataPacket> {
+        let number = self.numbers.next();
+        let piece = self.pieces.resent(seq, number)?;
+        self.numbers.push(seq, now);
+        self.note_sent(now, true);
+        Some(DataPacket {
+            number,
+            seq,
+            block: piece.block,
+            offset: piece.offset,
+            length: piece.length,
+            ends_block: piece.ends_block,
+        })
+    }
+
+    fn note_sent(&mut self, now: Instant, is_repeat: bool) {
+        self.stats.sent += 1;
+        self.interval.sent += 1;
+        if is_repeat {
+            self.stats.resent += 1;
+            self.interval.resent += 1;
+        }
+        if self.next_tick.is_none() {
+            self.last_tick = now;
+            self.next_tick = Some(now + self.controller.syn_interval());
+        }
+        if self.expiry_at.is_none() {
+            self.expiry_at = Some(now + self.expiry_period());
+        }
+    }
+
+    /// [UDT4 §3.5] RTT + 4 × RTTVar + SYN, doubled by each expiry in a row.
+    fn expiry_period(&self) -> Span {
+        let base = self.rtt.map_or(RTT_UNKNOWN, |rtt| rtt.smoothed + rtt.variance * 4);
+        let base = (base + self.controller.syn_interval()).max(EXPIRY_MIN);
+        (base * (1 << self.expiry_count.min(8))).min(EXPIRY_MAX.max(base))
+    }
+
+    fn run_timers(&mut self, now: Instant) {
+        if self.next_tick.is_some_and(|tick| now >= tick) {
+            let report = IntervalReport::new(
+                Packets(self.interval.sent),
+                Packets(self.interval.resent),
+                Packets(self.interval.lost),
+                now.since(self.last_tick),
+                // Where pacing never bound, the machine did: the rate was not reached.
+                self.interval.starved || !self.interval.paced,
+            );
+            self.interval = Interval::default();
+            self.controller.on_interval(&report, &self.context(now));
+            self.refresh_limits();
+            self.last_tick = now;
+            let outstanding = !self.pieces.is_empty() || self.cut.0 < self.blocks.len();
+            self.next_tick = outstanding.then(|| now + self.controller.syn_interval());
+        }
+        if self.expiry_at.is_some_and(|expiry| now >= expiry) {
+            if self.pieces.is_empty() {
+                self.expiry_at = None;
+            } else {
+                self.expire(now);
+            }
+        }
+        if now >= self.next_ping.max(self.last_heard + PING_INTERVAL) {
+            // An ACK that opened the window may have been lost; or the peer is gone.
+            self.ping_due = true;
+            self.next_ping = now + PING_INTERVAL;
+        }
+    }
+
+    fn expire(&mut self, now: Instant) {
+        self.stats.expiries += 1;
+        self.expiry_count += 1;
+        if self.config.policy == LossPolicy::Historical && self.loss_list.is_empty() {
+            // [UDT4 §3.5] Everything outstanding goes onto the loss list.
+            self.loss_list.insert(self.pieces.range());
+        }
+        self.probe_due = true;
+        // The first expiry may be no more than a lost tail.
+        if self.expiry_count > 1 {
+            self.controller.on_timeout(&self.context(now));
+            self.refresh_limits();
+        }
+        self.expiry_at = Some(now + self.expiry_period());
+    }
+
+    fn report_loss(&mut self, now: Instant, mut report: LossReport) {
+        if now > self.overflow_credit_until {
+            self.overflow_credit = 0;
+        }
+        let excused = report.first_time.0.min(self.overflow_credit);
+        self.overflow_credit -= excused;
+        self.stats.lost_at_receiver += excused;
+        report.first_time.0 -= excused;
+        self.stats.lost += report.first_time.0;
+        self.interval.lost += report.first_time.0;
+        if report.first_time.0 > 0 || (excused == 0 && report.repeats.0 > 0) {
+            self.controller.on_loss(&report, &self.context(now));
+            self.refresh_limits();
+        }
+    }
+
+    /// What must hold between any two calls.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn check_invariants(&self) {
+        self.loss_list.check_invariants();
+        let range = self.pieces.range();
+        assert!(
+            self.loss_list.iter().all(|r| r.first >= range.first && r.last <= range.last),
+            "the loss list holds only unacknowledged numbers"
+        );
+        assert!(self.cut.0 <= self.blocks.len(), "nothing is cut beyond the last block");
+        assert!(self.blocks.iter().take(self.cut.0).all(|block| block.end.is_some()));
+        assert!(self.stats.resent <= self.stats.sent);
+    }
+}
+
+#[cfg(test)]
+#[path = "sender/tests.rs"]
+mod tests;

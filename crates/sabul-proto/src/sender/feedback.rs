@@ -1,0 +1,181 @@
+//! What the sender makes of an ACK and a NAK.
+
+use sabul_cc::{Acked, LossReport};
+use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
+use sabul_wire::{Ack, DATA_OVERHEAD, Feedback, LossPolicy, Nak, NumberRange};
+
+use super::{ACK2_INTERVAL, IP_UDP_BYTES, PeerError, RTT_UNKNOWN, Sender};
+use crate::rtt;
+
+/// Ours: a receive buffer joins up to this many datagrams into one, and counts their drop as one.
+const OVERFLOW_JOINED: u64 = 64;
+
+impl Sender {
+    /// Takes a report of the receiver, whichever carrier brought it.
+    ///
+    /// # Errors
+    /// If it acknowledges or misses what was never sent; nothing of it is taken over then.
+    pub fn handle_feedback(&mut self, now: Instant, feedback: &Feedback) -> Result<(), PeerError> {
+        match feedback {
+            Feedback::Ack(ack) => self.handle_ack(now, ack)?,
+            Feedback::Nak(nak) => self.handle_nak(now, nak)?,
+        }
+        self.last_heard = now;
+        Ok(())
+    }
+
+    fn handle_ack(&mut self, now: Instant, ack: &Ack) -> Result<(), PeerError> {
+        let nothing_arrived = ack.packets == 0;
+        if ack.seq > self.pieces.next() || (!nothing_arrived && ack.largest >= self.numbers.next())
+        {
+            return Err(PeerError("it acknowledged what was never sent"));
+        }
+        if ack.missing.last().is_some_and(|range| range.last >= self.numbers.next().0) {
+            return Err(PeerError("it misses what was never sent"));
+        }
+        if ack.serial <= self.ack_serial {
+            // Overtaken by a newer one, which said more.
+            return Ok(());
+        }
+        self.ack_serial = ack.serial;
+        if now >= self.next_ack2 || !ack.missing.is_empty() {
+            self.ack2_due = Some(ack.serial);
+            self.next_ack2 = now + ACK2_INTERVAL;
+        }
+        self.window.open_to(ack.block_limit);
+        if self.largest_arrived.is_none_or(|largest| ack.largest > largest) && !nothing_arrived {
+            self.largest_arrived = Some(ack.largest);
+            let sent = self.numbers.get(ack.largest).filter(|sent| sent.sent_at > Instant::ZERO);
+            if let Some(sent) = sent {
+                let sample = now.since(sent.sent_at).saturating_sub(ack.delay);
+                self.rtt = Some(rtt::update(self.rtt, sample.max(Span::from_micros(1))));
+            }
+        }
+        self.note_overflow(now, ack.overflowed);
+        if ack.seq > self.pieces.first() {
+            self.pieces.acknowledge(ack.seq);
+            self.loss_list.remove_below(ack.seq.0);
+            self.release_blocks(ack.seq);
+        }
+        self.expiry_count = 0;
+        self.expiry_at = (!self.pieces.is_empty()).then(|| now + self.expiry_period());
+
+        // Losses first: the rate must not rise on an ACK that lists them.
+        self.lose_numbers(now, &ack.missing);
+        if let Some(largest) = self.largest_arrived {
+            self.numbers.trim(largest, self.pieces.first());
+        }
+        let newly = ack.packets.saturating_sub(self.arrived);
+        let marked = ack.marked.saturating_sub(self.marked);
+        self.arrived = self.arrived.max(ack.packets);
+        self.marked = self.marked.max(ack.marked);
+        self.stats.delivered = self.stats.delivered.max(ack.bytes);
+        self.delivered_wire = self
+            .stats
+            .delivered
+            .saturating_add(self.arrived.saturating_mul(DATA_OVERHEAD as u64 + IP_UDP_BYTES));
+        if newly > 0 {
+            let mut acked = Acked::default();
+            acked.newly = Packets(newly);
+            acked.total = Packets(self.arrived);
+            acked.in_flight = Packets(self.in_flight());
+            acked.marked = Packets(marked);
+            acked.largest = ack.largest.0;
+            acked.next = self.numbers.next().0;
+            acked.delivered = Bytes(self.delivered_wire);
+            acked.arrived_at = ack.arrived_at;
+            self.controller.on_ack(&acked, &self.context(now));
+            self.refresh_limits();
+        }
+        Ok(())
+    }
+
+    fn handle_nak(&mut self, now: Instant, nak: &Nak) -> Result<(), PeerError> {
+        if nak.policy != self.config.policy {
+            return Err(PeerError("it reports losses by the other kind of number"));
+        }
+        let next = match nak.policy {
+            LossPolicy::Historical => self.pieces.next().0,
+            LossPolicy::Current => self.numbers.next().0,
+        };
+        if nak.ranges.last().is_some_and(|range| range.last >= next) {
+            return Err(PeerError("it misses what was never sent"));
+        }
+        match nak.policy {
+            LossPolicy::Historical => self.lose_seqs(now, &nak.ranges),
+            LossPolicy::Current => self.lose_numbers(now, &nak.ranges),
+        }
+        Ok(())
+    }
+
+    /// Current policy: transmissions are lost.
+    fn lose_numbers(&mut self, now: Instant, ranges: &[NumberRange]) {
+        let (mut lost, mut first_lost) = (0, None);
+        for range in ranges {
+            for number in self.numbers.clamp(*range) {
+                let Some(seq) = self.numbers.settle(number) else {
+                    continue;
+                };
+                lost += 1;
+                first_lost = first_lost.or(Some(number));
+                // Only the newest transmission of a piece decides that it goes out again.
+                let newest =
+                    self.pieces.get_mut(seq).is_some_and(|p| p.number == PacketNumber(number));
+                if newest {
+                    self.loss_list.insert(NumberRange { first: seq.0, last: seq.0 });
+                }
+            }
+        }
+        if let Some(first) = first_lost {
+            let largest = self.numbers.next().0 - 1;
+            self.report_loss(now, LossReport::new(Packets(lost), Packets(0), first, largest));
+        }
+    }
+
+    /// Historical policy: pieces are missing.
+    fn lose_seqs(&mut self, now: Instant, ranges: &[NumberRange]) {
+        let (mut lost, mut repeats, mut first_lost) = (0, 0, None);
+        for range in ranges {
+            for seq in range.first.max(self.pieces.first().0)..=range.last {
+                let Some(piece) = self.pieces.get_mut(SeqNo(seq)) else {
+                    continue;
+                };
+                if std::mem::replace(&mut piece.was_reported, true) {
+                    repeats += 1;
+                } else {
+                    lost += 1;
+                }
+                first_lost = first_lost.or(Some(seq));
+                self.loss_list.insert(NumberRange { first: seq, last: seq });
+            }
+        }
+        if let Some(first) = first_lost {
+            let largest = self.pieces.next().0 - 1;
+            self.report_loss(now, LossReport::new(Packets(lost), Packets(repeats), first, largest));
+        }
+    }
+
+    fn note_overflow(&mut self, now: Instant, total: u64) {
+        let rtt = self.rtt.map_or(RTT_UNKNOWN, |rtt| rtt.smoothed);
+        if total > self.stats.overflowed {
+            let newly = total - self.stats.overflowed;
+            self.stats.overflowed = total;
+            self.overflow_credit =
+                self.overflow_credit.saturating_add(newly.saturating_mul(OVERFLOW_JOINED));
+            self.overflow_credit_until = now + rtt + ACK2_INTERVAL;
+            self.window.shrink(Packets(self.in_flight()));
+            self.next_window_growth = now + rtt;
+        } else if now >= self.next_window_growth {
+            self.window.grow();
+            self.next_window_growth = now + rtt;
+        }
+    }
+
+    fn release_blocks(&mut self, seq: SeqNo) {
+        while self.blocks.front().is_some_and(|block| block.end.is_some_and(|end| end <= seq)) {
+            self.blocks.pop_front();
+            self.first_block += 1;
+            self.cut.0 -= 1;
+        }
+    }
+}

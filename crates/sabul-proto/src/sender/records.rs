@@ -1,0 +1,134 @@
+//! What the sender remembers of each piece and of each transmission: two rings.
+
+use std::collections::VecDeque;
+
+use sabul_units::{Instant, PacketNumber, SeqNo};
+use sabul_wire::NumberRange;
+
+/// A piece of a block that is not acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) block: u32,
+    pub(super) offset: u32,
+    pub(super) length: u32,
+    pub(super) ends_block: bool,
+    /// A loss report has named it before (historical policy).
+    pub(super) was_reported: bool,
+    /// Its newest transmission.
+    pub(super) number: PacketNumber,
+}
+
+/// Unacknowledged pieces by sequence number.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    first: SeqNo,
+    ring: VecDeque<Piece>,
+}
+
+impl Pieces {
+    pub(super) const fn new() -> Self {
+        Self { first: SeqNo(0), ring: VecDeque::new() }
+    }
+    /// The first unacknowledged sequence number.
+    pub(super) const fn first(&self) -> SeqNo {
+        self.first
+    }
+    /// The next number to be given.
+    pub(super) fn next(&self) -> SeqNo {
+        SeqNo(self.first.0 + self.ring.len() as u64)
+    }
+    pub(super) fn len(&self) -> u64 {
+        self.ring.len() as u64
+    }
+    pub(super) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+    /// All unacknowledged numbers; call only where there are some, else it is empty backwards.
+    pub(super) fn range(&self) -> NumberRange {
+        NumberRange { first: self.first.0, last: self.next().0.saturating_sub(1) }
+    }
+    pub(super) fn push(
+        &mut self,
+        block: u32,
+        offset: u32,
+        length: u32,
+        ends_block: bool,
+        number: PacketNumber,
+    ) {
+        let was_reported = false;
+        self.ring.push_back(Piece { block, offset, length, ends_block, was_reported, number });
+    }
+    pub(super) fn get_mut(&mut self, seq: SeqNo) -> Option<&mut Piece> {
+        let index = seq.0.checked_sub(self.first.0)?;
+        self.ring.get_mut(usize::try_from(index).ok()?)
+    }
+    /// The piece is sent again under `number`.
+    pub(super) fn resent(&mut self, seq: SeqNo, number: PacketNumber) -> Option<Piece> {
+        let piece = self.get_mut(seq)?;
+        piece.number = number;
+        Some(*piece)
+    }
+    /// Forgets everything before `seq`.
+    pub(super) fn acknowledge(&mut self, seq: SeqNo) {
+        let count = seq.0.saturating_sub(self.first.0).min(self.ring.len() as u64);
+        self.ring.drain(..usize::try_from(count).unwrap_or(self.ring.len()));
+        self.first = SeqNo(self.first.0 + count);
+    }
+}
+
+/// One transmission.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    /// The data it carried; none for other kinds of packets, and once its fate is known.
+    pub(super) seq: Option<SeqNo>,
+    pub(super) sent_at: Instant,
+}
+
+/// Transmissions by packet number, from the oldest that may still matter.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    first: PacketNumber,
+    ring: VecDeque<Sent>,
+}
+
+impl Numbers {
+    pub(super) const fn new(first: PacketNumber) -> Self {
+        Self { first, ring: VecDeque::new() }
+    }
+    pub(super) fn next(&self) -> PacketNumber {
+        PacketNumber(self.first.0 + self.ring.len() as u64)
+    }
+    pub(super) fn push(&mut self, seq: SeqNo, sent_at: Instant) -> PacketNumber {
+        let number = self.next();
+        self.ring.push_back(Sent { seq: Some(seq), sent_at });
+        number
+    }
+    pub(super) fn push_other(&mut self) -> PacketNumber {
+        let number = self.next();
+        self.ring.push_back(Sent { seq: None, sent_at: Instant::ZERO });
+        number
+    }
+    pub(super) fn get(&self, number: PacketNumber) -> Option<&Sent> {
+        let index = number.0.checked_sub(self.first.0)?;
+        self.ring.get(usize::try_from(index).ok()?)
+    }
+    /// Takes the data out of a transmission that is lost; none if it carried none or is settled.
+    pub(super) fn settle(&mut self, number: u64) -> Option<SeqNo> {
+        let index = number.checked_sub(self.first.0)?;
+        self.ring.get_mut(usize::try_from(index).ok()?)?.seq.take()
+    }
+    /// Forgets the oldest transmissions up to `largest` that are settled or acknowledged.
+    pub(super) fn trim(&mut self, largest: PacketNumber, acknowledged: SeqNo) {
+        while let Some(sent) = self.ring.front() {
+            if self.first > largest || sent.seq.is_some_and(|seq| seq >= acknowledged) {
+                return;
+            }
+            self.ring.pop_front();
+            self.first = self.first.next();
+        }
+    }
+    /// Numbers from the first remembered one to the last given.
+    pub(super) fn clamp(&self, range: NumberRange) -> std::ops::Range<u64> {
+        range.first.max(self.first.0)..(range.last + 1).min(self.next().0)
+    }
+}

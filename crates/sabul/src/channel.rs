@@ -1,0 +1,278 @@
+//! A channel's end: one thread that moves blocks between memory and a connected UDP socket.
+//!
+//! The protocol is `sabul-proto`'s; this module gives it a clock, a socket and keys. Whole blocks
+//! cross the thread boundary, nothing per packet does. The application side of a sending end is
+//! [`SenderHandle`], of a receiving end [`ReceiverHandle`].
+
+mod receiver;
+mod sender;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sabul_udp::{UdpSocket, Waker};
+use sabul_units::{PacketNumber, Span};
+use sabul_wire::ConnectionId;
+use sabul_wire::control::ChannelParams;
+
+use crate::seal::{Opener, Sealer};
+
+/// What both ends of a channel start from.
+#[derive(Debug)]
+pub(crate) struct ChannelStart {
+    /// Connected to the peer; the peer has proven that it receives there.
+    pub(crate) socket: UdpSocket,
+    /// Names the channel in every datagram.
+    pub(crate) connection: ConnectionId,
+    /// Seals what this end sends.
+    pub(crate) sealer: Sealer,
+    /// First packet number that `sealer` has not used.
+    pub(crate) next_number: PacketNumber,
+    /// Opens what the peer sends.
+    pub(crate) opener: Opener,
+    /// Largest packet number that `opener` has opened, where there is one.
+    pub(crate) largest_opened: Option<PacketNumber>,
+    /// Round trip seen while the path was opened.
+    pub(crate) rtt: Option<Span>,
+    /// How the channel behaves.
+    pub(crate) params: ChannelParams,
+    /// Most blocks this end keeps in memory.
+    pub(crate) blocks_max: usize,
+}
+
+/// What a channel has done so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChannelStats {
+    /// Payload bytes acknowledged (sender) or delivered in order to the application (receiver).
+    pub bytes: u64,
+    /// DATA packets sent (sender) or received (receiver), retransmissions included.
+    pub packets: u64,
+    /// Retransmissions (sender) or duplicates (receiver) among them.
+    pub packets_repeated: u64,
+    /// Packets reported lost on the path.
+    pub packets_lost: u64,
+    /// Packets that the receiver's own socket dropped.
+    pub packets_overflowed: u64,
+    /// Smallest round trip in milliseconds; zero before the first sample.
+    pub rtt_ms_min: f64,
+    /// Averaged round trip in milliseconds; zero before the first sample.
+    pub rtt_ms: f64,
+    /// Rate that the controller allows, in bit/s; none without pacing.
+    pub rate_bps: Option<f64>,
+    /// Inter-packet gap in nanoseconds; zero without pacing.
+    pub gap_ns: f64,
+    /// Size of a full packet in bytes, IP header included.
+    pub mtu: u32,
+    /// What the controller is doing.
+    pub phase: String,
+    /// Shares of the time in which each of these held the sender back, in 0..=1.
+    pub limiter: Vec<(&'static str, f64)>,
+    /// Datagrams refused: forged, replayed or malformed.
+    pub packets_refused: u64,
+    /// One sentence about what this machine should change, where there is something.
+    pub hint: Option<String>,
+}
+
+/// Why a channel ended before its work was done.
+#[derive(Debug)]
+pub(crate) enum ChannelError {
+    /// Nothing was heard from the peer for this long.
+    Silent(Duration),
+    /// The socket failed.
+    Io(std::io::Error),
+    /// The application stopped it.
+    Stopped,
+    /// The controller's name or parameters are not usable.
+    Config(sabul_cc::ConfigError),
+    /// The peer sent what no correct peer sends.
+    Peer(&'static str),
+    /// The keys of the channel are used up or unusable.
+    Seal(crate::seal::SealError),
+}
+
+impl fmt::Display for ChannelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Silent(time) => write!(
+                f,
+                "nothing was heard from the peer over UDP for {:.0} s; check that it still runs \
+                 and that the path between passes UDP",
+                time.as_secs_f64()
+            ),
+            Self::Io(error) => write!(f, "the UDP socket failed: {error}"),
+            Self::Stopped => f.write_str("the transfer was stopped"),
+            Self::Config(error) => error.fmt(f),
+            Self::Peer(what) => write!(f, "the peer broke the protocol: {what}"),
+            Self::Seal(error) => write!(f, "a packet could not be sealed: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ChannelError {}
+
+/// What both sides of the thread boundary share.
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Signalled when a buffer becomes free or the channel ends.
+    changed: Condvar,
+    waker: Waker,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Blocks for the peer, or blocks on their way to the application are not here: see `deliver`.
+    outgoing: VecDeque<Vec<u8>>,
+    /// Reports that came over the control connection.
+    reports: VecDeque<Vec<u8>>,
+    /// Empty buffers.
+    free: Vec<Vec<u8>>,
+    /// Buffers that may still be allocated.
+    unallocated: usize,
+    /// No more blocks will come.
+    is_finished: bool,
+    /// The application wants out, or the thread has ended.
+    is_stopped: bool,
+    stats: ChannelStats,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves plain queues behind, which stay usable.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.changed.notify_all();
+        self.waker.wake();
+    }
+}
+
+/// The channel has ended; nothing more can be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended;
+
+/// The application's side of a sending end. Clones share the channel.
+#[derive(Clone, Debug)]
+pub(crate) struct SenderHandle {
+    shared: Arc<Shared>,
+    block_bytes: usize,
+}
+
+/// Called once, when every block is acknowledged or the channel has failed.
+pub(crate) type OnEnd = Box<dyn FnOnce(Result<(), ChannelError>) + Send>;
+/// Called with each complete block, in order.
+pub(crate) type Deliver = Box<dyn FnMut(Vec<u8>) + Send>;
+/// Called with each report where reports travel on the control connection.
+pub(crate) type Report = Box<dyn FnMut(Vec<u8>) + Send>;
+
+impl SenderHandle {
+    /// Starts the thread of a sending end.
+    pub(crate) fn spawn(start: ChannelStart, on_end: OnEnd) -> Result<Self, ChannelError> {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State { unallocated: start.blocks_max, ..State::default() }),
+            changed: Condvar::new(),
+            waker: start.socket.waker(),
+        });
+        let block_bytes = start.params.block_bytes as usize;
+        sender::spawn(start, Arc::clone(&shared), on_end)?;
+        Ok(Self { shared, block_bytes })
+    }
+
+    /// An empty buffer with room for one block; waits until one is free.
+    pub(crate) fn buffer(&self) -> Result<Vec<u8>, Ended> {
+        let mut state = self.shared.lock();
+        loop {
+            if state.is_stopped {
+                return Err(Ended);
+            }
+            if let Some(buffer) = state.free.pop() {
+                return Ok(buffer);
+            }
+            if state.unallocated > 0 {
+                state.unallocated -= 1;
+                return Ok(Vec::with_capacity(self.block_bytes));
+            }
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Hands over the next block. Every block but the last has exactly the block's size.
+    pub(crate) fn block(&self, block: Vec<u8>) -> Result<(), Ended> {
+        debug_assert!(!block.is_empty() && block.len() <= self.block_bytes);
+        let mut state = self.shared.lock();
+        if state.is_stopped {
+            return Err(Ended);
+        }
+        state.outgoing.push_back(block);
+        drop(state);
+        self.shared.waker.wake();
+        Ok(())
+    }
+
+    /// No more blocks will come; `on_end` follows when all are acknowledged.
+    pub(crate) fn finish(&self) {
+        self.shared.lock().is_finished = true;
+        self.shared.waker.wake();
+    }
+
+    /// Takes a report that came over the control connection.
+    pub(crate) fn report(&self, report: Vec<u8>) {
+        self.shared.lock().reports.push_back(report);
+        self.shared.waker.wake();
+    }
+
+    /// Ends the channel at once.
+    pub(crate) fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// What it has done so far.
+    pub(crate) fn stats(&self) -> ChannelStats {
+        self.shared.lock().stats.clone()
+    }
+}
+
+/// The application's side of a receiving end. Clones share the channel.
+#[derive(Clone, Debug)]
+pub(crate) struct ReceiverHandle {
+    shared: Arc<Shared>,
+}
+
+impl ReceiverHandle {
+    /// Starts the thread of a receiving end. It runs until [`ReceiverHandle::stop`] or failure;
+    /// `on_end` is called once either way.
+    pub(crate) fn spawn(
+        start: ChannelStart,
+        deliver: Deliver,
+        report: Report,
+        on_end: OnEnd,
+    ) -> Result<Self, ChannelError> {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::default()),
+            changed: Condvar::new(),
+            waker: start.socket.waker(),
+        });
+        receiver::spawn(start, Arc::clone(&shared), deliver, report, on_end)?;
+        Ok(Self { shared })
+    }
+
+    /// Gives a delivered block's buffer back; only then may the peer send another block.
+    pub(crate) fn recycle(&self, buffer: Vec<u8>) {
+        self.shared.lock().free.push(buffer);
+        self.shared.waker.wake();
+    }
+
+    /// Everything wanted has arrived: sends a last ACK and ends the channel.
+    pub(crate) fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// What it has done so far.
+    pub(crate) fn stats(&self) -> ChannelStats {
+        self.shared.lock().stats.clone()
+    }
+}
