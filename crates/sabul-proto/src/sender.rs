@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use sabul_cc::{Context, Controller, IntervalReport, LossReport, RttEstimate, SendLimits};
-use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
+use sabul_units::{Bytes, Instant, PacketNumber, Packets, Rate, SeqNo, Span};
 use sabul_wire::{DATA_OVERHEAD, LossPolicy};
 
 use crate::flow_window::FlowWindow;
@@ -49,8 +49,6 @@ pub struct SenderConfig {
     pub block_bytes: u32,
     /// Most bytes unacknowledged.
     pub window_bytes: u64,
-    /// Never send faster than this gap, whatever the controller says.
-    pub gap_min: Span,
     /// Payload bytes of a full DATA packet.
     pub payload_bytes: u32,
     /// Blocks for which the receiver has room at first.
@@ -187,6 +185,7 @@ pub struct Sender {
     numbers: Numbers,
     loss_list: IntervalSet,
     payload_bytes: u32,
+    rate_limit: Option<Rate>,
     // Time.
     next_send: Instant,
     next_tick: Option<Instant>,
@@ -229,6 +228,7 @@ impl Sender {
             numbers: Numbers::new(config.first_number),
             loss_list: IntervalSet::new(),
             payload_bytes: config.payload_bytes,
+            rate_limit: None,
             next_send: now,
             next_tick: None,
             last_tick: now,
@@ -259,6 +259,11 @@ impl Sender {
     /// A round trip seen while the path was opened.
     pub fn seed_rtt(&mut self, sample: Span) {
         self.rtt = Some(rtt::update(None, sample));
+    }
+
+    /// Never send faster than this, IP headers included, whatever the controller says.
+    pub const fn limit_rate(&mut self, limit: Option<Rate>) {
+        self.rate_limit = limit;
     }
 
     /// The next block is this long. Every block but the last is full.
@@ -422,7 +427,8 @@ impl Sender {
     }
 
     fn pace(&mut self, now: Instant) {
-        let gap = self.limits.gap.0.max(self.config.gap_min);
+        let cap = self.rate_limit.map_or(Span::ZERO, |rate| rate.gap(self.packet_bytes()).0);
+        let gap = self.limits.gap.0.max(cap);
         self.next_send = self.next_send.max(now - BURST) + gap;
     }
 

@@ -4,6 +4,9 @@
 //! cross the thread boundary, nothing per packet does. The application side of a sending end is
 //! [`SenderHandle`], of a receiving end [`ReceiverHandle`].
 
+mod blocks;
+mod link;
+mod mtu;
 mod receiver;
 mod sender;
 
@@ -276,3 +279,7 @@ impl ReceiverHandle {
         self.shared.lock().stats.clone()
     }
 }
+
+#[cfg(test)]
+#[path = "channel/tests.rs"]
+mod tests;

@@ -12,7 +12,6 @@ fn sender(policy: LossPolicy, params: &[(&str, &str)]) -> Sender {
         policy,
         block_bytes: 10_000,
         window_bytes: 1 << 20,
-        gap_min: Span::ZERO,
         payload_bytes: PAYLOAD,
         block_limit: 100,
         first_number: PacketNumber(0),

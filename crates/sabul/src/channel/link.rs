@@ -1,0 +1,159 @@
+//! What both ends of a channel do with datagrams: seal, send, receive, open, refuse.
+
+use std::io;
+use std::time::{Duration, Instant as StdInstant};
+
+use sabul_udp::{Ecn, SendStatus, UdpSocket, Wait};
+use sabul_units::{Instant, PacketNumber};
+use sabul_wire::{ConnectionId, HEADER_LEN, Header, Kind, TAG_LEN};
+
+use super::ChannelError;
+use crate::seal::{Opener, Sealer};
+
+/// The driver's clock: the one place where a channel reads the time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock(StdInstant);
+
+impl Clock {
+    pub(super) fn start() -> Self {
+        Self(StdInstant::now())
+    }
+    pub(super) fn now(self) -> Instant {
+        Instant::ZERO + self.0.elapsed().into()
+    }
+    /// Time from now until `deadline`.
+    pub(super) fn until(self, deadline: Instant) -> Duration {
+        deadline.since(self.now()).into()
+    }
+}
+
+/// Which of the last 128 packet numbers have been seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReplayWindow {
+    /// One above the largest number seen.
+    next: u64,
+    /// Bit i: `next - 1 - i` has been seen.
+    seen: u128,
+}
+
+impl ReplayWindow {
+    /// Counts numbers from after `largest`.
+    pub(super) const fn after(largest: Option<PacketNumber>) -> Self {
+        match largest {
+            Some(number) => Self { next: number.0 + 1, seen: u128::MAX },
+            None => Self { next: 0, seen: 0 },
+        }
+    }
+    pub(super) const fn expand(self, low: u32) -> PacketNumber {
+        PacketNumber::expand(low, PacketNumber(self.next.saturating_sub(1)))
+    }
+    pub(super) const fn is_replayed(self, number: PacketNumber) -> bool {
+        if number.0 >= self.next {
+            return false;
+        }
+        let age = self.next - 1 - number.0;
+        age >= 128 || self.seen >> age & 1 == 1
+    }
+    pub(super) fn note(&mut self, number: PacketNumber) {
+        if number.0 >= self.next {
+            let ahead = number.0 + 1 - self.next;
+            self.seen = if ahead >= 128 { 0 } else { self.seen << ahead } | 1;
+            self.next = number.0 + 1;
+        } else if self.next - 1 - number.0 < 128 {
+            self.seen |= 1 << (self.next - 1 - number.0);
+        }
+    }
+}
+
+/// The socket with the keys of one channel.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) socket: UdpSocket,
+    pub(super) connection: ConnectionId,
+    pub(super) sealer: Sealer,
+    pub(super) opener: Opener,
+    /// Datagrams refused: forged, replayed or malformed.
+    pub(super) refused: u64,
+    out: Vec<u8>,
+}
+
+impl Link {
+    pub(super) fn new(
+        socket: UdpSocket,
+        connection: ConnectionId,
+        sealer: Sealer,
+        opener: Opener,
+    ) -> Self {
+        Self { socket, connection, sealer, opener, refused: 0, out: Vec::new() }
+    }
+
+    /// Seals `body` into one small datagram and sends it; a full socket loses it, as a path may.
+    pub(super) fn send_control(
+        &mut self,
+        kind: Kind,
+        number: PacketNumber,
+        body: &[u8],
+    ) -> Result<SendStatus, ChannelError> {
+        let header = Header::new(kind, self.connection, number).encode();
+        self.out.clear();
+        self.out.extend(header);
+        self.out.resize(HEADER_LEN + body.len() + TAG_LEN, 0);
+        let sealed = &mut self.out[HEADER_LEN..];
+        self.sealer.seal(number, &header, body, sealed).map_err(ChannelError::Seal)?;
+        let sent = self.socket.send(&self.out, self.out.len(), None, Ecn::NotEct);
+        sent.map(|outcome| outcome.status).map_err(ChannelError::Io)
+    }
+
+    /// Opens a datagram that is not DATA, in place.
+    pub(super) fn open<'a>(
+        &mut self,
+        number: PacketNumber,
+        datagram: &'a mut [u8],
+    ) -> Option<&'a mut [u8]> {
+        let (header, sealed) = datagram.split_at_mut_checked(HEADER_LEN)?;
+        match self.opener.open_in_place(number, header, sealed) {
+            Ok(body) => Some(body),
+            Err(_) => {
+                self.refused += 1;
+                None
+            }
+        }
+    }
+
+    /// Answers a hello whose first answer was lost. The answer is smaller than the hello.
+    pub(super) fn answer_hello(
+        &mut self,
+        number: PacketNumber,
+        hello: &[u8],
+    ) -> Result<(), ChannelError> {
+        let mut body = [0; 16];
+        if let Some(sent_at) = hello.get(8..16) {
+            body[8..].copy_from_slice(sent_at);
+        }
+        self.send_control(Kind::HelloAck, number, &body).map(drop)
+    }
+
+    /// Sleeps until the socket or the application has something, at most until `deadline`.
+    pub(super) fn wait(&self, wait: Wait, clock: Clock, deadline: Instant) -> io::Result<()> {
+        self.socket.wait(wait, Some(clock.until(deadline))).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_replay_window_takes_each_number_once() {
+        let mut window = ReplayWindow::after(None);
+        for number in [0, 2, 1, 5, 200, 199, 73] {
+            assert!(!window.is_replayed(PacketNumber(number)), "{number}");
+            window.note(PacketNumber(number));
+            assert!(window.is_replayed(PacketNumber(number)), "{number}");
+        }
+        assert!(window.is_replayed(PacketNumber(72)), "too old to tell");
+        assert!(!window.is_replayed(PacketNumber(74)));
+        assert!(ReplayWindow::after(Some(PacketNumber(9))).is_replayed(PacketNumber(9)));
+        assert!(!ReplayWindow::after(Some(PacketNumber(9))).is_replayed(PacketNumber(10)));
+    }
+}

@@ -1,0 +1,289 @@
+//! The thread of a receiving end: sealed DATA into blocks, reports out, sleep between.
+
+use std::sync::Arc;
+use std::thread;
+
+use sabul_proto::{Admission, Arrival, Receiver, ReceiverConfig};
+use sabul_udp::{Ecn, RecvBuffers, Wait};
+use sabul_units::{Instant, PacketNumber, Span};
+use sabul_wire::{
+    DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, Header, Kind, LossPolicy, TAG_LEN,
+};
+
+use super::blocks::Blocks;
+use super::link::{Clock, Link};
+use super::{ChannelError, ChannelStart, ChannelStats, Deliver, OnEnd, Report, Shared};
+
+/// Silence after which the peer counts as gone. The sender asks for an ACK twice a second.
+const SILENCE_MAX: Span = Span::from_secs(30);
+/// How often the application's figures and the socket's drop count are read.
+const HOUSEKEEPING: Span = Span::from_millis(5);
+/// Reports also go over the control connection once UDP has confirmed none for this long.
+const BACKUP_AFTER: Span = Span::from_secs(1);
+/// Receive calls between two looks at the clock.
+const RECEIVES_PER_TURN: usize = 4;
+
+pub(super) fn spawn(
+    start: ChannelStart,
+    shared: Arc<Shared>,
+    deliver: Deliver,
+    report: Report,
+    on_end: OnEnd,
+) -> Result<(), ChannelError> {
+    let turn = Turn::new(start, Arc::clone(&shared), deliver, report);
+    let run = move || {
+        let result = turn.run();
+        shared.stop();
+        on_end(result);
+    };
+    thread::Builder::new().name("sabul-recv".into()).spawn(run).map_err(ChannelError::Io)?;
+    Ok(())
+}
+
+struct Turn {
+    link: Link,
+    receiver: Receiver,
+    blocks: Blocks,
+    clock: Clock,
+    shared: Arc<Shared>,
+    deliver: Deliver,
+    report: Report,
+    on_control: bool,
+    block_limit: u32,
+    next_number: PacketNumber,
+    scratch: Vec<u8>,
+    delivered: u64,
+    last_heard: Instant,
+    last_confirmed: Instant,
+    next_housekeeping: Instant,
+    hint: Option<String>,
+}
+
+impl Turn {
+    fn new(start: ChannelStart, shared: Arc<Shared>, deliver: Deliver, report: Report) -> Self {
+        let params = &start.params;
+        let policy =
+            if params.historical_loss { LossPolicy::Historical } else { LossPolicy::Current };
+        let block_limit = u32::try_from(start.blocks_max).unwrap_or(u32::MAX);
+        let config = ReceiverConfig { policy, block_bytes: params.block_bytes, block_limit };
+        let mut receiver = Receiver::new(config);
+        let clock = Clock::start();
+        if let Some(largest) = start.largest_opened {
+            receiver.start_after(clock.now(), largest);
+        }
+        let hint = start.socket.capabilities().hint;
+        Self {
+            blocks: Blocks::new(params.block_bytes as usize),
+            on_control: params.control_feedback,
+            next_number: start.next_number,
+            link: Link::new(start.socket, start.connection, start.sealer, start.opener),
+            receiver,
+            clock,
+            shared,
+            deliver,
+            report,
+            block_limit,
+            scratch: vec![0; 1 << 16],
+            delivered: 0,
+            last_heard: clock.now(),
+            last_confirmed: clock.now(),
+            next_housekeeping: Instant::ZERO,
+            hint,
+        }
+    }
+
+    fn run(mut self) -> Result<(), ChannelError> {
+        // Precise sleeps make ACKs punctual; without them they are only later.
+        let _ = sabul_udp::set_timer_slack_min();
+        let mut buffers = RecvBuffers::default();
+        loop {
+            let now = self.clock.now();
+            if self.exchange(now) {
+                self.send_feedback(now, true)?;
+                return Ok(());
+            }
+            let mut is_drained = false;
+            for _ in 0..RECEIVES_PER_TURN {
+                if self.link.socket.recv(&mut buffers).map_err(ChannelError::Io)? == 0 {
+                    is_drained = true;
+                    break;
+                }
+                let now = self.clock.now();
+                for datagram in buffers.datagrams() {
+                    self.take_datagram(now, datagram.payload, datagram.ecn == Ecn::Ce)?;
+                }
+            }
+            let now = self.clock.now();
+            self.send_feedback(now, false)?;
+            if now.since(self.last_heard) > SILENCE_MAX {
+                return Err(ChannelError::Silent(SILENCE_MAX.into()));
+            }
+            if is_drained {
+                let idle = now + Span::from_millis(100);
+                let until = self.receiver.deadline().map_or(idle, |due| due.min(idle));
+                self.link.wait(Wait::READABLE, self.clock, until).map_err(ChannelError::Io)?;
+            }
+        }
+    }
+
+    /// Swaps buffers and figures with the application. Says whether it wants the channel to end.
+    fn exchange(&mut self, now: Instant) -> bool {
+        let is_due = now >= self.next_housekeeping;
+        if is_due {
+            self.next_housekeeping = now + HOUSEKEEPING;
+            self.receiver.note_overflow(self.link.socket.overflow_drops().unwrap_or(0));
+        }
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        for buffer in state.free.drain(..) {
+            self.blocks.recycle(buffer);
+            self.block_limit = self.block_limit.saturating_add(1);
+        }
+        self.receiver.open_to(self.block_limit);
+        if is_due || state.is_stopped {
+            let stats = self.receiver.stats();
+            let rtt = self.receiver.rtt();
+            state.stats = ChannelStats {
+                bytes: self.delivered,
+                packets: stats.packets,
+                packets_repeated: stats.duplicates,
+                packets_lost: stats.reported,
+                packets_overflowed: self.link.socket.overflow_drops().unwrap_or(0),
+                rtt_ms_min: rtt.map_or(0.0, |rtt| rtt.min.as_millis_f64()),
+                rtt_ms: rtt.map_or(0.0, |rtt| rtt.smoothed.as_millis_f64()),
+                packets_refused: self.link.refused,
+                phase: "receiving".to_owned(),
+                hint: self.hint.clone(),
+                ..ChannelStats::default()
+            };
+        }
+        state.is_stopped
+    }
+
+    fn take_datagram(
+        &mut self,
+        now: Instant,
+        datagram: &mut [u8],
+        is_marked: bool,
+    ) -> Result<(), ChannelError> {
+        let Ok(header) = Header::decode(datagram) else {
+            self.link.refused += 1;
+            return Ok(());
+        };
+        if header.connection != self.link.connection {
+            self.link.refused += 1;
+            return Ok(());
+        }
+        if header.kind == Kind::Data {
+            self.take_data(now, datagram, is_marked);
+            return Ok(());
+        }
+        let number = self.receiver.expand_number(header.number_low);
+        if self.receiver.is_replayed(number) {
+            self.link.refused += 1;
+            return Ok(());
+        }
+        let size = datagram.len();
+        let Some(body) = self.link.open(number, datagram) else {
+            return Ok(());
+        };
+        self.receiver.accept(now, &Arrival { number, data: None, is_marked });
+        self.last_heard = now;
+        match header.kind {
+            Kind::Ack2 => {
+                if let Some(serial) = body.first_chunk::<8>() {
+                    let serial = u64::from_be_bytes(*serial);
+                    self.receiver.handle_ack2(now, serial);
+                    if serial > 0 {
+                        self.last_confirmed = now;
+                    }
+                }
+            }
+            Kind::Probe => {
+                let size = u32::try_from(size).unwrap_or(0).to_be_bytes();
+                let number = self.take_number();
+                self.link.send_control(Kind::ProbeAck, number, &size)?;
+            }
+            Kind::Hello => {
+                let number = self.take_number();
+                self.link.answer_hello(number, body)?;
+            }
+            Kind::Data | Kind::Ack | Kind::Nak | Kind::HelloAck | Kind::ProbeAck => {}
+        }
+        Ok(())
+    }
+
+    fn take_number(&mut self) -> PacketNumber {
+        let number = self.next_number;
+        self.next_number = number.next();
+        number
+    }
+
+    fn take_data(&mut self, now: Instant, datagram: &[u8], is_marked: bool) {
+        let Ok(header) = DataHeader::decode(datagram) else {
+            self.link.refused += 1;
+            return;
+        };
+        let (number, seq) = self.receiver.expand(&header);
+        let length = datagram.len() - DATA_OVERHEAD - usize::from(header.congestion_len);
+        let aad = &datagram[..DATA_HEADER_LEN];
+        let sealed = &datagram[DATA_HEADER_LEN + usize::from(header.congestion_len)..];
+        debug_assert_eq!(sealed.len(), length + TAG_LEN);
+        let is_fresh = match self.receiver.admit(number, seq, header.block, header.offset, length) {
+            Admission::Refused(_) => {
+                self.link.refused += 1;
+                return;
+            }
+            Admission::Duplicate => false,
+            Admission::Fresh => true,
+        };
+        let space = if is_fresh {
+            self.blocks.space(header.block, header.offset, length)
+        } else {
+            self.scratch.get_mut(..length)
+        };
+        let Some(space) = space else {
+            self.link.refused += 1;
+            return;
+        };
+        if self.link.opener.open(number, aad, sealed, space).is_err() {
+            self.link.refused += 1;
+            return;
+        }
+        let bytes = u32::try_from(length).unwrap_or(0);
+        self.receiver.accept(now, &Arrival { number, data: Some((seq, bytes)), is_marked });
+        self.last_heard = now;
+        if is_fresh {
+            self.blocks.fill(header.block, header.offset, bytes, header.ends_block);
+            while let Some(block) = self.blocks.pop() {
+                self.delivered += block.len() as u64;
+                (self.deliver)(block);
+            }
+        }
+    }
+
+    /// Sends the reports that are due; `is_last` asks for one more ACK whatever is due.
+    fn send_feedback(&mut self, now: Instant, is_last: bool) -> Result<(), ChannelError> {
+        if is_last {
+            self.receiver.handle_ack2(now, 0);
+        }
+        while let Some(feedback) = self.receiver.poll_feedback(now) {
+            let mut body = Vec::new();
+            feedback.encode(&mut body);
+            if !self.on_control {
+                let kind = match feedback {
+                    Feedback::Ack(_) => Kind::Ack,
+                    Feedback::Nak(_) => Kind::Nak,
+                };
+                let number = self.take_number();
+                self.link.send_control(kind, number, &body)?;
+            }
+            let is_unheard = now.since(self.last_confirmed) > BACKUP_AFTER
+                && now.since(self.last_heard) < BACKUP_AFTER;
+            if self.on_control || is_unheard {
+                (self.report)(body);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,425 @@
+//! The thread of a sending end: reports in, sealed DATA batches out, sleep between.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use sabul_cc::registry;
+use sabul_proto::{DataPacket, Sender, SenderConfig, Transmit, WaitReason};
+use sabul_udp::{Ecn, MAX_GSO_BYTES, MAX_GSO_SEGMENTS, RecvBuffers, SendStatus, Wait};
+use sabul_units::{Bytes, Instant, Rate, Span};
+use sabul_wire::{
+    DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, HEADER_LEN, Header, Kind, LossPolicy,
+    TAG_LEN,
+};
+
+use super::link::{Clock, Link, ReplayWindow};
+use super::mtu::MtuSearch;
+use super::{ChannelError, ChannelStart, ChannelStats, OnEnd, Shared};
+
+/// Packets due within this time leave together in one batch, which spares wake-ups; far below the
+/// millisecond to which the core caps a burst.
+const BATCH_TIME: Span = Span::from_micros(400);
+/// Batches sent between two looks at the socket.
+const BATCHES_PER_TURN: usize = 4;
+/// Blocks for which any receiver has room at first.
+const BLOCK_LIMIT_START: u32 = 4;
+/// Silence after which the peer counts as gone.
+const SILENCE_MAX: Span = Span::from_secs(30);
+/// How often the figures for the application are renewed.
+const STATS_INTERVAL: Span = Span::from_millis(20);
+
+pub(super) fn spawn(
+    start: ChannelStart,
+    shared: Arc<Shared>,
+    on_end: OnEnd,
+) -> Result<(), ChannelError> {
+    let turn = Turn::new(start, Arc::clone(&shared))?;
+    let run = move || {
+        let result = turn.run();
+        shared.stop();
+        on_end(result);
+    };
+    thread::Builder::new().name("sabul-send".into()).spawn(run).map_err(ChannelError::Io)?;
+    Ok(())
+}
+
+/// A batch of sealed datagrams of one size; the last may be shorter.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    segment: usize,
+    segments: usize,
+    /// How much of it the socket has taken.
+    sent: usize,
+}
+
+impl Batch {
+    fn has_room(&self, datagram: usize) -> bool {
+        self.segments == 0
+            || (datagram <= self.segment
+                && self.bytes.len() % self.segment == 0
+                && self.segments < MAX_GSO_SEGMENTS
+                && self.bytes.len() + datagram <= MAX_GSO_BYTES)
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        (self.segment, self.segments, self.sent) = (0, 0, 0);
+    }
+}
+
+#[derive(Debug)]
+struct Turn {
+    link: Link,
+    replay: ReplayWindow,
+    sender: Sender,
+    mtu: MtuSearch,
+    clock: Clock,
+    shared: Arc<Shared>,
+    blocks: VecDeque<Vec<u8>>,
+    /// Number of the front of `blocks`.
+    first_block: u32,
+    batch: Batch,
+    /// The packet that did not fit `batch`, and starts the one after it.
+    next_batch: Batch,
+    is_blocked: bool,
+    next_stats: Instant,
+    hint: Option<String>,
+}
+
+impl Turn {
+    fn new(start: ChannelStart, shared: Arc<Shared>) -> Result<Self, ChannelError> {
+        let params = &start.params;
+        let is_ipv6 = start.socket.local_addr().is_ipv6();
+        let mtu = MtuSearch::new(is_ipv6, start.socket.path_mtu(), params.mtu_max);
+        let entry = registry::find(&params.controller).map_err(ChannelError::Config)?;
+        let packet = Bytes(u64::from(mtu.packet()));
+        let controller =
+            entry.build(&params.controller_params, packet).map_err(ChannelError::Config)?;
+        let policy =
+            if params.historical_loss { LossPolicy::Historical } else { LossPolicy::Current };
+        let config = SenderConfig {
+            policy,
+            block_bytes: params.block_bytes,
+            window_bytes: params.window_bytes,
+            payload_bytes: mtu.datagram() - DATA_OVERHEAD as u32,
+            block_limit: BLOCK_LIMIT_START,
+            first_number: start.next_number,
+        };
+        let clock = Clock::start();
+        let mut sender = Sender::new(clock.now(), config, controller);
+        sender.limit_rate(params.rate_limit_bps.map(Rate));
+        if let Some(rtt) = start.rtt {
+            sender.seed_rtt(rtt);
+        }
+        let hint = start.socket.capabilities().hint;
+        Ok(Self {
+            replay: ReplayWindow::after(start.largest_opened),
+            link: Link::new(start.socket, start.connection, start.sealer, start.opener),
+            sender,
+            mtu,
+            clock,
+            shared,
+            blocks: VecDeque::new(),
+            first_block: 0,
+            batch: Batch::default(),
+            next_batch: Batch::default(),
+            is_blocked: false,
+            next_stats: Instant::ZERO,
+            hint,
+        })
+    }
+
+    fn run(mut self) -> Result<(), ChannelError> {
+        // Precise sleeps keep packets evenly spaced; without them the channel is only burstier.
+        let _ = sabul_udp::set_timer_slack_min();
+        let mut buffers = RecvBuffers::new(1);
+        loop {
+            let now = self.clock.now();
+            let is_finished = self.exchange(now)?;
+            self.receive(&mut buffers)?;
+            self.release();
+            if is_finished && self.sender.is_idle() {
+                self.publish(now);
+                return Ok(());
+            }
+            if now.since(self.sender.last_heard()) > SILENCE_MAX {
+                return Err(ChannelError::Silent(SILENCE_MAX.into()));
+            }
+            self.probe(now)?;
+            let deadline = self.transmit()?;
+            if let Some((until, why)) = deadline {
+                self.sleep(until, why)?;
+            }
+        }
+    }
+
+    /// Swaps blocks, reports and figures with the application. Says whether no more will come.
+    fn exchange(&mut self, now: Instant) -> Result<bool, ChannelError> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        if state.is_stopped {
+            return Err(ChannelError::Stopped);
+        }
+        while let Some(block) = state.outgoing.pop_front() {
+            self.sender.push_block(u32::try_from(block.len()).unwrap_or(u32::MAX));
+            self.blocks.push_back(block);
+        }
+        let reports = std::mem::take(&mut state.reports);
+        let is_finished = state.is_finished;
+        drop(state);
+        for report in reports {
+            match Feedback::decode(&report) {
+                Ok(feedback) => self.take_feedback(now, &feedback)?,
+                Err(_) => return Err(ChannelError::Peer("a report does not decode")),
+            }
+        }
+        if now >= self.next_stats {
+            self.publish(now);
+        }
+        Ok(is_finished)
+    }
+
+    fn publish(&mut self, now: Instant) {
+        self.next_stats = now + STATS_INTERVAL;
+        let stats = self.sender.stats();
+        let limits = self.sender.limits();
+        let rtt = self.sender.rtt();
+        let total = now.elapsed().as_secs_f64().max(1e-9);
+        let limiter = self.sender.limiters().map(|limiter| {
+            let name = match limiter.why {
+                WaitReason::Pacing => "network",
+                WaitReason::Freeze => "loss",
+                WaitReason::Window => "window",
+                WaitReason::Receiver => "receiver",
+                WaitReason::Application => "source",
+            };
+            (name, limiter.time.as_secs_f64() / total)
+        });
+        let waiting: f64 = limiter.iter().map(|(_, share)| share).sum();
+        let busy = ("sender", (1.0 - waiting).clamp(0.0, 1.0));
+        let published = ChannelStats {
+            bytes: stats.delivered,
+            packets: stats.sent,
+            packets_repeated: stats.resent,
+            packets_lost: stats.lost,
+            packets_overflowed: stats.overflowed,
+            rtt_ms_min: rtt.map_or(0.0, |rtt| rtt.min.as_millis_f64()),
+            rtt_ms: rtt.map_or(0.0, |rtt| rtt.smoothed.as_millis_f64()),
+            rate_bps: limits.rate(self.sender.packet_bytes()).map(|rate| rate.0 as f64),
+            gap_ns: limits.gap.0.as_nanos() as f64,
+            mtu: self.mtu.packet(),
+            phase: self.sender.phase().to_owned(),
+            limiter: limiter.into_iter().chain([busy]).collect(),
+            packets_refused: self.link.refused,
+            hint: self.hint.clone(),
+        };
+        self.shared.lock().stats = published;
+    }
+
+    fn receive(&mut self, buffers: &mut RecvBuffers) -> Result<(), ChannelError> {
+        while self.link.socket.recv(buffers).map_err(ChannelError::Io)? > 0 {
+            let now = self.clock.now();
+            for datagram in buffers.datagrams() {
+                self.take_datagram(now, datagram.payload)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_datagram(&mut self, now: Instant, datagram: &mut [u8]) -> Result<(), ChannelError> {
+        let Ok(header) = Header::decode(datagram) else {
+            self.link.refused += 1;
+            return Ok(());
+        };
+        let number = self.replay.expand(header.number_low);
+        if header.connection != self.link.connection || self.replay.is_replayed(number) {
+            self.link.refused += 1;
+            return Ok(());
+        }
+        let Some(body) = self.link.open(number, datagram) else {
+            return Ok(());
+        };
+        self.replay.note(number);
+        match header.kind {
+            Kind::Ack | Kind::Nak => match Feedback::decode(body) {
+                Ok(feedback) => self.take_feedback(now, &feedback),
+                Err(_) => Err(ChannelError::Peer("a report does not decode")),
+            },
+            Kind::ProbeAck => {
+                if let Some(size) = body.first_chunk::<4>()
+                    && self.mtu.confirmed(u32::from_be_bytes(*size))
+                {
+                    self.sender.set_payload_bytes(self.mtu.datagram() - DATA_OVERHEAD as u32);
+                }
+                Ok(())
+            }
+            Kind::Hello => {
+                let answer = self.sender.take_number();
+                self.link.answer_hello(answer, body)
+            }
+            Kind::HelloAck | Kind::Data | Kind::Ack2 | Kind::Probe => Ok(()),
+        }
+    }
+
+    fn take_feedback(&mut self, now: Instant, feedback: &Feedback) -> Result<(), ChannelError> {
+        self.sender.handle_feedback(now, feedback).map_err(|error| ChannelError::Peer(error.0))
+    }
+
+    /// Gives acknowledged blocks' buffers back to the application.
+    fn release(&mut self) {
+        let released = self.sender.released_blocks();
+        if released == self.first_block {
+            return;
+        }
+        let mut state = self.shared.lock();
+        while self.first_block < released {
+            if let Some(mut block) = self.blocks.pop_front() {
+                block.clear();
+                state.free.push(block);
+            }
+            self.first_block += 1;
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Sends the MTU probes that are due.
+    fn probe(&mut self, now: Instant) -> Result<(), ChannelError> {
+        for size in self.mtu.poll(now, self.sender.rtt().map(|rtt| rtt.smoothed)) {
+            let body = vec![0; size as usize - HEADER_LEN - TAG_LEN];
+            self.flush_all()?;
+            if self.is_blocked {
+                // The socket is full; the size has another try.
+                return Ok(());
+            }
+            let number = self.sender.take_number();
+            if self.link.send_control(Kind::Probe, number, &body)? == SendStatus::TooLarge {
+                self.mtu.refused(size);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is due. Gives the time until which there is nothing to do, unless there is more.
+    fn transmit(&mut self) -> Result<Option<(Instant, WaitReason)>, ChannelError> {
+        let mut batches = 0;
+        loop {
+            if self.is_blocked {
+                self.flush()?;
+                if self.is_blocked {
+                    return Ok(Some((self.clock.now() + STATS_INTERVAL, WaitReason::Pacing)));
+                }
+            }
+            let now = self.clock.now();
+            match self.sender.poll_transmit(now) {
+                Transmit::Data(packet) => {
+                    // Sealed at once, whatever batch it goes into: numbers are used in order.
+                    let datagram = packet.length as usize + DATA_OVERHEAD;
+                    let fits = self.batch.has_room(datagram);
+                    self.seal(&packet, datagram, fits)?;
+                    if fits && self.batch.has_room(datagram) {
+                        continue;
+                    }
+                    self.flush()?;
+                    batches += 1;
+                    if batches == BATCHES_PER_TURN {
+                        return Ok(None);
+                    }
+                }
+                Transmit::Ack2 { number, serial } => {
+                    // An overtaking number would look like a gap to the receiver.
+                    self.flush_all()?;
+                    self.link.send_control(Kind::Ack2, number, &serial.to_be_bytes())?;
+                }
+                Transmit::Wait { until, why } => {
+                    self.flush_all()?;
+                    return Ok(Some((until, why)));
+                }
+            }
+        }
+    }
+
+    fn seal(
+        &mut self,
+        packet: &DataPacket,
+        datagram: usize,
+        fits: bool,
+    ) -> Result<(), ChannelError> {
+        let connection = self.link.connection;
+        let mut header =
+            DataHeader::new(connection, packet.number, packet.seq, packet.block, packet.offset);
+        header.ends_block = packet.ends_block;
+        let header = header.encode();
+        let block = &self.blocks[(packet.block - self.first_block) as usize];
+        let payload = &block[packet.offset as usize..(packet.offset + packet.length) as usize];
+        let batch = if fits { &mut self.batch } else { &mut self.next_batch };
+        let start = batch.bytes.len();
+        batch.bytes.resize(start + datagram, 0);
+        let out = &mut batch.bytes[start..];
+        out[..DATA_HEADER_LEN].copy_from_slice(&header);
+        let sealed = &mut out[DATA_HEADER_LEN..];
+        self.link
+            .sealer
+            .seal(packet.number, &header, payload, sealed)
+            .map_err(ChannelError::Seal)?;
+        if batch.segments == 0 {
+            batch.segment = datagram;
+        }
+        batch.segments += 1;
+        Ok(())
+    }
+
+    /// Hands over everything that is sealed, as far as the socket takes it.
+    fn flush_all(&mut self) -> Result<(), ChannelError> {
+        while !self.batch.bytes.is_empty() {
+            self.flush()?;
+            if self.is_blocked {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands one batch to the socket. What a full socket leaves stays for the next call.
+    fn flush(&mut self) -> Result<(), ChannelError> {
+        self.is_blocked = false;
+        if self.batch.bytes.is_empty() {
+            return Ok(());
+        }
+        let rest = &self.batch.bytes[self.batch.sent..];
+        let outcome = self
+            .link
+            .socket
+            .send(rest, self.batch.segment, None, Ecn::NotEct)
+            .map_err(ChannelError::Io)?;
+        self.batch.sent += outcome.bytes;
+        match outcome.status {
+            SendStatus::WouldBlock => self.is_blocked = true,
+            // The path is down for now, or a hop shrank: the packets are lost as any may be.
+            _ => {
+                self.batch.clear();
+                std::mem::swap(&mut self.batch, &mut self.next_batch);
+            }
+        }
+        Ok(())
+    }
+
+    fn sleep(&self, until: Instant, why: WaitReason) -> Result<(), ChannelError> {
+        let now = self.clock.now();
+        let mut until = until;
+        if why == WaitReason::Pacing {
+            until = until.max(now + BATCH_TIME);
+        }
+        if let Some(deadline) = self.mtu.deadline() {
+            until = until.min(deadline);
+        }
+        // The figures stay fresh, and a lost wake-up costs no more than this.
+        until = until.min(now + Span::from(Duration::from_millis(100)));
+        let wait = if self.is_blocked { Wait::BOTH } else { Wait::READABLE };
+        self.link.wait(wait, self.clock, until).map_err(ChannelError::Io)
+    }
+}

@@ -1,0 +1,132 @@
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc;
+use std::time::Instant as StdInstant;
+
+use sabul_udp::SocketOptions;
+
+use super::*;
+use crate::seal::Suite;
+
+fn params(controller: &str) -> ChannelParams {
+    ChannelParams {
+        controller: controller.to_owned(),
+        controller_params: Vec::new(),
+        block_bytes: 1 << 18,
+        window_bytes: 64 << 20,
+        rate_limit_bps: None,
+        mtu_max: None,
+        historical_loss: false,
+        control_feedback: false,
+    }
+}
+
+fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> ChannelStart {
+    ChannelStart {
+        socket,
+        connection: ConnectionId(77),
+        sealer: Sealer::new(Suite::fastest(), [out; 32]),
+        next_number: PacketNumber(0),
+        opener: Opener::new(Suite::fastest(), [back; 32]),
+        largest_opened: None,
+        rtt: None,
+        params: params.clone(),
+        blocks_max: 32,
+    }
+}
+
+/// Sends `blocks` blocks over loopback and gives back what arrived and both ends' figures.
+fn transfer(params: &ChannelParams, blocks: u8) -> (Vec<Vec<u8>>, ChannelStats, ChannelStats) {
+    let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
+    let [here, there] = [(); 2].map(|()| UdpSocket::bind(any, &SocketOptions::default()).unwrap());
+    here.connect(there.local_addr()).unwrap();
+    there.connect(here.local_addr()).unwrap();
+    let (deliver, delivered) = mpsc::channel();
+    let (ended, end) = mpsc::channel();
+    let (reports, carried) = mpsc::channel();
+    let receiver = ReceiverHandle::spawn(
+        start(there, 2, 1, params),
+        Box::new(move |block| deliver.send(block).unwrap()),
+        Box::new(move |report| reports.send(report).unwrap()),
+        Box::new(|_| {}),
+    )
+    .unwrap();
+    let sender =
+        SenderHandle::spawn(start(here, 1, 2, params), Box::new(move |r| ended.send(r).unwrap()))
+            .unwrap();
+    let (feeder, forwarder) = (sender.clone(), sender.clone());
+    std::thread::spawn(move || {
+        for report in carried {
+            forwarder.report(report);
+        }
+    });
+    std::thread::spawn(move || {
+        for fill in 0..blocks {
+            let mut block = feeder.buffer().unwrap();
+            let last = fill + 1 == blocks;
+            block.resize(if last { 1234 } else { 1 << 18 }, fill);
+            feeder.block(block).unwrap();
+        }
+        feeder.finish();
+    });
+    let mut arrived = Vec::new();
+    for _ in 0..blocks {
+        let block = delivered.recv_timeout(Duration::from_secs(20)).expect("blocks keep coming");
+        receiver.recycle(Vec::with_capacity(1 << 18));
+        arrived.push(block);
+    }
+    end.recv_timeout(Duration::from_secs(20)).expect("the sender hears the last ACK").unwrap();
+    let stats = (sender.stats(), receiver.stats());
+    receiver.stop();
+    (arrived, stats.0, stats.1)
+}
+
+#[test]
+fn blocks_cross_loopback_in_order_and_intact_with_every_policy_and_carrier() {
+    for (historical_loss, control_feedback) in
+        [(false, false), (false, true), (true, false), (true, true)]
+    {
+        let params = ChannelParams { historical_loss, control_feedback, ..params("sabul2003") };
+        let (arrived, sender, _) = transfer(&params, 100);
+        for (fill, block) in arrived.iter().enumerate() {
+            assert_eq!(block.len(), if fill == 99 { 1234 } else { 1 << 18 });
+            assert!(block.iter().all(|byte| usize::from(*byte) == fill), "block {fill}");
+        }
+        assert!(sender.packets > 0, "{historical_loss} {control_feedback}");
+    }
+}
+
+#[test]
+fn loopback_is_discovered_to_carry_large_packets_unless_a_limit_holds() {
+    let (_, sender, _) = transfer(&params("fixed"), 100);
+    assert!(sender.mtu > 60_000, "{sender:?}");
+    let limited = ChannelParams { mtu_max: Some(1280), ..params("fixed") };
+    let (_, sender, _) = transfer(&limited, 20);
+    assert_eq!(sender.mtu, 1280);
+}
+
+#[test]
+fn an_unknown_controller_is_refused_before_a_thread_starts() {
+    let socket =
+        UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into(), &SocketOptions::default()).unwrap();
+    let refused = SenderHandle::spawn(start(socket, 1, 2, &params("cubik")), Box::new(|_| {}));
+    assert!(matches!(refused, Err(ChannelError::Config(_))), "{refused:?}");
+}
+
+#[test]
+fn a_stopped_channel_ends_at_once_and_says_so() {
+    let socket =
+        UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into(), &SocketOptions::default()).unwrap();
+    socket.connect(socket.local_addr()).unwrap();
+    let (ended, end) = mpsc::channel();
+    let sender = SenderHandle::spawn(
+        start(socket, 1, 2, &params("sabul2003")),
+        Box::new(move |result| ended.send(result).unwrap()),
+    )
+    .unwrap();
+    let began = StdInstant::now();
+    sender.stop();
+    let result = end.recv_timeout(Duration::from_secs(5)).unwrap();
+    assert!(matches!(result, Err(ChannelError::Stopped)), "{result:?}");
+    assert!(began.elapsed() < Duration::from_secs(1));
+    assert_eq!(sender.buffer(), Err(Ended));
+}
