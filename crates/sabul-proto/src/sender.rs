@@ -340,12 +340,6 @@ impl Sender {
         self.limits = self.controller.limits();
     }
 
-    /// Packets sent of which nothing is known yet.
-    fn in_flight(&self) -> u64 {
-        let arrived = self.largest_arrived.map_or(self.config.first_number.0, |n| n.0 + 1);
-        self.numbers.next().0.saturating_sub(arrived)
-    }
-
     /// What to do now; call again until it says wait.
     pub fn poll_transmit(&mut self, now: Instant) -> Transmit {
         if let Some((why, since)) = self.last_wait.take() {
@@ -409,7 +403,7 @@ impl Sender {
             return Err((WaitReason::Receiver, idle_check));
         }
         let unacknowledged = self.pieces.len();
-        let in_flight = self.in_flight();
+        let in_flight = self.numbers.in_flight();
         let controlled = match self.config.policy {
             // [SABUL §II-D] counts what is not acknowledged; a lost packet stalls that count, so
             // the current policy counts what may still be on the path.

@@ -45,9 +45,9 @@ impl Sender {
         self.window.open_to(ack.block_limit);
         if self.largest_arrived.is_none_or(|largest| ack.largest > largest) && !nothing_arrived {
             self.largest_arrived = Some(ack.largest);
-            let sent = self.numbers.get(ack.largest).filter(|sent| sent.sent_at > Instant::ZERO);
-            if let Some(sent) = sent {
-                let sample = now.since(sent.sent_at).saturating_sub(ack.delay);
+            self.numbers.arrived(ack.largest);
+            if let Some(sent_at) = self.numbers.get(ack.largest).and_then(|sent| sent.sent_at) {
+                let sample = now.since(sent_at).saturating_sub(ack.delay);
                 self.rtt = Some(rtt::update(self.rtt, sample.max(Span::from_micros(1))));
             }
         }
@@ -78,7 +78,7 @@ impl Sender {
             let mut acked = Acked::default();
             acked.newly = Packets(newly);
             acked.total = Packets(self.arrived);
-            acked.in_flight = Packets(self.in_flight());
+            acked.in_flight = Packets(self.numbers.in_flight());
             acked.marked = Packets(marked);
             acked.largest = ack.largest.0;
             acked.next = self.numbers.next().0;
@@ -163,7 +163,7 @@ impl Sender {
             self.overflow_credit =
                 self.overflow_credit.saturating_add(newly.saturating_mul(OVERFLOW_JOINED));
             self.overflow_credit_until = now + rtt + ACK2_INTERVAL;
-            self.window.shrink(Packets(self.in_flight()));
+            self.window.shrink(Packets(self.numbers.in_flight()));
             self.next_window_growth = now + rtt;
         } else if now >= self.next_window_growth {
             self.window.grow();

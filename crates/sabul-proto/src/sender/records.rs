@@ -81,7 +81,8 @@ impl Pieces {
 pub(super) struct Sent {
     /// The data it carried; none for other kinds of packets, and once its fate is known.
     pub(super) seq: Option<SeqNo>,
-    pub(super) sent_at: Instant,
+    /// None for other kinds of packets.
+    pub(super) sent_at: Option<Instant>,
 }
 
 /// Transmissions by packet number, from the oldest that may still matter.
@@ -89,28 +90,45 @@ pub(super) struct Sent {
 pub(super) struct Numbers {
     first: PacketNumber,
     ring: VecDeque<Sent>,
+    /// Everything below has arrived or been overtaken.
+    settled: PacketNumber,
+    /// DATA packets from there on.
+    in_flight: u64,
 }
 
 impl Numbers {
     pub(super) const fn new(first: PacketNumber) -> Self {
-        Self { first, ring: VecDeque::new() }
+        Self { first, ring: VecDeque::new(), settled: first, in_flight: 0 }
     }
     pub(super) fn next(&self) -> PacketNumber {
         PacketNumber(self.first.0 + self.ring.len() as u64)
     }
     pub(super) fn push(&mut self, seq: SeqNo, sent_at: Instant) -> PacketNumber {
         let number = self.next();
-        self.ring.push_back(Sent { seq: Some(seq), sent_at });
+        self.ring.push_back(Sent { seq: Some(seq), sent_at: Some(sent_at) });
+        self.in_flight += 1;
         number
     }
     pub(super) fn push_other(&mut self) -> PacketNumber {
         let number = self.next();
-        self.ring.push_back(Sent { seq: None, sent_at: Instant::ZERO });
+        self.ring.push_back(Sent { seq: None, sent_at: None });
         number
     }
     pub(super) fn get(&self, number: PacketNumber) -> Option<&Sent> {
         let index = number.0.checked_sub(self.first.0)?;
         self.ring.get(usize::try_from(index).ok()?)
+    }
+    /// DATA packets of which nothing is known yet: sent after the last that has arrived.
+    pub(super) const fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+    /// Number `largest` has arrived; what was sent before it is no longer in flight.
+    pub(super) fn arrived(&mut self, largest: PacketNumber) {
+        while self.settled <= largest && self.settled < self.next() {
+            let is_data = self.get(self.settled).is_some_and(|sent| sent.sent_at.is_some());
+            self.in_flight -= u64::from(is_data);
+            self.settled = self.settled.next();
+        }
     }
     /// Takes the data out of a transmission that is lost; none if it carried none or is settled.
     pub(super) fn settle(&mut self, number: u64) -> Option<SeqNo> {

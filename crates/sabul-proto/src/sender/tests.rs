@@ -75,8 +75,8 @@ fn retransmissions_go_before_new_data_and_have_new_numbers() {
     assert_eq!(drain(&mut sender, at_ms(0)), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
     sender.handle_feedback(at_ms(50), &nak(LossPolicy::Current, &[(1, 2)])).unwrap();
     sender.handle_feedback(at_ms(50), &ack(1, 1, 3)).unwrap();
-    // The ACK takes number 5 for its confirmation; then 1 and 2 again, then new data.
-    assert_eq!(drain(&mut sender, at_ms(50)), [(6, 1), (7, 2), (8, 5)]);
+    // The ACK takes number 5 for its confirmation; then 1 and 2 again, then new data: 4, 6, 7, 8 and 9 fly.
+    assert_eq!(drain(&mut sender, at_ms(50)), [(6, 1), (7, 2), (8, 5), (9, 6)]);
 }
 
 #[test]
