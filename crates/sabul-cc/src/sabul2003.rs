@@ -71,17 +71,20 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
     },
     ParamSpec {
         name: "freeze",
-        unit: Unit::Word(&["rtt", "syn"]),
-        default: "rtt",
+        unit: Unit::Word(&["rtt-min", "rtt", "syn"]),
+        default: "rtt-min",
         range: (0.0, 0.0),
-        doc: "How long sending stops when a loss epoch opens",
-        source: "[SABUL §II-E] one RTT; [SABUL2] one SYN interval",
+        doc: "How long sending stops when a loss epoch opens: the smallest RTT, which lets a full \
+              queue of one BDP drain and no more; the averaged RTT, queue included; or one SYN \
+              interval",
+        source: "[SABUL §II-E] one RTT, without saying which; [SABUL2] one SYN interval",
     },
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Freeze {
-    OneRtt,
+    SmallestRtt,
+    AveragedRtt,
     OneSyn,
 }
 
@@ -126,7 +129,11 @@ pub(crate) fn build(
         },
         window_max: Packets(params.number("window_packets") as u64),
         syn_interval: Span::from_secs_f64(params.number("syn_interval_ms") / 1e3),
-        freeze: if params.word("freeze") == "rtt" { Freeze::OneRtt } else { Freeze::OneSyn },
+        freeze: match params.word("freeze") {
+            "rtt-min" => Freeze::SmallestRtt,
+            "rtt" => Freeze::AveragedRtt,
+            _ => Freeze::OneSyn,
+        },
         averaged_loss: 0.0,
         hold_until: None,
         last_decrease: None,
@@ -257,7 +264,8 @@ impl Controller for Sabul2003 {
             self.nak_count = 1;
             self.dec_count = DEC_COUNT_START;
             let freeze = match self.freeze {
-                Freeze::OneRtt => cx.rtt.map_or(self.syn_interval, |rtt| rtt.smoothed),
+                Freeze::SmallestRtt => cx.rtt.map_or(self.syn_interval, |rtt| rtt.min),
+                Freeze::AveragedRtt => cx.rtt.map_or(self.syn_interval, |rtt| rtt.smoothed),
                 Freeze::OneSyn => self.syn_interval,
             };
             self.hold_until = Some(cx.now + freeze);

@@ -9,6 +9,7 @@
 //!              either --many losses--> done
 //! Bounds:      in flight never exceeds twice (estimate × smallest RTT), so at most one BDP queues
 //!              where the estimate is right; where it is not, the rise of the delay stops the fill.
+//!              Below a millisecond of RTT, timers are coarser than the path: one millisecond queues.
 //! Not here:    what follows the start (`sabul2003`).
 
 use std::collections::VecDeque;
@@ -29,6 +30,10 @@ const SAMPLE_PACKETS: u64 = 16;
 /// Queueing delay that ends the fill, as a part of the smallest RTT, and its floor.
 const DELAY_PART: u64 = 8;
 const DELAY_FLOOR: Span = Span::from_millis(1);
+/// The receiver acknowledges four times a round trip, at least each SYN interval, at most this often.
+const ACK_INTERVAL_MIN: Span = Span::from_micros(250);
+/// Ours: how late a sender's batch may leave.
+const WAKE_UP: Span = Span::from_micros(500);
 /// Losses end the search when they are this many in one round and a tenth of what was sent in it.
 const LOSSES_MIN: u64 = 8;
 
@@ -136,9 +141,10 @@ impl RateSearch {
         let Some(rtt) = cx.rtt else {
             return SearchStep::Continue;
         };
-        // What is in flight when the path is full: one RTT, and what waits to be acknowledged.
-        let ack_interval = SYN_INTERVAL.min(rtt.min / 4);
-        let horizon = rtt.min + ack_interval;
+        // What is in flight when the path is full: one RTT, what waits to be acknowledged, and what
+        // a machine that sleeps between batches is late by.
+        let ack_interval = (rtt.min / 4).max(ACK_INTERVAL_MIN).min(SYN_INTERVAL);
+        let horizon = rtt.min + ack_interval + WAKE_UP;
         let packets_in = |rate: Rate| (rate.bytes_in(horizon).0 / cx.packet_bytes.0.max(1)).max(1);
         let delayed = rtt.latest > rtt.min + (rtt.min / DELAY_PART).max(DELAY_FLOOR);
         let round_over = self.round_end.is_some_and(|end| acked.largest >= end);
@@ -181,16 +187,21 @@ impl RateSearch {
                 let Some(rate) = rate_between(from, here) else {
                     return SearchStep::Continue;
                 };
-                if delayed {
+                let is_long = rtt.latest > rtt.min + rtt.min / 2 + DELAY_FLOOR;
+                if delayed && (round_over || is_long) {
                     // Full: what arrived is what the path carries. The queue drains in silence.
                     let hold = rtt.latest.saturating_sub(rtt.min).min(rtt.min);
                     return SearchStep::Found { rate: rate.mul_ratio(99, 100), hold: Some(hold) };
+                }
+                if delayed && let Some(estimate) = self.estimate {
+                    // Full, or a machine was late: the rest of the round, without pushing, tells.
+                    self.gap = estimate.gap(cx.packet_bytes);
                 }
                 if round_over {
                     let offered = self.gap.rate(cx.packet_bytes).unwrap_or(rate);
                     // Not yet full, or never filled because this end is the slow one.
                     let next = if rate.0 >= offered.mul_ratio(9, 10).0 || self.app_limited {
-                        rate.mul_ratio(5, 4).max(self.estimate.unwrap_or(rate))
+                        rate.mul_ratio(3, 2).max(self.estimate.unwrap_or(rate))
                     } else {
                         return SearchStep::Found { rate: rate.mul_ratio(98, 100), hold: None };
                     };

@@ -1,2 +1,75 @@
-//! The `sabul` program.
-fn main() {}
+//! The `sabul` program: copy files, measure paths, and show what the transport can do.
+//!
+//! Results go to standard output and everything else to standard error. The exit code tells
+//! causes apart; see [`args::EXIT_CODES`].
+
+mod address;
+mod args;
+mod cp;
+mod demo;
+mod error;
+mod info;
+mod interrupt;
+mod json;
+mod options;
+mod output;
+mod perf;
+mod progress;
+mod serve;
+mod size;
+
+use std::future::Future;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser as _;
+
+use args::{Cli, Command, PerfCommand};
+use error::CliError;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to standard output; whoever closed it does not want them.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match run(cli.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            output::complain(&error);
+            ExitCode::from(error.code())
+        }
+    }
+}
+
+fn run(command: Command) -> Result<u8, CliError> {
+    match command {
+        Command::Cp(args) => block_on(cp::run(args)),
+        Command::Serve(args) => block_on(serve::files(args)),
+        Command::Perf(args) => match args.command {
+            Some(PerfCommand::Serve(args)) => block_on(serve::perf(args)),
+            None => block_on(perf::run(args.test)),
+        },
+        Command::Demo(args) => block_on(demo::run(args)),
+        Command::Cc(args) => info::controllers(&args),
+        Command::Completion { shell } => info::completion(shell),
+        Command::Man { out } => info::man(out.as_deref()),
+    }
+}
+
+/// Runs one command to its end on a runtime of its own.
+fn block_on(work: impl Future<Output = Result<u8, CliError>>) -> Result<u8, CliError> {
+    output::start_log();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::failed(format!("cannot start the runtime: {error}")))?;
+    let result = runtime.block_on(work);
+    // A thread may still sit in a read of standard input that never returns.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    result
+}

@@ -1,7 +1,70 @@
-//! Placeholder.
+//! Reliable, encrypted bulk transfer: data over UDP at the rate the path bears, everything else
+//! over TLS.
+//!
+//! A [`Listener`] waits and hands out a [`Ticket`]; whoever holds the ticket can [`connect`]. Both
+//! ends then have a [`Session`] and may each put, get, stream and measure, several transfers at
+//! once. What crosses the network is encrypted and authenticated, always; files appear under their
+//! final name complete and verified, or not at all.
+//!
+//! ```no_run
+//! use sabul::files::{Source, SourceSet};
+//! use sabul::{ConnectConfig, Listener, ListenerConfig, RemoteDestination, Service};
+//! use sabul::{Ticket, TransferOptions, connect};
+//!
+//! // One side offers a directory ...
+//! async fn serve() -> Result<(), sabul::Error> {
+//!     let listener = Listener::bind(ListenerConfig::new(([0, 0, 0, 0], 7077).into())).await?;
+//!     println!("{}", listener.ticket());
+//!     let session = listener.accept().await?;
+//!     let root = Some("/srv/data".into());
+//!     session.serve(&Service { root, ..Service::default() }).await?;
+//!     Ok(())
+//! }
+//!
+//! // ... and the other sends a file there.
+//! async fn send(ticket: &Ticket) -> Result<(), sabul::Error> {
+//!     let session = connect(ticket, ConnectConfig::default()).await?;
+//!     let set = SourceSet::local(vec![Source::Path("results.h5".into())], false)?;
+//!     let options = TransferOptions::default();
+//!     let transfer = session.put(set, RemoteDestination::default(), &options).await?;
+//!     let report = transfer.finish().await?;
+//!     println!("{} bytes at {:.0} Mbit/s", report.bytes, report.goodput_bps / 1e6);
+//!     session.close().await;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Everything asynchronous needs a multi-threaded tokio runtime with I/O and time enabled.
 
+mod channel;
+mod config;
+mod connector;
+mod control;
+mod error;
 pub mod files;
 pub mod jail;
+mod listener;
+mod path;
 pub mod seal;
+mod session;
+mod stream;
 pub mod ticket;
 pub mod tls;
+mod transfer;
+
+pub use channel::ChannelStats;
+pub use config::{
+    Carrier, ConnectConfig, DEFAULT_MEMORY_BYTES, Direction, ListenerConfig, LocalDestination,
+    LossPolicy, MeasureLimit, RemoteDestination, Service, TransferOptions,
+};
+pub use connector::{connect, connect_to};
+pub use error::{Error, failure_exit_code};
+pub use listener::Listener;
+pub use sabul_udp::SocketOptions;
+pub use sabul_wire::control::{Failure, FailureCode};
+pub use session::{
+    GetRequest, MeasureRequest, PutRequest, Request, ServeSummary, Session, StreamRequest,
+};
+pub use stream::{ReceiveStream, SendStream};
+pub use ticket::Ticket;
+pub use transfer::{Interval, Progress, Report, Transfer};

@@ -1,0 +1,288 @@
+//! The command line: every command and flag, once.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use sabul_units::Rate;
+
+use crate::size::parse_bytes;
+
+/// Meaning of the exit codes, for help texts.
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 some or all of the transfer failed, \
+    2 usage or configuration, 3 peer unreachable, 4 authentication failed, 5 verification failed, \
+    6 no space or no permission at the destination, 130 interrupted.";
+
+/// Port that listeners take and addresses mean where none is written.
+pub(crate) const DEFAULT_LISTEN: &str = "0.0.0.0:4850";
+
+/// Reliable, encrypted bulk transfer over UDP for long and fast paths.
+#[derive(Debug, Parser)]
+#[command(name = "sabul", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Copy files to or from a `sabul serve`
+    Cp(CpArgs),
+    /// Serve a directory to holders of a ticket
+    Serve(ServeArgs),
+    /// Measure a path from memory to memory
+    Perf(PerfArgs),
+    /// Send one file over an emulated path on this machine, and say how it went
+    Demo(DemoArgs),
+    /// Show the congestion controllers
+    Cc(CcArgs),
+    /// Print a completion script for a shell
+    Completion {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write those of all commands
+    Man {
+        /// Write sabul.1, sabul-cp.1 and so on into this directory.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// How a connection is made and how its channel behaves.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ChannelArgs {
+    /// The ticket that the server wrote.
+    #[arg(long, value_name = "FILE", env = "SABUL_TICKET_FILE")]
+    pub(crate) ticket: Option<PathBuf>,
+    /// Congestion controller; `sabul cc list` shows them.
+    #[arg(long, value_name = "NAME", default_value = sabul_cc::registry::DEFAULT)]
+    pub(crate) cc: String,
+    /// Parameter of the controller, repeatable; `sabul cc show NAME` lists them.
+    #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]
+    pub(crate) cc_params: Vec<(String, String)>,
+    /// Largest packet to try, in bytes with the IP header [default: found out].
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65535))]
+    pub(crate) mtu: Option<u32>,
+}
+
+/// Arguments of `sabul cp`.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES, after_long_help = CP_HELP)]
+pub(crate) struct CpArgs {
+    /// Sources, then the destination. One side is sabul://HOST[:PORT]/PATH, the other local paths;
+    /// '-' is standard input or output.
+    #[arg(required = true, num_args = 2.., value_name = "SRC... DST")]
+    pub(crate) places: Vec<OsString>,
+    /// Descend into directories.
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+    /// Keep modification times and permission bits.
+    #[arg(short, long)]
+    pub(crate) preserve: bool,
+    #[command(flatten)]
+    pub(crate) channel: ChannelArgs,
+    /// Never send faster than this, in bit/s with k, M or G, such as 500M.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) bwlimit: Option<Rate>,
+    /// Have every file on the disk before it gets its name.
+    #[arg(long)]
+    pub(crate) sync: bool,
+    /// Print one JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print errors only.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+const CP_HELP: &str = "\
+The path in an address is relative to the directory that is served. A source that ends in '/' \
+means the content of a directory, one without means the directory itself, as in rsync. A \
+destination that is a directory, or ends in '/', takes the sources in; otherwise a single source \
+takes its name. A local name with a ':' is written with './' in front.
+
+A file appears under its name complete and verified, or not at all.
+
+Examples:
+  sabul cp big.iso sabul://host:4850/ --ticket ticket
+  sabul cp -r photos sabul://host:4850/archive/
+  sabul cp sabul://host:4850/big.iso .
+  tar c photos | sabul cp - sabul://host:4850/photos.tar
+
+Exit codes: 0 done, 1 some or all of the transfer failed, 2 usage or configuration, 3 peer \
+unreachable, 4 authentication failed, 5 verification failed, 6 no space or no permission at the \
+destination, 130 interrupted.";
+
+/// Where a listener waits.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ListenArgs {
+    /// Address and port to listen at, for TCP and UDP; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR:PORT", default_value = DEFAULT_LISTEN)]
+    pub(crate) listen: SocketAddr,
+    /// Write the ticket to this file (mode 0600) once everything is ready; otherwise it is
+    /// printed on standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ticket_file: Option<PathBuf>,
+    /// End after one session; the exit code tells how it went.
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+/// Arguments of `sabul serve`.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct ServeArgs {
+    /// The directory to serve; nothing outside it is read or written.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: PathBuf,
+    /// Refuse every write.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    #[command(flatten)]
+    pub(crate) listen: ListenArgs,
+}
+
+/// Arguments of `sabul perf`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
+pub(crate) struct PerfArgs {
+    /// `serve`, or none to run a test.
+    #[command(subcommand)]
+    pub(crate) command: Option<PerfCommand>,
+    #[command(flatten)]
+    pub(crate) test: TestArgs,
+}
+
+/// Commands below `sabul perf`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PerfCommand {
+    /// Answer the tests of others
+    Serve(ListenArgs),
+}
+
+/// Arguments of one test.
+#[derive(Debug, Args)]
+pub(crate) struct TestArgs {
+    /// Where `sabul perf serve` listens [required].
+    #[arg(value_name = "ADDR:PORT")]
+    pub(crate) address: Option<String>,
+    /// Send for this many seconds [default: 10].
+    #[arg(short = 't', long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) time: Option<f64>,
+    /// Send this many bytes, such as 512M.
+    #[arg(short = 'n', long, value_name = "BYTES", value_parser = parse_bytes,
+          conflicts_with = "time")]
+    pub(crate) bytes: Option<u64>,
+    /// The server sends.
+    #[arg(short = 'R', long)]
+    pub(crate) reverse: bool,
+    /// Transfers at the same time.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) streams: u16,
+    #[command(flatten)]
+    pub(crate) channel: ChannelArgs,
+    /// Rate of each stream in bit/s, such as 500M: the rate itself with `--cc fixed`, otherwise a
+    /// limit.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
+    /// Most bytes that may be sent and not yet acknowledged, such as 64M.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) window: Option<u64>,
+    /// Seconds from one line of results to the next.
+    #[arg(short = 'i', long, value_name = "SECONDS", default_value = "1",
+          value_parser = parse_seconds)]
+    pub(crate) interval: f64,
+    /// Print one JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `sabul demo`.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct DemoArgs {
+    /// The path to emulate, by name; a wrong name lists all.
+    #[arg(long, value_name = "PRESET", default_value = "1gbit-100ms")]
+    pub(crate) path: String,
+    /// Size of the file, such as 512M.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "256MiB")]
+    pub(crate) size: u64,
+    /// Congestion controller; `sabul cc list` shows them.
+    #[arg(long, value_name = "NAME", default_value = sabul_cc::registry::DEFAULT)]
+    pub(crate) cc: String,
+    /// Parameter of the controller, repeatable.
+    #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]
+    pub(crate) cc_params: Vec<(String, String)>,
+    /// Decides which packets the path loses, repeats and holds back.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print one JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// Arguments of `sabul cc`.
+#[derive(Debug, Args)]
+pub(crate) struct CcArgs {
+    #[command(subcommand)]
+    pub(crate) command: CcCommand,
+}
+
+/// Commands below `sabul cc`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CcCommand {
+    /// List all controllers
+    List,
+    /// Show one: where it comes from and its parameters
+    Show {
+        /// Its name.
+        name: String,
+    },
+}
+
+fn parse_param(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("'{text}' is not KEY=VALUE, such as syn_interval_ms=10")),
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.trim().trim_end_matches('s').parse::<f64>().ok();
+    seconds
+        .filter(|seconds| (0.1..=86_400.0).contains(seconds))
+        .ok_or_else(|| format!("'{text}' is not a number of seconds from 0.1 to 86400"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn perf_tells_a_server_from_a_test() {
+        let perf = |args: &[&str]| match Cli::try_parse_from([&["sabul", "perf"], args].concat()) {
+            Ok(Cli { command: Command::Perf(args) }) => Some(args),
+            _ => None,
+        };
+        assert!(perf(&["serve", "--once"]).unwrap().command.is_some());
+        let test = perf(&["host:1", "-n", "1M", "-R"]).unwrap();
+        assert!(test.command.is_none() && test.test.reverse);
+        assert_eq!(test.test.bytes, Some(1 << 20));
+        assert!(perf(&["host:1", "-n", "1M", "-t", "3"]).is_none());
+    }
+}

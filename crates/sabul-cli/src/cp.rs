@@ -1,0 +1,307 @@
+//! `sabul cp`: files to or from a listener.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sabul::files::{Source, SourceSet};
+use sabul::{
+    LocalDestination, Progress, RemoteDestination, Report, Session, Transfer, TransferOptions,
+};
+use sabul_transfer::Printable;
+
+use crate::address::{Host, Place, Remote};
+use crate::args::CpArgs;
+use crate::error::{CliError, code_of_failures};
+use crate::interrupt::Interrupt;
+use crate::json::{self, ErrorJson, TransferJson};
+use crate::output::{self, Pipe};
+use crate::progress::{Meter, follow};
+use crate::size::{count, show_bytes, show_rate};
+
+/// Most failures of single files that are spelt out on standard error.
+const FAILURES_SHOWN: usize = 20;
+
+/// Runs the command; the result is the exit code.
+pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
+    let mut outcome = Outcome { json: TransferJson::nothing(&args.channel.cc), code: 0 };
+    let result = copy(&args, &mut outcome).await;
+    if let Err(error) = &result {
+        outcome.json.errors.push(ErrorJson::of_error(error));
+    }
+    if args.json {
+        json::print(&outcome.json)?;
+    }
+    result.map(|()| outcome.code)
+}
+
+/// What there is to tell, however it ends.
+#[derive(Debug)]
+struct Outcome {
+    json: TransferJson,
+    code: u8,
+}
+
+async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
+    let plan = Plan::of(args)?;
+    let options = TransferOptions {
+        rate_limit_bps: args.bwlimit.map(|rate| rate.0),
+        preserve: args.preserve,
+        sync: args.sync,
+        ..args.channel.transfer_options()?
+    };
+    if args.json && plan.writes_stdout() {
+        return Err(CliError::usage(
+            "--json and the destination '-' both want standard output; leave out one of them",
+        ));
+    }
+    let interrupt = Interrupt::listen()?;
+    let session = args.channel.connect(plan.host(), &interrupt).await?;
+    let (result, pipe_closed) = transfer(args, plan, &session, &options, &interrupt, outcome).await;
+    match result {
+        Ok(report) => {
+            session.close().await;
+            conclude(args, &report, &pipe_closed, outcome);
+            Ok(())
+        }
+        Err(_) if pipe_closed.load(Ordering::Acquire) => Ok(()),
+        Err(_) if interrupt.is_seen() => Err(CliError::interrupted(format!(
+            "interrupted: what had arrived complete stays ({}), nothing half-written was left; run the same \
+             command again to repeat it",
+            count(outcome.json.files, "file")
+        ))),
+        Err(error) => Err(error),
+    }
+}
+
+/// Runs the transfer, noting in `outcome` how far it came.
+async fn transfer(
+    args: &CpArgs,
+    plan: Plan,
+    session: &Session,
+    options: &TransferOptions,
+    interrupt: &Interrupt,
+    outcome: &mut Outcome,
+) -> (Result<Report, CliError>, Arc<AtomicBool>) {
+    let pipe = Pipe::default();
+    let pipe_closed = pipe.closed();
+    let mut meter = Meter::new(args.quiet);
+    let started = tokio::select! {
+        started = plan.start(session, args.recursive, options, pipe) => started,
+        () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
+    };
+    let result = match started {
+        Ok(mut transfer) => {
+            let progress: Progress = follow(&mut transfer, &mut meter, interrupt).await;
+            outcome.json = TransferJson::of_progress(&args.channel.cc, &progress);
+            transfer.finish().await.map_err(CliError::from)
+        }
+        Err(error) => Err(error),
+    };
+    meter.clear();
+    (result, pipe_closed)
+}
+
+/// Tells how a transfer went that reached its end.
+fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &mut Outcome) {
+    outcome.json = TransferJson::of_report(&args.channel.cc, report);
+    if pipe_closed.load(Ordering::Acquire) {
+        // Whoever reads standard output has had enough, which is no failure of ours.
+        outcome.json.errors.clear();
+        return;
+    }
+    for (path, failure) in report.failures.iter().take(FAILURES_SHOWN) {
+        let (path, text) = (Printable(path).to_string(), failure.to_string());
+        if text.contains(&path) {
+            output::complain(text);
+        } else {
+            output::complain(format_args!("{path}: {text}"));
+        }
+    }
+    let shown = report.failures.len().min(FAILURES_SHOWN) as u64;
+    if report.entries_failed > shown {
+        output::complain(format_args!("and {} more failures", report.entries_failed - shown));
+    }
+    if report.entries_failed > 0 || !report.failures.is_empty() {
+        outcome.code = code_of_failures(report.failures.iter().map(|(_, failure)| failure));
+    }
+    if !args.quiet {
+        output::note(format_args!(
+            "{} in {}, {:.2} s, {}{}",
+            show_bytes(report.bytes),
+            count(report.entries, "file"),
+            report.elapsed.as_secs_f64(),
+            show_rate(report.goodput_bps),
+            if report.verified && report.entries > 0 { ", verified" } else { "" }
+        ));
+        if let Some(hint) = &report.channel.hint {
+            output::note(format_args!("hint: {hint}"));
+        }
+    }
+}
+
+/// What is copied where.
+#[derive(Debug)]
+enum Plan {
+    Put { sources: Vec<OsString>, destination: Remote },
+    Get { host: Host, sources: Vec<Vec<u8>>, destination: OsString },
+}
+
+impl Plan {
+    fn of(args: &CpArgs) -> Result<Self, CliError> {
+        let places: Vec<Place> =
+            args.places.iter().map(|place| Place::parse(place)).collect::<Result<_, _>>()?;
+        let Some((destination, sources)) = places.split_last() else {
+            return Err(CliError::usage("give at least one source and a destination"));
+        };
+        match destination {
+            Place::Remote(destination) => {
+                let locals = sources.iter().map(|source| match source {
+                    Place::Local(path) => Ok(path.clone()),
+                    Place::Remote(_) => Err(CliError::usage(
+                        "both sides are remote; copy to this machine first, then on",
+                    )),
+                });
+                let sources = locals.collect::<Result<_, _>>()?;
+                Ok(Self::Put { sources, destination: destination.clone() })
+            }
+            Place::Local(destination) => {
+                let (host, sources) = remote_sources(sources)?;
+                let plan = Self::Get { host, sources, destination: destination.clone() };
+                if plan.writes_stdout() && (args.recursive || sources_count(&plan) > 1) {
+                    return Err(CliError::usage(
+                        "standard output takes a single file; name one source, without -r",
+                    ));
+                }
+                Ok(plan)
+            }
+        }
+    }
+
+    const fn host(&self) -> &Host {
+        match self {
+            Self::Put { destination, .. } => &destination.host,
+            Self::Get { host, .. } => host,
+        }
+    }
+
+    fn writes_stdout(&self) -> bool {
+        matches!(self, Self::Get { destination, .. } if destination == "-")
+    }
+
+    async fn start(
+        self,
+        session: &Session,
+        is_recursive: bool,
+        options: &TransferOptions,
+        pipe: Pipe,
+    ) -> Result<Transfer, CliError> {
+        Ok(match self {
+            Self::Put { sources, destination } => {
+                let sources = sources.iter().map(|source| Source::from_argument(source)).collect();
+                let sources = SourceSet::local(sources, is_recursive)
+                    .map_err(|failure| CliError::usage(failure.to_string()))?;
+                let path = destination.path;
+                let into_directory =
+                    sources.needs_directory() || path.is_empty() || path.ends_with(b"/");
+                let destination = RemoteDestination { path, into_directory };
+                session.put(sources, destination, options).await?
+            }
+            Self::Get { sources, destination, .. } => {
+                let to = if destination == "-" {
+                    LocalDestination::Writer(Box::new(pipe))
+                } else {
+                    let into_directory = sources.len() > 1
+                        || sources.iter().any(|source| means_content(source))
+                        || destination.as_bytes().ends_with(b"/");
+                    LocalDestination::Path { path: PathBuf::from(destination), into_directory }
+                };
+                session.get(sources, is_recursive, to, options).await?
+            }
+        })
+    }
+}
+
+fn sources_count(plan: &Plan) -> usize {
+    match plan {
+        Plan::Put { sources, .. } => sources.len(),
+        Plan::Get { sources, .. } => sources.len(),
+    }
+}
+
+/// The one host and the paths of remote sources.
+fn remote_sources(sources: &[Place]) -> Result<(Host, Vec<Vec<u8>>), CliError> {
+    let mut host: Option<&Host> = None;
+    let mut paths = Vec::with_capacity(sources.len());
+    for source in sources {
+        let Place::Remote(remote) = source else {
+            return Err(CliError::usage(if host.is_some() {
+                "some sources are remote and some local; copy them one side at a time"
+            } else {
+                "both sides are local; write the remote one as sabul://HOST:PORT/PATH"
+            }));
+        };
+        if host.is_some_and(|host| *host != remote.host) {
+            return Err(CliError::usage("the sources are on several hosts; copy one at a time"));
+        }
+        host = Some(&remote.host);
+        paths.push(remote.path.clone());
+    }
+    let host = host.ok_or_else(|| CliError::usage("give at least one source"))?;
+    Ok((host.clone(), paths))
+}
+
+/// Whether a remote source stands for the content of a directory: the root, or an end in `/`, `.`
+/// or `..`.
+fn means_content(path: &[u8]) -> bool {
+    matches!(path.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn plan(words: &[&str]) -> Result<Plan, CliError> {
+        let line = ["sabul", "cp"].iter().chain(words);
+        match Cli::try_parse_from(line).unwrap().command {
+            Command::Cp(args) => Plan::of(&args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn exactly_one_side_is_remote() {
+        assert!(matches!(plan(&["a", "b", "sabul://h/"]), Ok(Plan::Put { .. })));
+        assert!(matches!(plan(&["sabul://h/a", "sabul://h/b", "."]), Ok(Plan::Get { .. })));
+        for (words, part) in [
+            (&["a", "b"][..], "both sides are local"),
+            (&["sabul://h/a", "sabul://h/b"], "both sides are remote"),
+            (&["sabul://h/a", "b", "c"], "some sources are remote"),
+            (&["a", "sabul://h/b", "c"], "both sides are local"),
+            (&["sabul://h/a", "sabul://i/b", "c"], "several hosts"),
+            (&["-r", "sabul://h/a", "-"], "standard output"),
+            (&["sabul://h/a", "sabul://h/b", "-"], "standard output"),
+        ] {
+            let error = plan(words).unwrap_err();
+            assert!(error.to_string().contains(part), "{words:?}: {error}");
+            assert_eq!(error.code(), 2);
+        }
+    }
+
+    #[test]
+    fn a_source_that_ends_in_a_slash_means_its_content() {
+        for (path, expected) in
+            [(&b""[..], true), (b"a/", true), (b".", true), (b"a/..", true), (b"a", false)]
+        {
+            assert_eq!(means_content(path), expected, "{path:?}");
+        }
+        use std::os::unix::ffi::OsStringExt as _;
+        let bytes = OsString::from_vec(b"caf\xE9/".to_vec());
+        assert!(means_content(bytes.as_bytes()));
+    }
+}

@@ -1,0 +1,95 @@
+//! What the program knows about itself: controllers, completions, manual pages.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+use sabul_cc::registry;
+
+use crate::args::{CcArgs, CcCommand, Cli};
+use crate::error::CliError;
+use crate::output;
+
+/// Runs `sabul cc`.
+pub(crate) fn controllers(args: &CcArgs) -> Result<u8, CliError> {
+    match &args.command {
+        CcCommand::List => output::print(list())?,
+        CcCommand::Show { name } => output::print(show(registry::find(name)?))?,
+    }
+    Ok(0)
+}
+
+fn list() -> String {
+    let width = registry::ENTRIES.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for entry in registry::ENTRIES {
+        let default = if entry.name == registry::DEFAULT { " (default)" } else { "" };
+        text += &format!("{:width$}  {}{default}\n", entry.name, entry.summary);
+    }
+    text
+}
+
+fn show(entry: &registry::Entry) -> String {
+    let mut text = format!("{}\n  {}\n  Source: {}\n", entry.name, entry.summary, entry.source);
+    if !entry.is_adaptive {
+        text += "  Does not react to loss.\n";
+    }
+    for param in entry.params {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n  {} = {} ({}", param.name, param.default, param.unit);
+        let _ = match param.unit {
+            sabul_cc::Unit::Word(_) => writeln!(text, ")"),
+            _ => writeln!(text, ", {} to {})", param.range.0, param.range.1),
+        };
+        let _ = writeln!(text, "    {}", param.doc);
+        let _ = writeln!(text, "    Source: {}", param.source);
+    }
+    text
+}
+
+/// Prints the completion script of one shell.
+pub(crate) fn completion(shell: Shell) -> Result<u8, CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "sabul", &mut script);
+    output::print(script)?;
+    Ok(0)
+}
+
+/// Prints the manual page, or writes those of all commands into a directory.
+pub(crate) fn man(out: Option<&Path>) -> Result<u8, CliError> {
+    let Some(directory) = out else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Cli::command())
+            .render(&mut page)
+            .map_err(|error| CliError::failed(format!("cannot write the manual page: {error}")))?;
+        output::print(page)?;
+        return Ok(0);
+    };
+    std::fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
+        .map_err(|error| {
+            CliError::failed(format!(
+                "cannot write manual pages into '{}': {error}",
+                directory.display()
+            ))
+        })?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_controller_is_listed_and_shown_with_its_parameters() {
+        let list = list();
+        assert!(list.contains("(default)"));
+        for entry in registry::ENTRIES {
+            assert!(list.contains(entry.name));
+            let text = show(entry);
+            assert!(text.contains(entry.source));
+            assert!(entry.params.iter().all(|param| text.contains(param.name)), "{text}");
+        }
+    }
+}

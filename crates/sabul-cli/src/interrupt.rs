@@ -1,0 +1,50 @@
+//! Ctrl-C and SIGTERM: the first stops cleanly, the second at once.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::error::{CliError, INTERRUPTED};
+
+/// Tells when the user wants the program to end. Clones see the same signal.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupt {
+    seen: watch::Receiver<bool>,
+}
+
+impl Interrupt {
+    /// Takes over the handling of both signals.
+    pub(crate) fn listen() -> Result<Self, CliError> {
+        let catch = |kind| {
+            signal(kind)
+                .map_err(|error| CliError::failed(format!("cannot wait for signals: {error}")))
+        };
+        let (interrupt, terminate) =
+            (catch(SignalKind::interrupt())?, catch(SignalKind::terminate())?);
+        let (sender, seen) = watch::channel(false);
+        tokio::spawn(count(interrupt, terminate, sender));
+        Ok(Self { seen })
+    }
+
+    /// Returns once a first signal has come; at once if it has.
+    pub(crate) async fn wait(&self) {
+        // The sending half lives in a task that never ends by itself.
+        let _ = self.seen.clone().wait_for(|&seen| seen).await;
+    }
+
+    /// Whether a signal has come.
+    pub(crate) fn is_seen(&self) -> bool {
+        *self.seen.borrow()
+    }
+}
+
+async fn count(mut interrupt: Signal, mut terminate: Signal, seen: watch::Sender<bool>) {
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        if seen.send_replace(true) {
+            std::process::exit(INTERRUPTED.into());
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! From flags to what the library takes.
+
+use std::path::Path;
+
+use sabul::{Session, Ticket, TransferOptions};
+use sabul_units::Bytes;
+
+use crate::address::Host;
+use crate::args::ChannelArgs;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+
+impl ChannelArgs {
+    /// Reads the ticket that was named.
+    pub(crate) fn read_ticket(&self) -> Result<Ticket, CliError> {
+        let path: &Path = self.ticket.as_deref().ok_or_else(|| {
+            CliError::usage(
+                "no ticket: name the file that the server wrote by --ticket FILE or in the \
+                 variable SABUL_TICKET_FILE",
+            )
+        })?;
+        Ticket::read_file(path).map_err(|error| CliError::usage(error.to_string()))
+    }
+
+    /// The options of a transfer, with controller and parameters checked.
+    pub(crate) fn transfer_options(&self) -> Result<TransferOptions, CliError> {
+        check_controller(&self.cc, &self.cc_params)?;
+        Ok(TransferOptions {
+            controller: self.cc.clone(),
+            controller_params: self.cc_params.clone(),
+            mtu_max: self.mtu,
+            ..TransferOptions::default()
+        })
+    }
+
+    /// Connects to the listener, as long as nobody interrupts.
+    pub(crate) async fn connect(
+        &self,
+        host: &Host,
+        interrupt: &Interrupt,
+    ) -> Result<Session, CliError> {
+        let ticket = self.read_ticket()?;
+        let address = host.dial(&ticket)?;
+        tokio::select! {
+            session = sabul::connect_to(&address, &ticket, sabul::ConnectConfig::default()) => {
+                Ok(session?)
+            }
+            () = interrupt.wait() => {
+                Err(CliError::interrupted("interrupted while connecting; nothing was transferred"))
+            }
+        }
+    }
+}
+
+/// Checks a controller's name and parameters before anything is sent. The size of a packet is not
+/// known yet; any will do for that.
+pub(crate) fn check_controller(name: &str, params: &[(String, String)]) -> Result<(), CliError> {
+    sabul_cc::registry::find(name)?.build(params, Bytes(1500))?;
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! `sabul serve` and `sabul perf serve`: answer the requests of ticket holders.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sabul::{Listener, ListenerConfig, Service, Session};
+use tokio::task::JoinSet;
+
+use crate::args::{ListenArgs, ServeArgs};
+use crate::error::{CliError, FAILED, INTERRUPTED};
+use crate::interrupt::Interrupt;
+use crate::output;
+use crate::size::{count, show_bytes};
+
+/// How long sessions get to clean up after an interrupt.
+const CLEAN_UP: Duration = Duration::from_secs(3);
+
+/// Runs `sabul serve`; the result is the exit code.
+pub(crate) async fn files(args: ServeArgs) -> Result<u8, CliError> {
+    let root = std::fs::canonicalize(&args.root).map_err(|error| {
+        CliError::usage(format!(
+            "cannot serve '{}': {error}; give --root a directory that exists",
+            args.root.display()
+        ))
+    })?;
+    if !root.is_dir() {
+        return Err(CliError::usage(format!(
+            "cannot serve '{}': it is not a directory",
+            args.root.display()
+        )));
+    }
+    let what = format!(
+        "serving {}{}",
+        root.display(),
+        if args.read_only { ", for reading only" } else { "" }
+    );
+    let service = Service { root: Some(root), read_only: args.read_only, measure: true };
+    let example = if args.read_only {
+        |address: &str| format!("sabul cp sabul://{address}/FILE .")
+    } else {
+        |address: &str| format!("sabul cp FILE sabul://{address}/")
+    };
+    run(&args.listen, service, &what, example).await
+}
+
+/// Runs `sabul perf serve`; the result is the exit code.
+pub(crate) async fn perf(args: ListenArgs) -> Result<u8, CliError> {
+    output::warn_of_debug_build();
+    let service = Service { root: None, read_only: true, measure: true };
+    run(&args, service, "answering tests", |address| format!("sabul perf {address}")).await
+}
+
+async fn run(
+    args: &ListenArgs,
+    service: Service,
+    what: &str,
+    example: fn(&str) -> String,
+) -> Result<u8, CliError> {
+    let interrupt = Interrupt::listen()?;
+    let address = args.listen;
+    let listener = Listener::bind(ListenerConfig::new(address)).await.map_err(|error| {
+        CliError::usage(format!("cannot serve at {address}: {error}; give another --listen"))
+    })?;
+    announce(args, &listener, what, example)?;
+    let mut sessions = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = interrupt.wait() => break,
+            accepted = listener.accept() => {
+                let session = accepted?;
+                if args.once {
+                    drop(sessions.spawn(answer(session, service.clone(), interrupt.clone())));
+                    // Whoever else calls is not answered, and hears so at once.
+                    drop(listener);
+                    let code = sessions.join_next().await.and_then(Result::ok).unwrap_or(FAILED);
+                    return Ok(code);
+                }
+                drop(sessions.spawn(answer(session, service.clone(), interrupt.clone())));
+            }
+            Some(_) = sessions.join_next() => {}
+        }
+    }
+    let were_cut_off = !sessions.is_empty();
+    let clean_up = async { while sessions.join_next().await.is_some() {} };
+    if tokio::time::timeout(CLEAN_UP, clean_up).await.is_err() {
+        output::complain("some sessions did not end in time and were cut off");
+    }
+    Ok(if were_cut_off { INTERRUPTED } else { 0 })
+}
+
+/// Says what is there, and hands out the ticket last: whoever has it may call at once.
+fn announce(
+    args: &ListenArgs,
+    listener: &Listener,
+    what: &str,
+    example: fn(&str) -> String,
+) -> Result<(), CliError> {
+    let ticket = listener.ticket();
+    let address = listener.local_addr();
+    let dial = ticket.addresses().first().map_or_else(|| address.to_string(), String::clone);
+    output::note(format_args!("{what}, at {address} (TCP and UDP)"));
+    let file = args.ticket_file.as_deref().unwrap_or_else(|| Path::new("TICKET"));
+    let line = format!("{} --ticket {}", example(&dial), file.display());
+    if args.ticket_file.is_some() {
+        ticket.write_file(file).map_err(|error| CliError::usage(error.to_string()))?;
+        output::note(format_args!("ready: {line}"));
+    } else {
+        output::note(format_args!(
+            "ready: save the line below as a file TICKET of mode 0600 (it is a secret), then: {line}"
+        ));
+        output::print_line(ticket)?;
+    }
+    Ok(())
+}
+
+/// Serves one session to its end, or to an interrupt; the result is the exit code for it.
+async fn answer(session: Session, service: Service, interrupt: Interrupt) -> u8 {
+    let peer = session.peer_addr();
+    let result = tokio::select! {
+        result = session.serve(&service) => result,
+        () = interrupt.wait() => {
+            session.close().await;
+            return INTERRUPTED;
+        }
+    };
+    match result {
+        Ok(summary) => {
+            let mut line = count(summary.transfers, "transfer");
+            if summary.failed > 0 {
+                line += &format!(", {} more failed", summary.failed);
+            }
+            if summary.entries_failed > 0 {
+                line += &format!(", {} failed", count(summary.entries_failed, "file"));
+            }
+            output::note(format_args!("{peer}: {line}, {}", show_bytes(summary.bytes)));
+            match summary.last_error {
+                Some(error) => {
+                    output::complain(format_args!("{peer}: {error}"));
+                    error.exit_code()
+                }
+                None if summary.failed + summary.entries_failed > 0 => FAILED,
+                None => 0,
+            }
+        }
+        Err(error) => {
+            output::complain(format_args!("{peer}: {error}"));
+            error.exit_code()
+        }
+    }
+}

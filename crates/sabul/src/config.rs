@@ -1,0 +1,265 @@
+//! What callers choose: where to listen, how to connect, how to transfer.
+
+use std::fmt;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sabul_cc::registry;
+use sabul_udp::SocketOptions;
+use sabul_units::Bytes;
+use sabul_wire::control::{self, ChannelParams};
+
+use crate::error::Error;
+
+/// Receive memory per channel where nothing else is asked for, in bytes.
+pub const DEFAULT_MEMORY_BYTES: usize = 32 << 20;
+/// Sizes of a block that are accepted, in bytes. Ours: below, control costs more than data; above,
+/// few blocks fit the memory.
+const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 4096..=16 << 20;
+/// Fewest blocks in memory; fewer would make one end wait for the other.
+const BLOCKS_MIN: usize = 4;
+
+/// How to listen.
+#[derive(Clone, Debug)]
+pub struct ListenerConfig {
+    /// Where to listen, on TCP and UDP; port 0 lets the system choose one that is free for both.
+    pub address: SocketAddr,
+    /// The `host:port` texts to put in the ticket; empty derives them from `address`.
+    pub advertise: Vec<String>,
+    /// Memory for blocks per channel, in bytes.
+    pub memory_bytes: usize,
+    /// How UDP sockets are opened.
+    pub sockets: SocketOptions,
+}
+
+impl ListenerConfig {
+    /// The defaults at this address.
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            advertise: Vec::new(),
+            memory_bytes: DEFAULT_MEMORY_BYTES,
+            sockets: SocketOptions::default(),
+        }
+    }
+}
+
+/// How to connect.
+#[derive(Clone, Debug)]
+pub struct ConnectConfig {
+    /// Memory for blocks per channel, in bytes.
+    pub memory_bytes: usize,
+    /// How UDP sockets are opened.
+    pub sockets: SocketOptions,
+    /// Longest time for the TCP connection and the TLS handshake together, per address.
+    pub timeout: Duration,
+}
+
+impl Default for ConnectConfig {
+    fn default() -> Self {
+        Self {
+            memory_bytes: DEFAULT_MEMORY_BYTES,
+            sockets: SocketOptions::default(),
+            timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Which numbers a loss report names, and what carries the reports.
+pub use sabul_wire::LossPolicy;
+
+/// What carries reports from receiver to sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Carrier {
+    /// Authenticated datagrams.
+    #[default]
+    Udp,
+    /// The control connection, as in the papers.
+    Control,
+}
+
+/// Which way data goes, seen from this side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// This side sends.
+    Send,
+    /// This side receives.
+    Receive,
+}
+
+impl Direction {
+    pub(crate) fn for_opener(self) -> control::Direction {
+        match self {
+            Self::Send => control::Direction::Push,
+            Self::Receive => control::Direction::Pull,
+        }
+    }
+
+    pub(crate) fn for_acceptor(direction: control::Direction) -> Self {
+        match direction {
+            control::Direction::Push => Self::Receive,
+            control::Direction::Pull => Self::Send,
+        }
+    }
+}
+
+/// When a measurement ends; with neither limit it goes on until it is cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct MeasureLimit {
+    /// After this many bytes.
+    pub bytes: Option<u64>,
+    /// After this time from the first byte.
+    pub time: Option<Duration>,
+}
+
+/// Where the peer puts files.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct RemoteDestination {
+    /// Relative to the peer's root, components joined by `/`.
+    pub path: Vec<u8>,
+    /// The path is a directory, to be made where missing.
+    pub into_directory: bool,
+}
+
+/// Where this side puts what it gets.
+pub enum LocalDestination {
+    /// A file or directory of this machine.
+    Path {
+        /// As its user writes it.
+        path: PathBuf,
+        /// The path is a directory, to be made where missing.
+        into_directory: bool,
+    },
+    /// The content of the one file that is asked for goes here. It is verified at the end, when
+    /// the bytes are already out.
+    Writer(Box<dyn Write + Send>),
+}
+
+impl fmt::Debug for LocalDestination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path { path, into_directory } => f
+                .debug_struct("Path")
+                .field("path", path)
+                .field("into_directory", into_directory)
+                .finish(),
+            Self::Writer(_) => f.write_str("Writer"),
+        }
+    }
+}
+
+/// What [`crate::Session::serve`] offers to the peer.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Service {
+    /// The directory in which files are read and written; none for no files at all.
+    pub root: Option<PathBuf>,
+    /// Files are only read.
+    pub read_only: bool,
+    /// Take part in measurements.
+    pub measure: bool,
+}
+
+/// How a transfer behaves; chosen by the side that asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransferOptions {
+    /// Name of the congestion controller.
+    pub controller: String,
+    /// Its parameters as `key`, `value`.
+    pub controller_params: Vec<(String, String)>,
+    /// Never send faster than this, in bit/s.
+    pub rate_limit_bps: Option<u64>,
+    /// Largest packet to try, in bytes of IP packet.
+    pub mtu_max: Option<u32>,
+    /// Keep modification times and permission bits of files.
+    pub preserve: bool,
+    /// Size of a block in bytes, a power of two.
+    pub block_bytes: u32,
+    /// Most bytes sent and not yet acknowledged.
+    pub window_bytes: u64,
+    /// How losses are named.
+    pub loss_policy: LossPolicy,
+    /// What carries reports.
+    pub carrier: Carrier,
+    /// Have each received file on the disk before it gets its name; counts where files are
+    /// written on this side.
+    pub sync: bool,
+}
+
+impl Default for TransferOptions {
+    fn default() -> Self {
+        Self {
+            controller: registry::DEFAULT.to_owned(),
+            controller_params: Vec::new(),
+            rate_limit_bps: None,
+            mtu_max: None,
+            preserve: false,
+            block_bytes: 1 << 20,
+            window_bytes: 64 << 20,
+            loss_policy: LossPolicy::Current,
+            carrier: Carrier::Udp,
+            sync: false,
+        }
+    }
+}
+
+impl TransferOptions {
+    /// The part that both ends follow.
+    ///
+    /// # Errors
+    /// If a setting cannot be used.
+    pub(crate) fn channel_params(&self) -> Result<ChannelParams, Error> {
+        let params = ChannelParams {
+            controller: self.controller.clone(),
+            controller_params: self.controller_params.clone(),
+            block_bytes: self.block_bytes,
+            window_bytes: self.window_bytes,
+            rate_limit_bps: self.rate_limit_bps,
+            mtu_max: self.mtu_max,
+            historical_loss: self.loss_policy == LossPolicy::Historical,
+            control_feedback: self.carrier == Carrier::Control,
+        };
+        check_params(&params)?;
+        check_controller(&params)?;
+        Ok(params)
+    }
+}
+
+/// Refuses settings that this end cannot follow, its own and the peer's.
+pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
+    if !BLOCK_BYTES.contains(&params.block_bytes) || !params.block_bytes.is_power_of_two() {
+        return Err(Error::Config(format!(
+            "block size {} is not possible: choose a power of two from {} to {} bytes",
+            params.block_bytes,
+            BLOCK_BYTES.start(),
+            BLOCK_BYTES.end()
+        )));
+    }
+    if params.window_bytes < u64::from(params.block_bytes) {
+        return Err(Error::Config(format!(
+            "window of {} bytes is less than one block of {}: choose a larger window or smaller \
+             blocks",
+            params.window_bytes, params.block_bytes
+        )));
+    }
+    if params.rate_limit_bps == Some(0) {
+        return Err(Error::Config("a rate limit of 0 bit/s would send nothing".to_owned()));
+    }
+    Ok(())
+}
+
+/// Refuses a controller that this end does not have; only senders need it.
+pub(crate) fn check_controller(params: &ChannelParams) -> Result<(), Error> {
+    // The size of a packet is not known yet; any will do to check names and values.
+    registry::find(&params.controller)
+        .and_then(|entry| entry.build(&params.controller_params, Bytes(1500)))
+        .map_err(|error| Error::Config(error.to_string()))?;
+    Ok(())
+}
+
+/// How many blocks of this size a channel keeps in so much memory.
+pub(crate) fn blocks_max(memory_bytes: usize, block_bytes: u32) -> usize {
+    let block = usize::try_from(block_bytes).unwrap_or(usize::MAX);
+    (memory_bytes / block).max(BLOCKS_MIN)
+}

@@ -1,0 +1,591 @@
+//! A session: two ends that know each other, and the transfers between them.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sabul_wire::control::{self, Failure, FailureCode, Message, Open};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tracing::{debug, info};
+
+use crate::config::{
+    Direction, LocalDestination, MeasureLimit, RemoteDestination, Service, TransferOptions,
+    check_controller, check_params,
+};
+use crate::control::{Connection, Control, Ending, Mailbox, Router};
+use crate::error::Error;
+use crate::files::{Destination, FileReceiver, SourceSet, StreamReceiver, local_destination};
+use crate::jail::{Jail, RootLink};
+use crate::seal::Suite;
+use crate::stream::{self, ReceiveStream, SendStream};
+use crate::transfer::{self, Context, Plan, Side, Transfer, Work, Writer};
+
+/// How long [`Session::close`] waits for its last words to leave.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A session with an authenticated peer. Clones share it; it ends when the last one is dropped
+/// and the transfers under way are over, or with [`Session::close`].
+#[derive(Clone)]
+pub struct Session {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    cx: Context,
+    /// Connectors give odd numbers, listeners even ones.
+    next_number: AtomicU32,
+    requests: tokio::sync::Mutex<mpsc::UnboundedReceiver<(Open, Mailbox)>>,
+    peer: SocketAddr,
+    written: Mutex<Option<oneshot::Receiver<()>>>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("peer", &self.inner.peer).finish_non_exhaustive()
+    }
+}
+
+/// What [`Session::serve`] has done.
+#[derive(Debug, Default)]
+pub struct ServeSummary {
+    /// Transfers that ran to their end, those with failed entries included.
+    pub transfers: u64,
+    /// Transfers that did not, and requests that were refused.
+    pub failed: u64,
+    /// Content bytes moved.
+    pub bytes: u64,
+    /// Entries that failed in transfers that ran to their end.
+    pub entries_failed: u64,
+    /// Why the last failed transfer failed.
+    pub last_error: Option<Error>,
+}
+
+/// Name and version, for the peer's log.
+pub(crate) fn software() -> String {
+    concat!("sabul ", env!("CARGO_PKG_VERSION")).to_owned()
+}
+
+impl Session {
+    /// A session over an authenticated connection.
+    pub(crate) fn start(
+        connection: Connection,
+        side: Side,
+        peer: SocketAddr,
+        memory_bytes: usize,
+        suite: Option<Suite>,
+        first: Message,
+    ) -> Self {
+        let (own_parity, peer_parity) = match side {
+            Side::Connector { .. } => (1, 0),
+            Side::Listener { .. } => (2, 1),
+        };
+        let (router, requests) = Router::new(peer_parity, suite);
+        let (control, written) = Control::start(connection.clone(), Arc::clone(&router));
+        control.send(first);
+        let inner = Inner {
+            cx: Context { side, connection, control, router, memory_bytes },
+            next_number: AtomicU32::new(own_parity),
+            requests: tokio::sync::Mutex::new(requests),
+            peer,
+            written: Mutex::new(Some(written)),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Where the peer's control connection comes from.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.inner.peer
+    }
+
+    /// Sends files, directories or a stream to a place of the peer.
+    ///
+    /// # Errors
+    /// If an option cannot be used or the session is over.
+    pub async fn put(
+        &self,
+        sources: SourceSet,
+        destination: RemoteDestination,
+        options: &TransferOptions,
+    ) -> Result<Transfer, Error> {
+        let request = control::Request::Put {
+            destination: destination.path,
+            into_directory: destination.into_directory || sources.needs_directory(),
+            preserve: options.preserve,
+        };
+        let work = Work::Send { set: sources, announce_times: options.preserve };
+        self.open(Direction::Send, request, options, |_| Ok(work))
+    }
+
+    /// Fetches files or directories of the peer.
+    ///
+    /// # Errors
+    /// If an option cannot be used, the destination cannot be what it has to be, or the session is
+    /// over.
+    pub async fn get(
+        &self,
+        sources: Vec<Vec<u8>>,
+        recursive: bool,
+        destination: LocalDestination,
+        options: &TransferOptions,
+    ) -> Result<Transfer, Error> {
+        let is_content = |source: &Vec<u8>| source.ends_with(b"/");
+        let needs_directory = sources.len() > 1 || sources.iter().any(is_content);
+        let &TransferOptions { preserve, sync, .. } = options;
+        let prepared = tokio::task::spawn_blocking(move || match destination {
+            LocalDestination::Path { path, into_directory } => {
+                let into_directory = into_directory || needs_directory;
+                let (jail, path) = local_destination(&path, into_directory)?;
+                Ok(Prepared::Files(
+                    Arc::new(jail),
+                    Destination { path, into_directory, preserve, sync },
+                ))
+            }
+            LocalDestination::Writer(writer) => Ok(Prepared::Writer(writer)),
+        });
+        let prepared =
+            prepared.await.map_err(|_| Error::Cancelled)?.map_err(Error::from_failure)?;
+        let request = control::Request::Get { sources, recursive };
+        self.open(Direction::Receive, request, options, |number| {
+            let writer: Box<dyn Writer> = match prepared {
+                Prepared::Files(jail, destination) => {
+                    let receiver = FileReceiver::new(jail, &destination, number);
+                    Box::new(receiver.map_err(Error::from_failure)?)
+                }
+                Prepared::Writer(writer) => Box::new(StreamReceiver::new(writer, number)),
+            };
+            Ok(Work::Receive(writer))
+        })
+    }
+
+    /// Opens a stream of bytes to the peer's application, which knows it by `name`.
+    ///
+    /// # Errors
+    /// If an option cannot be used or the session is over.
+    pub async fn send_stream(
+        &self,
+        name: &str,
+        options: &TransferOptions,
+    ) -> Result<SendStream, Error> {
+        let (pipe, set) = stream::source(self.inner.cx.control.runtime().clone())?;
+        let request = control::Request::Stream { name: name.to_owned() };
+        let work = Work::Send { set, announce_times: false };
+        let transfer = self.open(Direction::Send, request, options, |_| Ok(work))?;
+        Ok(SendStream::new(pipe, transfer))
+    }
+
+    /// Asks the peer's application for the stream that it knows by `name`.
+    ///
+    /// # Errors
+    /// If an option cannot be used or the session is over.
+    pub async fn receive_stream(
+        &self,
+        name: &str,
+        options: &TransferOptions,
+    ) -> Result<ReceiveStream, Error> {
+        let (pipe, writer) = stream::sink(self.inner.cx.control.runtime().clone());
+        let request = control::Request::Stream { name: name.to_owned() };
+        let transfer = self.open(Direction::Receive, request, options, |number| {
+            Ok(Work::Receive(Box::new(StreamReceiver::new(writer, number))))
+        })?;
+        Ok(ReceiveStream::new(pipe, transfer))
+    }
+
+    /// Moves bytes from memory to memory, to measure the path.
+    ///
+    /// # Errors
+    /// If an option cannot be used or the session is over.
+    pub async fn measure(
+        &self,
+        direction: Direction,
+        limit: MeasureLimit,
+        options: &TransferOptions,
+    ) -> Result<Transfer, Error> {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let request =
+            control::Request::Measure { bytes: limit.bytes, millis: limit.time.map(millis) };
+        self.open(direction, request, options, |_| Ok(measure_work(direction, limit)))
+    }
+
+    fn open(
+        &self,
+        direction: Direction,
+        request: control::Request,
+        options: &TransferOptions,
+        work: impl FnOnce(u32) -> Result<Work, Error>,
+    ) -> Result<Transfer, Error> {
+        let params = options.channel_params()?;
+        let number = self.inner.next_number.fetch_add(2, Ordering::Relaxed);
+        let work = work(number)?;
+        let mailbox = self.inner.cx.router.register(number)?;
+        let open = Open {
+            transfer: number,
+            direction: direction.for_opener(),
+            request,
+            channel: params.clone(),
+        };
+        let plan = Plan { open: Some(open), params, work };
+        Ok(transfer::start(self.inner.cx.clone(), mailbox, plan))
+    }
+
+    /// What the peer asks for next; none once it asks for nothing more.
+    pub async fn next_request(&self) -> Option<Request> {
+        let (open, mailbox) = self.inner.requests.lock().await.recv().await?;
+        let pending = Pending { cx: self.inner.cx.clone(), parts: Some((open.clone(), mailbox)) };
+        Some(match open.request {
+            control::Request::Put { .. } => Request::Put(PutRequest { pending }),
+            control::Request::Get { .. } => Request::Get(GetRequest { pending }),
+            control::Request::Stream { name } => {
+                let direction = Direction::for_acceptor(open.direction);
+                Request::Stream(StreamRequest { name, direction, pending })
+            }
+            control::Request::Measure { .. } => Request::Measure(MeasureRequest { pending }),
+        })
+    }
+
+    /// Answers every request of the peer until it closes the session.
+    ///
+    /// # Errors
+    /// If the root cannot be opened, or the session breaks before the peer has closed it.
+    pub async fn serve(&self, service: &Service) -> Result<ServeSummary, Error> {
+        let jail = match service.root.clone() {
+            None => None,
+            Some(root) => {
+                let jail = tokio::task::spawn_blocking(move || Jail::open(&root, RootLink::Follow))
+                    .await
+                    .map_err(|_| Error::Cancelled)?
+                    .map_err(|error| Error::Config(error.to_string()))?;
+                Some(Arc::new(jail))
+            }
+        };
+        let mut summary = ServeSummary::default();
+        let mut running = JoinSet::new();
+        let mut is_open = true;
+        while is_open || !running.is_empty() {
+            tokio::select! {
+                request = self.next_request(), if is_open => match request {
+                    None => is_open = false,
+                    Some(request) => {
+                        debug!(?request, peer = %self.inner.peer, "request");
+                        let (service, jail) = (service.clone(), jail.clone());
+                        running.spawn(async move {
+                            request.answer(&service, jail).await?.finish().await
+                        });
+                    }
+                },
+                Some(ended) = running.join_next() => match ended {
+                    Ok(Ok(report)) => {
+                        info!(peer = %self.inner.peer, bytes = report.bytes,
+                            entries = report.entries, failed = report.entries_failed,
+                            "transfer done");
+                        summary.transfers += 1;
+                        summary.bytes += report.bytes;
+                        summary.entries_failed += report.entries_failed;
+                    }
+                    Ok(Err(error)) => {
+                        info!(peer = %self.inner.peer, %error, "transfer failed");
+                        summary.failed += 1;
+                        summary.last_error = Some(error);
+                    }
+                    // A task that panicked has said so itself.
+                    Err(_) => summary.failed += 1,
+                },
+            }
+        }
+        match self.inner.cx.router.ending() {
+            None | Some(Ending::Closed) => Ok(summary),
+            Some(ending) => Err(ending.to_error()),
+        }
+    }
+
+    /// Ends the session in order, so that the peer knows that nothing more will come. Transfers
+    /// that still run are over.
+    pub async fn close(self) {
+        self.inner.cx.control.send(Message::Close);
+        self.inner.cx.router.end(Ending::Closed);
+        let written = self.inner.written.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(written) = written {
+            // A peer that reads nothing more has no use for our last words.
+            let _ = tokio::time::timeout(CLOSE_PATIENCE, written).await;
+        }
+    }
+}
+
+enum Prepared {
+    Files(Arc<Jail>, Destination),
+    Writer(Box<dyn std::io::Write + Send>),
+}
+
+fn measure_work(direction: Direction, limit: MeasureLimit) -> Work {
+    match direction {
+        Direction::Send => Work::SendMeasure(limit),
+        Direction::Receive => Work::ReceiveMeasure(limit),
+    }
+}
+
+/// A request that waits for its answer; dropping it refuses.
+struct Pending {
+    cx: Context,
+    parts: Option<(Open, Mailbox)>,
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pending").field(&self.parts.as_ref().map(|(open, _)| open)).finish()
+    }
+}
+
+impl Pending {
+    fn open(&self) -> Option<&Open> {
+        self.parts.as_ref().map(|(open, _)| open)
+    }
+
+    /// Takes part, if `work` can be had.
+    fn accept(
+        mut self,
+        direction: Direction,
+        work: impl FnOnce(u32) -> Result<Work, Failure>,
+    ) -> Result<Transfer, Error> {
+        let Some((open, mailbox)) = self.parts.take() else { return Err(Error::Cancelled) };
+        let work = check_params(&open.channel)
+            .and_then(|()| match direction {
+                Direction::Send => check_controller(&open.channel),
+                Direction::Receive => Ok(()),
+            })
+            .and_then(|()| {
+                if Direction::for_acceptor(open.direction) == direction {
+                    work(mailbox.number).map_err(Error::from_failure)
+                } else {
+                    let text = "the request's data goes the other way";
+                    Err(Error::Failed(Failure::new(FailureCode::Protocol, text)))
+                }
+            });
+        match work {
+            Ok(work) => {
+                let plan = Plan { open: None, params: open.channel, work };
+                Ok(transfer::start(self.cx.clone(), mailbox, plan))
+            }
+            Err(error) => {
+                self.tell(&mailbox, error.to_failure());
+                Err(error)
+            }
+        }
+    }
+
+    fn refuse(mut self, failure: Failure) {
+        if let Some((_, mailbox)) = self.parts.take() {
+            self.tell(&mailbox, failure);
+        }
+    }
+
+    fn tell(&self, mailbox: &Mailbox, failure: Failure) {
+        let transfer = Some(mailbox.number);
+        self.cx.control.send(Message::Cancel { transfer, failure });
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some((_, mailbox)) = self.parts.take() {
+            self.tell(&mailbox, refused("nobody answers such requests here"));
+        }
+    }
+}
+
+fn refused(reason: impl Into<String>) -> Failure {
+    Failure::new(FailureCode::Refused, reason)
+}
+
+/// What the peer asks for. Dropping a request refuses it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Request {
+    /// To write files here.
+    Put(PutRequest),
+    /// To read files here.
+    Get(GetRequest),
+    /// A stream between applications.
+    Stream(StreamRequest),
+    /// A measurement.
+    Measure(MeasureRequest),
+}
+
+impl Request {
+    async fn answer(self, service: &Service, jail: Option<Arc<Jail>>) -> Result<Transfer, Error> {
+        let refusal = match (&self, &jail) {
+            (Self::Put(_), _) if service.read_only => "the listener only lets files be read",
+            (Self::Put(_) | Self::Get(_), None) => "the listener serves no files",
+            (Self::Measure(_), _) if !service.measure => "the listener takes no measurements",
+            (Self::Stream(_), _) => "the listener serves no streams",
+            _ => "",
+        };
+        if !refusal.is_empty() {
+            self.refuse(refusal);
+            return Err(Error::Failed(refused(refusal)));
+        }
+        match (self, jail) {
+            (Self::Put(request), Some(jail)) => request.accept_in(jail).await,
+            (Self::Get(request), Some(jail)) => request.accept_in(jail),
+            (Self::Measure(request), _) => request.accept(),
+            _ => Err(Error::Cancelled),
+        }
+    }
+
+    /// Says no, and why.
+    pub fn refuse(self, reason: &str) {
+        let pending = match self {
+            Self::Put(PutRequest { pending })
+            | Self::Get(GetRequest { pending })
+            | Self::Measure(MeasureRequest { pending })
+            | Self::Stream(StreamRequest { pending, .. }) => pending,
+        };
+        pending.refuse(refused(reason));
+    }
+}
+
+/// The peer wants to write files here.
+#[derive(Debug)]
+pub struct PutRequest {
+    pending: Pending,
+}
+
+impl PutRequest {
+    /// Takes the files into the place below `root` that the peer names.
+    ///
+    /// # Errors
+    /// If that is not possible; the peer is told.
+    pub async fn accept(self, root: &std::path::Path) -> Result<Transfer, Error> {
+        match open_root(root).await {
+            Ok(jail) => self.accept_in(jail).await,
+            Err(failure) => {
+                self.pending.refuse(failure.clone());
+                Err(Error::from_failure(failure))
+            }
+        }
+    }
+
+    async fn accept_in(self, jail: Arc<Jail>) -> Result<Transfer, Error> {
+        let Some(Open {
+            transfer,
+            request: control::Request::Put { destination, into_directory, preserve },
+            ..
+        }) = self.pending.open().cloned()
+        else {
+            return Err(Error::Cancelled);
+        };
+        let destination = Destination { path: destination, into_directory, preserve, sync: false };
+        let receiver =
+            tokio::task::spawn_blocking(move || FileReceiver::new(jail, &destination, transfer))
+                .await
+                .map_err(|_| Error::Cancelled)?;
+        self.pending
+            .accept(Direction::Receive, |_| receiver.map(|found| Work::Receive(Box::new(found))))
+    }
+}
+
+async fn open_root(root: &std::path::Path) -> Result<Arc<Jail>, Failure> {
+    let root = root.to_owned();
+    let opened = tokio::task::spawn_blocking(move || Jail::open(&root, RootLink::Follow)).await;
+    match opened {
+        Ok(Ok(jail)) => Ok(Arc::new(jail)),
+        Ok(Err(error)) => Err(Failure::new(FailureCode::Unwritable, error.to_string())),
+        Err(_) => Err(Failure::new(FailureCode::Internal, "the root was not opened")),
+    }
+}
+
+/// The peer wants to read files here.
+#[derive(Debug)]
+pub struct GetRequest {
+    pending: Pending,
+}
+
+impl GetRequest {
+    /// Sends the files that the peer names, as far as they are below `root`.
+    ///
+    /// # Errors
+    /// If that is not possible; the peer is told.
+    pub async fn accept(self, root: &std::path::Path) -> Result<Transfer, Error> {
+        match open_root(root).await {
+            Ok(jail) => self.accept_in(jail),
+            Err(failure) => {
+                self.pending.refuse(failure.clone());
+                Err(Error::from_failure(failure))
+            }
+        }
+    }
+
+    fn accept_in(self, jail: Arc<Jail>) -> Result<Transfer, Error> {
+        let Some(Open { request: control::Request::Get { sources, recursive }, .. }) =
+            self.pending.open().cloned()
+        else {
+            return Err(Error::Cancelled);
+        };
+        let set = SourceSet::in_jail(jail, sources, recursive);
+        self.pending.accept(Direction::Send, |_| Ok(Work::Send { set, announce_times: true }))
+    }
+}
+
+/// The peer wants a stream between its application and this one.
+#[derive(Debug)]
+pub struct StreamRequest {
+    /// What the peer calls it.
+    pub name: String,
+    /// Which way the data goes, seen from this side.
+    pub direction: Direction,
+    pending: Pending,
+}
+
+impl StreamRequest {
+    /// Sends the stream that the peer wants to receive.
+    ///
+    /// # Errors
+    /// If the peer wants to send, or the session is over.
+    pub fn accept_sender(self) -> Result<SendStream, Error> {
+        let (pipe, set) = stream::source(self.pending.cx.control.runtime().clone())?;
+        let work = Work::Send { set, announce_times: false };
+        let transfer = self.pending.accept(Direction::Send, |_| Ok(work))?;
+        Ok(SendStream::new(pipe, transfer))
+    }
+
+    /// Receives the stream that the peer wants to send.
+    ///
+    /// # Errors
+    /// If the peer wants to receive, or the session is over.
+    pub fn accept_receiver(self) -> Result<ReceiveStream, Error> {
+        let (pipe, writer) = stream::sink(self.pending.cx.control.runtime().clone());
+        let transfer = self.pending.accept(Direction::Receive, |number| {
+            Ok(Work::Receive(Box::new(StreamReceiver::new(writer, number))))
+        })?;
+        Ok(ReceiveStream::new(pipe, transfer))
+    }
+
+    /// Says no, and why.
+    pub fn refuse(self, reason: &str) {
+        self.pending.refuse(refused(reason));
+    }
+}
+
+/// The peer wants to measure the path.
+#[derive(Debug)]
+pub struct MeasureRequest {
+    pending: Pending,
+}
+
+impl MeasureRequest {
+    /// Takes part.
+    ///
+    /// # Errors
+    /// If a setting of the peer cannot be used here.
+    pub fn accept(self) -> Result<Transfer, Error> {
+        let Some(Open { direction, request: control::Request::Measure { bytes, millis }, .. }) =
+            self.pending.open().cloned()
+        else {
+            return Err(Error::Cancelled);
+        };
+        let limit = MeasureLimit { bytes, time: millis.map(Duration::from_millis) };
+        let direction = Direction::for_acceptor(direction);
+        self.pending.accept(direction, |_| Ok(measure_work(direction, limit)))
+    }
+}

@@ -1,0 +1,229 @@
+//! Byte streams between applications, over the same blocks and hashes as files.
+
+use std::fmt;
+use std::future::Future;
+use std::io::{self, Read, Write};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{
+    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
+};
+use tokio::runtime::Handle;
+
+use crate::error::Error;
+use crate::files::{Source, SourceSet};
+use crate::transfer::{Progress, Report, Transfer};
+
+/// Bytes between the application and the thread that fills or empties blocks. Ours: enough to
+/// wake the other side seldom.
+const PIPE_BYTES: usize = 256 << 10;
+/// Name of the only entry; the application's name for the stream travels in the request.
+const ENTRY_NAME: &[u8] = b"stream";
+
+/// The application's end of a stream that is sent.
+pub(crate) struct SourcePipe {
+    pipe: DuplexStream,
+    is_complete: Arc<AtomicBool>,
+}
+
+/// A stream to send, and the end that the application writes.
+pub(crate) fn source(runtime: Handle) -> Result<(SourcePipe, SourceSet), Error> {
+    let (pipe, far) = duplex(PIPE_BYTES);
+    let is_complete = Arc::new(AtomicBool::new(false));
+    let reader = PipeReader { runtime, pipe: far, is_complete: Arc::clone(&is_complete) };
+    let source = Source::Stream { name: ENTRY_NAME.to_vec(), reader: Box::new(reader) };
+    let set = SourceSet::local(vec![source], false).map_err(Error::from_failure)?;
+    Ok((SourcePipe { pipe, is_complete }, set))
+}
+
+/// A writer for a stream to receive, and the end that the application reads.
+pub(crate) fn sink(runtime: Handle) -> (DuplexStream, PipeWriter) {
+    let (pipe, far) = duplex(PIPE_BYTES);
+    (pipe, PipeWriter { runtime, pipe: far })
+}
+
+/// The thread's end of a stream that is sent.
+struct PipeReader {
+    runtime: Handle,
+    pipe: DuplexStream,
+    is_complete: Arc<AtomicBool>,
+}
+
+impl Read for PipeReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.runtime.block_on(self.pipe.read(buffer))?;
+        if read == 0 && !buffer.is_empty() && !self.is_complete.load(Ordering::Acquire) {
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "the application dropped the stream before its end",
+            ));
+        }
+        Ok(read)
+    }
+}
+
+/// The thread's end of a stream that is received.
+#[derive(Debug)]
+pub(crate) struct PipeWriter {
+    runtime: Handle,
+    pipe: DuplexStream,
+}
+
+impl Write for PipeWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.runtime.block_on(self.pipe.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.runtime.block_on(self.pipe.flush())
+    }
+}
+
+/// A stream to the peer. `shutdown` ends it; [`SendStream::finish`] waits until the peer has all
+/// of it. Dropped before its end, it fails at the peer.
+pub struct SendStream {
+    source: SourcePipe,
+    transfer: Transfer,
+}
+
+impl fmt::Debug for SendStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendStream").field("transfer", &self.transfer).finish_non_exhaustive()
+    }
+}
+
+impl SendStream {
+    pub(crate) fn new(source: SourcePipe, transfer: Transfer) -> Self {
+        Self { source, transfer }
+    }
+
+    /// How far it has come.
+    pub fn progress(&self) -> Progress {
+        self.transfer.progress()
+    }
+
+    /// Ends it before its end.
+    pub fn cancel(&self) {
+        self.transfer.cancel();
+    }
+
+    /// Ends the stream, where that is not done yet, and waits until the peer has all of it.
+    ///
+    /// # Errors
+    /// If the peer does not have all of it, verified.
+    pub async fn finish(mut self) -> Result<Report, Error> {
+        // Where the pipe is broken, the transfer knows better why.
+        let _ = self.shutdown().await;
+        complete(self.transfer.outcome().await)
+    }
+}
+
+/// A stream that is not complete is no stream: its only entry failing fails all.
+fn complete(outcome: Result<Report, Error>) -> Result<Report, Error> {
+    let mut report = outcome?;
+    if report.entries_failed == 0 {
+        return Ok(report);
+    }
+    Err(report.failures.pop().map_or(Error::Cancelled, |(_, why)| Error::from_failure(why)))
+}
+
+impl AsyncWrite for SendStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.source.pipe).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.source.pipe).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.source.is_complete.store(true, Ordering::Release);
+        Pin::new(&mut self.source.pipe).poll_shutdown(cx)
+    }
+}
+
+type Outcome = Pin<Box<dyn Future<Output = Result<Report, Error>> + Send>>;
+
+/// A stream from the peer. It ends only where everything arrived and was verified; otherwise
+/// reading fails.
+pub struct ReceiveStream {
+    pipe: DuplexStream,
+    transfer: Transfer,
+    /// What the end of the pipe waits for.
+    ending: Option<Outcome>,
+    /// The verdict, once it is known.
+    report: Option<Report>,
+}
+
+impl fmt::Debug for ReceiveStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceiveStream").field("transfer", &self.transfer).finish_non_exhaustive()
+    }
+}
+
+impl ReceiveStream {
+    pub(crate) fn new(pipe: DuplexStream, transfer: Transfer) -> Self {
+        Self { pipe, transfer, ending: None, report: None }
+    }
+
+    /// How far it has come.
+    pub fn progress(&self) -> Progress {
+        self.transfer.progress()
+    }
+
+    /// Ends it before its end.
+    pub fn cancel(&self) {
+        self.transfer.cancel();
+    }
+
+    /// What it came to, after it was read to its end.
+    ///
+    /// # Errors
+    /// If it failed; or if it was not read to its end, which cancels it.
+    pub async fn finish(self) -> Result<Report, Error> {
+        let Self { mut pipe, transfer, ending, report } = self;
+        match (report, ending) {
+            (Some(report), _) => return Ok(report),
+            (None, Some(ending)) => return complete(ending.await),
+            (None, None) => {}
+        }
+        // The last byte may have been read without meeting the end behind it.
+        if !matches!(pipe.read(&mut [0]).await, Ok(0)) {
+            transfer.cancel();
+        }
+        drop(pipe);
+        complete(transfer.outcome().await)
+    }
+}
+
+impl AsyncRead for ReceiveStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.ending.is_none() && this.report.is_none() {
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut this.pipe).poll_read(cx, buffer))?;
+            if buffer.filled().len() > before || buffer.remaining() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            let board = Arc::clone(this.transfer.board());
+            this.ending = Some(Box::pin(async move { board.outcome().await }));
+        }
+        if let Some(ending) = &mut this.ending {
+            let outcome = complete(ready!(ending.as_mut().poll(cx)));
+            this.ending = None;
+            this.report = Some(outcome.map_err(io::Error::other)?);
+        }
+        Poll::Ready(Ok(()))
+    }
+}

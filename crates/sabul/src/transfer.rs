@@ -1,0 +1,372 @@
+//! A transfer under way, as the application sees it: progress, cancelling, the report.
+//!
+//! What happens in it is in `transfer/run.rs` (opening and the course of both ends) and
+//! `transfer/work.rs` (the threads that read and write).
+
+mod run;
+mod work;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use sabul_wire::control::Failure;
+use tokio::sync::{mpsc, watch};
+
+use crate::channel::{ChannelStats, ReceiverHandle, SenderHandle};
+use crate::control::Event;
+use crate::error::Error;
+
+pub(crate) use run::{Context, Plan, Side, Work, start};
+pub(crate) use work::{Writer, Written};
+
+/// Least time between two wake-ups of [`Transfer::changed`].
+const CHANGE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How far a transfer has come.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Content bytes that the receiver has handed to its file system or application.
+    pub bytes: u64,
+    /// Content bytes in all, once known.
+    pub bytes_total: Option<u64>,
+    /// Entries that the receiver has finished, well or badly.
+    pub entries: u64,
+    /// Entries in all, once known.
+    pub entries_total: Option<u64>,
+    /// Since the transfer was opened.
+    pub elapsed: Duration,
+    /// What the channel has done so far.
+    pub channel: ChannelStats,
+    /// The transfer is over.
+    pub is_finished: bool,
+}
+
+/// One interval between two progress reports of the receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Interval {
+    /// End of the interval in seconds, by the receiver's clock, from the start of its channel.
+    pub t_s: f64,
+    /// Content bytes in the interval.
+    pub bytes: u64,
+    /// Averaged round trip at its end, in milliseconds, as this side knows it.
+    pub rtt_ms: f64,
+    /// Packets lost among those sent or received in the interval, 0..=1.
+    pub loss_rate: f64,
+    /// Inter-packet gap at its end, in nanoseconds; zero where this side does not pace.
+    pub gap_ns: f64,
+}
+
+/// What a transfer came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Content bytes at the receiver.
+    pub bytes: u64,
+    /// Entries that arrived complete and verified.
+    pub entries: u64,
+    /// Entries that did not.
+    pub entries_failed: u64,
+    /// From the opening of the transfer to its end, as this side saw it.
+    pub elapsed: Duration,
+    /// `bytes` over `elapsed`, in bit/s.
+    pub goodput_bps: f64,
+    /// The content of every entry that counts as arrived was compared with its hash, and none was
+    /// found wrong.
+    pub verified: bool,
+    /// What failed and why, by path; the first ten thousand.
+    pub failures: Vec<(Vec<u8>, Failure)>,
+    /// The channel as this side saw it.
+    pub channel: ChannelStats,
+    /// The course of it.
+    pub intervals: Vec<Interval>,
+    /// Processor time of the sending process during the transfer, where this side knows it.
+    pub cpu_sender: Option<Duration>,
+    /// Processor time of the receiving process during the transfer.
+    pub cpu_receiver: Option<Duration>,
+}
+
+/// A transfer under way. Dropping it cancels it.
+pub struct Transfer {
+    board: Arc<Board>,
+    abort: mpsc::UnboundedSender<Event>,
+    versions: watch::Receiver<u64>,
+    last_change: Option<Instant>,
+}
+
+impl fmt::Debug for Transfer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transfer").field("progress", &self.progress()).finish_non_exhaustive()
+    }
+}
+
+impl Transfer {
+    pub(crate) fn new(board: Arc<Board>, abort: mpsc::UnboundedSender<Event>) -> Self {
+        let versions = board.versions.subscribe();
+        Self { board, abort, versions, last_change: None }
+    }
+
+    /// How far it has come.
+    pub fn progress(&self) -> Progress {
+        self.board.progress()
+    }
+
+    /// Waits until it has come further or is over; at most about ten times per second.
+    pub async fn changed(&mut self) {
+        if let Some(last) = self.last_change
+            && !self.progress().is_finished
+        {
+            let rest = CHANGE_INTERVAL.saturating_sub(last.elapsed());
+            tokio::select! {
+                () = tokio::time::sleep(rest) => {}
+                () = self.board.finished() => {}
+            }
+        }
+        // An error says that the board is gone, which cannot be while we hold it.
+        let _ = self.versions.changed().await;
+        self.last_change = Some(Instant::now());
+    }
+
+    /// Ends it: the peer is told, and what is half-written is removed. [`Self::finish`] tells when
+    /// that is done.
+    pub fn cancel(&self) {
+        let _ = self.abort.send(Event::Abort);
+    }
+
+    /// Waits for the end. Entries that failed alone are in the report and are no error.
+    ///
+    /// # Errors
+    /// If the transfer as a whole failed or was cancelled.
+    pub async fn finish(self) -> Result<Report, Error> {
+        self.outcome().await
+    }
+
+    pub(crate) async fn outcome(&self) -> Result<Report, Error> {
+        self.board.outcome().await
+    }
+
+    pub(crate) fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+/// The channel of a transfer, once there is one.
+#[derive(Clone, Debug)]
+pub(crate) enum Handle {
+    Sender(SenderHandle),
+    Receiver(ReceiverHandle),
+}
+
+impl Handle {
+    pub(crate) fn stats(&self) -> ChannelStats {
+        match self {
+            Self::Sender(handle) => handle.stats(),
+            Self::Receiver(handle) => handle.stats(),
+        }
+    }
+}
+
+/// What the threads and tasks of a transfer write down for the application.
+#[derive(Debug)]
+pub(crate) struct Board {
+    state: Mutex<BoardState>,
+    /// Grows with every change.
+    versions: watch::Sender<u64>,
+    opened: Instant,
+    cpu_at_start: Duration,
+}
+
+#[derive(Debug, Default)]
+struct BoardState {
+    bytes: u64,
+    bytes_total: Option<u64>,
+    entries: u64,
+    entries_total: Option<u64>,
+    handle: Option<Handle>,
+    last_stats: ChannelStats,
+    last_at: Duration,
+    failures: Vec<(Vec<u8>, Failure)>,
+    intervals: Vec<Interval>,
+    /// Paths of announced entries, to name those that the receiver reports.
+    names: VecDeque<Vec<u8>>,
+    /// Index of the first of `names`.
+    names_first: u64,
+    outcome: Option<Result<Report, Error>>,
+    is_finished: bool,
+    elapsed: Duration,
+}
+
+/// Entries behind the receiver's count that may still be reported as failed: twice those that it
+/// leaves unfinished.
+const NAMES_KEPT: u64 = 2 * sabul_transfer::MAX_UNFINISHED as u64;
+
+impl Board {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::default(),
+            versions: watch::Sender::new(0),
+            opened: Instant::now(),
+            cpu_at_start: process_cpu(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BoardState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn touch(&self) {
+        self.versions.send_modify(|version| *version += 1);
+    }
+
+    pub(crate) fn cpu_used(&self) -> Duration {
+        process_cpu().saturating_sub(self.cpu_at_start)
+    }
+
+    pub(crate) fn set_handle(&self, handle: Handle) {
+        self.lock().handle = Some(handle);
+    }
+
+    pub(crate) fn set_totals(&self, entries: u64, bytes: Option<u64>) {
+        let mut state = self.lock();
+        state.entries_total = Some(entries);
+        state.bytes_total = bytes;
+        drop(state);
+        self.touch();
+    }
+
+    /// Keeps the names of announced entries.
+    pub(crate) fn add_names(&self, names: impl Iterator<Item = Vec<u8>>) {
+        self.lock().names.extend(names);
+    }
+
+    /// The receiver has come so far, by its own clock.
+    pub(crate) fn advance(&self, bytes: u64, entries: u64, at: Duration) {
+        let mut state = self.lock();
+        let stats = state.handle.as_ref().map_or_else(ChannelStats::default, Handle::stats);
+        let packets = stats.packets.saturating_sub(state.last_stats.packets);
+        let lost = stats.packets_lost.saturating_sub(state.last_stats.packets_lost);
+        if at > state.last_at || state.intervals.is_empty() {
+            let interval = Interval {
+                t_s: at.as_secs_f64(),
+                bytes: bytes.saturating_sub(state.bytes),
+                rtt_ms: stats.rtt_ms,
+                loss_rate: ratio(lost, packets),
+                gap_ns: stats.gap_ns,
+            };
+            state.intervals.push(interval);
+        }
+        state.last_at = at;
+        state.last_stats = stats;
+        state.bytes = bytes;
+        state.entries = entries;
+        while state.names_first + NAMES_KEPT < entries && state.names.pop_front().is_some() {
+            state.names_first += 1;
+        }
+        drop(state);
+        self.touch();
+    }
+
+    /// The receiver reports that an entry failed.
+    pub(crate) fn entry_failed(&self, index: u64, failure: Failure) {
+        let mut state = self.lock();
+        let name = index
+            .checked_sub(state.names_first)
+            .and_then(|at| state.names.get(usize::try_from(at).ok()?).cloned())
+            .unwrap_or_else(|| format!("entry {index}").into_bytes());
+        if state.failures.len() < crate::files::MAX_KEPT_FAILURES {
+            state.failures.push((name, failure));
+        }
+    }
+
+    pub(crate) fn add_failures(&self, failures: Vec<(Vec<u8>, Failure)>) {
+        self.lock().failures.extend(failures);
+    }
+
+    fn progress(&self) -> Progress {
+        let state = self.lock();
+        let live = state.handle.as_ref().map(Handle::stats);
+        Progress {
+            bytes: state.bytes,
+            bytes_total: state.bytes_total,
+            entries: state.entries,
+            entries_total: state.entries_total,
+            elapsed: if state.is_finished { state.elapsed } else { self.opened.elapsed() },
+            channel: live.unwrap_or_else(|| state.last_stats.clone()),
+            is_finished: state.is_finished,
+        }
+    }
+
+    /// The report of a transfer that ran to its end now.
+    pub(crate) fn report(&self, bytes: u64, entries: u64, entries_failed: u64) -> Report {
+        let elapsed = self.opened.elapsed();
+        let mut state = self.lock();
+        let channel = state.handle.as_ref().map_or_else(ChannelStats::default, Handle::stats);
+        state.bytes = bytes;
+        state.entries = entries + entries_failed;
+        state.elapsed = elapsed;
+        let failures = std::mem::take(&mut state.failures);
+        let is_wrong =
+            |failure: &Failure| failure.code == sabul_wire::control::FailureCode::Verification;
+        #[expect(clippy::cast_precision_loss, reason = "a rate needs few digits")]
+        let goodput_bps = bytes as f64 * 8.0 / elapsed.as_secs_f64().max(1e-9);
+        Report {
+            bytes,
+            entries,
+            entries_failed,
+            elapsed,
+            goodput_bps,
+            verified: !failures.iter().any(|(_, failure)| is_wrong(failure)),
+            failures,
+            channel,
+            intervals: std::mem::take(&mut state.intervals),
+            cpu_sender: None,
+            cpu_receiver: None,
+        }
+    }
+
+    /// The transfer is over.
+    pub(crate) fn finish(&self, outcome: Result<Report, Error>) {
+        let mut state = self.lock();
+        if let Some(handle) = state.handle.take() {
+            state.last_stats = handle.stats();
+        }
+        state.elapsed = outcome.as_ref().map_or_else(|_| self.opened.elapsed(), |r| r.elapsed);
+        state.outcome = Some(outcome);
+        state.is_finished = true;
+        drop(state);
+        self.touch();
+    }
+
+    /// Waits for the end and takes what it came to; only the first who asks gets it.
+    pub(crate) async fn outcome(&self) -> Result<Report, Error> {
+        self.finished().await;
+        let outcome = self.lock().outcome.take();
+        outcome.unwrap_or(Err(Error::Cancelled))
+    }
+
+    pub(crate) async fn finished(&self) {
+        let mut versions = self.versions.subscribe();
+        while !self.lock().is_finished {
+            // An error says that the board is gone, which cannot be while it is borrowed.
+            let _ = versions.changed().await;
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share needs few digits")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { (part as f64 / whole as f64).min(1.0) }
+}
+
+/// Processor time of this process so far.
+fn process_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}

@@ -1,0 +1,413 @@
+//! The course of a transfer: open the path, start the channel and the thread, wait for the end.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use sabul_udp::SocketOptions;
+use sabul_wire::control::{ChannelParams, Done, Failure, FailureCode, Message, Open};
+use tracing::debug;
+
+use super::work::{self, Counter, WriteContext, Writer, micros};
+use super::{Board, Handle, Report, Transfer};
+use crate::channel::{ChannelStart, ReceiverHandle, SenderHandle};
+use crate::config::{MeasureLimit, blocks_max};
+use crate::control::{Connection, Control, Event, Input, Mailbox, Router};
+use crate::error::Error;
+use crate::files::{SendOptions, SourceSet};
+use crate::path::{self, CONNECTOR_PATIENCE, Demux, LISTENER_PATIENCE, OpenPath};
+use crate::seal::Suite;
+
+/// How long the end of a transfer waits for its writing thread to clean up.
+const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
+/// Seals with this before the listener has chosen; a listener chooses the first it knows.
+pub(crate) fn first_suite() -> Suite {
+    Suite::preference()[0]
+}
+
+/// How this side opens UDP paths.
+#[derive(Clone, Debug)]
+pub(crate) enum Side {
+    Connector { peer: SocketAddr, sockets: SocketOptions },
+    Listener { demux: Arc<Demux>, peer: IpAddr, address: SocketAddr },
+}
+
+/// What transfers need of their session.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    pub(crate) side: Side,
+    pub(crate) connection: Connection,
+    pub(crate) control: Control,
+    pub(crate) router: Arc<Router>,
+    pub(crate) memory_bytes: usize,
+}
+
+/// What this side does in a transfer.
+pub(crate) enum Work {
+    /// Send these files or this stream.
+    Send { set: SourceSet, announce_times: bool },
+    /// Send from memory.
+    SendMeasure(MeasureLimit),
+    /// Write with this.
+    Receive(Box<dyn Writer>),
+    /// Count.
+    ReceiveMeasure(MeasureLimit),
+}
+
+impl Work {
+    fn is_measure(&self) -> bool {
+        matches!(self, Self::SendMeasure(_) | Self::ReceiveMeasure(_))
+    }
+}
+
+/// Everything about a transfer that is about to start.
+pub(crate) struct Plan {
+    /// The request to send first, if this side opens.
+    pub(crate) open: Option<Open>,
+    pub(crate) params: ChannelParams,
+    pub(crate) work: Work,
+}
+
+/// Starts a transfer.
+pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
+    let board = Board::new();
+    let transfer = Transfer::new(Arc::clone(&board), mailbox.tell.clone());
+    let runtime = cx.control.runtime().clone();
+    runtime.spawn(async move {
+        let number = mailbox.number;
+        let mut run = Run { cx, mailbox, board, stop: Arc::default(), is_peers_end: false };
+        let outcome = run.course(plan).await;
+        if let Err(error) = &outcome {
+            debug!(transfer = number, %error, "transfer failed");
+            if !run.is_peers_end {
+                let failure = error.to_failure();
+                run.cx.control.send(Message::Cancel { transfer: Some(number), failure });
+            }
+        }
+        let Run { board, mailbox, .. } = run;
+        // The number is free before the application can act on the end.
+        drop(mailbox);
+        board.finish(outcome);
+    });
+    transfer
+}
+
+struct Run {
+    cx: Context,
+    mailbox: Mailbox,
+    board: Arc<Board>,
+    /// Tells the writing thread to leave.
+    stop: Arc<AtomicBool>,
+    /// The peer knows that the transfer has ended, or is gone.
+    is_peers_end: bool,
+}
+
+impl Run {
+    async fn course(&mut self, plan: Plan) -> Result<Report, Error> {
+        let is_opener = plan.open.is_some();
+        let message = match plan.open {
+            Some(open) => Message::Open(open),
+            None => Message::Accept { transfer: self.mailbox.number },
+        };
+        self.cx.control.send(message);
+        let path = self.establish(is_opener).await?;
+        let is_measure = plan.work.is_measure();
+        let start = ChannelStart {
+            socket: path.socket,
+            connection: path.connection,
+            sealer: path.sealer,
+            next_number: path.next_number,
+            opener: path.opener,
+            largest_opened: path.largest_opened,
+            rtt: path.rtt,
+            blocks_max: blocks_max(self.cx.memory_bytes, plan.params.block_bytes),
+            params: plan.params,
+        };
+        let mut report = match plan.work {
+            Work::Send { .. } | Work::SendMeasure(_) => self.send(start, plan.work).await?,
+            Work::Receive(writer) => self.receive(start, writer).await?,
+            Work::ReceiveMeasure(limit) => {
+                let counter = Counter::new(self.mailbox.number, limit);
+                self.receive(start, Box::new(counter)).await?
+            }
+        };
+        report.verified &= !is_measure;
+        Ok(report)
+    }
+
+    /// What an event that no transfer survives means; other events are given back.
+    fn check(&mut self, event: Event) -> Result<Event, Error> {
+        match event {
+            Event::Control(Message::Cancel { failure, .. }) => {
+                self.is_peers_end = true;
+                Err(Error::from_failure(failure))
+            }
+            Event::Ended(ending) => {
+                self.is_peers_end = true;
+                Err(ending.to_error())
+            }
+            Event::Abort => Err(Error::Cancelled),
+            Event::Channel(Err(error)) => Err(Error::from_channel(error)),
+            event => Ok(event),
+        }
+    }
+
+    async fn next_event(&mut self) -> Result<Event, Error> {
+        // The mailbox holds a sender, so the queue cannot end before it.
+        match self.mailbox.events.recv().await {
+            Some(event) => self.check(event),
+            None => Err(Error::Cancelled),
+        }
+    }
+
+    /// Waits for the peer's consent and for the UDP path, whichever comes last.
+    async fn establish(&mut self, is_opener: bool) -> Result<OpenPath, Error> {
+        let number = self.mailbox.number;
+        let cx = self.cx.clone();
+        let (address, patience) = match &cx.side {
+            Side::Connector { peer, .. } => (*peer, CONNECTOR_PATIENCE),
+            Side::Listener { address, .. } => (*address, LISTENER_PATIENCE),
+        };
+        let mut opening = pin!(open_path(&cx, number));
+        let mut opened = None;
+        let mut is_accepted = !is_opener;
+        // An application may think as long as it likes before it accepts.
+        let mut deadline = is_accepted.then(|| Instant::now() + patience);
+        loop {
+            if let (Some(path), true) = (opened.take_if(|_| is_accepted), is_accepted) {
+                return Ok(path);
+            }
+            let give_up = deadline.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+            tokio::select! {
+                path = &mut opening, if opened.is_none() => opened = Some(path?),
+                event = self.mailbox.events.recv() => {
+                    let event = event.map_or(Err(Error::Cancelled), |event| self.check(event))?;
+                    if matches!(event, Event::Control(Message::Accept { .. })) && !is_accepted {
+                        is_accepted = true;
+                        deadline = Some(Instant::now() + patience);
+                    }
+                }
+                () = tokio::time::sleep_until(give_up.into()), if deadline.is_some() => {
+                    return Err(Error::UdpBlocked { address, waited: patience });
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, start: ChannelStart, work: Work) -> Result<Report, Error> {
+        let number = self.mailbox.number;
+        let block_bytes = usize::try_from(start.params.block_bytes).unwrap_or(usize::MAX);
+        let tell = self.mailbox.tell.clone();
+        let on_end = Box::new(move |result| {
+            let _ = tell.send(Event::Channel(result));
+        });
+        let handle = SenderHandle::spawn(start, on_end).map_err(Error::from_channel)?;
+        self.board.set_handle(Handle::Sender(handle.clone()));
+        let (control, board) = (self.cx.control.clone(), Arc::clone(&self.board));
+        let (tell, channel) = (self.mailbox.tell.clone(), handle.clone());
+        let spawned = thread("sabul-read", move || {
+            let summary = match work {
+                Work::Send { set, announce_times } => {
+                    let options = SendOptions { preserve: announce_times, block_bytes };
+                    work::send_set(set, number, options, channel, control, board)
+                }
+                Work::SendMeasure(limit) => {
+                    work::send_measure(limit, number, block_bytes, channel, control, board)
+                }
+                Work::Receive(_) | Work::ReceiveMeasure(_) => None,
+            };
+            let _ = tell.send(Event::Sent(summary));
+        });
+        let result = match spawned {
+            Ok(()) => self.wait_for_done(&handle).await,
+            Err(error) => Err(error),
+        };
+        // The report has the last figures; what is not acknowledged now will not be missed.
+        handle.stop();
+        result
+    }
+
+    async fn wait_for_done(&mut self, handle: &SenderHandle) -> Result<Report, Error> {
+        let (mut done, mut summary) = (None::<Done>, None);
+        loop {
+            let event = match self.mailbox.events.recv().await {
+                // After the receiver's verdict, the channel ends because we stop it.
+                Some(Event::Channel(_)) if done.is_some() => continue,
+                Some(event) => self.check(event)?,
+                None => return Err(Error::Cancelled),
+            };
+            match event {
+                Event::Control(Message::Progress { bytes, entries, at_us, .. }) => {
+                    self.board.advance(bytes, entries, Duration::from_micros(at_us));
+                }
+                Event::Control(Message::EntryFailed { index, failure, .. }) => {
+                    self.board.entry_failed(index, failure);
+                }
+                Event::Control(Message::Feedback { report, .. }) => handle.report(report),
+                Event::Control(Message::Done(found)) => {
+                    // A timed measurement may be over while its last blocks wait.
+                    handle.stop();
+                    done = Some(found);
+                }
+                Event::Sent(found) => summary = Some(found),
+                _ => {}
+            }
+            if let (Some(done), Some(summary)) = (&done, &mut summary) {
+                if let Some(summary) = summary.take() {
+                    self.board.add_failures(summary.failures);
+                }
+                let mut report = self.board.report(done.bytes, done.entries, done.failed);
+                report.cpu_sender = Some(self.board.cpu_used());
+                report.cpu_receiver = Some(Duration::from_micros(done.cpu_us));
+                return Ok(report);
+            }
+        }
+    }
+
+    async fn receive(
+        &mut self,
+        start: ChannelStart,
+        writer: Box<dyn Writer>,
+    ) -> Result<Report, Error> {
+        let number = self.mailbox.number;
+        let (input, tell) = (self.mailbox.input.clone(), self.mailbox.tell.clone());
+        let control = self.cx.control.clone();
+        let handle = ReceiverHandle::spawn(
+            start,
+            Box::new(move |block| {
+                let _ = input.send(Input::Block(block));
+            }),
+            Box::new(move |report| control.send(Message::Feedback { transfer: number, report })),
+            Box::new(move |result| {
+                let _ = tell.send(Event::Channel(result));
+            }),
+        )
+        .map_err(Error::from_channel)?;
+        self.board.set_handle(Handle::Receiver(handle.clone()));
+        let (nothing, gone) = std::sync::mpsc::channel();
+        drop(nothing);
+        let cx = WriteContext {
+            inputs: std::mem::replace(&mut self.mailbox.inputs, gone),
+            handle: handle.clone(),
+            control: self.cx.control.clone(),
+            board: Arc::clone(&self.board),
+            stop: Arc::clone(&self.stop),
+        };
+        let tell = self.mailbox.tell.clone();
+        let spawned = thread("sabul-write", move || {
+            // The writer is dropped, and with it what is half-written, before the end is told.
+            let written = work::write(writer, &cx);
+            let _ = tell.send(Event::Written(written));
+        });
+        let result = match spawned {
+            Ok(()) => self.wait_for_written().await,
+            Err(error) => Err(error),
+        };
+        handle.stop();
+        if result.is_err() {
+            self.clean_up().await;
+        }
+        result
+    }
+
+    async fn wait_for_written(&mut self) -> Result<Report, Error> {
+        loop {
+            let event = self.next_event().await?;
+            let Event::Written(written) = event else { continue };
+            self.stop.store(true, Ordering::Release);
+            let written = written.map_err(Error::from_failure)?;
+            let counts = written.counts;
+            let cpu = self.board.cpu_used();
+            self.cx.control.send(Message::Done(Done {
+                transfer: self.mailbox.number,
+                bytes: counts.bytes,
+                entries: counts.entries,
+                failed: counts.failed,
+                elapsed_us: micros(written.elapsed),
+                cpu_us: micros(cpu),
+            }));
+            self.board.add_failures(written.failures);
+            let mut report = self.board.report(counts.bytes, counts.entries, counts.failed);
+            report.cpu_receiver = Some(cpu);
+            return Ok(report);
+        }
+    }
+
+    /// Waits until the writing thread has removed what is half-written.
+    async fn clean_up(&mut self) {
+        if self.stop.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let _ = self.mailbox.input.send(Input::Stop);
+        let events = &mut self.mailbox.events;
+        let written = async {
+            while let Some(event) = events.recv().await {
+                if matches!(event, Event::Written(_)) {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(CLEANUP_PATIENCE, written).await.is_err() {
+            debug!("a transfer's writer does not end; it waits for whoever reads its output");
+        }
+    }
+}
+
+/// A thread of a transfer.
+fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .map(drop)
+        .map_err(|source| Error::Io { action: "start a thread", source })
+}
+
+/// Opens the UDP path of a channel; tries for ever.
+async fn open_path(cx: &Context, number: u32) -> Result<OpenPath, Error> {
+    let internal = |error: crate::tls::TlsError| {
+        Error::Failed(Failure::new(FailureCode::Internal, error.to_string()))
+    };
+    let mut suites = cx.router.suite();
+    match &cx.side {
+        Side::Listener { demux, peer, .. } => {
+            let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
+            let suite = suites.borrow().unwrap_or_else(first_suite);
+            demux.expect(&secrets, suite, *peer)?.wait().await
+        }
+        Side::Connector { peer, sockets } => loop {
+            let suite = suites.borrow_and_update().unwrap_or_else(first_suite);
+            let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
+            let stop = StopOnDrop(Arc::default());
+            let (peer, sockets, flag) = (*peer, sockets.clone(), Arc::clone(&stop.0));
+            let mut attempt = tokio::task::spawn_blocking(move || {
+                path::connect(peer, &sockets, &secrets, suite, &flag)
+            });
+            loop {
+                tokio::select! {
+                    path = &mut attempt => match path {
+                        Ok(Ok(Some(path))) => return Ok(path),
+                        Ok(Err(error)) => return Err(error),
+                        Ok(Ok(None)) | Err(_) => return Err(Error::Cancelled),
+                    },
+                    Ok(()) = suites.changed() => {
+                        // The listener prefers another suite than we guessed: begin again.
+                        if suites.borrow().is_some_and(|chosen| chosen != suite) {
+                            break;
+                        }
+                    }
+                }
+            }
+        },
+    }
+}
+
+/// Ends the blocking attempt when nobody waits for it any more.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}

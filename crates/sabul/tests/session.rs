@@ -1,0 +1,515 @@
+//! Whole sessions over loopback: files, streams and measurements, and how they fail.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use sabul::files::{Source, SourceSet};
+use sabul::{
+    ConnectConfig, Direction, Error, FailureCode, Listener, ListenerConfig, LocalDestination,
+    MeasureLimit, RemoteDestination, Report, Request, Service, Session, Ticket, TransferOptions,
+    connect, connect_to,
+};
+use sabul_lab::{Relay, RelayConfig};
+use sabul_sim::LinkConfig;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinHandle;
+
+/// Longer than anything here takes, so that a failure ends too.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs a test on a runtime of its own, for a bounded time.
+fn run<T>(test: impl Future<Output = T>) -> T {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
+    let result = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await });
+    // A test that fails leaves threads behind that nobody should wait for.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result.expect("the test took too long")
+}
+
+async fn listener() -> Listener {
+    Listener::bind(ListenerConfig::new("127.0.0.1:0".parse().unwrap())).await.unwrap()
+}
+
+/// Serves a directory to every session; ends with the test's runtime.
+async fn serving(root: &Path) -> (Ticket, SocketAddr, JoinHandle<()>) {
+    let listener = listener().await;
+    let (ticket, address) = (listener.ticket().clone(), listener.local_addr());
+    let service = Service { root: Some(root.to_owned()), read_only: false, measure: true };
+    let task = tokio::spawn(async move {
+        while let Ok(session) = listener.accept().await {
+            let service = service.clone();
+            tokio::spawn(async move { session.serve(&service).await });
+        }
+    });
+    (ticket, address, task)
+}
+
+/// Both ends of a session.
+async fn pair() -> (Session, Session) {
+    let listener = listener().await;
+    let near = connect(listener.ticket(), ConnectConfig::default()).await.unwrap();
+    (near, listener.accept().await.unwrap())
+}
+
+fn options() -> TransferOptions {
+    TransferOptions { block_bytes: 64 << 10, ..TransferOptions::default() }
+}
+
+/// Bytes that are easy to make and whose order can be seen.
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| u8::try_from((i * 31 + i / 251) % 256).unwrap()).collect()
+}
+
+fn file(directory: &TempDir, name: &str, bytes: usize) -> PathBuf {
+    let path = directory.path().join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, content(bytes)).unwrap();
+    path
+}
+
+fn sources(paths: &[&Path]) -> SourceSet {
+    let paths = paths.iter().map(|path| Source::Path(path.to_path_buf())).collect();
+    SourceSet::local(paths, true).unwrap()
+}
+
+fn to(path: &str) -> RemoteDestination {
+    RemoteDestination { path: path.into(), into_directory: false }
+}
+
+async fn put(session: &Session, path: &Path) -> Result<Report, Error> {
+    session.put(sources(&[path]), to(""), &options()).await?.finish().await
+}
+
+/// Names below a directory, sorted.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_file_put_arrives_complete_and_verified() {
+    run(async {
+        let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let path = file(&from, "a.bin", 3_000_001);
+        let (ticket, ..) = serving(root.path()).await;
+        let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
+        let report = put(&session, &path).await.unwrap();
+        assert_eq!((report.bytes, report.entries, report.entries_failed), (3_000_001, 1, 0));
+        assert!(report.verified && report.goodput_bps > 0.0 && !report.intervals.is_empty());
+        assert!(report.cpu_sender.is_some() && report.cpu_receiver.is_some());
+        assert_eq!(names(root.path()), ["a.bin"]);
+        assert!(fs::read(root.path().join("a.bin")).unwrap() == content(3_000_001));
+        session.close().await;
+    });
+}
+
+#[test]
+fn a_file_got_arrives_complete_and_verified() {
+    run(async {
+        let (root, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        file(&root, "dir/a.bin", 2_500_000);
+        let (ticket, ..) = serving(root.path()).await;
+        let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
+        let path = here.path().join("b.bin");
+        let destination = LocalDestination::Path { path: path.clone(), into_directory: false };
+        let transfer =
+            session.get(vec![b"dir/a.bin".to_vec()], false, destination, &options()).await.unwrap();
+        let report = transfer.finish().await.unwrap();
+        assert_eq!((report.bytes, report.entries, report.verified), (2_500_000, 1, true));
+        assert!(fs::read(path).unwrap() == content(2_500_000));
+    });
+}
+
+#[test]
+fn directories_and_empty_files_go_both_ways() {
+    run(async {
+        let (from, root, here) =
+            (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
+        for i in 0..300 {
+            file(&from, &format!("tree/d{}/f{i}", i % 7), i * 97 % 5000);
+        }
+        file(&from, "tree/big", 1_000_000);
+        let (ticket, ..) = serving(root.path()).await;
+        let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
+        let report = put(&session, &from.path().join("tree")).await.unwrap();
+        assert_eq!((report.entries, report.entries_failed), (309, 0));
+        let destination =
+            LocalDestination::Path { path: here.path().to_owned(), into_directory: true };
+        let transfer =
+            session.get(vec![b"tree".to_vec()], true, destination, &options()).await.unwrap();
+        let back = transfer.finish().await.unwrap();
+        assert_eq!((back.entries, back.bytes), (309, report.bytes));
+        for i in 0..300 {
+            let name = format!("tree/d{}/f{i}", i % 7);
+            assert!(fs::read(here.path().join(&name)).unwrap() == content(i * 97 % 5000), "{name}");
+        }
+        assert!(fs::read(here.path().join("tree/big")).unwrap() == content(1_000_000));
+    });
+}
+
+#[test]
+fn a_missing_source_is_in_the_report_and_the_rest_goes() {
+    run(async {
+        let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let path = file(&from, "a", 10);
+        let (ticket, ..) = serving(root.path()).await;
+        let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
+        let set = sources(&[&path, &from.path().join("none")]);
+        let report = session.put(set, to("new"), &options()).await.unwrap().finish().await.unwrap();
+        assert_eq!((report.entries, report.entries_failed), (1, 1));
+        assert_eq!(report.failures.len(), 1);
+        assert_eq!(report.failures[0].1.code, FailureCode::NotFound);
+        assert_eq!(names(&root.path().join("new")), ["a"]);
+    });
+}
+
+#[test]
+fn a_place_outside_the_root_is_refused() {
+    run(async {
+        let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let path = file(&from, "a", 10);
+        let (ticket, ..) = serving(root.path()).await;
+        let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
+        let transfer = session.put(sources(&[&path]), to("../x"), &options()).await.unwrap();
+        let error = transfer.finish().await.unwrap_err();
+        assert!(matches!(&error, Error::Failed(f) if f.code == FailureCode::Refused), "{error:?}");
+        // The session goes on.
+        assert!(put(&session, &path).await.is_ok());
+    });
+}
+
+#[test]
+fn a_listener_that_is_read_only_takes_no_files() {
+    run(async {
+        let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let path = file(&from, "a", 10);
+        let (near, far) = pair().await;
+        let service =
+            Service { root: Some(root.path().to_owned()), read_only: true, ..Service::default() };
+        let serving = tokio::spawn(async move { far.serve(&service).await });
+        let error = put(&near, &path).await.unwrap_err();
+        assert!(matches!(&error, Error::Failed(f) if f.code == FailureCode::Refused), "{error:?}");
+        near.close().await;
+        let summary = serving.await.unwrap().unwrap();
+        assert_eq!((summary.transfers, summary.failed), (0, 1));
+        assert!(names(root.path()).is_empty());
+    });
+}
+
+/// Sends on one end of a stream, receives on the other, compares.
+async fn stream_through(
+    mut sender: sabul::SendStream,
+    mut receiver: sabul::ReceiveStream,
+    bytes: usize,
+) {
+    let sending = tokio::spawn(async move {
+        sender.write_all(&content(bytes)).await.unwrap();
+        sender.shutdown().await.unwrap();
+        sender.finish().await
+    });
+    let mut received = Vec::new();
+    receiver.read_to_end(&mut received).await.unwrap();
+    assert!(received == content(bytes));
+    assert_eq!(receiver.finish().await.unwrap().bytes, bytes as u64);
+    let report = sending.await.unwrap().unwrap();
+    assert_eq!((report.bytes, report.verified), (bytes as u64, true));
+}
+
+#[test]
+fn streams_go_from_the_side_that_opens() {
+    run(async {
+        let (near, far) = pair().await;
+        let sender = near.send_stream("log", &options()).await.unwrap();
+        let Some(Request::Stream(request)) = far.next_request().await else { panic!("no stream") };
+        assert_eq!((request.name.as_str(), request.direction), ("log", Direction::Receive));
+        stream_through(sender, request.accept_receiver().unwrap(), 700_001).await;
+    });
+}
+
+#[test]
+fn streams_go_to_the_side_that_opens_also_when_the_listener_opens() {
+    run(async {
+        let (near, far) = pair().await;
+        let receiver = far.receive_stream("x", &options()).await.unwrap();
+        let Some(Request::Stream(request)) = near.next_request().await else { panic!("no stream") };
+        assert_eq!(request.direction, Direction::Send);
+        stream_through(request.accept_sender().unwrap(), receiver, 300_000).await;
+    });
+}
+
+#[test]
+fn an_empty_stream_is_a_stream() {
+    run(async {
+        let (near, far) = pair().await;
+        let sender = near.send_stream("empty", &options()).await.unwrap();
+        let Some(Request::Stream(request)) = far.next_request().await else { panic!("no stream") };
+        stream_through(sender, request.accept_receiver().unwrap(), 0).await;
+    });
+}
+
+#[test]
+fn a_stream_dropped_before_its_end_does_not_look_complete() {
+    run(async {
+        let (near, far) = pair().await;
+        let mut sender = near.send_stream("cut", &options()).await.unwrap();
+        let Some(Request::Stream(request)) = far.next_request().await else { panic!("no stream") };
+        let mut receiver = request.accept_receiver().unwrap();
+        sender.write_all(&content(100_000)).await.unwrap();
+        drop(sender);
+        let mut received = Vec::new();
+        assert!(receiver.read_to_end(&mut received).await.is_err());
+    });
+}
+
+#[test]
+fn a_stream_that_nobody_wants_is_refused() {
+    run(async {
+        let (near, far) = pair().await;
+        let sender = near.send_stream("spam", &options()).await.unwrap();
+        far.next_request().await.unwrap().refuse("no spam");
+        let error = sender.finish().await.unwrap_err();
+        assert_eq!(error.to_string(), "no spam");
+    });
+}
+
+#[test]
+fn measurements_count_at_the_receiver() {
+    run(async {
+        let root = TempDir::new().unwrap();
+        let (ticket, ..) = serving(root.path()).await;
+        let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
+        for direction in [Direction::Send, Direction::Receive] {
+            let limit = MeasureLimit { bytes: Some(5_000_001), time: None };
+            let transfer = session.measure(direction, limit, &options()).await.unwrap();
+            let report = transfer.finish().await.unwrap();
+            assert_eq!((report.bytes, report.verified), (5_000_001, false));
+            let limit = MeasureLimit { bytes: None, time: Some(Duration::from_millis(500)) };
+            let transfer = session.measure(direction, limit, &options()).await.unwrap();
+            let report = transfer.finish().await.unwrap();
+            assert!(report.bytes > 0);
+            let took = report.elapsed;
+            assert!((0.5..3.0).contains(&took.as_secs_f64()), "{took:?}");
+        }
+    });
+}
+
+#[test]
+fn a_wrong_key_and_a_wrong_secret_are_authentication_failures() {
+    run(async {
+        let root = TempDir::new().unwrap();
+        let (ticket, address, _) = serving(root.path()).await;
+        let other = listener().await;
+        let error =
+            connect_to(&address.to_string(), other.ticket(), ConnectConfig::default()).await;
+        assert!(matches!(error, Err(Error::Authentication(_))), "{error:?}");
+
+        let forged = Ticket::generate(ticket.addresses().to_vec(), ticket.fingerprint()).unwrap();
+        let session = connect(&forged, ConnectConfig::default()).await.unwrap();
+        let limit = MeasureLimit { bytes: Some(1), time: None };
+        let started = session.measure(Direction::Send, limit, &options()).await;
+        let error = match started {
+            Ok(transfer) => transfer.finish().await.unwrap_err(),
+            Err(error) => error,
+        };
+        assert!(matches!(error, Error::Authentication(_)), "{error:?}");
+        assert_eq!(error.exit_code(), 4);
+    });
+}
+
+#[test]
+fn an_absent_listener_is_unreachable() {
+    run(async {
+        let ticket = listener().await.ticket().clone();
+        // The listener is gone, and its port is closed.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let error = connect(&ticket, ConnectConfig::default()).await.unwrap_err();
+        assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+        assert_eq!(error.exit_code(), 3);
+    });
+}
+
+#[test]
+fn other_servers_are_not_sabul() {
+    run(async {
+        let ticket = listener().await.ticket().clone();
+        for banner in [&b"SSH-2.0-OpenSSH_9.9\r\n"[..], b""] {
+            let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = server.local_addr().unwrap().to_string();
+            let answering = tokio::spawn(async move {
+                let (mut stream, _) = server.accept().await.unwrap();
+                stream.write_all(banner).await.unwrap();
+                // Take the greeting, so that closing does not reset the connection.
+                let _ = stream.read(&mut [0; 4096]).await;
+            });
+            let error = connect_to(&address, &ticket, ConnectConfig::default()).await.unwrap_err();
+            assert!(matches!(error, Error::NotSabul { .. }), "{error:?}");
+            answering.await.unwrap();
+        }
+    });
+}
+
+/// A path with this rate through which a listener is reached.
+fn relay(target: SocketAddr, mbps: Option<u64>, udp_blocked: bool) -> Relay {
+    let rate = mbps.map(|mbps| sabul_units::Rate(mbps * 1_000_000));
+    let link = LinkConfig::builder().with_rate(rate).build().unwrap();
+    let (forward, back) = (link.clone(), link);
+    let listen = "127.0.0.1:0".parse().unwrap();
+    Relay::start(RelayConfig { listen, target, forward, back, seed: 1, udp_blocked }).unwrap()
+}
+
+#[test]
+fn blocked_udp_is_named_within_eight_seconds() {
+    run(async {
+        let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let path = file(&from, "a", 10_000);
+        let (ticket, address, _) = serving(root.path()).await;
+        let relay = relay(address, None, true);
+        let dialled = relay.addr().to_string();
+        let session = connect_to(&dialled, &ticket, ConnectConfig::default()).await.unwrap();
+        let start = Instant::now();
+        let error = put(&session, &path).await.unwrap_err();
+        assert!(matches!(error, Error::UdpBlocked { .. }), "{error:?}");
+        assert!(error.to_string().contains(&relay.addr().port().to_string()), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(8));
+        assert!(names(root.path()).is_empty());
+    });
+}
+
+/// A limit that makes a transfer of a few megabytes take seconds.
+fn slow() -> TransferOptions {
+    TransferOptions { rate_limit_bps: Some(20_000_000), ..options() }
+}
+
+/// Waits until a part file is there, so that there is something to remove.
+async fn part_of(root: &Path) {
+    while names(root).is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[test]
+fn a_cancelled_transfer_leaves_no_file() {
+    run(async {
+        let (from, root, here) =
+            (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
+        let path = file(&from, "a", 20_000_000);
+        let (ticket, ..) = serving(root.path()).await;
+        let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
+        let transfer = session.put(sources(&[&path]), to(""), &slow()).await.unwrap();
+        part_of(root.path()).await;
+        transfer.cancel();
+        let error = transfer.finish().await.unwrap_err();
+        assert!(matches!(error, Error::Cancelled), "{error:?}");
+        assert_eq!(error.exit_code(), 130);
+        while !names(root.path()).is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // The other way, what is half-written is removed before the end is told.
+        file(&root, "b", 20_000_000);
+        let destination =
+            LocalDestination::Path { path: here.path().to_owned(), into_directory: true };
+        let transfer = session.get(vec![b"b".to_vec()], false, destination, &slow()).await.unwrap();
+        part_of(here.path()).await;
+        transfer.cancel();
+        assert!(matches!(transfer.finish().await, Err(Error::Cancelled)));
+        assert!(names(here.path()).is_empty());
+    });
+}
+
+#[test]
+fn a_listener_that_dies_fails_the_transfer_and_leaves_no_file() {
+    let (root, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    file(&root, "b", 20_000_000);
+    run(async {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let dying = builder.worker_threads(1).enable_all().build().unwrap();
+        let path = root.path().to_owned();
+        let (ticket, ..) = dying.spawn(async move { serving(&path).await }).await.unwrap();
+        let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
+        let destination =
+            LocalDestination::Path { path: here.path().to_owned(), into_directory: true };
+        let transfer = session.get(vec![b"b".to_vec()], false, destination, &slow()).await.unwrap();
+        part_of(here.path()).await;
+        let start = Instant::now();
+        // Its tasks and sockets go as they would with their process.
+        dying.shutdown_background();
+        let error = transfer.finish().await.unwrap_err();
+        assert!(matches!(error, Error::PeerGone(_)), "{error:?}");
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert!(names(here.path()).is_empty());
+    });
+}
+
+#[test]
+fn two_sessions_share_a_listener() {
+    run(async {
+        let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let (one, two) = (file(&from, "one", 4_000_000), file(&from, "two", 4_000_001));
+        let (ticket, ..) = serving(root.path()).await;
+        let first = connect(&ticket, ConnectConfig::default()).await.unwrap();
+        let second = connect(&ticket, ConnectConfig::default()).await.unwrap();
+        let (a, b) = tokio::join!(put(&first, &one), put(&second, &two));
+        assert_eq!((a.unwrap().bytes, b.unwrap().bytes), (4_000_000, 4_000_001));
+        assert!(fs::read(root.path().join("one")).unwrap() == content(4_000_000));
+        assert!(fs::read(root.path().join("two")).unwrap() == content(4_000_001));
+    });
+}
+
+#[test]
+fn progress_and_summary_tell_what_happened() {
+    run(async {
+        let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let path = file(&from, "a", 1_000_000);
+        let (near, far) = pair().await;
+        let service = Service { root: Some(root.path().to_owned()), ..Service::default() };
+        let serving = tokio::spawn(async move { far.serve(&service).await });
+        let mut transfer = near
+            .put(
+                sources(&[&path]),
+                to(""),
+                &TransferOptions { rate_limit_bps: Some(16_000_000), ..options() },
+            )
+            .await
+            .unwrap();
+        let mut seen = Vec::new();
+        while !transfer.progress().is_finished {
+            transfer.changed().await;
+            seen.push(transfer.progress().bytes);
+        }
+        assert!(seen.is_sorted() && seen.len() >= 3, "{seen:?}");
+        let progress = transfer.progress();
+        assert_eq!((progress.bytes, progress.bytes_total), (1_000_000, Some(1_000_000)));
+        transfer.finish().await.unwrap();
+        near.close().await;
+        let summary = serving.await.unwrap().unwrap();
+        assert_eq!((summary.transfers, summary.failed, summary.bytes), (1, 0, 1_000_000));
+    });
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_before_anything_is_sent() {
+    run(async {
+        let (near, _far) = pair().await;
+        let default = TransferOptions::default;
+        for bad in [
+            TransferOptions { block_bytes: 1_000_000, ..default() },
+            TransferOptions { window_bytes: 0, ..default() },
+            TransferOptions { rate_limit_bps: Some(0), ..default() },
+            TransferOptions { controller: "sabul1999".to_owned(), ..default() },
+        ] {
+            let limit = MeasureLimit { bytes: Some(1), time: None };
+            let error = near.measure(Direction::Send, limit, &bad).await.unwrap_err();
+            assert!(matches!(error, Error::Config(_)) && error.exit_code() == 2, "{error:?}");
+        }
+    });
+}
