@@ -9,7 +9,7 @@ ROUNDS ?= 5
 SECONDS ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-lab bench tidy
+.PHONY: help build demo test test-lab bench tidy fuzz
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,3 +37,8 @@ bench: build ## sabul perf beside quinn on loopback; ROUNDS=5 SECONDS=10
 	$(CARGO) test $(CARGOFLAGS) -q --release $(QUINN_FLAGS) --target-dir $(TARGET_DIR)/quinn-peer
 	$(CARGO) build $(CARGOFLAGS) --release $(QUINN_FLAGS) --target-dir $(TARGET_DIR)/quinn-peer
 	benches/loopback.sh $(ROUNDS) $(SECONDS)
+
+fuzz: SECONDS = 60
+fuzz: ## hostile input to every parser and state machine; SECONDS=60 each, SEED=...
+	SABUL_FUZZ_SECONDS=$(SECONDS) SABUL_FUZZ_SEED=$(or $(SEED),$(shell date +%s)) \
+		$(CARGO) test $(CARGOFLAGS) -p sabul-fuzz --test targets -- --nocapture

@@ -12,7 +12,7 @@
 //!
 //! Two starts. *published*: the application sets the rate, the flow window grows from one packet to
 //! what has been acknowledged, and the rate stands still meanwhile. *search*: ours, finds the rate
-//! by itself; everything after it is as published.
+//! by itself (DEV-008: it is the default); everything after it is as published.
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
 
@@ -30,10 +30,13 @@ const LOSS_WEIGHT_NEW: f64 = 0.9;
 const INCREASE_FLOOR_NANO: u128 = 1_000_000_000 / 1500;
 /// [SABUL §II-E] `dec_count` after a loss epoch opens: its next decrease is at the 16th NAK.
 const DEC_COUNT_START: u32 = 4;
-/// Ours: bounds of the gap, wide enough for 100 Gb/s of jumbo packets and for 12 kb/s. The authors'
-/// code clamps to 10 µs (1.2 Gb/s), a limit of its timers.
+/// Ours, DEV-003: enough for 100 Gb/s of jumbo packets. The authors' code stops at 10 µs (1.2 Gb/s), a
+/// limit of its timers.
 const GAP_MIN: Span = Span::from_nanos(10);
-const GAP_MAX: Span = Span::from_secs(1);
+/// Ours, DEV-002: 1 Mb/s of 1500-byte packets. Where every interval has random losses the published
+/// rule only ever decreases, so something has to end it; the authors' code stops at 1 ms (12 Mb/s),
+/// which would flood slower paths.
+const GAP_MAX: Span = Span::from_millis(12);
 
 pub(crate) const PARAMS: &[ParamSpec] = &[
     ParamSpec {

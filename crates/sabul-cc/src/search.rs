@@ -25,6 +25,8 @@ const GROWTH_MAX: u64 = 16;
 const GROWTH_BLIND: u64 = 4;
 /// Ours: with fewer packets in flight a single loss would leave nothing to learn from.
 const WINDOW_MIN: u64 = 4;
+/// Ours: where nothing slows packets down, the flow window is what bounds them.
+const WINDOW_MAX: u64 = 1 << 24;
 /// Least packets between two ACKs from which an arrival rate is computed.
 const SAMPLE_PACKETS: u64 = 16;
 /// Queueing delay that ends the fill, as a part of the smallest RTT, and its floor.
@@ -147,6 +149,9 @@ impl RateSearch {
         let horizon = rtt.min + ack_interval + WAKE_UP;
         let packets_in = |rate: Rate| (rate.bytes_in(horizon).0 / cx.packet_bytes.0.max(1)).max(1);
         let delayed = rtt.latest > rtt.min + (rtt.min / DELAY_PART).max(DELAY_FLOOR);
+        // Arrivals spread over a round trip are spaced by the window, unless a queue spaces them.
+        let sample =
+            sample.filter(|(_, time)| delayed || *time <= rtt.min / 2).map(|(rate, _)| rate);
         let round_over = self.round_end.is_some_and(|end| acked.largest >= end);
         match self.stage {
             Stage::Ramp => {
@@ -164,11 +169,12 @@ impl RateSearch {
                     }
                     Some(rate) => {
                         let half = packets_in(rate) / 2;
-                        self.window = half.clamp(self.window * 2, self.window * GROWTH_MAX);
+                        let grown = half.clamp(self.window * 2, self.window * GROWTH_MAX);
+                        self.window = grown.min(WINDOW_MAX);
                         self.gap = rate.mul_ratio(5, 4).gap(cx.packet_bytes);
                     }
                     None if delayed => {}
-                    None => self.window *= GROWTH_BLIND,
+                    None => self.window = (self.window * GROWTH_BLIND).min(WINDOW_MAX),
                 }
                 SearchStep::Continue
             }
@@ -199,12 +205,12 @@ impl RateSearch {
                 }
                 if round_over {
                     let offered = self.gap.rate(cx.packet_bytes).unwrap_or(rate);
-                    // Not yet full, or never filled because this end is the slow one.
-                    let next = if rate.0 >= offered.mul_ratio(9, 10).0 || self.app_limited {
-                        rate.mul_ratio(3, 2).max(self.estimate.unwrap_or(rate))
-                    } else {
+                    // Less arrives than was offered, yet nothing is lost or queued: an end is slow.
+                    let is_carried = rate.0 >= offered.mul_ratio(9, 10).0;
+                    if !is_carried && !self.app_limited && self.lost_in_round > 0 {
                         return SearchStep::Found { rate: rate.mul_ratio(98, 100), hold: None };
-                    };
+                    }
+                    let next = rate.mul_ratio(3, 2).max(self.estimate.unwrap_or(rate));
                     self.start_round(acked.next);
                     self.estimate = Some(next);
                     self.fill(next, packets_in(next), cx);
@@ -216,17 +222,19 @@ impl RateSearch {
 
     /// Arrival rate over the shortest run of ACKs that ends here and has enough packets: the
     /// shorter it is, the less of the silence between trains is in it.
-    fn sample(&mut self, here: Mark) -> Option<Rate> {
+    fn sample(&mut self, here: Mark) -> Option<(Rate, Span)> {
         self.recent.push_back(here);
         let enough = |from: &Mark| here.total.0 >= from.total.0 + SAMPLE_PACKETS;
         while self.recent.get(1).is_some_and(enough) {
             self.recent.pop_front();
         }
-        self.recent.front().and_then(|from| rate_between(*from, here))
+        let from = *self.recent.front()?;
+        Some((rate_between(from, here)?, here.arrived_at.saturating_sub(from.arrived_at)))
     }
 
     fn start_round(&mut self, next: u64) {
         self.round_end = Some(next);
+        self.recent.clear();
         self.arrived_in_round = 0;
         self.lost_in_round = 0;
         self.app_limited = false;
@@ -234,7 +242,7 @@ impl RateSearch {
 
     fn fill(&mut self, estimate: Rate, bdp_packets: u64, cx: &Context) {
         self.stage = Stage::Fill { from: None };
-        self.window = (bdp_packets * 2).max(WINDOW_MIN);
+        self.window = bdp_packets.saturating_mul(2).clamp(WINDOW_MIN, WINDOW_MAX);
         self.gap = estimate.mul_ratio(9, 8).gap(cx.packet_bytes);
     }
 }

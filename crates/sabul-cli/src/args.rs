@@ -56,7 +56,7 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ChannelArgs {
     /// The ticket that the server wrote.
-    #[arg(long, value_name = "FILE", env = "SABUL_TICKET_FILE")]
+    #[arg(long, value_name = "FILE", env = "SABUL_TICKET_FILE", hide_env_values = true)]
     pub(crate) ticket: Option<PathBuf>,
     /// Congestion controller; `sabul cc list` shows them.
     #[arg(long, value_name = "NAME", default_value = sabul_cc::registry::DEFAULT)]
@@ -73,7 +73,7 @@ pub(crate) struct ChannelArgs {
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES, after_long_help = CP_HELP)]
 pub(crate) struct CpArgs {
-    /// Sources, then the destination. One side is sabul://HOST[:PORT]/PATH, the other local paths;
+    /// Sources, then the destination. One side is `sabul://HOST[:PORT]/PATH`, the other local paths;
     /// '-' is standard input or output.
     #[arg(required = true, num_args = 2.., value_name = "SRC... DST")]
     pub(crate) places: Vec<OsString>,
@@ -167,7 +167,7 @@ pub(crate) enum PerfCommand {
 /// Arguments of one test.
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
-    /// Where `sabul perf serve` listens [required].
+    /// Where `sabul perf serve` listens.
     #[arg(value_name = "ADDR:PORT")]
     pub(crate) address: Option<String>,
     /// Send for this many seconds [default: 10].

@@ -131,7 +131,7 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
         output::note(format_args!(
             "{} in {}, {:.2} s, {}{}",
             show_bytes(report.bytes),
-            count(report.entries, "file"),
+            count(report.files, "file"),
             report.elapsed.as_secs_f64(),
             show_rate(report.goodput_bps),
             if report.verified && report.entries > 0 { ", verified" } else { "" }

@@ -103,7 +103,7 @@ impl TransferJson {
     pub(crate) fn of_report(cc: &str, report: &Report) -> Self {
         let mut json = Self::nothing(cc).with_channel(&report.channel);
         json.bytes = report.bytes;
-        json.files = report.entries;
+        json.files = report.files;
         json.seconds = report.elapsed.as_secs_f64();
         json.goodput_bps = report.goodput_bps;
         json.verified = report.verified;
@@ -118,7 +118,7 @@ impl TransferJson {
     pub(crate) fn of_progress(cc: &str, progress: &Progress) -> Self {
         let mut json = Self::nothing(cc).with_channel(&progress.channel);
         json.bytes = progress.bytes;
-        json.files = progress.entries;
+        json.files = progress.files;
         json.seconds = progress.elapsed.as_secs_f64();
         json.goodput_bps = rate_bps(progress.bytes, json.seconds);
         json

@@ -1,7 +1,7 @@
 //! Writing to standard output and standard error.
 
 use std::fmt::Display;
-use std::io::{self, ErrorKind, IsTerminal as _, Write};
+use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -45,7 +45,7 @@ pub(crate) fn warn_of_debug_build() {
 pub(crate) fn start_log() {
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(false)
         .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
         .with_target(false)
         .init();

@@ -307,7 +307,7 @@ fn between(streams: &[&[Interval]], from_s: f64, to_s: f64) -> IntervalJson {
     }
 }
 
-/// Clock cycles per bit, as MHz of processor per Mb/s of goodput ([SLAC] Table 1).
+/// Clock cycles per bit, as MHz of processor per Mb/s of goodput [SLAC Table 1].
 pub(crate) fn mhz_per_mbps(
     cpu_seconds: Option<f64>,
     clock_mhz: Option<f64>,

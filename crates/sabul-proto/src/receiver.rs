@@ -252,6 +252,7 @@ impl Receiver {
             if self.config.policy == LossPolicy::Current {
                 self.unconfirmed.insert(gap);
                 self.unconfirmed.remove_below(number.0.saturating_sub(REPLAY_WINDOW));
+                // DEV-007: packet numbers, each reported once; confirmed by ACK2, not repeated.
                 self.nak(gap);
             }
         }
@@ -316,6 +317,7 @@ impl Receiver {
         self.overflowed = self.overflowed.max(total);
     }
 
+    /// DEV-005: [SABUL §II-D] has one ACK each SYN interval, whatever the round trip.
     fn ack_interval(&self) -> Span {
         match (self.config.policy, self.rtt) {
             (LossPolicy::Historical, _) => SYN_INTERVAL,

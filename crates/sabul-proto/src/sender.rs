@@ -202,6 +202,9 @@ pub struct Sender {
     arrived: u64,
     delivered_wire: u64,
     marked: u64,
+    /// Losses of which the controller has not been told, and when it may be.
+    unheard_loss: Option<LossReport>,
+    next_loss_event: Instant,
     overflow_credit: u64,
     overflow_credit_until: Instant,
     next_window_growth: Instant,
@@ -243,6 +246,8 @@ impl Sender {
             arrived: 0,
             delivered_wire: 0,
             marked: 0,
+            unheard_loss: None,
+            next_loss_event: now,
             overflow_credit: 0,
             overflow_credit_until: now,
             next_window_growth: now,
@@ -361,7 +366,8 @@ impl Sender {
                 );
                 self.interval.paced |= matches!(why, WaitReason::Pacing | WaitReason::Freeze);
                 self.last_wait = Some((why, now));
-                let timers = [self.next_tick, self.expiry_at, Some(until)];
+                let loss_event = self.unheard_loss.map(|_| self.next_loss_event);
+                let timers = [self.next_tick, self.expiry_at, loss_event, Some(until)];
                 let until = timers.into_iter().flatten().min().unwrap_or(until);
                 Transmit::Wait { until, why }
             }
@@ -405,7 +411,7 @@ impl Sender {
         let unacknowledged = self.pieces.len();
         let in_flight = self.numbers.in_flight();
         let controlled = match self.config.policy {
-            // [SABUL §II-D] counts what is not acknowledged; a lost packet stalls that count, so
+            // DEV-001: [SABUL §II-D] counts what is not acknowledged; a lost packet stalls that, so
             // the current policy counts what may still be on the path.
             LossPolicy::Historical => unacknowledged,
             LossPolicy::Current => in_flight,
@@ -484,6 +490,9 @@ impl Sender {
     }
 
     fn run_timers(&mut self, now: Instant) {
+        if now >= self.next_loss_event {
+            self.tell_loss(now);
+        }
         if self.next_tick.is_some_and(|tick| now >= tick) {
             let report = IntervalReport::new(
                 Packets(self.interval.sent),
@@ -514,6 +523,7 @@ impl Sender {
         }
     }
 
+    /// DEV-004: the papers say nothing of silence; UDT's rule, shorter on short paths.
     fn expire(&mut self, now: Instant) {
         self.stats.expiries += 1;
         self.expiry_count += 1;
@@ -534,13 +544,36 @@ impl Sender {
         if now > self.overflow_credit_until {
             self.overflow_credit = 0;
         }
+        // DEV-009: what the receiver's own socket dropped is no congestion of the path.
         let excused = report.first_time.0.min(self.overflow_credit);
         self.overflow_credit -= excused;
         self.stats.lost_at_receiver += excused;
         report.first_time.0 -= excused;
         self.stats.lost += report.first_time.0;
         self.interval.lost += report.first_time.0;
-        if report.first_time.0 > 0 || (excused == 0 && report.repeats.0 > 0) {
+        if report.first_time.0 == 0 && (excused > 0 || report.repeats.0 == 0) {
+            return;
+        }
+        self.unheard_loss = Some(match self.unheard_loss {
+            Some(earlier) => LossReport::new(
+                Packets(earlier.first_time.0 + report.first_time.0),
+                Packets(earlier.repeats.0 + report.repeats.0),
+                earlier.first_lost.min(report.first_lost),
+                report.largest_sent,
+            ),
+            None => report,
+        });
+        // DEV-010: as published, each NAK is one event of rate control. How many NAKs a burst of
+        // losses makes depends on how the receiver's machine happens to wake up, so in the current
+        // policy the controller hears of the first at once, of more once a SYN interval.
+        if self.config.policy == LossPolicy::Historical || now >= self.next_loss_event {
+            self.tell_loss(now);
+        }
+    }
+
+    fn tell_loss(&mut self, now: Instant) {
+        if let Some(report) = self.unheard_loss.take() {
+            self.next_loss_event = now + self.controller.syn_interval();
             self.controller.on_loss(&report, &self.context(now));
             self.refresh_limits();
         }

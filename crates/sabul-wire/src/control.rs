@@ -85,6 +85,8 @@ pub enum Message {
         bytes: u64,
         /// Entries finished.
         entries: u64,
+        /// Entries other than directories that are complete and verified.
+        files: u64,
         /// Microseconds since the receiver opened the channel.
         at_us: u64,
     },
@@ -242,6 +244,8 @@ pub struct Done {
     pub bytes: u64,
     /// Entries that arrived complete and verified.
     pub entries: u64,
+    /// How many of those are not directories.
+    pub files: u64,
     /// Entries that did not.
     pub failed: u64,
     /// Microseconds from opening the channel to the last byte.

@@ -91,6 +91,8 @@ pub(crate) enum ChannelError {
     Config(sabul_cc::ConfigError),
     /// The peer sent what no correct peer sends.
     Peer(&'static str),
+    /// The thread of the channel met a fault of this program; standard error has the details.
+    Broken,
     /// The keys of the channel are used up or unusable.
     Seal(crate::seal::SealError),
 }
@@ -108,6 +110,9 @@ impl fmt::Display for ChannelError {
             Self::Stopped => f.write_str("the transfer was stopped"),
             Self::Config(error) => error.fmt(f),
             Self::Peer(what) => write!(f, "the peer broke the protocol: {what}"),
+            Self::Broken => {
+                f.write_str("a fault of this program ended the channel; please report it")
+            }
             Self::Seal(error) => write!(f, "a packet could not be sealed: {error}"),
         }
     }

@@ -17,6 +17,7 @@ use aws_lc_rs::aead::{self, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hkdf;
 use sabul_units::PacketNumber;
+pub use sabul_wire::TAG_LEN;
 use zeroize::Zeroizing;
 
 /// Base-2 logarithm of the packets sealed under one key.
@@ -28,8 +29,6 @@ pub const EPOCH_BITS: u32 = 20;
 ///
 /// A sender may therefore have 2^21 packets on the way, all lost, and still be understood.
 pub const EPOCHS_AHEAD: u64 = 2;
-/// Bytes by which a sealed packet is longer than its plaintext.
-pub const TAG_LEN: usize = 16;
 /// Most bytes of plaintext in one packet; the limits of [RFC 9001 §6.6] are for this size.
 pub const MAX_PLAINTEXT: usize = 1 << 16;
 

@@ -217,7 +217,7 @@ impl Session {
         work: impl FnOnce(u32) -> Result<Work, Error>,
     ) -> Result<Transfer, Error> {
         let params = options.channel_params()?;
-        let number = self.inner.next_number.fetch_add(2, Ordering::Relaxed);
+        let number = take_number(&self.inner.next_number)?;
         let work = work(number)?;
         let mailbox = self.inner.cx.router.register(number)?;
         let open = Open {
@@ -311,6 +311,16 @@ impl Session {
             let _ = tokio::time::timeout(CLOSE_PATIENCE, written).await;
         }
     }
+}
+
+/// The next number of a transfer of this side.
+fn take_number(next: &AtomicU32) -> Result<u32, Error> {
+    let taken =
+        next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| number.checked_add(2));
+    taken.map_err(|_| {
+        let text = "this session has used up its numbers for transfers; connect anew";
+        Error::Config(text.to_owned())
+    })
 }
 
 enum Prepared {
@@ -587,5 +597,24 @@ impl MeasureRequest {
         let limit = MeasureLimit { bytes, time: millis.map(Duration::from_millis) };
         let direction = Direction::for_acceptor(direction);
         self.pending.accept(direction, |_| Ok(measure_work(direction, limit)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_transfers_end_and_do_not_begin_anew() {
+        for first in [1, 2] {
+            let next = AtomicU32::new(first);
+            assert_eq!(take_number(&next).ok(), Some(first));
+            assert_eq!(take_number(&next).ok(), Some(first + 2));
+        }
+        let next = AtomicU32::new(u32::MAX - 2);
+        assert_eq!(take_number(&next).ok(), Some(u32::MAX - 2));
+        for _ in 0..2 {
+            assert!(matches!(take_number(&next), Err(Error::Config(_))));
+        }
     }
 }

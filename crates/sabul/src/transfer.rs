@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, watch};
 use crate::channel::{ChannelStats, ReceiverHandle, SenderHandle};
 use crate::control::Event;
 use crate::error::Error;
+use crate::files::Counts;
 
 pub(crate) use run::{Context, Plan, Side, Work, start};
 pub(crate) use work::{Writer, Written};
@@ -34,6 +35,8 @@ pub struct Progress {
     pub bytes_total: Option<u64>,
     /// Entries that the receiver has finished, well or badly.
     pub entries: u64,
+    /// Entries other than directories that are complete and verified.
+    pub files: u64,
     /// Entries in all, once known.
     pub entries_total: Option<u64>,
     /// Since the transfer was opened.
@@ -66,6 +69,8 @@ pub struct Report {
     pub bytes: u64,
     /// Entries that arrived complete and verified.
     pub entries: u64,
+    /// How many of those are not directories.
+    pub files: u64,
     /// Entries that did not.
     pub entries_failed: u64,
     /// From the opening of the transfer to its end, as this side saw it.
@@ -188,6 +193,7 @@ struct BoardState {
     bytes: u64,
     bytes_total: Option<u64>,
     entries: u64,
+    files: u64,
     entries_total: Option<u64>,
     handle: Option<Handle>,
     last_stats: ChannelStats,
@@ -247,7 +253,7 @@ impl Board {
     }
 
     /// The receiver has come so far, by its own clock.
-    pub(crate) fn advance(&self, bytes: u64, entries: u64, at: Duration) {
+    pub(crate) fn advance(&self, bytes: u64, entries: u64, files: u64, at: Duration) {
         let mut state = self.lock();
         let stats = state.handle.as_ref().map_or_else(ChannelStats::default, Handle::stats);
         let packets = stats.packets.saturating_sub(state.last_stats.packets);
@@ -266,6 +272,7 @@ impl Board {
         state.last_stats = stats;
         state.bytes = bytes;
         state.entries = entries;
+        state.files = files;
         while state.names_first + NAMES_KEPT < entries && state.names.pop_front().is_some() {
             state.names_first += 1;
         }
@@ -296,6 +303,7 @@ impl Board {
             bytes: state.bytes,
             bytes_total: state.bytes_total,
             entries: state.entries,
+            files: state.files,
             entries_total: state.entries_total,
             elapsed: if state.is_finished { state.elapsed } else { self.opened.elapsed() },
             channel: live.unwrap_or_else(|| state.last_stats.clone()),
@@ -304,12 +312,14 @@ impl Board {
     }
 
     /// The report of a transfer that ran to its end now.
-    pub(crate) fn report(&self, bytes: u64, entries: u64, entries_failed: u64) -> Report {
+    pub(crate) fn report(&self, counts: Counts) -> Report {
+        let Counts { bytes, entries, files, failed: entries_failed } = counts;
         let elapsed = self.opened.elapsed();
         let mut state = self.lock();
         let channel = state.handle.as_ref().map_or_else(ChannelStats::default, Handle::stats);
         state.bytes = bytes;
         state.entries = entries + entries_failed;
+        state.files = files;
         state.elapsed = elapsed;
         let failures = std::mem::take(&mut state.failures);
         let is_wrong =
@@ -319,6 +329,7 @@ impl Board {
         Report {
             bytes,
             entries,
+            files,
             entries_failed,
             elapsed,
             goodput_bps,

@@ -142,13 +142,13 @@ fn directories_and_empty_files_go_both_ways() {
         let (ticket, ..) = serving(root.path()).await;
         let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
         let report = put(&session, &from.path().join("tree")).await.unwrap();
-        assert_eq!((report.entries, report.entries_failed), (309, 0));
+        assert_eq!((report.entries, report.files, report.entries_failed), (309, 301, 0));
         let destination =
             LocalDestination::Path { path: here.path().to_owned(), into_directory: true };
         let transfer =
             session.get(vec![b"tree".to_vec()], true, destination, &options()).await.unwrap();
         let back = transfer.finish().await.unwrap();
-        assert_eq!((back.entries, back.bytes), (309, report.bytes));
+        assert_eq!((back.entries, back.files, back.bytes), (309, 301, report.bytes));
         for i in 0..300 {
             let name = format!("tree/d{}/f{i}", i % 7);
             assert!(fs::read(here.path().join(&name)).unwrap() == content(i * 97 % 5000), "{name}");
@@ -493,6 +493,23 @@ fn progress_and_summary_tell_what_happened() {
         near.close().await;
         let summary = serving.await.unwrap().unwrap();
         assert_eq!((summary.transfers, summary.failed, summary.bytes), (1, 0, 1_000_000));
+    });
+}
+
+#[test]
+fn a_session_closed_right_after_a_transfer_has_not_failed_it() {
+    run(async {
+        for _ in 0..20 {
+            let (near, far) = pair().await;
+            let service = Service { measure: true, ..Service::default() };
+            let serving = tokio::spawn(async move { far.serve(&service).await });
+            let limit = MeasureLimit { bytes: None, time: Some(Duration::from_millis(30)) };
+            let transfer = near.measure(Direction::Receive, limit, &options()).await.unwrap();
+            transfer.finish().await.unwrap();
+            near.close().await;
+            let summary = serving.await.unwrap().unwrap();
+            assert_eq!((summary.transfers, summary.failed), (1, 0), "{:?}", summary.last_error);
+        }
     });
 }
 

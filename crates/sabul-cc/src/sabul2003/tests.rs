@@ -142,3 +142,23 @@ fn a_loss_ends_slow_start_with_the_window_at_its_maximum() {
     assert_eq!(controller.limits().window, Some(Packets(64)));
     assert_eq!(controller.phase(), "steady");
 }
+
+#[test]
+fn a_search_that_never_sees_a_spacing_stays_bounded() {
+    let mut controller =
+        build(&ParamValues::check("sabul2003", PARAMS, &[]).unwrap(), PACKET).unwrap();
+    for round in 1..1000_u64 {
+        // Everything arrives in the same microsecond: no rate can be told from that.
+        let acked = Acked {
+            newly: Packets(1),
+            total: Packets(round),
+            largest: round * 1000,
+            next: round * 1000 + 1,
+            delivered: Bytes(round * 1500),
+            ..Acked::default()
+        };
+        controller.on_ack(&acked, &cx(Instant::ZERO + RTT * round));
+    }
+    assert!(controller.limits().window.unwrap().0 <= 1 << 24);
+    assert_eq!(controller.phase(), "ramp");
+}

@@ -11,7 +11,7 @@ use crate::json::{SCHEMA, rate_bps};
 use crate::perf::mhz_per_mbps;
 use crate::size::{show_bytes, show_rate};
 
-/// Cost of UDTv2 and of TCP Reno in MHz of processor per Mb/s. [SLAC] Table 1.
+/// Cost of UDTv2 and of TCP Reno in MHz of processor per Mb/s. [SLAC Table 1].
 const COST_UDT2: f64 = 16.2;
 const COST_RENO: f64 = 0.63;
 /// A relay that is late by more than this share of the one-way delay has bent the path. Ours.

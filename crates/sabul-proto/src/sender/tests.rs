@@ -191,3 +191,27 @@ fn drops_of_the_receivers_socket_are_no_congestion() {
     assert_eq!((sender.stats().lost, sender.stats().lost_at_receiver), (0, 4));
     assert!(drain(&mut sender, at_ms(5)).len() >= 4, "they are sent again all the same");
 }
+
+#[test]
+fn a_burst_of_naks_is_one_loss_event_a_syn_interval_in_the_current_policy() {
+    let given = [("start".to_owned(), "published".to_owned())];
+    let controller = registry::find("sabul2003").unwrap().build(&given, Bytes(1500)).unwrap();
+    let mut sender = sender(LossPolicy::Current, &[]);
+    sender.controller = controller;
+    sender.refresh_limits();
+    for _ in 0..40 {
+        sender.push_block(10_000);
+    }
+    for number in 0..300 {
+        // Ten packets fly at a time: one in ten is lost and reported in a NAK of its own.
+        sender.pieces.push(0, 0, 1, false, PacketNumber(number));
+        sender.numbers.push(SeqNo(number), at_ms(0));
+    }
+    let gap = sender.limits().gap;
+    for (number, ms) in (0..20).map(|i| (i * 10, 1 + i / 10)) {
+        let report = nak(LossPolicy::Current, &[(number, number)]);
+        sender.handle_feedback(at_ms(ms), &report).unwrap();
+    }
+    assert_eq!(sender.stats().lost, 20, "each is counted");
+    assert_eq!(sender.limits().gap.0, gap.0.mul_ratio(9, 8), "one decrease, for the first");
+}

@@ -121,7 +121,7 @@ mod tests {
 
     fn put(blocks: &mut Blocks, block: u32, offset: u32, bytes: &[u8], ends: bool) {
         blocks.space(block, offset, bytes.len()).unwrap().copy_from_slice(bytes);
-        blocks.fill(block, offset, bytes.len() as u32, ends);
+        blocks.fill(block, offset, u32::try_from(bytes.len()).unwrap(), ends);
     }
 
     #[test]

@@ -5,12 +5,21 @@
 //! data, and their loss is no congestion.
 
 use sabul_units::{Instant, Span};
+use sabul_wire::DATA_OVERHEAD;
 
 /// Datagram payload that every path carries: 1280, the least MTU of IPv6, less its headers.
 pub(super) const DATAGRAM_BASE: u32 = 1232;
 /// IP packet sizes met in practice: IPv6's least, tunnels, PPPoE, Ethernet, FDDI, jumbo, loopback.
 const PACKETS: [u32; 12] =
     [1360, 1400, 1420, 1440, 1460, 1492, 1500, 4352, 9000, 16_384, 32_768, 65_535];
+/// Smallest limit that a user may set: the least that IPv4 hosts must accept [RFC791 §3.2].
+pub(super) const MTU_MIN: u32 = 576;
+/// Bytes of a datagram that are not payload of a block.
+#[expect(clippy::cast_possible_truncation, reason = "below 100")]
+const OVERHEAD: u32 = {
+    assert!(DATA_OVERHEAD < 100, "a DATA packet has room for data at any allowed MTU");
+    DATA_OVERHEAD as u32
+};
 /// Times that an unanswered size is tried.
 const TRIES: u8 = 3;
 
@@ -38,9 +47,9 @@ impl MtuSearch {
         Self { candidates, header_bytes, datagram: base, next_round: Instant::ZERO }
     }
 
-    /// Datagram payload in use.
-    pub(super) const fn datagram(&self) -> u32 {
-        self.datagram
+    /// Bytes of a block that fit a packet of the size in use.
+    pub(super) const fn payload(&self) -> u32 {
+        self.datagram - OVERHEAD
     }
 
     /// IP packet size in use.

@@ -1,5 +1,6 @@
 //! The thread of a receiving end: sealed DATA into blocks, reports out, sleep between.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread;
 
@@ -34,7 +35,8 @@ pub(super) fn spawn(
 ) -> Result<(), ChannelError> {
     let turn = Turn::new(start, Arc::clone(&shared), deliver, report);
     let run = move || {
-        let result = turn.run();
+        let result = panic::catch_unwind(AssertUnwindSafe(|| turn.run()));
+        let result = result.unwrap_or(Err(ChannelError::Broken));
         shared.stop();
         on_end(result);
     };
@@ -54,6 +56,10 @@ struct Turn {
     block_limit: u32,
     next_number: PacketNumber,
     scratch: Vec<u8>,
+    /// Largest DATA datagram opened so far, in bytes.
+    largest_datagram: usize,
+    /// What IP and UDP add to it.
+    header_bytes: usize,
     delivered: u64,
     last_heard: Instant,
     last_confirmed: Instant,
@@ -74,6 +80,7 @@ impl Turn {
             receiver.start_after(clock.now(), largest);
         }
         let hint = start.socket.capabilities().hint;
+        let header_bytes = if start.socket.local_addr().is_ipv6() { 48 } else { 28 };
         Self {
             blocks: Blocks::new(params.block_bytes as usize),
             on_control: params.control_feedback,
@@ -86,6 +93,8 @@ impl Turn {
             report,
             block_limit,
             scratch: vec![0; 1 << 16],
+            largest_datagram: 0,
+            header_bytes,
             delivered: 0,
             last_heard: clock.now(),
             last_confirmed: clock.now(),
@@ -161,6 +170,7 @@ impl Turn {
                 rtt_ms_min: rtt.map_or(0.0, |rtt| rtt.min.as_millis_f64()),
                 rtt_ms: rtt.map_or(0.0, |rtt| rtt.smoothed.as_millis_f64()),
                 packets_refused: self.link.refused,
+                mtu: u32::try_from(self.largest_datagram + self.header_bytes).unwrap_or(0),
                 phase: "receiving".to_owned(),
                 hint: self.hint.clone(),
                 ..ChannelStats::default()
@@ -262,6 +272,7 @@ impl Turn {
         let bytes = u32::try_from(length).unwrap_or(0);
         self.receiver.accept(now, &Arrival { number, data: Some((seq, bytes)), is_marked });
         self.last_heard = now;
+        self.largest_datagram = self.largest_datagram.max(datagram.len());
         if is_fresh {
             self.blocks.fill(header.block, header.offset, bytes, header.ends_block);
             while let Some(block) = self.blocks.pop() {
@@ -279,6 +290,7 @@ impl Turn {
         while let Some(feedback) = self.receiver.poll_feedback(now) {
             let mut body = Vec::new();
             feedback.encode(&mut body);
+            // DEV-006: [SABUL §II-B] sends reports on TCP; the default sends them on sealed UDP.
             if !self.on_control {
                 let kind = match feedback {
                     Feedback::Ack(_) => Kind::Ack,

@@ -1,11 +1,12 @@
 //! The thread of a sending end: reports in, sealed DATA batches out, sleep between.
 
 use std::collections::VecDeque;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use sabul_cc::registry;
+use sabul_cc::{ConfigError, registry};
 use sabul_proto::{DataPacket, Sender, SenderConfig, Transmit, WaitReason};
 use sabul_udp::{Ecn, MAX_GSO_BYTES, MAX_GSO_SEGMENTS, RecvBuffers, SendStatus, Wait};
 use sabul_units::{Bytes, Instant, Rate, Span};
@@ -15,7 +16,7 @@ use sabul_wire::{
 };
 
 use super::link::{Clock, Link, ReplayWindow};
-use super::mtu::MtuSearch;
+use super::mtu::{MTU_MIN, MtuSearch};
 use super::{ChannelError, ChannelStart, ChannelStats, OnEnd, Shared};
 
 /// Packets due within this time leave together in one batch, which spares wake-ups; far below the
@@ -37,7 +38,8 @@ pub(super) fn spawn(
 ) -> Result<(), ChannelError> {
     let turn = Turn::new(start, Arc::clone(&shared))?;
     let run = move || {
-        let result = turn.run();
+        let result = panic::catch_unwind(AssertUnwindSafe(|| turn.run()));
+        let result = result.unwrap_or(Err(ChannelError::Broken));
         shared.stop();
         on_end(result);
     };
@@ -59,7 +61,7 @@ impl Batch {
     fn has_room(&self, datagram: usize) -> bool {
         self.segments == 0
             || (datagram <= self.segment
-                && self.bytes.len() % self.segment == 0
+                && self.bytes.len().is_multiple_of(self.segment)
                 && self.segments < MAX_GSO_SEGMENTS
                 && self.bytes.len() + datagram <= MAX_GSO_BYTES)
     }
@@ -93,6 +95,13 @@ impl Turn {
     fn new(start: ChannelStart, shared: Arc<Shared>) -> Result<Self, ChannelError> {
         let params = &start.params;
         let is_ipv6 = start.socket.local_addr().is_ipv6();
+        if let Some(limit) = params.mtu_max.filter(|limit| *limit < MTU_MIN) {
+            return Err(ChannelError::Config(ConfigError {
+                setting: "mtu".to_owned(),
+                value: limit.to_string(),
+                allowed: format!("{MTU_MIN} bytes or more"),
+            }));
+        }
         let mtu = MtuSearch::new(is_ipv6, start.socket.path_mtu(), params.mtu_max);
         let entry = registry::find(&params.controller).map_err(ChannelError::Config)?;
         let packet = Bytes(u64::from(mtu.packet()));
@@ -104,7 +113,7 @@ impl Turn {
             policy,
             block_bytes: params.block_bytes,
             window_bytes: params.window_bytes,
-            payload_bytes: mtu.datagram() - DATA_OVERHEAD as u32,
+            payload_bytes: mtu.payload(),
             block_limit: BLOCK_LIMIT_START,
             first_number: start.next_number,
         };
@@ -133,6 +142,12 @@ impl Turn {
     }
 
     fn run(mut self) -> Result<(), ChannelError> {
+        let result = self.turns();
+        self.publish(self.clock.now());
+        result
+    }
+
+    fn turns(&mut self) -> Result<(), ChannelError> {
         // Precise sleeps keep packets evenly spaced; without them the channel is only burstier.
         let _ = sabul_udp::set_timer_slack_min();
         let mut buffers = RecvBuffers::new(1);
@@ -142,7 +157,6 @@ impl Turn {
             self.receive(&mut buffers)?;
             self.release();
             if is_finished && self.sender.is_idle() {
-                self.publish(now);
                 return Ok(());
             }
             if now.since(self.sender.last_heard()) > SILENCE_MAX {
@@ -252,7 +266,7 @@ impl Turn {
                 if let Some(size) = body.first_chunk::<4>()
                     && self.mtu.confirmed(u32::from_be_bytes(*size))
                 {
-                    self.sender.set_payload_bytes(self.mtu.datagram() - DATA_OVERHEAD as u32);
+                    self.sender.set_payload_bytes(self.mtu.payload());
                 }
                 Ok(())
             }

@@ -46,8 +46,8 @@ pub trait Sink {
     /// Throws away what there is of an entry; fine if there is nothing.
     fn discard(&mut self, index: u64);
 
-    /// Every entry is finished. Returns those that are not as they should be after all, by index
-    /// and entry path.
+    /// Every entry is finished. Returns the directories that are not as they should be after all,
+    /// by index and entry path.
     fn complete(&mut self) -> Vec<(u64, Vec<u8>, Failure)> {
         Vec::new()
     }
@@ -63,6 +63,8 @@ pub struct Counts {
     pub bytes: u64,
     /// Entries complete and verified.
     pub entries: u64,
+    /// How many of those are not directories.
+    pub files: u64,
     /// Entries that are not.
     pub failed: u64,
 }
@@ -174,6 +176,7 @@ impl<S: Sink> Receiver<S> {
                 transfer: self.transfer,
                 bytes: self.counts.bytes,
                 entries: self.counts.entries + self.counts.failed,
+                files: self.counts.files,
                 at_us: u64::try_from(now.as_micros()).unwrap_or(u64::MAX),
             });
         }
@@ -259,9 +262,10 @@ impl<S: Sink> Receiver<S> {
                 self.counts.bytes += range.len() as u64;
                 self.sink.write(index, entry, &block[range])
             }
-            Op::Finish { verified: Ok(()), .. } => {
-                self.sink.finish(index, entry).map(|()| self.counts.entries += 1)
-            }
+            Op::Finish { verified: Ok(()), .. } => self.sink.finish(index, entry).map(|()| {
+                self.counts.entries += 1;
+                self.counts.files += 1;
+            }),
             Op::Finish { verified: Err(rejection), .. } => {
                 let path = entry.path.clone();
                 self.sink.discard(index);

@@ -1,5 +1,8 @@
 //! Both ends joined in memory, on real directories.
 
+mod parts;
+mod streams;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes, Permissions};
@@ -384,75 +387,6 @@ fn a_file_that_hides_its_size_is_not_sent_as_empty() {
 }
 
 #[test]
-fn a_stream_arrives_as_a_file_or_in_a_writer() {
-    let content: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
-    for length in [0, 1, 1000, 400_000] {
-        let set = || {
-            let reader = Trickle(io::Cursor::new(content[..length].to_vec()));
-            let source = Source::Stream { name: b"stdin".to_vec(), reader: Box::new(reader) };
-            SourceSet::local(vec![source], false).unwrap()
-        };
-        let to = TempDir::new().unwrap();
-        let mut files = receiver(to.path(), "out", false);
-        replay(record(set(), OPTIONS).0, &mut files, length % 2 == 0);
-        assert_eq!(files.finished().unwrap().entries, 1);
-        assert_eq!(fs::read(to.path().join("out")).unwrap(), &content[..length]);
-
-        let mut stream = StreamReceiver::new(Vec::new(), TRANSFER);
-        replay(record(set(), OPTIONS).0, &mut stream, length % 2 == 1);
-        let counts = Counts { bytes: length as u64, entries: 1, failed: 0 };
-        assert_eq!(stream.finished(), Some(counts));
-        assert_eq!(stream.writer(), &content[..length]);
-    }
-}
-
-/// Reads in small pieces, as a pipe may.
-struct Trickle(io::Cursor<Vec<u8>>);
-
-impl Read for Trickle {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = buffer.len().min(617);
-        self.0.read(&mut buffer[..most])
-    }
-}
-
-#[test]
-fn a_stream_that_breaks_fails_and_leaves_no_file() {
-    struct Broken;
-    impl Read for Broken {
-        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-            Err(io::Error::other("unplugged"))
-        }
-    }
-    let reader = Box::new(io::Cursor::new([1; 5000]).chain(Broken));
-    let set = SourceSet::local(vec![Source::Stream { name: b"s".to_vec(), reader }], false);
-    let (sent, summary) = record(set.unwrap(), OPTIONS);
-    assert!(summary.failures[0].1.message.contains("unplugged"));
-    let to = TempDir::new().unwrap();
-    let mut receiver = receiver(to.path(), "", true);
-    replay(sent, &mut receiver, true);
-    assert_eq!(receiver.finished().unwrap().failed, 1);
-    assert!(names(to.path()).is_empty());
-}
-
-#[test]
-fn only_one_source_is_a_stream_and_it_comes_last() {
-    let dash = || Source::from_argument(OsStr::new("-"));
-    let failure = SourceSet::local(vec![dash(), dash()], false).unwrap_err();
-    assert_eq!(failure.code, FailureCode::BadSetting);
-
-    let from = TempDir::new().unwrap();
-    let file = Source::Path(write(from.path(), "f", b"file"));
-    let stream = Source::Stream { name: b"s".to_vec(), reader: Box::new(&b"stream"[..]) };
-    let set = SourceSet::local(vec![stream, file], false).unwrap();
-    assert!(set.needs_directory());
-    let to = TempDir::new().unwrap();
-    let mut receiver = receiver(to.path(), "", true);
-    replay(record(set, OPTIONS).0, &mut receiver, false);
-    assert_eq!(names(to.path()), ["f", "s"]);
-}
-
-#[test]
 fn times_and_bits_are_kept_on_request_without_those_that_lend_rights() {
     let from = TempDir::new().unwrap();
     let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
@@ -525,7 +459,10 @@ fn what_is_in_the_way_is_named_and_the_rest_arrives() {
         assert_eq!((*index, failure.code), (at, code), "{failure}");
         assert!(failure.message.contains(text), "{failure}");
     }
-    assert_eq!(receiver.finished().unwrap(), Counts { bytes: 3011, entries: 1, failed: 4 });
+    assert_eq!(
+        receiver.finished().unwrap(),
+        Counts { bytes: 3011, entries: 1, files: 1, failed: 4 }
+    );
     let got = tree(to.path());
     assert_eq!(got.len(), 4, "no parts stay: {:?}", names(to.path()));
     assert_eq!(got[&b"old"[..]].as_deref(), Some(&b"new content"[..]));
@@ -550,113 +487,6 @@ fn entry(path: &str, kind: EntryKind) -> Entry {
 
 fn manifest(entries: Vec<Entry>) -> Message {
     Message::Manifest { transfer: TRANSFER, entries }
-}
-
-#[test]
-fn content_that_was_altered_on_the_way_never_gets_its_name() {
-    let from = TempDir::new().unwrap();
-    let file = write(from.path(), "f", &[1; 2500]);
-    let to = TempDir::new().unwrap();
-    write(to.path(), "f", b"old");
-    let (mut sent, _) = record(local(&[&file]), OPTIONS);
-    sent.blocks[1][3] ^= 1;
-    let mut receiver = receiver(to.path(), "", true);
-    let messages = replay(sent, &mut receiver, false);
-    assert!(messages.iter().any(|message| matches!(message,
-        Message::EntryFailed { index: 0, failure, .. }
-            if failure.code == FailureCode::Verification)));
-    assert_eq!(tree(to.path()), BTreeMap::from([(b"f".to_vec(), Some(b"old".to_vec()))]));
-}
-
-#[test]
-fn a_transfer_that_ends_early_leaves_no_parts() {
-    for abort in [true, false] {
-        let to = TempDir::new().unwrap();
-        let mut receiver = receiver(to.path(), "", true);
-        let entries = vec![
-            entry("a", EntryKind::File(5)),
-            entry("\u{e9}".repeat(127).as_str(), EntryKind::File(9)),
-        ];
-        receiver.on_message(manifest(entries)).unwrap();
-        receiver.on_block(b"aaaaabbb".to_vec()).unwrap();
-        assert_eq!(names(to.path()).len(), 2, "one part is full, one is not");
-        assert!(names(to.path()).iter().all(|name| name.ends_with(".sabul-part")));
-        if abort {
-            receiver.abort();
-        } else {
-            drop(receiver);
-        }
-        assert!(names(to.path()).is_empty());
-    }
-}
-
-#[test]
-fn whatever_has_the_name_of_a_part_is_replaced_and_not_followed() {
-    let from = TempDir::new().unwrap();
-    let file = write(from.path(), "f", b"content");
-    let other = write(from.path(), "other", b"untouched");
-    let stale: [fn(&Path, &Path); 3] = [
-        |part, _| fs::write(part, b"longer than the content").unwrap(),
-        |part, other| symlink(other, part).unwrap(),
-        |part, _| {
-            rustix::fs::mkfifoat(rustix::fs::CWD, part, rustix::fs::Mode::RWXU).unwrap();
-        },
-    ];
-    for make in stale {
-        let to = TempDir::new().unwrap();
-        make(&to.path().join("f.sabul-part"), &other);
-        copy(&[&file], to.path(), "", true);
-        assert_eq!(names(to.path()), ["f"]);
-        assert!(to.path().join("f").symlink_metadata().unwrap().is_file());
-        assert_eq!(fs::read(to.path().join("f")).unwrap(), b"content");
-        assert_eq!(fs::read(&other).unwrap(), b"untouched");
-    }
-}
-
-#[test]
-fn a_file_larger_than_the_disk_fails_before_its_first_byte() {
-    let to = TempDir::new().unwrap();
-    let mut receiver = receiver(to.path(), "", true);
-    let entries = vec![entry("huge", EntryKind::File(1 << 60)), entry("b", EntryKind::File(1))];
-    receiver.on_message(manifest(entries)).unwrap();
-    receiver.on_block(vec![0; 10]).unwrap();
-    let messages = receiver.poll_messages(Duration::ZERO);
-    let [Message::EntryFailed { index: 0, failure, .. }, _progress] = &messages[..] else {
-        panic!("{messages:?}")
-    };
-    assert_eq!(failure.code, FailureCode::NoSpace);
-    assert!(failure.message.contains("'huge'"), "{failure}");
-    assert!(names(to.path()).is_empty());
-}
-
-#[test]
-fn a_writer_that_fails_is_reported_with_its_cause() {
-    let from = TempDir::new().unwrap();
-    let file = write(from.path(), "f", &[0; 5000]);
-    let full = File::options().write(true).open("/dev/full").unwrap();
-    let mut receiver = StreamReceiver::new(full, TRANSFER);
-    let messages = replay(record(local(&[&file]), OPTIONS).0, &mut receiver, false);
-    assert!(matches!(&messages[0], Message::EntryFailed { failure, .. }
-        if failure.code == FailureCode::NoSpace));
-    assert_eq!(receiver.finished().unwrap().failed, 1);
-
-    let (gone, writer) = io::pipe().unwrap();
-    drop(gone);
-    let mut receiver = StreamReceiver::new(writer, TRANSFER);
-    replay(record(local(&[&file]), OPTIONS).0, &mut receiver, false);
-    assert_eq!(receiver.failures()[0].1.code, FailureCode::Cancelled);
-}
-
-#[test]
-fn a_writer_takes_one_entry_and_no_directory() {
-    let mut receiver = StreamReceiver::new(Vec::new(), TRANSFER);
-    let two = vec![entry("a", EntryKind::File(0)), entry("b", EntryKind::File(0))];
-    let failure = receiver.on_message(manifest(two)).unwrap_err();
-    assert_eq!(failure.code, FailureCode::BadSetting);
-
-    let mut receiver = StreamReceiver::new(Vec::new(), TRANSFER);
-    receiver.on_message(manifest(vec![entry("d", EntryKind::Directory)])).unwrap();
-    assert!(receiver.failures()[0].1.message.contains("is a directory"));
 }
 
 #[test]
@@ -701,7 +531,10 @@ fn progress_is_told_now_and_then_and_at_the_end() {
         messages
             .into_iter()
             .map(|message| match message {
-                Message::Progress { bytes, entries, at_us, .. } => (bytes, entries, at_us),
+                Message::Progress { bytes, entries, files, at_us, .. } => {
+                    assert_eq!(files, entries, "there is no directory");
+                    (bytes, entries, at_us)
+                }
                 other => panic!("{other:?}"),
             })
             .collect::<Vec<_>>()
@@ -733,7 +566,7 @@ fn a_directory_that_vanishes_before_its_times_are_set_is_a_failure() {
     receiver.on_message(manifest(two)).unwrap();
     fs::remove_dir(to.path().join("a")).unwrap();
     receiver.on_message(Message::ManifestEnd { transfer: TRANSFER, entries: 2, bytes: 0 }).unwrap();
-    assert_eq!(receiver.finished(), Some(Counts { bytes: 0, entries: 1, failed: 1 }));
+    assert_eq!(receiver.finished(), Some(Counts { bytes: 0, entries: 1, files: 0, failed: 1 }));
     let messages = receiver.poll_messages(Duration::ZERO);
     assert!(matches!(messages[0], Message::EntryFailed { index: 0, .. }));
 }
@@ -862,7 +695,8 @@ fn tens_of_thousands_of_tiny_files_need_little_memory_and_time() {
     let took = begun.elapsed();
     let counts = outlet.receiver.finished().unwrap();
     let entries = (COUNT + COUNT / 500) as u64;
-    assert_eq!(counts, Counts { bytes: summary.bytes, entries, failed: 0 });
+    let files = COUNT as u64;
+    assert_eq!(counts, Counts { bytes: summary.bytes, entries, files, failed: 0 });
     assert!(outlet.most_queued <= 1, "blocks do not pile up");
     assert_eq!(outlet.free.len(), 3, "every buffer came back");
     assert_eq!(fs::read(to.path().join("039/19999")).unwrap(), b"19999");

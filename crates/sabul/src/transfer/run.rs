@@ -14,9 +14,9 @@ use super::work::{self, Counter, WriteContext, Writer, micros};
 use super::{Board, Handle, Report, Transfer};
 use crate::channel::{ChannelStart, ReceiverHandle, SenderHandle};
 use crate::config::{MeasureLimit, blocks_max};
-use crate::control::{Connection, Control, Event, Input, Mailbox, Router};
+use crate::control::{Connection, Control, Ending, Event, Input, Mailbox, Router};
 use crate::error::Error;
-use crate::files::{SendOptions, SourceSet};
+use crate::files::{Counts, SendOptions, SourceSet};
 use crate::path::{self, CONNECTOR_PATIENCE, Demux, LISTENER_PATIENCE, OpenPath};
 use crate::seal::Suite;
 
@@ -231,16 +231,37 @@ impl Run {
 
     async fn wait_for_done(&mut self, handle: &SenderHandle) -> Result<Report, Error> {
         let (mut done, mut summary) = (None::<Done>, None);
+        // Since when, and why, nothing but our own reading thread can be waited for.
+        let mut ended = None::<(Instant, Ending)>;
         loop {
-            let event = match self.mailbox.events.recv().await {
-                // After the receiver's verdict, the channel ends because we stop it.
+            let event = match &ended {
+                None => self.mailbox.events.recv().await,
+                Some((since, ending)) => {
+                    let deadline = *since + CLEANUP_PATIENCE;
+                    let next = self.mailbox.events.recv();
+                    match tokio::time::timeout_at(deadline.into(), next).await {
+                        Ok(event) => event,
+                        Err(_) => {
+                            self.is_peers_end = true;
+                            return Err(ending.to_error());
+                        }
+                    }
+                }
+            };
+            let event = match event {
+                // After the receiver's verdict, the channel ends because we stop it, and the
+                // peer may close the session before our reading thread has noticed.
                 Some(Event::Channel(_)) if done.is_some() => continue,
+                Some(Event::Ended(ending)) if done.is_some() => {
+                    ended = Some((Instant::now(), ending));
+                    continue;
+                }
                 Some(event) => self.check(event)?,
                 None => return Err(Error::Cancelled),
             };
             match event {
-                Event::Control(Message::Progress { bytes, entries, at_us, .. }) => {
-                    self.board.advance(bytes, entries, Duration::from_micros(at_us));
+                Event::Control(Message::Progress { bytes, entries, files, at_us, .. }) => {
+                    self.board.advance(bytes, entries, files, Duration::from_micros(at_us));
                 }
                 Event::Control(Message::EntryFailed { index, failure, .. }) => {
                     self.board.entry_failed(index, failure);
@@ -258,7 +279,8 @@ impl Run {
                 if let Some(summary) = summary.take() {
                     self.board.add_failures(summary.failures);
                 }
-                let mut report = self.board.report(done.bytes, done.entries, done.failed);
+                let Done { bytes, entries, files, failed, .. } = *done;
+                let mut report = self.board.report(Counts { bytes, entries, files, failed });
                 report.cpu_sender = Some(self.board.cpu_used());
                 report.cpu_receiver = Some(Duration::from_micros(done.cpu_us));
                 return Ok(report);
@@ -324,12 +346,13 @@ impl Run {
                 transfer: self.mailbox.number,
                 bytes: counts.bytes,
                 entries: counts.entries,
+                files: counts.files,
                 failed: counts.failed,
                 elapsed_us: micros(written.elapsed),
                 cpu_us: micros(cpu),
             }));
             self.board.add_failures(written.failures);
-            let mut report = self.board.report(counts.bytes, counts.entries, counts.failed);
+            let mut report = self.board.report(counts);
             report.cpu_receiver = Some(cpu);
             return Ok(report);
         }

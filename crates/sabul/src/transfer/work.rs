@@ -219,13 +219,14 @@ impl Writer for Counter {
             transfer: self.transfer,
             bytes: self.bytes,
             entries: u64::from(self.finished().is_some()),
+            files: u64::from(self.finished().is_some()),
             at_us: micros(now),
         }]
     }
 
     fn finished(&self) -> Option<Counts> {
         let is_over = self.end.is_some_and(|end| self.is_timed || self.bytes >= end);
-        is_over.then_some(Counts { bytes: self.bytes, entries: 1, failed: 0 })
+        is_over.then_some(Counts { bytes: self.bytes, entries: 1, files: 1, failed: 0 })
     }
 
     fn failures(&self) -> Vec<(Vec<u8>, Failure)> {
@@ -276,8 +277,8 @@ pub(super) fn write(mut writer: Box<dyn Writer>, cx: &WriteContext) -> Result<Wr
         }
         let now = opened.elapsed();
         for message in writer.poll_messages(now) {
-            if let Message::Progress { bytes, entries, .. } = message {
-                cx.board.advance(bytes, entries, now);
+            if let Message::Progress { bytes, entries, files, .. } = message {
+                cx.board.advance(bytes, entries, files, now);
             }
             cx.control.send(message);
         }

@@ -1,0 +1,379 @@
+//! Writes the corpus: a few good inputs per target, from which the mutations start.
+//!
+//! Run it again after a change of a wire format: `cargo run -p sabul-fuzz --example seeds`. Files
+//! of other names, such as inputs that once failed, stay.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use sabul::Ticket;
+use sabul_units::{PacketNumber, SeqNo, Span};
+use sabul_wire::control::{
+    ChannelParams, Direction, Done, Entry, EntryKind, Failure, FailureCode, Message, Open, Request,
+};
+use sabul_wire::{
+    Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Feedback, Header, Kind, LossPolicy, Nak,
+    NumberRange, TAG_LEN,
+};
+
+type Seeds = Vec<(&'static str, Vec<u8>)>;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let targets: [(&str, Seeds); 8] = [
+        ("datagrams", datagrams()),
+        ("messages", messages()?),
+        ("tickets", tickets()?),
+        ("receiver", receiver()),
+        ("sender", sender()),
+        ("opener", opener()),
+        ("assembler", assembler()?),
+        ("paths", paths()),
+    ];
+    for (target, seeds) in targets {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+        fs::create_dir_all(&folder)?;
+        for (name, bytes) in seeds {
+            fs::write(folder.join(name), bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn encoded(report: &Feedback) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    report.encode(&mut bytes);
+    bytes
+}
+
+fn ack() -> Feedback {
+    Feedback::Ack(Ack {
+        serial: 3,
+        seq: SeqNo(5),
+        largest: PacketNumber(9),
+        delay: Span::from_micros(40),
+        arrived_at: Span::from_millis(70),
+        packets: 8,
+        bytes: 8000,
+        marked: 1,
+        overflowed: 2,
+        block_limit: 64,
+        missing: vec![NumberRange { first: 5, last: 6 }],
+    })
+}
+
+fn nak(policy: LossPolicy) -> Feedback {
+    let range = |first, last| NumberRange { first, last };
+    Feedback::Nak(Nak { policy, ranges: vec![range(2, 2), range(6, 11), range(14, 14)] })
+}
+
+fn datagrams() -> Seeds {
+    let header = DataHeader {
+        congestion_len: 8,
+        ends_block: true,
+        ..DataHeader::new(ConnectionId(7), PacketNumber(1 << 33), SeqNo(9), 10, 11_000)
+    };
+    let data = [&header.encode()[..], &[0; 8 + 4 + TAG_LEN]].concat();
+    assert_eq!(data.len(), DATA_HEADER_LEN + 28);
+    let probe = Header::new(Kind::Probe, ConnectionId(u64::MAX), PacketNumber(3));
+    vec![
+        ("data", data),
+        ("probe", [&probe.encode()[..], &[0; 40]].concat()),
+        ("report-ack", encoded(&ack())),
+        ("report-nak-current", encoded(&nak(LossPolicy::Current))),
+        ("report-nak-historical", encoded(&nak(LossPolicy::Historical))),
+    ]
+}
+
+fn entries() -> Vec<Entry> {
+    let entry = |path: &str, kind| Entry {
+        path: path.into(),
+        kind,
+        mode: Some(0o644),
+        modified_ns: Some(-1),
+    };
+    vec![
+        entry("d", EntryKind::Directory),
+        entry("d/a", EntryKind::File(5)),
+        entry("d/b", EntryKind::File(0)),
+        entry("s", EntryKind::Stream),
+    ]
+}
+
+fn message(message: &Message) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn messages() -> Result<Seeds, Box<dyn Error>> {
+    let channel = ChannelParams {
+        controller: "sabul2003".into(),
+        controller_params: vec![("start".into(), "published".into())],
+        block_bytes: 1 << 20,
+        window_bytes: 1 << 26,
+        rate_limit_bps: Some(1_000_000_000),
+        mtu_max: None,
+        historical_loss: false,
+        control_feedback: true,
+    };
+    let open = |direction, request| {
+        message(&Message::Open(Open { transfer: 2, direction, request, channel: channel.clone() }))
+    };
+    let software = "sabul 0.1.0".to_owned();
+    Ok(vec![
+        (
+            "hello",
+            message(&Message::Hello {
+                version: 1,
+                proof: [7; 32],
+                suites: vec![1, 2],
+                software: software.clone(),
+            })?,
+        ),
+        ("welcome", message(&Message::Welcome { version: 1, suite: 2, software })?),
+        (
+            "open-put",
+            open(
+                Direction::Push,
+                Request::Put {
+                    destination: b"to/there".to_vec(),
+                    into_directory: true,
+                    preserve: false,
+                },
+            )?,
+        ),
+        (
+            "open-get",
+            open(
+                Direction::Pull,
+                Request::Get { sources: vec![b"a".to_vec(), b"b/".to_vec()], recursive: true },
+            )?,
+        ),
+        (
+            "open-measure",
+            open(Direction::Pull, Request::Measure { bytes: Some(1 << 30), millis: None })?,
+        ),
+        ("open-stream", open(Direction::Push, Request::Stream { name: "log".into() })?),
+        ("manifest", message(&Message::Manifest { transfer: 2, entries: entries() })?),
+        ("manifest-end", message(&Message::ManifestEnd { transfer: 2, entries: 4, bytes: 5 })?),
+        (
+            "entry-end",
+            message(&Message::EntryEnd { transfer: 2, index: 1, bytes: 5, outcome: Ok([9; 32]) })?,
+        ),
+        (
+            "entry-failed",
+            message(&Message::EntryFailed {
+                transfer: 2,
+                index: 1,
+                failure: Failure::new(FailureCode::NoSpace, "the disk is full"),
+            })?,
+        ),
+        (
+            "done",
+            message(&Message::Done(Done {
+                transfer: 2,
+                bytes: 5,
+                entries: 3,
+                failed: 1,
+                elapsed_us: 900,
+                cpu_us: 80,
+            }))?,
+        ),
+        ("feedback", message(&Message::Feedback { transfer: 2, report: encoded(&ack()) })?),
+        (
+            "cancel",
+            message(&Message::Cancel {
+                transfer: None,
+                failure: Failure::new(FailureCode::Cancelled, "stopped"),
+            })?,
+        ),
+    ])
+}
+
+fn tickets() -> Result<Seeds, Box<dyn Error>> {
+    // Postcard: the addresses, then fingerprint and secret; fixed ones keep the corpus the same.
+    let address = b"127.0.0.1:7077";
+    let body = [&[1, 14], &address[..], &[0x11; 32], &[0x22; 32]].concat();
+    let inside = [&[1], &body[..]].concat();
+    let text = sabul_fuzz::ticket_text(&body);
+    text.parse::<Ticket>()?;
+    Ok(vec![
+        ("inside", inside),
+        ("two-addresses", [&[1, 2, 6][..], b"h:7077", &[10], b"[::1]:7077", &[5; 64]].concat()),
+        ("text", [&[0], text.as_bytes()].concat()),
+        ("cut", [&[0], &text.as_bytes()[..40]].concat()),
+        ("other-version", b"\0sabul2-AAAA".to_vec()),
+    ])
+}
+
+fn receiver() -> Seeds {
+    // A DATA packet: operation, number +0, sequence +0, block 0, offset 0, 1000 bytes, no mark.
+    let data =
+        |skip_number: u8, skip_seq: u8| [0, 0, skip_number, 0, skip_seq, 0, 0, 0, 0, 0x03, 0xE8, 0];
+    let wait = [6, 0, 0x27, 0x10];
+    let confirm = [5, 0, 0];
+    let current: u8 = 8 << 2;
+    let in_order = [&[current][..], &data(0, 0), &wait, &data(0, 0), &wait, &confirm].concat();
+    let losses = |policy: u8| {
+        let back = [1, 100, 3, 100, 3, 0, 0, 0, 0, 0x03, 0xE8, 1];
+        let long_wait = [6, 210, 0x03, 0xE8];
+        let steps: [&[u8]; 9] = [
+            &[policy],
+            &data(0, 0),
+            &data(2, 2),
+            &data(5, 5),
+            &wait,
+            &confirm,
+            &back,
+            &long_wait,
+            &data(1, 0),
+        ];
+        steps.concat()
+    };
+    let others = [4, 0, 0, 4, 0, 9, 7, 0, 5, 7, 0, 200, 5, 255, 0, 0, 0, 0, 0, 0, 0, 0];
+    vec![
+        ("in-order", in_order),
+        ("losses-current", losses(current)),
+        ("losses-historical", losses(current | 1)),
+        ("after-path-opening", [&[current | 2][..], &others, &data(0, 0), &wait].concat()),
+        (
+            "leaps",
+            [
+                &[current][..],
+                &data(0, 0),
+                &[0, 210, 0x7F, 0xFF, 0xFF, 0xFF, 210, 0x7F, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0, 0, 1, 0],
+                &wait,
+                &[6, 255, 200],
+            ]
+            .concat(),
+        ),
+    ]
+}
+
+fn sender() -> Seeds {
+    let push: &[u8] = &[0, 0x4E, 0x1F];
+    let go: &[u8] = &[1, 30];
+    let wait: &[u8] = &[4];
+    let later: &[u8] = &[3, 210, 0, 50];
+    // Serial +0, sequence and largest as far as sent less a few, packets +0, one more block.
+    let ack: &[u8] = &[6, 0, 0, 100, 4, 100, 0, 0, 0, 1, 0];
+    let ack_all: &[u8] = &[6, 0, 0, 100, 0, 100, 0, 0, 0, 1, 0];
+    let ack_missing: &[u8] = &[6, 0, 0, 100, 9, 100, 0, 0, 0, 1, 8, 100, 0, 2, 1, 2, 3, 1];
+    let nak: &[u8] = &[8, 0, 100, 0, 2, 1, 1, 2, 3];
+    let hours: &[u8] = &[3, 255, 5];
+    // All packets there can be have arrived, says the receiver.
+    let all = [&[6, 0, 0, 100, 9, 100, 5, 255][..], &[0xFF; 8], &[1, 4], &[0xFF; 8]].concat();
+    let script = |flags: u8, steps: &[&[u8]]| [&[flags][..], &steps.concat()].concat();
+    let lossy = [push, push, go, later, nak, go, ack_missing, wait, go, hours, go, ack, go];
+    let bytes = encoded(&Feedback::Ack(Ack { serial: 1, packets: 1, ..Ack::default() }));
+    let raw = [&[5, u8::try_from(bytes.len()).unwrap_or(0)][..], &bytes].concat();
+    vec![
+        ("whole-block", script(0, &[push, go, later, ack_all, go, wait, go])),
+        ("search-current", script(0, &lossy)),
+        ("search-historical", script(1, &lossy)),
+        ("published-historical", script(3, &lossy)),
+        ("fixed-current", script(4, &lossy)),
+        ("fixed-window", script(6 | 0x40, &lossy)),
+        ("boundless", script(0, &[push, go, later, ack, go, later, &all, go, later, &all, go])),
+        ("silence", script(1, &[push, go, hours, go, wait, go, wait, go, hours, go, ack])),
+        (
+            "settings",
+            script(
+                4,
+                &[
+                    push,
+                    go,
+                    &[9, 0, 5, 220],
+                    &[9, 1, 0, 0x0F, 0x42, 0x40],
+                    push,
+                    go,
+                    &[9, 2],
+                    &[9, 3, 0, 0, 0xC3, 0x50],
+                    &raw,
+                    go,
+                ],
+            ),
+        ),
+    ]
+}
+
+fn opener() -> Seeds {
+    // A genuine packet, untouched: which, number +0, no mask twice.
+    let genuine = |which: u8| [0, which, 0, 0, 0, 0, 0, 0];
+    let genuine_all: Vec<u8> = (0..6).flat_map(genuine).collect();
+    let altered = [0, 1, 0, 0, 0, 0, 0x01, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0x80, 0, 0, 0];
+    let mut loose = vec![1, 0, 5, 14];
+    loose.extend([0xAA; 14]);
+    loose.push(36);
+    loose.extend([0xBB; 36]);
+    vec![
+        ("genuine-aes", [&[0], &genuine_all[..]].concat()),
+        ("genuine-chacha", [&[1], &genuine_all[..]].concat()),
+        ("altered", [&[0], &altered[..], &genuine(0)].concat()),
+        ("loose", [&[1], &loose[..], &genuine(3), &loose].concat()),
+        ("far-ahead", [&[0, 1, 230][..], &[0x7F; 8], &[0, 16], &[1; 16], &genuine(2)].concat()),
+    ]
+}
+
+fn assembler() -> Result<Seeds, Box<dyn Error>> {
+    let file = |size: u8, name: u8| [1, 0, 4, 0, size, 1, name];
+    let end = [3, 0];
+    let block = |length: u8| [4, 0, length - 1];
+    let manifest_end = [5, 0, 0, 0, 0];
+    let mut by_bytes = Vec::new();
+    for sent in [
+        Message::Manifest { transfer: 0, entries: entries() },
+        Message::EntryEnd { transfer: 0, index: 1, bytes: 5, outcome: Ok([0; 32]) },
+    ] {
+        let body = message(&sent)?.split_off(4);
+        by_bytes.extend([0, u8::try_from(body.len())?]);
+        by_bytes.extend(body);
+    }
+    by_bytes.extend(block(20));
+    Ok(vec![
+        (
+            "two-files",
+            [
+                &file(10, b'a')[..],
+                &file(10, b'b'),
+                &block(15),
+                &end,
+                &block(5),
+                &end,
+                &manifest_end,
+            ]
+            .concat(),
+        ),
+        ("ends-first", [&file(9, b'a')[..], &end, &manifest_end, &block(9)].concat()),
+        (
+            "tree",
+            [
+                &[1, 3, 0, 1, b'd', 2, 3, b'd', b'/', b'e', 4, 0, 7, 3, b'd', b'/', b'f'][..],
+                &[1, 1, b's'],
+                &block(30),
+                &end,
+                &end,
+                &[3, 0, 0, 0],
+                &manifest_end,
+            ]
+            .concat(),
+        ),
+        ("same-name-twice", [&file(4, b'a')[..], &file(4, b'a'), &block(8), &end, &end].concat()),
+        ("failed-entry", [&file(4, b'a')[..], &block(4), &[3, 4], &manifest_end].concat()),
+        ("messages", by_bytes),
+        ("too-many-bytes", [&file(4, b'a')[..], &manifest_end, &block(9), &end].concat()),
+    ])
+}
+
+fn paths() -> Seeds {
+    vec![
+        ("plain", b"a/b.txt".to_vec()),
+        ("deep", b"a/".repeat(100).iter().copied().chain(*b"z").collect()),
+        ("dots", b"a/../../etc/passwd".to_vec()),
+        ("absolute", b"/etc/passwd".to_vec()),
+        ("names", b"one\xFF..two\xFF...".to_vec()),
+        ("long-name", vec![b'x'; 255]),
+        ("terminal", b"a\x1b[2J\n\xFF\xE2\x80\xAE/b".to_vec()),
+    ]
+}

@@ -1,0 +1,201 @@
+//! The file layer against manifests, ends and bytes that do not belong together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sabul_transfer::{Assembler, Next, Op};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message};
+
+use crate::input::Input;
+
+/// Every byte of content is this one, so that any run of bytes has a known hash.
+const FILLER: u8 = 0x5A;
+const BLOCK_BYTES: usize = 300;
+
+struct File {
+    hasher: blake3::Hasher,
+    bytes: u64,
+}
+
+#[derive(Default)]
+struct Run {
+    assembler: Assembler,
+    blocks: Vec<usize>,
+    /// First unused byte of the first block.
+    used: usize,
+    open: BTreeMap<u64, File>,
+    finished: BTreeSet<u64>,
+    failure: Option<Failure>,
+    operations: usize,
+    ends: u64,
+}
+
+/// Input: operations (remainder by 6): 0 a message of the control connection as bytes, 1–2 entries,
+/// 3 the end of an entry, 4 a block, 5 the end of the manifest.
+pub(crate) fn target(data: &[u8]) -> bool {
+    let mut input = Input::new(data);
+    let mut run = Run::default();
+    while !input.is_empty() {
+        match input.u8() % 6 {
+            0 => {
+                if let Ok(message) = Message::decode_body(input.counted()) {
+                    run.message(message);
+                }
+            }
+            1 | 2 => {
+                let entries = (0..=input.u8() % 4).map(|_| entry(&mut input)).collect();
+                run.message(Message::Manifest { transfer: 0, entries });
+            }
+            3 => run.entry_end(&mut input),
+            4 => run.blocks.push(usize::from(input.u16()) % BLOCK_BYTES + 1),
+            _ => {
+                let (entries, bytes) = run.assembler.announced();
+                let (entries, bytes) = (input.near(entries), input.near(bytes));
+                run.message(Message::ManifestEnd { transfer: 0, entries, bytes });
+            }
+        }
+        run.drain();
+    }
+    run.operations > 0
+}
+
+fn entry(input: &mut Input<'_>) -> Entry {
+    let kind = match input.u8() % 8 {
+        0 => EntryKind::Directory,
+        1 => EntryKind::Stream,
+        2 => EntryKind::File(0),
+        3 => EntryKind::File(input.u64()),
+        _ => EntryKind::File(input.u16().into()),
+    };
+    let length = usize::from(input.u8() % 16);
+    Entry { path: input.take(length).to_vec(), kind, mode: None, modified_ns: None }
+}
+
+impl Run {
+    fn message(&mut self, message: Message) {
+        let result = match message {
+            Message::Manifest { entries, .. } => self.assembler.manifest(entries),
+            Message::ManifestEnd { entries, bytes, .. } => {
+                self.assembler.manifest_end(entries, bytes)
+            }
+            Message::EntryEnd { index, bytes, outcome, .. } => {
+                let result = self.assembler.entry_end(index, bytes, outcome);
+                self.ends = if result.is_ok() { index + 1 } else { self.ends };
+                result
+            }
+            _ => return,
+        };
+        self.note(result.err());
+    }
+
+    /// The next end that is due, with the right length and hash or, as the input says, others.
+    fn entry_end(&mut self, input: &mut Input<'_>) {
+        let odd = input.u8();
+        let due = (self.ends..self.ends + 64)
+            .find(|index| {
+                self.assembler.entry(*index).is_some_and(|e| e.kind != EntryKind::Directory)
+            })
+            .unwrap_or(self.ends);
+        let index = if odd & 1 != 0 { input.near(due) } else { due };
+        let size = self.assembler.entry(index).and_then(|entry| entry.kind.size());
+        let bytes = match size {
+            Some(size) if odd & 2 == 0 => size,
+            _ => input.near(size.unwrap_or_else(|| self.open.get(&index).map_or(0, |f| f.bytes))),
+        };
+        let outcome = if odd & 4 != 0 {
+            Err(Failure::new(FailureCode::Changed, "it changed"))
+        } else if odd & 8 != 0 || bytes > 1 << 16 {
+            Ok([odd; 32])
+        } else {
+            Ok(hash_of(bytes))
+        };
+        self.message(Message::EntryEnd { transfer: 0, index, bytes, outcome });
+    }
+
+    /// Once broken, it says the same for ever.
+    fn note(&mut self, failure: Option<Failure>) {
+        if let Some(before) = &self.failure {
+            assert_eq!(failure.as_ref(), Some(before), "a broken transfer stays broken");
+        }
+        self.failure = failure;
+    }
+
+    /// Carries out everything that can be done now.
+    fn drain(&mut self) {
+        let content = [FILLER; BLOCK_BYTES];
+        loop {
+            let block = self.blocks.first().map(|length| &content[..*length]);
+            let next = match self.assembler.next(block) {
+                Ok(next) => next,
+                Err(failure) => return self.note(Some(failure)),
+            };
+            assert_eq!(self.failure, None, "a broken transfer goes on");
+            match next {
+                Next::Op(op) => self.carry_out(op),
+                Next::BlockDone => {
+                    assert!(block.is_some(), "there was no block");
+                    self.blocks.remove(0);
+                    self.used = 0;
+                }
+                Next::NeedBlock => {
+                    assert!(block.is_none(), "a block was there");
+                    return;
+                }
+                Next::NeedMessage => return,
+                Next::Done => {
+                    assert!(self.assembler.manifest_is_complete());
+                    assert!(self.open.is_empty(), "{:?} are unfinished", self.open.keys());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, op: Op) {
+        self.operations += 1;
+        let (Op::MakeDirectory(index)
+        | Op::Create(index)
+        | Op::Write { index, .. }
+        | Op::Finish { index, .. }) = op;
+        assert!(!self.finished.contains(&index), "{op:?} on what is finished");
+        let kind = self.assembler.entry(index).map(|entry| entry.kind);
+        let kind = kind.expect("an operation is about a known entry");
+        match op {
+            Op::MakeDirectory(_) => {
+                assert_eq!(kind, EntryKind::Directory);
+                self.finished.insert(index);
+            }
+            Op::Create(_) => {
+                assert_ne!(kind, EntryKind::Directory);
+                let file = File { hasher: blake3::Hasher::new(), bytes: 0 };
+                assert!(self.open.insert(index, file).is_none(), "{index} is created twice");
+            }
+            Op::Write { range, .. } => {
+                let length = self.blocks.first().expect("writing needs a block");
+                assert!(range.start >= self.used, "bytes are written twice");
+                assert!(range.start < range.end && range.end <= *length, "{range:?}");
+                self.used = range.end;
+                let file = self.open.get_mut(&index).expect("what is written was created");
+                file.bytes += range.len() as u64;
+                file.hasher.update(&vec![FILLER; range.len()]);
+                assert!(kind.size().is_none_or(|size| file.bytes <= size), "too many bytes");
+            }
+            Op::Finish { verified, .. } => {
+                let file = self.open.remove(&index);
+                if verified.is_ok() {
+                    let file = file.expect("a good entry was created");
+                    assert!(kind.size().is_none_or(|size| file.bytes == size), "bytes are missing");
+                    assert_eq!(file.hasher.finalize(), blake3::Hash::from(hash_of(file.bytes)));
+                }
+                self.finished.insert(index);
+            }
+        }
+    }
+}
+
+fn hash_of(bytes: u64) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    for _ in 0..bytes {
+        hasher.update(&[FILLER]);
+    }
+    hasher.finalize().into()
+}

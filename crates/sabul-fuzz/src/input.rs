@@ -1,0 +1,67 @@
+//! Reads a script off the front of the input; what is missing at its end reads as zeros.
+
+/// The unread rest of an input.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    /// Everything is unread.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Whether everything has been read.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The next bytes: `count`, or as many as there are.
+    pub fn take(&mut self, count: usize) -> &'a [u8] {
+        let (head, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        head
+    }
+
+    /// As many bytes as the next byte says.
+    pub fn counted(&mut self) -> &'a [u8] {
+        let count = self.u8();
+        self.take(count.into())
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let mut array = [0; N];
+        let head = self.take(N);
+        array[..head.len()].copy_from_slice(head);
+        array
+    }
+
+    /// The next byte.
+    pub fn u8(&mut self) -> u8 {
+        self.array::<1>()[0]
+    }
+
+    /// The next two bytes, big-endian.
+    pub fn u16(&mut self) -> u16 {
+        u16::from_be_bytes(self.array())
+    }
+
+    /// The next four bytes, big-endian.
+    pub fn u32(&mut self) -> u32 {
+        u32::from_be_bytes(self.array())
+    }
+
+    /// The next eight bytes, big-endian.
+    pub fn u64(&mut self) -> u64 {
+        u64::from_be_bytes(self.array())
+    }
+
+    /// A number that is mostly close to `near` and sometimes anything: two to nine bytes.
+    pub fn near(&mut self, near: u64) -> u64 {
+        match self.u8() {
+            0..=99 => near.saturating_add(self.u8().into()),
+            100..=199 => near.saturating_sub(self.u8().into()),
+            200..=229 => near.saturating_add(self.u32().into()),
+            _ => self.u64(),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Messages of the control connection: what decodes is the same message after another round.
+
+use sabul_wire::Feedback;
+use sabul_wire::control::{MAX_MESSAGE, Message, body_length};
+
+use crate::datagrams::check_report;
+
+/// Input: the length prefix and the body of one message; the prefix need not be right.
+pub(crate) fn target(data: &[u8]) -> bool {
+    let Some((prefix, body)) = data.split_first_chunk::<4>() else {
+        return false;
+    };
+    if let Ok(length) = body_length(*prefix) {
+        assert!(length <= MAX_MESSAGE);
+    }
+    let Ok(message) = Message::decode_body(body) else {
+        return false;
+    };
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes).expect("what fitted once fits again");
+    let (prefix, again) = bytes.split_first_chunk::<4>().expect("the prefix was just written");
+    assert_eq!(body_length(*prefix), Ok(again.len()));
+    assert!(again.len() <= body.len(), "the shortest form is written");
+    assert_eq!(Message::decode_body(again).as_ref(), Ok(&message));
+    if let Message::Feedback { report, .. } = &message
+        && let Ok(report) = Feedback::decode(report)
+    {
+        check_report(&report);
+    }
+    true
+}

@@ -1,0 +1,185 @@
+//! The receiving end against a sender that holds the keys and lies.
+
+use std::collections::BTreeSet;
+
+use sabul_proto::{Admission, Arrival, Receiver, ReceiverConfig, Refusal};
+use sabul_units::{Instant, PacketNumber, SeqNo, Span};
+use sabul_wire::{ConnectionId, DataHeader, Feedback, LossPolicy};
+
+use crate::datagrams::check_report;
+use crate::input::Input;
+
+const BLOCK_BYTES: u32 = 10_000;
+/// Reports after one event; one packet cannot give rise to more, however many ranges are missing.
+const REPORTS_MAX: usize = 1000;
+
+/// What has been accepted, kept as plain sets.
+struct Run {
+    receiver: Receiver,
+    now: Instant,
+    numbers: BTreeSet<u64>,
+    seqs: BTreeSet<u64>,
+    /// The smallest sequence number that has not come.
+    first_missing: u64,
+    last_serial: u64,
+    block_limit: u32,
+    policy: LossPolicy,
+    start: u64,
+}
+
+/// Input: policy and start, then operations (remainder by 8): 0–3 a DATA packet, 4 another packet,
+/// 5 an ACK2, 6 time passes, 7 the owner has room or the socket dropped something.
+pub(crate) fn target(data: &[u8]) -> bool {
+    let mut input = Input::new(data);
+    let flags = input.u8();
+    let policy = if flags & 1 == 0 { LossPolicy::Current } else { LossPolicy::Historical };
+    let block_limit = u32::from(flags >> 2);
+    let config = ReceiverConfig { policy, block_bytes: BLOCK_BYTES, block_limit };
+    let mut run = Run {
+        receiver: Receiver::new(config),
+        now: Instant::ZERO,
+        numbers: BTreeSet::new(),
+        seqs: BTreeSet::new(),
+        first_missing: 0,
+        last_serial: 0,
+        block_limit,
+        policy,
+        start: 0,
+    };
+    if flags & 2 != 0 {
+        // The path was opened with a few packets before.
+        run.start = 4;
+        run.receiver.start_after(run.now, PacketNumber(3));
+        run.numbers.extend(0..4);
+    }
+    while !input.is_empty() {
+        match input.u8() % 8 {
+            0..4 => run.data(&mut input),
+            4 => run.other(&mut input),
+            5 => {
+                let serial = input.near(run.last_serial);
+                run.receiver.handle_ack2(run.now, serial);
+            }
+            6 => run.now = later(run.now, &mut input),
+            _ => run.owner(&mut input),
+        }
+        run.receiver.check_invariants();
+        run.drain();
+    }
+    !run.seqs.is_empty()
+}
+
+/// Mostly microseconds, sometimes hours; never at the end of representable time.
+pub(crate) fn later(now: Instant, input: &mut Input<'_>) -> Instant {
+    let step = match input.u8() {
+        0..=199 => Span::from_micros(input.u16().into()),
+        200..=229 => Span::from_millis(input.u16().into()),
+        _ => Span::from_secs(3600) * u64::from(input.u8()),
+    };
+    (now + step).min(Instant::ZERO + Span::from_secs(200 * 24 * 3600))
+}
+
+impl Run {
+    fn number(&self, input: &mut Input<'_>) -> PacketNumber {
+        let near = self.numbers.last().map_or(0, |last| last + 1);
+        self.receiver.expand_number(PacketNumber(input.near(near)).low())
+    }
+
+    fn data(&mut self, input: &mut Input<'_>) {
+        let number = self.number(input);
+        let near = self.seqs.last().map_or(0, |last| last + 1);
+        let seq = SeqNo(input.near(near));
+        let (block, offset) = match input.u8() {
+            0..=199 => (u32::from(input.u8() % 8), u32::from(input.u16())),
+            _ => (input.u32(), input.u32()),
+        };
+        let header = DataHeader::new(ConnectionId(1), number, seq, block, offset);
+        let (number, seq) = self.receiver.expand(&header);
+        let length = input.u16();
+        let admission = self.receiver.admit(number, seq, block, offset, length.into());
+        match admission {
+            Admission::Fresh => {
+                assert!(!self.seqs.contains(&seq.0), "{seq:?} is here already");
+                assert!(block < self.block_limit, "no room for block {block}");
+                let end = u64::from(offset) + u64::from(length);
+                assert!(length > 0 && end <= BLOCK_BYTES.into(), "outside the block");
+            }
+            Admission::Duplicate => {
+                assert!(self.seqs.contains(&seq.0), "{seq:?} would be lost");
+            }
+            Admission::Refused(refusal) => {
+                let is_repeat = self.numbers.contains(&number.0);
+                let is_newest = self.numbers.last().is_none_or(|last| *last < number.0);
+                assert!(!is_newest || refusal != Refusal::Replayed, "{number:?} is new");
+                assert!(!is_repeat || refusal == Refusal::Replayed);
+                return;
+            }
+        }
+        assert!(self.numbers.insert(number.0), "{number:?} is a replay");
+        let is_marked = input.u8() % 2 == 1;
+        let arrival = Arrival { number, data: Some((seq, length.into())), is_marked };
+        self.receiver.accept(self.now, &arrival);
+        self.seqs.insert(seq.0);
+        while self.seqs.contains(&self.first_missing) {
+            self.first_missing += 1;
+        }
+        assert_eq!(self.receiver.ack_seq().0, self.first_missing);
+    }
+
+    fn other(&mut self, input: &mut Input<'_>) {
+        let number = self.number(input);
+        if !self.receiver.is_replayed(number) {
+            assert!(self.numbers.insert(number.0), "{number:?} is a replay");
+            self.receiver.accept(self.now, &Arrival { number, data: None, is_marked: false });
+        }
+    }
+
+    fn owner(&mut self, input: &mut Input<'_>) {
+        let amount = input.u16();
+        if amount % 2 == 0 {
+            self.block_limit = self.block_limit.max(amount.into());
+            self.receiver.open_to(amount.into());
+        } else {
+            self.receiver.note_overflow(amount.into());
+        }
+    }
+
+    /// Everything the receiver wants to say now.
+    fn drain(&mut self) {
+        for _ in 0..REPORTS_MAX {
+            let Some(report) = self.receiver.poll_feedback(self.now) else {
+                let deadline = self.receiver.deadline();
+                assert!(deadline.is_none_or(|at| at > self.now), "it waits for {deadline:?}");
+                return;
+            };
+            check_report(&report);
+            self.check_truth(&report);
+        }
+        panic!("more than {REPORTS_MAX} reports at once");
+    }
+
+    /// What is reported missing has not come.
+    fn check_truth(&mut self, report: &Feedback) {
+        let (ranges, arrived) = match report {
+            Feedback::Ack(ack) => {
+                assert_eq!(ack.serial, self.last_serial + 1);
+                self.last_serial = ack.serial;
+                assert_eq!(ack.seq.0, self.first_missing);
+                assert_eq!(ack.block_limit, self.block_limit);
+                assert_eq!(ack.largest.0, self.numbers.last().copied().unwrap_or(0));
+                (&ack.missing, &self.numbers)
+            }
+            Feedback::Nak(nak) => {
+                assert_eq!(nak.policy, self.policy);
+                let historical = nak.policy == LossPolicy::Historical;
+                (&nak.ranges, if historical { &self.seqs } else { &self.numbers })
+            }
+        };
+        let largest = arrived.last().copied().unwrap_or(0);
+        for range in ranges {
+            assert!(range.last < largest, "{range:?} lies beyond what has come");
+            assert!(arrived.range(range.first..=range.last).next().is_none(), "{range:?} has come");
+            assert!(range.first >= self.start || self.policy == LossPolicy::Historical);
+        }
+    }
+}

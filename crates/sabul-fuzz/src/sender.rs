@@ -1,0 +1,289 @@
+//! The sending end against reports that lie, and a clock that leaps.
+
+use std::collections::BTreeMap;
+
+use sabul_cc::registry;
+use sabul_proto::{DataPacket, PeerError, Sender, SenderConfig, Transmit};
+use sabul_units::{Bytes, Instant, PacketNumber, Rate, SeqNo, Span};
+use sabul_wire::{Ack, Feedback, LossPolicy, Nak, NumberRange};
+
+use crate::input::Input;
+use crate::receiver::later;
+
+const BLOCK_BYTES: u32 = 20_000;
+const PACKET_BYTES: u64 = 1072;
+/// Blocks the application keeps unreleased at most, as one with a buffer would.
+const BLOCKS_MAX: u32 = 16;
+
+const CONTROLLERS: [(&str, &[(&str, &str)]); 4] = [
+    ("sabul2003", &[]),
+    ("sabul2003", &[("start", "published")]),
+    ("fixed", &[]),
+    ("fixed", &[("window_packets", "10")]),
+];
+
+struct Run {
+    sender: Sender,
+    now: Instant,
+    policy: LossPolicy,
+    pushed: Vec<u32>,
+    /// Place of each sequence number: block, offset, length, whether it ends its block.
+    places: BTreeMap<u64, (u32, u32, u32, bool)>,
+    next_number: u64,
+    last_serial: u64,
+    /// The most that a report has acknowledged.
+    acknowledged: u64,
+    block_limit: u32,
+    wait_until: Option<Instant>,
+}
+
+/// Input: set-up, then operations (remainder by 10): 0 a block to send, 1–2 packets go out, 3 time
+/// passes, 4 time passes until the sender wanted to be asked, 5 a report as bytes, 6–7 an ACK and
+/// 8 a NAK of numbers close to the true ones, 9 a setting changes.
+pub(crate) fn target(data: &[u8]) -> bool {
+    let mut input = Input::new(data);
+    let mut run = Run::new(input.u8());
+    let mut reports = 0;
+    while !input.is_empty() {
+        match input.u8() % 10 {
+            0 => run.push(&mut input),
+            1..3 => run.transmit(input.u8()),
+            3 => run.now = later(run.now, &mut input),
+            4 => run.now = run.wait_until.map_or(run.now, |until| until.max(run.now)),
+            5 => {
+                if let Ok(report) = Feedback::decode(input.counted()) {
+                    reports += run.report(&report);
+                }
+            }
+            6 | 7 => {
+                let ack = run.ack(&mut input);
+                reports += run.report(&Feedback::Ack(ack));
+            }
+            8 => {
+                let nak = run.nak(&mut input);
+                reports += run.report(&Feedback::Nak(nak));
+            }
+            _ => run.set(&mut input),
+        }
+        run.check();
+    }
+    reports > 0 && !run.places.is_empty()
+}
+
+impl Run {
+    fn new(flags: u8) -> Self {
+        let policy = if flags & 1 == 0 { LossPolicy::Current } else { LossPolicy::Historical };
+        let (name, given) = CONTROLLERS[usize::from(flags >> 1) % CONTROLLERS.len()];
+        let given: Vec<_> =
+            given.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let entry = registry::find(name).expect("the name is registered");
+        let controller = entry.build(&given, Bytes(PACKET_BYTES)).expect("the parameters are good");
+        let first_number = u64::from(flags >> 6);
+        let block_limit = 4 + u32::from(flags >> 3 & 7);
+        let config = SenderConfig {
+            policy,
+            block_bytes: BLOCK_BYTES,
+            window_bytes: 200_000,
+            payload_bytes: 1000,
+            block_limit,
+            first_number: PacketNumber(first_number),
+        };
+        Self {
+            sender: Sender::new(Instant::ZERO, config, controller),
+            now: Instant::ZERO,
+            policy,
+            pushed: Vec::new(),
+            places: BTreeMap::new(),
+            next_number: first_number,
+            last_serial: 0,
+            acknowledged: 0,
+            block_limit,
+            wait_until: None,
+        }
+    }
+
+    fn push(&mut self, input: &mut Input<'_>) {
+        let length = u32::from(input.u16()) % BLOCK_BYTES + 1;
+        let unreleased = self.pushed.len() as u64 - u64::from(self.sender.released_blocks());
+        if unreleased < BLOCKS_MAX.into() {
+            self.sender.push_block(length);
+            self.pushed.push(length);
+        }
+    }
+
+    fn transmit(&mut self, count: u8) {
+        for _ in 0..=count {
+            match self.sender.poll_transmit(self.now) {
+                Transmit::Data(packet) => self.sent(&packet),
+                Transmit::Ack2 { number, serial } => {
+                    self.use_number(number);
+                    assert!(serial <= self.last_serial, "it confirms an ACK that never came");
+                }
+                Transmit::Wait { until, .. } => {
+                    assert!(until > self.now, "waiting for {until:?} would spin");
+                    self.wait_until = Some(until);
+                    return;
+                }
+            }
+            self.sender.check_invariants();
+        }
+    }
+
+    fn use_number(&mut self, number: PacketNumber) {
+        assert_eq!(number.0, self.next_number, "numbers are never skipped or used twice");
+        self.next_number += 1;
+    }
+
+    fn sent(&mut self, packet: &DataPacket) {
+        self.use_number(packet.number);
+        let place = (packet.block, packet.offset, packet.length, packet.ends_block);
+        let known = self.places.get(&packet.seq.0);
+        assert!(known.is_none_or(|known| *known == place), "{packet:?} was {known:?} before");
+        if known.is_none() {
+            assert_eq!(packet.seq.0, self.places.len() as u64);
+            assert!(packet.block < self.block_limit, "{packet:?} finds no room");
+            self.places.insert(packet.seq.0, place);
+        }
+        assert!(packet.seq.0 >= self.acknowledged, "{packet:?} was acknowledged");
+        assert!(packet.block >= self.sender.released_blocks(), "{packet:?} was released");
+        let length = self.pushed[packet.block as usize];
+        assert!(packet.length > 0);
+        assert_eq!(packet.offset + packet.length == length, packet.ends_block);
+        assert!(packet.offset + packet.length <= length, "{packet:?} leaves its block");
+    }
+
+    fn ack(&self, input: &mut Input<'_>) -> Ack {
+        let serial = input.near(self.last_serial + 1);
+        let seq = SeqNo(input.near(self.places.len() as u64));
+        let largest = PacketNumber(input.near(self.next_number.saturating_sub(1)));
+        let packets = input.near(self.next_number);
+        let mut ack = Ack { serial, seq, largest, packets, ..Ack::default() };
+        ack.block_limit = self.block_limit.saturating_add((input.u8() % 4).into());
+        ack.bytes = packets.saturating_mul(1000);
+        ack.arrived_at = self.now.elapsed();
+        // Rarely anything else: each is a byte, so that scripts stay short.
+        let odd = input.u8();
+        if odd & 1 != 0 {
+            ack.delay = Span::from_micros(input.u64());
+            ack.arrived_at = Span::from_micros(input.u64());
+        }
+        if odd & 2 != 0 {
+            (ack.overflowed, ack.marked) = (input.near(0), input.near(0));
+        }
+        if odd & 4 != 0 {
+            ack.bytes = input.u64();
+        }
+        if odd & 8 != 0 {
+            ack.missing = self.ranges(input, self.next_number);
+        }
+        if odd & 16 != 0 {
+            ack.block_limit = input.u32();
+        }
+        ack
+    }
+
+    fn nak(&self, input: &mut Input<'_>) -> Nak {
+        let policy = match (self.policy, input.u8()) {
+            (policy, 0..240) => policy,
+            (LossPolicy::Current, _) => LossPolicy::Historical,
+            (LossPolicy::Historical, _) => LossPolicy::Current,
+        };
+        let next = match policy {
+            LossPolicy::Current => self.next_number,
+            LossPolicy::Historical => self.places.len() as u64,
+        };
+        Nak { policy, ranges: self.ranges(input, next) }
+    }
+
+    /// Ascending ranges that end near `next`, as decoding would let them through.
+    fn ranges(&self, input: &mut Input<'_>, next: u64) -> Vec<NumberRange> {
+        let mut from = input.near(next.saturating_sub(20));
+        let mut ranges = Vec::new();
+        for _ in 0..input.u8() % 8 {
+            let (skip, extra) = (input.u8() % 16, input.u8() % 16);
+            let range = from.checked_add(skip.into()).and_then(|first| {
+                let last = first.checked_add(extra.into()).filter(|last| *last < u64::MAX)?;
+                Some(NumberRange { first, last })
+            });
+            let Some(range) = range else { break };
+            from = range.last + 1;
+            ranges.push(range);
+        }
+        ranges
+    }
+
+    /// Hands a report over; one if it was taken.
+    fn report(&mut self, report: &Feedback) -> u32 {
+        let before = format!("{:?}", self.sender);
+        let result = self.sender.handle_feedback(self.now, report);
+        assert!(result.is_err() || self.is_possible(report), "{report:?} was believed");
+        assert!(result.is_ok() || !self.is_truthful(report), "{report:?} gave {result:?}");
+        if let Err(PeerError(reason)) = result {
+            assert!(!reason.is_empty());
+            assert_eq!(before, format!("{:?}", self.sender), "a refused report leaves no trace");
+            return 0;
+        }
+        if let Feedback::Ack(ack) = report
+            && ack.serial > self.last_serial
+        {
+            self.last_serial = ack.serial;
+            self.acknowledged = self.acknowledged.max(ack.seq.0);
+            self.block_limit = self.block_limit.max(ack.block_limit);
+        }
+        1
+    }
+
+    /// Whether an honest receiver could have sent it.
+    fn is_truthful(&self, report: &Feedback) -> bool {
+        let counts_are_true = match report {
+            Feedback::Ack(ack) => {
+                let sent = self.sender.stats().sent;
+                ack.packets <= sent && ack.bytes <= ack.packets * 1000 && ack.marked <= ack.packets
+            }
+            Feedback::Nak(_) => true,
+        };
+        counts_are_true && self.is_possible(report)
+    }
+
+    /// Whether it speaks only of what was sent.
+    fn is_possible(&self, report: &Feedback) -> bool {
+        let seqs = self.places.len() as u64;
+        let below = |ranges: &[NumberRange], next| ranges.last().is_none_or(|r| r.last < next);
+        match report {
+            Feedback::Ack(ack) => {
+                ack.seq.0 <= seqs
+                    && (ack.packets == 0 || ack.largest.0 < self.next_number)
+                    && below(&ack.missing, self.next_number)
+            }
+            Feedback::Nak(nak) if nak.policy != self.policy => false,
+            Feedback::Nak(nak) => match nak.policy {
+                LossPolicy::Current => below(&nak.ranges, self.next_number),
+                LossPolicy::Historical => below(&nak.ranges, seqs),
+            },
+        }
+    }
+
+    fn set(&mut self, input: &mut Input<'_>) {
+        match input.u8() % 4 {
+            0 => self.sender.set_payload_bytes(u32::from(input.u16()) % 9000 + 1),
+            1 => {
+                let limit = input.u32();
+                self.sender.limit_rate((limit > 0).then_some(Rate(limit.into())));
+            }
+            2 => {
+                let number = self.sender.take_number();
+                self.use_number(number);
+            }
+            _ => self.sender.seed_rtt(Span::from_micros(input.u32().into())),
+        }
+    }
+
+    fn check(&self) {
+        self.sender.check_invariants();
+        let released = u64::from(self.sender.released_blocks());
+        assert!(released <= self.pushed.len() as u64);
+        assert_eq!(self.sender.is_idle(), released == self.pushed.len() as u64);
+        let stats = self.sender.stats();
+        assert_eq!(stats.sent - stats.resent, self.places.len() as u64);
+    }
+}
