@@ -2,8 +2,10 @@
 # sabul against quinn on loopback, memory to memory, one stream each, in turn.
 #
 # usage: benches/loopback.sh [ROUNDS] [SECONDS]      (5 rounds of 10 s)
-# Prints one JSON document a line; goodput is counted at the receiver in both. Build first
-# (`make bench` does): SABUL and QUINN_PEER name other programs than the release builds.
+# Prints one line a run, `LABEL JSON`, then the medians and their ratio to quinn's; goodput is counted
+# at the receiver in all. "unpaced" is `--cc fixed` without a rate: what the machine can do, as quinn's
+# CUBIC finds no loss here either. Build first (`make bench` does): SABUL and QUINN_PEER name other
+# programs than the release builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,12 +44,27 @@ perf() {
         fi
         sleep 0.1
     done
-    timeout $((seconds + 60)) "$sabul" perf "$address" --ticket "$work/ticket" -t "$seconds" --json
+    timeout $((seconds + 60)) "$sabul" perf "$address" --ticket "$work/ticket" -t "$seconds" --json "$@"
     stop_server
 }
 
 echo "# $(uname -srm), $(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg)" >&2
 for _ in $(seq "$rounds"); do
-    "$quinn_peer" --seconds "$seconds" --json
-    perf
-done
+    echo "quinn $("$quinn_peer" --seconds "$seconds" --json)"
+    echo "sabul-1500 $(perf --mtu 1500)"
+    echo "sabul-discovered $(perf)"
+    echo "sabul-1500-unpaced $(perf --mtu 1500 --cc fixed)"
+    echo "sabul-discovered-unpaced $(perf --cc fixed)"
+done | tee "$work/runs"
+
+echo "# label, Gb/s: least, median, most; median as a multiple of quinn's" >&2
+sed -E 's/^([^ ]+) .*"goodput_bps":([0-9.e+]+).*/\1 \2/' "$work/runs" | sort -k1,1 -k2,2g | awk '
+    { n[$1]++; value[$1, n[$1]] = $2 / 1e9 }
+    function median(label) {
+        return (value[label, int((n[label] + 1) / 2)] + value[label, int(n[label] / 2) + 1]) / 2
+    }
+    END {
+        for (label in n)
+            printf "%-26s %6.2f %6.2f %6.2f   %.2f\n", label, value[label, 1], median(label),
+                value[label, n[label]], median(label) / median("quinn")
+    }' | sort

@@ -75,6 +75,8 @@ pub(crate) struct RateSearch {
     recent: VecDeque<Mark>,
     /// Largest arrival rate of a train.
     estimate: Option<Rate>,
+    /// Round trips of the last four ACKs.
+    delays: [Span; 4],
     arrived_in_round: u64,
     lost_in_round: u64,
     app_limited: bool,
@@ -89,6 +91,7 @@ impl RateSearch {
             round_end: None,
             recent: VecDeque::new(),
             estimate: None,
+            delays: [Span::ZERO; 4],
             arrived_in_round: 0,
             lost_in_round: 0,
             app_limited: false,
@@ -148,7 +151,11 @@ impl RateSearch {
         let ack_interval = (rtt.min / 4).max(ACK_INTERVAL_MIN).min(SYN_INTERVAL);
         let horizon = rtt.min + ack_interval + WAKE_UP;
         let packets_in = |rate: Rate| (rate.bytes_in(horizon).0 / cx.packet_bytes.0.max(1)).max(1);
-        let delayed = rtt.latest > rtt.min + (rtt.min / DELAY_PART).max(DELAY_FLOOR);
+        // A queue delays all of them, a machine that was late only some.
+        self.delays.rotate_left(1);
+        self.delays[3] = rtt.latest;
+        let least = self.delays.into_iter().min().unwrap_or(rtt.latest);
+        let delayed = least > rtt.min + (rtt.min / DELAY_PART).max(DELAY_FLOOR);
         // Arrivals spread over a round trip are spaced by the window, unless a queue spaces them.
         let sample =
             sample.filter(|(_, time)| delayed || *time <= rtt.min / 2).map(|(rate, _)| rate);
@@ -193,10 +200,10 @@ impl RateSearch {
                 let Some(rate) = rate_between(from, here) else {
                     return SearchStep::Continue;
                 };
-                let is_long = rtt.latest > rtt.min + rtt.min / 2 + DELAY_FLOOR;
+                let is_long = least > rtt.min + rtt.min / 2 + DELAY_FLOOR;
                 if delayed && (round_over || is_long) {
                     // Full: what arrived is what the path carries. The queue drains in silence.
-                    let hold = rtt.latest.saturating_sub(rtt.min).min(rtt.min);
+                    let hold = least.saturating_sub(rtt.min).min(rtt.min);
                     return SearchStep::Found { rate: rate.mul_ratio(99, 100), hold: Some(hold) };
                 }
                 if delayed && let Some(estimate) = self.estimate {

@@ -176,6 +176,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                 bytes: 5,
                 entries: 3,
                 failed: 1,
+                files: 2,
                 elapsed_us: 900,
                 cpu_us: 80,
             }))?,

@@ -29,7 +29,7 @@ pub(crate) fn target(data: &[u8]) -> bool {
     let mut newest_epoch = 0;
     let mut forged = 0;
     while !input.is_empty() {
-        let (number, aad, sealed) = if input.u8() % 2 == 0 {
+        let (number, aad, sealed) = if input.u8().is_multiple_of(2) {
             let packet = &packets[usize::from(input.u8()) % packets.len()];
             let number = PacketNumber(input.near(packet.number.0));
             (number, alter(&mut input, &packet.aad), alter(&mut input, &packet.sealed))

@@ -9,7 +9,7 @@ use sabul_fuzz::{TARGETS, find};
 const FILE_MAX: usize = 300;
 
 fn fuzz(name: &str) {
-    let target = find(name).unwrap();
+    let target = find(name).expect("the test is named after a target");
     let corpus = harness::corpus(target);
     for (path, bytes) in &corpus {
         assert!(bytes.len() <= FILE_MAX, "{} is over {FILE_MAX} bytes", path.display());
