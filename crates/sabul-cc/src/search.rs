@@ -231,7 +231,7 @@ impl RateSearch {
     /// shorter it is, the less of the silence between trains is in it.
     fn sample(&mut self, here: Mark) -> Option<(Rate, Span)> {
         self.recent.push_back(here);
-        let enough = |from: &Mark| here.total.0 >= from.total.0 + SAMPLE_PACKETS;
+        let enough = |from: &Mark| here.total.0.saturating_sub(from.total.0) >= SAMPLE_PACKETS;
         while self.recent.get(1).is_some_and(enough) {
             self.recent.pop_front();
         }

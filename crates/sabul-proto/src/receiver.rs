@@ -27,6 +27,10 @@ const RTT_UNKNOWN: Span = Span::from_millis(100);
 /// Ours: in the current policy an ACK goes out four times a round trip where that is shorter than
 /// the SYN interval, but not more often than this.
 const ACK_INTERVAL_MIN: Span = Span::from_micros(250);
+/// Ours: no round trip counts as shorter.
+const RTT_SAMPLE_MIN: Span = Span::from_micros(1);
+/// Ours: holes in the sequence numbers; data that would make more is dropped until some are filled.
+const HOLES_MAX: usize = 1 << 20;
 /// Ours: packet numbers this far below the largest are forgotten and count as replayed.
 const REPLAY_WINDOW: u64 = 1 << 20;
 /// Ours: ACKs whose confirmation is still awaited; older ones are given up and reported anew.
@@ -59,7 +63,7 @@ pub enum Admission {
 pub enum Refusal {
     /// This packet number has been accepted before, or is too old to tell.
     Replayed,
-    /// There is no room for its block.
+    /// There is no room for its block, or there are too many holes before it.
     BeyondLimit,
     /// Its place is outside a block.
     BadPlace,
@@ -201,7 +205,9 @@ impl Receiver {
         if seq < self.next_seq && !self.missing_seqs.contains(seq.0) {
             return Admission::Duplicate;
         }
-        if block >= self.block_limit {
+        if block >= self.block_limit
+            || (seq > self.next_seq && self.missing_seqs.range_count() >= HOLES_MAX)
+        {
             return Admission::Refused(Refusal::BeyondLimit);
         }
         let end = u64::from(offset) + length as u64;
@@ -296,7 +302,9 @@ impl Receiver {
             };
             // Only the very ACK that was answered is known to have arrived.
             if logged == serial {
-                self.rtt = Some(rtt::update(self.rtt, now.since(sent_at)));
+                // Never zero, or repeats after k × RTT would never end.
+                let sample = now.since(sent_at).max(RTT_SAMPLE_MIN);
+                self.rtt = Some(rtt::update(self.rtt, sample));
                 for range in ranges {
                     self.unconfirmed.remove_range(range);
                 }

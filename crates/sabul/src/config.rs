@@ -14,7 +14,7 @@ use sabul_wire::control::{self, ChannelParams};
 use crate::error::Error;
 
 /// Receive memory per channel where nothing else is asked for, in bytes.
-pub const DEFAULT_MEMORY_BYTES: usize = 32 << 20;
+pub const DEFAULT_MEMORY_BYTES: usize = 48 << 20;
 /// Sizes of a block that are accepted, in bytes. Ours: below, control costs more than data; above,
 /// few blocks fit the memory.
 const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 4096..=16 << 20;

@@ -29,6 +29,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ),
     ("sabul-lab", Some(&["sabul-sim", "sabul-units", "sabul-udp", "sabul"])),
     ("sabul-cli", None),
+    ("sabul-fuzz", None),
     ("xtask", Some(&[])),
 ];
 

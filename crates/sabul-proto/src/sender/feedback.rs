@@ -10,12 +10,19 @@ use crate::rtt;
 /// Ours: a receive buffer joins up to this many datagrams into one, and counts their drop as one.
 const OVERFLOW_JOINED: u64 = 64;
 
+/// Ours: transmissions remembered for a peer that never acknowledges the oldest. Also what an opener
+/// two key epochs behind could still follow.
+const NUMBERS_MAX: usize = 1 << 21;
+
 impl Sender {
     /// Takes a report of the receiver, whichever carrier brought it.
     ///
     /// # Errors
     /// If it acknowledges or misses what was never sent; nothing of it is taken over then.
     pub fn handle_feedback(&mut self, now: Instant, feedback: &Feedback) -> Result<(), PeerError> {
+        if self.numbers.len() > NUMBERS_MAX {
+            return Err(PeerError("it reports losses without end and acknowledges nothing"));
+        }
         match feedback {
             Feedback::Ack(ack) => self.handle_ack(now, ack)?,
             Feedback::Nak(nak) => self.handle_nak(now, nak)?,
@@ -32,6 +39,9 @@ impl Sender {
         }
         if ack.missing.last().is_some_and(|range| range.last >= self.numbers.next().0) {
             return Err(PeerError("it misses what was never sent"));
+        }
+        if ack.packets > self.stats.sent || ack.marked > ack.packets {
+            return Err(PeerError("it received more than was sent"));
         }
         if ack.serial <= self.ack_serial {
             // Overtaken by a newer one, which said more.

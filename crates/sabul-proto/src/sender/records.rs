@@ -103,6 +103,9 @@ impl Numbers {
     pub(super) fn next(&self) -> PacketNumber {
         PacketNumber(self.first.0 + self.ring.len() as u64)
     }
+    pub(super) fn len(&self) -> usize {
+        self.ring.len()
+    }
     pub(super) fn push(&mut self, seq: SeqNo, sent_at: Instant) -> PacketNumber {
         let number = self.next();
         self.ring.push_back(Sent { seq: Some(seq), sent_at: Some(sent_at) });
