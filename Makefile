@@ -6,10 +6,11 @@ export SABUL := $(TARGET_DIR)/release/sabul
 export QUINN_PEER := $(TARGET_DIR)/quinn-peer/release/quinn-peer
 QUINN_FLAGS := --manifest-path benches/quinn-peer/Cargo.toml
 ROUNDS ?= 5
+SEEDS ?= 20000
 SECONDS ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-lab bench tidy fuzz
+.PHONY: help build demo test test-lab sweep bench tidy fuzz
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,7 +18,7 @@ help: ## show this list
 build: ## build the release program, target/release/sabul
 	$(CARGO) build $(CARGOFLAGS) --release -p sabul-cli
 
-demo: build ## send one file over an emulated path, beside TCP where possible
+demo: build ## send one file between two processes over an emulated path, and say how it went
 	$(SABUL) demo
 
 test: ## format, lints, every test that needs no root, documentation
@@ -32,6 +33,9 @@ tidy: ## check the repository's own rules only (part of test)
 
 test-lab: build ## transfers between network namespaces; needs root and iproute2
 	tests/netns.sh
+
+sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time
+	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-proto --test swarm
 
 bench: build ## sabul perf beside quinn on loopback; ROUNDS=5 SECONDS=10
 	$(CARGO) test $(CARGOFLAGS) -q --release $(QUINN_FLAGS) --target-dir $(TARGET_DIR)/quinn-peer
