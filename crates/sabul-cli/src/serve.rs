@@ -64,7 +64,9 @@ async fn run(
     announce(args, &listener, what, example)?;
     let mut sessions = JoinSet::new();
     loop {
+        // The interrupt first: sessions that it ended must still count as cut off.
         tokio::select! {
+            biased;
             () = interrupt.wait() => break,
             accepted = listener.accept() => {
                 let session = accepted?;
