@@ -230,7 +230,7 @@ impl Run {
     }
 
     async fn wait_for_done(&mut self, handle: &SenderHandle) -> Result<Report, Error> {
-        let (mut done, mut summary) = (None::<Done>, None);
+        let (mut done, mut summary, mut channel_over) = (None::<Done>, None, false);
         // Since when, and why, nothing but our own reading thread can be waited for.
         let mut ended = None::<(Instant, Ending)>;
         loop {
@@ -250,8 +250,8 @@ impl Run {
             };
             let event = match event {
                 // After the receiver's verdict, the channel ends because we stop it, and the
-                // peer may close the session before our reading thread has noticed.
-                Some(Event::Channel(_)) if done.is_some() => continue,
+                // peer may close the session before our own threads have noticed.
+                Some(Event::Channel(_)) if done.is_some() => Event::Channel(Ok(())),
                 Some(Event::Ended(ending)) if done.is_some() => {
                     ended = Some((Instant::now(), ending));
                     continue;
@@ -273,9 +273,11 @@ impl Run {
                     done = Some(found);
                 }
                 Event::Sent(found) => summary = Some(found),
+                Event::Channel(_) => channel_over = true,
                 _ => {}
             }
-            if let (Some(done), Some(summary)) = (&done, &mut summary) {
+            // Only a channel that is over has published its last figures.
+            if let (Some(done), Some(summary), true) = (&done, &mut summary, channel_over) {
                 if let Some(summary) = summary.take() {
                     self.board.add_failures(summary.failures);
                 }
