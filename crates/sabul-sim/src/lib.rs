@@ -7,10 +7,14 @@
 
 mod config;
 mod corrupt;
+mod discipline;
 mod link;
 mod presets;
+pub mod results;
+pub mod scenario;
 
 pub use config::{ConfigError, LinkConfig, LinkConfigBuilder, Outage, QueueLimit};
 pub use corrupt::corrupt_bytes;
+pub use discipline::{BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, Red};
 pub use link::{Delivery, Link, LinkStats, Verdict};
 pub use presets::{PathPreset, preset, presets};

@@ -27,6 +27,9 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
         "sabul-sim",
         Some(&["sabul-units", "sabul-wire", "sabul-cc", "sabul-proto", "sabul-transfer"]),
     ),
+    ("sabul-scenario", Some(&["sabul-units", "sabul-cc", "sabul-sim"])),
+    ("sabul-report", Some(&[])),
+    ("sabul-model", Some(&[])),
     ("sabul-lab", Some(&["sabul-sim", "sabul-units", "sabul-udp", "sabul"])),
     ("sabul-cli", None),
     ("sabul-fuzz", None),
@@ -42,6 +45,7 @@ const ALLOWED_IN_CORE: &[(&str, &str)] = &[
     ("sabul-wire", "serde"),
     ("sabul-wire", "postcard"),
     ("sabul-transfer", "serde"),
+    ("sabul-sim", "serde"),
     ("sabul-transfer", "blake3"),
 ];
 

@@ -1,0 +1,1 @@
+//! The deterministic model of SABUL 2002 and its lemmas.

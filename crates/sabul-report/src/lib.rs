@@ -1,0 +1,1 @@
+//! Charts, tables and one-page reports from plain data.

@@ -1,0 +1,1 @@
+//! Scenario files: read, checked, varied, and their results written.

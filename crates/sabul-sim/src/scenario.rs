@@ -1,0 +1,142 @@
+//! What a simulated or emulated run is made of: links, flows and how long.
+//!
+//! Plain values, already checked; the text form of the same is read elsewhere. Flows and links are
+//! named by position here.
+
+use sabul_units::{Instant, Rate, Span};
+
+use crate::LinkConfig;
+
+/// A whole experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// How long it runs.
+    pub duration: Span,
+    /// Left out of averages.
+    pub warmup: Span,
+    /// Time between two rows of the series.
+    pub sample: Span,
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// The links, in both directions each.
+    pub links: Vec<LinkPlan>,
+    /// The flows.
+    pub flows: Vec<FlowPlan>,
+}
+
+/// A link in both directions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkPlan {
+    /// Its name.
+    pub id: String,
+    /// The way data goes.
+    pub forward: LinkConfig,
+    /// The way back.
+    pub back: LinkConfig,
+}
+
+/// Who carries a flow's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// The protocol of this project.
+    Sabul,
+    /// TCP with selective acknowledgement.
+    Tcp,
+    /// Packets at a constant rate that nobody answers.
+    UdpCbr,
+}
+
+impl Transport {
+    /// Its name in files and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sabul => "sabul",
+            Self::Tcp => "tcp",
+            Self::UdpCbr => "udp-cbr",
+        }
+    }
+}
+
+/// Which of the published protocols the channel of a `sabul` flow behaves as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// As shipped.
+    #[default]
+    Current,
+    /// [SABUL]: data sequence numbers, repeats after k × RTT, reports on a TCP connection.
+    Sabul2003,
+    /// [OVV-T §II], [OVV04]: SYN and ERR reports on a TCP connection, each at its own interval.
+    Sabul2002,
+}
+
+/// How much a flow sends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FlowSize {
+    /// Until it is stopped.
+    Endless,
+    /// This many payload bytes.
+    Bytes(u64),
+    /// Drawn for each arrival: Pareto with this shape and mean, in packets. [ECC]
+    Pareto {
+        /// Tail index, over 1.
+        shape: f64,
+        /// Mean, in packets.
+        mean_packets: f64,
+    },
+}
+
+/// When the copies of a flow start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrivals {
+    /// All `count` of them within `spread` of the start, each at a drawn time.
+    Together {
+        /// How many.
+        count: u32,
+        /// Within this time; zero is at once.
+        spread: Span,
+    },
+    /// One after another from the start to the stop, exponential times between them.
+    Poisson {
+        /// Mean time between two.
+        mean_interval: Span,
+    },
+}
+
+/// A flow, or a kind of flows that arrive one after another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowPlan {
+    /// Its name.
+    pub id: String,
+    /// Who carries it.
+    pub transport: Transport,
+    /// Registry name of its controller; empty for constant-rate flows.
+    pub cc: String,
+    /// Parameters of the controller.
+    pub params: Vec<(String, String)>,
+    /// Which published protocol the channel follows.
+    pub profile: Profile,
+    /// Links in order, as positions in [`Scenario::links`]; the way back mirrors them.
+    pub path: Vec<usize>,
+    /// One-way delay of the hosts' own access, added to that of the links in each direction.
+    pub access_delay: Span,
+    /// When it starts, or its first copy may.
+    pub start: Instant,
+    /// When it stops sending; the end of the run where none.
+    pub stop: Option<Instant>,
+    /// How much it sends.
+    pub size: FlowSize,
+    /// How many there are of it, and when.
+    pub arrivals: Arrivals,
+    /// Size of a full packet, IP header included.
+    pub packet_bytes: u32,
+    /// Rate of a constant-rate flow, IP headers included.
+    pub rate: Option<Rate>,
+    /// Most packets a flow may have unacknowledged (TCP receive window, SABUL flow window).
+    pub window_packets: Option<u64>,
+    /// TCP: first window, in packets.
+    pub initial_window: u32,
+    /// TCP: whether it negotiates ECN.
+    pub is_ecn_capable: bool,
+}
