@@ -10,8 +10,10 @@ mod controller;
 mod fixed;
 mod params;
 pub mod registry;
+mod sabul2002;
 mod sabul2003;
 mod search;
+mod tcp;
 
 pub use controller::{
     Acked, Context, Controller, IntervalReport, LossReport, RttEstimate, SYN_INTERVAL, SendLimits,

@@ -16,6 +16,8 @@ pub enum Unit {
     Number,
     /// One of these words.
     Word(&'static [&'static str]),
+    /// A plain number, or this word in its place.
+    NumberOr(&'static str),
 }
 
 impl fmt::Display for Unit {
@@ -26,6 +28,7 @@ impl fmt::Display for Unit {
             Self::Packets => f.write_str("packets"),
             Self::Number => f.write_str("number"),
             Self::Word(words) => f.write_str(&words.join(" | ")),
+            Self::NumberOr(word) => write!(f, "number | {word}"),
         }
     }
 }
@@ -95,15 +98,22 @@ impl ParamValues {
                 };
                 return Err(ConfigError { setting, value: value.clone(), allowed });
             };
+            let is_in_range = || {
+                value
+                    .parse::<f64>()
+                    .is_ok_and(|number| (spec.range.0..=spec.range.1).contains(&number))
+            };
             let fits = match spec.unit {
                 Unit::Word(words) => words.contains(&value.as_str()),
-                _ => value
-                    .parse::<f64>()
-                    .is_ok_and(|number| (spec.range.0..=spec.range.1).contains(&number)),
+                Unit::NumberOr(word) => value == word || is_in_range(),
+                _ => is_in_range(),
             };
             if !fits {
                 let allowed = match spec.unit {
                     Unit::Word(words) => format!("one of: {}", words.join(", ")),
+                    Unit::NumberOr(word) => {
+                        format!("{} to {}, or '{word}'", spec.range.0, spec.range.1)
+                    }
                     unit => format!("{} to {} {unit}", spec.range.0, spec.range.1),
                 };
                 return Err(ConfigError { setting, value: value.clone(), allowed });
@@ -119,6 +129,14 @@ impl ParamValues {
     /// If the controller asks for a parameter that its specs do not list.
     pub fn number(&self, name: &str) -> f64 {
         self.word(name).parse().expect("checked against the spec when it was given")
+    }
+
+    /// A number where one was given; none where the spec's word stands in its place.
+    ///
+    /// # Panics
+    /// If the controller asks for a parameter that its specs do not list.
+    pub fn number_or_word(&self, name: &str) -> Option<f64> {
+        self.word(name).parse().ok()
     }
 
     /// A word.

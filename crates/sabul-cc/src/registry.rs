@@ -6,7 +6,8 @@ use sabul_units::Bytes;
 
 use crate::controller::Controller;
 use crate::params::{ConfigError, ParamSpec, ParamValues};
-use crate::{fixed, sabul2003};
+use crate::tcp::{cubic, newreno};
+use crate::{fixed, sabul2002, sabul2003};
 
 /// The controller used where none is named.
 pub const DEFAULT: &str = "sabul2003";
@@ -40,6 +41,30 @@ pub const ENTRIES: &[Entry] = &[
         params: sabul2003::PARAMS,
         is_adaptive: true,
         build: sabul2003::build,
+    },
+    Entry {
+        name: "sabul2002",
+        summary: "SABUL's first rate control, multiplicative both ways: a historical reference",
+        source: "[OVV-T §II] Oothongsap, Viniotis, Vouk; defects after [OVV04 §3]",
+        params: sabul2002::PARAMS,
+        is_adaptive: true,
+        build: sabul2002::build,
+    },
+    Entry {
+        name: "newreno",
+        summary: "TCP NewReno's window: one packet a round trip more, half at each loss; paced",
+        source: "[RFC5681 §3.1], [RFC6582 §3.2]",
+        params: newreno::PARAMS,
+        is_adaptive: true,
+        build: newreno::build,
+    },
+    Entry {
+        name: "cubic",
+        summary: "TCP CUBIC's window: a cubic curve of the time since the last loss; paced",
+        source: "[RFC9438 §4], [RFC9406 §4]",
+        params: cubic::PARAMS,
+        is_adaptive: true,
+        build: cubic::build,
     },
     Entry {
         name: "fixed",

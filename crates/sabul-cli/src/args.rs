@@ -39,6 +39,12 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Show the congestion controllers
     Cc(CcArgs),
+    /// Run scenario files in virtual time
+    Sim(SimArgs),
+    /// Run the papers' tables and figures again and judge them
+    Reproduce(ReproduceArgs),
+    /// Examine the deterministic model of SABUL 2002
+    Model(ModelArgs),
     /// Print a completion script for a shell
     Completion {
         /// Which shell.
@@ -246,6 +252,165 @@ pub(crate) enum CcCommand {
         /// Its name.
         name: String,
     },
+}
+
+/// Arguments of `sabul sim`.
+#[derive(Debug, Args)]
+pub(crate) struct SimArgs {
+    #[command(subcommand)]
+    pub(crate) command: SimCommand,
+}
+
+/// Commands below `sabul sim`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimCommand {
+    /// Run a scenario file
+    Run(SimRunArgs),
+}
+
+/// Arguments of `sabul sim run`.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES, after_long_help = SIM_HELP)]
+pub(crate) struct SimRunArgs {
+    /// The scenario file.
+    #[arg(value_name = "SCENARIO.toml")]
+    pub(crate) scenario: PathBuf,
+    /// Where all chance comes from, instead of the file's own seed.
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Change a setting of the file, repeatable; several values make a sweep.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = sabul_scenario::parse_override)]
+    pub(crate) set: Vec<sabul_scenario::Override>,
+    /// Write series, plots and report into this directory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Runs of a sweep at the same time [default: one a processor].
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub(crate) threads: Option<usize>,
+    /// Print the results as one JSON document a run.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Say nothing about progress.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+const SIM_HELP: &str = "\
+Examples:
+  sabul sim run two-flows.toml --out results
+  sabul sim run two-flows.toml --set link.bottleneck.queue_packets=100,1000 --set seed=1..5
+
+Keys of a scenario file: docs/manual/scenarios.md.";
+
+/// Arguments of `sabul reproduce`.
+#[derive(Debug, Args)]
+pub(crate) struct ReproduceArgs {
+    #[command(subcommand)]
+    pub(crate) command: ReproduceCommand,
+}
+
+/// Commands below `sabul reproduce`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReproduceCommand {
+    /// List what can be reproduced
+    List,
+    /// Run one, or all; exit code 1 if a verdict is not the committed one
+    Run(ReproduceRunArgs),
+}
+
+/// Arguments of `sabul reproduce run`.
+#[derive(Debug, Args)]
+pub(crate) struct ReproduceRunArgs {
+    /// Which; `sabul reproduce list` shows them.
+    #[arg(value_name = "NAME|all")]
+    pub(crate) name: String,
+    /// Where to run it.
+    #[arg(long, value_enum, default_value_t = Arm::Sim)]
+    pub(crate) arm: Arm,
+    /// Write pictures, tables and report into this directory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print the results as one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `sabul model`.
+#[derive(Debug, Args)]
+pub(crate) struct ModelArgs {
+    #[command(subcommand)]
+    pub(crate) command: ModelCommand,
+}
+
+/// Commands below `sabul model`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelCommand {
+    /// Hold the eight lemmas against the model: on one parameter set or Pr_0 and Pr_1, and a grid
+    Check(ModelCheckArgs),
+    /// Follow one parameter set round by round
+    Iterate(ModelIterateArgs),
+    /// Map the regions of many parameter sets
+    Grid(ModelGridArgs),
+}
+
+/// Arguments of `sabul model check`.
+#[derive(Debug, Args)]
+pub(crate) struct ModelCheckArgs {
+    /// The parameters [default: Pr_0 and Pr_1].
+    #[arg(value_name = "PARAMS.toml")]
+    pub(crate) params: Option<PathBuf>,
+    /// Points of the built-in grid to check as well; 0 for none.
+    #[arg(long, value_name = "N", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub(crate) grid: u64,
+    /// Where the grid's points are drawn from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print the results as one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `sabul model iterate`.
+#[derive(Debug, Args)]
+pub(crate) struct ModelIterateArgs {
+    /// The parameters.
+    #[arg(value_name = "PARAMS.toml")]
+    pub(crate) params: PathBuf,
+    /// How many rounds.
+    #[arg(long, value_name = "N", default_value_t = 2000,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) rounds: u64,
+    /// Print the results as one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `sabul model grid`.
+#[derive(Debug, Args)]
+pub(crate) struct ModelGridArgs {
+    /// Which parameters vary, and how.
+    #[arg(value_name = "GRID.toml")]
+    pub(crate) grid: PathBuf,
+    /// Print the results as one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Where a scenario runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Arm {
+    /// In virtual time.
+    Sim,
+    /// On real sockets.
+    Lab,
+}
+
+fn parse_count(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|count| (1..=1024).contains(count))
+        .ok_or_else(|| format!("'{text}' is not a number from 1 to 1024"))
 }
 
 fn parse_param(text: &str) -> Result<(String, String), String> {

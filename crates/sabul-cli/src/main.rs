@@ -11,11 +11,15 @@ mod error;
 mod info;
 mod interrupt;
 mod json;
+mod model;
 mod options;
 mod output;
 mod perf;
 mod progress;
+mod report;
+mod reproduce;
 mod serve;
+mod sim;
 mod size;
 
 use std::future::Future;
@@ -24,7 +28,7 @@ use std::time::Duration;
 
 use clap::Parser as _;
 
-use args::{Cli, Command, PerfCommand};
+use args::{Cli, Command, PerfCommand, ReproduceCommand, SimCommand};
 use error::CliError;
 
 fn main() -> ExitCode {
@@ -55,6 +59,14 @@ fn run(command: Command) -> Result<u8, CliError> {
         },
         Command::Demo(args) => block_on(demo::run(args)),
         Command::Cc(args) => info::controllers(&args),
+        Command::Sim(args) => match args.command {
+            SimCommand::Run(args) => sim::run(&args),
+        },
+        Command::Reproduce(args) => match args.command {
+            ReproduceCommand::List => reproduce::list(),
+            ReproduceCommand::Run(args) => reproduce::run(&args),
+        },
+        Command::Model(args) => model::run(&args),
         Command::Completion { shell } => info::completion(shell),
         Command::Man { out } => info::man(out.as_deref()),
     }

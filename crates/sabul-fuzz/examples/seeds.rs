@@ -82,6 +82,7 @@ fn datagrams() -> Seeds {
         ("report-ack", encoded(&ack())),
         ("report-nak-current", encoded(&nak(LossPolicy::Current))),
         ("report-nak-historical", encoded(&nak(LossPolicy::Historical))),
+        ("report-syn", encoded(&Feedback::Syn { received: 3333 })),
     ]
 }
 
@@ -237,6 +238,7 @@ fn receiver() -> Seeds {
         ("in-order", in_order),
         ("losses-current", losses(current)),
         ("losses-historical", losses(current | 1)),
+        ("losses-2002", losses(current | 1 | 0x80)),
         ("after-path-opening", [&[current | 2][..], &others, &data(0, 0), &wait].concat()),
         (
             "leaps",
@@ -263,10 +265,14 @@ fn sender() -> Seeds {
     let ack_missing: &[u8] = &[6, 0, 0, 100, 9, 100, 0, 0, 0, 1, 8, 100, 0, 2, 1, 2, 3, 1];
     let nak: &[u8] = &[8, 0, 100, 0, 2, 1, 1, 2, 3];
     let hours: &[u8] = &[3, 255, 5];
+    // Ten packets fewer than were sent.
+    let syn: &[u8] = &[10, 100, 10];
     // All packets there can be have arrived, says the receiver.
     let all = [&[6, 0, 0, 100, 9, 100, 5, 255][..], &[0xFF; 8], &[1, 4], &[0xFF; 8]].concat();
     let script = |flags: u8, steps: &[&[u8]]| [&[flags][..], &steps.concat()].concat();
     let lossy = [push, push, go, later, nak, go, ack_missing, wait, go, hours, go, ack, go];
+    let reported =
+        [push, push, go, later, nak, go, syn, ack, wait, go, nak, hours, go, syn, wait, go];
     let bytes = encoded(&Feedback::Ack(Ack { serial: 1, packets: 1, ..Ack::default() }));
     let raw = [&[5, u8::try_from(bytes.len()).unwrap_or(0)][..], &bytes].concat();
     vec![
@@ -276,6 +282,8 @@ fn sender() -> Seeds {
         ("published-historical", script(3, &lossy)),
         ("fixed-current", script(4, &lossy)),
         ("fixed-window", script(6 | 0x40, &lossy)),
+        ("reports-2002", script(0x21, &reported)),
+        ("defects-2002", script(0x23, &reported)),
         ("boundless", script(0, &[push, go, later, ack, go, later, &all, go, later, &all, go])),
         ("silence", script(1, &[push, go, hours, go, wait, go, wait, go, hours, go, ack])),
         (

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sabul_proto::{Admission, Arrival, Receiver, ReceiverConfig, Refusal};
+use sabul_proto::{Admission, Arrival, Receiver, ReceiverConfig, Refusal, ReportRule};
 use sabul_units::{Instant, PacketNumber, SeqNo, Span};
 use sabul_wire::{ConnectionId, DataHeader, Feedback, LossPolicy};
 
@@ -28,16 +28,25 @@ struct Run {
     block_limit: u32,
     policy: LossPolicy,
     start: u64,
+    /// DATA packets accepted, and those that SYN reports told of; none where there are no SYNs.
+    data_packets: u64,
+    syn_packets: Option<u64>,
 }
 
-/// Input: policy and start, then operations (remainder by 8): 0–3 a DATA packet, 4 another packet,
+/// Input: policy, start and reporting, then operations (remainder by 8): 0–3 a DATA packet, 4 another packet,
 /// 5 an ACK2, 6 time passes, 7 the owner has room or the socket dropped something.
 pub(crate) fn target(data: &[u8]) -> bool {
     let mut input = Input::new(data);
     let flags = input.u8();
     let policy = if flags & 1 == 0 { LossPolicy::Current } else { LossPolicy::Historical };
-    let block_limit = u32::from(flags >> 2);
-    let config = ReceiverConfig { policy, block_bytes: BLOCK_BYTES, block_limit };
+    let block_limit = u32::from(flags >> 2 & 31);
+    let is_2002 = flags & 0x80 != 0;
+    let reports = if is_2002 {
+        ReportRule::sabul2002(Span::from_millis(200))
+    } else {
+        ReportRule::of_policy(policy)
+    };
+    let config = ReceiverConfig { policy, block_bytes: BLOCK_BYTES, block_limit, reports };
     let mut run = Run {
         receiver: Receiver::new(config),
         now: Instant::ZERO,
@@ -48,6 +57,8 @@ pub(crate) fn target(data: &[u8]) -> bool {
         block_limit,
         policy,
         start: 0,
+        data_packets: 0,
+        syn_packets: is_2002.then_some(0),
     };
     if flags & 2 != 0 {
         // The path was opened with a few packets before.
@@ -125,6 +136,7 @@ impl Run {
         let is_marked = input.u8() % 2 == 1;
         let arrival = Arrival { number, data: Some((seq, length.into())), is_marked };
         self.receiver.accept(self.now, &arrival);
+        self.data_packets += 1;
         self.seqs.insert(seq.0);
         while self.seqs.contains(&self.first_missing) {
             self.first_missing += 1;
@@ -179,6 +191,12 @@ impl Run {
                 assert_eq!(nak.policy, self.policy);
                 let historical = nak.policy == LossPolicy::Historical;
                 (&nak.ranges, if historical { &self.seqs } else { &self.numbers })
+            }
+            Feedback::Syn { received } => {
+                let told = self.syn_packets.as_mut().expect("nobody asked for SYN reports");
+                *told += received;
+                assert_eq!(*told, self.data_packets, "each packet is told of once");
+                return;
             }
         };
         let largest = arrived.last().copied().unwrap_or(0);

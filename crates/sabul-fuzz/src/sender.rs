@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sabul_cc::registry;
-use sabul_proto::{DataPacket, PeerError, Sender, SenderConfig, Transmit};
+use sabul_proto::{DataPacket, Expiry, PeerError, ReportRule, Sender, SenderConfig, Transmit};
 use sabul_units::{Bytes, Instant, PacketNumber, Rate, SeqNo, Span};
 use sabul_wire::{Ack, Feedback, LossPolicy, Nak, NumberRange};
 
@@ -25,6 +25,22 @@ const CONTROLLERS: [(&str, &[(&str, &str)]); 4] = [
     ("fixed", &[("window_packets", "10")]),
 ];
 
+/// Where the peer reports as in 2002.
+const CONTROLLERS_2002: [(&str, &[(&str, &str)]); 4] = [
+    ("sabul2002", &[]),
+    (
+        "sabul2002",
+        &[
+            ("raise_sent", "on"),
+            ("count_repeats", "on"),
+            ("any_spacing", "on"),
+            ("loss", "averaged"),
+        ],
+    ),
+    ("sabul2003", &[]),
+    ("fixed", &[]),
+];
+
 struct Run {
     sender: Sender,
     now: Instant,
@@ -37,12 +53,14 @@ struct Run {
     /// The most that a report has acknowledged.
     acknowledged: u64,
     block_limit: u32,
+    /// Packets that SYN reports have told of; none where there are no SYNs.
+    syn_received: Option<u64>,
     wait_until: Option<Instant>,
 }
 
-/// Input: set-up, then operations (remainder by 10): 0 a block to send, 1–2 packets go out, 3 time
+/// Input: set-up, then operations (remainder by 11): 0 a block to send, 1–2 packets go out, 3 time
 /// passes, 4 time passes until the sender wanted to be asked, 5 a report as bytes, 6–7 an ACK and
-/// 8 a NAK of numbers close to the true ones, 9 a setting changes.
+/// 8 a NAK of numbers close to the true ones, 9 a setting changes, 10 a SYN report.
 pub(crate) fn target(data: &[u8]) -> bool {
     let mut input = Input::new(data);
     let mut run = Run::new(input.u8());
@@ -51,7 +69,7 @@ pub(crate) fn target(data: &[u8]) -> bool {
         if input.is_empty() {
             break;
         }
-        match input.u8() % 10 {
+        match input.u8() % 11 {
             0 => run.push(&mut input),
             1..3 => run.transmit(input.u8()),
             3 => run.now = later(run.now, &mut input),
@@ -69,7 +87,11 @@ pub(crate) fn target(data: &[u8]) -> bool {
                 let nak = run.nak(&mut input);
                 reports += run.report(&Feedback::Nak(nak));
             }
-            _ => run.set(&mut input),
+            9 => run.set(&mut input),
+            _ => {
+                let received = input.near(run.unreported());
+                reports += run.report(&Feedback::Syn { received });
+            }
         }
         run.check();
     }
@@ -79,13 +101,16 @@ pub(crate) fn target(data: &[u8]) -> bool {
 impl Run {
     fn new(flags: u8) -> Self {
         let policy = if flags & 1 == 0 { LossPolicy::Current } else { LossPolicy::Historical };
-        let (name, given) = CONTROLLERS[usize::from(flags >> 1) % CONTROLLERS.len()];
+        let is_2002 = flags & 0x20 != 0;
+        let controllers = if is_2002 { CONTROLLERS_2002 } else { CONTROLLERS };
+        let (name, given) = controllers[usize::from(flags >> 1) % controllers.len()];
         let given: Vec<_> =
             given.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let entry = registry::find(name).expect("the name is registered");
         let controller = entry.build(&given, Bytes(PACKET_BYTES)).expect("the parameters are good");
         let first_number = u64::from(flags >> 6);
-        let block_limit = 4 + u32::from(flags >> 3 & 7);
+        let block_limit = 4 + u32::from(flags >> 3 & 3);
+        let syn_interval = controller.syn_interval();
         let config = SenderConfig {
             policy,
             block_bytes: BLOCK_BYTES,
@@ -93,6 +118,12 @@ impl Run {
             payload_bytes: 1000,
             block_limit,
             first_number: PacketNumber(first_number),
+            reports: if is_2002 {
+                ReportRule::sabul2002(syn_interval)
+            } else {
+                ReportRule::of_policy(policy)
+            },
+            expiry: if is_2002 && flags & 2 != 0 { Expiry::Everything } else { Expiry::Adaptive },
         };
         Self {
             sender: Sender::new(Instant::ZERO, config, controller),
@@ -104,6 +135,7 @@ impl Run {
             last_serial: 0,
             acknowledged: 0,
             block_limit,
+            syn_received: is_2002.then_some(0),
             wait_until: None,
         }
     }
@@ -239,6 +271,9 @@ impl Run {
             self.acknowledged = self.acknowledged.max(ack.seq.0);
             self.block_limit = self.block_limit.max(ack.block_limit);
         }
+        if let Feedback::Syn { received } = report {
+            self.syn_received = self.syn_received.map(|told| told + received);
+        }
         1
     }
 
@@ -249,9 +284,14 @@ impl Run {
                 let sent = self.sender.stats().sent;
                 ack.packets <= sent && ack.bytes <= ack.packets * 1000 && ack.marked <= ack.packets
             }
-            Feedback::Nak(_) => true,
+            Feedback::Nak(_) | Feedback::Syn { .. } => true,
         };
         counts_are_true && self.is_possible(report)
+    }
+
+    /// Packets sent that no SYN report has told of.
+    fn unreported(&self) -> u64 {
+        self.sender.stats().sent - self.syn_received.unwrap_or(0)
     }
 
     /// Whether it speaks only of what was sent.
@@ -263,6 +303,9 @@ impl Run {
                 ack.seq.0 <= seqs
                     && (ack.packets == 0 || ack.largest.0 < self.next_number)
                     && below(&ack.missing, self.next_number)
+            }
+            Feedback::Syn { received } => {
+                self.syn_received.is_some() && *received <= self.unreported()
             }
             Feedback::Nak(nak) if nak.policy != self.policy => false,
             Feedback::Nak(nak) => match nak.policy {

@@ -16,12 +16,14 @@
 mod flow_window;
 mod interval_set;
 mod receiver;
+mod reports;
 mod rtt;
 mod sender;
 
 pub use flow_window::FlowWindow;
 pub use interval_set::IntervalSet;
 pub use receiver::{Admission, Arrival, Receiver, ReceiverConfig, ReceiverStats, Refusal};
+pub use reports::{AckRule, Repeat, RepeatRtt, ReportRule};
 pub use sender::{
-    DataPacket, Limiter, PeerError, Sender, SenderConfig, SenderStats, Transmit, WaitReason,
+    DataPacket, Expiry, Limiter, PeerError, Sender, SenderConfig, SenderStats, Transmit, WaitReason,
 };

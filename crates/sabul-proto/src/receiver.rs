@@ -1,7 +1,8 @@
 //! The receiving end of a channel: what is wanted, what is missing, when to say so.
 //!
 //! Source: [SABUL §II-C, §II-D]: ACK each SYN interval when something new arrived, NAK at once on a
-//! gap, ranges compressed, a loss reported again after k × RTT with k = 2, 3, …
+//! gap, ranges compressed, a loss reported again after k × RTT with k = 2, 3, … What differs in 2002
+//! is in [`ReportRule`].
 //!
 //! Two loss policies. *Historical* reports data sequence numbers as published. *Current* reports
 //! packet numbers: a retransmission has a new one, so a lost retransmission shows as a new gap at
@@ -12,11 +13,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use sabul_cc::{RttEstimate, SYN_INTERVAL};
+use sabul_cc::RttEstimate;
 use sabul_units::{Instant, PacketNumber, SeqNo, Span};
 use sabul_wire::{Ack, DataHeader, Feedback, LossPolicy, MAX_RANGES, Nak, NumberRange};
 
 use crate::interval_set::IntervalSet;
+use crate::reports::{ERR_INTERVAL, Repeat, RepeatRtt, ReportRule};
 use crate::rtt;
 
 /// [SABUL §II-D] A loss is reported again after k × RTT; k starts here and grows by one with each
@@ -24,9 +26,6 @@ use crate::rtt;
 const REPEAT_K_START: u64 = 2;
 /// Ours: what RTT stands for until one is known.
 const RTT_UNKNOWN: Span = Span::from_millis(100);
-/// Ours: in the current policy an ACK goes out four times a round trip where that is shorter than
-/// the SYN interval, but not more often than this.
-const ACK_INTERVAL_MIN: Span = Span::from_micros(250);
 /// Ours: no round trip counts as shorter.
 const RTT_SAMPLE_MIN: Span = Span::from_micros(1);
 /// Ours: holes in the sequence numbers; data that would make more is dropped until some are filled.
@@ -45,6 +44,8 @@ pub struct ReceiverConfig {
     pub block_bytes: u32,
     /// Blocks for which there is room at first.
     pub block_limit: u32,
+    /// When it reports; the sender has the same.
+    pub reports: ReportRule,
 }
 
 /// What to do with a DATA packet whose header has been read.
@@ -101,6 +102,7 @@ pub struct Receiver {
     config: ReceiverConfig,
     stats: ReceiverStats,
     rtt: Option<RttEstimate>,
+    first_rtt: Option<Span>,
     // Packet numbers.
     largest: Option<(PacketNumber, Instant)>,
     missing_numbers: IntervalSet,
@@ -122,15 +124,29 @@ pub struct Receiver {
     overflowed: u64,
     overflow_reported: u64,
     block_limit: u32,
+    // Periodic reports.
+    /// When the first DATA packet came: SYN reports and checks for repeats count from there.
+    opened_at: Instant,
+    next_syn: Option<Instant>,
+    /// DATA packets that SYN reports have told of.
+    syn_packets: u64,
 }
 
 impl Receiver {
     /// A receiver at the start of a channel.
+    ///
+    /// # Panics
+    /// If the rule has a SYN interval of zero.
     pub const fn new(config: ReceiverConfig) -> Self {
+        assert!(
+            !matches!(config.reports.syn_interval, Some(Span::ZERO)),
+            "a SYN report every zero seconds would never end"
+        );
         Self {
             config,
             stats: ReceiverStats { packets: 0, bytes: 0, duplicates: 0, reported: 0, marked: 0 },
             rtt: None,
+            first_rtt: None,
             largest: None,
             missing_numbers: IntervalSet::new(),
             unconfirmed: IntervalSet::new(),
@@ -146,6 +162,9 @@ impl Receiver {
             overflowed: 0,
             overflow_reported: 0,
             block_limit: config.block_limit,
+            opened_at: Instant::ZERO,
+            next_syn: None,
+            syn_packets: 0,
         }
     }
 
@@ -173,6 +192,18 @@ impl Receiver {
     pub fn expand_number(&self, low: u32) -> PacketNumber {
         let near = self.largest.map_or(PacketNumber(0), |(number, _)| number);
         PacketNumber::expand(low, near)
+    }
+
+    /// A round trip seen while the path was opened. DEV-022: published is one of the TCP connection.
+    pub fn seed_rtt(&mut self, sample: Span) {
+        self.note_rtt(sample);
+    }
+
+    fn note_rtt(&mut self, sample: Span) {
+        // Never zero, or repeats after k × RTT would never end.
+        let sample = sample.max(RTT_SAMPLE_MIN);
+        self.rtt = Some(rtt::update(self.rtt, sample));
+        self.first_rtt = self.first_rtt.or(Some(sample));
     }
 
     /// Packet numbers start after those used while the path was opened.
@@ -224,6 +255,10 @@ impl Receiver {
             return;
         };
         self.stats.packets += 1;
+        if self.stats.packets == 1 {
+            self.opened_at = now;
+            self.next_syn = self.config.reports.syn_interval.map(|interval| now + interval);
+        }
         self.stats.bytes += u64::from(length);
         self.stats.marked += u64::from(arrival.is_marked);
         // Something new for the sender, even where the data is a duplicate: the ACK that would
@@ -265,6 +300,7 @@ impl Receiver {
         self.largest = Some((number, now));
     }
 
+    /// DEV-023: published for 2002 are single numbers.
     fn nak(&mut self, range: NumberRange) {
         self.stats.reported += range.count();
         match self.naks.back_mut() {
@@ -281,8 +317,22 @@ impl Receiver {
     /// Historical policy: reports a range of sequence numbers and plans the repeat.
     fn report(&mut self, now: Instant, range: NumberRange, k: u64) {
         self.nak(range);
-        let rtt = self.rtt.map_or(RTT_UNKNOWN, |rtt| rtt.smoothed);
-        self.repeats.insert((now + rtt * k, range.first, range.last, k));
+        let rtt = match self.config.reports.repeat_rtt {
+            RepeatRtt::Averaged => self.rtt.map(|rtt| rtt.smoothed),
+            RepeatRtt::First => self.first_rtt,
+        };
+        let rtt = rtt.unwrap_or(RTT_UNKNOWN);
+        let due = match self.config.reports.repeat {
+            Repeat::KTimesRtt => now + rtt * k,
+            // The first check that finds the report older than that.
+            Repeat::Periodic => self.next_of(ERR_INTERVAL, now + ReportRule::report_age(rtt)),
+        };
+        self.repeats.insert((due, range.first, range.last, k));
+    }
+
+    /// The first time after `now` that is a whole number of intervals after the first DATA packet.
+    fn next_of(&self, interval: Span, now: Instant) -> Instant {
+        self.opened_at + interval * (now.since(self.opened_at).0 / interval.0 + 1)
     }
 
     /// The sender has seen the ACK of this serial number; zero asks for an ACK at once.
@@ -302,9 +352,7 @@ impl Receiver {
             };
             // Only the very ACK that was answered is known to have arrived.
             if logged == serial {
-                // Never zero, or repeats after k × RTT would never end.
-                let sample = now.since(sent_at).max(RTT_SAMPLE_MIN);
-                self.rtt = Some(rtt::update(self.rtt, sample));
+                self.note_rtt(now.since(sent_at));
                 for range in ranges {
                     self.unconfirmed.remove_range(range);
                 }
@@ -325,17 +373,6 @@ impl Receiver {
         self.overflowed = self.overflowed.max(total);
     }
 
-    /// DEV-005: [SABUL §II-D] has one ACK each SYN interval, whatever the round trip.
-    fn ack_interval(&self) -> Span {
-        match (self.config.policy, self.rtt) {
-            (LossPolicy::Historical, _) => SYN_INTERVAL,
-            (LossPolicy::Current, Some(rtt)) => {
-                (rtt.min / 4).max(ACK_INTERVAL_MIN).min(SYN_INTERVAL)
-            }
-            (LossPolicy::Current, None) => SYN_INTERVAL / 10,
-        }
-    }
-
     /// The next report to send now, if there is one. Call until it gives none.
     pub fn poll_feedback(&mut self, now: Instant) -> Option<Feedback> {
         while let Some(&(due, first, last, k)) = self.repeats.first() {
@@ -353,11 +390,25 @@ impl Receiver {
         if explains || (self.ack_wanted && now >= self.next_ack) {
             self.ack_wanted = false;
             self.overflow_reported = self.overflowed;
-            self.next_ack = now + self.ack_interval();
+            let rtt_min = self.rtt.map(|rtt| rtt.min);
+            self.next_ack = now + self.config.reports.ack_interval(rtt_min);
             return Some(Feedback::Ack(self.ack(now)));
         }
-        let ranges = self.naks.pop_front()?;
-        Some(Feedback::Nak(Nak { policy: self.config.policy, ranges }))
+        if let Some(ranges) = self.naks.pop_front() {
+            return Some(Feedback::Nak(Nak { policy: self.config.policy, ranges }));
+        }
+        // After the losses that were noticed in the interval that it ends.
+        self.syn(now)
+    }
+
+    /// The SYN report, if it is due; one stands for all that nobody asked for in time.
+    fn syn(&mut self, now: Instant) -> Option<Feedback> {
+        let interval = self.config.reports.syn_interval?;
+        self.next_syn.filter(|due| *due <= now)?;
+        self.next_syn = Some(self.next_of(interval, now));
+        let received = self.stats.packets - self.syn_packets;
+        self.syn_packets = self.stats.packets;
+        Some(Feedback::Syn { received })
     }
 
     fn ack(&mut self, now: Instant) -> Ack {
@@ -404,7 +455,7 @@ impl Receiver {
         }
         let ack = self.ack_wanted.then_some(self.next_ack);
         let repeat = self.repeats.first().map(|(due, ..)| *due);
-        [ack, repeat].into_iter().flatten().min()
+        [ack, repeat, self.next_syn].into_iter().flatten().min()
     }
 
     /// What must hold between any two calls.
@@ -423,6 +474,9 @@ impl Receiver {
             let inside: u64 = self.missing_numbers.overlap(range).map(NumberRange::count).sum();
             assert_eq!(inside, range.count(), "only missing numbers await confirmation");
         }
+        assert!(self.syn_packets <= self.stats.packets, "SYN reports tell of packets that came");
+        let has_syn = self.config.reports.syn_interval.is_some() && self.stats.packets > 0;
+        assert_eq!(self.next_syn.is_some(), has_syn, "SYN reports go on for ever");
     }
 }
 

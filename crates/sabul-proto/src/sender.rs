@@ -1,8 +1,8 @@
 //! The sending end of a channel: which piece goes out next, and when.
 //!
 //! Source: [SABUL §II-D]: the loss list first, then new data while the flow window allows, each at
-//! the time that rate control gives; every SYN interval a rate control event. Expiry after
-//! [UDT4 §3.5].
+//! the time that rate control gives; every SYN interval, or with every SYN report of a peer that
+//! sends them, a rate control event. Expiry after [UDT4 §3.5].
 //! States:      each packet number: in flight → arrived or lost; each sequence number: in flight →
 //!              on the loss list → in flight … → acknowledged
 //! Invariants:  acknowledged <= cut; the loss list holds only unacknowledged numbers.
@@ -16,10 +16,11 @@ use std::fmt;
 
 use sabul_cc::{Context, Controller, IntervalReport, LossReport, RttEstimate, SendLimits};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, Rate, SeqNo, Span};
-use sabul_wire::{DATA_OVERHEAD, LossPolicy};
+use sabul_wire::{DATA_OVERHEAD, LossPolicy, NumberRange};
 
 use crate::flow_window::FlowWindow;
 use crate::interval_set::IntervalSet;
+use crate::reports::ReportRule;
 use crate::rtt;
 use records::{Numbers, Pieces};
 
@@ -33,6 +34,8 @@ const BURST: Span = Span::from_millis(1);
 const EXPIRY_MIN: Span = Span::from_millis(20);
 /// Ours: the longest silence between two tries, so that a path that comes back is noticed.
 const EXPIRY_MAX: Span = Span::from_millis(500);
+/// [SABUL2] The 2002 sender expires after so long without an ACK or an ERR.
+const EXPIRY_2002: Span = Span::from_secs(1);
 /// Ours: what RTT stands for until one is known.
 const RTT_UNKNOWN: Span = Span::from_millis(300);
 /// Ours: an idle channel asks for an ACK this often, so that each end knows of the other.
@@ -55,6 +58,22 @@ pub struct SenderConfig {
     pub block_limit: u32,
     /// First packet number.
     pub first_number: PacketNumber,
+    /// When the peer reports; the receiver has the same.
+    pub reports: ReportRule,
+    /// What is done about silence.
+    pub expiry: Expiry,
+}
+
+/// What a sender does when it hears neither ACK nor NAK of outstanding data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expiry {
+    /// After about a round trip, doubled by each expiry in a row, one packet goes out again
+    /// (DEV-004).
+    #[default]
+    Adaptive,
+    /// [SABUL2 sender.cpp] After one second everything above the end of the loss list is put onto it, and
+    /// again after each further second.
+    Everything,
 }
 
 /// A DATA packet to build and send.
@@ -140,6 +159,8 @@ pub struct SenderStats {
     pub resent: u64,
     /// Packets reported lost on the path, each once.
     pub lost: u64,
+    /// Losses reported again by a later NAK; historical policy only.
+    pub repeats: u64,
     /// Packets reported lost that the receiver's socket had dropped.
     pub lost_at_receiver: u64,
     /// Packets that the receiver's socket says it dropped.
@@ -197,6 +218,8 @@ pub struct Sender {
     waited: [Span; 5],
     interval: Interval,
     // Feedback.
+    /// DATA packets that SYN reports have told of.
+    syn_received: u64,
     ack_serial: u64,
     largest_arrived: Option<PacketNumber>,
     arrived: u64,
@@ -241,6 +264,7 @@ impl Sender {
             last_wait: None,
             waited: [Span::ZERO; 5],
             interval: Interval::default(),
+            syn_received: 0,
             ack_serial: 0,
             largest_arrived: None,
             arrived: 0,
@@ -310,12 +334,17 @@ impl Sender {
         self.limits
     }
 
+    /// DATA packets of which nothing is known yet.
+    pub const fn in_flight(&self) -> u64 {
+        self.numbers.in_flight()
+    }
+
     /// What the controller is doing.
     pub fn phase(&self) -> &'static str {
         self.controller.phase()
     }
 
-    /// When the peer was last heard.
+    /// When the peer last sent an ACK or a NAK.
     pub const fn last_heard(&self) -> Instant {
         self.last_heard
     }
@@ -475,17 +504,30 @@ impl Sender {
         }
         if self.next_tick.is_none() {
             self.last_tick = now;
-            self.next_tick = Some(now + self.controller.syn_interval());
+            self.next_tick = Some(self.tick_after(now));
         }
         if self.expiry_at.is_none() {
             self.expiry_at = Some(now + self.expiry_period());
         }
     }
 
+    /// When this sender's own clock ends the interval that begins now; never where the peer's SYN
+    /// reports end it.
+    fn tick_after(&self, now: Instant) -> Instant {
+        match self.config.reports.syn_interval {
+            Some(_) => Instant::MAX,
+            None => now + self.controller.syn_interval(),
+        }
+    }
+
     /// [UDT4 §3.5] RTT + 4 × RTTVar + SYN, doubled by each expiry in a row.
     fn expiry_period(&self) -> Span {
+        if self.config.expiry == Expiry::Everything {
+            return EXPIRY_2002;
+        }
         let base = self.rtt.map_or(RTT_UNKNOWN, |rtt| rtt.smoothed + rtt.variance * 4);
-        let base = (base + self.controller.syn_interval()).max(EXPIRY_MIN);
+        let ack = self.config.reports.ack_interval_max().max(self.controller.syn_interval());
+        let base = (base + ack).max(EXPIRY_MIN);
         (base * (1 << self.expiry_count.min(8))).min(EXPIRY_MAX.max(base))
     }
 
@@ -494,20 +536,9 @@ impl Sender {
             self.tell_loss(now);
         }
         if self.next_tick.is_some_and(|tick| now >= tick) {
-            let report = IntervalReport::new(
-                Packets(self.interval.sent),
-                Packets(self.interval.resent),
-                Packets(self.interval.lost),
-                now.since(self.last_tick),
-                // Where pacing never bound, the machine did: the rate was not reached.
-                self.interval.starved || !self.interval.paced,
-            );
-            self.interval = Interval::default();
-            self.controller.on_interval(&report, &self.context(now));
-            self.refresh_limits();
-            self.last_tick = now;
+            self.tick(now);
             let outstanding = !self.pieces.is_empty() || self.cut.0 < self.blocks.len();
-            self.next_tick = outstanding.then(|| now + self.controller.syn_interval());
+            self.next_tick = outstanding.then(|| self.tick_after(now));
         }
         if self.expiry_at.is_some_and(|expiry| now >= expiry) {
             if self.pieces.is_empty() {
@@ -523,15 +554,51 @@ impl Sender {
         }
     }
 
-    /// DEV-004: the papers say nothing of silence; UDT's rule, shorter on short paths.
+    /// An interval of rate control ended.
+    fn tick(&mut self, now: Instant) {
+        let report = IntervalReport::new(
+            Packets(self.interval.sent),
+            Packets(self.interval.resent),
+            Packets(self.interval.lost),
+            now.since(self.last_tick),
+            // Where pacing never bound, the machine did: the rate was not reached.
+            self.interval.starved || !self.interval.paced,
+        );
+        self.interval = Interval::default();
+        self.last_tick = now;
+        // DEV-015: as published, an interval without a report counts as one without a loss, and a
+        // sender that hears nothing goes faster and faster.
+        if self.expiry_count == 0 || self.config.expiry == Expiry::Everything {
+            self.controller.on_interval(&report, &self.context(now));
+            self.refresh_limits();
+        }
+    }
+
     fn expire(&mut self, now: Instant) {
         self.stats.expiries += 1;
         self.expiry_count += 1;
-        if self.config.policy == LossPolicy::Historical && self.loss_list.is_empty() {
-            // [UDT4 §3.5] Everything outstanding goes onto the loss list.
-            self.loss_list.insert(self.pieces.range());
+        match self.config.expiry {
+            Expiry::Everything => {
+                // [SABUL2] From the highest number down to the first that is on the list already.
+                let NumberRange { first, last } = self.pieces.range();
+                let first = self.loss_list.iter().last().map_or(first, |listed| listed.last + 1);
+                if first <= last {
+                    self.loss_list.insert(NumberRange { first, last });
+                }
+            }
+            // DEV-004: the papers say nothing of silence; UDT's rule, shorter on short paths.
+            Expiry::Adaptive => {
+                if self.config.policy == LossPolicy::Historical
+                    && self.loss_list.is_empty()
+                    && self.expiry_count.is_power_of_two()
+                {
+                    // [UDT4 §3.5] Everything outstanding goes onto the loss list; ever more rarely,
+                    // or it would keep out the reports that it waits for.
+                    self.loss_list.insert(self.pieces.range());
+                }
+                self.probe_due = true;
+            }
         }
-        self.probe_due = true;
         // The first expiry may be no more than a lost tail.
         if self.expiry_count > 1 {
             self.controller.on_timeout(&self.context(now));
@@ -550,6 +617,7 @@ impl Sender {
         self.stats.lost_at_receiver += excused;
         report.first_time.0 -= excused;
         self.stats.lost += report.first_time.0;
+        self.stats.repeats += report.repeats.0;
         self.interval.lost += report.first_time.0;
         if report.first_time.0 == 0 && (excused > 0 || report.repeats.0 == 0) {
             return;

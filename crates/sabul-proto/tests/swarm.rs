@@ -9,7 +9,8 @@
 
 use sabul_cc::registry;
 use sabul_proto::{
-    Admission, Arrival, DataPacket, Receiver, ReceiverConfig, Sender, SenderConfig, Transmit,
+    Admission, Arrival, DataPacket, Expiry, Receiver, ReceiverConfig, Repeat, RepeatRtt,
+    ReportRule, Sender, SenderConfig, Transmit,
 };
 use sabul_sim::{Link, LinkConfig, Outage, QueueLimit};
 use sabul_units::{Bytes, Instant, PacketNumber, Probability, Random, Rate, SeededRandom, Span};
@@ -23,6 +24,8 @@ const HEADERS: u32 = 72;
 #[derive(Clone, Debug)]
 struct Plan {
     policy: LossPolicy,
+    reports: ReportRule,
+    expiry: Expiry,
     /// Reports travel on a reliable path, late but never lost.
     reliable_feedback: bool,
     controller: &'static str,
@@ -89,8 +92,11 @@ fn draw(seed: u64) -> Plan {
         (_, 0) => vec![("start".to_owned(), "published".to_owned())],
         _ => Vec::new(),
     };
+    let policy = if historical { LossPolicy::Historical } else { LossPolicy::Current };
     Plan {
-        policy: if historical { LossPolicy::Historical } else { LossPolicy::Current },
+        policy,
+        reports: ReportRule::of_policy(policy),
+        expiry: Expiry::Adaptive,
         reliable_feedback: rng.below(2) == 0,
         controller,
         params,
@@ -99,6 +105,43 @@ fn draw(seed: u64) -> Plan {
         blocks_max: 4 + u32::try_from(rng.below(8)).unwrap(),
         forward,
         back,
+    }
+}
+
+/// The 2002 protocol on the same paths, each of its defects on or off; its reports go over TCP.
+fn draw_2002(seed: u64) -> Plan {
+    let mut rng = SeededRandom::new(seed).fork("2002");
+    let mut on = || rng.below(2) == 0;
+    let mut params: Vec<_> = ["raise_sent", "count_repeats", "any_spacing"]
+        .into_iter()
+        .filter(|_| on())
+        .map(|name| (name.to_owned(), "on".to_owned()))
+        .collect();
+    if on() {
+        params.push(("loss".to_owned(), "averaged".to_owned()));
+    }
+    if on() {
+        params.push(("set".to_owned(), "pr1".to_owned()));
+    }
+    // Slower paths than 12 Mb/s are among them.
+    params.push(("period_ms_max".to_owned(), "12".to_owned()));
+    params.push(("rate_mbps_initial".to_owned(), "20".to_owned()));
+    let expiry = if on() { Expiry::Everything } else { Expiry::Adaptive };
+    let (repeat, repeat_rtt) = (
+        if on() { Repeat::Periodic } else { Repeat::KTimesRtt },
+        if on() { RepeatRtt::First } else { RepeatRtt::Averaged },
+    );
+    let syn_interval = Span::from_millis(1 + rng.below(400));
+    params.push(("syn_interval_ms".to_owned(), (syn_interval.as_micros() / 1000).to_string()));
+    let reports = ReportRule { repeat, repeat_rtt, ..ReportRule::sabul2002(syn_interval) };
+    Plan {
+        policy: LossPolicy::Historical,
+        reports,
+        expiry,
+        reliable_feedback: true,
+        controller: "sabul2002",
+        params,
+        ..draw(seed)
     }
 }
 
@@ -238,11 +281,14 @@ fn run(seed: u64, plan: &Plan) -> Outcome {
         payload_bytes: plan.payload,
         block_limit: 4,
         first_number: PacketNumber(0),
+        reports: plan.reports,
+        expiry: plan.expiry,
     };
     let receiver = ReceiverConfig {
         policy: plan.policy,
         block_bytes: BLOCK_BYTES,
         block_limit: plan.blocks_max,
+        reports: plan.reports,
     };
     let mut world = World {
         now: Instant::ZERO,
@@ -284,9 +330,18 @@ fn number_from(name: &str) -> Option<u64> {
 
 #[test]
 fn every_transfer_arrives_intact_whatever_the_path_does() {
+    run_drawn(SEEDS_BY_DEFAULT, draw, "every_transfer");
+}
+
+#[test]
+fn the_2002_protocol_arrives_intact_too_with_each_of_its_defects() {
+    run_drawn(SEEDS_BY_DEFAULT / 5, draw_2002, "the_2002_protocol");
+}
+
+fn run_drawn(count: u64, draw: fn(u64) -> Plan, test: &str) {
     let seeds = match number_from("SABUL_SWARM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number_from("SABUL_SWARM_SEEDS").unwrap_or(SEEDS_BY_DEFAULT),
+        None => 0..number_from("SABUL_SWARM_SEEDS").unwrap_or(count),
     };
     for seed in seeds {
         let plan = draw(seed);
@@ -294,7 +349,7 @@ fn every_transfer_arrives_intact_whatever_the_path_does() {
         if let Err(panic) = result {
             eprintln!(
                 "seed {seed}: {plan:?}\nrepeat with: SABUL_SWARM_SEED={seed} cargo test -p \
-                 sabul-proto --test swarm every_transfer"
+                 sabul-proto --test swarm {test}"
             );
             std::panic::resume_unwind(panic);
         }
@@ -319,6 +374,8 @@ fn bad_paths_deliver_everything_with_every_policy_and_carrier() {
             for reliable_feedback in [false, true] {
                 let plan = Plan {
                     policy,
+                    reports: ReportRule::of_policy(policy),
+                    expiry: Expiry::Adaptive,
                     reliable_feedback,
                     controller: "sabul2003",
                     params: Vec::new(),
@@ -348,5 +405,7 @@ fn the_same_seed_gives_the_same_run() {
     for seed in 0..5 {
         let plan = draw(seed);
         assert_eq!(run(seed, &plan), run(seed, &plan), "seed {seed}");
+        let plan = draw_2002(seed);
+        assert_eq!(run(seed, &plan), run(seed, &plan), "seed {seed} of 2002");
     }
 }

@@ -1,1 +1,58 @@
 //! Charts, tables and one-page reports from plain data.
+//!
+//! Numbers and names go in; SVG, HTML, Markdown or terminal text comes out. Nothing here knows a
+//! simulator, a socket or a file, and the crate depends on no other.
+//!
+//! | From | To |
+//! |---|---|
+//! | [`Chart`] | [`Chart::to_svg`]: time series, sweeps, phase planes |
+//! | [`BarChart`] | [`BarChart::to_svg`]: groups of bars with published values and ranges |
+//! | [`Heatmap`] | [`Heatmap::to_svg`]: category × category, one number each |
+//! | [`Table`] | [`Table::to_text`], [`Table::to_markdown`] |
+//! | [`Page`] | [`Page::to_html`]: all of these in one self-contained interactive file |
+//!
+//! Rules that hold everywhere:
+//! - The same data gives the same bytes.
+//! - Any `f64` may come in. A value that cannot be drawn (not finite, beyond ±10^150, not positive
+//!   on a log axis) is a gap in a line and a dash in a table; nothing drawable says "no data".
+//! - Any text may come in. It is escaped, and shortened where it has no room.
+//! - Lines differ by marker or hatching as well as by colour, so that a grey print can be read.
+//!
+//! SVG is written directly. `plotters` 0.3 was tried and looked at: its legend covered data, its
+//! lines moved in whole pixels, and a dashed line became hundreds of elements.
+//!
+//! # Examples
+//! ```
+//! use sabul_report::{Axis, Chart, Line, Mark};
+//!
+//! let points = (0..100).map(|i| (f64::from(i) * 0.1, 4.0e8 + f64::from(i % 7) * 1.0e7)).collect();
+//! let chart = Chart::new("Goodput", Axis::new("time", "s"), Axis::new("goodput", "b/s"))
+//!     .with_line(Line::new("sabul", points))
+//!     .with_mark(Mark::level(4.4e8, "published 440"));
+//! assert!(chart.to_svg(900, 340).contains("goodput (Mb/s)"));
+//! ```
+
+mod axis;
+mod bars;
+mod chart;
+mod draw;
+mod escape;
+mod format;
+mod frame;
+mod heat;
+mod page;
+mod palette;
+mod plot;
+mod spark;
+mod table;
+mod thin;
+
+pub use axis::Axis;
+pub use bars::{Bar, BarChart, BarSeries};
+pub use chart::{Band, Chart, Line, Mark, Place, Style};
+pub use format::{quantity, significant};
+pub use heat::Heatmap;
+pub use page::{Item, Page, Section};
+pub use palette::Color;
+pub use spark::sparkline;
+pub use table::{Align, Cell, Column, Table};

@@ -1,1 +1,45 @@
 //! Scenario files: read, checked, varied, and their results written.
+//!
+//! [`read`] turns the text of a scenario file into one or more [`Run`]s: one for each combination of
+//! the values that a `[sweep]` table or the [`Override`]s of a command line ask for. Every run is
+//! checked before any is returned, and each [`Problem`] names the line, the key and what is allowed.
+//! [`run_all`] works runs off on several threads; [`RunDocument`], [`write_series`], [`write_links`]
+//! and [`Manifest`] put down what they have shown.
+//!
+//! Keys, units, ranges and defaults are in `docs/manual/scenarios.md`.
+//!
+//! ```
+//! let text = r#"
+//!     duration_s = 10
+//!     link = [{ id = "bottleneck", rate_mbps = 100, delay_ms = 5 }]
+//!     flow = [{ id = "a", path = ["bottleneck"], rtt_ms = 20 }]
+//! "#;
+//! let rates = sabul_scenario::parse_override("link.bottleneck.rate_mbps=10,100").unwrap();
+//! let runs = sabul_scenario::read(text, "small.toml", &[rates]).unwrap();
+//! assert_eq!(runs.len(), 2);
+//! assert_eq!(runs[0].label, "link.bottleneck.rate_mbps=10");
+//! ```
+
+mod csv;
+mod discipline;
+mod document;
+mod error;
+mod flow;
+mod keys;
+mod link;
+mod plan;
+mod read;
+mod runs;
+mod set;
+mod sweep;
+mod table;
+mod traffic;
+mod tree;
+
+pub use csv::{write_links, write_series};
+pub use document::{DocumentError, Manifest, RunDocument};
+pub use error::{Error, Problem};
+pub use read::{FILE_BYTES_MAX, Run, read, read_file};
+pub use runs::{run_all, run_all_with_progress};
+pub use set::{Override, parse_override};
+pub use sweep::RUNS_MAX;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use sabul_units::{Instant, Probability, Rate, Span};
 
+use crate::{BurstLoss, Discipline};
+
 /// The slowest rate whose picosecond times stay far from the 213 days that time can count.
 const RATE_MIN: Rate = Rate(1_000);
 /// The fastest rate at which one byte still takes a whole number of picoseconds (8).
@@ -15,8 +17,7 @@ const MTU_MIN: u32 = 68;
 /// The largest IP packet: a 40-byte IPv6 header and 65 535 bytes behind it. [RFC 8200 §3]
 const MTU_MAX: u32 = 65_575;
 
-/// What the drop-tail queue in front of the serialiser holds; the packet being serialised is not
-/// in the queue.
+/// What the queue in front of the serialiser holds; the packet being serialised is not in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
     /// At most this many packets wait.
@@ -25,6 +26,17 @@ pub enum QueueLimit {
     Bytes(u64),
     /// Nothing is ever dropped for want of room.
     Unlimited,
+}
+
+impl QueueLimit {
+    /// Whether so much may wait at once.
+    pub(crate) fn allows(self, packets: u64, bytes: u64) -> bool {
+        match self {
+            Self::Packets(limit) => packets <= limit,
+            Self::Bytes(limit) => bytes <= limit,
+            Self::Unlimited => true,
+        }
+    }
 }
 
 /// A time during which nothing passes the link.
@@ -92,9 +104,21 @@ impl LinkConfig {
     pub fn queue(&self) -> QueueLimit {
         self.settings.queue
     }
+    /// Who leaves that queue next, and who is marked or dropped.
+    pub fn discipline(&self) -> &Discipline {
+        &self.settings.discipline
+    }
+    /// The most that a packet's way takes longer than [`delay`](Self::delay).
+    pub fn jitter(&self) -> Span {
+        self.settings.jitter
+    }
     /// The chance that a packet is lost on the wire, after it took its turn in the serialiser.
     pub fn loss(&self) -> Probability {
         self.settings.loss
+    }
+    /// Losses in bursts, on top of [`loss`](Self::loss).
+    pub fn burst_loss(&self) -> Option<BurstLoss> {
+        self.settings.burst_loss
     }
     /// The chance that a packet that passes is delivered twice.
     pub fn duplicate(&self) -> Probability {
@@ -128,8 +152,11 @@ impl LinkConfig {
 pub struct LinkConfigBuilder {
     rate: Option<Rate>,
     delay: Span,
+    jitter: Span,
     queue: QueueLimit,
+    discipline: Discipline,
     loss: Probability,
+    burst_loss: Option<BurstLoss>,
     duplicate: Probability,
     corrupt: Probability,
     reorder: Probability,
@@ -143,8 +170,11 @@ impl Default for LinkConfigBuilder {
         Self {
             rate: None,
             delay: Span::ZERO,
+            jitter: Span::ZERO,
             queue: QueueLimit::Unlimited,
+            discipline: Discipline::DropTail,
             loss: Probability::ZERO,
+            burst_loss: None,
             duplicate: Probability::ZERO,
             corrupt: Probability::ZERO,
             reorder: Probability::ZERO,
@@ -166,14 +196,32 @@ impl LinkConfigBuilder {
         self.delay = delay;
         self
     }
+    /// The most by which a packet is later than the delay, drawn evenly from nothing to this: 0
+    /// (default) to 3600 s. Packets stay in order, except those held back on purpose.
+    pub fn with_jitter(mut self, jitter: Span) -> Self {
+        self.jitter = jitter;
+        self
+    }
     /// The room in front of the serialiser: 1 or more, or unlimited (default).
     pub fn with_queue(mut self, queue: QueueLimit) -> Self {
         self.queue = queue;
         self
     }
+    /// What happens in the queue; drop-tail by default. Each discipline says what its settings
+    /// may be.
+    pub fn with_discipline(mut self, discipline: Discipline) -> Self {
+        self.discipline = discipline;
+        self
+    }
     /// The chance of loss on the wire; none by default.
     pub fn with_loss(mut self, loss: Probability) -> Self {
         self.loss = loss;
+        self
+    }
+    /// Losses in bursts, on top of the even ones; none by default. Both kinds of spell must end
+    /// with a chance above 0.
+    pub fn with_burst_loss(mut self, burst_loss: Option<BurstLoss>) -> Self {
+        self.burst_loss = burst_loss;
         self
     }
     /// The chance of a second delivery; none by default.
@@ -222,6 +270,13 @@ impl LinkConfigBuilder {
         if let QueueLimit::Packets(0) | QueueLimit::Bytes(0) = self.queue {
             return refuse("queue", format!("{:?}", self.queue), "1 or more, or unlimited");
         }
+        if self.jitter > DELAY_MAX {
+            return refuse("jitter", format!("{:?}", self.jitter), "0 to 3600 s");
+        }
+        self.discipline.check()?;
+        if let Some(burst_loss) = self.burst_loss {
+            burst_loss.check()?;
+        }
         let by = self.reorder_by;
         if by > DELAY_MAX || (by == Span::ZERO && self.reorder > Probability::ZERO) {
             return refuse("reorder_by", format!("{by:?}"), "more than 0 and at most 3600 s");
@@ -243,6 +298,7 @@ impl LinkConfigBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FqCodel;
 
     fn refused(builder: LinkConfigBuilder) -> &'static str {
         builder.build().unwrap_err().setting
@@ -256,10 +312,16 @@ mod tests {
         assert_eq!(refused(new().with_rate(Some(Rate(999)))), "rate");
         assert_eq!(refused(new().with_rate(Some(Rate(1_000_000_000_001)))), "rate");
         assert_eq!(refused(new().with_delay(Span::from_secs(3_601))), "delay");
+        assert_eq!(refused(new().with_jitter(Span::from_secs(3_601))), "jitter");
         assert_eq!(refused(new().with_queue(QueueLimit::Packets(0))), "queue");
         assert_eq!(refused(new().with_queue(QueueLimit::Bytes(0))), "queue");
         assert_eq!(refused(new().with_reorder(half, Span::ZERO)), "reorder_by");
         assert_eq!(refused(new().with_reorder(half, Span::from_secs(3_601))), "reorder_by");
+        let fq = FqCodel { queues: 0, ..FqCodel::default() };
+        assert_eq!(refused(new().with_discipline(Discipline::FqCodel(fq))), "fq_codel.queues");
+        let none = Probability::ZERO;
+        let burst = BurstLoss { to_bad: half, to_good: none, loss_good: none, loss_bad: half };
+        assert_eq!(refused(new().with_burst_loss(Some(burst))), "burst_loss.to_good");
         assert_eq!(refused(new().with_mtu(Some(67))), "mtu");
         assert_eq!(refused(new().with_mtu(Some(65_576))), "mtu");
         assert_eq!(refused(new().with_outages(vec![out(5, 0)])), "outages");
@@ -278,6 +340,8 @@ mod tests {
                 .with_rate(Some(rate))
                 .with_mtu(Some(mtu))
                 .with_delay(DELAY_MAX)
+                .with_jitter(DELAY_MAX)
+                .with_discipline(Discipline::FqCodel(FqCodel::default()))
                 .with_queue(QueueLimit::Packets(1))
                 .with_reorder(Probability::ONE, DELAY_MAX)
                 .with_outages(outages.clone())
@@ -285,6 +349,8 @@ mod tests {
                 .unwrap();
             assert_eq!((config.rate(), config.mtu()), (Some(rate), Some(mtu)));
             assert_eq!((config.delay(), config.reorder_by()), (DELAY_MAX, DELAY_MAX));
+            assert_eq!(config.jitter(), DELAY_MAX);
+            assert_eq!(config.discipline(), &Discipline::FqCodel(FqCodel::default()));
             assert_eq!(config.outages(), outages);
             assert_eq!(config.to_builder().build().unwrap(), config);
         }

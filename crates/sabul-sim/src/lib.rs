@@ -1,20 +1,46 @@
-//! The path model: a [`Link`] that queues, serialises, delays, loses, repeats, reorders and damages
-//! packets, and the named paths ([`preset`]) made of a pair of them.
+//! The simulator: a [`World`] of links and flows in virtual time.
 //!
-//! A link is a plain state machine: time and packets go in, deliveries come out. It owns no socket,
-//! clock or thread, so the simulator drives it by virtual time and the lab by real time, and both
-//! speak about the same path.
+//! | Part | Is |
+//! |---|---|
+//! | [`Link`] | one direction of a path: queue, serialiser, pipe, and what goes wrong on it |
+//! | [`scenario`] | what a run is made of: links, flows, how long |
+//! | [`TcpSender`], [`TcpReceiver`] | hosts that TCP flows consist of |
+//! | [`World`] | all of it, and the agenda of who acts when |
+//! | [`results`] | what a run has shown: averages and series |
+//!
+//! Flows of our own protocol are the very sender and receiver that ship (`sabul-proto`), and a
+//! [`Link`] owns no socket, clock or thread: the simulator drives both by virtual time, the lab by
+//! real time, and all of them speak about the same path. The same scenario gives the same bits on
+//! every machine, on one thread or many.
+//!
+//! What the model leaves out: processors (hosts take no time to think, unless a defect says so),
+//! handshakes (flows start with their first data), and everything below IP but rate, delay and queue.
 
+mod agenda;
 mod config;
 mod corrupt;
 mod discipline;
+mod host;
 mod link;
+mod loss;
+mod math;
+mod meter;
+mod net;
 mod presets;
+mod queue;
 pub mod results;
 pub mod scenario;
+mod tcp;
+mod traffic;
+mod world;
 
 pub use config::{ConfigError, LinkConfig, LinkConfigBuilder, Outage, QueueLimit};
 pub use corrupt::corrupt_bytes;
 pub use discipline::{BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, Red};
-pub use link::{Delivery, Link, LinkStats, Verdict};
+pub use link::{Delivery, Link, LinkStats, PacketMeta, Verdict};
 pub use presets::{PathPreset, preset, presets};
+pub use tcp::{
+    Segment, TCP_HEADER_BYTES, TcpAck, TcpConfig, TcpReceiver, TcpReceiverStats, TcpSender,
+    TcpSenderStats, TcpTransmit,
+};
+pub use world::{Outcome, World};

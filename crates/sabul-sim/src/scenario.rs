@@ -4,8 +4,18 @@
 //! named by position here.
 
 use sabul_units::{Instant, Rate, Span};
+use sabul_wire::DATA_OVERHEAD;
 
 use crate::LinkConfig;
+
+/// DATA on the wire beyond its payload: IPv4 and UDP headers, our header and tag.
+#[expect(clippy::cast_possible_truncation, reason = "a small constant")]
+pub(crate) const DATA_HEADERS: u32 = 28 + DATA_OVERHEAD as u32;
+
+/// Bytes of a block where an application is slower than its end could be.
+pub const PACED_BLOCK_BYTES: u32 = 1 << 16;
+/// Blocks for which a slow receiving application has room.
+pub const SINK_BLOCKS: u32 = 16;
 
 /// A whole experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +81,21 @@ pub enum Profile {
     Sabul2002,
 }
 
+/// Faults of the first implementation that belong to its channel or host [OVV04 §3]; those of its
+/// rate control are parameters of `sabul2002`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Defects {
+    /// Losses are reported again every 20 ms, not after k × RTT. Item 4.
+    pub periodic_err: bool,
+    /// The round trip is measured once. Item 3.
+    pub rtt_once: bool,
+    /// After a second of silence everything outstanding is sent again.
+    pub expire_all: bool,
+    /// The sender reads one report for each DATA packet that it sends, so SYN reports come late and
+    /// in bunches where there are many ERR reports. Effect (ii).
+    pub one_report_per_packet: bool,
+}
+
 /// How much a flow sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FlowSize {
@@ -117,6 +142,8 @@ pub struct FlowPlan {
     pub params: Vec<(String, String)>,
     /// Which published protocol the channel follows.
     pub profile: Profile,
+    /// Faults of that protocol's first implementation.
+    pub defects: Defects,
     /// Links in order, as positions in [`Scenario::links`]; the way back mirrors them.
     pub path: Vec<usize>,
     /// One-way delay of the hosts' own access, added to that of the links in each direction.
@@ -133,10 +160,27 @@ pub struct FlowPlan {
     pub packet_bytes: u32,
     /// Rate of a constant-rate flow, IP headers included.
     pub rate: Option<Rate>,
+    /// SABUL: the application at the sending end produces at this rate; at once where none.
+    pub source_rate: Option<Rate>,
+    /// SABUL: the application at the receiving end takes at this rate, with [`SINK_BLOCKS`] of
+    /// [`PACED_BLOCK_BYTES`] for what it has not taken; at once where none.
+    pub sink_rate: Option<Rate>,
     /// Most packets a flow may have unacknowledged (TCP receive window, SABUL flow window).
     pub window_packets: Option<u64>,
     /// TCP: first window, in packets.
     pub initial_window: u32,
     /// TCP: whether it negotiates ECN.
     pub is_ecn_capable: bool,
+}
+
+impl FlowPlan {
+    /// Payload of a full packet of this flow.
+    pub fn payload_bytes(&self) -> u32 {
+        let headers = match self.transport {
+            Transport::Sabul => DATA_HEADERS,
+            Transport::Tcp => 40,
+            Transport::UdpCbr => 28,
+        };
+        self.packet_bytes.saturating_sub(headers).max(1)
+    }
 }

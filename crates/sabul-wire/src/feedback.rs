@@ -1,4 +1,4 @@
-//! ACK and NAK: what the receiver tells the sender. [SABUL §II-C, §II-D]
+//! ACK, NAK and SYN: what the receiver tells the sender. [SABUL §II-C, §II-D], [OVV-T §II]
 //!
 //! The same bytes travel sealed in a UDP datagram or inside a control message, whichever carrier
 //! the channel uses. Numbers are 64 bits; ranges are compressed as LEB128 pairs of (numbers
@@ -79,11 +79,17 @@ pub enum Feedback {
     Ack(Ack),
     /// Negative.
     Nak(Nak),
+    /// An interval of rate control ended, by the receiver's clock. [OVV04 §2]
+    Syn {
+        /// Authentic DATA packets received since the SYN before, duplicates included.
+        received: u64,
+    },
 }
 
 const TAG_ACK: u8 = 1;
 const TAG_NAK_SEQ: u8 = 2;
 const TAG_NAK_PN: u8 = 3;
+const TAG_SYN: u8 = 4;
 
 impl Feedback {
     /// Appends the wire form to `out`.
@@ -113,6 +119,10 @@ impl Feedback {
                     LossPolicy::Current => TAG_NAK_PN,
                 });
                 put_ranges(out, &nak.ranges);
+            }
+            Self::Syn { received } => {
+                out.push(TAG_SYN);
+                put_varint(out, *received);
             }
         }
     }
@@ -145,6 +155,7 @@ impl Feedback {
                 Self::Nak(Nak { policy: LossPolicy::Historical, ranges: ranges(&mut r)? })
             }
             TAG_NAK_PN => Self::Nak(Nak { policy: LossPolicy::Current, ranges: ranges(&mut r)? }),
+            TAG_SYN => Self::Syn { received: r.varint()? },
             other => return r.fail(Reason::UnknownKind(other)),
         };
         r.finish()?;
@@ -227,6 +238,18 @@ mod tests {
             block_limit: u32::MAX,
             missing: vec![NumberRange { first: 0, last: 0 }, NumberRange { first: 2, last: 70 }],
         }));
+    }
+
+    #[test]
+    fn a_syn_report_is_its_kind_and_a_count() {
+        let syn = Feedback::Syn { received: 300 };
+        let mut bytes = Vec::new();
+        syn.encode(&mut bytes);
+        // 300 = 2 × 128 + 44.
+        assert_eq!(bytes, [TAG_SYN, 44 | 0x80, 2]);
+        round_trip(&syn);
+        round_trip(&Feedback::Syn { received: 0 });
+        round_trip(&Feedback::Syn { received: u64::MAX });
     }
 
     #[test]

@@ -29,7 +29,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ),
     ("sabul-scenario", Some(&["sabul-units", "sabul-cc", "sabul-sim"])),
     ("sabul-report", Some(&[])),
-    ("sabul-model", Some(&[])),
+    ("sabul-model", Some(&["sabul-units"])),
     ("sabul-lab", Some(&["sabul-sim", "sabul-units", "sabul-udp", "sabul"])),
     ("sabul-cli", None),
     ("sabul-fuzz", None),

@@ -182,7 +182,7 @@ impl Engine {
             loop {
                 let link = &mut self.links[direction];
                 let now = now.max(link.now());
-                let Some(Delivery { payload, at, corrupted }) = link.poll(now) else { break };
+                let Some(Delivery { payload, at, corrupted, .. }) = link.poll(now) else { break };
                 any = true;
                 match payload {
                     Packet::Udp { flow, piece } => {

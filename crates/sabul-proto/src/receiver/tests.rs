@@ -1,7 +1,11 @@
 use super::*;
 
 fn receiver(policy: LossPolicy) -> Receiver {
-    Receiver::new(ReceiverConfig { policy, block_bytes: 10_000, block_limit: 8 })
+    with_rule(policy, ReportRule::of_policy(policy))
+}
+
+fn with_rule(policy: LossPolicy, reports: ReportRule) -> Receiver {
+    Receiver::new(ReceiverConfig { policy, block_bytes: 10_000, block_limit: 8, reports })
 }
 
 fn at_ms(ms: u64) -> Instant {
@@ -25,7 +29,7 @@ fn feedback(receiver: &mut Receiver, ms: u64) -> Vec<Feedback> {
 fn naks(reports: &[Feedback]) -> Vec<(u64, u64)> {
     let ranges = reports.iter().filter_map(|report| match report {
         Feedback::Nak(nak) => Some(nak.ranges.clone()),
-        Feedback::Ack(_) => None,
+        Feedback::Ack(_) | Feedback::Syn { .. } => None,
     });
     ranges.flatten().map(|range| (range.first, range.last)).collect()
 }
@@ -35,7 +39,7 @@ fn acks(reports: &[Feedback]) -> Vec<Ack> {
         .iter()
         .filter_map(|report| match report {
             Feedback::Ack(ack) => Some(ack.clone()),
-            Feedback::Nak(_) => None,
+            Feedback::Nak(_) | Feedback::Syn { .. } => None,
         })
         .collect()
 }
@@ -146,4 +150,135 @@ fn the_overflow_count_goes_ahead_of_the_losses_it_explains() {
     let reports = feedback(&mut receiver, 0);
     assert!(matches!(&reports[0], Feedback::Ack(ack) if ack.overflowed == 7), "{reports:?}");
     assert!(matches!(reports[1], Feedback::Nak(_)));
+}
+
+// The 2002 rule.
+
+const SYN_2002: Span = Span::from_millis(200);
+
+fn receiver_2002(rtt_ms: u64) -> Receiver {
+    let mut receiver = with_rule(LossPolicy::Historical, ReportRule::sabul2002(SYN_2002));
+    receiver.seed_rtt(Span::from_millis(rtt_ms));
+    receiver
+}
+
+/// (millisecond, report) of all that leaves from `from` to `to`.
+fn timeline(receiver: &mut Receiver, from: u64, to: u64) -> Vec<(u64, Feedback)> {
+    (from..to).flat_map(|ms| feedback(receiver, ms).into_iter().map(move |it| (ms, it))).collect()
+}
+
+fn syns(timeline: &[(u64, Feedback)]) -> Vec<(u64, u64)> {
+    let counts = timeline.iter().filter_map(|(ms, report)| match report {
+        Feedback::Syn { received } => Some((*ms, *received)),
+        Feedback::Ack(_) | Feedback::Nak(_) => None,
+    });
+    counts.collect()
+}
+
+/// When each range was reported missing.
+fn errs(timeline: &[(u64, Feedback)]) -> Vec<(u64, (u64, u64))> {
+    let at = |(ms, report): &(u64, Feedback)| {
+        naks(std::slice::from_ref(report)).into_iter().map(|range| (*ms, range)).collect::<Vec<_>>()
+    };
+    timeline.iter().flat_map(at).collect()
+}
+
+#[test]
+fn a_syn_report_leaves_every_interval_whatever_the_round_trip_and_whatever_arrives() {
+    for rtt_ms in [1, 500] {
+        let mut receiver = receiver_2002(rtt_ms);
+        assert_eq!(syns(&timeline(&mut receiver, 0, 7)), [], "nothing has begun");
+        for number in 0..3 {
+            arrive(&mut receiver, 7, number, number);
+        }
+        let mut all = timeline(&mut receiver, 7, 500);
+        // A repeat of what is here has arrived, too.
+        arrive(&mut receiver, 500, 3, 1);
+        all.extend(timeline(&mut receiver, 500, 900));
+        assert_eq!(syns(&all), [(207, 3), (407, 0), (607, 1), (807, 0)], "{rtt_ms} ms");
+        assert_eq!(receiver.deadline(), Some(at_ms(1007)));
+        // One stands for those that nobody asked for in time; the rhythm stays.
+        assert_eq!(syns(&timeline(&mut receiver, 1500, 1700)), [(1500, 0), (1607, 0)]);
+    }
+}
+
+#[test]
+fn an_ack_leaves_every_100_ms_in_2002() {
+    let mut receiver = receiver_2002(1);
+    arrive(&mut receiver, 0, 0, 0);
+    assert_eq!(acks(&feedback(&mut receiver, 0)).len(), 1);
+    arrive(&mut receiver, 1, 1, 1);
+    assert_eq!(feedback(&mut receiver, 99), []);
+    assert_eq!(acks(&feedback(&mut receiver, 100))[0].seq, SeqNo(2));
+    assert_eq!(acks(&feedback(&mut receiver, 199)), [], "nothing new, no ACK");
+}
+
+#[test]
+fn losses_repeat_at_the_first_check_that_finds_them_older_than_the_estimate() {
+    // Estimate: 1.5 × 40 ms; checks every 20 ms from the first packet on.
+    let mut receiver = receiver_2002(40);
+    arrive(&mut receiver, 0, 0, 0);
+    arrive(&mut receiver, 0, 2, 2);
+    let mut all = timeline(&mut receiver, 0, 30);
+    arrive(&mut receiver, 30, 5, 5);
+    all.extend(timeline(&mut receiver, 30, 250));
+    let (one, two) = ((1, 1), (3, 4));
+    // At 140 ms the first is exactly 60 ms old, which is not older.
+    let expected = [(0, one), (30, two), (80, one), (100, two), (160, one), (180, two), (240, one)];
+    assert_eq!(errs(&all), expected);
+    arrive(&mut receiver, 250, 6, 3);
+    assert_eq!(errs(&timeline(&mut receiver, 250, 320)), [(260, (4, 4))], "3 has come");
+    // Where the round trip is 20 ms or less, the estimate is 20 ms.
+    let mut near = receiver_2002(20);
+    arrive(&mut near, 0, 0, 0);
+    arrive(&mut near, 0, 2, 2);
+    let expected = [(0, one), (40, one), (80, one)];
+    assert_eq!(errs(&timeline(&mut near, 0, 100)), expected);
+}
+
+#[test]
+fn the_first_round_trip_counts_for_ever_unless_the_average_is_asked_for() {
+    for (repeat_rtt, again) in [(RepeatRtt::First, 1080), (RepeatRtt::Averaged, 1240)] {
+        let rule = ReportRule { repeat_rtt, ..ReportRule::sabul2002(SYN_2002) };
+        let mut receiver = with_rule(LossPolicy::Historical, rule);
+        receiver.seed_rtt(Span::from_millis(40));
+        arrive(&mut receiver, 0, 0, 0);
+        let serial = acks(&feedback(&mut receiver, 0))[0].serial;
+        // 7/8 × 40 + 1/8 × 920 = 150 ms; × 1.5 = 225 ms.
+        receiver.handle_ack2(at_ms(920), serial);
+        assert_eq!(receiver.rtt().unwrap().smoothed, Span::from_millis(150));
+        arrive(&mut receiver, 1000, 2, 2);
+        let found = errs(&timeline(&mut receiver, 1000, again + 1));
+        assert_eq!(found, [(1000, (1, 1)), (again, (1, 1))], "{repeat_rtt:?}");
+    }
+}
+
+#[test]
+fn growing_waits_can_take_the_place_of_the_periodic_check() {
+    let rule = ReportRule { repeat: Repeat::KTimesRtt, ..ReportRule::sabul2002(SYN_2002) };
+    let mut receiver = with_rule(LossPolicy::Historical, rule);
+    receiver.seed_rtt(Span::from_millis(15));
+    arrive(&mut receiver, 0, 0, 0);
+    arrive(&mut receiver, 0, 2, 2);
+    let at: Vec<_> = errs(&timeline(&mut receiver, 0, 150)).iter().map(|(ms, _)| *ms).collect();
+    assert_eq!(at, [0, 30, 75, 135]);
+}
+
+#[test]
+fn losses_are_told_before_the_syn_report_that_ends_their_interval() {
+    let mut receiver = receiver_2002(1);
+    arrive(&mut receiver, 0, 0, 0);
+    feedback(&mut receiver, 0);
+    arrive(&mut receiver, 200, 2, 2);
+    let reports = feedback(&mut receiver, 200);
+    assert!(
+        matches!(reports[..], [Feedback::Ack(_), Feedback::Nak(_), Feedback::Syn { received: 2 }]),
+        "{reports:?}"
+    );
+}
+
+#[test]
+#[should_panic(expected = "every zero seconds")]
+fn a_syn_interval_of_zero_is_no_rule() {
+    with_rule(LossPolicy::Historical, ReportRule::sabul2002(Span::ZERO));
 }

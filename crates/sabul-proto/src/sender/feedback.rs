@@ -1,10 +1,10 @@
-//! What the sender makes of an ACK and a NAK.
+//! What the sender makes of an ACK, a NAK and a SYN report.
 
 use sabul_cc::{Acked, LossReport};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
 use sabul_wire::{Ack, DATA_OVERHEAD, Feedback, LossPolicy, Nak, NumberRange};
 
-use super::{ACK2_INTERVAL, IP_UDP_BYTES, PeerError, RTT_UNKNOWN, Sender};
+use super::{ACK2_INTERVAL, Expiry, IP_UDP_BYTES, PeerError, RTT_UNKNOWN, Sender};
 use crate::rtt;
 
 /// Ours: a receive buffer joins up to this many datagrams into one, and counts their drop as one.
@@ -26,6 +26,8 @@ impl Sender {
         match feedback {
             Feedback::Ack(ack) => self.handle_ack(now, ack)?,
             Feedback::Nak(nak) => self.handle_nak(now, nak)?,
+            // It says nothing about the data: what waits for an answer waits on.
+            Feedback::Syn { received } => return self.handle_syn(now, *received),
         }
         self.last_heard = now;
         Ok(())
@@ -62,13 +64,18 @@ impl Sender {
             }
         }
         self.note_overflow(now, ack.overflowed);
+        let is_news = ack.seq > self.pieces.first() || ack.packets > self.arrived;
         if ack.seq > self.pieces.first() {
             self.pieces.acknowledge(ack.seq);
             self.loss_list.remove_below(ack.seq.0);
             self.release_blocks(ack.seq);
         }
         self.expiry_count = 0;
-        self.expiry_at = (!self.pieces.is_empty()).then(|| now + self.expiry_period());
+        // The answer to a ping says that the path lives, not that the tail has arrived: it may bring
+        // expiry forward but never puts it off.
+        let latest = if is_news { None } else { self.expiry_at };
+        self.expiry_at = (!self.pieces.is_empty())
+            .then(|| (now + self.expiry_period()).min(latest.unwrap_or(Instant::MAX)));
 
         // Losses first: the rate must not rise on an ACK that lists them.
         self.lose_numbers(now, &ack.missing);
@@ -115,6 +122,26 @@ impl Sender {
             LossPolicy::Historical => self.lose_seqs(now, &nak.ranges),
             LossPolicy::Current => self.lose_numbers(now, &nak.ranges),
         }
+        if self.config.expiry == Expiry::Everything {
+            // [SABUL2] An ERR is an answer, too.
+            self.expiry_count = 0;
+            self.expiry_at = (!self.pieces.is_empty()).then(|| now + self.expiry_period());
+        }
+        Ok(())
+    }
+
+    /// [OVV04 §2] Rate control runs when a SYN report arrives, not when the receiver sent it; its
+    /// count is not used for anything. [SABUL2]
+    fn handle_syn(&mut self, now: Instant, received: u64) -> Result<(), PeerError> {
+        if self.config.reports.syn_interval.is_none() {
+            return Err(PeerError("it sends SYN reports, which nobody asked for"));
+        }
+        let total = self.syn_received.checked_add(received);
+        let Some(total) = total.filter(|total| *total <= self.stats.sent) else {
+            return Err(PeerError("it received more than was sent"));
+        };
+        self.syn_received = total;
+        self.tick(now);
         Ok(())
     }
 

@@ -6,8 +6,12 @@ use super::*;
 const PAYLOAD: u32 = 1000;
 
 fn sender(policy: LossPolicy, params: &[(&str, &str)]) -> Sender {
+    sender_under("fixed", policy, params)
+}
+
+fn sender_under(name: &str, policy: LossPolicy, params: &[(&str, &str)]) -> Sender {
     let given: Vec<_> = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    let controller = registry::find("fixed").unwrap().build(&given, Bytes(1500)).unwrap();
+    let controller = registry::find(name).unwrap().build(&given, Bytes(1500)).unwrap();
     let config = SenderConfig {
         policy,
         block_bytes: 10_000,
@@ -15,6 +19,8 @@ fn sender(policy: LossPolicy, params: &[(&str, &str)]) -> Sender {
         payload_bytes: PAYLOAD,
         block_limit: 100,
         first_number: PacketNumber(0),
+        reports: ReportRule::of_policy(policy),
+        expiry: Expiry::Adaptive,
     };
     Sender::new(Instant::ZERO, config, controller)
 }
@@ -135,6 +141,70 @@ fn silence_brings_one_packet_again_then_ever_more_rarely() {
 }
 
 #[test]
+fn silence_repeats_everything_ever_more_rarely_where_losses_are_sequence_numbers() {
+    let mut sender = sender(LossPolicy::Historical, &[]);
+    sender.seed_rtt(Span::from_millis(20));
+    sender.push_block(3000);
+    drain(&mut sender, at_ms(0));
+    let mut floods = Vec::new();
+    for ms in 1..6000 {
+        if drain(&mut sender, at_ms(ms)).len() > 1 {
+            floods.push(ms);
+        }
+    }
+    // The expiries are at 70, 210, 490, 990, 1490 …; everything goes at the 1st, 2nd, 4th and 8th.
+    // The probe of an expiry takes one piece off the list; pacing spreads the rest.
+    let sent = sender.stats().sent;
+    assert!(floods.len() <= 4, "{floods:?}");
+    assert!((3 + 4 * 3..=3 + 4 * 3 + 12).contains(&sent), "{sent}");
+}
+
+#[test]
+fn the_rate_stands_still_in_silence() {
+    let start = [("start", "published"), ("rate_mbps_initial", "100"), ("window_packets", "2")];
+    let mut sender = sender_under("sabul2003", LossPolicy::Current, &start);
+    sender.seed_rtt(Span::from_millis(20));
+    sender.push_block(10_000);
+    drain(&mut sender, at_ms(0));
+    // The window is open, so rate control has begun; and then nothing is heard.
+    sender.handle_feedback(at_ms(20), &ack(1, 1, 0)).unwrap();
+    for ms in 20..60 {
+        drain(&mut sender, at_ms(ms));
+    }
+    sender.handle_feedback(at_ms(60), &ack(2, 2, 1)).unwrap();
+    let mut gaps = Vec::new();
+    for ms in 61..2000 {
+        drain(&mut sender, at_ms(ms));
+        gaps.push(sender.limits().gap.0);
+    }
+    let expiry = gaps.windows(2).rposition(|pair| pair[1] < pair[0]).unwrap_or(0);
+    assert!(expiry < 200, "the rate last rose {expiry} ms after the last ACK");
+    assert!(gaps[1900] > gaps[0], "each expiry after the first slows the sender");
+}
+
+#[test]
+fn a_lost_tail_is_sent_again_however_long_the_round_trip() {
+    let mut sender = sender(LossPolicy::Current, &[]);
+    sender.seed_rtt(Span::from_millis(400));
+    sender.push_block(3000);
+    drain(&mut sender, at_ms(0));
+    // The peer has the first packet, and answers whatever it is asked within 400 ms.
+    let (mut again, mut answer_at) = (None, Some(400));
+    for ms in 1..3000 {
+        match sender.poll_transmit(at_ms(ms)) {
+            Transmit::Data(_) => again = again.or(Some(ms)),
+            Transmit::Ack2 { serial: 0, .. } => answer_at = Some(ms + 400),
+            Transmit::Ack2 { .. } | Transmit::Wait { .. } => {}
+        }
+        if answer_at == Some(ms) {
+            sender.handle_feedback(at_ms(ms), &ack(ms, 1, 0)).unwrap();
+        }
+    }
+    // One sample more leaves a deviation of 150 ms: 400 + 4 × 150 + 10 ms after the ACK.
+    assert_eq!(again, Some(400 + 1010), "answers without news do not put it off");
+}
+
+#[test]
 fn a_receiver_without_room_stops_new_blocks_and_is_asked_again() {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.window = FlowWindow::new(Packets(1000), 1);
@@ -214,4 +284,157 @@ fn a_burst_of_naks_is_one_loss_event_a_syn_interval_in_the_current_policy() {
     }
     assert_eq!(sender.stats().lost, 20, "each is counted");
     assert_eq!(sender.limits().gap.0, gap.0.mul_ratio(9, 8), "one decrease, for the first");
+}
+
+// The peer reports as in 2002.
+
+/// At 500 Mb/s and with 1500-byte packets, as far as the controller knows: a gap of 12 µs.
+fn sender_2002(expiry: Expiry, params: &[(&str, &str)]) -> Sender {
+    let given: Vec<_> = [("rate_mbps_initial", "500")]
+        .iter()
+        .chain(params)
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect();
+    let controller = registry::find("sabul2002").unwrap().build(&given, Bytes(1500)).unwrap();
+    let config = SenderConfig {
+        policy: LossPolicy::Historical,
+        block_bytes: 1 << 20,
+        window_bytes: 1 << 24,
+        payload_bytes: 1500 - 44 - 28,
+        block_limit: 100,
+        first_number: PacketNumber(0),
+        reports: ReportRule::sabul2002(controller.syn_interval()),
+        expiry,
+    };
+    Sender::new(Instant::ZERO, config, controller)
+}
+
+/// Sends this many packets, each when it is due; says when the last left.
+fn send(sender: &mut Sender, mut now: Instant, count: usize) -> Instant {
+    for _ in 0..count {
+        loop {
+            match sender.poll_transmit(now) {
+                Transmit::Data(_) => break,
+                Transmit::Ack2 { .. } => {}
+                Transmit::Wait { until, why } => {
+                    assert_eq!(why, WaitReason::Pacing);
+                    now = until;
+                }
+            }
+        }
+    }
+    now
+}
+
+fn syn(sender: &mut Sender, ms: u64, received: u64) {
+    sender.handle_feedback(at_ms(ms), &Feedback::Syn { received }).unwrap();
+    sender.check_invariants();
+}
+
+#[test]
+fn rate_control_ticks_once_with_each_syn_report_and_never_by_its_own_clock() {
+    let mut sender = sender_2002(Expiry::Adaptive, &[]);
+    sender.push_block(1 << 20);
+    let gap = |sender: &Sender| sender.limits().gap.0.saturating_sub(Span::from_micros(12)).0;
+    assert_eq!(gap(&sender), 12_000_000);
+    send(&mut sender, at_ms(0), 100);
+    // An ACK each 100 ms keeps it from expiring; five SYN intervals pass without a report.
+    for round in 1..=10_u64 {
+        let acknowledge = ack(round, round, round - 1);
+        sender.handle_feedback(at_ms(round * 100), &acknowledge).unwrap();
+        send(&mut sender, at_ms(round * 100), 10);
+    }
+    assert_eq!(gap(&sender), 12_000_000);
+    syn(&mut sender, 1_000, 150);
+    assert_eq!(gap(&sender), 11_880_000, "12 µs × 0.99");
+    // Nothing was sent since: a second report in the same moment has nothing to judge.
+    syn(&mut sender, 1_000, 0);
+    assert_eq!(gap(&sender), 11_880_000);
+    send(&mut sender, at_ms(1_000), 10);
+    syn(&mut sender, 1_200, 10);
+    assert_eq!(gap(&sender), 11_761_200, "12 µs × 0.99 × 0.99");
+}
+
+#[test]
+fn a_syn_report_judges_what_was_sent_and_reported_since_the_last() {
+    let gap = |sender: &Sender| sender.limits().gap.0.saturating_sub(Span::from_micros(12)).0;
+    let err = nak(LossPolicy::Historical, &[(5, 14)]);
+    // Of 1000 sent 10 are lost, or 20 if both reports of them count:
+    // 12 × (1 + 0.1 × (0.01 − 0.001)) + 0.5 and 12 × (1 + 0.1 × (0.02 − 0.001)) + 0.5 µs.
+    for (switch, after) in [("off", 12_510_800), ("on", 12_522_800)] {
+        let mut sender = sender_2002(Expiry::Adaptive, &[("count_repeats", switch)]);
+        for _ in 0..3 {
+            sender.push_block(1 << 20);
+        }
+        let last = send(&mut sender, at_ms(0), 990);
+        sender.handle_feedback(last, &err).unwrap();
+        send(&mut sender, last, 10);
+        sender.handle_feedback(at_ms(190), &err).unwrap();
+        syn(&mut sender, 200, 990);
+        assert_eq!(sender.stats().repeats, 10);
+        assert_eq!(gap(&sender), after, "count_repeats {switch}");
+    }
+}
+
+#[test]
+fn syn_reports_that_cannot_be_true_or_were_not_agreed_on_are_refused() {
+    let mut ours = sender(LossPolicy::Historical, &[]);
+    ours.push_block(1000);
+    drain(&mut ours, at_ms(0));
+    assert!(ours.handle_feedback(at_ms(1), &Feedback::Syn { received: 0 }).is_err());
+    let mut sender = sender_2002(Expiry::Adaptive, &[]);
+    sender.push_block(1 << 20);
+    send(&mut sender, at_ms(0), 10);
+    syn(&mut sender, 200, 8);
+    for received in [3, u64::MAX] {
+        assert!(sender.handle_feedback(at_ms(400), &Feedback::Syn { received }).is_err());
+    }
+    syn(&mut sender, 400, 2);
+}
+
+#[test]
+fn expiry_waits_for_the_rare_acks_of_2002_and_syn_reports_do_not_put_it_off() {
+    let mut sender = sender_2002(Expiry::Adaptive, &[("syn_interval_ms", "10")]);
+    sender.seed_rtt(Span::from_millis(1));
+    sender.push_block(1 << 20);
+    send(&mut sender, at_ms(0), 10);
+    sender.handle_feedback(at_ms(0), &ack(1, 1, 0)).unwrap();
+    let expired_at = (1..500).find(|ms| {
+        if ms % 10 == 0 {
+            syn(&mut sender, *ms, 0);
+        }
+        sender.poll_transmit(at_ms(*ms));
+        sender.stats().expiries > 0
+    });
+    // Samples of 1 ms and 1 µs: smoothed 0.875 ms, deviation 0.625 ms; 0.875 + 4 × 0.625 = 3.4 ms,
+    // and 100 ms until the next ACK.
+    assert_eq!(expired_at, Some(104));
+}
+
+#[test]
+fn after_a_second_everything_above_the_end_of_the_loss_list_goes_onto_it() {
+    let mut sender = sender_2002(Expiry::Everything, &[]);
+    sender.push_block(1428 * 10);
+    send(&mut sender, at_ms(0), 10);
+    let err = nak(LossPolicy::Historical, &[(2, 3)]);
+    sender.handle_feedback(at_ms(300), &err).unwrap();
+    // Nobody asks the sender to send until it expires, a second after the ERR.
+    sender.run_timers(at_ms(1299));
+    assert_eq!(sender.loss_list.count(), 2);
+    syn(&mut sender, 1299, 10);
+    sender.run_timers(at_ms(1300));
+    let listed: Vec<_> = sender.loss_list.iter().map(|range| (range.first, range.last)).collect();
+    assert_eq!(listed, [(2, 9)], "0 and 1 lie below what was on the list");
+    sender.check_invariants();
+    send(&mut sender, at_ms(1300), 8);
+    assert!(sender.loss_list.is_empty());
+    sender.run_timers(at_ms(2300));
+    assert_eq!(sender.loss_list.count(), 10, "and all of it after the next second");
+    // The adaptive expiry has long sent one packet by then, and nothing else.
+    let mut adaptive = sender_2002(Expiry::Adaptive, &[]);
+    adaptive.push_block(1428 * 10);
+    send(&mut adaptive, at_ms(0), 10);
+    adaptive.handle_feedback(at_ms(300), &err).unwrap();
+    adaptive.run_timers(at_ms(1300));
+    assert_eq!((adaptive.loss_list.count(), adaptive.stats().expiries), (2, 1));
 }

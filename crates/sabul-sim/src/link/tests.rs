@@ -1,7 +1,9 @@
-use sabul_units::{Probability, Rate};
+use sabul_units::Rate;
 
 use super::*;
-use crate::{LinkConfigBuilder, Outage};
+use crate::{BurstLoss, LinkConfigBuilder, Outage};
+
+mod disciplines;
 
 const SEED: u64 = 20;
 
@@ -231,6 +233,7 @@ fn other_impairments_do_not_move_the_losses() {
         .with_duplicate(p)
         .with_corrupt(p)
         .with_reorder(p, Span::from_millis(1))
+        .with_jitter(Span::from_millis(1))
         .with_outages(vec![Outage { at: us(3_000), lasts: Span::from_millis(2) }]);
     let both = fates(plain, 1).into_iter().zip(fates(full, 1));
     let mut outage = 0;
@@ -241,6 +244,69 @@ fn other_impairments_do_not_move_the_losses() {
         }
     }
     assert_eq!(outage, 2_000);
+}
+
+#[test]
+fn bursts_come_on_top_of_even_losses() {
+    // 5 % even, 10 % in bursts: 1 − 0.95 × 0.9 = 14.5 %. Bursts of 5 make 20 000 packets vary like
+    // a tenth as many: sigma 0.8 %.
+    let even = LinkConfig::builder().with_loss(Probability::per_mille(50));
+    let burst = BurstLoss::for_mean(Probability::per_mille(100), 5.0).unwrap();
+    let both = even.clone().with_burst_loss(Some(burst));
+    let (even, both) = (fates(even, 1), fates(both, 1));
+    for (even, both) in even.iter().zip(&both).filter(|(even, _)| **even == Verdict::DroppedLoss) {
+        assert_eq!(even, both, "the even losses are the same ones");
+    }
+    let lost = both.iter().filter(|&&fate| fate == Verdict::DroppedLoss).count();
+    assert!((2_400..3_400).contains(&lost), "{lost} of 20000");
+}
+
+#[test]
+fn jitter_keeps_the_order_and_its_bounds() {
+    // A packet leaves every 12 µs; jitter of 100 µs would often let it overtake.
+    let (delay, jitter) = (Span::from_micros(50), Span::from_micros(100));
+    let mut link = link(gigabit().with_delay(delay).with_jitter(jitter));
+    for n in 0..10_000 {
+        link.push(us(0), 1500, n);
+    }
+    let all = drain(&mut link);
+    assert!(all.iter().map(|&(n, _)| n).eq(0..10_000), "none overtakes");
+    let late = |&(n, at): &(u64, Instant)| at.since(us((n + 1) * 12) + delay);
+    assert!(all.iter().all(|delivery| late(delivery) <= jitter));
+    assert!(all.iter().any(|delivery| late(delivery) > Span::from_micros(95)));
+}
+
+#[test]
+fn jitter_of_packets_far_apart_is_even() {
+    // 10 000 draws from 0 to 100 µs: mean 50, sigma of the mean 0.29 µs.
+    let jitter = Span::from_micros(100);
+    let mut link = link(LinkConfig::builder().with_jitter(jitter));
+    for n in 0..10_000 {
+        link.push(us(n * 1_000), 1500, n);
+    }
+    let late: Vec<_> = drain(&mut link).iter().map(|&(n, at)| at.since(us(n * 1_000))).collect();
+    let mean = late.iter().map(|late| late.0 as f64).sum::<f64>() / 1e10;
+    assert!((mean - 50.0).abs() < 1.5, "{mean}");
+    let below = late.iter().filter(|&&late| late < Span::from_micros(10)).count();
+    assert!(below.abs_diff(1_000) < 150, "{below} in the first tenth");
+}
+
+#[test]
+fn with_jitter_only_held_packets_are_overtaken() {
+    let (by, jitter) = (Span::from_micros(300), Span::from_micros(50));
+    let config = gigabit().with_jitter(jitter).with_reorder(Probability::per_mille(100), by);
+    let mut link = link(config);
+    for n in 0..5_000 {
+        link.push(us(0), 1500, n);
+    }
+    let all = drain(&mut link);
+    assert!(all.is_sorted_by_key(|&(_, at)| at));
+    // Held or not shows in the arrival: the two kinds cannot be equally late.
+    let (held, prompt): (Vec<_>, Vec<_>) =
+        all.iter().partition(|&&(n, at)| at.since(us((n + 1) * 12)) >= by);
+    assert_eq!(held.len() as u64, link.stats().reordered);
+    assert!(prompt.is_sorted_by_key(|&(n, _)| n) && held.is_sorted_by_key(|&(n, _)| n));
+    assert!(held.iter().all(|&(n, at)| at.since(us((n + 1) * 12)) <= by + jitter));
 }
 
 #[test]

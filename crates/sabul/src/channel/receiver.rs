@@ -4,7 +4,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread;
 
-use sabul_proto::{Admission, Arrival, Receiver, ReceiverConfig};
+use sabul_proto::{Admission, Arrival, Receiver, ReceiverConfig, ReportRule};
 use sabul_udp::{Ecn, RecvBuffers, Wait};
 use sabul_units::{Instant, PacketNumber, Span};
 use sabul_wire::{
@@ -73,7 +73,9 @@ impl Turn {
         let policy =
             if params.historical_loss { LossPolicy::Historical } else { LossPolicy::Current };
         let block_limit = u32::try_from(start.blocks_max).unwrap_or(u32::MAX);
-        let config = ReceiverConfig { policy, block_bytes: params.block_bytes, block_limit };
+        let reports = ReportRule::of_policy(policy);
+        let config =
+            ReceiverConfig { policy, block_bytes: params.block_bytes, block_limit, reports };
         let mut receiver = Receiver::new(config);
         let clock = Clock::start();
         if let Some(largest) = start.largest_opened {
@@ -293,7 +295,7 @@ impl Turn {
             // DEV-006: [SABUL §II-B] sends reports on TCP; the default sends them on sealed UDP.
             if !self.on_control {
                 let kind = match feedback {
-                    Feedback::Ack(_) => Kind::Ack,
+                    Feedback::Ack(_) | Feedback::Syn { .. } => Kind::Ack,
                     Feedback::Nak(_) => Kind::Nak,
                 };
                 let number = self.take_number();

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use sabul_cc::{ConfigError, registry};
-use sabul_proto::{DataPacket, Sender, SenderConfig, Transmit, WaitReason};
+use sabul_proto::{DataPacket, Expiry, ReportRule, Sender, SenderConfig, Transmit, WaitReason};
 use sabul_udp::{Ecn, MAX_GSO_BYTES, MAX_GSO_SEGMENTS, RecvBuffers, SendStatus, Wait};
 use sabul_units::{Bytes, Instant, Rate, Span};
 use sabul_wire::{
@@ -116,6 +116,8 @@ impl Turn {
             payload_bytes: mtu.payload(),
             block_limit: BLOCK_LIMIT_START,
             first_number: start.next_number,
+            reports: ReportRule::of_policy(policy),
+            expiry: Expiry::Adaptive,
         };
         let clock = Clock::start();
         let mut sender = Sender::new(clock.now(), config, controller);

@@ -1,0 +1,264 @@
+//! Rate control of the SABUL sender, as analysed by its critics: multiplicative both ways.
+//!
+//! Source: [OVV-T §II] equations 1 to 5; what the papers leave open is taken from the authors' code
+//! [SABUL2] where it says so. Defects that [OVV04 §3] found are switches here, off by default.
+//! Model, once a SYN report, with x the gap and rho the loss rate of the interval:
+//!     x ×= 1 + k1 × (rho − alpha), then + c      where rho > alpha    (1)
+//!     x ×= 1 + k2 × (rho − alpha)                where rho < alpha    (2)
+//!     x += d                                     where they are equal (3)
+//!     x += b                                     on the 10th NAK, then every 510th (4)
+//!     rate = L / (L / C + x)                                          (5)
+//! States:      none; it never leaves them
+//! Invariants:  L / C <= period between packet starts <= the configured longest.
+//! Not here:    when SYN and ERR reports leave (`sabul-proto`), and the defects of that.
+
+use sabul_units::{Bytes, Gap, Packets, Rate, Span};
+
+use crate::controller::{Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::params::{ConfigError, ParamValues};
+
+mod params;
+
+pub(crate) use params::PARAMS;
+
+const PS_PER_US: f64 = 1e6;
+/// [SABUL2] The ERR packet that first counts as excessive loss.
+const EXCESSIVE_AT: u32 = 10;
+/// [SABUL2] After it the count restarts at −500, so the next is the 510th from there.
+const EXCESSIVE_AGAIN_AFTER: u32 = 510;
+/// Ours: eq (3) asks for equality, which computed fractions hardly ever have.
+const EQUAL_WITHIN: f64 = 1e-12;
+
+/// The constants of equations 1 to 4; times in picoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Gains {
+    k1: f64,
+    k2: f64,
+    c: f64,
+    d: f64,
+    b: f64,
+}
+
+impl Gains {
+    /// [OVV-T §IV-B] `Pr_0`: what SABUL shipped with.
+    const PR0: Self =
+        Self { k1: 0.1, k2: 10.0, c: 0.5 * PS_PER_US, d: 0.1 * PS_PER_US, b: 2.0 * PS_PER_US };
+    /// [OVV-T §IV-B] `Pr_1`: meets the conditions of Lemma 7, so it loses more than it aims at.
+    const PR1: Self = Self {
+        k1: 0.001_01,
+        k2: 100.0,
+        c: 0.002 * PS_PER_US,
+        d: 0.1 * PS_PER_US,
+        b: 0.002 * PS_PER_US,
+    };
+
+    fn from(params: &ParamValues) -> Self {
+        let set = if params.word("set") == "pr1" { Self::PR1 } else { Self::PR0 };
+        let micros = |name, of_set| params.number_or_word(name).map_or(of_set, |us| us * PS_PER_US);
+        Self {
+            k1: params.number_or_word("k1").unwrap_or(set.k1),
+            k2: params.number_or_word("k2").unwrap_or(set.k2),
+            c: micros("c_us", set.c),
+            d: micros("d_us", set.d),
+            b: micros("b_us", set.b),
+        }
+    }
+}
+
+/// What the equations act on.
+#[derive(Clone, Copy, Debug)]
+enum Domain {
+    /// The silence between two packets, as in the papers.
+    Gap,
+    /// The time between two packet starts, as in the authors' code (Q8).
+    Period,
+}
+
+/// Which loss rate the equations see.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    /// The interval's own. [OVV-T §II]
+    Instantaneous,
+    /// [SABUL2] Averaged; the newest interval weighs so much.
+    Averaged { weight_new: f64 },
+}
+
+/// Defects that [OVV04 §3] found; each off unless asked for.
+#[derive(Clone, Copy, Debug)]
+struct Defects {
+    /// Q1: packets sent are taken to be at least as many as were reported lost.
+    raise_sent: bool,
+    /// Q3: a loss counts each time it is reported.
+    count_repeats: bool,
+    /// Q2: an interval counts whatever its length.
+    any_spacing: bool,
+}
+
+/// Counts of intervals that await an update.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    sent: u64,
+    lost: u64,
+    /// Numbers in all NAKs, repeats included.
+    reported: u64,
+    elapsed: Span,
+}
+
+#[derive(Debug)]
+struct Sabul2002 {
+    gains: Gains,
+    alpha: f64,
+    syn_interval: Span,
+    window: Packets,
+    nic: Rate,
+    period_max: Span,
+    domain: Domain,
+    loss: Loss,
+    defects: Defects,
+    /// Gap or period in picoseconds, as the domain says.
+    x: f64,
+    /// L / C: how long one packet occupies the sender's own interface. [OVV-T eq. 5]
+    packet_time: Span,
+    averaged_loss: f64,
+    counted: Counted,
+    /// NAKs until the next counts as excessive loss.
+    naks_to_excess: u32,
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranges are checked")]
+pub(crate) fn build(
+    params: &ParamValues,
+    packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    params::check(params, packet_bytes)?;
+    let is_on = |name| params.word(name) == "on";
+    let mbps = |name| Rate((params.number(name) * 1e6) as u64);
+    let (nic, rate) = (mbps("nic_mbps"), mbps("rate_mbps_initial"));
+    let packet_time = nic.gap(packet_bytes).0;
+    let domain = if params.word("domain") == "period" { Domain::Period } else { Domain::Gap };
+    let period = rate.gap(packet_bytes).0;
+    Ok(Box::new(Sabul2002 {
+        gains: Gains::from(params),
+        alpha: params.number("alpha"),
+        syn_interval: Span::from_secs_f64(params.number("syn_interval_ms") / 1e3),
+        window: Packets(params.number("window_packets") as u64),
+        nic,
+        period_max: Span::from_secs_f64(params.number("period_ms_max") / 1e3),
+        domain,
+        loss: match params.word("loss") {
+            "averaged" => Loss::Averaged { weight_new: params.number("loss_weight_new") },
+            _ => Loss::Instantaneous,
+        },
+        defects: Defects {
+            raise_sent: is_on("raise_sent"),
+            count_repeats: is_on("count_repeats"),
+            any_spacing: is_on("any_spacing"),
+        },
+        x: match domain {
+            Domain::Gap => period.saturating_sub(packet_time).0 as f64,
+            Domain::Period => period.0 as f64,
+        },
+        packet_time,
+        averaged_loss: 0.0,
+        counted: Counted::default(),
+        naks_to_excess: EXCESSIVE_AT,
+    }))
+}
+
+impl Sabul2002 {
+    /// Equations 1 to 3.
+    fn step(&mut self, rho: f64) {
+        let excess = rho - self.alpha;
+        let Gains { k1, k2, c, d, .. } = self.gains;
+        if excess.abs() < EQUAL_WITHIN {
+            self.x += d;
+        } else if excess > 0.0 {
+            self.x = self.x * (1.0 + k1 * excess) + c;
+        } else {
+            self.x *= 1.0 + k2 * excess;
+        }
+        self.clamp();
+    }
+
+    /// DEV-021: the interface's own rate is the upper bound, whatever the packet size.
+    fn clamp(&mut self) {
+        let (least, most) = match self.domain {
+            Domain::Gap => (Span::ZERO, self.period_max.saturating_sub(self.packet_time)),
+            Domain::Period => (self.packet_time, self.period_max.max(self.packet_time)),
+        };
+        self.x = self.x.clamp(least.0 as f64, most.0 as f64);
+    }
+
+    /// The loss rate of what has been counted; none where nothing was sent. [SABUL2]
+    fn loss_rate(&mut self) -> Option<f64> {
+        let Counted { mut sent, lost, reported, .. } = self.counted;
+        let lost = if self.defects.count_repeats { reported } else { lost };
+        if self.defects.raise_sent {
+            sent = sent.max(lost);
+        }
+        if sent == 0 {
+            return None;
+        }
+        let newest = (lost as f64 / sent as f64).min(1.0);
+        Some(match self.loss {
+            Loss::Instantaneous => newest,
+            Loss::Averaged { weight_new } => {
+                self.averaged_loss = (1.0 - weight_new) * self.averaged_loss + weight_new * newest;
+                self.averaged_loss
+            }
+        })
+    }
+}
+
+impl Controller for Sabul2002 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    fn limits(&self) -> SendLimits {
+        let x = Span((self.x + 0.5) as u64);
+        let period = match self.domain {
+            // [OVV-T eq. 5]
+            Domain::Gap => self.packet_time + x,
+            Domain::Period => x,
+        };
+        SendLimits { gap: Gap(period), window: Some(self.window), hold_until: None }
+    }
+
+    fn on_interval(&mut self, report: &IntervalReport, cx: &Context) {
+        self.packet_time = self.nic.gap(cx.packet_bytes).0;
+        self.clamp();
+        self.counted.sent += report.sent.0;
+        self.counted.lost += report.lost.0;
+        self.counted.elapsed += report.elapsed;
+        // Two SYN reports that a busy machine hands over together are one interval. [OVV04 §3]
+        if self.counted.elapsed < self.syn_interval / 2 && !self.defects.any_spacing {
+            return;
+        }
+        if let Some(rho) = self.loss_rate() {
+            self.step(rho);
+        }
+        self.counted = Counted::default();
+    }
+
+    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
+        self.counted.reported += loss.first_time.0 + loss.repeats.0;
+        self.naks_to_excess -= 1;
+        if self.naks_to_excess == 0 {
+            // [OVV-T eq. 4], whenever it happens.
+            self.naks_to_excess = EXCESSIVE_AGAIN_AFTER;
+            self.x += self.gains.b;
+            self.clamp();
+        }
+    }
+
+    fn on_timeout(&mut self, _cx: &Context) {
+        // DEV-020: silence counts as an interval of which everything was lost.
+        self.step(1.0);
+    }
+
+    fn syn_interval(&self) -> Span {
+        self.syn_interval
+    }
+}
+
+#[cfg(test)]
+#[path = "sabul2002/tests.rs"]
+mod tests;

@@ -1,0 +1,212 @@
+//! CUBIC: the window follows a cubic curve of the time since the last loss.
+//!
+//! Source: [RFC9438 §4]; slow start ends after [RFC9406 §4] where `hystart` is on.
+//! Model, in avoidance while the window is what binds, t since avoidance began:
+//!     K       = cbrt((W_max - cwnd at t = 0) / C)
+//!     W(t)    = C × (t - K)^3 + W_max
+//!     W_est  += alpha × acked / cwnd                          what Reno would have
+//!     cwnd    = W_est                                         where W(t) < W_est
+//!     cwnd   += (clamp(W(t + RTT), cwnd, 1.5 cwnd) - cwnd) / cwnd × acked       elsewhere
+//! On a loss event:  W_max = cwnd, or cwnd × (1 + beta) / 2 if it was below W_max;
+//!                   cwnd = ssthresh = max(beta × flight, 2)
+//! On a timeout:     cwnd = 1, and the next avoidance begins on the plateau: W_max = cwnd, K = 0
+//! States, invariants: `window`; t stands still while something else than the window binds.
+//! Not here:    the older CUBIC of Linux 2.6, which differs in constants and clamps.
+
+use sabul_units::{Bytes, Instant, Span};
+
+use super::hystart::{CONSERVATIVE_DIVISOR, HyStart, Step};
+use super::window::{Heard, INITIAL_WINDOW, SSTHRESH, Window};
+use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+
+/// [RFC9438 §5.1] How steep the curve is, packets per second cubed.
+const C: f64 = 0.4;
+/// [RFC9438 §4.6] Share of the window that a loss leaves.
+const BETA: f64 = 0.7;
+/// [RFC9438 §4.3] Growth that gives Reno's average window with this decrease:
+/// 3 (1 - beta) / (1 + beta).
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// [RFC9438 §4.2] The window's target is at most this much larger than the window.
+const TARGET_MAX: f64 = 1.5;
+/// Ours: ACKs of a flow that sends are never this many round trips apart; more was idle.
+const ACK_SPACING_MAX: u64 = 2;
+
+pub(crate) const PARAMS: &[ParamSpec] = &[
+    INITIAL_WINDOW,
+    SSTHRESH,
+    ParamSpec {
+        name: "hystart",
+        unit: Unit::Word(&["on", "off"]),
+        default: "on",
+        range: (0.0, 0.0),
+        doc: "Whether a rising delay ends slow start before a loss does (HyStart++)",
+        source: "[RFC9438 §4.10] recommends it; [RFC9406 §4]",
+    },
+];
+
+/// One stay in congestion avoidance.
+#[derive(Clone, Copy, Debug)]
+struct Avoidance {
+    /// Time since it began in which the window was what bound.
+    elapsed: Span,
+    /// Seconds until the curve reaches `w_max`.
+    k: f64,
+    /// Reno's window.
+    w_est: f64,
+}
+
+#[derive(Debug)]
+struct Cubic {
+    window: Window,
+    /// None once it has ended slow start, or anything else has.
+    hystart: Option<HyStart>,
+    /// Window before the last decrease, fast convergence included; zero if it says nothing.
+    w_max: f64,
+    /// Window when the threshold was last set.
+    cwnd_prior: f64,
+    avoidance: Option<Avoidance>,
+    last_ack: Option<Instant>,
+}
+
+pub(crate) fn build(
+    params: &ParamValues,
+    _packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    Ok(Box::new(Cubic {
+        window: Window::new(params),
+        hystart: (params.word("hystart") == "on").then(HyStart::new),
+        w_max: 0.0,
+        cwnd_prior: 0.0,
+        avoidance: None,
+        last_ack: None,
+    }))
+}
+
+/// The cube root, by Newton's iteration: the same bits on every machine.
+fn cube_root(a: f64) -> f64 {
+    if a <= 0.0 {
+        return 0.0;
+    }
+    // A third of the exponent is within a tenth; each step doubles the digits.
+    const BIAS: u64 = (1023 - 1023 / 3) << 52;
+    let mut x = f64::from_bits(a.to_bits() / 3 + BIAS);
+    for _ in 0..6 {
+        x = (2.0 * x + a / (x * x)) / 3.0;
+    }
+    x
+}
+
+impl Cubic {
+    fn slow_start(&mut self, packets: f64, acked: &Acked, cx: &Context) -> f64 {
+        let step = match (&mut self.hystart, &cx.rtt) {
+            (Some(hystart), Some(rtt)) => hystart.on_ack(acked, rtt),
+            _ => Step::Full,
+        };
+        match step {
+            Step::Full => self.window.slow_start(packets),
+            Step::Conservative => {
+                self.window.slow_start(packets / CONSERVATIVE_DIVISOR) * CONSERVATIVE_DIVISOR
+            }
+            Step::End => {
+                self.hystart = None;
+                self.cwnd_prior = self.window.cwnd();
+                self.window.end_slow_start();
+                packets
+            }
+        }
+    }
+
+    /// Grows by `packets` arrived, `since` after the ACK before.
+    fn avoid(&mut self, packets: f64, since: Span, cx: &Context) {
+        let cwnd = self.window.cwnd();
+        let avoidance = match &mut self.avoidance {
+            Some(avoidance) => {
+                avoidance.elapsed += since;
+                avoidance
+            }
+            none => {
+                // [RFC9438 §4.2]; without a W_max from above, the curve begins on its plateau.
+                self.w_max = self.w_max.max(cwnd);
+                let k = cube_root((self.w_max - cwnd) / C);
+                none.insert(Avoidance { elapsed: Span::ZERO, k, w_est: cwnd })
+            }
+        };
+        // [RFC9438 §4.3] As steep as Reno once Reno's window is back where it was.
+        let alpha = if avoidance.w_est >= self.cwnd_prior { 1.0 } else { ALPHA };
+        avoidance.w_est += alpha * packets / cwnd;
+        let t = avoidance.elapsed.as_secs_f64();
+        let curve = |t: f64| {
+            let x = t - avoidance.k;
+            C * x * x * x + self.w_max
+        };
+        if curve(t) < avoidance.w_est {
+            self.window.set(avoidance.w_est.max(cwnd));
+        } else {
+            let rtt = cx.rtt.map_or(0.0, |rtt| rtt.smoothed.as_secs_f64());
+            let target = curve(t + rtt).clamp(cwnd, cwnd * TARGET_MAX);
+            self.window.set((cwnd + (target - cwnd) / cwnd * packets).min(target));
+        }
+    }
+
+    fn shrink(&mut self) {
+        let cwnd = self.window.cwnd();
+        self.cwnd_prior = cwnd;
+        // [RFC9438 §4.7] Fast convergence: a window that did not get back leaves room for others.
+        self.w_max = if cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
+        self.window.shrink(BETA);
+        self.avoidance = None;
+        self.hystart = None;
+    }
+}
+
+impl Controller for Cubic {
+    fn limits(&self) -> SendLimits {
+        self.window.limits()
+    }
+
+    fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+        // [RFC9438 §5.8] The time in which the application was idle is not the curve's.
+        let most = cx.rtt.map_or(Span::MAX, |rtt| rtt.smoothed * ACK_SPACING_MAX);
+        let since = self.last_ack.map_or(Span::ZERO, |last| cx.now.since(last)).min(most);
+        self.last_ack = Some(cx.now);
+        match self.window.hear(acked, cx) {
+            Heard::Mark => self.shrink(),
+            Heard::Hold => {}
+            Heard::Grow(packets) => {
+                let rest = if self.window.is_slow_start() {
+                    self.slow_start(packets, acked, cx)
+                } else {
+                    packets
+                };
+                if rest > 0.0 {
+                    self.avoid(rest, since, cx);
+                }
+            }
+        }
+    }
+
+    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
+        if self.window.opens_epoch(loss) {
+            self.shrink();
+        }
+    }
+
+    fn on_timeout(&mut self, _cx: &Context) {
+        if !self.window.is_silent() {
+            self.cwnd_prior = self.window.cwnd();
+        }
+        // [RFC9438 §4.8]
+        self.w_max = 0.0;
+        self.avoidance = None;
+        self.hystart = None;
+        self.window.time_out(BETA);
+    }
+
+    fn phase(&self) -> &'static str {
+        self.window.phase()
+    }
+}
+
+#[cfg(test)]
+mod tests;

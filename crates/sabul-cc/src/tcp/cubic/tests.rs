@@ -1,0 +1,211 @@
+use sabul_units::{Packets, Random, SeededRandom};
+
+use super::*;
+use crate::controller::RttEstimate;
+
+const RTT: Span = Span::from_millis(100);
+
+fn cubic(params: &[(&str, &str)]) -> Cubic {
+    let given: Vec<_> = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let params = ParamValues::check("cubic", PARAMS, &given).unwrap();
+    Cubic {
+        window: Window::new(&params),
+        hystart: (params.word("hystart") == "on").then(HyStart::new),
+        w_max: 0.0,
+        cwnd_prior: 0.0,
+        avoidance: None,
+        last_ack: None,
+    }
+}
+
+fn cx(now: Span, rtt: Span) -> Context {
+    let rtt = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: RTT };
+    Context::new(Instant::ZERO + now, Some(rtt), Bytes(1500))
+}
+
+fn ack(newly: u64, in_flight: u64, largest: u64) -> Acked {
+    Acked {
+        newly: Packets(newly),
+        in_flight: Packets(in_flight),
+        largest,
+        next: largest + in_flight + 1,
+        ..Acked::default()
+    }
+}
+
+fn loss(first: u64, largest: u64) -> LossReport {
+    LossReport::new(Packets(1), Packets(0), first, largest)
+}
+
+/// One ACK every millisecond for `span`, a hundredth of the window each, from packet `from` on.
+fn run(cubic: &mut Cubic, from: &mut u64, start: Span, span: Span) {
+    let mut now = start;
+    while now < start + span {
+        now += Span::from_millis(1);
+        let window = cubic.limits().window.unwrap().0;
+        let newly = (window / 100).max(1);
+        *from += newly;
+        cubic.on_ack(&ack(newly, window - newly, *from), &cx(now, RTT));
+    }
+}
+
+#[test]
+fn cube_roots_are_right_over_the_whole_range() {
+    assert!((cube_root(27.0) - 3.0).abs() < 1e-12);
+    for n in -60..100 {
+        let a = 1.7 * if n < 0 { 1.0 / (1u64 << -n) as f64 } else { (1u128 << n) as f64 };
+        let x = cube_root(a);
+        assert!((x * x * x / a - 1.0).abs() < 1e-14, "{a}");
+    }
+    assert!(cube_root(0.0).abs() < 1e-300 && cube_root(-1.0).abs() < 1e-300);
+}
+
+#[test]
+fn the_curve_is_back_at_its_plateau_after_k() {
+    let mut cubic = cubic(&[("initial_window", "1000"), ("ssthresh_packets", "1000")]);
+    cubic.on_loss(&loss(5, 10), &cx(Span::ZERO, RTT));
+    // 1000 × 0.7 = 700.
+    assert!((cubic.window.cwnd() - 700.0).abs() < 1e-9);
+    cubic.on_ack(&ack(1, 699, 11), &cx(Span::from_millis(1), RTT));
+    // K = cbrt((1000 - 700) / 0.4) = cbrt(750) = 9.0856 s.
+    assert!((cubic.avoidance.unwrap().k - 9.0856).abs() < 1e-4, "{cubic:?}");
+    // alpha = 3 × 0.3 / 1.7 = 0.5294.
+    assert!((ALPHA - 0.5294).abs() < 1e-4);
+    let mut largest = 11;
+    // After 4.5428 s, half of K: 1000 - 0.4 × 4.5428^3 = 962.5; reached one RTT later at most.
+    run(&mut cubic, &mut largest, Span::from_millis(1), Span::from_millis(4542));
+    let half = cubic.window.cwnd();
+    assert!((958.0..=963.5).contains(&half), "{half}");
+    run(&mut cubic, &mut largest, Span::from_millis(4543), Span::from_millis(4542));
+    let plateau = cubic.window.cwnd();
+    assert!((999.0..=1000.1).contains(&plateau), "{plateau}");
+    // 3 s beyond K: 1000 + 0.4 × 27 = 1010.8.
+    run(&mut cubic, &mut largest, Span::from_millis(9085), Span::from_secs(3));
+    let beyond = cubic.window.cwnd();
+    assert!((1009.0..=1012.0).contains(&beyond), "{beyond}");
+}
+
+#[test]
+fn on_short_paths_it_is_never_slower_than_reno() {
+    // 20 packets, 1 ms: the curve adds 0.4 × t^3 in t seconds, Reno hundreds of packets.
+    let mut cubic = cubic(&[("initial_window", "20"), ("ssthresh_packets", "20")]);
+    let short = Span::from_millis(1);
+    cubic.on_loss(&loss(1, 2), &cx(Span::ZERO, short));
+    let mut largest = 2;
+    for ms in 1..=12 {
+        let window = cubic.limits().window.unwrap().0;
+        largest += window;
+        cubic.on_ack(&ack(window, 0, largest), &cx(Span::from_millis(ms), short));
+    }
+    // From 14, 0.5294 a round trip: about 6.4 - 0.3 after 12 rounds of floor(window) packets.
+    let window = cubic.window.cwnd();
+    assert!((19.5..=20.4).contains(&window), "{window}");
+    for ms in 13..=23 {
+        let window = cubic.limits().window.unwrap().0;
+        largest += window;
+        cubic.on_ack(&ack(window, 0, largest), &cx(Span::from_millis(ms), short));
+    }
+    // Back where it was, one a round trip: about 10 more in 11 rounds.
+    let grown = cubic.window.cwnd() - window;
+    assert!((9.5..=11.0).contains(&grown), "{grown}");
+}
+
+#[test]
+fn a_window_that_did_not_get_back_leaves_room() {
+    let mut cubic = cubic(&[("initial_window", "1000"), ("ssthresh_packets", "1000")]);
+    cubic.on_loss(&loss(5, 10), &cx(Span::ZERO, RTT));
+    assert!((cubic.w_max - 1000.0).abs() < 1e-9);
+    cubic.on_loss(&loss(11, 20), &cx(RTT, RTT));
+    // 700 × (1 + 0.7) / 2 = 595; 700 × 0.7 = 490.
+    assert!((cubic.w_max - 595.0).abs() < 1e-9);
+    assert!((cubic.window.cwnd() - 490.0).abs() < 1e-9);
+    assert!((cubic.cwnd_prior - 700.0).abs() < 1e-9);
+}
+
+#[test]
+fn after_a_timeout_the_curve_begins_on_its_plateau() {
+    let mut cubic = cubic(&[("initial_window", "100"), ("ssthresh_packets", "100")]);
+    cubic.on_timeout(&cx(Span::ZERO, RTT));
+    assert_eq!(cubic.limits().window, Some(Packets(1)));
+    let mut largest = 0;
+    for n in 1..10 {
+        let window = cubic.limits().window.unwrap().0;
+        largest += window;
+        cubic.on_ack(&ack(window, 0, largest), &cx(RTT * n, RTT));
+    }
+    // Slow start to 0.7 × 100 = 70 in 7 rounds, then avoidance from there.
+    let avoidance = cubic.avoidance.unwrap();
+    assert!(avoidance.k.abs() < 1e-9 && (cubic.w_max - 70.0).abs() < 1e-9, "{cubic:?}");
+}
+
+#[test]
+fn idle_time_does_not_move_the_curve() {
+    let mut cubic = cubic(&[("initial_window", "1000"), ("ssthresh_packets", "1000")]);
+    cubic.on_loss(&loss(5, 10), &cx(Span::ZERO, RTT));
+    let mut largest = 10;
+    run(&mut cubic, &mut largest, Span::ZERO, Span::from_secs(1));
+    let before = cubic.avoidance.unwrap().elapsed;
+    // A trickle for ten seconds, then silence for ten more.
+    for n in 1..=100 {
+        largest += 1;
+        let now = Span::from_secs(1) + RTT * n;
+        cubic.on_ack(&ack(1, 1, largest), &cx(now, RTT));
+    }
+    run(&mut cubic, &mut largest, Span::from_secs(21), Span::from_millis(10));
+    let elapsed = cubic.avoidance.unwrap().elapsed.saturating_sub(before);
+    assert!(elapsed <= RTT * 2 + Span::from_millis(10), "{elapsed:?}");
+}
+
+#[test]
+fn a_rising_delay_ends_slow_start_without_a_loss() {
+    let run = |hystart| {
+        let mut cubic = cubic(&[("hystart", hystart)]);
+        let (mut largest, mut now) = (0, Span::ZERO);
+        for round in 0..12 {
+            // From the third round on, each is 20 ms longer.
+            let rtt = RTT + Span::from_millis(20) * u64::saturating_sub(round, 2);
+            let window = cubic.limits().window.unwrap().0;
+            for _ in 0..window / 2 {
+                largest += 2;
+                now += rtt / (window / 2);
+                cubic.on_ack(&ack(2, window - 2, largest), &cx(now, rtt));
+            }
+        }
+        (cubic.limits().window.unwrap().0, cubic.phase())
+    };
+    let (without, phase) = run("off");
+    assert_eq!((without, phase), (10 << 12, "slow-start"));
+    let (with, phase) = run("on");
+    // Doubled to 80 or 160, then a quarter a round for five rounds: × 3; then hardly at all.
+    assert_eq!(phase, "avoidance");
+    assert!((200..700).contains(&with), "{with}");
+}
+
+#[test]
+fn any_order_of_any_facts_leaves_a_legal_window() {
+    for seed in 0..200 {
+        let mut rng = SeededRandom::new(seed);
+        let mut cubic = cubic(&[]);
+        let mut now = Span::ZERO;
+        for step in 0..500 {
+            let scale = 1 << rng.below(64);
+            let mut draw = || rng.below(scale);
+            let cx = cx(now, Span(draw()));
+            let report = loss(draw(), draw());
+            let mut acked = ack(draw(), draw() / 2, draw() / 4);
+            acked.marked = Packets(draw() / 8);
+            now += Span(draw() / 4);
+            match rng.below(8) {
+                0 => cubic.on_loss(&report, &cx),
+                1 => cubic.on_timeout(&cx),
+                _ => cubic.on_ack(&acked, &cx),
+            }
+            cubic.window.check_invariants();
+            let window = cubic.limits().window.unwrap();
+            assert!(window >= Packets(1), "seed {seed}, step {step}: {cubic:?}");
+            let kept = [cubic.w_max, cubic.cwnd_prior];
+            assert!(kept.iter().all(|x| x.is_finite() && *x >= 0.0), "seed {seed}, step {step}");
+            assert!(cubic.avoidance.is_none_or(|a| a.k.is_finite() && a.w_est.is_finite()));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! HyStart++: leaves slow start when the delay rises, before anything is lost.
+//!
+//! Source: [RFC9406 §4].
+//! Model:       a round ends when everything sent at its start has arrived. When the smallest RTT of
+//!              the round is above that of the round before by an eighth of it (4 ms to 16 ms), slow
+//!              start grows four times slower for five rounds; it goes back to full speed if the delay
+//!              falls again, and ends otherwise.
+//! States:      Full <--delay rises | falls--> Conservative --five rounds--> (over)
+//! Not here:    the window itself (`cubic`).
+
+use sabul_units::Span;
+
+use crate::controller::{Acked, RttEstimate};
+
+/// [RFC9406 §4.3] Bounds of the rise that counts, and its share of the RTT.
+const RISE_MIN: Span = Span::from_millis(4);
+const RISE_MAX: Span = Span::from_millis(16);
+const RISE_DIVISOR: u64 = 8;
+/// [RFC9406 §4.3] RTT samples in a round before its smallest counts.
+const SAMPLES: u32 = 8;
+/// DEV-011: on the wire an ACK comes four times a round trip, so a round never has eight samples.
+/// There three of them are enough, if they stand for so many packets that TCP's would be eight.
+const SAMPLES_SPARSE: u32 = 3;
+const PACKETS_SPARSE: u64 = 32;
+/// [RFC9406 §4.3] Growth of conservative slow start, and how many rounds it lasts.
+pub(super) const CONSERVATIVE_DIVISOR: f64 = 4.0;
+const CONSERVATIVE_ROUNDS: u32 = 5;
+
+/// How slow start goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// At full speed.
+    Full,
+    /// Growth divided by [`CONSERVATIVE_DIVISOR`].
+    Conservative,
+    /// It is over.
+    End,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Full,
+    /// `baseline` is the smallest RTT of the round in which the delay rose.
+    Conservative {
+        baseline: Span,
+        rounds: u32,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct HyStart {
+    stage: Stage,
+    /// The round is over when this number has arrived.
+    round_end: u64,
+    last_min: Option<Span>,
+    current_min: Option<Span>,
+    samples: u32,
+    packets: u64,
+}
+
+impl HyStart {
+    pub(super) const fn new() -> Self {
+        Self {
+            stage: Stage::Full,
+            round_end: 0,
+            last_min: None,
+            current_min: None,
+            samples: 0,
+            packets: 0,
+        }
+    }
+
+    /// An ACK arrived in slow start, with the round trip it showed.
+    pub(super) fn on_ack(&mut self, acked: &Acked, rtt: &RttEstimate) -> Step {
+        if acked.largest >= self.round_end {
+            self.round_end = acked.next;
+            self.last_min = self.current_min.take();
+            (self.samples, self.packets) = (0, 0);
+            if let Stage::Conservative { rounds, .. } = &mut self.stage {
+                // The round in which it began counts, however little of it was left.
+                *rounds += 1;
+                if *rounds >= CONSERVATIVE_ROUNDS {
+                    return Step::End;
+                }
+            }
+        }
+        let current = self.current_min.map_or(rtt.latest, |min| min.min(rtt.latest));
+        self.current_min = Some(current);
+        self.samples += 1;
+        self.packets = self.packets.saturating_add(acked.newly.0);
+        if self.is_sampled() {
+            match self.stage {
+                Stage::Full => {
+                    if self.last_min.is_some_and(|last| current >= last + rise(last)) {
+                        self.stage = Stage::Conservative { baseline: current, rounds: 0 };
+                    }
+                }
+                Stage::Conservative { baseline, .. } => {
+                    if current < baseline {
+                        self.stage = Stage::Full;
+                    }
+                }
+            }
+        }
+        match self.stage {
+            Stage::Full => Step::Full,
+            Stage::Conservative { .. } => Step::Conservative,
+        }
+    }
+
+    const fn is_sampled(&self) -> bool {
+        self.samples >= SAMPLES
+            || (self.samples >= SAMPLES_SPARSE && self.packets >= PACKETS_SPARSE)
+    }
+}
+
+/// The rise of the delay that counts.
+fn rise(last: Span) -> Span {
+    (last / RISE_DIVISOR).clamp(RISE_MIN, RISE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_units::Packets;
+
+    use super::*;
+
+    /// `acks` ACKs of `newly` packets each, the first of which ends the round before.
+    fn round(hystart: &mut HyStart, first: u64, acks: u64, newly: u64, rtt_ms: u64) -> Step {
+        let rtt = Span::from_millis(rtt_ms);
+        let estimate = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
+        let mut step = Step::Full;
+        for n in 0..acks {
+            let acked = Acked {
+                newly: Packets(newly),
+                largest: first + n * newly,
+                next: first + acks * newly,
+                ..Acked::default()
+            };
+            step = hystart.on_ack(&acked, &estimate);
+            if step == Step::End {
+                break;
+            }
+        }
+        step
+    }
+
+    #[test]
+    fn a_rise_of_an_eighth_slows_growth_and_five_rounds_end_it() {
+        let mut hystart = HyStart::new();
+        // 100 ms / 8 = 12.5 ms: 112 ms is no rise, 113 ms is one.
+        assert_eq!(round(&mut hystart, 0, 10, 1, 100), Step::Full);
+        assert_eq!(round(&mut hystart, 10, 10, 1, 112), Step::Full);
+        // The round before had 112 ms: 112 + 14 = 126.
+        assert_eq!(round(&mut hystart, 20, 10, 1, 125), Step::Full);
+        assert_eq!(round(&mut hystart, 30, 10, 1, 141), Step::Conservative);
+        for n in 4..8 {
+            assert_eq!(round(&mut hystart, n * 10, 10, 1, 141), Step::Conservative, "round {n}");
+        }
+        assert_eq!(round(&mut hystart, 80, 10, 1, 141), Step::End);
+    }
+
+    #[test]
+    fn a_delay_that_falls_again_resumes_full_speed() {
+        let mut hystart = HyStart::new();
+        round(&mut hystart, 0, 10, 1, 100);
+        assert_eq!(round(&mut hystart, 10, 10, 1, 120), Step::Conservative);
+        assert_eq!(round(&mut hystart, 20, 10, 1, 101), Step::Full);
+    }
+
+    #[test]
+    fn the_rise_that_counts_is_bounded() {
+        // 8 ms / 8 = 1 ms, raised to 4 ms; 400 ms / 8 = 50 ms, lowered to 16 ms.
+        assert_eq!(rise(Span::from_millis(8)), Span::from_millis(4));
+        assert_eq!(rise(Span::from_millis(64)), Span::from_millis(8));
+        assert_eq!(rise(Span::from_millis(400)), Span::from_millis(16));
+    }
+
+    #[test]
+    fn few_samples_count_only_where_they_stand_for_many_packets() {
+        let rounds = |acks, newly| {
+            let mut hystart = HyStart::new();
+            round(&mut hystart, 0, acks, newly, 100);
+            round(&mut hystart, acks * newly, acks, newly, 150)
+        };
+        assert_eq!(rounds(7, 2), Step::Full, "seven samples of TCP");
+        assert_eq!(rounds(8, 2), Step::Conservative, "eight samples of TCP");
+        assert_eq!(rounds(4, 2), Step::Full, "four for eight packets");
+        assert_eq!(rounds(4, 8), Step::Conservative, "four for 32 packets, as on the wire");
+    }
+}

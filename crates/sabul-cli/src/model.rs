@@ -1,0 +1,66 @@
+//! `sabul model`: the deterministic model of SABUL 2002 and its lemmas.
+
+use std::path::Path;
+use std::time::Instant;
+
+use sabul_model::{ConfigError, file, grid, report};
+
+use crate::args::{ModelArgs, ModelCheckArgs, ModelCommand, ModelGridArgs, ModelIterateArgs};
+use crate::error::CliError;
+use crate::output;
+
+/// Runs `sabul model`.
+pub(crate) fn run(args: &ModelArgs) -> Result<u8, CliError> {
+    match &args.command {
+        ModelCommand::Check(args) => check(args),
+        ModelCommand::Iterate(args) => iterate(args),
+        ModelCommand::Grid(args) => grid(args),
+    }
+}
+
+/// Holds the eight lemmas against the model. The code is 0 also where a lemma as printed fails,
+/// which is a result; it is 1 where one as corrected does.
+fn check(args: &ModelCheckArgs) -> Result<u8, CliError> {
+    let started = Instant::now();
+    let given = match &args.params {
+        Some(path) => Some((path.display().to_string(), read(path, file::read_params)?)),
+        None => None,
+    };
+    let report = report::check(given, args.grid, args.seed);
+    output::print(if args.json { report::json(&report) } else { report.text() })?;
+    say_duration(args.json, started);
+    if report.has_failed_correction() {
+        return Err(CliError::failed("a lemma as corrected does not hold; see the report"));
+    }
+    Ok(0)
+}
+
+/// Follows one parameter set round by round.
+fn iterate(args: &ModelIterateArgs) -> Result<u8, CliError> {
+    let report = report::iterate(read(&args.params, file::read_params)?, args.rounds);
+    output::print(if args.json { report::json(&report) } else { report.text() })?;
+    Ok(0)
+}
+
+/// Maps the regions of many parameter sets.
+fn grid(args: &ModelGridArgs) -> Result<u8, CliError> {
+    let started = Instant::now();
+    let report = report::grid(&read(&args.grid, grid::read_grid)?);
+    output::print(if args.json { report::json(&report) } else { report.text() })?;
+    say_duration(args.json, started);
+    Ok(0)
+}
+
+/// Reads a file and parses it; an error names the file, and the line where there is one.
+fn read<T>(path: &Path, parse: impl Fn(&str) -> Result<T, ConfigError>) -> Result<T, CliError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| CliError::usage(format!("cannot read '{}': {error}", path.display())))?;
+    parse(&text).map_err(|error| CliError::usage(format!("{}: {error}", path.display())))
+}
+
+/// Durations are for people: a document is the same on every machine.
+fn say_duration(is_json: bool, started: Instant) {
+    if !is_json {
+        output::note(format_args!("took {:.1} s", started.elapsed().as_secs_f64()));
+    }
+}

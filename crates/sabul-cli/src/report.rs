@@ -1,0 +1,252 @@
+//! Pages, charts and tables of runs, whichever arm they come from.
+
+use sabul_report::{Axis, Cell, Chart, Column, Item, Line, Page, Section, Style, Table};
+use sabul_scenario::Run;
+use sabul_sim::Outcome;
+use sabul_sim::results::{FlowSeries, LinkSeries, Results, Series};
+
+/// Flows drawn one by one; of more, a chart cannot be read.
+const LINES_MAX: usize = 10;
+
+/// The page of one run.
+pub(crate) fn run_page(run: &Run, outcome: &Outcome) -> Page {
+    let (results, series) = (&outcome.results, &outcome.series);
+    let scenario = &run.scenario;
+    let mut page = Page::new(
+        scenario.name.clone(),
+        format!(
+            "Simulated: {} s, warm-up {} s, seed {}, commit {}",
+            scenario.duration.as_secs_f64(),
+            scenario.warmup.as_secs_f64(),
+            scenario.seed,
+            crate::sim::COMMIT,
+        ),
+    );
+    for flow in &results.flows {
+        page = page.with_summary(format!(
+            "{} ({} {}): {:.1} Mb/s goodput, {:.3} % lost, RTT {:.1} ms on average",
+            flow.id,
+            flow.transport,
+            flow.cc,
+            flow.goodput_bps / 1e6,
+            flow.loss_rate * 100.0,
+            flow.rtt_ms.mean,
+        ));
+    }
+    page = page.with_summary(format!("Jain's index {:.4}", results.jain));
+    page.with_section(
+        Section::new("Averages", "From the end of the warm-up to the end of the run.")
+            .with_item(Item::Table(flow_table(results)))
+            .with_item(Item::Table(link_table(results)))
+            .with_item(Item::Table(region_table(results))),
+    )
+    .with_section(flows_section(series))
+    .with_section(links_section(series))
+    .with_section(
+        Section::new("Scenario", "The file that repeats this run, every setting applied.")
+            .with_item(Item::Pre { title: "scenario.toml".to_owned(), text: run.text.clone() }),
+    )
+}
+
+fn flows_section(series: &Series) -> Section {
+    let chart = |title: &str, axis: Axis, value: fn(&FlowSeries) -> &[f64]| {
+        Item::Chart(flow_chart(series, title, axis, value))
+    };
+    let text = if series.flows.len() > LINES_MAX {
+        format!("The first {LINES_MAX} of {} flows.", series.flows.len())
+    } else {
+        String::new()
+    };
+    Section::new("Flows over time", text)
+        .with_item(Item::Chart(goodput_chart(series)))
+        .with_item(chart("Sending rate", Axis::new("rate", "b/s"), |flow| &flow.rate_bps))
+        .with_item(chart("Inter-packet gap", Axis::new("gap", "ns"), |flow| &flow.gap_ns))
+        .with_item(chart("Round trip", Axis::new("RTT", "ms"), |flow| &flow.rtt_ms))
+        .with_item(chart("Packets in flight", Axis::new("in flight", "packets"), |flow| {
+            &flow.in_flight_pkts
+        }))
+        .with_item(chart("Loss", Axis::new("lost ÷ sent", ""), |flow| &flow.loss_rate))
+}
+
+fn links_section(series: &Series) -> Section {
+    let chart = |title: &str, axis: Axis, value: fn(&LinkSeries) -> &[f64]| {
+        let mut chart = Chart::new(title, time_axis(), axis);
+        for link in series.links.iter().take(LINES_MAX) {
+            chart = chart.with_line(line(&link.id, &series.t_s, value(link)));
+        }
+        Item::Chart(chart)
+    };
+    Section::new("Links over time", "")
+        .with_item(chart("Queue", Axis::new("waiting", "packets"), |link| &link.queue_pkts))
+        .with_item(chart("Drops", Axis::new("dropped", "packets"), |link| &link.drops))
+        .with_item(chart("Utilisation", Axis::new("used ÷ rate", ""), |link| &link.utilisation))
+}
+
+/// Goodput of each flow over time.
+pub(crate) fn goodput_chart(series: &Series) -> Chart {
+    flow_chart(series, "Goodput", Axis::new("goodput", "b/s"), |flow| &flow.goodput_bps)
+}
+
+/// One quantity of each flow over time.
+pub(crate) fn flow_chart(
+    series: &Series,
+    title: &str,
+    axis: Axis,
+    value: fn(&FlowSeries) -> &[f64],
+) -> Chart {
+    let mut chart = Chart::new(title, time_axis(), axis);
+    for flow in series.flows.iter().take(LINES_MAX) {
+        chart = chart.with_line(line(&flow.id, &series.t_s, value(flow)));
+    }
+    chart
+}
+
+fn time_axis() -> Axis {
+    Axis::new("time", "s")
+}
+
+fn line(name: &str, t_s: &[f64], values: &[f64]) -> Line {
+    let points = t_s.iter().copied().zip(values.iter().copied()).collect();
+    Line { style: Style::Line, ..Line::new(name, points) }
+}
+
+/// Averages of each flow.
+pub(crate) fn flow_table(results: &Results) -> Table {
+    let columns = vec![
+        Column::text("flow"),
+        Column::text("transport"),
+        Column::text("cc"),
+        Column::number("goodput", "Mb/s"),
+        Column::number("throughput", "Mb/s"),
+        Column::number("lost", "%"),
+        Column::number("sent again", "packets"),
+        Column::number("RTT min", "ms"),
+        Column::number("RTT mean", "ms"),
+        Column::number("RTT p99", "ms"),
+        Column::number("stability", "SD/mean"),
+        Column::number("completed", "s"),
+    ];
+    let rows = results.flows.iter().map(|flow| {
+        vec![
+            flow.id.clone().into(),
+            flow.transport.clone().into(),
+            flow.cc.clone().into(),
+            Cell::Fixed(flow.goodput_bps / 1e6, 2),
+            Cell::Fixed(flow.throughput_bps / 1e6, 2),
+            Cell::Fixed(flow.loss_rate * 100.0, 4),
+            Cell::Fixed(flow.retransmissions as f64, 0),
+            Cell::Fixed(flow.rtt_ms.min, 2),
+            Cell::Fixed(flow.rtt_ms.mean, 2),
+            Cell::Fixed(flow.rtt_ms.p99, 2),
+            Cell::Fixed(flow.stability, 3),
+            flow.completed_s.map_or(Cell::Empty, |s| Cell::Fixed(s, 3)),
+        ]
+    });
+    Table { title: "Flows".to_owned(), columns, rows: rows.collect() }
+}
+
+/// Averages of each link.
+pub(crate) fn link_table(results: &Results) -> Table {
+    let columns = vec![
+        Column::text("link"),
+        Column::number("utilisation", "%"),
+        Column::number("drops", "packets"),
+        Column::number("marks", "packets"),
+        Column::number("queue mean", "packets"),
+        Column::number("queue p99", "packets"),
+        Column::number("queue max", "packets"),
+    ];
+    let rows = results.links.iter().map(|link| {
+        vec![
+            link.id.clone().into(),
+            Cell::Fixed(link.utilisation * 100.0, 2),
+            Cell::Fixed(link.drops as f64, 0),
+            Cell::Fixed(link.marks as f64, 0),
+            Cell::Fixed(link.queue_packets.mean, 1),
+            Cell::Fixed(link.queue_packets.p99, 0),
+            Cell::Fixed(link.queue_packets.max as f64, 0),
+        ]
+    });
+    Table { title: "Links".to_owned(), columns, rows: rows.collect() }
+}
+
+fn region_table(results: &Results) -> Table {
+    let columns = vec![
+        Column::number("from", "s"),
+        Column::number("to", "s"),
+        Column::number("flows", ""),
+        Column::number("aggregate", "Mb/s"),
+        Column::number("stability", "SD/mean"),
+        Column::number("Jain's index", ""),
+    ];
+    let rows = results.regions.iter().map(|region| {
+        vec![
+            Cell::Fixed(region.from_s, 1),
+            Cell::Fixed(region.to_s, 1),
+            Cell::Fixed(region.flows.len() as f64, 0),
+            Cell::Fixed(region.aggregate_bps / 1e6, 2),
+            Cell::Fixed(region.stability, 3),
+            Cell::Fixed(region.jain, 4),
+        ]
+    });
+    let title = "Regions: whenever a long flow enters or leaves".to_owned();
+    Table { title, columns, rows: rows.collect() }
+}
+
+/// All runs of a sweep in one table: a row for each flow of each run.
+pub(crate) fn sweep_table(runs: &[(&Run, &Outcome)]) -> Table {
+    let mut settings: Vec<&str> = Vec::new();
+    for (key, _) in runs.iter().flat_map(|(run, _)| &run.settings) {
+        if !settings.contains(&key.as_str()) {
+            settings.push(key);
+        }
+    }
+    let mut columns: Vec<Column> = settings.iter().copied().map(Column::text).collect();
+    columns.extend([
+        Column::text("flow"),
+        Column::number("goodput", "Mb/s"),
+        Column::number("lost", "%"),
+        Column::number("RTT mean", "ms"),
+        Column::number("stability", "SD/mean"),
+        Column::number("completed", "s"),
+        Column::number("Jain's index", ""),
+    ]);
+    let mut rows = Vec::new();
+    for (run, outcome) in runs {
+        for flow in &outcome.results.flows {
+            let mut row: Vec<Cell> = settings
+                .iter()
+                .map(|wanted| {
+                    let found = run.settings.iter().find(|(key, _)| key == wanted);
+                    found.map_or(Cell::Empty, |(_, value)| value.clone().into())
+                })
+                .collect();
+            row.extend([
+                flow.id.clone().into(),
+                Cell::Fixed(flow.goodput_bps / 1e6, 2),
+                Cell::Fixed(flow.loss_rate * 100.0, 4),
+                Cell::Fixed(flow.rtt_ms.mean, 2),
+                Cell::Fixed(flow.stability, 3),
+                flow.completed_s.map_or(Cell::Empty, |s| Cell::Fixed(s, 3)),
+                Cell::Fixed(outcome.results.jain, 4),
+            ]);
+            rows.push(row);
+        }
+    }
+    Table { title: "Runs".to_owned(), columns, rows }
+}
+
+/// The page of a sweep.
+pub(crate) fn sweep_page(runs: &[(&Run, &Outcome)]) -> Page {
+    let name = runs.first().map_or("sweep", |(run, _)| run.scenario.name.as_str());
+    let subtitle = format!("Simulated: {} runs, commit {}", runs.len(), crate::sim::COMMIT);
+    let mut page = Page::new(name, subtitle).with_section(
+        Section::new("All runs", "Each run's own report is in its folder, run-0001 and so on.")
+            .with_item(Item::Table(sweep_table(runs))),
+    );
+    if let Some((run, _)) = runs.first() {
+        let pre = Item::Pre { title: "of the first run".to_owned(), text: run.text.clone() };
+        page = page.with_section(Section::new("Scenario", "").with_item(pre));
+    }
+    page
+}

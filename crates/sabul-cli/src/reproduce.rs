@@ -1,0 +1,273 @@
+//! `sabul reproduce`: tables and figures of the papers, run again and judged.
+
+mod judge;
+mod page;
+mod plan;
+
+use std::fs;
+use std::path::Path;
+
+use sabul_report::Page;
+use sabul_scenario::Run;
+use serde::Serialize;
+
+use crate::args::{Arm, ReproduceRunArgs};
+use crate::error::CliError;
+use crate::{output, sim};
+use judge::{Found, Judged};
+use plan::{Case, Plan};
+
+/// Exit code where a verdict is not the committed one.
+const CHANGED: u8 = 1;
+
+/// One reproduction, run.
+#[derive(Debug)]
+pub(crate) struct Reproduced<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) cases: Vec<Reproduction<'a>>,
+}
+
+/// One case of it.
+#[derive(Debug)]
+pub(crate) struct Reproduction<'a> {
+    pub(crate) case: &'a Case,
+    /// What was found with each open value.
+    pub(crate) found: Vec<Found>,
+    pub(crate) judged: Vec<Judged<'a>>,
+}
+
+impl Reproduction<'_> {
+    /// What was found with the value that verdicts are about.
+    pub(crate) fn chosen(&self) -> Option<&Found> {
+        self.found.iter().find(|found| found.is_chosen)
+    }
+}
+
+/// Lists what can be reproduced.
+pub(crate) fn list() -> Result<u8, CliError> {
+    let plans = plan::all()?;
+    let width = plans.iter().map(|plan| plan.name.len()).max().unwrap_or(0);
+    for plan in &plans {
+        output::print_line(format_args!(
+            "{:width$}  {}: {} ({} cases)",
+            plan.name,
+            plan.source,
+            plan.title,
+            plan.cases.len()
+        ))?;
+    }
+    Ok(0)
+}
+
+/// Runs one reproduction, or all.
+pub(crate) fn run(args: &ReproduceRunArgs) -> Result<u8, CliError> {
+    if args.arm == Arm::Lab {
+        return Err(CliError::usage("the lab does not run reproductions yet; use --arm sim"));
+    }
+    let plans = chosen_plans(&args.name)?;
+    let reproduced = reproduce(&plans)?;
+    if let Some(dir) = &args.out {
+        write_all(dir, &reproduced)?;
+    }
+    if args.json {
+        let document = Document::new(&reproduced);
+        let json = serde_json::to_string(&document)
+            .map_err(|error| CliError::failed(format!("cannot write the results: {error}")))?;
+        output::print_line(json)?;
+    } else {
+        for one in &reproduced {
+            output::print(page::text(one))?;
+        }
+    }
+    let changed: Vec<String> = claims(&reproduced)
+        .filter(|(_, _, judged)| judged.is_changed())
+        .map(|(plan, case, judged)| {
+            let (was, is) = (judged.claim.verdict.name(), judged.verdict.name());
+            format!("{}/{}: \"{}\" {was}, now {is}", plan.name, case.id, judged.claim.says)
+        })
+        .collect();
+    for line in &changed {
+        output::complain(format_args!("a verdict changed: {line}"));
+    }
+    Ok(if changed.is_empty() { 0 } else { CHANGED })
+}
+
+fn chosen_plans(name: &str) -> Result<Vec<Plan>, CliError> {
+    let plans = plan::all()?;
+    if name == "all" {
+        return Ok(plans);
+    }
+    let names: Vec<String> = plans.iter().map(|plan| plan.name.clone()).collect();
+    let found: Vec<Plan> = plans.into_iter().filter(|plan| plan.name == name).collect();
+    if found.is_empty() {
+        let known = names.join(", ");
+        return Err(CliError::usage(format!(
+            "no reproduction is called '{name}'; use all or one of: {known}"
+        )));
+    }
+    Ok(found)
+}
+
+/// Runs every case of every plan, on all processors.
+fn reproduce(plans: &[Plan]) -> Result<Vec<Reproduced<'_>>, CliError> {
+    let mut work: Vec<Run> = Vec::new();
+    let (mut values, mut counts) = (Vec::new(), Vec::new());
+    for plan in plans {
+        for case in &plan.cases {
+            let runs = judge::runs(plan, case)?;
+            counts.push(runs.len());
+            for (value, run) in runs {
+                values.push(value);
+                work.push(run);
+            }
+        }
+    }
+    let count = work.len();
+    let progress = |done: usize| {
+        if done.is_multiple_of(10) || done == count {
+            output::note(format_args!("{done} of {count} runs done"));
+        }
+    };
+    let outcomes = sabul_scenario::run_all_with_progress(&work, None, progress, sim::simulate);
+    let mut done = values.into_iter().zip(work).zip(outcomes);
+    let mut counts = counts.into_iter();
+    plans
+        .iter()
+        .map(|plan| {
+            let cases = plan.cases.iter().map(|case| {
+                let runs = done
+                    .by_ref()
+                    .take(counts.next().unwrap_or(0))
+                    .map(|((value, run), simulated)| Ok((value, run, simulated?.outcome)))
+                    .collect::<Result<Vec<_>, CliError>>()?;
+                let found = judge::gather(plan, runs);
+                let chosen = found.iter().find(|found| found.is_chosen);
+                let judged = chosen.map_or_else(Vec::new, |found| judge::judge(case, found));
+                Ok(Reproduction { case, found, judged })
+            });
+            Ok(Reproduced { plan, cases: cases.collect::<Result<_, CliError>>()? })
+        })
+        .collect()
+}
+
+fn claims<'a>(
+    all: &'a [Reproduced<'a>],
+) -> impl Iterator<Item = (&'a Plan, &'a Case, &'a Judged<'a>)> {
+    all.iter().flat_map(|one| {
+        one.cases.iter().flat_map(move |reproduction| {
+            reproduction.judged.iter().map(move |judged| (one.plan, reproduction.case, judged))
+        })
+    })
+}
+
+fn write_all(dir: &Path, all: &[Reproduced<'_>]) -> Result<(), CliError> {
+    let cannot = |error: std::io::Error| {
+        CliError::failed(format!(
+            "cannot write to {}: {error}; choose another directory with --out",
+            dir.display()
+        ))
+    };
+    fs::create_dir_all(dir).map_err(cannot)?;
+    let holding = claims(all).filter(|(_, _, judged)| judged.verdict == plan::Verdict::Holds);
+    let summary = format!("{} of {} claims hold", holding.count(), claims(all).count());
+    let title = match all {
+        [one] => one.plan.title.clone(),
+        _ => "The papers, reproduced".to_owned(),
+    };
+    let mut report =
+        Page::new(title, format!("Simulated, commit {}", sim::COMMIT)).with_summary(summary);
+    for one in all {
+        report = report.with_section(page::section(one));
+        let picture = page::picture(one).to_svg(900, 420);
+        fs::write(dir.join(format!("{}.svg", one.plan.name)), picture).map_err(cannot)?;
+    }
+    let tables: Vec<String> = all.iter().map(page::markdown).collect();
+    fs::write(dir.join("report.md"), tables.join("\n")).map_err(cannot)?;
+    fs::write(dir.join("report.html"), report.to_html()).map_err(cannot)
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    schema: u32,
+    arm: &'static str,
+    commit: &'static str,
+    reproductions: Vec<PlanDocument<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlanDocument<'a> {
+    name: &'a str,
+    source: &'a str,
+    cases: Vec<CaseDocument<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct CaseDocument<'a> {
+    id: &'a str,
+    figure: &'a str,
+    flows: Vec<FlowDocument<'a>>,
+    claims: Vec<ClaimDocument<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct FlowDocument<'a> {
+    id: &'a str,
+    published_mbps: Option<f64>,
+    mbps: f64,
+    mbps_least: f64,
+    mbps_most: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct ClaimDocument<'a> {
+    claim: &'a str,
+    published: Option<f64>,
+    ours: Option<f64>,
+    tolerance: f64,
+    verdict: &'static str,
+    committed: &'static str,
+    cause: &'a str,
+}
+
+impl<'a> Document<'a> {
+    fn new(all: &'a [Reproduced<'a>]) -> Self {
+        let reproductions = all
+            .iter()
+            .map(|one| PlanDocument {
+                name: &one.plan.name,
+                source: &one.plan.source,
+                cases: one.cases.iter().map(CaseDocument::new).collect(),
+            })
+            .collect();
+        Self { schema: 1, arm: "sim", commit: sim::COMMIT, reproductions }
+    }
+}
+
+impl<'a> CaseDocument<'a> {
+    fn new(one: &'a Reproduction<'a>) -> Self {
+        let rates = one.chosen().map(|found| &found.rates);
+        let flows = rates.into_iter().flatten().map(|(id, rate)| FlowDocument {
+            id,
+            published_mbps: one.case.published_mbps.get(id).copied(),
+            mbps: rate.mean,
+            mbps_least: rate.least,
+            mbps_most: rate.most,
+        });
+        let claims = one.judged.iter().map(|judged| ClaimDocument {
+            claim: &judged.claim.says,
+            published: judged.claim.published,
+            ours: Some(judged.ours).filter(|ours| ours.is_finite()),
+            tolerance: judged.claim.tolerance,
+            verdict: judged.verdict.name(),
+            committed: judged.claim.verdict.name(),
+            cause: &judged.claim.cause,
+        });
+        Self {
+            id: &one.case.id,
+            figure: &one.case.figure,
+            flows: flows.collect(),
+            claims: claims.collect(),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! From runs to rates, and from rates to verdicts.
+
+use std::collections::BTreeMap;
+
+use sabul_scenario::{Override, Run, parse_override, read};
+use sabul_sim::Outcome;
+
+use super::plan::{Case, Claim, Measure, Plan, RateKind, Verdict};
+use crate::error::CliError;
+
+/// One case with one value of what the paper leaves open, over all seeds.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The open value; none where nothing is open.
+    pub(crate) value: Option<toml::Value>,
+    pub(crate) is_chosen: bool,
+    /// How many seeds it is the mean of.
+    pub(crate) seeds: u32,
+    /// Rates by flow in Mb/s: mean, least and most over seeds.
+    pub(crate) rates: BTreeMap<String, Rates>,
+    /// The first seed's run, whose series are drawn.
+    pub(crate) run: Run,
+    pub(crate) outcome: Outcome,
+}
+
+/// A rate over seeds, in Mb/s.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rates {
+    pub(crate) mean: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
+}
+
+/// What became of a claim.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged<'a> {
+    pub(crate) claim: &'a Claim,
+    pub(crate) ours: f64,
+    pub(crate) verdict: Verdict,
+}
+
+impl Judged<'_> {
+    pub(crate) fn is_changed(&self) -> bool {
+        self.verdict != self.claim.verdict
+    }
+}
+
+/// The runs of one case, and which open value each has: all seeds with the chosen value, the first
+/// with the others.
+pub(crate) fn runs(plan: &Plan, case: &Case) -> Result<Vec<(Option<toml::Value>, Run)>, CliError> {
+    let (file, text) = plan.scenario(case)?;
+    let values: Vec<Option<&toml::Value>> = match &plan.open {
+        Some(open) => open.values.iter().map(Some).collect(),
+        None => vec![None],
+    };
+    let mut runs = Vec::new();
+    for value in values {
+        let is_chosen = plan.is_chosen(value);
+        for seed in plan.seeds.iter().take(if is_chosen { usize::MAX } else { 1 }) {
+            let mut overrides = vec![set(&format!("seed={seed}"))?];
+            for text in &case.set {
+                overrides.push(set(text)?);
+            }
+            if let (Some(open), Some(value)) = (&plan.open, value) {
+                overrides.push(set(&format!("{}={value}", open.key))?);
+            }
+            let found = read(text, &file, &overrides)
+                .map_err(|error| CliError::usage(format!("case {}: {error}", case.id)))?;
+            runs.extend(found.into_iter().map(|run| (value.cloned(), run)));
+        }
+    }
+    Ok(runs)
+}
+
+fn set(text: &str) -> Result<Override, CliError> {
+    parse_override(text).map_err(|error| CliError::usage(error.to_string()))
+}
+
+/// Puts the seeds of one case and open value together; `runs` is not empty.
+pub(crate) fn gather(plan: &Plan, runs: Vec<(Option<toml::Value>, Run, Outcome)>) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    for (value, run, outcome) in runs {
+        let rates = rates(plan.rate, &run, &outcome);
+        match found.last_mut().filter(|found| found.value == value) {
+            Some(found) => {
+                for (flow, rate) in rates {
+                    if let Some(all) = found.rates.get_mut(&flow) {
+                        all.least = all.least.min(rate);
+                        all.most = all.most.max(rate);
+                        all.mean += rate;
+                    }
+                }
+                found.seeds += 1;
+            }
+            None => {
+                let is_chosen =
+                    plan.open.as_ref().is_none_or(|open| Some(&open.chosen) == value.as_ref());
+                let rates = rates
+                    .into_iter()
+                    .map(|(flow, rate)| (flow, Rates { mean: rate, least: rate, most: rate }))
+                    .collect();
+                found.push(Found { value, is_chosen, seeds: 1, rates, run, outcome });
+            }
+        }
+    }
+    for found in &mut found {
+        for rate in found.rates.values_mut() {
+            rate.mean /= f64::from(found.seeds);
+        }
+    }
+    found
+}
+
+fn rates(kind: RateKind, run: &Run, outcome: &Outcome) -> Vec<(String, f64)> {
+    let warmup = run.scenario.warmup.as_secs_f64();
+    let flows = outcome.results.flows.iter().zip(&outcome.series.flows);
+    flows
+        .map(|(flow, series)| {
+            let rate = match kind {
+                RateKind::Goodput => flow.goodput_bps,
+                RateKind::Sending => {
+                    let rows = outcome.series.t_s.iter().zip(&series.rate_bps);
+                    let warm: Vec<f64> =
+                        rows.filter(|(t_s, _)| **t_s > warmup).map(|(_, rate)| *rate).collect();
+                    warm.iter().sum::<f64>() / (warm.len() as f64).max(1.0)
+                }
+            };
+            (flow.id.clone(), rate / 1e6)
+        })
+        .collect()
+}
+
+/// Judges the claims of a case by what was found with the chosen value.
+pub(crate) fn judge<'a>(case: &'a Case, found: &Found) -> Vec<Judged<'a>> {
+    case.claims.iter().map(|claim| judge_one(claim, found)).collect()
+}
+
+fn judge_one<'a>(claim: &'a Claim, found: &Found) -> Judged<'a> {
+    let rates: Vec<f64> = claim
+        .flows
+        .iter()
+        .map(|flow| found.rates.get(flow).map_or(f64::NAN, |rate| rate.mean))
+        .collect();
+    let sum: f64 = rates.iter().sum();
+    let ours = match claim.measure {
+        Measure::Total => sum,
+        Measure::Ratio | Measure::AtMost | Measure::AtLeast => match rates[..] {
+            [first, second] => first / second,
+            _ => f64::NAN,
+        },
+        Measure::Spread => {
+            let most = rates.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+            (most - least) / (sum / rates.len() as f64)
+        }
+    };
+    // Every comparison with NaN is false, so what has no number does not hold.
+    let holds = match (claim.measure, claim.published) {
+        (Measure::Spread | Measure::AtMost, _) => ours <= claim.tolerance,
+        (Measure::AtLeast, _) => ours >= claim.tolerance,
+        (_, Some(published)) => (ours / published - 1.0).abs() <= claim.tolerance,
+        (_, None) => false,
+    };
+    Judged { claim, ours, verdict: if holds { Verdict::Holds } else { Verdict::Differs } }
+}
+
+/// How far the rates of a case are from the published ones: the mean of |ours ÷ published − 1|.
+pub(crate) fn misfit(case: &Case, found: &Found) -> Option<f64> {
+    let errors: Vec<f64> = case
+        .published_mbps
+        .iter()
+        .filter_map(|(flow, published)| {
+            found.rates.get(flow).map(|rate| (rate.mean / published - 1.0).abs())
+        })
+        .collect();
+    (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(measure: Measure, published: Option<f64>, tolerance: f64) -> Claim {
+        Claim {
+            says: String::new(),
+            measure,
+            flows: vec!["a".to_owned(), "b".to_owned()],
+            published,
+            tolerance,
+            verdict: Verdict::Holds,
+            cause: String::new(),
+        }
+    }
+
+    fn found(a: f64, b: f64) -> Found {
+        let text = "duration_s = 1\nlink = [{ id = 'l', rate_mbps = 1, delay_ms = 1 }]\n\
+                    flow = [{ id = 'a', transport = 'udp-cbr', rate_mbps = 1, path = ['l'] }]";
+        let run = read(text, "x.toml", &[]).unwrap().remove(0);
+        let outcome = sabul_sim::World::new(run.scenario.clone()).unwrap().run();
+        let rate = |mean| Rates { mean, least: mean, most: mean };
+        let rates = [("a".to_owned(), rate(a)), ("b".to_owned(), rate(b))].into();
+        Found { value: None, is_chosen: true, seeds: 1, rates, run, outcome }
+    }
+
+    #[test]
+    fn each_measure_has_its_rule() {
+        let holds = |measure, published, tolerance, a, b| {
+            judge_one(&claim(measure, published, tolerance), &found(a, b)).verdict == Verdict::Holds
+        };
+        assert!(holds(Measure::Total, Some(100.0), 0.05, 50.0, 54.0));
+        assert!(!holds(Measure::Total, Some(100.0), 0.05, 50.0, 56.0));
+        assert!(holds(Measure::Ratio, Some(0.8), 0.15, 40.0, 50.0));
+        assert!(!holds(Measure::Ratio, Some(0.8), 0.15, 50.0, 50.0));
+        // (52 − 48) ÷ 50 = 0.08.
+        assert!(holds(Measure::Spread, None, 0.08, 48.0, 52.0));
+        assert!(!holds(Measure::Spread, None, 0.079, 48.0, 52.0));
+        assert!(holds(Measure::AtMost, None, 0.5, 10.0, 30.0));
+        assert!(!holds(Measure::AtMost, None, 0.5, 20.0, 30.0));
+        assert!(holds(Measure::AtLeast, None, 2.0, 20.0, 10.0));
+        assert!(!holds(Measure::Ratio, None, 2.0, 20.0, 10.0), "nothing to compare with");
+        assert!(!holds(Measure::Spread, None, 1.0, f64::NAN, 10.0), "no number, no verdict");
+    }
+}

@@ -1,0 +1,200 @@
+//! Reproductions as text, tables and pictures.
+
+use sabul_report::{Axis, Bar, BarChart, BarSeries, Cell, Column, Item, Section, Table};
+
+use super::judge::misfit;
+use super::plan::Verdict;
+use super::{Reproduced, Reproduction};
+use crate::report;
+
+/// Cases whose series are drawn: more make a page too heavy.
+const DRAWN_MAX: usize = 16;
+const TEXT_WIDTH: usize = 140;
+
+/// What a terminal shows.
+pub(crate) fn text(one: &Reproduced<'_>) -> String {
+    let mut text = format!("{}: {}\n\n", one.plan.source, one.plan.title);
+    for table in tables(one) {
+        text += &table.to_text(TEXT_WIDTH);
+        text.push('\n');
+    }
+    text
+}
+
+/// The same for a document.
+pub(crate) fn markdown(one: &Reproduced<'_>) -> String {
+    let mut text =
+        format!("## {}: {}\n\n{}\n\n", one.plan.source, one.plan.title, one.plan.about.trim());
+    for table in tables(one) {
+        text += &format!("{}\n", table.to_markdown());
+    }
+    text
+}
+
+/// Its section of a report.
+pub(crate) fn section(one: &Reproduced<'_>) -> Section {
+    let heading = format!("{}: {}", one.plan.source, one.plan.title);
+    let mut section =
+        Section::new(heading, one.plan.about.clone()).with_item(Item::Bar(picture(one)));
+    for table in tables(one) {
+        section = section.with_item(Item::Table(table));
+    }
+    for reproduction in one.cases.iter().take(DRAWN_MAX) {
+        if let Some(found) = reproduction.chosen() {
+            let title = format!("{} (figure {})", reproduction.case.id, reproduction.case.figure);
+            let title = if reproduction.case.figure.is_empty() {
+                reproduction.case.id.clone()
+            } else {
+                title
+            };
+            let axis = Axis::new("sending rate", "b/s");
+            let chart =
+                report::flow_chart(&found.outcome.series, &title, axis, |flow| &flow.rate_bps);
+            section = section.with_item(Item::Chart(chart));
+            let pre = Item::Pre {
+                title: format!("scenario of {}", reproduction.case.id),
+                text: found.run.text.clone(),
+            };
+            section = section.with_item(pre);
+        }
+    }
+    section
+}
+
+/// Rates of all cases beside the published ones.
+pub(crate) fn picture(one: &Reproduced<'_>) -> BarChart {
+    let groups = one.cases.iter().map(|reproduction| reproduction.case.id.clone()).collect();
+    let title = format!("{}: {}", one.plan.source, one.plan.title);
+    let mut chart = BarChart::new(title, Axis::new("rate", "b/s"), groups);
+    let width = one.cases.iter().map(|reproduction| flows(reproduction).len()).max().unwrap_or(0);
+    for column in 0..width {
+        let bars = one.cases.iter().map(|reproduction| {
+            let flow = flows(reproduction).into_iter().nth(column);
+            let rate = flow.as_ref().and_then(|flow| reproduction.chosen()?.rates.get(flow));
+            let Some((flow, rate)) = flow.zip(rate) else { return Bar::new(f64::NAN) };
+            let bar = Bar::new(rate.mean * 1e6).with_range(rate.least * 1e6, rate.most * 1e6);
+            match reproduction.case.published_mbps.get(&flow) {
+                Some(published) => bar.with_published(published * 1e6),
+                None => bar,
+            }
+        });
+        let names: Vec<String> =
+            one.cases.iter().filter_map(|case| flows(case).into_iter().nth(column)).collect();
+        let all_same = names.windows(2).all(|pair| pair[0] == pair[1]);
+        let name = match names.first() {
+            Some(name) if all_same => name.clone(),
+            _ => format!("flow {}", column + 1),
+        };
+        chart.series.push(BarSeries::new(name, bars.collect()));
+    }
+    chart
+}
+
+/// The flows of a case that are shown: those with published rates, then others.
+fn flows(reproduction: &Reproduction<'_>) -> Vec<String> {
+    let case = reproduction.case;
+    let shown = case.shown.iter().filter(|flow| !case.published_mbps.contains_key(*flow));
+    case.published_mbps.keys().chain(shown).cloned().collect()
+}
+
+fn tables(one: &Reproduced<'_>) -> Vec<Table> {
+    let mut tables = vec![rates_table(one), claims_table(one)];
+    tables.extend(open_table(one));
+    tables
+}
+
+fn rates_table(one: &Reproduced<'_>) -> Table {
+    let columns = vec![
+        Column::text("case"),
+        Column::text("figure"),
+        Column::text("flow"),
+        Column::number("published", "Mb/s"),
+        Column::number("ours", "Mb/s"),
+        Column::number("over seeds from", "Mb/s"),
+        Column::number("to", "Mb/s"),
+        Column::number("difference", "%"),
+    ];
+    let mut table = Table::new("Rates", columns);
+    for reproduction in &one.cases {
+        for flow in flows(reproduction) {
+            let Some(rate) = reproduction.chosen().and_then(|found| found.rates.get(&flow)) else {
+                continue;
+            };
+            let published = reproduction.case.published_mbps.get(&flow);
+            table = table.with_row(vec![
+                reproduction.case.id.clone().into(),
+                reproduction.case.figure.clone().into(),
+                flow.into(),
+                published.map_or(Cell::Empty, |mbps| Cell::Number(*mbps)),
+                Cell::Fixed(rate.mean, 1),
+                Cell::Fixed(rate.least, 1),
+                Cell::Fixed(rate.most, 1),
+                published
+                    .map_or(Cell::Empty, |mbps| Cell::Fixed((rate.mean / mbps - 1.0) * 100.0, 1)),
+            ]);
+        }
+    }
+    table
+}
+
+fn claims_table(one: &Reproduced<'_>) -> Table {
+    let columns = vec![
+        Column::text("case"),
+        Column::text("claim"),
+        Column::number("published", ""),
+        Column::number("ours", ""),
+        Column::number("tolerance", ""),
+        Column::text("verdict"),
+        Column::text("why"),
+    ];
+    let mut table = Table::new("Claims", columns);
+    for reproduction in &one.cases {
+        for judged in &reproduction.judged {
+            let name = judged.verdict.name().to_owned();
+            let name = if judged.is_changed() { format!("{name} (changed)") } else { name };
+            table = table.with_row(vec![
+                reproduction.case.id.clone().into(),
+                judged.claim.says.clone().into(),
+                judged.claim.published.map_or(Cell::Empty, Cell::Number),
+                Cell::Number(judged.ours),
+                Cell::Number(judged.claim.tolerance),
+                match judged.verdict {
+                    Verdict::Holds => Cell::Pass(name),
+                    Verdict::Differs => Cell::Fail(name),
+                },
+                judged.claim.cause.clone().into(),
+            ]);
+        }
+    }
+    table
+}
+
+/// How the results hang on what the paper leaves open.
+fn open_table(one: &Reproduced<'_>) -> Option<Table> {
+    let open = one.plan.open.as_ref()?;
+    let mut columns = vec![Column::text(&open.key), Column::number("misfit of rates", "%")];
+    columns.push(Column::number("claims that hold", ""));
+    let mut table = Table::new("What the paper leaves open", columns);
+    for value in &open.values {
+        let at: Vec<_> = one
+            .cases
+            .iter()
+            .filter_map(|reproduction| {
+                let mut found = reproduction.found.iter();
+                let found = found.find(|found| found.value.as_ref() == Some(value))?;
+                Some((reproduction.case, found))
+            })
+            .collect();
+        let misfits: Vec<f64> = at.iter().filter_map(|(case, found)| misfit(case, found)).collect();
+        let misfit = misfits.iter().sum::<f64>() / misfits.len() as f64;
+        let judged = at.iter().flat_map(|(case, found)| super::judge::judge(case, found));
+        let holding = judged.filter(|judged| judged.verdict == Verdict::Holds).count();
+        let chosen = if *value == open.chosen { " (chosen)" } else { "" };
+        table = table.with_row(vec![
+            format!("{value}{chosen}").into(),
+            Cell::Fixed(misfit * 100.0, 1),
+            Cell::Fixed(holding as f64, 0),
+        ]);
+    }
+    Some(table)
+}

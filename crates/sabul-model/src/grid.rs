@@ -1,0 +1,293 @@
+//! Many parameter sets at once: which region each belongs to, and what the lemmas say there.
+//!
+//! Points are worked on by all cores and gathered in their order, so that the result depends on
+//! the grid alone.
+
+mod builtin;
+mod spec;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::lemmas::{Counterexample, Outcome, Verdict, check_within};
+use crate::orbit::{End, Limits, Region};
+use crate::params::{Key, Params};
+
+pub use builtin::builtin;
+pub use spec::{Axis, Grid, Spread, read_grid};
+
+/// Points that are worked on before their results are folded together; bounds the memory.
+const CHUNK: usize = 4096;
+
+/// How long a point is followed: shorter than a single set, since there are thousands.
+const LIMITS: Limits = Limits { rounds: 40_000, window: 3_000 };
+
+/// One parameter set of a grid and what it gave.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Values of the grid's axes, in their order.
+    pub values: Vec<f64>,
+    /// Where it belongs.
+    pub region: Region,
+    /// γ, the average loss.
+    pub gamma: f64,
+    /// Mean rate in Mb/s.
+    pub rate_mbps: f64,
+    /// Lowest rate in Mb/s.
+    pub rate_mbps_min: f64,
+    /// Highest rate in Mb/s.
+    pub rate_mbps_max: f64,
+    /// What was served, as a share of µ.
+    pub utilisation: f64,
+    /// Rounds of the limit cycle, where one was met.
+    pub period_rounds: Option<u64>,
+    /// Changes of mode that were seen.
+    pub switches: u64,
+    /// One letter a lemma, as printed: `-` does not apply, `H` holds, `V` violated, `?` undecided.
+    pub printed: String,
+    /// The same as corrected.
+    pub corrected: String,
+}
+
+/// How often a statement came out in each way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Conditions not met.
+    pub not_applicable: u64,
+    /// Holds.
+    pub holds: u64,
+    /// Violated.
+    pub violated: u64,
+    /// Not decided.
+    pub undecided: u64,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: Outcome) {
+        *match outcome {
+            Outcome::NotApplicable => &mut self.not_applicable,
+            Outcome::Holds => &mut self.holds,
+            Outcome::Violated => &mut self.violated,
+            Outcome::Undecided => &mut self.undecided,
+        } += 1;
+    }
+}
+
+/// One lemma over the whole grid.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LemmaTally {
+    /// Its number, from 1.
+    pub lemma: u8,
+    /// As printed.
+    pub printed: Tally,
+    /// As corrected.
+    pub corrected: Tally,
+    /// The worst point at which it does not hold as printed.
+    pub worst: Option<Counterexample>,
+    /// A point at which even the corrected statement does not hold.
+    pub corrected_failure: Option<Params>,
+}
+
+/// What a grid gave.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Points that were worked on.
+    pub points: u64,
+    /// Combinations that make no sense, such as µ ≥ C, and were left out.
+    pub left_out: u64,
+    /// Points in each region.
+    pub regions: Vec<(Region, u64)>,
+    /// Lemmas 1 to 8.
+    pub lemmas: Vec<LemmaTally>,
+}
+
+/// A summary and every point.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Results {
+    /// Names of the axes.
+    pub axes: Vec<&'static str>,
+    /// The summary.
+    pub summary: Summary,
+    /// The points, in the order of the grid.
+    pub points: Vec<Point>,
+}
+
+/// One point before it is folded in.
+struct Judged {
+    point: Point,
+    verdicts: Vec<(Outcome, Outcome, Option<Counterexample>)>,
+}
+
+/// Works through a grid.
+pub fn run(grid: &Grid) -> Results {
+    let keys: Vec<Key> = grid.axes.iter().map(|axis| axis.key).collect();
+    let mut points = Vec::new();
+    let summary =
+        sweep(grid.points(), |index| grid.point(index), &keys, |point| points.push(point));
+    Results { axes: keys.into_iter().map(Key::name).collect(), summary, points }
+}
+
+/// Works through `count` points of the built-in grid.
+pub fn run_builtin(count: u64, seed: u64) -> Summary {
+    sweep(count, |index| builtin(seed, index, count), &[], |_| {})
+}
+
+fn sweep(
+    count: u64,
+    params: impl Fn(u64) -> Option<Params> + Sync,
+    keys: &[Key],
+    mut keep: impl FnMut(Point),
+) -> Summary {
+    let mut summary = Summary {
+        points: 0,
+        left_out: 0,
+        regions: Region::ALL.map(|region| (region, 0)).to_vec(),
+        lemmas: (1..=8).map(|lemma| LemmaTally { lemma, ..LemmaTally::default() }).collect(),
+    };
+    let mut from = 0;
+    while from < count {
+        let to = count.min(from + CHUNK as u64);
+        let judged: Vec<Option<(Params, Judged)>> = (from..to)
+            .into_par_iter()
+            .map(|index| params(index).map(|params| (params.clone(), judge(&params, keys, LIMITS))))
+            .collect();
+        for judged in judged {
+            match judged {
+                Some((params, judged)) => keep(fold(&mut summary, &params, judged)),
+                None => summary.left_out += 1,
+            }
+        }
+        from = to;
+    }
+    summary
+}
+
+fn judge(params: &Params, keys: &[Key], limits: Limits) -> Judged {
+    let report = check_within(params, limits);
+    let orbit = &report.orbit;
+    let letters = |of: fn(&crate::lemmas::LemmaReport) -> Outcome| {
+        report.lemmas.iter().map(|lemma| of(lemma).letter()).collect()
+    };
+    let point = Point {
+        values: keys.iter().map(|&key| params.value(key)).collect(),
+        region: orbit.region,
+        gamma: orbit.gamma,
+        rate_mbps: orbit.rate_mean / 1e6,
+        rate_mbps_min: orbit.rate_min / 1e6,
+        rate_mbps_max: orbit.rate_max / 1e6,
+        utilisation: orbit.utilisation,
+        period_rounds: match orbit.end {
+            End::Cycle { period } => Some(period),
+            _ => None,
+        },
+        switches: orbit.switches,
+        printed: letters(|lemma| lemma.printed.outcome),
+        corrected: letters(|lemma| lemma.corrected.outcome),
+    };
+    let verdicts = report.lemmas.into_iter().map(|lemma| {
+        let found = match lemma.verdict {
+            Verdict::HoldsCorrected { counterexample } => counterexample,
+            Verdict::Violated { counterexample } => Some(counterexample),
+            _ => None,
+        };
+        (lemma.printed.outcome, lemma.corrected.outcome, found.map(|found| *found))
+    });
+    Judged { verdicts: verdicts.collect(), point }
+}
+
+fn fold(summary: &mut Summary, params: &Params, judged: Judged) -> Point {
+    summary.points += 1;
+    for (region, count) in &mut summary.regions {
+        *count += u64::from(*region == judged.point.region);
+    }
+    for (tally, (printed, corrected, found)) in summary.lemmas.iter_mut().zip(judged.verdicts) {
+        tally.printed.add(printed);
+        tally.corrected.add(corrected);
+        if corrected == Outcome::Violated && tally.corrected_failure.is_none() {
+            tally.corrected_failure = Some(params.clone());
+        }
+        let worst = tally.worst.as_ref().map_or(f64::NEG_INFINITY, |worst| worst.severity);
+        if let Some(found) = found.filter(|found| found.severity > worst) {
+            tally.worst = Some(found);
+        }
+    }
+    judged.point
+}
+
+/// A quantity over two axes of a grid, for a heat map.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HeatMap {
+    /// The axis to the right.
+    pub x: &'static str,
+    /// The axis upwards.
+    pub y: &'static str,
+    /// Middles of the columns.
+    pub x_values: Vec<f64>,
+    /// Middles of the rows.
+    pub y_values: Vec<f64>,
+    /// Mean γ of the points in each cell, row by row; `None` where there are none.
+    pub gamma: Vec<Vec<Option<f64>>>,
+    /// The most frequent region in each cell.
+    pub region: Vec<Vec<Option<Region>>>,
+}
+
+/// Sorts the points of a grid into the cells of two of its axes. Lists and ranges with steps have
+/// a cell for each value; what was drawn at random is sorted into twenty.
+///
+/// # Errors
+/// If the grid has no such axis.
+pub fn heat_map(grid: &Grid, results: &Results, x: Key, y: Key) -> Result<HeatMap, String> {
+    let place = |key: Key| {
+        let found = grid.axes.iter().position(|axis| axis.key == key);
+        found.ok_or_else(|| format!("the grid has no axis '{}' for a heat map", key.name()))
+    };
+    let (column, row) = (place(x)?, place(y)?);
+    let x_cells = grid.axes[column].cells(grid.samples.is_some());
+    let y_cells = grid.axes[row].cells(grid.samples.is_some());
+    let mut cells = vec![vec![Cell::default(); x_cells.len()]; y_cells.len()];
+    for point in &results.points {
+        let i = nearest(&x_cells, point.values[column]);
+        let j = nearest(&y_cells, point.values[row]);
+        cells[j][i].add(point);
+    }
+    Ok(HeatMap {
+        x: x.name(),
+        y: y.name(),
+        x_values: x_cells,
+        y_values: y_cells,
+        gamma: cells.iter().map(|row| row.iter().map(Cell::gamma).collect()).collect(),
+        region: cells.iter().map(|row| row.iter().map(Cell::region).collect()).collect(),
+    })
+}
+
+fn nearest(cells: &[f64], value: f64) -> usize {
+    let distance = |i: &usize| (cells[*i] - value).abs();
+    (0..cells.len()).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(0)
+}
+
+#[derive(Clone, Debug, Default)]
+struct Cell {
+    points: u32,
+    gamma: f64,
+    regions: [u32; Region::ALL.len()],
+}
+
+impl Cell {
+    fn add(&mut self, point: &Point) {
+        self.points += 1;
+        self.gamma += point.gamma;
+        self.regions[point.region as usize] += 1;
+    }
+
+    fn gamma(&self) -> Option<f64> {
+        (self.points > 0).then(|| self.gamma / f64::from(self.points))
+    }
+
+    fn region(&self) -> Option<Region> {
+        let most = self.regions.iter().max().filter(|&&most| most > 0)?;
+        Region::ALL.into_iter().find(|&region| self.regions[region as usize] == *most)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Text made safe for XML, HTML, JSON inside HTML, and Markdown.
+
+/// What XML 1.0 forbids even as a reference becomes the replacement character.
+fn legal(c: char) -> char {
+    match c {
+        '\t' | '\n' | '\r' => c,
+        '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
+        _ => c,
+    }
+}
+
+/// Text for XML or HTML, in content or in a quoted attribute.
+pub(crate) fn xml(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars().map(legal) {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// A JSON string with its quotes that may stand inside an HTML `script` element: no `<`, `>` or
+/// `&` is left, so that no text can close the element or open a comment.
+pub(crate) fn json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars().map(legal) {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            _ => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// One line of text for a Markdown table cell.
+pub(crate) fn markdown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' | '|' | '`' | '*' | '_' | '[' | ']' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// One line of text for a terminal: control characters, escape sequences among them, become spaces.
+pub(crate) fn terminal(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Text for a `data:` address: all but plain letters, digits and a few marks as `%xx`.
+pub(crate) fn percent(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 4);
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b' ' | b'-' | b'.' | b'/' | b':' | b'=' => {
+                out.push(char::from(byte));
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: &str = "</script><img src=x onerror=\"a('b')\">&\u{0}\u{2028}\\";
+
+    #[test]
+    fn xml_text_has_no_markup_left() {
+        let safe = xml(HOSTILE);
+        assert!(!safe.contains(['<', '>', '"', '\'', '\u{0}']), "{safe}");
+        assert!(safe.starts_with("&lt;/script&gt;"));
+    }
+
+    #[test]
+    fn json_text_cannot_close_its_script() {
+        let safe = json(HOSTILE);
+        assert!(!safe.contains(['<', '>', '&', '\u{0}', '\u{2028}']), "{safe}");
+        assert!(safe.starts_with("\"\\u003c/script\\u003e"));
+        assert!(safe.ends_with("\\\\\""));
+    }
+
+    #[test]
+    fn markdown_cells_keep_their_bars_and_lines() {
+        assert_eq!(markdown("a|b\nc*<i>"), "a\\|b c\\*&lt;i>");
+    }
+
+    #[test]
+    fn terminals_get_no_escape_sequences() {
+        assert_eq!(terminal("a\u{1b}[31mb\r\n"), "a [31mb  ");
+    }
+
+    #[test]
+    fn addresses_hold_no_quote_or_markup() {
+        let safe = percent("<svg a='b' c=\"d\">%#é");
+        assert_eq!(safe, "%3Csvg a=%27b%27 c=%22d%22%3E%25%23%C3%A9");
+    }
+}

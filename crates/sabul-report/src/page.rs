@@ -1,0 +1,291 @@
+//! One self-contained HTML file: text, tables, and charts that answer to the pointer.
+//!
+//! The file asks for nothing from any network and says so to the browser. Each chart is in it
+//! twice: drawn for reading without scripts and for print (once for wide and once for narrow
+//! screens), and as numbers from which the page's own script draws a chart that can be pointed at,
+//! zoomed and filtered. Numbers and names pass as data, never as code.
+
+mod spec;
+
+use crate::bars::BarChart;
+use crate::chart::{Chart, Style};
+use crate::escape::{percent, xml};
+use crate::format::text_width;
+use crate::heat::Heatmap;
+use crate::table::Table;
+
+/// Points of one series that the interactive charts hold, about.
+const POINTS: usize = 2000;
+/// Size of the drawn charts on wide screens and paper.
+const WIDE: (u32, u32) = (880, 340);
+/// Width of the drawn charts on phones.
+const NARROW: u32 = 360;
+
+/// A report: summary on top, sections below.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// What the report is about.
+    pub title: String,
+    /// A line beneath it: when, which version, which seed.
+    pub subtitle: String,
+    /// What a reader in a hurry should know, one sentence each.
+    pub summary: Vec<String>,
+    /// The rest.
+    pub sections: Vec<Section>,
+}
+
+/// One section of a [`Page`]. Time series in it that share their x axis zoom together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Section {
+    /// Its heading.
+    pub heading: String,
+    /// Its text; an empty line starts a new paragraph.
+    pub text: String,
+    /// What it shows.
+    pub items: Vec<Item>,
+}
+
+/// Something a [`Section`] shows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// A chart of lines, interactive.
+    Chart(Chart),
+    /// A chart of bars.
+    Bar(BarChart),
+    /// A heat map.
+    Heat(Heatmap),
+    /// A table.
+    Table(Table),
+    /// Text as it is, such as a scenario, folded away under a title.
+    Pre {
+        /// What is folded away.
+        title: String,
+        /// The text.
+        text: String,
+    },
+    /// A picture that the caller drew. Shown as an image: scripts in it do not run, and it cannot
+    /// load anything.
+    Svg {
+        /// What it shows, for readers who cannot see it, and beneath it.
+        title: String,
+        /// The SVG file.
+        svg: String,
+    },
+}
+
+impl Section {
+    /// A section without items.
+    #[must_use]
+    pub fn new(heading: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { heading: heading.into(), text: text.into(), items: Vec::new() }
+    }
+
+    /// The section with one more item.
+    #[must_use]
+    pub fn with_item(mut self, item: Item) -> Self {
+        self.items.push(item);
+        self
+    }
+}
+
+impl Page {
+    /// A page without sections.
+    #[must_use]
+    pub fn new(title: impl Into<String>, subtitle: impl Into<String>) -> Self {
+        Self { title: title.into(), subtitle: subtitle.into(), ..Self::default() }
+    }
+
+    /// The page with one more line of summary.
+    #[must_use]
+    pub fn with_summary(mut self, line: impl Into<String>) -> Self {
+        self.summary.push(line.into());
+        self
+    }
+
+    /// The page with one more section.
+    #[must_use]
+    pub fn with_section(mut self, section: Section) -> Self {
+        self.sections.push(section);
+        self
+    }
+
+    /// The page as one HTML file.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        let title = xml(&self.title);
+        let mut out = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+             style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
+             base-uri 'none'; form-action 'none'\"/>\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+             <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n<header>\n\
+             <h1>{title}</h1>\n",
+            include_str!("page/page.css")
+        );
+        if !self.subtitle.is_empty() {
+            out.push_str(&format!("<p class=\"subtitle\">{}</p>\n", xml(&self.subtitle)));
+        }
+        if !self.summary.is_empty() {
+            out.push_str("<ul class=\"summary\">\n");
+            for line in &self.summary {
+                out.push_str(&format!("<li>{}</li>\n", xml(line)));
+            }
+            out.push_str("</ul>\n");
+        }
+        out.push_str("</header>\n");
+        self.contents(&mut out);
+        out.push_str("<main>\n");
+        for (i, section) in self.sections.iter().enumerate() {
+            section.write(&mut out, i);
+        }
+        out.push_str("</main>\n");
+        let interactive = |item: &Item| matches!(item, Item::Chart(chart) if chart.has_data());
+        if self.sections.iter().flat_map(|s| &s.items).any(interactive) {
+            out.push_str(&format!(
+                "<footer><p>Interactive charts hold at most about {POINTS} points of a series; \
+                 lows and highs are kept.</p></footer>\n\
+                 <script type=\"application/json\" id=\"looks\">{}</script>\n\
+                 <script>\n{}</script>\n",
+                spec::looks(),
+                include_str!("page/page.js")
+            ));
+        }
+        out.push_str("</body>\n</html>\n");
+        out
+    }
+
+    /// Links to the sections, if there are many.
+    fn contents(&self, out: &mut String) {
+        if self.sections.len() < 4 {
+            return;
+        }
+        out.push_str("<nav aria-label=\"Contents\"><ul>\n");
+        for (i, section) in self.sections.iter().enumerate() {
+            out.push_str(&format!("<li><a href=\"#s{i}\">{}</a></li>\n", xml(&section.heading)));
+        }
+        out.push_str("</ul></nav>\n");
+    }
+}
+
+impl Section {
+    fn write(&self, out: &mut String, number: usize) {
+        out.push_str(&format!("<section id=\"s{number}\">\n<h2>{}</h2>\n", xml(&self.heading)));
+        for paragraph in self.text.split("\n\n").map(str::trim).filter(|p| !p.is_empty()) {
+            out.push_str(&format!("<p>{}</p>\n", xml(paragraph)));
+        }
+        for item in &self.items {
+            match item {
+                Item::Chart(chart) => self.chart(out, number, chart),
+                Item::Bar(bars) => {
+                    let count = bars.series.len() + 1;
+                    let (wide, narrow) =
+                        (bars.to_svg(WIDE.0, WIDE.1), bars.to_svg(NARROW, tall(count)));
+                    figure(out, "", &wide, &narrow, "");
+                }
+                Item::Heat(heat) => {
+                    let rows = u32::try_from(heat.y.len()).unwrap_or(u32::MAX).min(100);
+                    let (wide, narrow) = (rows * 36 + 110, rows * 30 + 130);
+                    figure(out, "", &heat.to_svg(WIDE.0, wide), &heat.to_svg(NARROW, narrow), "");
+                }
+                Item::Table(table) => out.push_str(&table.to_html()),
+                Item::Pre { title, text } => out.push_str(&format!(
+                    "<details><summary>{}</summary><pre>{}</pre></details>\n",
+                    xml(title),
+                    xml(text)
+                )),
+                Item::Svg { title, svg } => out.push_str(&format!(
+                    "<figure><img alt=\"{0}\" src=\"data:image/svg+xml,{1}\"/>\
+                     <figcaption>{0}</figcaption></figure>\n",
+                    xml(title),
+                    percent(svg)
+                )),
+            }
+        }
+        out.push_str("</section>\n");
+    }
+
+    fn chart(&self, out: &mut String, number: usize, chart: &Chart) {
+        let shared = self.shared_range(chart);
+        let chart = match shared {
+            Some(range) => {
+                &Chart { x: crate::Axis { range: Some(range), ..chart.x.clone() }, ..chart.clone() }
+            }
+            None => chart,
+        };
+        if !chart.has_data() {
+            figure(out, "", &chart.to_svg(WIDE.0, 150), &chart.to_svg(NARROW, 150), "");
+            return;
+        }
+        // A plane wants to be nearer to square.
+        let (more, bit) = if runs(chart) { (0, 0) } else { (140, 70) };
+        let wide = chart.to_svg(WIDE.0, WIDE.1 + more);
+        let narrow = chart.to_svg(NARROW, tall(legend_lines(chart)) + bit);
+        let link = if runs(chart) { format!("{number} {}", x_key(chart)) } else { String::new() };
+        let mut note = String::new();
+        let all: usize = chart.lines.iter().map(|l| l.points.len()).sum();
+        let longest = chart.lines.iter().map(|l| l.points.len()).max().unwrap_or(0);
+        if longest > POINTS {
+            note = format!(
+                "<figcaption>{all} points, thinned to about {POINTS} a series; lows and highs are \
+                 kept.</figcaption>"
+            );
+        }
+        let data = format!(
+            "<script type=\"application/json\" class=\"data\">{}</script>{note}",
+            spec::chart(chart, &link)
+        );
+        figure(out, " chart", &wide, &narrow, &data);
+    }
+
+    /// The range of x that all charts of this section on the same x axis have together.
+    fn shared_range(&self, chart: &Chart) -> Option<(f64, f64)> {
+        if chart.x.wanted_range().is_some() || !runs(chart) {
+            return None;
+        }
+        let alike = |item: &Item| match item {
+            Item::Chart(c)
+                if c.x.wanted_range().is_none() && runs(c) && x_key(c) == x_key(chart) =>
+            {
+                c.scales(5).map(|(x, _)| (x.low, x.high))
+            }
+            _ => None,
+        };
+        let ranges: Vec<(f64, f64)> = self.items.iter().filter_map(alike).collect();
+        if ranges.len() < 2 {
+            return None;
+        }
+        Some(ranges.into_iter().fold((f64::INFINITY, f64::NEG_INFINITY), |all, range| {
+            (all.0.min(range.0), all.1.max(range.1))
+        }))
+    }
+}
+
+/// Whether a chart is a time series that others can be linked to.
+fn runs(chart: &Chart) -> bool {
+    chart.runs_along_x() && chart.lines.iter().any(|l| l.style != Style::Points)
+}
+
+/// What charts have in common that share an x axis.
+fn x_key(chart: &Chart) -> String {
+    format!("{} {}", chart.x.caption(&chart.x.unit), if chart.x.log { "log" } else { "" })
+}
+
+/// Lines of the legend on a narrow screen.
+fn legend_lines(chart: &Chart) -> usize {
+    let width: f64 = chart.lines.iter().map(|l| text_width(&l.name) * 12.0 + 46.0).sum();
+    crate::format::index(width / f64::from(NARROW)) + 1
+}
+
+/// Height of a drawn chart on a narrow screen.
+fn tall(legend_lines: usize) -> u32 {
+    270 + 18 * u32::try_from(legend_lines.min(10)).unwrap_or(10)
+}
+
+/// A figure with a drawing for wide and one for narrow screens.
+fn figure(out: &mut String, class: &str, wide: &str, narrow: &str, more: &str) {
+    out.push_str(&format!(
+        "<figure class=\"plot{class}\">\n<div class=\"wide\">{wide}</div>\n\
+         <div class=\"narrow\">{narrow}</div>\n{more}</figure>\n"
+    ));
+}

@@ -1,0 +1,388 @@
+//! A [`Chart`] as a picture.
+
+use crate::axis::{Fit, Scale, Ticks, tick_count};
+use crate::chart::{Band, Chart, Line, Place, Style};
+use crate::draw::{Anchor, Drawing, Font, GREY, GRID, INK, PathData, TEXT};
+use crate::format::{shortened, text_width};
+use crate::frame::{self, Entry, Plot, Swatch};
+use crate::palette::{dashes, marker, series};
+use crate::thin::{thin, thin_cloud};
+
+/// Points of all lines in one picture. A point takes about ten bytes, so that a picture stays
+/// below 300 kB.
+const POINTS: usize = 20_000;
+/// Markers of all clouds in one picture, at about thirty bytes.
+const MARKERS: usize = 6_000;
+/// Up to this many points a line shows a marker at each.
+const FEW: usize = 40;
+/// Distance of the markers along a line with many points, in pixels.
+const MARKER_EVERY: f64 = 110.0;
+
+impl Chart {
+    /// The chart as one SVG file of this size in pixels; below 200 × 140 it is that.
+    ///
+    /// Lines with more points than pixels are thinned; extremes stay. No line takes much more than
+    /// its share of 300 kB.
+    #[must_use]
+    pub fn to_svg(&self, width: u32, height: u32) -> String {
+        let mut d = Drawing::new(width, height, &self.title);
+        let top = frame::header(&mut d, &self.title, &self.legend()) + frame::CAPTION;
+        let (across, down) = (d.width, d.height);
+        let mut plot = Plot { left: 50.0, top, right: across - 18.0, bottom: down - 42.0 };
+        plot.bottom = plot.bottom.max(plot.top + 30.0);
+        let count_y = tick_count(plot.height(), 42.0);
+        let Some((x, y)) = self.scales(count_y) else {
+            d.message((across / 2.0, (plot.top + plot.bottom) / 2.0), self.nothing());
+            return d.finish();
+        };
+        let y_ticks = y.ticks(&self.y.unit, count_y);
+        plot.left = frame::left_margin(&y_ticks);
+        let x_ticks = self.x_ticks(&x, plot.width());
+        self.y_bands(&mut d, &plot, &y);
+        self.x_bands(&mut d, &plot, &x);
+        frame::value_axis(&mut d, &plot, &self.y, &y, &y_ticks);
+        self.x_axis(&mut d, &plot, &x, &x_ticks);
+        frame::edges(&mut d, &plot);
+
+        // Half a line's width and half a marker may reach over the edge.
+        let ((left, top), (w, h)) = plot.area();
+        d.clip((left - 4.0, top - 4.0), (w + 8.0, h + 8.0));
+        for (i, line) in self.lines.iter().enumerate() {
+            self.draw_line(&mut d, &plot, (&x, &y), i, line);
+        }
+        self.draw_marks(&mut d, &plot, &x, &y);
+        d.unclip();
+        self.mark_labels(&mut d, &plot, &x, &y);
+        self.band_labels(&mut d, &plot, &x, &y);
+        d.finish()
+    }
+
+    /// Whether there is anything to draw.
+    pub(crate) fn has_data(&self) -> bool {
+        self.scales(5).is_some()
+    }
+
+    /// Why there is nothing to draw.
+    pub(crate) fn nothing(&self) -> &'static str {
+        let finite = self
+            .lines
+            .iter()
+            .flat_map(|l| &l.points)
+            .any(|p| crate::format::usable(p.0) && crate::format::usable(p.1));
+        if finite { "no data: nothing positive on a log axis" } else { "no data" }
+    }
+
+    /// Both scales; None if no line has a drawable point.
+    pub(crate) fn scales(&self, count_y: usize) -> Option<(Scale, Scale)> {
+        let points = || {
+            let all = self.lines.iter().flat_map(|l| l.points.iter().copied());
+            all.filter(|p| self.x.can_show(p.0) && self.y.can_show(p.1))
+        };
+        points().next()?;
+        let marked =
+            |pick: fn(&Place) -> Option<f64>| self.marks.iter().filter_map(move |m| pick(&m.place));
+        let xs = points().map(|p| p.0).chain(marked(|p| match p {
+            Place::At(x) | Place::Point(x, _) => Some(*x),
+            Place::Level(_) => None,
+        }));
+        let ys = points().map(|p| p.1).chain(marked(|p| match p {
+            Place::Level(y) | Place::Point(_, y) => Some(*y),
+            Place::At(_) => None,
+        }));
+        let fit = if self.runs_along_x() { Fit::Exact } else { Fit::Round };
+        let x = Scale::fit(&self.x, xs, fit, 8)?;
+        // Only what is inside a range the caller asked for decides about the other axis.
+        let ys = if self.x.wanted_range().is_some() && self.y.wanted_range().is_none() {
+            let seen = |p: &(f64, f64)| x.low <= p.0 && p.0 <= x.high;
+            let inside: Vec<f64> = points().filter(seen).map(|p| p.1).collect();
+            let marks = marked(|p| if let Place::Level(y) = p { Some(*y) } else { None });
+            if inside.is_empty() { ys.collect() } else { inside.into_iter().chain(marks).collect() }
+        } else {
+            ys.collect::<Vec<f64>>()
+        };
+        let y = Scale::fit(&self.y, ys.into_iter(), Fit::Round, count_y)?;
+        Some((x, y))
+    }
+
+    fn legend(&self) -> Vec<Entry> {
+        let entry = |(i, line): (usize, &Line)| {
+            let color = series(i, line.color);
+            let swatch = match line.style {
+                Style::Points => Swatch::Marker { color, shape: i },
+                style => {
+                    let dash = if style == Style::Dashed { dashes(i) } else { "" };
+                    Swatch::Line { color, dash, shape: self.is_marked(line).then_some(i) }
+                }
+            };
+            Entry { name: line.name.clone(), swatch }
+        };
+        self.lines.iter().enumerate().map(entry).collect()
+    }
+
+    /// Whether a line carries markers: to set it apart from others, or because it has few points.
+    pub(crate) fn is_marked(&self, line: &Line) -> bool {
+        self.lines.len() > 1 || line.points.len() <= FEW
+    }
+
+    fn x_ticks(&self, scale: &Scale, width: f64) -> Ticks {
+        let mut count = tick_count(width, 78.0);
+        loop {
+            let ticks = scale.ticks(&self.x.unit, count);
+            let widest = ticks.labelled.iter().map(|t| text_width(&t.label)).fold(0.0, f64::max);
+            let room = width / ticks.labelled.len().max(1) as f64;
+            if count <= 2 || widest * TEXT + 8.0 <= room {
+                return ticks;
+            }
+            count -= 1;
+        }
+    }
+
+    fn x_axis(&self, d: &mut Drawing, plot: &Plot, scale: &Scale, ticks: &Ticks) {
+        for at in &ticks.minor {
+            let x = plot.x(scale, *at);
+            d.line((x, plot.top), (x, plot.bottom), "#f1f1f1", "");
+        }
+        for tick in &ticks.labelled {
+            let x = plot.x(scale, tick.at);
+            d.line((x, plot.top), (x, plot.bottom), GRID, "");
+            // A label near the right edge moves in rather than being cut.
+            let half = text_width(&tick.label) * TEXT / 2.0;
+            let at = x.min(d.width - half - 2.0);
+            d.text(at, plot.bottom + 17.0, Font::plain(Anchor::Middle), &tick.label);
+        }
+        let caption = shortened(&self.x.caption(&ticks.unit), TEXT, d.width - 20.0);
+        let font = Font { fill: GREY, ..Font::plain(Anchor::Middle) };
+        d.text(f64::midpoint(plot.left, plot.right), plot.bottom + 35.0, font, &caption);
+    }
+
+    fn draw_line(
+        &self,
+        d: &mut Drawing,
+        plot: &Plot,
+        scales: (&Scale, &Scale),
+        i: usize,
+        line: &Line,
+    ) {
+        let (x, y) = scales;
+        let color = series(i, line.color);
+        let points = self.drawable(line);
+        let seen = |p: &(f64, f64)| (plot.x(x, p.0), plot.y(y, p.1));
+        if line.style == Style::Points {
+            let cloud: Vec<(f64, f64)> = points.into_iter().flatten().collect();
+            let share = MARKERS / self.lines.len().max(1);
+            let cloud = thin_cloud(&cloud, share, |p| (x.fraction(p.0), y.fraction(p.1)));
+            let mut path = PathData::default();
+            for p in &cloud {
+                let (px, py) = seen(p);
+                path.move_to(px, py);
+                path.raw(marker(i));
+            }
+            d.path(&path.finish(), &frame::marker_paint(i, color));
+            return;
+        }
+        let few = points.len() <= FEW;
+        let columns = crate::format::index(plot.width()) * 4;
+        let points = thin(&points, columns.min(POINTS / self.lines.len()), self.x.log);
+        let mut path = PathData::default();
+        let mut alone = PathData::default();
+        for run in points.split(Option::is_none) {
+            let run: Vec<(f64, f64)> = run.iter().flatten().map(seen).collect();
+            join(&run, line.style, &mut path, &mut alone);
+        }
+        let dash = if line.style == Style::Dashed {
+            format!(" stroke-dasharray=\"{}\"", dashes(i))
+        } else {
+            String::new()
+        };
+        let look = format!(" fill=\"none\" stroke=\"{color}\" stroke-linejoin=\"round\"");
+        d.path(&path.finish(), &format!("{look} stroke-width=\"1.8\"{dash}"));
+        d.path(&alone.finish(), &format!("{look} stroke-width=\"4\" stroke-linecap=\"round\""));
+        if self.is_marked(line) {
+            let mut path = PathData::default();
+            let on_line: Vec<(f64, f64)> = points.iter().flatten().map(seen).collect();
+            for (px, py) in self.marker_places(&on_line, plot, i, few) {
+                path.move_to(px, py);
+                path.raw(marker(i));
+            }
+            d.path(&path.finish(), &frame::marker_paint(i, color));
+        }
+    }
+
+    /// Where markers go: at every point of a line with few, else spread out and offset against
+    /// those of other lines.
+    fn marker_places(
+        &self,
+        points: &[(f64, f64)],
+        plot: &Plot,
+        i: usize,
+        few: bool,
+    ) -> Vec<(f64, f64)> {
+        if few {
+            return points.to_vec();
+        }
+        let offset = (i as f64 + 0.5) / self.lines.len() as f64;
+        if !self.runs_along_x() {
+            let every = (points.len() / 12).max(1);
+            let skip = crate::format::index(offset * every as f64);
+            return points.iter().copied().skip(skip).step_by(every).collect();
+        }
+        let mut next = plot.left + MARKER_EVERY * offset;
+        let mut places = Vec::new();
+        for p in points {
+            if p.0 >= next && p.0 <= plot.right {
+                places.push(*p);
+                next = (((p.0 - next) / MARKER_EVERY).floor() + 1.0) * MARKER_EVERY + next;
+            }
+        }
+        places
+    }
+
+    fn draw_marks(&self, d: &mut Drawing, plot: &Plot, x: &Scale, y: &Scale) {
+        let look = " stroke-width=\"1.5\" stroke-dasharray=\"6 3\"";
+        for mark in &self.marks {
+            match mark.place {
+                Place::Level(v) if self.y.can_show(v) => {
+                    let at = plot.y(y, v);
+                    d.line((plot.left, at), (plot.right, at), INK, look);
+                }
+                Place::At(v) if self.x.can_show(v) => {
+                    let at = plot.x(x, v);
+                    d.line((at, plot.top), (at, plot.bottom), INK, look);
+                }
+                Place::Point(u, v) if self.x.can_show(u) && self.y.can_show(v) => {
+                    let mut path = PathData::default();
+                    path.move_to(plot.x(x, u), plot.y(y, v));
+                    path.raw("m0-6l6 6l-6 6l-6-6z");
+                    let look = format!(" fill=\"#ffffff\" stroke=\"{INK}\" stroke-width=\"2\"");
+                    d.path(&path.finish(), &look);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn mark_labels(&self, d: &mut Drawing, plot: &Plot, x: &Scale, y: &Scale) {
+        let inside = |px: f64, py: f64| {
+            px >= plot.left - 1.0
+                && px <= plot.right + 1.0
+                && py >= plot.top - 1.0
+                && py <= plot.bottom + 1.0
+        };
+        let mut levels: Vec<(f64, &str)> = Vec::new();
+        for mark in &self.marks {
+            let text = shortened(&mark.label, 11.0, plot.width() * 0.6);
+            let width = text_width(&text) * 11.0;
+            match mark.place {
+                Place::Level(v) if self.y.can_show(v) && inside(plot.right, plot.y(y, v)) => {
+                    levels.push((plot.y(y, v), &mark.label));
+                }
+                Place::At(v) if self.x.can_show(v) && inside(plot.x(x, v), plot.top) => {
+                    let at = plot.x(x, v);
+                    let (at, anchor) = beside(at, width, plot.right, 5.0);
+                    d.text(at, plot.top + 11.0, Font::over(anchor), &text);
+                }
+                Place::Point(u, v) if self.x.can_show(u) && self.y.can_show(v) => {
+                    let (px, py) = (plot.x(x, u), plot.y(y, v));
+                    if inside(px, py) {
+                        // Above, where a line through the point does not cross it.
+                        let (at, anchor) = beside(px, width, plot.right, 6.0);
+                        let up = py - 8.0 > plot.top + 8.0;
+                        let y = if up { py - 8.0 } else { py + 17.0 };
+                        d.text(at, y, Font::over(anchor), &text);
+                    }
+                }
+                _ => {}
+            }
+        }
+        // From the top down, each label above its line, or below if there is no room, and below the
+        // label before.
+        levels.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut last = plot.top - 4.0;
+        for (at, label) in levels {
+            let text = shortened(label, 11.0, plot.width() * 0.6);
+            let beside = if at - 5.0 < plot.top + 9.0 { at + 13.0 } else { at - 5.0 };
+            last = beside.max(last + 13.0);
+            d.text(plot.right - 4.0, last, Font::over(Anchor::End), &text);
+        }
+    }
+
+    fn y_bands(&self, d: &mut Drawing, plot: &Plot, y: &Scale) {
+        for band in &self.bands {
+            let Band::Y { from, to, .. } = band else { continue };
+            let Some((a, b)) = span(y, *from, *to) else { continue };
+            let top = plot.bottom - b * plot.height();
+            d.rect((plot.left, top), (plot.width(), (b - a) * plot.height()), "#e4edf5", "");
+        }
+    }
+
+    fn x_bands(&self, d: &mut Drawing, plot: &Plot, x: &Scale) {
+        for band in &self.bands {
+            let Band::X { from, to, .. } = band else { continue };
+            let Some((a, b)) = span(x, *from, *to) else { continue };
+            let left = plot.left + a * plot.width();
+            d.rect((left, plot.top), ((b - a) * plot.width(), plot.height()), "#efece4", "");
+        }
+    }
+
+    fn band_labels(&self, d: &mut Drawing, plot: &Plot, x: &Scale, y: &Scale) {
+        for band in &self.bands {
+            match band {
+                Band::X { from, to, label } => {
+                    if let Some((a, b)) = span(x, *from, *to) {
+                        let room = ((b - a) * plot.width() - 6.0).max(60.0);
+                        let text = shortened(label, 11.0, room);
+                        let at = plot.left + a * plot.width() + 4.0;
+                        let font = Font { fill: GREY, ..Font::over(Anchor::Start) };
+                        d.text(at, plot.bottom - 6.0, font, &text);
+                    }
+                }
+                Band::Y { from, to, label } => {
+                    if let Some((_, b)) = span(y, *from, *to) {
+                        let text = shortened(label, 11.0, plot.width() * 0.6);
+                        let at = plot.bottom - b * plot.height() + 12.0;
+                        let font = Font { fill: GREY, ..Font::over(Anchor::Start) };
+                        d.text(plot.left + 5.0, at.min(plot.bottom - 4.0), font, &text);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A band in fractions of an axis, cut to it; None if nothing of it is inside or it is no range.
+pub(crate) fn span(scale: &Scale, from: f64, to: f64) -> Option<(f64, f64)> {
+    if from.is_nan() || to.is_nan() || from >= to {
+        return None;
+    }
+    let place = |v: f64| scale.fraction(v.clamp(scale.low, scale.high)).clamp(0.0, 1.0);
+    let (a, b) = (place(from), place(to));
+    (a < b).then_some((a, b))
+}
+
+/// Where a text beside something goes: to its right if there is room, else to its left.
+fn beside(at: f64, width: f64, right: f64, distance: f64) -> (f64, Anchor) {
+    if at + distance + width <= right {
+        (at + distance, Anchor::Start)
+    } else {
+        (at - distance, Anchor::End)
+    }
+}
+
+/// Joins one run of points; a point without neighbours becomes a dot.
+fn join(run: &[(f64, f64)], style: Style, path: &mut PathData, alone: &mut PathData) {
+    let Some((first, rest)) = run.split_first() else { return };
+    if rest.is_empty() {
+        alone.move_to(first.0, first.1);
+        alone.dot();
+        return;
+    }
+    path.move_to(first.0, first.1);
+    let mut before = *first;
+    for p in rest {
+        if style == Style::Step {
+            path.line_to(p.0, before.1);
+        }
+        path.line_to(p.0, p.1);
+        before = *p;
+    }
+}

@@ -1,0 +1,198 @@
+//! What a run has shown, as JSON, and the note that goes with its files.
+
+use std::fmt;
+
+use sabul_sim::results::{FlowResult, LinkResult, Region, Results};
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+
+use crate::Run;
+
+/// The version of both documents here; a field that goes or changes its meaning raises it.
+const SCHEMA: u32 = 1;
+
+/// What a run has shown, with what it was.
+///
+/// The same run and results give the same bytes, `wall_s` aside.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunDocument<'a> {
+    schema: u32,
+    arm: &'a str,
+    scenario: &'a str,
+    seed: u64,
+    commit: &'a str,
+    wall_s: f64,
+    flows: &'a [FlowResult],
+    links: &'a [LinkResult],
+    jain: f64,
+    regions: &'a [Region],
+    #[serde(serialize_with = "as_object")]
+    settings: &'a [(String, String)],
+}
+
+/// A result is not a number, which JSON cannot say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentError {
+    field: String,
+}
+
+impl fmt::Display for DocumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field } = self;
+        write!(f, "result {field} is not a finite number, so no results are written; report this")
+    }
+}
+
+impl std::error::Error for DocumentError {}
+
+impl<'a> RunDocument<'a> {
+    /// The document of one run on an arm, `sim` or `lab`, by a program built from `commit`, that
+    /// took `wall_s` seconds.
+    ///
+    /// # Errors
+    /// If a number is infinite or none at all; JSON would turn it into `null` without a word.
+    pub fn new(
+        arm: &'a str,
+        run: &'a Run,
+        commit: &'a str,
+        wall_s: f64,
+        results: &'a Results,
+    ) -> Result<Self, DocumentError> {
+        check("wall_s", &[wall_s])?;
+        check_results(results)?;
+        let Results { flows, links, jain, regions } = results;
+        Ok(Self {
+            schema: SCHEMA,
+            arm,
+            scenario: &run.scenario.name,
+            seed: run.scenario.seed,
+            commit,
+            wall_s,
+            flows,
+            links,
+            jain: *jain,
+            regions,
+            settings: &run.settings,
+        })
+    }
+
+    /// The document on one line.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("plain data with names as keys is always JSON")
+    }
+}
+
+/// What belongs to the files of a run, to repeat it and to know what they are.
+#[derive(Clone, Debug, Serialize)]
+pub struct Manifest<'a> {
+    schema: u32,
+    program: &'a str,
+    version: &'a str,
+    commit: &'a str,
+    arm: &'a str,
+    name: &'a str,
+    label: &'a str,
+    seed: u64,
+    #[serde(serialize_with = "as_object")]
+    settings: &'a [(String, String)],
+    scenario: &'a str,
+    files: &'a [String],
+}
+
+impl<'a> Manifest<'a> {
+    /// The note on a run on an arm, `sim` or `lab`, by a `version` of the program built from
+    /// `commit`, which left `files` behind.
+    pub fn new(
+        arm: &'a str,
+        run: &'a Run,
+        version: &'a str,
+        commit: &'a str,
+        files: &'a [String],
+    ) -> Self {
+        Self {
+            schema: SCHEMA,
+            program: "sabul",
+            version,
+            commit,
+            arm,
+            name: &run.scenario.name,
+            label: &run.label,
+            seed: run.scenario.seed,
+            settings: &run.settings,
+            scenario: &run.text,
+            files,
+        }
+    }
+
+    /// The note, with a line for each field.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data with names as keys is always JSON")
+    }
+}
+
+fn as_object<S: Serializer>(pairs: &[(String, String)], to: S) -> Result<S::Ok, S::Error> {
+    let mut map = to.serialize_map(Some(pairs.len()))?;
+    for (key, value) in pairs {
+        map.serialize_entry(key, value)?;
+    }
+    map.end()
+}
+
+fn check(field: &str, numbers: &[f64]) -> Result<(), DocumentError> {
+    if numbers.iter().all(|number| number.is_finite()) {
+        Ok(())
+    } else {
+        Err(DocumentError { field: field.to_owned() })
+    }
+}
+
+/// Patterns name every field, so that a new one cannot be forgotten.
+fn check_results(results: &Results) -> Result<(), DocumentError> {
+    let Results { flows, links, jain, regions } = results;
+    check("jain", &[*jain])?;
+    flows.iter().try_for_each(check_flow)?;
+    links.iter().try_for_each(check_link)?;
+    regions.iter().try_for_each(check_region)
+}
+
+fn check_flow(flow: &FlowResult) -> Result<(), DocumentError> {
+    let FlowResult {
+        id,
+        transport: _,
+        cc: _,
+        goodput_bps,
+        throughput_bps,
+        packets_sent: _,
+        packets_lost: _,
+        loss_rate,
+        retransmissions: _,
+        rtt_ms,
+        stability,
+        completed_s,
+        started: _,
+        completed: _,
+        completion,
+    } = flow;
+    let place = |field: &str| format!("{field} of flow '{id}'");
+    check(&place("goodput_bps"), &[*goodput_bps])?;
+    check(&place("throughput_bps"), &[*throughput_bps])?;
+    check(&place("loss_rate"), &[*loss_rate])?;
+    check(&place("rtt_ms"), &[rtt_ms.min, rtt_ms.mean, rtt_ms.p99])?;
+    check(&place("stability"), &[*stability])?;
+    check(&place("completed_s"), completed_s.as_slice())?;
+    let completion = completion.map(|times| [times.median_s, times.p99_s]);
+    check(&place("completion"), completion.as_slice().as_flattened())
+}
+
+fn check_link(link: &LinkResult) -> Result<(), DocumentError> {
+    let LinkResult { id, utilisation, drops: _, marks: _, queue_packets } = link;
+    check(&format!("utilisation of link '{id}'"), &[*utilisation])?;
+    check(&format!("queue_packets of link '{id}'"), &[queue_packets.mean, queue_packets.p99])
+}
+
+fn check_region(region: &Region) -> Result<(), DocumentError> {
+    let Region { from_s, to_s, aggregate_bps, stability, jain, flows } = region;
+    let place = format!("of the region from {from_s} s");
+    check(&place, &[*from_s, *to_s, *aggregate_bps, *stability, *jain])?;
+    flows.iter().try_for_each(|(id, goodput)| check(&format!("{place}, flow '{id}',"), &[*goodput]))
+}

@@ -1,0 +1,357 @@
+//! Settings from outside the file: `--set KEY=VALUE`, and what a sweep puts in.
+
+use std::sync::Arc;
+
+use sabul_cc::registry;
+
+use crate::error::{Error, Origin, Problem, shorten, unknown};
+use crate::keys::{DISCIPLINE_SETTINGS, FLOW, LINK, RIVALS, TABLES, TOP_SETTABLE};
+use crate::tree::{Field, Node, Value, find, parse_value};
+
+/// Most values of one setting.
+pub(crate) const VALUES_MAX: usize = 10_000;
+/// Longest override; the longest sensible one lists values.
+const TEXT_MAX: usize = 64 * 1024;
+
+/// A setting that beats the file's, or several that a sweep takes in turn.
+#[derive(Clone, Debug)]
+pub struct Override {
+    pub(crate) key: String,
+    pub(crate) at: Origin,
+    /// One or more.
+    pub(crate) values: Vec<Node>,
+}
+
+impl Override {
+    /// The key, as it was written.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+    /// How many values it takes in turn.
+    pub fn value_count(&self) -> usize {
+        self.values.len()
+    }
+}
+
+/// Reads the text of an override, `KEY=VALUE`.
+///
+/// KEY is a key of the file itself (`duration_s`), or `link.ID.KEY` or `flow.ID.KEY`, with `*` for
+/// every one and a key of an inner table at the end if need be (`flow.a.params.syn_interval_ms`).
+/// VALUE is a TOML value or a bare word. `1,2,5`, `1..10` and `10..100:10` (whole numbers, both ends
+/// included) are several values, which make a sweep.
+///
+/// # Errors
+/// If it is not of that form. Whether link, flow and key exist shows when a file is read.
+pub fn parse_override(text: &str) -> Result<Override, Error> {
+    let at = Origin::Set(Arc::from(shorten(text)));
+    let refuse = |what: String| Error::new("", vec![Problem::new(&at, "", what)]);
+    if text.len() > TEXT_MAX {
+        return Err(refuse(format!("is longer than {TEXT_MAX} bytes; use a file's [sweep]")));
+    }
+    let Some((key, value)) = text.split_once('=') else {
+        let example = "KEY=VALUE, such as link.bottleneck.rate_mbps=100";
+        return Err(refuse(format!("has no '='; write {example}")));
+    };
+    let key = key.trim();
+    if key.is_empty() {
+        return Err(refuse("has no key before its '='; write KEY=VALUE".to_owned()));
+    }
+    let values = parse_values(value, &at).map_err(|problem| Error::new("", vec![problem]))?;
+    Ok(Override { key: key.to_owned(), at, values })
+}
+
+/// Reads one value or a list of them in short form.
+pub(crate) fn parse_values(text: &str, at: &Origin) -> Result<Vec<Node>, Problem> {
+    let text = text.trim();
+    if let Some(node) = parse_value(text, at) {
+        return Ok(vec![node?]);
+    }
+    let mut values = Vec::new();
+    for part in split(text) {
+        let part = part.trim();
+        if let Some((low, rest)) = part.split_once("..") {
+            let range = range(low, rest)
+                .map_err(|what| Problem::new(at, "", format!("'{}' {what}", shorten(part))))?;
+            values.extend(range.map(|n| Node { at: at.clone(), value: Value::Integer(n) }));
+        } else if let Some(node) = parse_value(part, at) {
+            values.push(node?);
+        } else if is_bare_word(part) {
+            values.push(Node { at: at.clone(), value: Value::Text(part.to_owned()) });
+        } else {
+            let forms = "a number, true, false, a word, or a text in \"quotes\"";
+            let what = format!("'{}' is not a value; write {forms}", shorten(part));
+            return Err(Problem::new(at, "", what));
+        }
+        if values.len() > VALUES_MAX {
+            let what = format!("has more than {VALUES_MAX} values; use fewer");
+            return Err(Problem::new(at, "", what));
+        }
+    }
+    Ok(values)
+}
+
+/// The parts between commas that stand in no bracket and no quotes.
+fn split(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut depth, mut quote, mut start) = (0_usize, None, 0);
+    for (at, c) in text.char_indices() {
+        match (quote, c) {
+            (Some(open), _) if open == c => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '[' | '{') => depth += 1,
+            (None, ']' | '}') => depth = depth.saturating_sub(1),
+            (None, ',') if depth == 0 => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            (None, _) => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+fn is_bare_word(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+/// `low..high` or `low..high:step`, both ends included.
+fn range(low: &str, rest: &str) -> Result<impl Iterator<Item = i64> + use<>, String> {
+    let (high, step) = rest.split_once(':').unwrap_or((rest, "1"));
+    let whole = |text: &str| {
+        let form = "is not a range; write LOW..HIGH or LOW..HIGH:STEP in whole numbers";
+        text.trim().parse::<i64>().map_err(|_| form.to_owned())
+    };
+    let (low, high, step) = (whole(low)?, whole(high)?, whole(step)?);
+    if low > high {
+        return Err("ends before it begins; write the smaller number first".to_owned());
+    }
+    let step = usize::try_from(step).ok().filter(|step| *step > 0);
+    let step = step.ok_or("has a step that is not over 0; use 1 or more")?;
+    let count = low.abs_diff(high) / step as u64;
+    if count >= VALUES_MAX as u64 {
+        return Err(format!("has more than {VALUES_MAX} values; use a larger step"));
+    }
+    Ok((low..=high).step_by(step))
+}
+
+/// What a key means in a given file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The list it is in and the positions in that list; none for a key of the file itself.
+    items: Option<(&'static str, Vec<usize>)>,
+    key: String,
+    /// The key in the table that `key` is.
+    inner: Option<String>,
+}
+
+impl Target {
+    /// Whether setting this also sets all that the other does.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let has_items = match (&self.items, &other.items) {
+            (None, None) => true,
+            (Some((list, mine)), Some((other_list, others))) => {
+                list == other_list && others.iter().all(|place| mine.contains(place))
+            }
+            _ => false,
+        };
+        has_items && self.key == other.key && (self.inner.is_none() || self.inner == other.inner)
+    }
+}
+
+/// Finds what a key means in a file.
+pub(crate) fn resolve(fields: &[Field], key: &str, at: &Origin) -> Result<Target, Problem> {
+    let refuse = |what: String| Problem::new(at, &format!("key {}", shorten(key)), what);
+    let parts: Vec<&str> = key.split('.').collect();
+    let (list, keys) = match parts[0] {
+        "link" => ("link", LINK),
+        "flow" => ("flow", FLOW),
+        top if parts.len() == 1 => {
+            if TOP_SETTABLE.contains(&top) {
+                return Ok(Target { items: None, key: top.to_owned(), inner: None });
+            }
+            let mut known = TOP_SETTABLE.to_vec();
+            known.extend(["link.ID.KEY", "flow.ID.KEY"]);
+            return Err(refuse(unknown("key", top, &known)));
+        }
+        other => return Err(refuse(unknown("list", other, &["link", "flow"]))),
+    };
+    let [_, id, rest @ ..] = parts.as_slice() else {
+        return Err(refuse(format!("is not a setting; write {list}.ID.KEY")));
+    };
+    let ids = ids(fields, list);
+    let names: Vec<&str> = ids.iter().copied().flatten().collect();
+    let places: Vec<usize> = match *id {
+        "*" => (0..ids.len()).collect(),
+        id => (0..ids.len()).filter(|place| ids[*place] == Some(id)).collect(),
+    };
+    if places.is_empty() {
+        return Err(refuse(unknown(list, id, &names)));
+    }
+    let (key, inner) = match rest {
+        [key] => (*key, None),
+        [key, inner] => (*key, Some(*inner)),
+        _ => return Err(refuse(format!("is not a setting; write {list}.ID.KEY"))),
+    };
+    if key == "id" {
+        return Err(refuse("names cannot be set from outside the file".to_owned()));
+    }
+    if !keys.contains(&key) {
+        return Err(refuse(unknown("key", key, &keys[1..])));
+    }
+    if let Some(inner) = inner {
+        match TABLES.iter().find(|(table, _)| *table == key) {
+            None => return Err(refuse(format!("{key} has no keys of its own"))),
+            Some((_, Some(known))) if !known.contains(&inner) => {
+                return Err(refuse(unknown("key", inner, known)));
+            }
+            Some(_) => {}
+        }
+    }
+    let inner = inner.map(str::to_owned);
+    Ok(Target { items: Some((list, places)), key: key.to_owned(), inner })
+}
+
+/// The names of the items of a list, none where an item has none.
+fn ids<'a>(fields: &'a [Field], list: &str) -> Vec<Option<&'a str>> {
+    let Some(Value::List(nodes)) = find(fields, list).map(|field| &field.node.value) else {
+        return Vec::new();
+    };
+    let id = |node: &'a Node| match &node.value {
+        Value::Table(fields) => match find(fields, "id").map(|field| &field.node.value) {
+            Some(Value::Text(id)) => Some(id.as_str()),
+            _ => None,
+        },
+        _ => None,
+    };
+    nodes.iter().map(id).collect()
+}
+
+/// Puts a value in its place, and takes away what the file says against it.
+pub(crate) fn apply(fields: &mut Vec<Field>, target: &Target, node: &Node) {
+    let Some((list, places)) = &target.items else {
+        put(fields, &target.key, node);
+        return;
+    };
+    let list = fields.iter_mut().find(|field| field.key == *list);
+    let Some(Value::List(items)) = list.map(|field| &mut field.node.value) else { return };
+    for place in places {
+        if let Some(Value::Table(item)) = items.get_mut(*place).map(|item| &mut item.value) {
+            put_in_item(item, target, node);
+        }
+    }
+}
+
+fn put_in_item(item: &mut Vec<Field>, target: &Target, node: &Node) {
+    let key = target.key.as_str();
+    let rivals = RIVALS.iter().filter(|group| group.contains(&key)).copied();
+    let rivals: Vec<&str> = rivals.flatten().copied().filter(|rival| *rival != key).collect();
+    item.retain(|field| !(field.is_from_file && rivals.contains(&field.key.as_str())));
+    let Some(inner) = &target.inner else {
+        put(item, key, node);
+        if let Value::Text(word) = &node.value {
+            match key {
+                "discipline" => drop_settings_of_other_disciplines(item, word),
+                "cc" => drop_params_of_other_controllers(item, word),
+                _ => {}
+            }
+        }
+        return;
+    };
+    if !matches!(find(item, key).map(|field| &field.node.value), Some(Value::Table(_))) {
+        put(item, key, &Node { at: node.at.clone(), value: Value::Table(Vec::new()) });
+    }
+    let table = item.iter_mut().find(|field| field.key == key);
+    if let Some(Value::Table(table)) = table.map(|field| &mut field.node.value) {
+        put(table, inner, node);
+    }
+}
+
+fn put(fields: &mut Vec<Field>, key: &str, node: &Node) {
+    let field =
+        Field { key: key.to_owned(), at: node.at.clone(), node: node.clone(), is_from_file: false };
+    match fields.iter_mut().find(|field| field.key == key) {
+        Some(place) => *place = field,
+        None => fields.push(field),
+    }
+}
+
+fn drop_settings_of_other_disciplines(link: &mut Vec<Field>, discipline: &str) {
+    link.retain(|field| {
+        let owners = DISCIPLINE_SETTINGS.iter().find(|(key, _)| *key == field.key);
+        let is_of_other = owners.is_some_and(|(_, owners)| !owners.contains(&discipline));
+        !(field.is_from_file && is_of_other)
+    });
+}
+
+fn drop_params_of_other_controllers(flow: &mut Vec<Field>, cc: &str) {
+    let Ok(entry) = registry::find(cc) else { return };
+    let is_known = |key: &str| entry.params.iter().any(|spec| spec.name == key);
+    flow.retain(|field| {
+        !(field.is_from_file && field.key == "rate_mbps_initial" && !is_known(&field.key))
+    });
+    let params = flow.iter_mut().find(|field| field.key == "params");
+    if let Some(Value::Table(params)) = params.map(|field| &mut field.node.value) {
+        params.retain(|field| !field.is_from_file || is_known(&field.key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str) -> Vec<String> {
+        let given = parse_override(&format!("k={text}")).unwrap();
+        given.values.iter().map(|node| node.value.plain()).collect()
+    }
+
+    fn refusal(text: &str) -> String {
+        parse_override(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn values_are_toml_words_lists_and_ranges() {
+        assert_eq!(values("5"), ["5"]);
+        assert_eq!(values(" 0.5 "), ["0.5"]);
+        assert_eq!(values("true"), ["true"]);
+        assert_eq!(values("tcp-lp"), ["tcp-lp"]);
+        assert_eq!(values("\"two words, one text\""), ["two words, one text"]);
+        assert_eq!(values("10,100,1000"), ["10", "100", "1000"]);
+        assert_eq!(values("cubic, sabul2003"), ["cubic", "sabul2003"]);
+        assert_eq!(values("1..4"), ["1", "2", "3", "4"]);
+        assert_eq!(values("10..100:30"), ["10", "40", "70", "100"]);
+        assert_eq!(values("-2..0,7"), ["-2", "-1", "0", "7"]);
+        assert_eq!(values("[\"a\",\"b\"]"), ["[\"a\", \"b\"]"]);
+        assert_eq!(values("[\"a\"],[\"a\",\"b\"]"), ["[\"a\"]", "[\"a\", \"b\"]"]);
+        assert_eq!(values("{ a = 1, b = 2 },{ a = 2 }"), ["{ a = 1, b = 2 }", "{ a = 2 }"]);
+    }
+
+    #[test]
+    fn what_is_no_value_is_refused_with_the_forms() {
+        for (text, part) in [
+            ("duration_s", "no '='"),
+            ("=5", "no key"),
+            ("k=", "'' is not a value"),
+            ("k=1,,2", "'' is not a value"),
+            ("k=two words", "'two words' is not a value"),
+            ("k=007", "'007' is not a value"),
+            ("k=1..", "is not a range"),
+            ("k=0.1..0.5", "is not a range"),
+            ("k=5..1", "the smaller number first"),
+            ("k=1..5:0", "not over 0"),
+            ("k=1..5:-1", "not over 0"),
+            ("k=1..9223372036854775807", "more than 10000 values"),
+            ("k=-9223372036854775808..9223372036854775807", "more than 10000 values"),
+            ("k=1..9999,1..9999", "more than 10000 values"),
+            ("k=1\nx=2", "is not a value"),
+            ("k=inf", "inf is not allowed"),
+        ] {
+            let refusal = refusal(text);
+            assert!(refusal.contains(part), "{text}: {refusal}");
+            assert!(refusal.starts_with("--set "), "{refusal}");
+        }
+        assert!(refusal(&format!("k={}", "1,".repeat(60_000))).contains("longer than"));
+    }
+}

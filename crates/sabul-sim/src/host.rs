@@ -1,0 +1,196 @@
+//! Both ends of one flow: what they send, when, and what they count.
+
+mod application;
+mod cbr;
+mod control;
+mod sabul;
+mod tcp;
+
+use sabul_cc::{Controller, RttEstimate};
+use sabul_units::{Instant, Span};
+
+use crate::net::{Body, FlowKey, Net, Packet, Way};
+use crate::scenario::{FlowPlan, Transport};
+
+pub(crate) use cbr::CbrHost;
+pub(crate) use sabul::SabulHost;
+pub(crate) use tcp::TcpHost;
+
+/// Where a host's packets go out.
+#[derive(Debug)]
+pub(crate) struct Port<'a> {
+    pub(crate) net: &'a mut Net,
+    pub(crate) key: FlowKey,
+    pub(crate) plan: &'a FlowPlan,
+    /// What queues tell flows apart by.
+    pub(crate) number: u32,
+}
+
+impl Port<'_> {
+    /// Sends a packet of `size` bytes, IP header included.
+    pub(crate) fn send(&mut self, now: Instant, way: Way, size: u32, body: Body) {
+        let last = self.plan.path.len() - 1;
+        let hop = if way == Way::Forward { 0 } else { last };
+        let packet = Packet {
+            flow: self.key,
+            hop: u8::try_from(hop).unwrap_or(u8::MAX),
+            is_ecn_capable: self.plan.is_ecn_capable && way == Way::Forward,
+            is_marked: false,
+            size,
+            body,
+        };
+        self.net.push(now, self.plan.path[hop], way, self.number, packet);
+    }
+}
+
+/// Counts since the flow began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    /// New payload bytes at the receiver.
+    pub(crate) fresh_bytes: u64,
+    /// Bytes of data packets at the receiver, headers included.
+    pub(crate) arrived_bytes: u64,
+    /// Data packets sent.
+    pub(crate) sent: u64,
+    /// Their bytes, headers included.
+    pub(crate) sent_bytes: u64,
+    /// Those taken for lost.
+    pub(crate) lost: u64,
+    /// Repeats among the sent.
+    pub(crate) resent: u64,
+}
+
+impl Counters {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.fresh_bytes += other.fresh_bytes;
+        self.arrived_bytes += other.arrived_bytes;
+        self.sent += other.sent;
+        self.sent_bytes += other.sent_bytes;
+        self.lost += other.lost;
+        self.resent += other.resent;
+    }
+
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            fresh_bytes: self.fresh_bytes.saturating_sub(earlier.fresh_bytes),
+            arrived_bytes: self.arrived_bytes.saturating_sub(earlier.arrived_bytes),
+            sent: self.sent.saturating_sub(earlier.sent),
+            sent_bytes: self.sent_bytes.saturating_sub(earlier.sent_bytes),
+            lost: self.lost.saturating_sub(earlier.lost),
+            resent: self.resent.saturating_sub(earlier.resent),
+        }
+    }
+}
+
+/// What stands at this moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gauges {
+    pub(crate) gap: Span,
+    pub(crate) rtt: Option<RttEstimate>,
+    pub(crate) in_flight: u64,
+}
+
+/// Both ends of a flow.
+#[derive(Debug)]
+pub(crate) enum Host {
+    Sabul(Box<SabulHost>),
+    Tcp(Box<TcpHost>),
+    Cbr(CbrHost),
+}
+
+impl Host {
+    /// The hosts of a flow with `bytes` to send, or without an end.
+    pub(crate) fn new(
+        now: Instant,
+        plan: &FlowPlan,
+        bytes: Option<u64>,
+        controller: Option<Box<dyn Controller>>,
+    ) -> Self {
+        match (plan.transport, controller) {
+            (Transport::Sabul, Some(controller)) => {
+                Self::Sabul(Box::new(SabulHost::new(now, plan, bytes, controller)))
+            }
+            (Transport::Tcp, Some(controller)) => {
+                Self::Tcp(Box::new(TcpHost::new(now, plan, bytes, controller)))
+            }
+            _ => Self::Cbr(CbrHost::new(now, plan, bytes)),
+        }
+    }
+
+    /// A packet has come to the receiving end.
+    pub(crate) fn at_receiver(&mut self, now: Instant, body: &Body, is_marked: bool) {
+        match self {
+            Self::Sabul(host) => host.at_receiver(now, body, is_marked),
+            Self::Tcp(host) => host.at_receiver(now, body, is_marked),
+            Self::Cbr(host) => host.at_receiver(body),
+        }
+    }
+
+    /// A packet has come back to the sending end.
+    pub(crate) fn at_sender(&mut self, now: Instant, body: &Body) {
+        match self {
+            Self::Sabul(host) => host.at_sender(now, body),
+            Self::Tcp(host) => host.at_sender(now, body),
+            Self::Cbr(_) => {}
+        }
+    }
+
+    /// Sends what the sending end has due; says when to call again.
+    pub(crate) fn wake_sender(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
+        match self {
+            Self::Sabul(host) => host.wake_sender(now, port),
+            Self::Tcp(host) => host.wake_sender(now, port),
+            Self::Cbr(host) => host.wake_sender(now, port),
+        }
+    }
+
+    /// Sends what the receiving end has due; says when to call again.
+    pub(crate) fn wake_receiver(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
+        match self {
+            Self::Sabul(host) => host.wake_receiver(now, port),
+            Self::Tcp(host) => host.wake_receiver(now, port),
+            Self::Cbr(_) => None,
+        }
+    }
+
+    /// Whether everything has been sent and acknowledged.
+    pub(crate) fn is_over(&self) -> bool {
+        match self {
+            Self::Sabul(host) => host.is_over(),
+            Self::Tcp(host) => host.is_over(),
+            Self::Cbr(host) => host.is_over(),
+        }
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        match self {
+            Self::Sabul(host) => host.counters(),
+            Self::Tcp(host) => host.counters(),
+            Self::Cbr(host) => host.counters(),
+        }
+    }
+
+    pub(crate) fn gauges(&self) -> Gauges {
+        match self {
+            Self::Sabul(host) => host.gauges(),
+            Self::Tcp(host) => host.gauges(),
+            Self::Cbr(host) => host.gauges(),
+        }
+    }
+
+    /// Checks from now on that each byte is delivered once, where bytes have places.
+    pub(crate) fn audit(&mut self) {
+        if let Self::Sabul(host) = self {
+            host.audit();
+        }
+    }
+
+    /// What must hold between any two events.
+    pub(crate) fn check_invariants(&self) {
+        match self {
+            Self::Sabul(host) => host.check_invariants(),
+            Self::Tcp(host) => host.check_invariants(),
+            Self::Cbr(_) => {}
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The control connection of the historical profiles: reports on TCP, back to the sender.
+//! [SABUL §II-B]
+//!
+//! The bytes are a real (simulated) TCP connection on the way back; the reports wait beside it until
+//! TCP has delivered their last byte.
+
+use std::collections::VecDeque;
+
+use sabul_cc::registry;
+use sabul_units::{Bytes, Instant};
+use sabul_wire::Feedback;
+
+use super::Port;
+use super::tcp::RTO_MIN;
+use crate::net::{Body, Way};
+use crate::scenario::FlowPlan;
+use crate::tcp::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender, TcpTransmit};
+
+/// A report's length prefix and kind, and the header, type and tag of its TLS record.
+const RECORD_BYTES: usize = 6 + 22;
+/// [RFC6928 §2]
+const INITIAL_WINDOW: u32 = 10;
+
+/// Reports on their way from the receiving end to the sending one.
+#[derive(Debug)]
+pub(crate) struct ControlConnection {
+    writer: TcpSender,
+    reader: TcpReceiver,
+    written: u64,
+    /// What has been written and not read: where in the stream it ends.
+    reports: VecDeque<(u64, Feedback)>,
+}
+
+impl ControlConnection {
+    pub(crate) fn new(now: Instant, plan: &FlowPlan) -> Self {
+        let config = TcpConfig {
+            packet_bytes: plan.packet_bytes,
+            initial_window: INITIAL_WINDOW,
+            window_packets: None,
+            rto_min: RTO_MIN,
+            is_ecn_capable: false,
+            is_paced: false,
+        };
+        let controller = registry::find("newreno")
+            .and_then(|entry| entry.build(&[], Bytes(plan.packet_bytes.into())))
+            .expect("newreno with its defaults");
+        Self {
+            writer: TcpSender::new(now, config, controller),
+            reader: TcpReceiver::new(),
+            written: 0,
+            reports: VecDeque::new(),
+        }
+    }
+
+    /// The receiving end reports; `bytes` is the length of the report alone.
+    pub(crate) fn write(&mut self, report: Feedback, bytes: usize) {
+        let bytes = (bytes + RECORD_BYTES) as u64;
+        self.writer.write(bytes);
+        self.written += bytes;
+        self.reports.push_back((self.written, report));
+    }
+
+    /// The next report that TCP has delivered whole.
+    pub(crate) fn read(&mut self) -> Option<Feedback> {
+        let (end, _) = self.reports.front()?;
+        if *end > self.reader.delivered() {
+            return None;
+        }
+        self.reports.pop_front().map(|(_, report)| report)
+    }
+
+    pub(crate) fn at_reader(&mut self, now: Instant, segment: &Segment) {
+        self.reader.accept(now, segment, false);
+    }
+
+    pub(crate) fn at_writer(&mut self, now: Instant, ack: &TcpAck) {
+        self.writer.handle_ack(now, ack);
+    }
+
+    /// Sends segments; says when to call again.
+    pub(crate) fn wake_writer(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
+        loop {
+            match self.writer.poll_transmit(now) {
+                TcpTransmit::Segment(segment) => {
+                    port.send(now, Way::Back, segment.wire_bytes(), Body::Segment(segment));
+                }
+                TcpTransmit::Wait(until) => return until,
+            }
+        }
+    }
+
+    /// Sends acknowledgements; says when to call again.
+    pub(crate) fn wake_reader(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
+        while let Some(ack) = self.reader.poll_ack(now) {
+            port.send(now, Way::Forward, ack.wire_bytes(), Body::TcpAck(Box::new(ack)));
+        }
+        self.reader.deadline()
+    }
+
+    pub(crate) fn check_invariants(&self) {
+        self.writer.check_invariants();
+        self.reader.check_invariants();
+    }
+}

@@ -1,0 +1,258 @@
+//! Both ends of a flow of our own protocol: the types that ship, fed by virtual time.
+//!
+//! Sizes on the wire are those of the shipped formats, and a report is what its bytes decode to. The
+//! bytes of blocks themselves are not here.
+
+use std::collections::VecDeque;
+
+use sabul_cc::Controller;
+use sabul_proto::{
+    Admission, Arrival, DataPacket, Expiry, IntervalSet, Receiver, ReceiverConfig, Repeat,
+    RepeatRtt, ReportRule, Sender, SenderConfig, Transmit, WaitReason,
+};
+use sabul_units::{Instant, PacketNumber};
+use sabul_wire::{Feedback, LossPolicy, NumberRange};
+
+use super::application::{Sink, Source};
+use super::control::ControlConnection;
+use super::{Counters, Gauges, Port};
+use crate::net::{Body, Way};
+use crate::scenario::{DATA_HEADERS, Defects, FlowPlan, Profile};
+
+/// A sealed datagram that is not DATA, beyond its content: header and tag, IPv4 and UDP headers.
+const CONTROL_HEADERS: u32 = 16 + 16 + 28;
+/// An ACK2 holds a serial number, five bytes for the longest runs here.
+const ACK2_BYTES: u32 = CONTROL_HEADERS + 5;
+/// The flow window where none is asked for: never what limits a flow.
+const WINDOW_BYTES: u64 = 1 << 40;
+
+/// Both ends of a flow.
+#[derive(Debug)]
+pub(crate) struct SabulHost {
+    sender: Sender,
+    receiver: Receiver,
+    /// Historical profiles: reports travel on it, else in datagrams.
+    control: Option<Box<ControlConnection>>,
+    source: Source,
+    sink: Sink,
+    /// Reports that have come and not been read; only where the sender reads one a packet.
+    unread: Option<VecDeque<Feedback>>,
+    counters: Counters,
+    /// Where checks are on: every byte delivered so far.
+    delivered: Option<IntervalSet>,
+    scratch: Vec<u8>,
+}
+
+impl SabulHost {
+    pub(crate) fn new(
+        now: Instant,
+        plan: &FlowPlan,
+        bytes: Option<u64>,
+        controller: Box<dyn Controller>,
+    ) -> Self {
+        let (policy, reports) = rules(plan, controller.as_ref());
+        let payload_bytes = plan.payload_bytes();
+        let window_bytes = plan
+            .window_packets
+            .map_or(WINDOW_BYTES, |packets| packets.saturating_mul(payload_bytes.into()));
+        let is_paced = plan.source_rate.is_some() || plan.sink_rate.is_some();
+        let source = Source::new(now, plan.source_rate, bytes, is_paced);
+        let sink = Sink::new(now, plan.sink_rate, source.block_bytes(), bytes);
+        let sender = SenderConfig {
+            policy,
+            block_bytes: source.block_bytes(),
+            window_bytes,
+            payload_bytes,
+            block_limit: sink.block_limit(),
+            first_number: PacketNumber(0),
+            reports,
+            expiry: if plan.defects.expire_all { Expiry::Everything } else { Expiry::Adaptive },
+        };
+        let receiver = ReceiverConfig {
+            policy,
+            block_bytes: source.block_bytes(),
+            block_limit: sink.block_limit(),
+            reports,
+        };
+        let control =
+            (plan.profile != Profile::Current).then(|| Box::new(ControlConnection::new(now, plan)));
+        Self {
+            sender: Sender::new(now, sender, controller),
+            receiver: Receiver::new(receiver),
+            control,
+            source,
+            sink,
+            unread: plan.defects.one_report_per_packet.then(VecDeque::new),
+            counters: Counters::default(),
+            delivered: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Checks from now on that each byte is delivered once.
+    pub(crate) fn audit(&mut self) {
+        self.delivered = Some(IntervalSet::new());
+    }
+
+    pub(crate) fn at_receiver(&mut self, now: Instant, body: &Body, is_marked: bool) {
+        match body {
+            Body::Data(packet) => self.take_data(now, packet, is_marked),
+            Body::Ack2 { number, serial } => {
+                if !self.receiver.is_replayed(*number) {
+                    let arrival = Arrival { number: *number, data: None, is_marked };
+                    self.receiver.accept(now, &arrival);
+                    self.receiver.handle_ack2(now, *serial);
+                }
+            }
+            Body::TcpAck(ack) => {
+                if let Some(control) = &mut self.control {
+                    control.at_writer(now, ack);
+                }
+            }
+            Body::Report(_) | Body::Segment(_) | Body::Filler(_) => {}
+        }
+    }
+
+    fn take_data(&mut self, now: Instant, packet: &DataPacket, is_marked: bool) {
+        let DataPacket { number, seq, block, offset, length, .. } = *packet;
+        match self.receiver.admit(number, seq, block, offset, length as usize) {
+            Admission::Refused(_) => return,
+            Admission::Duplicate => {}
+            Admission::Fresh => {
+                self.counters.fresh_bytes += u64::from(length);
+                self.sink.take(now, block, length);
+                if let Some(delivered) = &mut self.delivered {
+                    let block_bytes = u64::from(self.source.block_bytes());
+                    let first = u64::from(block) * block_bytes + u64::from(offset);
+                    let range = NumberRange { first, last: first + u64::from(length) - 1 };
+                    assert_eq!(delivered.overlap(range).next(), None, "a byte is delivered once");
+                    delivered.insert(range);
+                }
+            }
+        }
+        self.counters.arrived_bytes += u64::from(length + DATA_HEADERS);
+        self.receiver.accept(now, &Arrival { number, data: Some((seq, length)), is_marked });
+    }
+
+    pub(crate) fn at_sender(&mut self, now: Instant, body: &Body) {
+        match body {
+            Body::Report(report) => self.hear(now, Feedback::clone(report)),
+            Body::Segment(segment) => {
+                let Some(control) = &mut self.control else { return };
+                control.at_reader(now, segment);
+                while let Some(report) = self.control.as_mut().and_then(|control| control.read()) {
+                    self.hear(now, report);
+                }
+            }
+            Body::Data(_) | Body::Ack2 { .. } | Body::TcpAck(_) | Body::Filler(_) => {}
+        }
+    }
+
+    fn hear(&mut self, now: Instant, report: Feedback) {
+        match &mut self.unread {
+            Some(unread) => unread.push_back(report),
+            None => self.read(now, &report),
+        }
+    }
+
+    fn read(&mut self, now: Instant, report: &Feedback) {
+        self.sender.handle_feedback(now, report).expect("our own receiver reports the truth");
+    }
+
+    /// Reads the next report that waits, if one does.
+    fn read_next(&mut self, now: Instant) -> bool {
+        let report = self.unread.as_mut().and_then(VecDeque::pop_front);
+        report.inspect(|report| self.read(now, report)).is_some()
+    }
+
+    pub(crate) fn wake_sender(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
+        let next_block = self.source.push_blocks(now, &mut self.sender);
+        let until = loop {
+            match self.sender.poll_transmit(now) {
+                Transmit::Data(packet) => {
+                    let size = packet.length + DATA_HEADERS;
+                    self.counters.sent_bytes += u64::from(size);
+                    port.send(now, Way::Forward, size, Body::Data(packet));
+                    self.read_next(now);
+                }
+                Transmit::Ack2 { number, serial } => {
+                    port.send(now, Way::Forward, ACK2_BYTES, Body::Ack2 { number, serial });
+                }
+                // A sender that waits for anything but its next packet reads all there is.
+                Transmit::Wait { until, why } => {
+                    if why == WaitReason::Pacing || !self.read_next(now) {
+                        break until;
+                    }
+                }
+            }
+        };
+        let acks = self.control.as_mut().and_then(|control| control.wake_reader(now, port));
+        [Some(until), acks, next_block].into_iter().flatten().min()
+    }
+
+    pub(crate) fn wake_receiver(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
+        let next_room = self.sink.open(now, &mut self.receiver);
+        while let Some(report) = self.receiver.poll_feedback(now) {
+            self.scratch.clear();
+            report.encode(&mut self.scratch);
+            let report = Feedback::decode(&self.scratch).expect("what is encoded decodes");
+            match &mut self.control {
+                Some(control) => control.write(report, self.scratch.len()),
+                None => {
+                    let size = u32::try_from(self.scratch.len()).unwrap_or(u32::MAX);
+                    let body = Body::Report(Box::new(report));
+                    port.send(now, Way::Back, size.saturating_add(CONTROL_HEADERS), body);
+                }
+            }
+        }
+        let segments = self.control.as_mut().and_then(|control| control.wake_writer(now, port));
+        [self.receiver.deadline(), segments, next_room].into_iter().flatten().min()
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.source.is_exhausted() && self.sender.is_idle()
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let stats = self.sender.stats();
+        Counters { sent: stats.sent, lost: stats.lost, resent: stats.resent, ..self.counters }
+    }
+
+    pub(crate) fn gauges(&self) -> Gauges {
+        Gauges {
+            gap: self.sender.limits().gap.0,
+            rtt: self.sender.rtt(),
+            in_flight: self.sender.in_flight(),
+        }
+    }
+
+    pub(crate) fn check_invariants(&self) {
+        self.sender.check_invariants();
+        self.receiver.check_invariants();
+        if let Some(control) = &self.control {
+            control.check_invariants();
+        }
+        if let Some(delivered) = &self.delivered {
+            let bytes: u64 = delivered.iter().map(NumberRange::count).sum();
+            assert_eq!(bytes, self.counters.fresh_bytes, "each fresh byte is noted");
+        }
+    }
+}
+
+/// How the channel of a flow reports.
+fn rules(plan: &FlowPlan, controller: &dyn Controller) -> (LossPolicy, ReportRule) {
+    match plan.profile {
+        Profile::Current => (LossPolicy::Current, ReportRule::current()),
+        Profile::Sabul2003 => (LossPolicy::Historical, ReportRule::sabul2003()),
+        Profile::Sabul2002 => {
+            let as_it_was = ReportRule::sabul2002(controller.syn_interval());
+            let Defects { periodic_err, rtt_once, .. } = plan.defects;
+            let reports = ReportRule {
+                repeat: if periodic_err { as_it_was.repeat } else { Repeat::KTimesRtt },
+                repeat_rtt: if rtt_once { as_it_was.repeat_rtt } else { RepeatRtt::Averaged },
+                ..as_it_was
+            };
+            (LossPolicy::Historical, reports)
+        }
+    }
+}

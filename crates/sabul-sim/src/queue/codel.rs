@@ -1,0 +1,309 @@
+//! Controlled delay: what leaves is dropped while nobody has waited less than a target for long.
+//!
+//! Source: [RFC8289 §5].
+//! Model, for each packet that leaves, with the time it has waited:
+//!     good while that is below the target, or at most one full packet stays behind;
+//!     bad once it has not been good for an interval.
+//! States:      Waiting --bad--> Dropping --good--> Waiting
+//!     Entering drops one packet; inside, the nth drop comes interval ÷ √n after the one before.
+//!     Entering again within 16 intervals takes up the rate of dropping where it was left.
+//! With marking, an ECN-capable packet is marked and sent where another would be dropped.
+//! Invariants:  the last packet in a queue is never dropped.
+
+use sabul_units::{Instant, Span};
+
+use super::{Admission, Departure, Fifo, QueueDiscipline, Queued};
+use crate::{Codel, QueueLimit};
+
+/// How long after leaving it the rate of dropping is still worth something, in intervals.
+/// [RFC8289 §5]
+const MEMORY_INTERVALS: u64 = 16;
+
+/// The control law of one queue, without the queue.
+#[derive(Clone, Debug)]
+pub(crate) struct CodelLaw {
+    settings: Codel,
+    /// What may stay behind without being a standing queue, in bytes: one full packet.
+    max_packet: u64,
+    /// When the delay will have been too long for an interval.
+    bad_from: Option<Instant>,
+    is_dropping: bool,
+    drop_next: Instant,
+    /// Drops in this state of dropping, and what that was on entering it.
+    count: u64,
+    last_count: u64,
+}
+
+impl CodelLaw {
+    pub(crate) fn new(settings: Codel, max_packet: u64) -> Self {
+        Self {
+            settings,
+            max_packet,
+            bad_from: None,
+            is_dropping: false,
+            drop_next: Instant::ZERO,
+            count: 0,
+            last_count: 0,
+        }
+    }
+
+    /// Takes the next packet to send out of `queue`.
+    pub(crate) fn dequeue<T>(&mut self, now: Instant, queue: &mut Fifo<T>) -> Departure<T> {
+        let mut dropped = 0;
+        let (mut packet, mut is_bad) = self.next(now, queue);
+        if !is_bad {
+            self.is_dropping = false;
+        } else if self.is_dropping {
+            while self.is_dropping && now >= self.drop_next {
+                self.count += 1;
+                if self.mark(&mut packet) {
+                    self.drop_next = self.after(self.drop_next);
+                    break;
+                }
+                dropped += 1;
+                (packet, is_bad) = self.next(now, queue);
+                if is_bad {
+                    self.drop_next = self.after(self.drop_next);
+                } else {
+                    self.is_dropping = false;
+                }
+            }
+        } else {
+            if !self.mark(&mut packet) {
+                dropped += 1;
+                (packet, _) = self.next(now, queue);
+            }
+            self.enter(now);
+        }
+        Departure { packet, dropped }
+    }
+
+    /// The packet in front, and whether it is to be dropped.
+    fn next<T>(&mut self, now: Instant, queue: &mut Fifo<T>) -> (Option<Queued<T>>, bool) {
+        let packet = queue.pop();
+        let is_good = packet.as_ref().is_none_or(|packet| {
+            now.since(packet.since) < self.settings.target || queue.bytes() <= self.max_packet
+        });
+        if is_good {
+            self.bad_from = None;
+            return (packet, false);
+        }
+        let bad_from = *self.bad_from.get_or_insert(now + self.settings.interval);
+        (packet, now >= bad_from)
+    }
+
+    /// Starts to drop. A second spell soon after the first begins at the rate that controlled it.
+    fn enter(&mut self, now: Instant) {
+        self.is_dropping = true;
+        let gained = self.count.saturating_sub(self.last_count);
+        let is_recent = now.since(self.drop_next) < self.settings.interval * MEMORY_INTERVALS;
+        self.count = if gained > 1 && is_recent { gained } else { 1 };
+        self.last_count = self.count;
+        self.drop_next = self.after(now);
+    }
+
+    /// The time of the next drop. [RFC8289 §5]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most interval")]
+    fn after(&self, at: Instant) -> Instant {
+        at + Span((self.settings.interval.0 as f64 / (self.count as f64).sqrt()) as u64)
+    }
+
+    fn mark<T>(&self, packet: &mut Option<Queued<T>>) -> bool {
+        match packet {
+            Some(packet) if self.settings.is_marking && packet.meta.is_ecn_capable => {
+                packet.is_marked = true;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// One queue under CoDel; what finds it full is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct CodelQueue<T> {
+    law: CodelLaw,
+    queue: Fifo<T>,
+}
+
+impl<T> CodelQueue<T> {
+    pub(crate) fn new(settings: Codel, max_packet: u64) -> Self {
+        Self { law: CodelLaw::new(settings, max_packet), queue: Fifo::default() }
+    }
+}
+
+impl<T> QueueDiscipline<T> for CodelQueue<T> {
+    fn enqueue(&mut self, packet: Queued<T>, limit: QueueLimit) -> Admission {
+        if !self.queue.has_room(packet.meta.size, limit) {
+            return Admission { is_accepted: false, dropped: 1 };
+        }
+        self.queue.push(packet);
+        Admission { is_accepted: true, dropped: 0 }
+    }
+
+    fn dequeue(&mut self, now: Instant) -> Departure<T> {
+        self.law.dequeue(now, &mut self.queue)
+    }
+
+    fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.queue.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::packet;
+    use super::*;
+
+    const START: Instant = Instant(60_000_000_000_000);
+    const TICK: Span = Span::from_micros(100);
+
+    /// A law and the queue that it is shown: packets leave every 100 µs, and each has waited as
+    /// long as the test says.
+    struct Bench {
+        law: CodelLaw,
+        queue: Fifo<u64>,
+        now: Instant,
+        is_capable: bool,
+        marks: Vec<f64>,
+    }
+
+    impl Bench {
+        fn new(settings: Codel) -> Self {
+            let law = CodelLaw::new(settings, 1_514);
+            let queue = Fifo::default();
+            Self { law, queue, now: START, is_capable: false, marks: Vec::new() }
+        }
+
+        /// Lets packets that waited `wait` leave, with `behind` more in the queue, for `time`;
+        /// returns when each drop happened, in milliseconds.
+        fn run(&mut self, wait: Span, behind: usize, time: Span) -> Vec<f64> {
+            let mut drops = Vec::new();
+            let end = self.now + time;
+            while self.now < end {
+                self.now = self.now + TICK;
+                while self.queue.pop().is_some() {}
+                for _ in 0..=behind {
+                    let mut packet = packet(0, 1_500, self.now - wait, 0);
+                    packet.meta.is_ecn_capable = self.is_capable;
+                    self.queue.push(packet);
+                }
+                let departure = self.law.dequeue(self.now, &mut self.queue);
+                let at = self.now.since(START).as_millis_f64();
+                drops.extend((0..departure.dropped).map(|_| at));
+                if departure.packet.unwrap().is_marked {
+                    self.marks.push(at);
+                }
+            }
+            drops
+        }
+    }
+
+    /// Times in ms to within a tick; `law` counts on from `first`, the time of the first.
+    fn follows_the_law(times: &[f64], first: f64, mut count: f64) -> bool {
+        let mut expected = first;
+        times.iter().all(|&at| {
+            let is_right = at >= expected - 1e-6 && at < expected + 0.100_001;
+            expected += 100.0 / count.sqrt();
+            count += 1.0;
+            is_right
+        })
+    }
+
+    const SECOND: Span = Span::from_secs(1);
+    const STANDING: Span = Span::from_millis(20);
+    const GOOD: Span = Span::from_millis(4);
+
+    #[test]
+    fn a_standing_queue_gets_drops_an_interval_over_root_count_apart() {
+        // Bad from 0.1 ms on; the first drop follows an interval later, then after 100, 70.7,
+        // 57.7, 50 … ms.
+        let mut bench = Bench::new(Codel::default());
+        let drops = bench.run(STANDING, 20, SECOND);
+        assert!(follows_the_law(&drops, 100.1, 1.0), "{drops:?}");
+        // 100 ÷ √n for n up to 26 add up to 883.5 ms, up to 27 to 902.8 ms: that is too late.
+        assert_eq!(drops.len(), 27);
+    }
+
+    #[test]
+    fn a_good_queue_loses_nothing() {
+        let mut bench = Bench::new(Codel::default());
+        assert_eq!(bench.run(Span::from_micros(4_999), 50, SECOND), []);
+        // Far too slow, but with only one full packet behind the one that leaves.
+        assert_eq!(bench.run(Span::from_secs(1), 1, SECOND), []);
+    }
+
+    #[test]
+    fn a_burst_shorter_than_an_interval_passes() {
+        let mut bench = Bench::new(Codel::default());
+        for _ in 0..20 {
+            assert_eq!(bench.run(STANDING, 20, Span::from_micros(99_900)), []);
+            assert_eq!(bench.run(GOOD, 20, TICK), []);
+        }
+    }
+
+    #[test]
+    fn one_good_packet_ends_the_dropping() {
+        let mut bench = Bench::new(Codel::default());
+        assert!(!bench.run(STANDING, 20, SECOND).is_empty());
+        assert_eq!(bench.run(GOOD, 20, TICK), []);
+        assert_eq!(bench.run(STANDING, 20, Span::from_millis(100)), []);
+    }
+
+    #[test]
+    fn dropping_again_soon_takes_up_the_rate_where_it_was() {
+        // 27 drops, entered with 1: 26 were gained. The next spell starts at that rate.
+        let mut bench = Bench::new(Codel::default());
+        bench.run(STANDING, 20, SECOND);
+        bench.run(GOOD, 20, SECOND);
+        let again = bench.run(STANDING, 20, Span::from_millis(200));
+        assert_eq!(bench.law.last_count, 26);
+        assert!(again.len() > 4 && follows_the_law(&again, 2_100.1, 26.0), "{again:?}");
+    }
+
+    #[test]
+    fn dropping_again_much_later_starts_anew() {
+        let mut bench = Bench::new(Codel::default());
+        bench.run(STANDING, 20, SECOND);
+        bench.run(GOOD, 20, Span::from_millis(1_700));
+        let again = bench.run(STANDING, 20, Span::from_millis(500));
+        assert!(again.len() > 4 && follows_the_law(&again, 2_800.1, 1.0), "{again:?}");
+    }
+
+    #[test]
+    fn capable_packets_are_marked_by_the_same_law_and_none_is_dropped() {
+        let mut bench = Bench::new(Codel { is_marking: true, ..Codel::default() });
+        bench.is_capable = true;
+        assert_eq!(bench.run(STANDING, 20, SECOND), []);
+        assert_eq!(bench.marks.len(), 27);
+        assert!(follows_the_law(&bench.marks, 100.1, 1.0), "{:?}", bench.marks);
+
+        let mut bench = Bench::new(Codel { is_marking: true, ..Codel::default() });
+        assert_eq!(bench.run(STANDING, 20, SECOND).len(), 27);
+        assert_eq!(bench.marks, []);
+    }
+
+    #[test]
+    fn the_last_packet_is_never_dropped() {
+        // Everything has waited for a minute; rare departures leave many drops overdue at once.
+        let mut law = CodelLaw::new(Codel::default(), 0);
+        let mut queue = Fifo::default();
+        let (mut now, mut dropped) = (START, 0);
+        for _ in 0..100 {
+            for number in 0..50 {
+                queue.push(packet(0, 100, Instant::ZERO, number));
+            }
+            while !queue.is_empty() {
+                now = now + Span::from_millis(200);
+                let departure = law.dequeue(now, &mut queue);
+                assert!(departure.packet.is_some());
+                dropped += departure.dropped;
+            }
+        }
+        assert!(dropped > 100, "{dropped}");
+    }
+}

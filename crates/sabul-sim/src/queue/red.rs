@@ -1,0 +1,244 @@
+//! Random early detection: an averaged queue decides, at random, who is marked or dropped.
+//!
+//! Source: [RED93 §4]; slope above the upper threshold and idle time as in the RED of ns-2.
+//! Model, at each arrival, with q packets waiting:
+//!     idle for m packet times:  avg ×= (1 − weight)^m
+//!     avg = (1 − weight) × avg + weight × q
+//!     pb  = 0 below min; max_p × (avg − min) ÷ (max − min) below max;
+//!           gentle: max_p + (1 − max_p) × (avg − max) ÷ max below 2 × max; 1 above
+//!     pa  = pb ÷ (1 − count × pb), count packets since the last one chosen
+//! A packet is chosen with probability pa, which spreads the choices evenly.
+//! Not here:    the hard limit of the queue, which drops whatever RED thinks; byte mode and the
+//!     doubled spacing ("wait") of ns-2.
+
+use sabul_units::{Bytes, Probability, Random, Rate, SeededRandom, Span};
+
+use super::Judgement;
+use crate::Red;
+use crate::discipline::FULL_PACKET;
+
+/// Decides about arrivals; the queue itself is the link's.
+#[derive(Clone, Debug)]
+pub(crate) struct RedGate {
+    settings: Red,
+    random: SeededRandom,
+    /// How long a full packet takes; nothing without a rate, where nothing ever waits either.
+    packet_time: Span,
+    average: f64,
+    /// Packets since the last one chosen, or none yet above `min`. [RED93 §4]
+    count: Option<u64>,
+}
+
+impl RedGate {
+    pub(crate) fn new(settings: Red, rate: Option<Rate>, random: SeededRandom) -> Self {
+        let packet_time = rate.map_or(Span::ZERO, |rate| rate.time_for(Bytes(FULL_PACKET)));
+        Self { settings, random, packet_time, average: 0.0, count: None }
+    }
+
+    /// A packet arrives where `queued` wait, at a link that has been idle for `idle`.
+    #[inline(never)]
+    pub(crate) fn judge(&mut self, queued: u64, idle: Span, is_ecn_capable: bool) -> Judgement {
+        self.observe(queued, idle);
+        let chance = self.base_chance();
+        if chance <= 0.0 {
+            self.count = None;
+            return Judgement::Pass;
+        }
+        let count = self.count.map_or(0, |count| count + 1);
+        self.count = Some(count);
+        let chance = Probability::new(spread(chance, count)).unwrap_or(Probability::ONE);
+        if !self.random.chance(chance) {
+            return Judgement::Pass;
+        }
+        self.count = Some(0);
+        // Beyond `max`, marks have not helped. [RFC3168 §7]
+        let may_mark = self.settings.is_marking && self.average < self.settings.max_packets as f64;
+        if may_mark && is_ecn_capable { Judgement::Mark } else { Judgement::Drop }
+    }
+
+    /// Brings the average up to date. After an idle time it is as if as many small packets had met
+    /// an empty queue as could have been sent; the arrival itself then counts once more.
+    fn observe(&mut self, queued: u64, idle: Span) {
+        let weight = self.settings.weight.as_f64();
+        if idle > Span::ZERO && self.packet_time > Span::ZERO {
+            self.average *= power(1.0 - weight, idle.0 / self.packet_time.0);
+        }
+        self.average = (1.0 - weight) * self.average + weight * queued as f64;
+    }
+
+    /// pb of the model.
+    fn base_chance(&self) -> f64 {
+        let Red { min_packets, max_packets, max_probability, is_gentle, .. } = self.settings;
+        let (min, max) = (min_packets as f64, max_packets as f64);
+        let (average, top) = (self.average, max_probability.as_f64());
+        if average < min {
+            0.0
+        } else if average < max {
+            top * (average - min) / (max - min)
+        } else if is_gentle && average < 2.0 * max {
+            top + (1.0 - top) * (average - max) / max
+        } else {
+            1.0
+        }
+    }
+}
+
+/// pa of the model: makes the distance between two choices uniform, below 1 ÷ `chance`.
+fn spread(chance: f64, count: u64) -> f64 {
+    let left = 1.0 - count as f64 * chance;
+    if left <= chance { 1.0 } else { chance / left }
+}
+
+/// `base` to a whole power by repeated squaring: the same bits on every machine.
+fn power(mut base: f64, mut exponent: u64) -> f64 {
+    let mut result = 1.0;
+    while exponent > 0 && result > 0.0 {
+        if exponent & 1 == 1 {
+            result *= base;
+        }
+        base *= base;
+        exponent >>= 1;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate(settings: Red) -> RedGate {
+        RedGate::new(settings, Some(Rate::from_mbps(12)), SeededRandom::new(1))
+    }
+
+    fn at(settings: Red, average: f64) -> RedGate {
+        RedGate { average, ..gate(settings) }
+    }
+
+    #[track_caller]
+    fn near(a: f64, b: f64) {
+        assert!((a - b).abs() < 1e-9 * b.abs().max(1e-3), "{a} is not {b}");
+    }
+
+    #[test]
+    fn the_chance_climbs_from_min_to_max() {
+        // 0.1 × (10 − 5) ÷ (15 − 5) = 0.05.
+        let pb = |average| at(Red::default(), average).base_chance();
+        near(pb(4.999), 0.0);
+        near(pb(5.0), 0.0);
+        near(pb(10.0), 0.05);
+        near(pb(14.0), 0.09);
+        near(pb(15.0), 0.1);
+    }
+
+    #[test]
+    fn the_gentle_slope_leads_from_max_probability_to_one() {
+        // 0.1 + 0.9 × (22.5 − 15) ÷ 15 = 0.55.
+        let pb = |average| at(Red::default(), average).base_chance();
+        near(pb(15.0), 0.1);
+        near(pb(22.5), 0.55);
+        near(pb(29.999_999_999), 1.0);
+        near(pb(30.0), 1.0);
+        near(pb(1e9), 1.0);
+    }
+
+    #[test]
+    fn the_gentle_slope_is_never_above_the_plain_one_and_never_falls() {
+        let plain = Red { is_gentle: false, ..Red::default() };
+        let mut before = 0.0;
+        for tenths in 0..400 {
+            let average = f64::from(tenths) / 10.0;
+            let gentle = at(Red::default(), average).base_chance();
+            assert!(gentle <= at(plain, average).base_chance(), "at {average}");
+            assert!(gentle >= before, "at {average}");
+            before = gentle;
+        }
+        near(at(plain, 14.999_999).base_chance(), 0.099_999_99);
+        near(at(plain, 15.0).base_chance(), 1.0);
+    }
+
+    #[test]
+    fn the_chance_grows_with_each_packet_spared() {
+        // 0.05 ÷ (1 − 5 × 0.05) = 0.0667; 0.05 ÷ (1 − 10 × 0.05) = 0.1; at 19 it is certain.
+        near(spread(0.05, 0), 0.05);
+        near(spread(0.05, 5), 0.05 / 0.75);
+        near(spread(0.05, 10), 0.1);
+        near(spread(0.05, 19), 1.0);
+        near(spread(0.05, 1_000), 1.0);
+    }
+
+    #[test]
+    fn choices_are_spread_evenly() {
+        // pb = 0.05, held by feeding the average itself. With count 1 at the first packet after a
+        // choice, pa is 1 ÷ 19, 1 ÷ 18 … 1: distances are uniform on 1 to 19, mean 10. Independent
+        // draws would give 20 on average and now and then far more.
+        let mut gate = at(Red::default(), 10.0);
+        let mut gaps = Vec::new();
+        let mut gap = 0;
+        for _ in 0..100_000 {
+            gap += 1;
+            if gate.judge(10, Span::ZERO, true) == Judgement::Drop {
+                gaps.push(gap);
+                gap = 0;
+            }
+        }
+        assert!(gaps[1..].iter().all(|&gap| gap <= 19), "none is as far apart as 1 ÷ pb");
+        let mean = 100_000.0 / gaps.len() as f64;
+        assert!((mean - 10.0).abs() < 0.25, "{mean}");
+    }
+
+    #[test]
+    fn the_average_follows_the_queue_slowly() {
+        // 0.998 × 10 + 0.002 × 20 = 10.02.
+        let mut gate = at(Red::default(), 10.0);
+        gate.observe(20, Span::ZERO);
+        near(gate.average, 10.02);
+    }
+
+    #[test]
+    fn the_average_forgets_over_idle_time() {
+        // 1500 B at 12 Mb/s take 1 ms. 1 s idle: 10 × 0.998^1000 × 0.998 (the arrival's own
+        // sample) = 1.347 943 934.
+        let mut gate = at(Red::default(), 10.0);
+        gate.observe(0, Span::from_secs(1));
+        near(gate.average, 1.347_943_934_017_9);
+        // Less than a packet time is no idle time.
+        let mut gate = at(Red::default(), 10.0);
+        gate.observe(0, Span::from_micros(999));
+        near(gate.average, 9.98);
+        // 200 days leave nothing, at once.
+        gate.observe(0, Span::from_secs(86_400 * 200));
+        near(gate.average, 0.0);
+    }
+
+    #[test]
+    fn below_min_nobody_is_chosen_and_beyond_twice_max_everybody() {
+        let mut gate = gate(Red { weight: Probability::ONE, ..Red::default() });
+        for queued in [0, 1, 2, 3, 4] {
+            assert_eq!(gate.judge(queued, Span::ZERO, true), Judgement::Pass);
+        }
+        for _ in 0..100 {
+            assert_eq!(gate.judge(30, Span::ZERO, true), Judgement::Drop);
+        }
+    }
+
+    #[test]
+    fn capable_packets_are_marked_below_max_and_dropped_above() {
+        let settings = Red { weight: Probability::ONE, is_marking: true, ..Red::default() };
+        let mut gate = gate(settings);
+        let mut chosen = |queued, is_capable| {
+            (0..1_000)
+                .map(|_| gate.judge(queued, Span::ZERO, is_capable))
+                .filter(|&judgement| judgement != Judgement::Pass)
+                .collect::<Vec<_>>()
+        };
+        for (queued, is_capable, expected) in [
+            (14, true, Judgement::Mark),
+            (14, false, Judgement::Drop),
+            (15, true, Judgement::Drop),
+            (40, true, Judgement::Drop),
+        ] {
+            let all = chosen(queued, is_capable);
+            assert!(all.len() > 50 && all.iter().all(|&j| j == expected), "{queued} {is_capable}");
+        }
+    }
+}

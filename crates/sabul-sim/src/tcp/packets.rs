@@ -1,0 +1,123 @@
+//! What TCP hosts send each other.
+
+use sabul_units::Instant;
+
+/// IPv4 and TCP headers of every segment, without options.
+///
+/// Each segment and ACK carries a time as the timestamps option does [RFC7323 §3], but the twelve
+/// bytes of that option are not counted: a full segment of 1500 bytes holds 1460, the size with
+/// which the literature computes.
+pub const TCP_HEADER_BYTES: u32 = 40;
+
+/// Kind, length and padding of the option that carries selective acknowledgements. [RFC2018 §3]
+const SACK_OPTION_BYTES: u32 = 4;
+/// Two edges of four bytes. [RFC2018 §3]
+const SACK_BLOCK_BYTES: u32 = 8;
+/// What fits beside the timestamps option. [RFC2018 §3]
+pub(super) const SACK_BLOCKS: usize = 3;
+
+/// A stretch of the byte stream on its way to the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its first byte's place in the stream, from zero.
+    pub seq: u64,
+    /// When this copy was sent; the ACK echoes it.
+    pub sent_at: Instant,
+    /// Payload bytes.
+    pub length: u32,
+    /// The stretch was sent before.
+    pub is_resent: bool,
+    /// A router may mark it instead of dropping it.
+    pub is_ecn_capable: bool,
+    /// The sender has answered the marks that it was told of.
+    pub is_window_reduced: bool,
+}
+
+impl Segment {
+    /// The place in the stream after its last byte.
+    pub const fn end(&self) -> u64 {
+        self.seq + self.length as u64
+    }
+
+    /// Its size on the wire, IP header included.
+    pub const fn wire_bytes(&self) -> u32 {
+        self.length + TCP_HEADER_BYTES
+    }
+}
+
+/// What has arrived, on its way to the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpAck {
+    /// Everything before this place in the stream has arrived.
+    pub ack: u64,
+    /// When the segment that this ACK answers was sent. [RFC7323 §4]
+    pub echo: Instant,
+    /// Distance of a block's first byte from `ack`, and its length; unused entries have no length.
+    blocks: [(u32, u32); SACK_BLOCKS],
+    /// A mark has arrived that the sender has not answered yet.
+    pub is_marked: bool,
+}
+
+impl TcpAck {
+    /// An ACK that selectively acknowledges nothing.
+    pub const fn new(ack: u64, echo: Instant, is_marked: bool) -> Self {
+        Self { ack, echo, blocks: [(0, 0); SACK_BLOCKS], is_marked }
+    }
+
+    /// Adds the block of bytes from `start` to before `end`, where there is still room for one.
+    ///
+    /// A block that lies 4 GiB or more beyond `ack` cannot be said, as in TCP.
+    #[must_use]
+    pub fn with_block(mut self, start: u64, end: u64) -> Self {
+        let offset = start.checked_sub(self.ack).and_then(|offset| u32::try_from(offset).ok());
+        let length = end.checked_sub(start).and_then(|length| u32::try_from(length).ok());
+        let free = self.blocks.iter_mut().find(|(_, length)| *length == 0);
+        if let (Some(offset), Some(length), Some(free)) = (offset, length, free) {
+            *free = (offset, length);
+        }
+        self
+    }
+
+    /// Blocks beyond `ack` that have arrived: first byte and the one after the last, newest first.
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.blocks.iter().filter(|(_, length)| *length > 0).map(|(offset, length)| {
+            let start = self.ack + u64::from(*offset);
+            (start, start + u64::from(*length))
+        })
+    }
+
+    /// Its size on the wire, IP header included.
+    #[expect(clippy::cast_possible_truncation, reason = "at most three")]
+    pub fn wire_bytes(&self) -> u32 {
+        match self.blocks().count() as u32 {
+            0 => TCP_HEADER_BYTES,
+            blocks => TCP_HEADER_BYTES + SACK_OPTION_BYTES + blocks * SACK_BLOCK_BYTES,
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Segment>() <= 40 && size_of::<TcpAck>() <= 48, "queues hold many");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ack_holds_three_blocks_and_grows_with_them() {
+        let ack = TcpAck::new(1000, Instant::ZERO, false);
+        assert_eq!((ack.wire_bytes(), ack.blocks().count()), (40, 0));
+        let ack = ack.with_block(3000, 4000);
+        assert_eq!(ack.wire_bytes(), 52);
+        let full = ack.with_block(2000, 2500).with_block(9000, 9001).with_block(7000, 8000);
+        assert_eq!(full.wire_bytes(), 68);
+        assert_eq!(full.blocks().collect::<Vec<_>>(), [(3000, 4000), (2000, 2500), (9000, 9001)]);
+    }
+
+    #[test]
+    fn blocks_that_cannot_be_said_are_left_out() {
+        let ack = TcpAck::new(1000, Instant::ZERO, false);
+        for (start, end) in [(999, 2000), (1000, 1000), (3000, 2000), (1000 + (1 << 32), 1 << 40)] {
+            assert_eq!(ack.with_block(start, end), ack, "{start}..{end}");
+        }
+    }
+}

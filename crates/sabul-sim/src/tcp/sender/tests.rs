@@ -1,0 +1,246 @@
+use sabul_cc::registry;
+
+use super::*;
+
+const MSS: u64 = 1460;
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Span::from_millis(ms)
+}
+
+/// Holds its window whatever happens, and remembers what it was told.
+#[derive(Debug)]
+struct Fixed(u64);
+
+impl Controller for Fixed {
+    fn limits(&self) -> SendLimits {
+        let gap = sabul_units::Gap(Span::from_millis(2));
+        SendLimits { gap, window: Some(Packets(self.0)), hold_until: None }
+    }
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
+    fn on_timeout(&mut self, _cx: &Context) {}
+}
+
+fn sender(window: u64) -> TcpSender {
+    let config = TcpConfig { initial_window: 1000, ..TcpConfig::default() };
+    let mut sender = TcpSender::new(at(0), config, Box::new(Fixed(window)));
+    sender.write(1000 * MSS);
+    sender
+}
+
+fn newreno(config: TcpConfig) -> TcpSender {
+    let controller = registry::find("newreno").unwrap().build(&[], Bytes(1500)).unwrap();
+    let mut sender = TcpSender::new(at(0), config, controller);
+    sender.write(1000 * MSS);
+    sender
+}
+
+/// Numbers of the segments that leave now, from zero, and when to come back.
+fn drain(sender: &mut TcpSender, now: Instant) -> (Vec<u64>, Option<Instant>) {
+    let mut sent = Vec::new();
+    loop {
+        let next = sender.poll_transmit(now);
+        sender.check_invariants();
+        match next {
+            TcpTransmit::Segment(segment) => sent.push(segment.seq / MSS),
+            TcpTransmit::Wait(until) => return (sent, until),
+        }
+    }
+}
+
+/// An ACK of everything before segment `ack`, with blocks of segments, answering one sent at `echo`.
+fn ack(sender: &mut TcpSender, now: Instant, ack: u64, blocks: &[(u64, u64)], echo: Instant) {
+    let ack = blocks.iter().fold(TcpAck::new(ack * MSS, echo, false), |ack, (first, last)| {
+        ack.with_block(first * MSS, (last + 1) * MSS)
+    });
+    sender.handle_ack(now, &ack);
+    sender.check_invariants();
+}
+
+#[test]
+fn a_window_leaves_and_each_arrival_lets_another_segment_out() {
+    let mut sender = sender(4);
+    assert_eq!(drain(&mut sender, at(0)), (vec![0, 1, 2, 3], Some(at(1000))));
+    ack(&mut sender, at(100), 2, &[], at(0));
+    // Two new ones; the timer starts again: 100 + max(200, 4 × 50) = 300 ms from now.
+    assert_eq!(drain(&mut sender, at(100)), (vec![4, 5], Some(at(400))));
+    assert_eq!((sender.acked_bytes(), sender.in_flight()), (2 * MSS, Packets(4)));
+    assert!(!sender.is_idle());
+}
+
+#[test]
+fn the_third_segment_beyond_a_hole_starts_a_recovery() {
+    let mut sender = sender(6);
+    drain(&mut sender, at(0));
+    // 0 is lost. Limited transmit: each arrival beyond it lets one new segment out.
+    ack(&mut sender, at(100), 0, &[(1, 1)], at(0));
+    assert_eq!(drain(&mut sender, at(100)).0, [6]);
+    ack(&mut sender, at(101), 0, &[(1, 2)], at(0));
+    assert_eq!(drain(&mut sender, at(101)).0, [7]);
+    assert_eq!(sender.stats().recoveries, 0);
+    ack(&mut sender, at(102), 0, &[(1, 3)], at(0));
+    // On the path: 4 … 7, and now 0 again: 5 of 6, so one new one.
+    assert_eq!(drain(&mut sender, at(102)).0, [0, 8]);
+    assert_eq!((sender.stats().recoveries, sender.stats().lost), (1, 1));
+    // It ends when what was sent before it (0 … 7) has arrived, not earlier.
+    ack(&mut sender, at(200), 7, &[], at(102));
+    assert!(matches!(sender.recovery, Recovery::Fast { point: 8, .. }), "{:?}", sender.recovery);
+    ack(&mut sender, at(201), 8, &[], at(102));
+    assert_eq!(sender.recovery, Recovery::Open);
+}
+
+#[test]
+fn the_first_lost_segment_leaves_although_the_window_is_full() {
+    let mut sender = newreno(TcpConfig { initial_window: 10, ..TcpConfig::default() });
+    drain(&mut sender, at(0));
+    ack(&mut sender, at(100), 0, &[(1, 3)], at(0));
+    // Lost: 0; on the path: 4 … 9, six. The window is half of ten.
+    assert_eq!((sender.window(), sender.in_flight()), (Packets(5), Packets(6)));
+    assert_eq!(drain(&mut sender, at(100)).0, [0]);
+    assert_eq!(sender.in_flight(), Packets(7));
+    ack(&mut sender, at(101), 0, &[(1, 5)], at(0));
+    assert_eq!(drain(&mut sender, at(101)).0, [] as [u64; 0], "five of five");
+    ack(&mut sender, at(102), 0, &[(1, 6)], at(0));
+    assert_eq!(drain(&mut sender, at(102)).0, [10]);
+}
+
+#[test]
+fn after_the_lost_comes_new_data_then_holes_then_one_rescue() {
+    let mut sender = sender(8);
+    sender.written = 9 * MSS;
+    drain(&mut sender, at(0));
+    // 0 and 4 are lost on the path, 7 as well.
+    ack(&mut sender, at(100), 0, &[(1, 3)], at(0));
+    // Rule 1: 0. On the path then: 0, 4, 5, 6, 7. Rule 2: 8, the last there is. Rule 3: nothing below
+    // 3. Rule 4: the highest that has not arrived, 8, once.
+    assert_eq!(drain(&mut sender, at(100)).0, [0, 8, 8]);
+    ack(&mut sender, at(101), 0, &[(5, 5), (1, 3)], at(0));
+    // Rule 3: 4 is below 5, which arrived, but is not lost yet.
+    assert_eq!(drain(&mut sender, at(101)).0, [4]);
+    ack(&mut sender, at(102), 0, &[(5, 6), (1, 3)], at(0));
+    assert_eq!(drain(&mut sender, at(102)).0, [] as [u64; 0]);
+    assert_eq!(sender.stats().resent, 3);
+}
+
+#[test]
+fn the_timer_takes_all_for_lost_and_doubles() {
+    let mut sender = newreno(TcpConfig::default());
+    drain(&mut sender, at(0));
+    ack(&mut sender, at(100), 2, &[(4, 4)], at(0));
+    drain(&mut sender, at(100));
+    // 100 + max(200, 4 × 50) = 300 ms after the ACK.
+    let (_, timer) = drain(&mut sender, at(100));
+    assert_eq!(timer, Some(at(400)));
+    assert_eq!(drain(&mut sender, at(399)).0, [] as [u64; 0]);
+    // One packet, the first that has not arrived; the next time in 600 ms.
+    assert_eq!(drain(&mut sender, at(400)), (vec![2], Some(at(1000))));
+    assert_eq!((sender.window(), sender.phase()), (Packets(1), "slow-start"));
+    assert_eq!(drain(&mut sender, at(1000)), (vec![2], Some(at(2200))));
+    assert_eq!(sender.stats().timeouts, 2);
+    // 2 and 3 have arrived, and 4 before; the window is 2, then 4.
+    ack(&mut sender, at(1100), 3, &[(4, 4)], at(1000));
+    assert_eq!(drain(&mut sender, at(1100)).0, [3, 5]);
+    ack(&mut sender, at(1200), 6, &[], at(1100));
+    assert_eq!(drain(&mut sender, at(1200)).0, [6, 7, 8, 9]);
+    assert_eq!(sender.stats().spurious_timeouts, 0);
+}
+
+#[test]
+fn a_timeout_that_was_only_early_is_seen_by_the_echo() {
+    let mut sender = newreno(TcpConfig::default());
+    drain(&mut sender, at(0));
+    assert_eq!(drain(&mut sender, at(1000)).0, [0]);
+    // The first copy of segment 0 took 1.1 s.
+    ack(&mut sender, at(1100), 1, &[], at(0));
+    assert_eq!((sender.stats().timeouts, sender.stats().spurious_timeouts), (1, 1));
+    ack(&mut sender, at(1101), 2, &[], at(0));
+    assert_eq!(sender.stats().spurious_timeouts, 1, "judged once");
+}
+
+#[test]
+fn after_a_timeout_no_recovery_begins_before_its_point() {
+    let mut sender = newreno(TcpConfig::default());
+    drain(&mut sender, at(0));
+    drain(&mut sender, at(1000));
+    // The window was 10, all of it in use: the threshold is 5.
+    ack(&mut sender, at(1100), 1, &[(5, 9)], at(1000));
+    drain(&mut sender, at(1100));
+    assert_eq!((sender.stats().recoveries, sender.window()), (0, Packets(5)));
+    ack(&mut sender, at(1200), 10, &[], at(1100));
+    assert_eq!(sender.recovery, Recovery::Open);
+}
+
+#[test]
+fn the_receivers_window_bounds_what_is_outstanding() {
+    let config = TcpConfig { window_packets: Some(3), ..TcpConfig::default() };
+    let mut sender = newreno(config);
+    assert_eq!(drain(&mut sender, at(0)).0, [0, 1, 2]);
+    // 1 and 2 have arrived, but what is beyond a hole still takes room.
+    ack(&mut sender, at(100), 0, &[(1, 2)], at(0));
+    assert_eq!(drain(&mut sender, at(100)).0, [] as [u64; 0]);
+    ack(&mut sender, at(200), 3, &[], at(0));
+    assert_eq!(drain(&mut sender, at(200)).0, [3, 4, 5]);
+}
+
+#[test]
+fn the_first_window_is_the_smaller_of_both() {
+    let mut sender = newreno(TcpConfig { initial_window: 2, ..TcpConfig::default() });
+    assert_eq!(drain(&mut sender, at(0)).0, [0, 1]);
+}
+
+#[test]
+fn pacing_keeps_the_controllers_gap_where_it_is_asked_for() {
+    let mut sender = sender(8);
+    sender.config.is_paced = true;
+    assert_eq!(drain(&mut sender, at(0)), (vec![0], Some(at(2))));
+    assert_eq!(drain(&mut sender, at(1)), (vec![], Some(at(2))));
+    assert_eq!(drain(&mut sender, at(2)), (vec![1], Some(at(4))));
+}
+
+#[test]
+fn short_writes_make_short_segments_and_the_last_ack_stops_the_timer() {
+    let mut sender = newreno(TcpConfig::default());
+    sender.written = MSS + 10;
+    let mut sizes = Vec::new();
+    while let TcpTransmit::Segment(segment) = sender.poll_transmit(at(0)) {
+        sizes.push((segment.length, segment.wire_bytes()));
+    }
+    assert_eq!(sizes, [(1460, 1500), (10, 50)]);
+    sender.handle_ack(at(50), &TcpAck::new(MSS + 10, at(0), false));
+    assert!(sender.is_idle());
+    assert_eq!(drain(&mut sender, at(50)), (vec![], None));
+}
+
+#[test]
+fn a_mark_halves_the_window_and_is_answered_by_one_new_segment() {
+    let mut sender = newreno(TcpConfig { is_ecn_capable: true, ..TcpConfig::default() });
+    drain(&mut sender, at(0));
+    let mut answered = Vec::new();
+    for n in 1..=10 {
+        sender.handle_ack(at(100 + n), &TcpAck::new(n * MSS, at(0), true));
+        while let TcpTransmit::Segment(segment) = sender.poll_transmit(at(100 + n)) {
+            assert!(segment.is_ecn_capable);
+            answered.push(segment.is_window_reduced);
+        }
+    }
+    assert_eq!((sender.window(), sender.stats().mark_events), (Packets(5), 1));
+    // Nothing leaves until five are in flight; then one for each ACK.
+    assert_eq!(answered, [true, false, false, false, false]);
+    // The answer itself, segment 10, is beyond that round trip.
+    sender.handle_ack(at(300), &TcpAck::new(11 * MSS, at(106), true));
+    assert_eq!((sender.window(), sender.stats().mark_events), (Packets(2), 2));
+    assert_eq!(sender.stats().resent, 0);
+}
+
+#[test]
+fn acks_that_cannot_be_true_or_are_old_change_nothing() {
+    let mut sender = sender(6);
+    drain(&mut sender, at(0));
+    ack(&mut sender, at(100), 3, &[], at(0));
+    drain(&mut sender, at(100));
+    let before = (sender.in_flight(), sender.acked_bytes(), sender.rtt());
+    ack(&mut sender, at(101), 2, &[(4, 5)], at(0));
+    ack(&mut sender, at(101), 50, &[], at(0));
+    ack(&mut sender, at(101), 3, &[(20, 30)], at(0));
+    assert_eq!((sender.in_flight(), sender.acked_bytes(), sender.rtt()), before);
+}

@@ -1,0 +1,138 @@
+//! When flows arrive and how much each of them sends.
+
+use sabul_units::{Instant, Random, SeededRandom, Span};
+
+use crate::math::{exp, ln};
+use crate::scenario::{Arrivals, FlowPlan, FlowSize};
+
+/// The longest draw, against the infinite mean of heavy tails: 10^12 bytes.
+const BYTES_MAX: f64 = 1e12;
+
+/// The arrivals of one flow plan, in order of time.
+#[derive(Clone, Debug)]
+pub(crate) struct Traffic {
+    size: FlowSize,
+    payload_bytes: u32,
+    times: Times,
+    sizes_random: SeededRandom,
+}
+
+#[derive(Clone, Debug)]
+enum Times {
+    /// Drawn beforehand, latest first.
+    Listed(Vec<Instant>),
+    Poisson {
+        next: Instant,
+        mean: Span,
+        until: Instant,
+        random: SeededRandom,
+    },
+}
+
+impl Traffic {
+    /// The traffic of a plan in a run that lasts until `end`.
+    pub(crate) fn new(plan: &FlowPlan, end: Instant, random: &SeededRandom) -> Self {
+        let mut starts = random.fork("arrivals");
+        let times = match plan.arrivals {
+            Arrivals::Together { count, spread } => {
+                let mut times: Vec<_> =
+                    (0..count).map(|_| plan.start + Span(starts.below(spread.0))).collect();
+                times.sort_unstable_by(|a, b| b.cmp(a));
+                Times::Listed(times)
+            }
+            Arrivals::Poisson { mean_interval } => {
+                let mut times = Times::Poisson {
+                    next: plan.start,
+                    mean: mean_interval,
+                    until: plan.stop.unwrap_or(end).min(end),
+                    random: starts,
+                };
+                times.advance();
+                times
+            }
+        };
+        let payload_bytes = plan.payload_bytes();
+        Self { size: plan.size, payload_bytes, times, sizes_random: random.fork("sizes") }
+    }
+
+    /// When the next flow arrives.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        match &self.times {
+            Times::Listed(times) => times.last().copied(),
+            Times::Poisson { next, until, .. } => (next < until).then_some(*next),
+        }
+    }
+
+    /// The next flow arrives: how many bytes it has, if it has an end.
+    pub(crate) fn take(&mut self) -> Option<u64> {
+        self.times.advance();
+        match self.size {
+            FlowSize::Endless => None,
+            FlowSize::Bytes(bytes) => Some(bytes),
+            FlowSize::Pareto { shape, mean_packets } => {
+                Some(pareto(&mut self.sizes_random, shape, mean_packets, self.payload_bytes))
+            }
+        }
+    }
+}
+
+impl Times {
+    fn advance(&mut self) {
+        match self {
+            Self::Listed(times) => {
+                times.pop();
+            }
+            Self::Poisson { next, mean, random, .. } => {
+                *next = *next + Span::from_secs_f64(mean.as_secs_f64() * -ln(unit(random)));
+            }
+        }
+    }
+}
+
+/// A uniform number in (0, 1].
+fn unit(random: &mut SeededRandom) -> f64 {
+    ((random.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64
+}
+
+/// Pareto by inversion: scale ÷ u^(1 ÷ shape), scale = mean × (shape − 1) ÷ shape.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and capped")]
+fn pareto(random: &mut SeededRandom, shape: f64, mean_packets: f64, payload_bytes: u32) -> u64 {
+    let scale = mean_packets * (shape - 1.0) / shape;
+    let packets = scale * exp((-ln(unit(random)) / shape).min(600.0));
+    (packets * f64::from(payload_bytes)).clamp(1.0, BYTES_MAX) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pareto_sizes_have_their_scale_and_mean() {
+        let mut random = SeededRandom::new(7);
+        let draws: Vec<u64> = (0..200_000).map(|_| pareto(&mut random, 2.5, 100.0, 1000)).collect();
+        let mean = draws.iter().sum::<u64>() as f64 / draws.len() as f64 / 1000.0;
+        assert!((98.0..102.0).contains(&mean), "{mean}");
+        // 100 × 1.5 ÷ 2.5 = 60 packets is the least.
+        let least = draws.iter().min().copied().unwrap_or(0);
+        assert!((60_000..60_100).contains(&least), "{least}");
+        // P(X > 2 × scale) = 2^-2.5 = 0.1768.
+        let over = draws.iter().filter(|draw| **draw > 120_000).count() as f64 / 200_000.0;
+        assert!((0.172..0.181).contains(&over), "{over}");
+    }
+
+    #[test]
+    fn exponential_intervals_have_their_mean() {
+        let mut times = Times::Poisson {
+            next: Instant::ZERO,
+            mean: Span::from_millis(200),
+            until: Instant(u64::MAX),
+            random: SeededRandom::new(3),
+        };
+        for _ in 0..50_000 {
+            times.advance();
+        }
+        let Times::Poisson { next, .. } = times else { panic!("it was Poisson") };
+        let mean = next.elapsed().as_secs_f64() / 50_000.0;
+        assert!((0.197..0.203).contains(&mean), "{mean}");
+    }
+}

@@ -1,0 +1,284 @@
+//! Worlds whose outcome arithmetic can tell.
+
+#![expect(clippy::unwrap_used, reason = "a test's own numbers")]
+
+use sabul_sim::scenario::{
+    Arrivals, Defects, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport,
+};
+use sabul_sim::{LinkConfig, Outcome, QueueLimit, World};
+use sabul_units::{Instant, Probability, Rate, Span};
+
+fn ms(ms: u64) -> Span {
+    Span::from_millis(ms)
+}
+
+fn at_s(s: u64) -> Instant {
+    Instant::ZERO + Span::from_secs(s)
+}
+
+fn link(id: &str, mbps: u64, delay: Span, queue: u64) -> LinkPlan {
+    let one_way = LinkConfig::builder()
+        .with_rate(Some(Rate::from_mbps(mbps)))
+        .with_delay(delay)
+        .with_queue(QueueLimit::Packets(queue))
+        .build()
+        .unwrap();
+    LinkPlan { id: id.to_owned(), forward: one_way.clone(), back: one_way }
+}
+
+fn flow(id: &str, transport: Transport, cc: &str) -> FlowPlan {
+    FlowPlan {
+        id: id.to_owned(),
+        transport,
+        cc: cc.to_owned(),
+        params: Vec::new(),
+        profile: Profile::Current,
+        defects: Defects::default(),
+        path: vec![0],
+        access_delay: Span::ZERO,
+        start: Instant::ZERO,
+        stop: None,
+        size: FlowSize::Endless,
+        arrivals: Arrivals::Together { count: 1, spread: Span::ZERO },
+        packet_bytes: 1500,
+        rate: None,
+        source_rate: None,
+        sink_rate: None,
+        window_packets: None,
+        initial_window: 10,
+        is_ecn_capable: false,
+    }
+}
+
+fn cbr(id: &str, mbps: u64) -> FlowPlan {
+    FlowPlan { rate: Some(Rate::from_mbps(mbps)), ..flow(id, Transport::UdpCbr, "") }
+}
+
+/// A flow of our own at a constant rate.
+fn fixed(id: &str, mbps: u64) -> FlowPlan {
+    let params = vec![("rate_mbps".to_owned(), mbps.to_string())];
+    FlowPlan { params, ..flow(id, Transport::Sabul, "fixed") }
+}
+
+fn scenario(seconds: u64, links: Vec<LinkPlan>, flows: Vec<FlowPlan>) -> Scenario {
+    Scenario {
+        name: "test".to_owned(),
+        duration: Span::from_secs(seconds),
+        warmup: Span::ZERO,
+        sample: ms(100),
+        seed: 1,
+        links,
+        flows,
+    }
+}
+
+fn run(scenario: &Scenario) -> Outcome {
+    World::new(scenario.clone()).unwrap().run()
+}
+
+fn assert_near(found: f64, expected: f64, tolerance: f64) {
+    assert!((found / expected - 1.0).abs() <= tolerance, "{found}, not {expected}");
+}
+
+#[test]
+fn constant_traffic_below_the_rate_passes_untouched() {
+    let outcome = run(&scenario(10, vec![link("l", 100, ms(5), 10)], vec![cbr("a", 60)]));
+    // 60 Mb/s of 1500-byte packets, 1472 of them payload.
+    assert_near(outcome.results.flows[0].throughput_bps, 60e6, 0.002);
+    assert_near(outcome.results.flows[0].goodput_bps, 60e6 * 1472.0 / 1500.0, 0.002);
+    assert_near(outcome.results.links[0].utilisation, 0.6, 0.002);
+    assert_eq!(outcome.results.links[0].drops, 0);
+    assert!(outcome.results.links[0].queue_packets.mean < 0.01);
+}
+
+#[test]
+fn what_exceeds_the_rate_fills_the_queue_and_is_dropped() {
+    let outcome = run(&scenario(10, vec![link("l", 100, ms(5), 50)], vec![cbr("a", 150)]));
+    let link = &outcome.results.links[0];
+    assert_near(link.utilisation, 1.0, 0.002);
+    assert_near(link.queue_packets.mean, 50.0, 0.02);
+    assert_eq!(link.queue_packets.max, 50);
+    // A third of 150 Mb/s × 10 s ÷ 12 000 bits, less what the queue holds.
+    assert_near(link.drops as f64, 41_667.0, 0.005);
+}
+
+#[test]
+fn a_file_takes_its_size_over_the_rate_and_half_a_round_trip() {
+    let mut file = fixed("file", 50);
+    file.size = FlowSize::Bytes(5_000_000);
+    file.access_delay = ms(15);
+    let outcome = run(&scenario(10, vec![link("l", 100, ms(10), 1000)], vec![file]));
+    let flow = &outcome.results.flows[0];
+    // 5 MB in packets of 1428 payload bytes of 1500 at 50 Mb/s: 0.8403 s; 25 ms one way.
+    let expected = 5e6 * 8.0 / 50e6 * 1500.0 / 1428.0 + 0.025;
+    assert_near(flow.completed_s.unwrap(), expected, 0.002);
+    assert_eq!((flow.started, flow.completed, flow.packets_lost), (1, 1, 0));
+    assert_near(flow.rtt_ms.min, 50.0, 0.01);
+}
+
+#[test]
+fn a_path_of_several_links_has_their_delays_and_the_smallest_rate() {
+    let links = vec![
+        link("fast", 1000, ms(3), 100),
+        link("slow", 20, ms(20), 20),
+        link("last", 100, ms(7), 100),
+    ];
+    let mut long = fixed("long", 40);
+    long.path = vec![0, 1, 2];
+    let outcome = run(&scenario(10, links, vec![long]));
+    let flow = &outcome.results.flows[0];
+    assert_near(flow.throughput_bps, 20e6, 0.01);
+    assert_near(flow.rtt_ms.min, 60.0, 0.05);
+    assert!(outcome.results.links[1].drops > 0);
+    assert_eq!(outcome.results.links[0].drops + outcome.results.links[2].drops, 0);
+}
+
+#[test]
+fn flows_on_other_links_change_nothing() {
+    let lossy = |id: &str| {
+        let mut plan = link(id, 50, ms(10), 40);
+        let loss = Probability::per_mille(5);
+        plan.forward = plan.forward.to_builder().with_loss(loss).build().unwrap();
+        plan
+    };
+    let alone = scenario(20, vec![lossy("a")], vec![flow("a", Transport::Sabul, "sabul2003")]);
+    let mut other = flow("b", Transport::Sabul, "sabul2003");
+    other.path = vec![1];
+    let both = scenario(
+        20,
+        vec![lossy("a"), lossy("b")],
+        vec![flow("a", Transport::Sabul, "sabul2003"), other],
+    );
+    let (alone, both) = (run(&alone), run(&both));
+    assert_eq!(alone.results.flows[0], both.results.flows[0]);
+    assert_eq!(alone.results.links[0], both.results.links[0]);
+    assert_ne!(both.results.flows[0].packets_lost, both.results.flows[1].packets_lost);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bits_and_another_seed_others() {
+    let mut plan = link("l", 100, ms(10), 50);
+    plan.forward = plan.forward.to_builder().with_loss(Probability::per_mille(2)).build().unwrap();
+    let flows = vec![
+        flow("a", Transport::Sabul, "sabul2003"),
+        flow("b", Transport::Tcp, "newreno"),
+        cbr("c", 10),
+    ];
+    let first = scenario(10, vec![plan], flows);
+    let other = Scenario { seed: 2, ..first.clone() };
+    let here = run(&first);
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let first = first.clone();
+            #[expect(clippy::disallowed_methods, reason = "the world must not notice threads")]
+            std::thread::spawn(move || run(&first))
+        })
+        .collect();
+    for thread in threads {
+        let there = thread.join().unwrap();
+        assert_eq!(here.results, there.results);
+        assert_eq!(format!("{:?}", here.series), format!("{:?}", there.series));
+    }
+    assert_ne!(here.results, run(&other).results);
+}
+
+#[test]
+fn flows_start_and_stop_when_told_and_regions_lie_between() {
+    let mut late = fixed("late", 20);
+    (late.start, late.stop) = (at_s(4), Some(at_s(8)));
+    let plan = scenario(12, vec![link("l", 100, ms(5), 100)], vec![fixed("all", 10), late]);
+    let outcome = run(&plan);
+    let regions: Vec<_> = outcome
+        .results
+        .regions
+        .iter()
+        .map(|region| (region.from_s, region.to_s, region.flows.len()))
+        .collect();
+    assert_eq!(regions, [(0.0, 4.0, 1), (4.0, 8.0, 2), (8.0, 12.0, 1)]);
+    let share = 1428.0 / 1500.0;
+    assert_near(outcome.results.regions[1].flows["late"], 20e6 * share, 0.01);
+    assert_near(outcome.results.flows[1].goodput_bps, 20e6 * share, 0.01);
+    // (1 + 2)² ÷ (2 × (1 + 4)) = 0.9.
+    assert_near(outcome.results.regions[1].jain, 0.9, 0.002);
+    assert!((outcome.results.regions[2].jain - 1.0).abs() < 1e-9);
+    let silent = outcome.series.flows[1].rate_bps[..39].iter().all(|rate| rate.abs() < 1.0);
+    assert!(silent, "nothing before the start");
+}
+
+#[test]
+fn averages_leave_out_the_warm_up() {
+    let mut early = cbr("early", 50);
+    early.stop = Some(at_s(5));
+    let mut plan = scenario(10, vec![link("l", 100, ms(5), 10)], vec![cbr("a", 10), early]);
+    plan.warmup = Span::from_secs(5);
+    let outcome = run(&plan);
+    assert_near(outcome.results.links[0].utilisation, 0.1, 0.01);
+    assert!(outcome.results.flows[1].goodput_bps.abs() < 1e-9);
+    assert_near(outcome.results.flows[0].packets_sent as f64, 10e6 * 5.0 / 12e3, 0.01);
+}
+
+#[test]
+fn mice_arrive_by_their_law_and_complete() {
+    let mut mice = flow("mice", Transport::Tcp, "newreno");
+    mice.arrivals = Arrivals::Poisson { mean_interval: ms(200) };
+    mice.size = FlowSize::Pareto { shape: 1.4, mean_packets: 100.0 };
+    mice.stop = Some(at_s(100));
+    let outcome = run(&scenario(120, vec![link("l", 1000, ms(5), 1000)], vec![mice]));
+    let flow = &outcome.results.flows[0];
+    // 500 expected, standard deviation 22.
+    assert!((400..=600).contains(&flow.started), "{}", flow.started);
+    assert!(flow.completed + 10 >= flow.started, "{} of {}", flow.completed, flow.started);
+    let completion = flow.completion.unwrap();
+    assert!(completion.median_s > 0.01 && completion.median_s < completion.p99_s);
+}
+
+#[test]
+fn copies_of_a_flow_share_fairly_and_count_each() {
+    let mut copies = flow("tcp", Transport::Tcp, "newreno");
+    copies.arrivals = Arrivals::Together { count: 8, spread: Span::from_secs(1) };
+    let outcome = run(&scenario(60, vec![link("l", 100, ms(10), 170)], vec![copies]));
+    assert_eq!(outcome.results.flows[0].started, 8);
+    assert!(outcome.results.jain > 0.9, "{}", outcome.results.jain);
+    assert!(outcome.results.flows[0].goodput_bps > 85e6);
+}
+
+#[test]
+fn a_slow_reader_slows_the_flow_without_loss() {
+    let mut slow = flow("a", Transport::Sabul, "sabul2003");
+    slow.sink_rate = Some(Rate::from_mbps(20));
+    let outcome = run(&scenario(20, vec![link("l", 200, ms(10), 400)], vec![slow]));
+    assert_near(outcome.results.flows[0].goodput_bps, 20e6, 0.1);
+    assert_eq!(outcome.results.flows[0].packets_lost, 0);
+}
+
+#[test]
+fn a_slow_source_sends_at_its_own_rate() {
+    let mut slow = flow("a", Transport::Sabul, "sabul2003");
+    slow.source_rate = Some(Rate::from_mbps(30));
+    let outcome = run(&scenario(20, vec![link("l", 200, ms(10), 400)], vec![slow]));
+    assert_near(outcome.results.flows[0].goodput_bps, 30e6, 0.05);
+}
+
+#[test]
+fn every_profile_carries_its_reports() {
+    for profile in [Profile::Current, Profile::Sabul2003, Profile::Sabul2002] {
+        let mut file = flow("a", Transport::Sabul, "sabul2003");
+        file.profile = profile;
+        file.size = FlowSize::Bytes(3_000_000);
+        let mut lossy = link("l", 100, ms(10), 100);
+        let loss = Probability::per_mille(10);
+        lossy.forward = lossy.forward.to_builder().with_loss(loss).build().unwrap();
+        lossy.back = lossy.back.to_builder().with_loss(loss).build().unwrap();
+        let outcome = run(&scenario(120, vec![lossy], vec![file]));
+        assert_eq!(outcome.results.flows[0].completed, 1, "{profile:?}");
+        assert!(outcome.results.flows[0].packets_lost > 0, "{profile:?}");
+    }
+}
+
+#[test]
+fn an_unknown_controller_is_an_error() {
+    let plan =
+        scenario(1, vec![link("l", 1, ms(1), 5)], vec![flow("a", Transport::Sabul, "nobody")]);
+    let error = World::new(plan).unwrap_err();
+    assert!(error.to_string().contains("nobody"), "{error}");
+}
