@@ -1,5 +1,7 @@
 //! `sabul model`: the deterministic model of SABUL 2002 and its lemmas.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::time::Instant;
 
@@ -51,11 +53,22 @@ fn grid(args: &ModelGridArgs) -> Result<u8, CliError> {
     Ok(0)
 }
 
+/// The largest file in bytes. Larger ones are something else.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
 /// Reads a file and parses it; an error names the file, and the line where there is one.
 fn read<T>(path: &Path, parse: impl Fn(&str) -> Result<T, ConfigError>) -> Result<T, CliError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CliError::usage(format!("cannot read '{}': {error}", path.display())))?;
-    parse(&text).map_err(|error| CliError::usage(format!("{}: {error}", path.display())))
+    let refuse = |what: String| CliError::usage(format!("{}: {what}", path.display()));
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| refuse(format!("cannot be read: {error}; give the path of a file")))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(refuse(format!("is too large; it may have {FILE_BYTES_MAX} bytes")));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| refuse("is not text in UTF-8; save the file as such".to_owned()))?;
+    parse(&text).map_err(|error| refuse(error.to_string()))
 }
 
 /// Durations are for people: a document is the same on every machine.

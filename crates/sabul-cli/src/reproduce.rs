@@ -31,15 +31,15 @@ pub(crate) struct Reproduced<'a> {
 #[derive(Debug)]
 pub(crate) struct Reproduction<'a> {
     pub(crate) case: &'a Case,
-    /// What was found with each open value.
+    /// What was found as chosen, and with each open setting varied.
     pub(crate) found: Vec<Found>,
     pub(crate) judged: Vec<Judged<'a>>,
 }
 
 impl Reproduction<'_> {
-    /// What was found with the value that verdicts are about.
+    /// What was found with the values that verdicts are about.
     pub(crate) fn chosen(&self) -> Option<&Found> {
-        self.found.iter().find(|found| found.is_chosen)
+        self.found.iter().find(|found| found.variation.is_none())
     }
 }
 
@@ -49,11 +49,12 @@ pub(crate) fn list() -> Result<u8, CliError> {
     let width = plans.iter().map(|plan| plan.name.len()).max().unwrap_or(0);
     for plan in &plans {
         output::print_line(format_args!(
-            "{:width$}  {}: {} ({} cases)",
+            "{:width$}  {}: {} ({} {})",
             plan.name,
             plan.source,
             plan.title,
-            plan.cases.len()
+            plan.cases.len(),
+            if plan.cases.len() == 1 { "case" } else { "cases" },
         ))?;
     }
     Ok(0)
@@ -65,6 +66,10 @@ pub(crate) fn run(args: &ReproduceRunArgs) -> Result<u8, CliError> {
         return Err(CliError::usage("the lab does not run reproductions yet; use --arm sim"));
     }
     let plans = chosen_plans(&args.name)?;
+    // Before the runs, which take minutes to hours.
+    if let Some(dir) = &args.out {
+        fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
+    }
     let reproduced = reproduce(&plans)?;
     if let Some(dir) = &args.out {
         write_all(dir, &reproduced)?;
@@ -117,8 +122,12 @@ fn reproduce(plans: &[Plan]) -> Result<Vec<Reproduced<'_>>, CliError> {
             let runs = judge::runs(plan, case)?;
             counts.push(runs.len());
             for (value, run) in runs {
-                values.push(value);
-                work.push(run);
+                // Papers print the same experiment twice; it runs once.
+                let same = work.iter().position(|known| known.text == run.text);
+                values.push((value, same.unwrap_or(work.len())));
+                if same.is_none() {
+                    work.push(run);
+                }
             }
         }
     }
@@ -129,7 +138,8 @@ fn reproduce(plans: &[Plan]) -> Result<Vec<Reproduced<'_>>, CliError> {
         }
     };
     let outcomes = sabul_scenario::run_all_with_progress(&work, None, progress, sim::simulate);
-    let mut done = values.into_iter().zip(work).zip(outcomes);
+    let outcomes: Vec<_> = outcomes.into_iter().collect::<Result<_, _>>()?;
+    let mut done = values.into_iter();
     let mut counts = counts.into_iter();
     plans
         .iter()
@@ -138,12 +148,16 @@ fn reproduce(plans: &[Plan]) -> Result<Vec<Reproduced<'_>>, CliError> {
                 let runs = done
                     .by_ref()
                     .take(counts.next().unwrap_or(0))
-                    .map(|((value, run), simulated)| Ok((value, run, simulated?.outcome)))
-                    .collect::<Result<Vec<_>, CliError>>()?;
-                let found = judge::gather(plan, runs);
-                let chosen = found.iter().find(|found| found.is_chosen);
-                let judged = chosen.map_or_else(Vec::new, |found| judge::judge(case, found));
-                Ok(Reproduction { case, found, judged })
+                    .map(|(value, index)| {
+                        (value, work[index].clone(), outcomes[index].outcome.clone())
+                    })
+                    .collect();
+                let found = judge::gather(plan.rate, runs);
+                let mut one = Reproduction { case, found, judged: Vec::new() };
+                if let Some(chosen) = one.chosen() {
+                    one.judged = judge::judge(case, chosen);
+                }
+                Ok(one)
             });
             Ok(Reproduced { plan, cases: cases.collect::<Result<_, CliError>>()? })
         })
@@ -161,13 +175,7 @@ fn claims<'a>(
 }
 
 fn write_all(dir: &Path, all: &[Reproduced<'_>]) -> Result<(), CliError> {
-    let cannot = |error: std::io::Error| {
-        CliError::failed(format!(
-            "cannot write to {}: {error}; choose another directory with --out",
-            dir.display()
-        ))
-    };
-    fs::create_dir_all(dir).map_err(cannot)?;
+    let cannot = |error: std::io::Error| cannot_write(dir, &error);
     let holding = claims(all).filter(|(_, _, judged)| judged.verdict == plan::Verdict::Holds);
     let summary = format!("{} of {} claims hold", holding.count(), claims(all).count());
     let title = match all {
@@ -184,6 +192,13 @@ fn write_all(dir: &Path, all: &[Reproduced<'_>]) -> Result<(), CliError> {
     let tables: Vec<String> = all.iter().map(page::markdown).collect();
     fs::write(dir.join("report.md"), tables.join("\n")).map_err(cannot)?;
     fs::write(dir.join("report.html"), report.to_html()).map_err(cannot)
+}
+
+fn cannot_write(dir: &Path, error: &std::io::Error) -> CliError {
+    CliError::failed(format!(
+        "cannot write to {}: {error}; choose another directory with --out",
+        dir.display()
+    ))
 }
 
 /// What `--json` prints.

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &SimRunArgs) -> Result<u8, CliError> {
             output::print(text(run, simulated, count > 1))?;
         }
     }
-    if let (false, Some(dir)) = (args.json, &args.out) {
+    if let (false, Some(dir)) = (args.json || args.quiet, &args.out) {
         output::note(format_args!("wrote {}", dir.join("report.html").display()));
     }
     Ok(0)

@@ -20,7 +20,7 @@ use sabul_wire::{
 type Seeds = Vec<(&'static str, Vec<u8>)>;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let targets: [(&str, Seeds); 8] = [
+    let targets: [(&str, Seeds); 9] = [
         ("datagrams", datagrams()),
         ("messages", messages()?),
         ("tickets", tickets()?),
@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("opener", opener()),
         ("assembler", assembler()?),
         ("paths", paths()),
+        ("scenarios", scenarios()),
     ];
     for (target, seeds) in targets {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
@@ -384,5 +385,50 @@ fn paths() -> Seeds {
         ("names", b"one\xFF..two\xFF...".to_vec()),
         ("long-name", vec![b'x'; 255]),
         ("terminal", b"a\x1b[2J\n\xFF\xE2\x80\xAE/b".to_vec()),
+    ]
+}
+
+fn scenarios() -> Seeds {
+    let link = "duration_s = 9\n[[link]]\nid = \"l\"\nrate_mbps = 10\ndelay_ms = 5\n";
+    let flow = "[[flow]]\nid = \"a\"\npath = [\"l\"]\n";
+    let file = |parts: &[&str]| parts.concat().into_bytes();
+    vec![
+        ("plain", file(&["warmup_s = 1\nsample_ms = 10\nseed = 7\n", link, flow, "rtt_ms = 20\n"])),
+        (
+            "losses",
+            file(&[
+                link,
+                "discipline = \"codel\"\nqueue_bdp = 2\njitter_ms = 1\n\
+                 burst_loss = { to_bad = 0.1, to_good = 1, loss_bad = 1 }\n\
+                 outage = [{ at_s = 1, for_s = 1 }]\n",
+                flow,
+                "params = { syn_interval_ms = 20 }\nstop_s = 8\n",
+            ]),
+        ),
+        (
+            "mice",
+            file(&[
+                link,
+                flow,
+                "transport = \"tcp\"\narrivals = { process = \"poisson\", mean_interval_s = 0.2 }\n\
+                 size = { distribution = \"pareto\", shape = 1.4, mean_packets = 9 }\n",
+            ]),
+        ),
+        (
+            "sweep",
+            file(&[
+                link,
+                flow,
+                "[sweep]\nlink.l.queue_bdp = [0.1, 1]\n\"flow.*.cc\" = [\"fixed\", \"sabul2003\"]\nseeds = 2\n",
+            ]),
+        ),
+        (
+            "overrides",
+            file(&[
+                link,
+                flow,
+                "\0link.*.rate_mbps=1..9:2\0flow.a.cc=fixed\0flow.a.params.rate_mbps=3",
+            ]),
+        ),
     ]
 }

@@ -16,6 +16,7 @@ mod messages;
 mod opener;
 mod paths;
 mod receiver;
+mod scenarios;
 mod sender;
 mod tickets;
 
@@ -41,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "opener", run: opener::target },
     Target { name: "assembler", run: assembler::target },
     Target { name: "paths", run: paths::target },
+    Target { name: "scenarios", run: scenarios::target },
 ];
 
 /// The target of this name.

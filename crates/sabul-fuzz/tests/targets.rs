@@ -39,4 +39,4 @@ macro_rules! targets {
     };
 }
 
-targets!(datagrams messages tickets receiver sender opener assembler paths);
+targets!(datagrams messages tickets receiver sender opener assembler paths scenarios);

@@ -46,13 +46,22 @@ impl Problem {
         match &self.origin {
             Origin::File => write!(f, "{file}: ")?,
             Origin::Line(line) => write!(f, "{file}:{line}: ")?,
-            Origin::Set(text) => write!(f, "--set {text}: ")?,
+            Origin::Set(text) => write!(f, "--set {}: ", shown(text))?,
         }
         if !self.place.is_empty() {
-            write!(f, "{}: ", self.place)?;
+            write!(f, "{}: ", shown(&self.place))?;
         }
-        f.write_str(&self.what)
+        f.write_str(&shown(&self.what))
     }
+}
+
+/// Names of a file may steer a terminal; what is shown of them does not.
+fn shown(text: &str) -> String {
+    let shown = |c: char| match c {
+        c if c.is_control() => c.escape_debug().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(shown).collect()
 }
 
 /// A scenario cannot be read or run; nothing of it has been.

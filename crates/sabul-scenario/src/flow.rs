@@ -58,6 +58,7 @@ pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant) -> Flow
         arrivals: traffic::arrivals(table, size, life),
         packet_bytes,
         rate: constant_rate(table, transport),
+        nic_rate: table.rate("nic_mbps"),
         source_rate: table.rate("source_mbps"),
         sink_rate: table.rate("sink_mbps"),
         window_packets: table.whole("window_packets", 1, WINDOW_MAX),
@@ -218,10 +219,17 @@ fn controller(
         return none();
     };
     let Some(params) = params(table, entry) else { return none() };
-    if let Err(error) = entry.build(&params, Bytes(packet_bytes.into())) {
-        let ConfigError { setting, value, allowed } = error;
-        let key = if table.has("params") { "params" } else { "cc" };
-        table.refuse(key, format!("{setting}: '{value}' is not allowed; use {allowed}"));
+    match entry.build(&params, Bytes(packet_bytes.into())) {
+        Ok(controller) => {
+            if transport == Transport::Tcp && controller.limits().window.is_none() {
+                let what = format!("'{name}' sets a rate, and TCP needs a window");
+                table.refuse("cc", format!("{what}; use newreno or cubic, or transport sabul"));
+            }
+        }
+        Err(ConfigError { setting, value, allowed }) => {
+            let key = if table.has("params") { "params" } else { "cc" };
+            table.refuse(key, format!("{setting}: '{value}' is not allowed; use {allowed}"));
+        }
     }
     (name.to_owned(), params)
 }

@@ -86,6 +86,7 @@ pub(crate) const FLOW: &[&str] = &[
     "spread_s",
     "rate_mbps",
     "rate_mbps_initial",
+    "nic_mbps",
     "source_mbps",
     "sink_mbps",
     "packet_bytes",
@@ -100,6 +101,7 @@ pub(crate) const TRANSPORT_SETTINGS: &[(&str, &[&str], &str)] = &[
     ("params", &["sabul", "tcp"], "leave it out: nothing controls a constant rate"),
     ("profile", &["sabul"], "leave it out"),
     ("defects", &["sabul"], "leave it out"),
+    ("nic_mbps", &["sabul"], "leave it out"),
     ("source_mbps", &["sabul"], "leave it out"),
     ("sink_mbps", &["sabul"], "leave it out"),
     ("rate_mbps", &["udp-cbr"], "use the controller's own params, or rate_mbps_initial"),
@@ -113,7 +115,8 @@ pub(crate) const TRANSPORT_SETTINGS: &[(&str, &[&str], &str)] = &[
 pub(crate) const SIZE: &[&str] = &["distribution", "shape", "mean_packets", "packets"];
 
 /// Keys of a flow's `arrivals`.
-pub(crate) const ARRIVALS: &[&str] = &["process", "mean_interval_s", "count", "spread_s"];
+pub(crate) const ARRIVALS: &[&str] =
+    &["process", "mean_interval_s", "count", "spread_s", "parallel"];
 
 /// Keys that exclude each other: an override of one takes the others out of the file.
 pub(crate) const RIVALS: &[&[&str]] = &[

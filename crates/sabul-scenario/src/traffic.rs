@@ -75,7 +75,8 @@ pub(crate) fn size(flow: &Table<'_>, packet_bytes: u32) -> FlowSize {
 /// How many copies of a flow there are, and when they start.
 pub(crate) fn arrivals(flow: &Table<'_>, size: FlowSize, life: Life) -> Arrivals {
     const EXAMPLE: &str = "{ process = \"poisson\", mean_interval_s = 0.2 } or \
-                           { process = \"together\", count = 10, spread_s = 1 }";
+                           { process = \"together\", count = 10, spread_s = 1 } or \
+                           { process = \"chain\", count = 100, parallel = 5 }";
     let Some(table) = flow.table("arrivals", Some(ARRIVALS), EXAMPLE) else {
         return together(flow, life);
     };
@@ -87,23 +88,38 @@ pub(crate) fn arrivals(flow: &Table<'_>, size: FlowSize, life: Life) -> Arrivals
     if !table.has("process") {
         table.missing("process", EXAMPLE);
     }
-    match table.choice("process", &["poisson", "together"]) {
-        Some("poisson") => {
-            for key in ["count", "spread_s"] {
-                if table.has(key) {
-                    table.refuse(key, "contradicts process \"poisson\"; it is of \"together\"");
-                }
+    let own = |process: &str, keys: &[&str]| {
+        for key in ["mean_interval_s", "count", "spread_s", "parallel"] {
+            if table.has(key) && !keys.contains(&key) {
+                let keys = keys.join(", ");
+                table.refuse(
+                    key,
+                    format!("contradicts process \"{process}\", whose keys are {keys}"),
+                );
             }
+        }
+    };
+    let need_count = || {
+        if !table.has("count") {
+            table.missing("count", EXAMPLE);
+        }
+    };
+    match table.choice("process", &["poisson", "together", "chain"]) {
+        Some("poisson") => {
+            own("poisson", &["mean_interval_s"]);
             poisson(flow, &table, size, life)
         }
+        Some("chain") => {
+            own("chain", &["count", "parallel"]);
+            need_count();
+            refuse_endless(flow, size);
+            let count = table.whole_u32("count", 1, COUNT_MAX).unwrap_or(1);
+            let parallel = table.whole_u32("parallel", 1, COUNT_MAX).unwrap_or(1);
+            Arrivals::Chain { count, parallel }
+        }
         Some(_) => {
-            if table.has("mean_interval_s") {
-                let what = "contradicts process \"together\"; it is of \"poisson\"";
-                table.refuse("mean_interval_s", what);
-            }
-            if !table.has("count") {
-                table.missing("count", EXAMPLE);
-            }
+            own("together", &["count", "spread_s"]);
+            need_count();
             together(&table, life)
         }
         None => Arrivals::Together { count: 1, spread: Span::ZERO },
@@ -122,15 +138,19 @@ fn together(table: &Table<'_>, life: Life) -> Arrivals {
     Arrivals::Together { count, spread }
 }
 
+fn refuse_endless(flow: &Table<'_>, size: FlowSize) {
+    if size == FlowSize::Endless {
+        let what = "the copies that arrive never end, so they pile up; use bytes or size as well";
+        flow.refuse("arrivals", what);
+    }
+}
+
 fn poisson(flow: &Table<'_>, table: &Table<'_>, size: FlowSize, life: Life) -> Arrivals {
     const KEY: &str = "mean_interval_s";
     if !table.has(KEY) {
         table.missing(KEY, "the mean time between two arrivals, in seconds");
     }
-    if size == FlowSize::Endless {
-        let what = "the copies that arrive never end, so they pile up; use bytes or size as well";
-        flow.refuse("arrivals", what);
-    }
+    refuse_endless(flow, size);
     let mean = table.span(KEY, Range::of(1e-9, SECONDS_MAX), PS_PER_S);
     let mean_interval = mean.unwrap_or(Span::from_secs(1));
     let room = life.end.since(life.start).as_secs_f64();

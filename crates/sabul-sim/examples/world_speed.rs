@@ -29,6 +29,7 @@ fn flow(id: &str, transport: Transport, cc: &str, count: u32) -> FlowPlan {
         arrivals: Arrivals::Together { count, spread: Span::from_millis(500) },
         packet_bytes: 1500,
         rate: None,
+        nic_rate: None,
         source_rate: None,
         sink_rate: None,
         window_packets: None,

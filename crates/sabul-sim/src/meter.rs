@@ -136,7 +136,7 @@ impl Meter {
         let meter = &mut self.plans[plan];
         meter.retired.add(counters);
         meter.note_rtt_min(gauges);
-        if matches!(self.scenario.flows[plan].arrivals, Arrivals::Together { .. }) && now > from {
+        if is_counted(self.scenario.flows[plan].arrivals) && now > from {
             let bytes = counters.fresh_bytes.saturating_sub(life.bytes_at_warmup);
             meter.goodputs.push(bps(bytes, now.since(from)));
         }
@@ -240,7 +240,7 @@ impl Meter {
         let from = flow.start.max(Instant::ZERO + self.scenario.warmup);
         let all_done = meter.started > 0
             && meter.completions_s.len() as u64 == meter.started
-            && matches!(flow.arrivals, Arrivals::Together { .. });
+            && is_counted(flow.arrivals);
         let until = match meter.last_completion.filter(|_| all_done) {
             Some(completion) => completion,
             None => flow.stop.unwrap_or(now).min(now),
@@ -368,6 +368,11 @@ impl PlanMeter {
 /// unless there is nothing else.
 fn is_long(plans: usize, flow: &FlowPlan) -> bool {
     flow.size == FlowSize::Endless && (flow.transport != Transport::UdpCbr || plans == 1)
+}
+
+/// Whether the number of flows is known beforehand.
+fn is_counted(arrivals: Arrivals) -> bool {
+    !matches!(arrivals, Arrivals::Poisson { .. })
 }
 
 fn bps(bytes: u64, span: Span) -> f64 {

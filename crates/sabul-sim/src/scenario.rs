@@ -127,6 +127,13 @@ pub enum Arrivals {
         /// Mean time between two.
         mean_interval: Span,
     },
+    /// So many at a time: whenever one has all its bytes acknowledged, the next starts.
+    Chain {
+        /// How many in all.
+        count: u32,
+        /// How many at a time.
+        parallel: u32,
+    },
 }
 
 /// A flow, or a kind of flows that arrive one after another.
@@ -160,6 +167,9 @@ pub struct FlowPlan {
     pub packet_bytes: u32,
     /// Rate of a constant-rate flow, IP headers included.
     pub rate: Option<Rate>,
+    /// SABUL: the sending host's own interface, which makes the sender wait where a queue on the way
+    /// would drop.
+    pub nic_rate: Option<Rate>,
     /// SABUL: the application at the sending end produces at this rate; at once where none.
     pub source_rate: Option<Rate>,
     /// SABUL: the application at the receiving end takes at this rate, with [`SINK_BLOCKS`] of

@@ -19,8 +19,11 @@ pub(crate) struct Traffic {
 
 #[derive(Clone, Debug)]
 enum Times {
-    /// Drawn beforehand, latest first.
-    Listed(Vec<Instant>),
+    /// Drawn beforehand, latest first; then so many more, each when an earlier one is over.
+    Listed {
+        times: Vec<Instant>,
+        waiting: u32,
+    },
     Poisson {
         next: Instant,
         mean: Span,
@@ -38,7 +41,12 @@ impl Traffic {
                 let mut times: Vec<_> =
                     (0..count).map(|_| plan.start + Span(starts.below(spread.0))).collect();
                 times.sort_unstable_by(|a, b| b.cmp(a));
-                Times::Listed(times)
+                Times::Listed { times, waiting: 0 }
+            }
+            Arrivals::Chain { count, parallel } => {
+                let first = parallel.min(count);
+                let times = (0..first).map(|_| plan.start).collect();
+                Times::Listed { times, waiting: count - first }
             }
             Arrivals::Poisson { mean_interval } => {
                 let mut times = Times::Poisson {
@@ -58,8 +66,16 @@ impl Traffic {
     /// When the next flow arrives.
     pub(crate) fn next_at(&self) -> Option<Instant> {
         match &self.times {
-            Times::Listed(times) => times.last().copied(),
+            Times::Listed { times, .. } => times.last().copied(),
             Times::Poisson { next, until, .. } => (next < until).then_some(*next),
+        }
+    }
+
+    /// A flow is over: the next one of a chain may start.
+    pub(crate) fn note_end(&mut self, now: Instant) {
+        if let Times::Listed { times, waiting: waiting @ 1.. } = &mut self.times {
+            *waiting -= 1;
+            times.push(now);
         }
     }
 
@@ -79,7 +95,7 @@ impl Traffic {
 impl Times {
     fn advance(&mut self) {
         match self {
-            Self::Listed(times) => {
+            Self::Listed { times, .. } => {
                 times.pop();
             }
             Self::Poisson { next, mean, random, .. } => {

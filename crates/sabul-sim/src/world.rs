@@ -292,7 +292,10 @@ impl World {
             );
         }
         if way == Way::Forward && flow.bytes.is_some() && flow.host.is_over() {
+            let plan = flow.plan;
             self.retire(place);
+            self.traffic[plan].note_end(self.now);
+            self.schedule_plan(plan);
         } else {
             self.net.agenda.set(actor(self.first_place_actor, place, way, SENDER), until);
         }
@@ -405,5 +408,13 @@ fn build_controller(plan: &FlowPlan) -> Result<Option<Box<dyn Controller>>, Conf
     {
         params.push((key.to_owned(), plan.initial_window.to_string()));
     }
-    entry.build(&params, Bytes(plan.packet_bytes.into())).map(Some)
+    let controller = entry.build(&params, Bytes(plan.packet_bytes.into()))?;
+    if plan.transport == Transport::Tcp && controller.limits().window.is_none() {
+        return Err(ConfigError {
+            setting: format!("controller of tcp flow {}", plan.id),
+            value: plan.cc.clone(),
+            allowed: "a controller with a window, such as newreno or cubic".to_owned(),
+        });
+    }
+    Ok(Some(controller))
 }

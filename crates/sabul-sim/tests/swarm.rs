@@ -123,6 +123,7 @@ fn flow(
         arrivals: Arrivals::Together { count: 1, spread: Span::ZERO },
         packet_bytes: u32::try_from(576 + rng.below(2000)).unwrap(),
         rate: None,
+        nic_rate: None,
         source_rate: None,
         sink_rate: None,
         window_packets: None,

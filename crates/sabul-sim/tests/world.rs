@@ -42,6 +42,7 @@ fn flow(id: &str, transport: Transport, cc: &str) -> FlowPlan {
         arrivals: Arrivals::Together { count: 1, spread: Span::ZERO },
         packet_bytes: 1500,
         rate: None,
+        nic_rate: None,
         source_rate: None,
         sink_rate: None,
         window_packets: None,

@@ -8,12 +8,18 @@ use sabul_sim::Outcome;
 use super::plan::{Case, Claim, Measure, Plan, RateKind, Verdict};
 use crate::error::CliError;
 
-/// One case with one value of what the paper leaves open, over all seeds.
+/// What differs from the choice: something open, and its option, by their positions in the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Variation {
+    pub(crate) open: usize,
+    pub(crate) option: usize,
+}
+
+/// One case over all seeds, as chosen or with one open setting varied.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// The open value; none where nothing is open.
-    pub(crate) value: Option<toml::Value>,
-    pub(crate) is_chosen: bool,
+    /// None: everything as chosen, which verdicts are about.
+    pub(crate) variation: Option<Variation>,
     /// How many seeds it is the mean of.
     pub(crate) seeds: u32,
     /// Rates by flow in Mb/s: mean, least and most over seeds.
@@ -45,62 +51,71 @@ impl Judged<'_> {
     }
 }
 
-/// The runs of one case, and which open value each has: all seeds with the chosen value, the first
-/// with the others.
-pub(crate) fn runs(plan: &Plan, case: &Case) -> Result<Vec<(Option<toml::Value>, Run)>, CliError> {
-    let (file, text) = plan.scenario(case)?;
-    let values: Vec<Option<&toml::Value>> = match &plan.open {
-        Some(open) => open.values.iter().map(Some).collect(),
-        None => vec![None],
-    };
+/// The runs of one case: all seeds as chosen, then the first seed with each other option of
+/// what is open.
+pub(crate) fn runs(plan: &Plan, case: &Case) -> Result<Vec<(Option<Variation>, Run)>, CliError> {
+    let opens = plan.open.iter().enumerate().filter(|(_, open)| open.concerns(case));
+    let mut wanted: Vec<(Option<Variation>, u64)> =
+        plan.seeds.iter().map(|seed| (None, *seed)).collect();
+    let first_seed = plan.seeds.first().copied().unwrap_or(1);
+    for (index, open) in opens {
+        let options = (0..open.options.len()).filter(|option| open.chosen() != Some(*option));
+        wanted.extend(options.map(|option| (Some(Variation { open: index, option }), first_seed)));
+    }
     let mut runs = Vec::new();
-    for value in values {
-        let is_chosen = plan.is_chosen(value);
-        for seed in plan.seeds.iter().take(if is_chosen { usize::MAX } else { 1 }) {
-            let mut overrides = vec![set(&format!("seed={seed}"))?];
-            for text in &case.set {
-                overrides.push(set(text)?);
-            }
-            if let (Some(open), Some(value)) = (&plan.open, value) {
-                overrides.push(set(&format!("{}={value}", open.key))?);
-            }
-            let found = read(text, &file, &overrides)
-                .map_err(|error| CliError::usage(format!("case {}: {error}", case.id)))?;
-            runs.extend(found.into_iter().map(|run| (value.cloned(), run)));
-        }
+    for (variation, seed) in wanted {
+        let found = read_case(plan, case, variation, seed)?;
+        runs.extend(found.into_iter().map(|run| (variation, run)));
     }
     Ok(runs)
+}
+
+fn read_case(
+    plan: &Plan,
+    case: &Case,
+    variation: Option<Variation>,
+    seed: u64,
+) -> Result<Vec<Run>, CliError> {
+    let (file, text) = plan.scenario(case)?;
+    let mut overrides = vec![set(&format!("seed={seed}"))?];
+    for text in &case.set {
+        overrides.push(set(text)?);
+    }
+    for (index, open) in plan.open.iter().enumerate().filter(|(_, open)| open.concerns(case)) {
+        let varied = variation.filter(|variation| variation.open == index);
+        let option = varied.map(|variation| variation.option).or_else(|| open.chosen());
+        for text in option.and_then(|option| open.options.get(option)).iter().flat_map(|o| &o.set) {
+            overrides.push(set(text)?);
+        }
+    }
+    read(text, &file, &overrides)
+        .map_err(|error| CliError::usage(format!("case {}: {error}", case.id)))
 }
 
 fn set(text: &str) -> Result<Override, CliError> {
     parse_override(text).map_err(|error| CliError::usage(error.to_string()))
 }
 
-/// Puts the seeds of one case and open value together; `runs` is not empty.
-pub(crate) fn gather(plan: &Plan, runs: Vec<(Option<toml::Value>, Run, Outcome)>) -> Vec<Found> {
+/// Puts the seeds of one case together.
+pub(crate) fn gather(kind: RateKind, runs: Vec<(Option<Variation>, Run, Outcome)>) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
-    for (value, run, outcome) in runs {
-        let rates = rates(plan.rate, &run, &outcome);
-        match found.last_mut().filter(|found| found.value == value) {
-            Some(found) => {
-                for (flow, rate) in rates {
-                    if let Some(all) = found.rates.get_mut(&flow) {
-                        all.least = all.least.min(rate);
-                        all.most = all.most.max(rate);
-                        all.mean += rate;
-                    }
+    for (variation, run, outcome) in runs {
+        let rates = rates(kind, &run, &outcome);
+        if let Some(found) = found.last_mut().filter(|found| found.variation == variation) {
+            found.seeds += 1;
+            for (flow, rate) in rates {
+                if let Some(all) = found.rates.get_mut(&flow) {
+                    all.least = all.least.min(rate);
+                    all.most = all.most.max(rate);
+                    all.mean += rate;
                 }
-                found.seeds += 1;
             }
-            None => {
-                let is_chosen =
-                    plan.open.as_ref().is_none_or(|open| Some(&open.chosen) == value.as_ref());
-                let rates = rates
-                    .into_iter()
-                    .map(|(flow, rate)| (flow, Rates { mean: rate, least: rate, most: rate }))
-                    .collect();
-                found.push(Found { value, is_chosen, seeds: 1, rates, run, outcome });
-            }
+        } else {
+            let rates = rates
+                .into_iter()
+                .map(|(flow, rate)| (flow, Rates { mean: rate, least: rate, most: rate }))
+                .collect();
+            found.push(Found { variation, seeds: 1, rates, run, outcome });
         }
     }
     for found in &mut found {
@@ -199,7 +214,7 @@ mod tests {
         let outcome = sabul_sim::World::new(run.scenario.clone()).unwrap().run();
         let rate = |mean| Rates { mean, least: mean, most: mean };
         let rates = [("a".to_owned(), rate(a)), ("b".to_owned(), rate(b))].into();
-        Found { value: None, is_chosen: true, seeds: 1, rates, run, outcome }
+        Found { variation: None, seeds: 1, rates, run, outcome }
     }
 
     #[test]

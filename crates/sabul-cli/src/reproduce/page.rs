@@ -2,8 +2,8 @@
 
 use sabul_report::{Axis, Bar, BarChart, BarSeries, Cell, Column, Item, Section, Table};
 
-use super::judge::misfit;
-use super::plan::Verdict;
+use super::judge::{Found, Variation, judge, misfit};
+use super::plan::{Open, Verdict};
 use super::{Reproduced, Reproduction};
 use crate::report;
 
@@ -99,7 +99,7 @@ fn flows(reproduction: &Reproduction<'_>) -> Vec<String> {
 
 fn tables(one: &Reproduced<'_>) -> Vec<Table> {
     let mut tables = vec![rates_table(one), claims_table(one)];
-    tables.extend(open_table(one));
+    tables.extend(open_tables(one));
     tables
 }
 
@@ -169,32 +169,40 @@ fn claims_table(one: &Reproduced<'_>) -> Table {
     table
 }
 
-/// How the results hang on what the paper leaves open.
-fn open_table(one: &Reproduced<'_>) -> Option<Table> {
-    let open = one.plan.open.as_ref()?;
-    let mut columns = vec![Column::text(&open.key), Column::number("misfit of rates", "%")];
-    columns.push(Column::number("claims that hold", ""));
-    let mut table = Table::new("What the paper leaves open", columns);
-    for value in &open.values {
-        let at: Vec<_> = one
-            .cases
-            .iter()
-            .filter_map(|reproduction| {
-                let mut found = reproduction.found.iter();
-                let found = found.find(|found| found.value.as_ref() == Some(value))?;
-                Some((reproduction.case, found))
-            })
-            .collect();
+/// How the results hang on what the paper leaves open: one table a setting.
+fn open_tables(one: &Reproduced<'_>) -> Vec<Table> {
+    let opens = one.plan.open.iter().enumerate();
+    opens.map(|(index, open)| open_table(one, index, open)).collect()
+}
+
+fn open_table(one: &Reproduced<'_>, index: usize, open: &Open) -> Table {
+    let columns = vec![
+        Column::text("option"),
+        Column::number("misfit of rates", "%"),
+        Column::number("claims that hold", ""),
+        Column::number("of", ""),
+    ];
+    let title = format!("What the paper leaves open: {}", open.what);
+    let mut table = Table::new(title, columns);
+    for (position, option) in open.options.iter().enumerate() {
+        let is_chosen = option.name == open.chosen;
+        let is_this = |found: &&Found| match found.variation {
+            None => is_chosen,
+            Some(variation) => variation == Variation { open: index, option: position },
+        };
+        let concerned = one.cases.iter().filter(|reproduction| open.concerns(reproduction.case));
+        let at: Vec<_> =
+            concerned.filter_map(|one| Some((one.case, one.found.iter().find(is_this)?))).collect();
         let misfits: Vec<f64> = at.iter().filter_map(|(case, found)| misfit(case, found)).collect();
         let misfit = misfits.iter().sum::<f64>() / misfits.len() as f64;
-        let judged = at.iter().flat_map(|(case, found)| super::judge::judge(case, found));
-        let holding = judged.filter(|judged| judged.verdict == Verdict::Holds).count();
-        let chosen = if *value == open.chosen { " (chosen)" } else { "" };
+        let judged: Vec<_> = at.iter().flat_map(|(case, found)| judge(case, found)).collect();
+        let holding = judged.iter().filter(|judged| judged.verdict == Verdict::Holds).count();
         table = table.with_row(vec![
-            format!("{value}{chosen}").into(),
+            format!("{}{}", option.name, if is_chosen { " (chosen)" } else { "" }).into(),
             Cell::Fixed(misfit * 100.0, 1),
             Cell::Fixed(holding as f64, 0),
+            Cell::Fixed(judged.len() as f64, 0),
         ]);
     }
-    Some(table)
+    table
 }

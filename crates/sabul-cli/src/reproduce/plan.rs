@@ -30,7 +30,8 @@ pub(crate) struct Plan {
     #[serde(default = "one_seed")]
     pub(crate) seeds: Vec<u64>,
     /// What the paper does not say, and what it may have been.
-    pub(crate) open: Option<Open>,
+    #[serde(default)]
+    pub(crate) open: Vec<Open>,
     #[serde(rename = "case")]
     pub(crate) cases: Vec<Case>,
 }
@@ -49,16 +50,40 @@ pub(crate) enum RateKind {
     Goodput,
 }
 
-/// A setting that a paper leaves open.
+/// Something that a paper leaves open.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Open {
-    /// The setting, as `--set` names it.
-    pub(crate) key: String,
-    /// What is tried.
-    pub(crate) values: Vec<toml::Value>,
-    /// What verdicts are about.
-    pub(crate) chosen: toml::Value,
+    /// What it is.
+    pub(crate) what: String,
+    /// What it may have been.
+    #[serde(rename = "option")]
+    pub(crate) options: Vec<Choice>,
+    /// The name of the option that verdicts are about.
+    pub(crate) chosen: String,
+    /// The cases that it is open in; all where none is named.
+    #[serde(default)]
+    pub(crate) cases: Vec<String>,
+}
+
+/// One way in which something open may have been.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Choice {
+    pub(crate) name: String,
+    /// The settings that make it so, as `--set` takes them.
+    pub(crate) set: Vec<String>,
+}
+
+impl Open {
+    pub(crate) fn concerns(&self, case: &Case) -> bool {
+        self.cases.is_empty() || self.cases.contains(&case.id)
+    }
+
+    /// The position of the chosen option.
+    pub(crate) fn chosen(&self) -> Option<usize> {
+        self.options.iter().position(|option| option.name == self.chosen)
+    }
 }
 
 /// One experiment.
@@ -149,6 +174,10 @@ pub(crate) fn all() -> Result<Vec<Plan>, CliError> {
         let mut plan: Plan = toml::from_str(text)
             .map_err(|error| CliError::usage(format!("reproductions/{name}/plan.toml: {error}")))?;
         plan.name = name;
+        if let Some(open) = plan.open.iter().find(|open| open.chosen().is_none()) {
+            let (name, chosen) = (&plan.name, &open.chosen);
+            return Err(CliError::usage(format!("{name}: '{chosen}' is none of its options")));
+        }
         plans.push(plan);
     }
     plans.sort_by(|a, b| a.name.cmp(&b.name));
@@ -156,11 +185,6 @@ pub(crate) fn all() -> Result<Vec<Plan>, CliError> {
 }
 
 impl Plan {
-    /// Whether verdicts are about this open value, or nothing is open.
-    pub(crate) fn is_chosen(&self, value: Option<&toml::Value>) -> bool {
-        self.open.as_ref().is_none_or(|open| Some(&open.chosen) == value)
-    }
-
     /// The text of one of its scenario files, and what to call it in errors.
     pub(crate) fn scenario(&self, case: &Case) -> Result<(String, &'static str), CliError> {
         let path = if case.scenario.contains('/') {
@@ -175,5 +199,93 @@ impl Plan {
                 self.name, case.id
             ))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::judge;
+    use super::*;
+
+    #[test]
+    fn every_folder_with_a_plan_is_a_reproduction() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../reproductions");
+        let folders = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
+        let on_disk: BTreeSet<String> = folders
+            .filter(|folder| folder.path().join("plan.toml").is_file())
+            .map(|folder| folder.file_name().into_string().unwrap())
+            .collect();
+        let names: Vec<String> = all().unwrap().into_iter().map(|plan| plan.name).collect();
+        assert!(names.iter().eq(&on_disk), "{names:?}, and on disk {on_disk:?}");
+    }
+
+    #[test]
+    fn every_case_reads_with_every_setting_and_seed() {
+        for plan in all().unwrap() {
+            for case in &plan.cases {
+                let place = format!("{}/{}", plan.name, case.id);
+                let runs = judge::runs(&plan, case)
+                    .unwrap_or_else(|error| panic!("{}: {error}", plan.name));
+                let chosen = runs.iter().filter(|(variation, _)| variation.is_none());
+                let seeds: Vec<u64> = chosen.map(|(_, run)| run.scenario.seed).collect();
+                assert_eq!(seeds, plan.seeds, "{place}");
+                let opens = plan.open.iter().filter(|open| open.concerns(case));
+                let others: usize = opens.map(|open| open.options.len() - 1).sum();
+                assert_eq!(runs.len(), plan.seeds.len() + others, "{place}");
+                // What is varied is in effect: no two runs are the same.
+                let texts: BTreeSet<&str> = runs.iter().map(|(_, run)| run.text.as_str()).collect();
+                assert_eq!(texts.len(), runs.len(), "{place}");
+                for (_, run) in &runs {
+                    sabul_sim::World::new(run.scenario.clone())
+                        .unwrap_or_else(|error| panic!("{place}: {error}"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_claim_is_about_flows_that_are_there_and_can_be_judged() {
+        for plan in all().unwrap() {
+            let name = &plan.name;
+            assert!(!plan.seeds.is_empty() && !plan.title.is_empty() && !plan.source.is_empty());
+            assert!(plan.cases.iter().any(|case| !case.claims.is_empty()), "{name} claims nothing");
+            let ids: BTreeSet<&str> = plan.cases.iter().map(|case| case.id.as_str()).collect();
+            assert_eq!(ids.len(), plan.cases.len(), "{name} has a case twice");
+            for open in &plan.open {
+                let what = &open.what;
+                assert!(open.chosen().is_some(), "{name}: {what}: what was chosen is an option");
+                let known = open.cases.iter().all(|case| ids.contains(case.as_str()));
+                assert!(known, "{name}: {what} is open in a case that is not there");
+            }
+            for case in &plan.cases {
+                let place = format!("{name}/{}", case.id);
+                let runs = judge::runs(&plan, case).unwrap();
+                let flows: BTreeSet<&str> =
+                    runs[0].1.scenario.flows.iter().map(|flow| flow.id.as_str()).collect();
+                let shown = case.published_mbps.keys().chain(&case.shown);
+                for flow in shown.chain(case.claims.iter().flat_map(|claim| &claim.flows)) {
+                    assert!(flows.contains(flow.as_str()), "{place} has no flow {flow}");
+                }
+                for claim in &case.claims {
+                    check_claim(&format!("{place}: {}", claim.says), claim);
+                }
+            }
+        }
+    }
+
+    fn check_claim(place: &str, claim: &Claim) {
+        let (flows, is_published) = (claim.flows.len(), claim.published.is_some());
+        match claim.measure {
+            Measure::Total => assert!(flows >= 1 && is_published, "{place}"),
+            Measure::Ratio => assert!(flows == 2 && is_published, "{place}"),
+            Measure::Spread => assert!(flows >= 2, "{place}"),
+            Measure::AtMost | Measure::AtLeast => assert_eq!(flows, 2, "{place}"),
+        }
+        assert!(claim.tolerance > 0.0 && claim.tolerance.is_finite(), "{place}");
+        assert!(claim.published.is_none_or(|number| number > 0.0), "{place}");
+        let is_explained = claim.verdict == Verdict::Holds || !claim.cause.is_empty();
+        assert!(is_explained, "{place} differs: say why");
     }
 }

@@ -10,7 +10,7 @@ use sabul_proto::{
     Admission, Arrival, DataPacket, Expiry, IntervalSet, Receiver, ReceiverConfig, Repeat,
     RepeatRtt, ReportRule, Sender, SenderConfig, Transmit, WaitReason,
 };
-use sabul_units::{Instant, PacketNumber};
+use sabul_units::{Instant, PacketNumber, Rate};
 use sabul_wire::{Feedback, LossPolicy, NumberRange};
 
 use super::application::{Sink, Source};
@@ -23,6 +23,8 @@ use crate::scenario::{DATA_HEADERS, Defects, FlowPlan, Profile};
 const CONTROL_HEADERS: u32 = 16 + 16 + 28;
 /// An ACK2 holds a serial number, five bytes for the longest runs here.
 const ACK2_BYTES: u32 = CONTROL_HEADERS + 5;
+/// The host's own interface where none is given: faster than any path here, and not endlessly fast.
+const NIC_RATE: Rate = Rate::from_mbps(100_000);
 /// The flow window where none is asked for: never what limits a flow.
 const WINDOW_BYTES: u64 = 1 << 40;
 
@@ -76,8 +78,10 @@ impl SabulHost {
         };
         let control =
             (plan.profile != Profile::Current).then(|| Box::new(ControlConnection::new(now, plan)));
+        let mut sender = Sender::new(now, sender, controller);
+        sender.limit_rate(Some(plan.nic_rate.unwrap_or(NIC_RATE)));
         Self {
-            sender: Sender::new(now, sender, controller),
+            sender,
             receiver: Receiver::new(receiver),
             control,
             source,

@@ -1,0 +1,102 @@
+//! `sabul reproduce`: what it offers, and what it refuses. The reproductions take minutes to hours;
+//! what they are made of is tested beside the code.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::tempdir;
+
+use common::{expect_code, run, sabul, stderr};
+
+/// Folders of the repository that hold a plan.
+fn folders() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reproductions");
+    let folders = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
+    let mut names: Vec<String> = folders
+        .filter(|folder| folder.path().join("plan.toml").is_file())
+        .map(|folder| folder.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// A command that has to end at once, saying why.
+#[track_caller]
+fn refused(arguments: &[&str], expected: i32) -> String {
+    let begun = Instant::now();
+    let output: Output = run(sabul().arg("reproduce").args(arguments));
+    expect_code(&output, expected);
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    stderr(&output)
+}
+
+#[test]
+fn the_list_names_every_reproduction_of_the_repository() {
+    let output = run(sabul().args(["reproduce", "list"]));
+    expect_code(&output, 0);
+    assert_eq!(stderr(&output), "");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let names: Vec<&str> =
+        text.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(names, folders());
+    assert!(names.len() >= 8, "{names:?}");
+    for line in text.lines() {
+        let about = line.split_once("  ").unwrap().1;
+        assert!(about.contains(": ") && about.contains('['), "a source and a title: {line}");
+        let cases = line.rsplit_once('(').unwrap().1;
+        let (count, noun) = cases.split_once(' ').unwrap();
+        let noun_wanted = if count == "1" { "case)" } else { "cases)" };
+        assert!(count.parse::<u32>().unwrap() > 0 && noun == noun_wanted, "{line}");
+    }
+}
+
+#[test]
+fn a_list_that_nobody_reads_is_no_error() {
+    let mut child = sabul()
+        .args(["reproduce", "list"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    expect_code(&output, 0);
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_the_known_ones() {
+    let message = refused(&["run", "table-1", "--json"], 2);
+    assert!(message.contains("'table-1'") && message.contains("all"), "{message}");
+    for name in folders() {
+        assert!(message.contains(&name), "{name}: {message}");
+    }
+}
+
+#[test]
+fn the_lab_is_refused_as_long_as_there_is_none() {
+    for name in ["all", "sabul-figure2", "nope"] {
+        let message = refused(&["run", name, "--arm", "lab", "--json"], 2);
+        assert!(message.contains("lab") && message.contains("--arm sim"), "{message}");
+    }
+    let message = refused(&["run", "all", "--arm", "moon"], 2);
+    assert!(message.contains("moon") && message.contains("sim, lab"), "{message}");
+    assert!(refused(&["run"], 2).contains("NAME|all"));
+}
+
+#[test]
+fn an_out_that_cannot_be_written_is_named_before_hours_have_passed() {
+    let folder = tempdir().unwrap();
+    let taken = folder.path().join("taken");
+    fs::write(&taken, "mine").unwrap();
+    let message = refused(&["run", "all", "--out", taken.to_str().unwrap()], 1);
+    assert!(message.contains("cannot write to") && message.contains("taken"), "{message}");
+    assert_eq!(fs::read_to_string(&taken).unwrap(), "mine");
+}
