@@ -381,6 +381,9 @@ pub(crate) struct ModelIterateArgs {
     #[arg(long, value_name = "N", default_value_t = 2000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) rounds: u64,
+    /// Write pictures into this directory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     /// Print the results as one JSON document.
     #[arg(long)]
     pub(crate) json: bool,
@@ -392,6 +395,9 @@ pub(crate) struct ModelGridArgs {
     /// Which parameters vary, and how.
     #[arg(value_name = "GRID.toml")]
     pub(crate) grid: PathBuf,
+    /// Write pictures into this directory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     /// Print the results as one JSON document.
     #[arg(long)]
     pub(crate) json: bool,

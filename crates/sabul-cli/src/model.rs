@@ -1,6 +1,6 @@
 //! `sabul model`: the deterministic model of SABUL 2002 and its lemmas.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use sabul_model::{ConfigError, file, grid, report};
 
 use crate::args::{ModelArgs, ModelCheckArgs, ModelCommand, ModelGridArgs, ModelIterateArgs};
 use crate::error::CliError;
-use crate::output;
+use crate::{output, report as charts};
 
 /// Runs `sabul model`.
 pub(crate) fn run(args: &ModelArgs) -> Result<u8, CliError> {
@@ -39,8 +39,15 @@ fn check(args: &ModelCheckArgs) -> Result<u8, CliError> {
 
 /// Follows one parameter set round by round.
 fn iterate(args: &ModelIterateArgs) -> Result<u8, CliError> {
-    let report = report::iterate(read(&args.params, file::read_params)?, args.rounds);
-    output::print(if args.json { report::json(&report) } else { report.text() })?;
+    let found = report::iterate(read(&args.params, file::read_params)?, args.rounds);
+    if let Some(dir) = &args.out {
+        let [rate, loss, queue] = charts::model_charts(&found.series);
+        let phase = charts::phase_chart("Two flows in the plane of their gaps", &found.phase_plane);
+        let pictures = [("rate.svg", rate), ("loss.svg", loss), ("queue.svg", queue)];
+        let pictures = pictures.map(|(name, chart)| (name, chart.to_svg(900, 380)));
+        write(dir, pictures.into_iter().chain([("phase-plane.svg", phase.to_svg(700, 560))]))?;
+    }
+    output::print(if args.json { report::json(&found) } else { found.text() })?;
     Ok(0)
 }
 
@@ -48,9 +55,30 @@ fn iterate(args: &ModelIterateArgs) -> Result<u8, CliError> {
 fn grid(args: &ModelGridArgs) -> Result<u8, CliError> {
     let started = Instant::now();
     let report = report::grid(&read(&args.grid, grid::read_grid)?);
+    if let Some(dir) = &args.out {
+        let map = report.heat_map.as_ref().ok_or_else(|| {
+            CliError::usage("the grid names no x and y, so there is no map to draw; add them")
+        })?;
+        write(dir, [("map.svg", charts::grid_map(map).to_svg(900, 600))])?;
+    }
     output::print(if args.json { report::json(&report) } else { report.text() })?;
     say_duration(args.json, started);
     Ok(0)
+}
+
+fn write(
+    dir: &Path,
+    pictures: impl IntoIterator<Item = (&'static str, String)>,
+) -> Result<(), CliError> {
+    let written = fs::create_dir_all(dir).and_then(|()| {
+        pictures.into_iter().try_for_each(|(name, svg)| fs::write(dir.join(name), svg))
+    });
+    written.map_err(|error| {
+        CliError::failed(format!(
+            "cannot write to {}: {error}; choose another directory with --out",
+            dir.display()
+        ))
+    })
 }
 
 /// The largest file in bytes. Larger ones are something else.

@@ -1,6 +1,8 @@
 //! Pages, charts and tables of runs, whichever arm they come from.
 
-use sabul_report::{Axis, Cell, Chart, Column, Item, Line, Page, Section, Style, Table};
+use sabul_model::grid::HeatMap;
+use sabul_model::series::{self as model, PhasePlane};
+use sabul_report::{Axis, Cell, Chart, Column, Heatmap, Item, Line, Page, Section, Style, Table};
 use sabul_scenario::Run;
 use sabul_sim::Outcome;
 use sabul_sim::results::{FlowSeries, LinkSeries, Results, Series};
@@ -99,6 +101,52 @@ pub(crate) fn flow_chart(
         chart = chart.with_line(line(&flow.id, &series.t_s, value(flow)));
     }
     chart
+}
+
+/// Two flows of the model in the plane of their gaps.
+pub(crate) fn phase_chart(title: &str, plane: &PhasePlane) -> Chart {
+    let micros = |points: &[(f64, f64)]| -> Vec<(f64, f64)> {
+        points.iter().map(|(x, y)| (x * 1e-6, y * 1e-6)).collect()
+    };
+    let dashed = |name: &str, points: &[(f64, f64)]| Line {
+        style: Style::Dashed,
+        ..Line::new(name, micros(points))
+    };
+    let far = plane.path_us.iter().fold(0.0_f64, |far, (x, y)| far.max(*x).max(*y));
+    let axis = |flow: &str| {
+        Axis::new(format!("gap of the {flow} flow"), "s").with_range(0.0, far * 1.05e-6)
+    };
+    let near: Vec<(f64, f64)> =
+        plane.overload_us.iter().copied().filter(|(x, y)| x.max(*y) <= far).collect();
+    Chart::new(title, axis("first"), axis("second"))
+        .with_line(Line::new("rounds", micros(&plane.path_us)))
+        .with_line(dashed("equal gaps", &plane.fairness_us))
+        .with_line(dashed("target loss", &near))
+}
+
+/// One flow of the model over time.
+pub(crate) fn model_charts(series: &model::Series) -> [Chart; 3] {
+    let chart = |title: &str, axis: Axis, points: &[(f64, f64)], factor: f64| {
+        let points = points.iter().map(|(t_s, value)| (*t_s, value * factor)).collect();
+        Chart::new(title, time_axis(), axis).with_line(Line::new("flow", points))
+    };
+    [
+        chart("Rate", Axis::new("rate", "b/s"), &series.rate_mbps, 1e6),
+        chart("Loss", Axis::new("lost ÷ sent", ""), &series.loss, 1.0),
+        chart("Queue", Axis::new("waiting", "packets"), &series.queue_packets, 1.0),
+    ]
+}
+
+/// Where a grid's average loss exceeds the target.
+pub(crate) fn grid_map(map: &HeatMap) -> Heatmap {
+    let name = |value: &f64| sabul_report::significant(*value, 3);
+    let mut heat = Heatmap::new("Average loss γ", Axis::new("γ", "").with_log())
+        .with_x(map.x, map.x_values.iter().map(name).collect());
+    heat.y_label = map.y.to_owned();
+    for (y, row) in map.y_values.iter().zip(&map.gamma).rev() {
+        heat = heat.with_row(name(y), row.iter().map(|gamma| gamma.unwrap_or(f64::NAN)).collect());
+    }
+    heat
 }
 
 fn time_axis() -> Axis {

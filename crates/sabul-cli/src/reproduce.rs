@@ -152,7 +152,10 @@ fn reproduce(plans: &[Plan]) -> Result<Vec<Reproduced<'_>>, CliError> {
                         (value, work[index].clone(), outcomes[index].outcome.clone())
                     })
                     .collect();
-                let found = judge::gather(plan.rate, runs);
+                let mut found = judge::gather(plan.rate, runs);
+                if let Some(rounds) = case.model_rounds {
+                    found.push(judge::follow_model(plan, case, rounds)?);
+                }
                 let mut one = Reproduction { case, found, judged: Vec::new() };
                 if let Some(chosen) = one.chosen() {
                     one.judged = judge::judge(case, chosen);
@@ -186,7 +189,7 @@ fn write_all(dir: &Path, all: &[Reproduced<'_>]) -> Result<(), CliError> {
         Page::new(title, format!("Simulated, commit {}", sim::COMMIT)).with_summary(summary);
     for one in all {
         report = report.with_section(page::section(one));
-        let picture = page::picture(one).to_svg(900, 420);
+        let picture = page::picture_svg(one);
         fs::write(dir.join(format!("{}.svg", one.plan.name)), picture).map_err(cannot)?;
     }
     let tables: Vec<String> = all.iter().map(page::markdown).collect();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sabul_model::series::PhasePlane;
 use sabul_scenario::{Override, Run, parse_override, read};
 use sabul_sim::Outcome;
 
@@ -24,9 +25,16 @@ pub(crate) struct Found {
     pub(crate) seeds: u32,
     /// Rates by flow in Mb/s: mean, least and most over seeds.
     pub(crate) rates: BTreeMap<String, Rates>,
-    /// The first seed's run, whose series are drawn.
-    pub(crate) run: Run,
-    pub(crate) outcome: Outcome,
+    pub(crate) drawn: Drawn,
+}
+
+/// What is drawn of a case.
+#[derive(Debug)]
+pub(crate) enum Drawn {
+    /// The first seed's run.
+    Run(Box<(Run, Outcome)>),
+    /// Two flows of the deterministic model.
+    Phase(Box<PhasePlane>),
 }
 
 /// A rate over seeds, in Mb/s.
@@ -54,6 +62,9 @@ impl Judged<'_> {
 /// The runs of one case: all seeds as chosen, then the first seed with each other option of
 /// what is open.
 pub(crate) fn runs(plan: &Plan, case: &Case) -> Result<Vec<(Option<Variation>, Run)>, CliError> {
+    if case.model_rounds.is_some() {
+        return Ok(Vec::new());
+    }
     let opens = plan.open.iter().enumerate().filter(|(_, open)| open.concerns(case));
     let mut wanted: Vec<(Option<Variation>, u64)> =
         plan.seeds.iter().map(|seed| (None, *seed)).collect();
@@ -96,6 +107,24 @@ fn set(text: &str) -> Result<Override, CliError> {
     parse_override(text).map_err(|error| CliError::usage(error.to_string()))
 }
 
+/// Two flows of the deterministic model.
+pub(crate) fn follow_model(plan: &Plan, case: &Case, rounds: u64) -> Result<Found, CliError> {
+    let (file, text) = plan.scenario(case)?;
+    let params = sabul_model::file::read_params(text)
+        .map_err(|error| CliError::usage(format!("{file}: {error}")))?;
+    let plane = sabul_model::series::phase_plane(&params, rounds);
+    let last = |rates: &[(f64, f64)]| {
+        let mean = rates.last().map_or(f64::NAN, |(_, mbps)| *mbps);
+        Rates { mean, least: mean, most: mean }
+    };
+    let rates = [
+        ("first".to_owned(), last(&plane.rate_mbps_first)),
+        ("second".to_owned(), last(&plane.rate_mbps_second)),
+    ];
+    let drawn = Drawn::Phase(Box::new(plane));
+    Ok(Found { variation: None, seeds: 1, rates: rates.into(), drawn })
+}
+
 /// Puts the seeds of one case together.
 pub(crate) fn gather(kind: RateKind, runs: Vec<(Option<Variation>, Run, Outcome)>) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
@@ -115,7 +144,8 @@ pub(crate) fn gather(kind: RateKind, runs: Vec<(Option<Variation>, Run, Outcome)
                 .into_iter()
                 .map(|(flow, rate)| (flow, Rates { mean: rate, least: rate, most: rate }))
                 .collect();
-            found.push(Found { variation, seeds: 1, rates, run, outcome });
+            let drawn = Drawn::Run(Box::new((run, outcome)));
+            found.push(Found { variation, seeds: 1, rates, drawn });
         }
     }
     for found in &mut found {
@@ -214,7 +244,8 @@ mod tests {
         let outcome = sabul_sim::World::new(run.scenario.clone()).unwrap().run();
         let rate = |mean| Rates { mean, least: mean, most: mean };
         let rates = [("a".to_owned(), rate(a)), ("b".to_owned(), rate(b))].into();
-        Found { variation: None, seeds: 1, rates, run, outcome }
+        let drawn = Drawn::Run(Box::new((run, outcome)));
+        Found { variation: None, seeds: 1, rates, drawn }
     }
 
     #[test]

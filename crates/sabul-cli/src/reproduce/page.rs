@@ -2,7 +2,7 @@
 
 use sabul_report::{Axis, Bar, BarChart, BarSeries, Cell, Column, Item, Section, Table};
 
-use super::judge::{Found, Variation, judge, misfit};
+use super::judge::{Drawn, Found, Variation, judge, misfit};
 use super::plan::{Open, Verdict};
 use super::{Reproduced, Reproduction};
 use crate::report;
@@ -34,38 +34,51 @@ pub(crate) fn markdown(one: &Reproduced<'_>) -> String {
 /// Its section of a report.
 pub(crate) fn section(one: &Reproduced<'_>) -> Section {
     let heading = format!("{}: {}", one.plan.source, one.plan.title);
-    let mut section =
-        Section::new(heading, one.plan.about.clone()).with_item(Item::Bar(picture(one)));
+    let mut section = Section::new(heading, one.plan.about.clone()).with_item(Item::Bar(bars(one)));
     for table in tables(one) {
         section = section.with_item(Item::Table(table));
     }
     for reproduction in one.cases.iter().take(DRAWN_MAX) {
-        if let Some(found) = reproduction.chosen() {
-            let title = format!("{} (figure {})", reproduction.case.id, reproduction.case.figure);
-            let title = if reproduction.case.figure.is_empty() {
-                reproduction.case.id.clone()
-            } else {
-                title
-            };
-            let axis = Axis::new("sending rate", "b/s");
-            let chart =
-                report::flow_chart(&found.outcome.series, &title, axis, |flow| &flow.rate_bps);
-            section = section.with_item(Item::Chart(chart));
-            let pre = Item::Pre {
-                title: format!("scenario of {}", reproduction.case.id),
-                text: found.run.text.clone(),
-            };
-            section = section.with_item(pre);
+        let Some(found) = reproduction.chosen() else { continue };
+        let case = reproduction.case;
+        let title = match case.figure.as_str() {
+            "" => case.id.clone(),
+            figure => format!("{} (figure {figure})", case.id),
+        };
+        match &found.drawn {
+            Drawn::Phase(plane) => {
+                section = section.with_item(Item::Chart(report::phase_chart(&title, plane)));
+            }
+            Drawn::Run(drawn) => {
+                let (run, outcome) = drawn.as_ref();
+                let axis = Axis::new("sending rate", "b/s");
+                let chart = report::flow_chart(&outcome.series, &title, axis, |f| &f.rate_bps);
+                let text = run.text.clone();
+                let pre = Item::Pre { title: format!("scenario of {}", case.id), text };
+                section = section.with_item(Item::Chart(chart)).with_item(pre);
+            }
         }
     }
     section
 }
 
+/// The picture that stands for the whole.
+pub(crate) fn picture_svg(one: &Reproduced<'_>) -> String {
+    let last = one.cases.last().and_then(Reproduction::chosen).map(|found| &found.drawn);
+    match last {
+        Some(Drawn::Phase(plane)) => report::phase_chart(&title(one), plane).to_svg(700, 560),
+        _ => bars(one).to_svg(900, 420),
+    }
+}
+
+fn title(one: &Reproduced<'_>) -> String {
+    format!("{}: {}", one.plan.source, one.plan.title)
+}
+
 /// Rates of all cases beside the published ones.
-pub(crate) fn picture(one: &Reproduced<'_>) -> BarChart {
+fn bars(one: &Reproduced<'_>) -> BarChart {
     let groups = one.cases.iter().map(|reproduction| reproduction.case.id.clone()).collect();
-    let title = format!("{}: {}", one.plan.source, one.plan.title);
-    let mut chart = BarChart::new(title, Axis::new("rate", "b/s"), groups);
+    let mut chart = BarChart::new(title(one), Axis::new("rate", "b/s"), groups);
     let width = one.cases.iter().map(|reproduction| flows(reproduction).len()).max().unwrap_or(0);
     for column in 0..width {
         let bars = one.cases.iter().map(|reproduction| {

@@ -94,8 +94,11 @@ pub(crate) struct Case {
     /// Its figure in the paper.
     #[serde(default)]
     pub(crate) figure: String,
-    /// The scenario file, in this folder or, as `other/file.toml`, in another.
+    /// The scenario file, in this folder or, as `other/file.toml`, in another; the parameters of the
+    /// deterministic model where `model_rounds` is given.
     pub(crate) scenario: String,
+    /// The case is two flows of the model after so many rounds, called `first` and `second`.
+    pub(crate) model_rounds: Option<u64>,
     /// What differs from the file, as `--set` takes it.
     #[serde(default)]
     pub(crate) set: Vec<String>,
