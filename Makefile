@@ -10,7 +10,7 @@ SEEDS ?= 20000
 SECONDS ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-lab sweep bench tidy fuzz
+.PHONY: help build demo test test-lab sweep bench bench-sim reproduce tidy fuzz
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,14 @@ test-lab: build ## transfers between network namespaces; needs root and iproute2
 
 sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-proto --test swarm
+	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test swarm
+
+reproduce: build ## the papers' tables and figures in virtual time; fails if a verdict changed; OUT=results
+	$(SABUL) reproduce run all --out $(or $(OUT),results)
+
+bench-sim: ## how fast a world runs: wall time, and instructions where valgrind is installed
+	$(CARGO) build $(CARGOFLAGS) --release -p sabul-sim --example world_speed
+	benches/simulator.sh $(TARGET_DIR)/release/examples/world_speed $(ROUNDS)
 
 bench: build ## sabul perf beside quinn on loopback; ROUNDS=5 SECONDS=10
 	$(CARGO) test $(CARGOFLAGS) -q --release $(QUINN_FLAGS) --target-dir $(TARGET_DIR)/quinn-peer

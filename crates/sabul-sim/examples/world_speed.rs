@@ -7,35 +7,13 @@
 
 use std::time::Instant as Clock;
 
-use sabul_sim::scenario::{
-    Arrivals, Defects, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport,
-};
+use sabul_sim::scenario::{Arrivals, FlowPlan, LinkPlan, Scenario, Transport};
 use sabul_sim::{LinkConfig, QueueLimit, World};
-use sabul_units::{Instant, Rate, Span};
+use sabul_units::{Rate, Span};
 
 fn flow(id: &str, transport: Transport, cc: &str, count: u32) -> FlowPlan {
-    FlowPlan {
-        id: id.to_owned(),
-        transport,
-        cc: cc.to_owned(),
-        params: Vec::new(),
-        profile: Profile::Current,
-        defects: Defects::default(),
-        path: vec![0],
-        access_delay: Span::ZERO,
-        start: Instant::ZERO,
-        stop: None,
-        size: FlowSize::Endless,
-        arrivals: Arrivals::Together { count, spread: Span::from_millis(500) },
-        packet_bytes: 1500,
-        rate: None,
-        nic_rate: None,
-        source_rate: None,
-        sink_rate: None,
-        window_packets: None,
-        initial_window: 10,
-        is_ecn_capable: false,
-    }
+    let arrivals = Arrivals::Together { count, spread: Span::from_millis(500) };
+    FlowPlan { arrivals, ..FlowPlan::new(id, transport, cc, vec![0]) }
 }
 
 fn scenario(delay_ms: u64, queue: u64, seconds: u64, flows: Vec<FlowPlan>) -> Scenario {

@@ -184,6 +184,32 @@ pub struct FlowPlan {
 }
 
 impl FlowPlan {
+    /// An endless flow from the start, of packets of 1500 bytes, with nothing else asked for.
+    pub fn new(id: &str, transport: Transport, cc: &str, path: Vec<usize>) -> Self {
+        Self {
+            id: id.to_owned(),
+            transport,
+            cc: cc.to_owned(),
+            params: Vec::new(),
+            profile: Profile::Current,
+            defects: Defects::default(),
+            path,
+            access_delay: Span::ZERO,
+            start: Instant::ZERO,
+            stop: None,
+            size: FlowSize::Endless,
+            arrivals: Arrivals::Together { count: 1, spread: Span::ZERO },
+            packet_bytes: 1500,
+            rate: None,
+            nic_rate: None,
+            source_rate: None,
+            sink_rate: None,
+            window_packets: None,
+            initial_window: 10,
+            is_ecn_capable: false,
+        }
+    }
+
     /// Payload of a full packet of this flow.
     pub fn payload_bytes(&self) -> u32 {
         let headers = match self.transport {

@@ -6,9 +6,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use sabul_sim::scenario::{
-    Arrivals, Defects, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport,
-};
+use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
 use sabul_sim::{BurstLoss, Discipline, FqCodel, LinkConfig, QueueLimit, Red, World};
 use sabul_units::{Instant, Probability, Rate, Span};
 
@@ -34,26 +32,10 @@ fn link(id: &str, mbps: u64, delay_ms: u64, discipline: Discipline) -> LinkPlan 
 
 fn flow(id: &str, transport: Transport, cc: &str, path: &[usize]) -> FlowPlan {
     FlowPlan {
-        id: id.to_owned(),
-        transport,
-        cc: cc.to_owned(),
-        params: Vec::new(),
-        profile: Profile::Current,
-        defects: Defects::default(),
-        path: path.to_vec(),
         access_delay: Span::from_millis(3),
-        start: Instant::ZERO,
-        stop: None,
-        size: FlowSize::Endless,
         arrivals: Arrivals::Together { count: 1, spread: Span::from_millis(500) },
-        packet_bytes: 1500,
-        rate: None,
-        nic_rate: None,
-        source_rate: None,
-        sink_rate: None,
-        window_packets: None,
-        initial_window: 10,
         is_ecn_capable: transport == Transport::Tcp,
+        ..FlowPlan::new(id, transport, cc, path.to_vec())
     }
 }
 

@@ -9,9 +9,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
 use cap::Cap;
-use sabul_sim::scenario::{
-    Arrivals, Defects, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport,
-};
+use sabul_sim::scenario::{Defects, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
 use sabul_sim::{
     BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, LinkConfig, Outage, QueueLimit, Red,
     World,
@@ -109,31 +107,17 @@ fn flow(
     let first = usize::try_from(rng.below(links as u64)).unwrap();
     let count = 1 + usize::try_from(rng.below((links - first) as u64)).unwrap();
     FlowPlan {
-        id: id.to_owned(),
-        transport,
-        cc: cc.to_owned(),
-        params: Vec::new(),
-        profile: Profile::Current,
-        defects: Defects::default(),
-        path: (first..first + count).collect(),
         access_delay: Span::from_micros(rng.below(2) * rng.below(30_000)),
         start: Instant::ZERO + Span::from_millis(rng.below(1500)),
-        stop: None,
         size: FlowSize::Bytes(1 + rng.below(1_000_000)),
-        arrivals: Arrivals::Together { count: 1, spread: Span::ZERO },
         packet_bytes: u32::try_from(576 + rng.below(2000)).unwrap(),
-        rate: None,
-        nic_rate: None,
-        source_rate: None,
-        sink_rate: None,
-        window_packets: None,
-        initial_window: 10,
         is_ecn_capable: rng.below(2) == 0,
+        ..FlowPlan::new(id, transport, cc, (first..first + count).collect())
     }
 }
 
 fn draw_transfer(index: u64, links: usize, rng: &mut SeededRandom) -> FlowPlan {
-    let controllers = ["sabul2003", "sabul2003", "fixed", "newreno", "cubic"];
+    let controllers = ["sabul2003", "sabul2003", "sabul2002", "fixed", "newreno", "cubic"];
     let cc = controllers[usize::try_from(rng.below(controllers.len() as u64)).unwrap()];
     let mut flow = flow(&format!("transfer-{index}"), Transport::Sabul, cc, links, rng);
     flow.params = match (cc, rng.below(3)) {
@@ -146,6 +130,15 @@ fn draw_transfer(index: u64, links: usize, rng: &mut SeededRandom) -> FlowPlan {
         1 => Profile::Sabul2002,
         _ => Profile::Current,
     };
+    if flow.profile == Profile::Sabul2002 {
+        let mut coin = || rng.below(4) == 0;
+        flow.defects = Defects {
+            periodic_err: coin(),
+            rtt_once: coin(),
+            expire_all: false,
+            one_report_per_packet: coin(),
+        };
+    }
     let mut slow = || (rng.below(4) == 0).then(|| Rate::from_mbps(1 + rng.below(50)));
     (flow.source_rate, flow.sink_rate) = (slow(), slow());
     flow.window_packets = (rng.below(3) == 0).then(|| 8 + rng.below(200));

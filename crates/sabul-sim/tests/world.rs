@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_sim::scenario::{
-    Arrivals, Defects, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport,
-};
+use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
 use sabul_sim::{LinkConfig, Outcome, QueueLimit, World};
 use sabul_units::{Instant, Probability, Rate, Span};
 
@@ -27,28 +25,7 @@ fn link(id: &str, mbps: u64, delay: Span, queue: u64) -> LinkPlan {
 }
 
 fn flow(id: &str, transport: Transport, cc: &str) -> FlowPlan {
-    FlowPlan {
-        id: id.to_owned(),
-        transport,
-        cc: cc.to_owned(),
-        params: Vec::new(),
-        profile: Profile::Current,
-        defects: Defects::default(),
-        path: vec![0],
-        access_delay: Span::ZERO,
-        start: Instant::ZERO,
-        stop: None,
-        size: FlowSize::Endless,
-        arrivals: Arrivals::Together { count: 1, spread: Span::ZERO },
-        packet_bytes: 1500,
-        rate: None,
-        nic_rate: None,
-        source_rate: None,
-        sink_rate: None,
-        window_packets: None,
-        initial_window: 10,
-        is_ecn_capable: false,
-    }
+    FlowPlan::new(id, transport, cc, vec![0])
 }
 
 fn cbr(id: &str, mbps: u64) -> FlowPlan {
