@@ -15,6 +15,15 @@ pub const DEFAULT: &str = "sabul2003";
 /// Makes a controller.
 pub type Build = fn(&ParamValues, Bytes) -> Result<Box<dyn Controller>, ConfigError>;
 
+/// What a controller limits at all times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// The gap between packets.
+    Rate,
+    /// The packets on the way: what a TCP host needs.
+    Window,
+}
+
 /// One registered controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
@@ -26,6 +35,8 @@ pub struct Entry {
     pub source: &'static str,
     /// Its parameters.
     pub params: &'static [ParamSpec],
+    /// What it limits.
+    pub family: Family,
     /// Whether it reacts to loss; baselines do not.
     pub is_adaptive: bool,
     /// Makes one from checked parameters and the size of a full packet on the wire.
@@ -39,6 +50,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "SABUL's rate control as published in 2003, started by a search for the rate",
         source: "[SABUL] Gu, Hong, Mazzucco, Grossman 2003, sections II-D and II-E",
         params: sabul2003::PARAMS,
+        family: Family::Rate,
         is_adaptive: true,
         build: sabul2003::build,
     },
@@ -47,6 +59,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "SABUL's first rate control, multiplicative both ways: a historical reference",
         source: "[OVV-T §II] Oothongsap, Viniotis, Vouk; defects after [OVV04 §3]",
         params: sabul2002::PARAMS,
+        family: Family::Rate,
         is_adaptive: true,
         build: sabul2002::build,
     },
@@ -55,6 +68,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "TCP NewReno's window: one packet a round trip more, half at each loss; paced",
         source: "[RFC5681 §3.1], [RFC6582 §3.2]",
         params: newreno::PARAMS,
+        family: Family::Window,
         is_adaptive: true,
         build: newreno::build,
     },
@@ -63,6 +77,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "TCP CUBIC's window: a cubic curve of the time since the last loss; paced",
         source: "[RFC9438 §4], [RFC9406 §4]",
         params: cubic::PARAMS,
+        family: Family::Window,
         is_adaptive: true,
         build: cubic::build,
     },
@@ -71,6 +86,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "One constant rate, deaf to loss: a baseline, for paths that are yours alone",
         source: "ours",
         params: fixed::PARAMS,
+        family: Family::Rate,
         is_adaptive: false,
         build: fixed::build,
     },

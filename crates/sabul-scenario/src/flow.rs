@@ -1,6 +1,6 @@
 //! A `[[flow]]` of the file.
 
-use sabul_cc::registry::{self, Entry};
+use sabul_cc::registry::{self, Entry, Family};
 use sabul_cc::{ConfigError, ParamValues};
 use sabul_sim::scenario::{Defects, FlowPlan, Profile, Transport};
 use sabul_units::{Bytes, Instant, Span};
@@ -219,17 +219,14 @@ fn controller(
         return none();
     };
     let Some(params) = params(table, entry) else { return none() };
-    match entry.build(&params, Bytes(packet_bytes.into())) {
-        Ok(controller) => {
-            if transport == Transport::Tcp && controller.limits().window.is_none() {
-                let what = format!("'{name}' sets a rate, and TCP needs a window");
-                table.refuse("cc", format!("{what}; use newreno or cubic, or transport sabul"));
-            }
-        }
-        Err(ConfigError { setting, value, allowed }) => {
-            let key = if table.has("params") { "params" } else { "cc" };
-            table.refuse(key, format!("{setting}: '{value}' is not allowed; use {allowed}"));
-        }
+    if transport == Transport::Tcp && entry.family != Family::Window {
+        let what = format!("'{name}' sets a rate, and TCP needs a window");
+        table.refuse("cc", format!("{what}; use newreno or cubic, or transport sabul"));
+    }
+    if let Err(error) = entry.build(&params, Bytes(packet_bytes.into())) {
+        let ConfigError { setting, value, allowed } = error;
+        let key = if table.has("params") { "params" } else { "cc" };
+        table.refuse(key, format!("{setting}: '{value}' is not allowed; use {allowed}"));
     }
     (name.to_owned(), params)
 }

@@ -259,6 +259,18 @@ fn a_wrong_flow_is_refused_with_line_key_and_range() {
             &["size.shape: contra"],
         ),
         flow("arrivals = { process = \"poisson\", mean_interval_s = 1 }", &["pile up", "size"]),
+        flow("arrivals = { process = \"chain\", count = 9, parallel = 2 }", &["pile up", "size"]),
+        flow(
+            "arrivals = { process = \"chain\", count = 9, spread_s = 2 }\nbytes = 9",
+            &["contradicts process \"chain\"", "count, parallel"],
+        ),
+        flow("arrivals = { process = \"chain\" }\nbytes = 9", &["count"]),
+        flow("defects = [\"rtt-once\"]", &["profile sabul2002"]),
+        flow("defects = [\"rtt-twice\"]\ncc = \"sabul2002\"", &["rtt-twice", "rtt-once"]),
+        flow("defects = [3]\ncc = \"sabul2002\"", &["3", "periodic-err"]),
+        flow("sink_mbps = 3\ntransport = \"tcp\"", &["contradicts transport tcp"]),
+        flow("cc = \"sabul2003\"\ntransport = \"tcp\"", &["needs a window", "newreno"]),
+        flow("nic_mbps = 0", &["nic_mbps", "0.001"]),
         flow(
             "arrivals = { process = \"poisson\", mean_interval_s = 0 }\nbytes = 9",
             &["arrivals.mean_interval_s: 0 is not allowed"],

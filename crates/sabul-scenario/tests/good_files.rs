@@ -221,7 +221,7 @@ fn a_flow_takes_the_settings_of_its_transport() {
     assert_eq!((cbr.transport, cbr.cc.as_str()), (Transport::UdpCbr, ""));
     assert_eq!((cbr.rate, cbr.packet_bytes), (Some(Rate(2_500_000)), 1000));
     let tcp = flow(
-        "transport = \"tcp\"\ncc = \"sabul2003\"\ninitial_window = 3\necn = true\n\
+        "transport = \"tcp\"\ncc = \"newreno\"\ninitial_window = 3\necn = true\n\
          window_packets = 44\nbytes = 1e9",
     );
     assert_eq!((tcp.initial_window, tcp.is_ecn_capable), (3, true));
@@ -270,4 +270,22 @@ fn what_is_written_spells_out_the_name_and_the_controllers() {
     let run = one(text);
     assert!(run.text.starts_with("name = \"small\"\n"), "{}", run.text);
     assert!(run.text.contains("cc = \"sabul2003\""), "{}", run.text);
+}
+
+#[test]
+fn chains_defects_and_slow_ends_are_read() {
+    let flow = small(
+        "",
+        "cc = \"sabul2002\"\ndefects = [\"rtt-once\", \"one-report-per-packet\"]\nbytes = 9\n\
+         arrivals = { process = \"chain\", count = 500, parallel = 9 }\n\
+         nic_mbps = 50\nsource_mbps = 20\nsink_mbps = 10",
+    )
+    .flows
+    .remove(0);
+    assert_eq!(flow.profile, Profile::Sabul2002);
+    assert!(flow.defects.rtt_once && flow.defects.one_report_per_packet);
+    assert!(!flow.defects.periodic_err && !flow.defects.expire_all);
+    assert_eq!(flow.arrivals, Arrivals::Chain { count: 500, parallel: 9 });
+    let rates = [flow.nic_rate, flow.source_rate, flow.sink_rate];
+    assert_eq!(rates, [50, 20, 10].map(|mbps| Some(Rate::from_mbps(mbps))));
 }

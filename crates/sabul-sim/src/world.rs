@@ -7,7 +7,8 @@
 
 use std::collections::VecDeque;
 
-use sabul_cc::{ConfigError, Controller, registry};
+use sabul_cc::registry::{self, Family};
+use sabul_cc::{ConfigError, Controller};
 use sabul_units::{Bytes, Instant, SeededRandom, Span};
 
 use crate::agenda::Actor;
@@ -408,13 +409,12 @@ fn build_controller(plan: &FlowPlan) -> Result<Option<Box<dyn Controller>>, Conf
     {
         params.push((key.to_owned(), plan.initial_window.to_string()));
     }
-    let controller = entry.build(&params, Bytes(plan.packet_bytes.into()))?;
-    if plan.transport == Transport::Tcp && controller.limits().window.is_none() {
+    if plan.transport == Transport::Tcp && entry.family != Family::Window {
         return Err(ConfigError {
             setting: format!("controller of tcp flow {}", plan.id),
             value: plan.cc.clone(),
             allowed: "a controller with a window, such as newreno or cubic".to_owned(),
         });
     }
-    Ok(Some(controller))
+    entry.build(&params, Bytes(plan.packet_bytes.into())).map(Some)
 }

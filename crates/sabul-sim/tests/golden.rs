@@ -8,7 +8,7 @@ use std::path::Path;
 
 use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
 use sabul_sim::{BurstLoss, Discipline, FqCodel, LinkConfig, QueueLimit, Red, World};
-use sabul_units::{Instant, Probability, Rate, Span};
+use sabul_units::{Probability, Rate, Span};
 
 fn link(id: &str, mbps: u64, delay_ms: u64, discipline: Discipline) -> LinkPlan {
     let burst = BurstLoss {

@@ -211,6 +211,28 @@ fn mice_arrive_by_their_law_and_complete() {
 }
 
 #[test]
+fn a_chain_keeps_so_many_at_a_time_until_all_are_over() {
+    let mut chain = flow("chain", Transport::Tcp, "newreno");
+    chain.arrivals = Arrivals::Chain { count: 40, parallel: 4 };
+    chain.size = FlowSize::Bytes(100_000);
+    let outcome = run(&scenario(60, vec![link("l", 100, ms(20), 200)], vec![chain]));
+    let flow = &outcome.results.flows[0];
+    assert_eq!((flow.started, flow.completed), (40, 40));
+    // Ten rounds of four; in each, the mean time and the last ACK's way back.
+    let rounds = 10.0 * (flow.completed_s.unwrap() + 0.02);
+    assert_near(flow.goodput_bps, 40.0 * 800_000.0 / rounds, 0.05);
+}
+
+#[test]
+fn a_host_s_own_interface_makes_the_sender_wait_and_loses_nothing() {
+    let mut ours = flow("a", Transport::Sabul, "sabul2003");
+    ours.nic_rate = Some(Rate::from_mbps(40));
+    let outcome = run(&scenario(10, vec![link("l", 100, ms(10), 20)], vec![ours]));
+    assert_near(outcome.results.flows[0].throughput_bps, 40e6, 0.05);
+    assert_eq!(outcome.results.flows[0].packets_lost, 0);
+}
+
+#[test]
 fn copies_of_a_flow_share_fairly_and_count_each() {
     let mut copies = flow("tcp", Transport::Tcp, "newreno");
     copies.arrivals = Arrivals::Together { count: 8, spread: Span::from_secs(1) };
