@@ -45,7 +45,7 @@ params = { syn_interval_ms = 200 }
 [[flow]]
 id = "mice"
 transport = "tcp"
-cc = "fixed"
+cc = "newreno"
 path = ["y"]
 arrivals = { process = "poisson", mean_interval_s = 0.2 }
 size = { distribution = "pareto", shape = 1.4, mean_packets = 100 }
@@ -213,7 +213,7 @@ fn a_mutated_file_is_read_or_refused() {
 fn a_mutated_override_is_taken_or_refused() {
     let seeds = [
         "link.x.rate_mbps=10,100,1000",
-        "flow.*.cc=fixed",
+        "flow.a.cc=fixed",
         "flow.a.params.syn_interval_ms=1..10",
         "link.x.outage=[{ at_s = 1, for_s = 1 }]",
         "duration_s=10..100:10",
