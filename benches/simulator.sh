@@ -6,11 +6,11 @@ world_speed=${1:?the built example}
 rounds=${2:-5}
 for world in one many; do
     for ((round = 1; round <= rounds; round++)); do
-        "$world_speed" "$world" 30 | head -n 1
+        "$world_speed" "$world" 30 | sed -n 1p
     done
     if command -v valgrind >/dev/null; then
         out=$(mktemp)
-        valgrind --tool=callgrind --callgrind-out-file="$out" "$world_speed" "$world" 2 2>"$out.log" | head -n 1
+        valgrind --tool=callgrind --callgrind-out-file="$out" "$world_speed" "$world" 2 2>"$out.log" | sed -n 1p
         grep -E "Collected" "$out.log" | sed "s/.*Collected : /$world: instructions for 2 s /"
         rm -f "$out" "$out.log"
     else

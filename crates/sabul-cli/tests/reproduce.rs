@@ -100,3 +100,36 @@ fn an_out_that_cannot_be_written_is_named_before_hours_have_passed() {
     assert!(message.contains("cannot write to") && message.contains("taken"), "{message}");
     assert_eq!(fs::read_to_string(&taken).unwrap(), "mine");
 }
+
+/// The one that needs no simulated minutes: the deterministic model.
+#[test]
+fn a_reproduction_prints_judges_and_writes() {
+    let dir = tempdir().unwrap();
+    let out = dir.path().join("out");
+    let mut command = sabul();
+    command.args(["reproduce", "run", "ovvt-figure2", "--json", "--out"]).arg(&out);
+    let output = run(&mut command);
+    expect_code(&output, 0);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 1);
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&document["schema"], &document["arm"]), (&1.into(), &"sim".into()));
+    let cases = document["reproductions"][0]["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 2);
+    for case in cases {
+        let claim = &case["claims"][0];
+        assert_eq!((&claim["verdict"], &claim["committed"]), (&"holds".into(), &"holds".into()));
+        assert!(claim["ours"].as_f64().unwrap() <= claim["tolerance"].as_f64().unwrap());
+        let rates = case["flows"].as_array().unwrap().iter();
+        let sum: f64 = rates.map(|flow| flow["mbps"].as_f64().unwrap()).sum();
+        assert!((800.0..1000.0).contains(&sum), "two flows share 900 Mb/s: {sum}");
+    }
+    for (file, holds) in [
+        ("report.html", "</html>"),
+        ("report.md", "## [OVV-T] Figure 2"),
+        ("ovvt-figure2.svg", "equal gaps"),
+    ] {
+        let text = fs::read_to_string(out.join(file)).unwrap();
+        assert!(text.contains(holds), "{file}");
+    }
+}
