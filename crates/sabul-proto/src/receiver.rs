@@ -455,7 +455,7 @@ impl Receiver {
         }
         let ack = self.ack_wanted.then_some(self.next_ack);
         let repeat = self.repeats.first().map(|(due, ..)| *due);
-        [ack, repeat, self.next_syn].into_iter().flatten().min()
+        Instant::earliest([ack, repeat, self.next_syn])
     }
 
     /// What must hold between any two calls.

@@ -397,7 +397,7 @@ impl Sender {
                 self.last_wait = Some((why, now));
                 let loss_event = self.unheard_loss.map(|_| self.next_loss_event);
                 let timers = [self.next_tick, self.expiry_at, loss_event, Some(until)];
-                let until = timers.into_iter().flatten().min().unwrap_or(until);
+                let until = Instant::earliest(timers).unwrap_or(until);
                 Transmit::Wait { until, why }
             }
         }

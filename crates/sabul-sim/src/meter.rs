@@ -104,7 +104,7 @@ impl Meter {
     pub(crate) fn next_tick(&self) -> Option<Instant> {
         let boundary = self.boundaries.get(self.next_boundary).map(|boundary| boundary.at);
         let warmup = (!self.is_warm).then_some(Instant::ZERO + self.scenario.warmup);
-        [boundary, warmup, Some(self.next_sample)].into_iter().flatten().min()
+        Instant::earliest([boundary, warmup, Some(self.next_sample)])
     }
 
     /// Whether averages have begun; true once the tick at the end of the warm-up has been taken.

@@ -306,7 +306,7 @@ impl World {
 
     fn schedule_plan(&mut self, plan: usize) {
         let stop = self.scenario.flows[plan].stop.filter(|stop| *stop > self.now);
-        let next = [self.traffic[plan].next_at(), stop].into_iter().flatten().min();
+        let next = Instant::earliest([self.traffic[plan].next_at(), stop]);
         let index = u32::try_from(plan).unwrap_or(u32::MAX);
         self.net.agenda.set(Actor(self.first_plan_actor + index), next);
     }

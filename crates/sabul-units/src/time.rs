@@ -143,6 +143,19 @@ impl Instant {
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
+    /// The earliest of the times that there are. Asked for each packet, so without an iterator.
+    #[inline]
+    pub fn earliest<const N: usize>(times: [Option<Self>; N]) -> Option<Self> {
+        let mut earliest = None;
+        for time in times {
+            earliest = match (earliest, time) {
+                (Some(a), Some(b)) if a <= b => Some(a),
+                (a, None) => a,
+                (_, b) => b,
+            };
+        }
+        earliest
+    }
     /// Time since the start of the run.
     pub const fn elapsed(self) -> Span {
         Span(self.0)
@@ -172,6 +185,14 @@ impl fmt::Debug for Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_earliest_of_what_there_is() {
+        let at = |ps| Some(Instant(ps));
+        assert_eq!(Instant::earliest([None, at(7), at(3), None, at(5)]), at(3));
+        assert_eq!(Instant::earliest([at(3), None]), at(3));
+        assert_eq!(Instant::earliest([None, None]), None);
+    }
 
     #[test]
     fn spans_convert_and_saturate() {

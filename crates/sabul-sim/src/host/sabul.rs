@@ -191,7 +191,7 @@ impl SabulHost {
             }
         };
         let acks = self.control.as_mut().and_then(|control| control.wake_reader(now, port));
-        [Some(until), acks, next_block].into_iter().flatten().min()
+        Instant::earliest([Some(until), acks, next_block])
     }
 
     pub(crate) fn wake_receiver(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
@@ -210,7 +210,7 @@ impl SabulHost {
             }
         }
         let segments = self.control.as_mut().and_then(|control| control.wake_writer(now, port));
-        [self.receiver.deadline(), segments, next_room].into_iter().flatten().min()
+        Instant::earliest([self.receiver.deadline(), segments, next_room])
     }
 
     pub(crate) fn is_over(&self) -> bool {
