@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -36,7 +35,9 @@ pub struct Session {
 struct Inner {
     cx: Context,
     /// Connectors give odd numbers, listeners even ones.
-    next_number: AtomicU32,
+    /// Of the next transfer that this side opens. Held while one is asked for, since the peer wants
+    /// them in order.
+    next_number: Mutex<u32>,
     requests: tokio::sync::Mutex<mpsc::UnboundedReceiver<(Open, Mailbox)>>,
     peer: SocketAddr,
     written: Mutex<Option<oneshot::Receiver<()>>>,
@@ -87,7 +88,7 @@ impl Session {
         control.send(first);
         let inner = Inner {
             cx: Context { side, connection, control, router, memory_bytes },
-            next_number: AtomicU32::new(own_parity),
+            next_number: Mutex::new(own_parity),
             requests: tokio::sync::Mutex::new(requests),
             peer,
             written: Mutex::new(Some(written)),
@@ -217,7 +218,9 @@ impl Session {
         work: impl FnOnce(u32) -> Result<Work, Error>,
     ) -> Result<Transfer, Error> {
         let params = options.channel_params()?;
-        let number = take_number(&self.inner.next_number)?;
+        let next_number = &self.inner.next_number;
+        let mut next_number = next_number.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = take_number(&mut next_number)?;
         let work = work(number)?;
         let mailbox = self.inner.cx.router.register(number)?;
         let open = Open {
@@ -226,7 +229,9 @@ impl Session {
             request,
             channel: params.clone(),
         };
-        let plan = Plan { open: Some(open), params, work };
+        self.inner.cx.control.send(Message::Open(open));
+        drop(next_number);
+        let plan = Plan { is_opener: true, params, work };
         Ok(transfer::start(self.inner.cx.clone(), mailbox, plan))
     }
 
@@ -314,13 +319,12 @@ impl Session {
 }
 
 /// The next number of a transfer of this side.
-fn take_number(next: &AtomicU32) -> Result<u32, Error> {
-    let taken =
-        next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| number.checked_add(2));
-    taken.map_err(|_| {
+fn take_number(next: &mut u32) -> Result<u32, Error> {
+    let after = next.checked_add(2).ok_or_else(|| {
         let text = "this session has used up its numbers for transfers; connect anew";
         Error::Config(text.to_owned())
-    })
+    })?;
+    Ok(std::mem::replace(next, after))
 }
 
 enum Prepared {
@@ -374,7 +378,7 @@ impl Pending {
             });
         match work {
             Ok(work) => {
-                let plan = Plan { open: None, params: open.channel, work };
+                let plan = Plan { is_opener: false, params: open.channel, work };
                 Ok(transfer::start(self.cx.clone(), mailbox, plan))
             }
             Err(error) => {
@@ -607,14 +611,14 @@ mod tests {
     #[test]
     fn numbers_of_transfers_end_and_do_not_begin_anew() {
         for first in [1, 2] {
-            let next = AtomicU32::new(first);
-            assert_eq!(take_number(&next).ok(), Some(first));
-            assert_eq!(take_number(&next).ok(), Some(first + 2));
+            let mut next = first;
+            assert_eq!(take_number(&mut next).ok(), Some(first));
+            assert_eq!(take_number(&mut next).ok(), Some(first + 2));
         }
-        let next = AtomicU32::new(u32::MAX - 2);
-        assert_eq!(take_number(&next).ok(), Some(u32::MAX - 2));
+        let mut next = u32::MAX - 2;
+        assert_eq!(take_number(&mut next).ok(), Some(u32::MAX - 2));
         for _ in 0..2 {
-            assert!(matches!(take_number(&next), Err(Error::Config(_))));
+            assert!(matches!(take_number(&mut next), Err(Error::Config(_))));
         }
     }
 }

@@ -282,6 +282,31 @@ fn a_stream_that_nobody_wants_is_refused() {
     });
 }
 
+/// The peer wants transfers opened in the order of their numbers, whichever thread asks first.
+#[test]
+fn transfers_opened_at_the_same_time_are_all_taken() {
+    run(async {
+        let root = TempDir::new().unwrap();
+        let (ticket, _, _serving) = serving(root.path()).await;
+        let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
+        let session = std::sync::Arc::new(session);
+        for _ in 0..100 {
+            let transfers: Vec<_> = (0..6)
+                .map(|_| {
+                    let session = std::sync::Arc::clone(&session);
+                    tokio::spawn(async move {
+                        let limit = MeasureLimit { bytes: Some(10_000), time: None };
+                        session.measure(Direction::Send, limit, &options()).await?.finish().await
+                    })
+                })
+                .collect();
+            for transfer in transfers {
+                assert_eq!(transfer.await.unwrap().unwrap().bytes, 10_000);
+            }
+        }
+    });
+}
+
 #[test]
 fn measurements_count_at_the_receiver() {
     run(async {
@@ -499,7 +524,7 @@ fn progress_and_summary_tell_what_happened() {
 #[test]
 fn a_session_closed_right_after_a_transfer_has_not_failed_it() {
     run(async {
-        for _ in 0..20 {
+        for _ in 0..100 {
             let (near, far) = pair().await;
             let service = Service { measure: true, ..Service::default() };
             let serving = tokio::spawn(async move { far.serve(&service).await });

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sabul_udp::SocketOptions;
-use sabul_wire::control::{ChannelParams, Done, Failure, FailureCode, Message, Open};
+use sabul_wire::control::{ChannelParams, Done, Failure, FailureCode, Message};
 use tracing::debug;
 
 use super::work::{self, Counter, WriteContext, Writer, micros};
@@ -64,8 +64,8 @@ impl Work {
 
 /// Everything about a transfer that is about to start.
 pub(crate) struct Plan {
-    /// The request to send first, if this side opens.
-    pub(crate) open: Option<Open>,
+    /// This side has asked for it; the peer has to accept.
+    pub(crate) is_opener: bool,
     pub(crate) params: ChannelParams,
     pub(crate) work: Work,
 }
@@ -106,13 +106,10 @@ struct Run {
 
 impl Run {
     async fn course(&mut self, plan: Plan) -> Result<Report, Error> {
-        let is_opener = plan.open.is_some();
-        let message = match plan.open {
-            Some(open) => Message::Open(open),
-            None => Message::Accept { transfer: self.mailbox.number },
-        };
-        self.cx.control.send(message);
-        let path = self.establish(is_opener).await?;
+        if !plan.is_opener {
+            self.cx.control.send(Message::Accept { transfer: self.mailbox.number });
+        }
+        let path = self.establish(plan.is_opener).await?;
         let is_measure = plan.work.is_measure();
         let start = ChannelStart {
             socket: path.socket,
