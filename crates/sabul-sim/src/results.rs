@@ -40,7 +40,7 @@ pub struct FlowResult {
     pub retransmissions: u64,
     /// The round trip as its sender saw it.
     pub rtt_ms: Rtt,
-    /// Standard deviation ÷ mean of its goodput over seconds. [SLAC]
+    /// Standard deviation ÷ mean of its goodput over seconds. \[SLAC\]
     pub stability: f64,
     /// Time from start to the last byte's arrival, mean over copies; none if it has no end or did
     /// not reach it.

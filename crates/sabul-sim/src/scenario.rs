@@ -75,9 +75,9 @@ pub enum Profile {
     /// As shipped.
     #[default]
     Current,
-    /// [SABUL]: data sequence numbers, repeats after k × RTT, reports on a TCP connection.
+    /// \[SABUL\]: data sequence numbers, repeats after k × RTT, reports on a TCP connection.
     Sabul2003,
-    /// [OVV-T §II], [OVV04]: SYN and ERR reports on a TCP connection, each at its own interval.
+    /// [OVV-T §II], [OVV04 §2]: SYN and ERR reports on a TCP connection, each at its own interval.
     Sabul2002,
 }
 
@@ -103,7 +103,7 @@ pub enum FlowSize {
     Endless,
     /// This many payload bytes.
     Bytes(u64),
-    /// Drawn for each arrival: Pareto with this shape and mean, in packets. [ECC]
+    /// Drawn for each arrival: Pareto with this shape and mean, in packets. \[ECC\]
     Pareto {
         /// Tail index, over 1.
         shape: f64,
