@@ -99,6 +99,7 @@ fn text(run: &Run, simulated: &Simulated, is_sweep: bool) -> String {
 }
 
 const TEXT_WIDTH: usize = 120;
+const MANIFEST: &str = "manifest.json";
 
 /// Writes the files of each run. The manifest comes last: where it is, everything is.
 fn write_all(dir: &Path, runs: &[Run], results: &[Simulated]) -> Result<(), CliError> {
@@ -121,6 +122,11 @@ fn write_all(dir: &Path, runs: &[Run], results: &[Simulated]) -> Result<(), CliE
 
 fn write_run(dir: &Path, run: &Run, simulated: &Simulated) -> io::Result<()> {
     let outcome = &simulated.outcome;
+    // What an earlier run left here is whole no longer.
+    match fs::remove_file(dir.join(MANIFEST)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let mut files = Vec::new();
     let mut write = |name: &str, bytes: &[u8]| {
         files.push(name.to_owned());
@@ -142,7 +148,7 @@ fn write_run(dir: &Path, run: &Run, simulated: &Simulated) -> io::Result<()> {
         file.flush()?;
     }
     let manifest = Manifest::new(ARM, run, env!("CARGO_PKG_VERSION"), COMMIT, &files);
-    fs::write(dir.join("manifest.json"), manifest.to_json())
+    fs::write(dir.join(MANIFEST), manifest.to_json())
 }
 
 /// A table as comma-separated values.

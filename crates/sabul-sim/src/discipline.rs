@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use sabul_units::{Probability, Rate, Span};
 
 use crate::config::ConfigError;
+use crate::math::exp;
 
 /// The packet that averages over time and rates in packets are counted in, in bytes.
 pub(crate) const FULL_PACKET: u64 = 1_500;
@@ -147,7 +148,7 @@ impl Red {
         assert!(rate.0 >= 1_000, "no link is slower than 1 kbit/s; this is {rate}");
         let packets_per_second = rate.0 as f64 / (8 * FULL_PACKET) as f64;
         let min_packets = (packets_per_second * 0.005 / 2.0).max(5.0) as u64;
-        let weight = decay(1.0 / packets_per_second);
+        let weight = 1.0 - exp(-1.0 / packets_per_second);
         Self {
             min_packets,
             max_packets: 3 * min_packets,
@@ -287,16 +288,6 @@ impl Codel {
     }
 }
 
-/// 1 − e^−`x` for positive `x`, from the four basic operations: the C library's exponential differs
-/// between targets. Twice the time leaves a share of a share: u(2x) = u(x) × (2 − u(x)).
-fn decay(x: f64) -> f64 {
-    if x > 0.5 {
-        let half = decay(x / 2.0);
-        return half * (2.0 - half);
-    }
-    (1..=14).rev().fold(0.0, |sum, k| x / f64::from(k) * (1.0 - sum))
-}
-
 fn check_quantum(setting: &'static str, quantum: u32) -> Result<(), ConfigError> {
     let is_allowed = (QUANTUM_MIN..=QUANTUM_MAX).contains(&quantum);
     ensure(is_allowed, setting, || format!("{quantum} bytes"), "256 to 1048576 bytes")
@@ -326,17 +317,6 @@ mod tests {
         let red = Red::for_rate(Rate(12_000));
         assert_eq!((red.min_packets, red.max_packets), (5, 15));
         assert_eq!(red.weight, Probability::new(0.632_120_559).unwrap());
-    }
-
-    #[test]
-    fn the_decay_is_that_of_the_c_library() {
-        for hundredths in 1..2_000 {
-            let x = f64::from(hundredths) / 100.0;
-            #[expect(clippy::disallowed_methods, reason = "what ours is held against")]
-            let expected = 1.0 - (-x).exp();
-            assert!((decay(x) - expected).abs() < 1e-14, "{x}");
-        }
-        assert!((decay(1e-9) / 1e-9 - 1.0).abs() < 1e-9);
     }
 
     #[test]
