@@ -381,6 +381,21 @@ fn out_writes_every_promised_file() {
     assert_eq!(entries(&desk.path("deep/out")), FILES);
 }
 
+/// Where the manifest is, everything is, and of the same run.
+#[test]
+fn a_run_that_cannot_be_written_leaves_no_manifest_of_the_one_before() {
+    let desk = Desk::new(SCENARIO);
+    expect_code(&desk.sim(&["s.toml", "-q", "--out", "out"]), 0);
+    let out = desk.0.path().join("out");
+    assert!(out.join("manifest.json").is_file());
+    fs::remove_file(out.join("plot.svg")).unwrap();
+    fs::create_dir(out.join("plot.svg")).unwrap();
+    let output = desk.sim(&["s.toml", "-q", "--out", "out"]);
+    expect_code(&output, 1);
+    assert!(stderr(&output).contains("out"), "{}", stderr(&output));
+    assert!(!out.join("manifest.json").exists());
+}
+
 #[test]
 fn series_have_their_columns_and_add_up_to_the_averages() {
     let desk = Desk::new(SCENARIO);
