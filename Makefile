@@ -5,6 +5,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export SABUL := $(TARGET_DIR)/release/sabul
 export QUINN_PEER := $(TARGET_DIR)/quinn-peer/release/quinn-peer
 QUINN_FLAGS := --manifest-path benches/quinn-peer/Cargo.toml
+NAMESPACES := --features sabul-lab/namespaces,sabul-cli/namespaces
 ROUNDS ?= 5
 SEEDS ?= 20000
 SECONDS ?= 10
@@ -31,8 +32,11 @@ test: ## format, lints, every test that needs no root, documentation
 tidy: ## check the repository's own rules only (part of test)
 	$(CARGO) run $(CARGOFLAGS) -q -p xtask -- tidy
 
-test-lab: build ## transfers between network namespaces; needs root and iproute2
+test-lab: build ## everything that makes network namespaces; needs root and iproute2
+	$(CARGO) clippy $(CARGOFLAGS) -p sabul-lab -p sabul-cli --all-targets $(NAMESPACES) -- -D warnings
+	$(CARGO) test $(CARGOFLAGS) -p sabul-lab -p sabul-cli $(NAMESPACES)
 	tests/netns.sh
+	tests/lab.sh
 
 sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-proto --test swarm

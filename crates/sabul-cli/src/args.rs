@@ -1,5 +1,7 @@
 //! The command line: every command and flag, once.
 
+mod lab;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,6 +10,10 @@ use clap::{Args, Parser, Subcommand};
 use sabul_units::Rate;
 
 use crate::size::parse_bytes;
+pub(crate) use lab::{
+    LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs, PathArgs,
+    QueueDiscipline,
+};
 
 /// Meaning of the exit codes, for help texts.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 some or all of the transfer failed, \
@@ -41,6 +47,8 @@ pub(crate) enum Command {
     Cc(CcArgs),
     /// Run scenario files in virtual time
     Sim(SimArgs),
+    /// Measure real programs and scenario files over emulated paths
+    Lab(LabArgs),
     /// Run the papers' tables and figures again and judge them
     Reproduce(ReproduceArgs),
     /// Examine the deterministic model of SABUL 2002
@@ -227,6 +235,9 @@ pub(crate) struct DemoArgs {
     /// Decides which packets the path loses, repeats and holds back.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Make no hosts: two processes and a relay between them, without TCP beside.
+    #[arg(long)]
+    pub(crate) relay: bool,
     /// Print one JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,19 +1,22 @@
 //! `sabul demo`: one real file between two processes over an emulated path.
 //!
-//! Sender and receiver are this program again, as children; the relay that plays the path runs
-//! here. Nothing needs privileges, and everything that was made goes away with the command.
+//! Where hosts can be made, the file goes from one to another beside a TCP connection of the kernel
+//! (`demo/lab.rs`). Elsewhere, or where asked for, sender and receiver are children of this process and
+//! the relay plays the path. Everything that was made goes away with the command.
 
 mod child;
+mod lab;
 mod summary;
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use sabul::Ticket;
-use sabul_lab::{Relay, RelayConfig, RelayStats};
+use sabul_lab::{Relay, RelayConfig, RelayStats, isolate};
 use sabul_sim::{PathPreset, preset, presets};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -50,11 +53,29 @@ struct Outcome {
     cpu_mhz: Option<f64>,
 }
 
-/// Runs the command; the result is the exit code.
-pub(crate) async fn run(args: DemoArgs) -> Result<u8, CliError> {
+/// Runs the command. The process must have one thread until then.
+pub(crate) fn run(args: DemoArgs) -> Result<ExitCode, CliError> {
+    if isolate::is_inside() {
+        isolate::settle()?;
+        return lab::run(&args).map(ExitCode::from);
+    }
     output::warn_of_debug_build();
     let path = find_path(&args.path)?;
     check_controller(&args.cc, &args.cc_params)?;
+    if !args.relay {
+        match isolate::probe().and_then(|()| isolate::run_inside()) {
+            Ok(code) => return Ok(code),
+            Err(error) if args.quiet || args.json => drop(error),
+            Err(error) => output::note(format_args!(
+                "no hosts here, so nothing runs beside the copy: {error}"
+            )),
+        }
+    }
+    crate::block_on(over_relay(args, path)).map(ExitCode::from)
+}
+
+/// Runs the demo without hosts; the result is the exit code.
+async fn over_relay(args: DemoArgs, path: PathPreset) -> Result<u8, CliError> {
     let interrupt = Interrupt::listen()?;
     let folder = tempfile::Builder::new()
         .prefix("sabul-demo-")

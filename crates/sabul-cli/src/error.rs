@@ -3,6 +3,7 @@
 use std::fmt;
 
 use sabul::{Failure, FailureCode};
+use sabul_lab::LabError;
 
 /// Exit code where some or all of the transfer failed.
 pub(crate) const FAILED: u8 = 1;
@@ -62,6 +63,17 @@ impl From<sabul::Error> for CliError {
     }
 }
 
+impl From<LabError> for CliError {
+    fn from(error: LabError) -> Self {
+        let code = match error {
+            LabError::NotAllowed { .. } | LabError::CannotCarry(_) => USAGE,
+            LabError::Interrupted => INTERRUPTED,
+            _ => FAILED,
+        };
+        Self { code, message: error.to_string() }
+    }
+}
+
 impl From<sabul_cc::ConfigError> for CliError {
     fn from(error: sabul_cc::ConfigError) -> Self {
         Self::usage(error.to_string())
@@ -89,6 +101,24 @@ mod tests {
     fn a_message_of_many_lines_becomes_one() {
         assert_eq!(CliError::failed("a\n\n  b\n").to_string(), "a; b");
         assert_eq!(CliError::failed("").to_string(), "failed");
+    }
+
+    #[test]
+    fn what_the_lab_may_not_or_cannot_do_is_configuration_and_the_rest_failed() {
+        let refused = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let not_allowed = LabError::NotAllowed {
+            action: "make hosts".to_owned(),
+            source: refused,
+            remedy: "become root".to_owned(),
+        };
+        let error = CliError::from(not_allowed);
+        assert_eq!(error.code(), 2);
+        assert!(error.to_string().ends_with("become root"), "{error}");
+        assert_eq!(CliError::from(LabError::CannotCarry("x".to_owned())).code(), 2);
+        assert_eq!(CliError::from(LabError::Program("x".to_owned())).code(), 1);
+        let flow = LabError::Flow { id: "a".to_owned(), why: "x".to_owned() };
+        assert_eq!(CliError::from(flow).code(), 1);
+        assert_eq!(CliError::from(LabError::Interrupted).code(), 130);
     }
 
     #[test]

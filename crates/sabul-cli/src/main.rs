@@ -5,12 +5,14 @@
 
 mod address;
 mod args;
+mod conversations;
 mod cp;
 mod demo;
 mod error;
 mod info;
 mod interrupt;
 mod json;
+mod lab;
 mod model;
 mod options;
 mod output;
@@ -18,6 +20,7 @@ mod perf;
 mod progress;
 mod report;
 mod reproduce;
+mod runs;
 mod serve;
 mod sim;
 mod size;
@@ -41,7 +44,7 @@ fn main() -> ExitCode {
         }
     };
     match run(cli.command) {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => code,
         Err(error) => {
             output::complain(&error);
             ExitCode::from(error.code())
@@ -49,15 +52,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<u8, CliError> {
-    match command {
+fn run(command: Command) -> Result<ExitCode, CliError> {
+    let code = match command {
+        // Before anything starts a thread.
+        Command::Lab(args) => return lab::run(args),
+        Command::Demo(args) => return demo::run(args),
         Command::Cp(args) => block_on(cp::run(args)),
         Command::Serve(args) => block_on(serve::files(args)),
         Command::Perf(args) => match args.command {
             Some(PerfCommand::Serve(args)) => block_on(serve::perf(args)),
             None => block_on(perf::run(args.test)),
         },
-        Command::Demo(args) => block_on(demo::run(args)),
         Command::Cc(args) => info::controllers(&args),
         Command::Sim(args) => match args.command {
             SimCommand::Run(args) => sim::run(&args),
@@ -69,7 +74,8 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Model(args) => model::run(&args),
         Command::Completion { shell } => info::completion(shell),
         Command::Man { out } => info::man(out.as_deref()),
-    }
+    };
+    code.map(ExitCode::from)
 }
 
 /// Runs one command to its end on a runtime of its own.

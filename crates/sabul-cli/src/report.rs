@@ -1,53 +1,80 @@
 //! Pages, charts and tables of runs, whichever arm they come from.
 
+mod lab;
+
 use sabul_model::grid::HeatMap;
 use sabul_model::series::{self as model, PhasePlane};
 use sabul_report::{Axis, Cell, Chart, Column, Heatmap, Item, Line, Page, Section, Style, Table};
 use sabul_scenario::Run;
-use sabul_sim::Outcome;
 use sabul_sim::results::{FlowSeries, LinkSeries, Results, Series};
+
+use crate::runs::{COMMIT, Finished};
+pub(crate) use lab::{INVALID, calibration_table, lateness, left_out};
 
 /// Flows drawn one by one; of more, a chart cannot be read.
 const LINES_MAX: usize = 10;
 
-/// The page of one run.
-pub(crate) fn run_page(run: &Run, outcome: &Outcome) -> Page {
-    let (results, series) = (&outcome.results, &outcome.series);
+/// The page of one run. Of an invalid one it has reasons and no numbers.
+pub(crate) fn run_page(run: &Run, finished: &Finished) -> Page {
+    let Finished { results, series, .. } = finished;
     let scenario = &run.scenario;
     let mut page = Page::new(
         scenario.name.clone(),
         format!(
-            "Simulated: {} s, warm-up {} s, seed {}, commit {}",
+            "{}: {} s, warm-up {} s, seed {}, commit {COMMIT}",
+            how(finished),
             scenario.duration.as_secs_f64(),
             scenario.warmup.as_secs_f64(),
             scenario.seed,
-            crate::sim::COMMIT,
         ),
     );
-    for flow in &results.flows {
-        page = page.with_summary(format!(
-            "{} ({} {}): {:.1} Mb/s goodput, {:.3} % lost, RTT {:.1} ms on average",
-            flow.id,
-            flow.transport,
-            flow.cc,
-            flow.goodput_bps / 1e6,
-            flow.loss_rate * 100.0,
-            flow.rtt_ms.mean,
-        ));
+    if let Some(facts) = &finished.lab {
+        page = lab::with_verdict(page, facts);
     }
-    page = page.with_summary(format!("Jain's index {:.4}", results.jain));
+    if finished.is_valid() {
+        for flow in &results.flows {
+            page = page.with_summary(format!(
+                "{} ({} {}): {:.1} Mb/s goodput, {:.3} % lost, RTT {:.1} ms on average",
+                flow.id,
+                flow.transport,
+                flow.cc,
+                flow.goodput_bps / 1e6,
+                flow.loss_rate * 100.0,
+                flow.rtt_ms.mean,
+            ));
+        }
+        page = page.with_summary(format!("Jain's index {:.4}", results.jain));
+    }
+    if let Some(facts) = &finished.lab {
+        page = page.with_section(lab::validity_section(facts));
+    }
+    if finished.is_valid() {
+        page = page
+            .with_section(
+                Section::new("Averages", "From the end of the warm-up to the end of the run.")
+                    .with_item(Item::Table(flow_table(results)))
+                    .with_item(Item::Table(link_table(results)))
+                    .with_item(Item::Table(region_table(results))),
+            )
+            .with_section(flows_section(series))
+            .with_section(links_section(series));
+        if let Some(facts) = &finished.lab {
+            page = page.with_section(lab::conversations_section(run, facts));
+        }
+    }
     page.with_section(
-        Section::new("Averages", "From the end of the warm-up to the end of the run.")
-            .with_item(Item::Table(flow_table(results)))
-            .with_item(Item::Table(link_table(results)))
-            .with_item(Item::Table(region_table(results))),
-    )
-    .with_section(flows_section(series))
-    .with_section(links_section(series))
-    .with_section(
         Section::new("Scenario", "The file that repeats this run, every setting applied.")
             .with_item(Item::Pre { title: "scenario.toml".to_owned(), text: run.text.clone() }),
     )
+}
+
+/// How a run came to its numbers.
+const fn how(finished: &Finished) -> &'static str {
+    if finished.lab.is_some() {
+        "Measured in the lab: real sockets over an emulated path"
+    } else {
+        "Simulated"
+    }
 }
 
 fn flows_section(series: &Series) -> Section {
@@ -242,7 +269,7 @@ fn region_table(results: &Results) -> Table {
 }
 
 /// All runs of a sweep in one table: a row for each flow of each run.
-pub(crate) fn sweep_table(runs: &[(&Run, &Outcome)]) -> Table {
+pub(crate) fn sweep_table(runs: &[(&Run, &Finished)]) -> Table {
     let mut settings: Vec<&str> = Vec::new();
     for (key, _) in runs.iter().flat_map(|(run, _)| &run.settings) {
         if !settings.contains(&key.as_str()) {
@@ -260,15 +287,20 @@ pub(crate) fn sweep_table(runs: &[(&Run, &Outcome)]) -> Table {
         Column::number("Jain's index", ""),
     ]);
     let mut rows = Vec::new();
-    for (run, outcome) in runs {
-        for flow in &outcome.results.flows {
-            let mut row: Vec<Cell> = settings
-                .iter()
-                .map(|wanted| {
-                    let found = run.settings.iter().find(|(key, _)| key == wanted);
-                    found.map_or(Cell::Empty, |(_, value)| value.clone().into())
-                })
-                .collect();
+    for (run, finished) in runs {
+        let values: Vec<Cell> = settings
+            .iter()
+            .map(|wanted| {
+                let found = run.settings.iter().find(|(key, _)| key == wanted);
+                found.map_or(Cell::Empty, |(_, value)| value.clone().into())
+            })
+            .collect();
+        if !finished.is_valid() {
+            rows.push([values, vec![Cell::Fail("invalid".to_owned())]].concat());
+            continue;
+        }
+        for flow in &finished.results.flows {
+            let mut row = values.clone();
             row.extend([
                 flow.id.clone().into(),
                 Cell::Fixed(flow.goodput_bps / 1e6, 2),
@@ -276,7 +308,7 @@ pub(crate) fn sweep_table(runs: &[(&Run, &Outcome)]) -> Table {
                 Cell::Fixed(flow.rtt_ms.mean, 2),
                 Cell::Fixed(flow.stability, 3),
                 flow.completed_s.map_or(Cell::Empty, |s| Cell::Fixed(s, 3)),
-                Cell::Fixed(outcome.results.jain, 4),
+                Cell::Fixed(finished.results.jain, 4),
             ]);
             rows.push(row);
         }
@@ -285,9 +317,10 @@ pub(crate) fn sweep_table(runs: &[(&Run, &Outcome)]) -> Table {
 }
 
 /// The page of a sweep.
-pub(crate) fn sweep_page(runs: &[(&Run, &Outcome)]) -> Page {
+pub(crate) fn sweep_page(runs: &[(&Run, &Finished)]) -> Page {
     let name = runs.first().map_or("sweep", |(run, _)| run.scenario.name.as_str());
-    let subtitle = format!("Simulated: {} runs, commit {}", runs.len(), crate::sim::COMMIT);
+    let how = runs.first().map_or("", |(_, finished)| how(finished));
+    let subtitle = format!("{how}: {} runs, commit {COMMIT}", runs.len());
     let mut page = Page::new(name, subtitle).with_section(
         Section::new("All runs", "Each run's own report is in its folder, run-0001 and so on.")
             .with_item(Item::Table(sweep_table(runs))),

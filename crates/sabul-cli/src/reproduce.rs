@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::args::{Arm, ReproduceRunArgs};
 use crate::error::CliError;
-use crate::{output, sim};
+use crate::{output, runs, sim};
 use judge::{Found, Judged};
 use plan::{Case, Plan};
 
@@ -148,9 +148,7 @@ fn reproduce(plans: &[Plan]) -> Result<Vec<Reproduced<'_>>, CliError> {
                 let runs = done
                     .by_ref()
                     .take(counts.next().unwrap_or(0))
-                    .map(|(value, index)| {
-                        (value, work[index].clone(), outcomes[index].outcome.clone())
-                    })
+                    .map(|(value, index)| (value, work[index].clone(), outcomes[index].clone()))
                     .collect();
                 let mut found = judge::gather(plan.rate, runs);
                 if let Some(rounds) = case.model_rounds {
@@ -186,7 +184,7 @@ fn write_all(dir: &Path, all: &[Reproduced<'_>]) -> Result<(), CliError> {
         _ => "The papers, reproduced".to_owned(),
     };
     let mut report =
-        Page::new(title, format!("Simulated, commit {}", sim::COMMIT)).with_summary(summary);
+        Page::new(title, format!("Simulated, commit {}", runs::COMMIT)).with_summary(summary);
     for one in all {
         report = report.with_section(page::section(one));
         let picture = page::picture_svg(one);
@@ -258,7 +256,7 @@ impl<'a> Document<'a> {
                 cases: one.cases.iter().map(CaseDocument::new).collect(),
             })
             .collect();
-        Self { schema: 1, arm: "sim", commit: sim::COMMIT, reproductions }
+        Self { schema: 1, arm: "sim", commit: runs::COMMIT, reproductions }
     }
 }
 

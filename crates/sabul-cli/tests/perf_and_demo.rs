@@ -97,7 +97,9 @@ fn a_perf_server_has_no_files() {
 fn the_demo_verifies_its_file_and_cleans_up() {
     let place = tempfile::tempdir().unwrap();
     let mut command = sabul();
-    command.env("TMPDIR", place.path()).args(["demo", "--path", "metro", "--size", "4MiB"]);
+    command
+        .env("TMPDIR", place.path())
+        .args(["demo", "--relay", "--path", "metro", "--size", "4MiB"]);
     let output = run(command.arg("--json"));
     expect_code(&output, 0);
     let document = json(&output);
@@ -121,7 +123,14 @@ fn an_unknown_path_lists_the_known_ones() {
 fn ctrl_c_ends_the_demo_with_all_that_it_made() {
     let place = tempfile::tempdir().unwrap();
     let mut command = sabul();
-    command.env("TMPDIR", place.path()).args(["demo", "--path", "satellite", "--size", "64MiB"]);
+    command.env("TMPDIR", place.path()).args([
+        "demo",
+        "--relay",
+        "--path",
+        "satellite",
+        "--size",
+        "64MiB",
+    ]);
     let demo = Running::start(&mut command);
     common::wait_for_part(place.path());
     demo.signal(Signal::INT);

@@ -1,9 +1,30 @@
 //! Emulated paths for real programs: the links of `sabul-sim`, driven by the real clock.
 //!
-//! [`Relay`] needs no privileges: it sits between a connector and a listener as an ordinary pair of
-//! UDP and TCP sockets, and whatever passes it takes the time, the losses and the damage of the
-//! path.
+//! [`Lab`] makes hosts (network namespaces with a TUN device each) and routes the IP packets between
+//! them over the path. [`Relay`] needs no privileges: it sits between a connector and a listener as
+//! an ordinary pair of UDP and TCP sockets, and whatever passes it takes the time, the losses and the
+//! damage of the path.
 
+mod calibrate;
+mod capture;
+mod clock;
+mod device;
+mod error;
+mod flow;
+mod host;
+pub mod isolate;
+mod lab;
+mod lateness;
+mod packet;
 mod relay;
+mod router;
+pub mod shell;
+mod tcp_info;
 
-pub use relay::{Lateness, Relay, RelayConfig, RelayError, RelayStats};
+pub use calibrate::{Calibration, Check};
+pub use error::LabError;
+pub use lab::{IsInterrupted, Lab, LabConfig, LabOutcome, OnSample, Sample};
+pub use lateness::Lateness;
+pub use packet::{Protocol, Tuple};
+pub use relay::{Relay, RelayConfig, RelayError, RelayStats};
+pub use router::{Amount, RouterLook, TupleLook, Way};

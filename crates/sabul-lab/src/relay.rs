@@ -9,9 +9,7 @@
 //! A damaged datagram is delivered with wrong bytes, as if its checksum had been right. TCP is
 //! carried by the model of its own that `tcp.rs` describes. ECN and IP options are not carried.
 
-mod clock;
 mod engine;
-mod lateness;
 mod socket;
 mod stats;
 mod store;
@@ -31,7 +29,6 @@ use sabul_sim::{Link, LinkConfig};
 use sabul_units::{Instant, SeededRandom};
 
 use engine::Engine;
-pub use lateness::Lateness;
 pub use stats::RelayStats;
 use stats::Shared;
 use store::Piece;

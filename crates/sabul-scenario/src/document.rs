@@ -5,6 +5,7 @@ use std::fmt;
 use sabul_sim::results::{FlowResult, LinkResult, Region, Results};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::Run;
 
@@ -13,7 +14,8 @@ const SCHEMA: u32 = 1;
 
 /// What a run has shown, with what it was.
 ///
-/// The same run and results give the same bytes, `wall_s` aside.
+/// In the simulator the same run and results give the same bytes, `wall_s` aside. A run of the lab
+/// also says whether its numbers are valid; where they are not, they do not stand as results.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunDocument<'a> {
     schema: u32,
@@ -22,12 +24,46 @@ pub struct RunDocument<'a> {
     seed: u64,
     commit: &'a str,
     wall_s: f64,
-    flows: &'a [FlowResult],
-    links: &'a [LinkResult],
-    jain: f64,
-    regions: &'a [Region],
+    #[serde(flatten)]
+    verdict: Option<Verdict<'a>>,
+    #[serde(flatten)]
+    figures: Figures<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    discarded: Option<Figures<'a>>,
     #[serde(serialize_with = "as_object")]
     settings: &'a [(String, String)],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lab: Option<Value>,
+}
+
+/// The numbers of a run; the default is none.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Figures<'a> {
+    flows: &'a [FlowResult],
+    links: &'a [LinkResult],
+    jain: Option<f64>,
+    regions: &'a [Region],
+}
+
+/// Whether the numbers are about the path and not about the machine.
+#[derive(Clone, Debug, Serialize)]
+struct Verdict<'a> {
+    valid: bool,
+    faults: &'a [String],
+    notes: &'a [String],
+}
+
+/// What the lab has to say about a run of its own.
+#[derive(Clone, Debug)]
+pub struct LabNotes<'a> {
+    /// Whether the numbers may be used. A run with faults is not valid, whatever this says.
+    pub is_valid: bool,
+    /// Why they may not; none for a valid run.
+    pub faults: &'a [String],
+    /// What a reader should know all the same.
+    pub notes: &'a [String],
+    /// Anything else: calibration, lateness, what the router saw.
+    pub details: Value,
 }
 
 /// A result is not a number, which JSON cannot say.
@@ -68,12 +104,28 @@ impl<'a> RunDocument<'a> {
             seed: run.scenario.seed,
             commit,
             wall_s,
-            flows,
-            links,
-            jain: *jain,
-            regions,
+            verdict: None,
+            figures: Figures { flows, links, jain: Some(*jain), regions },
+            discarded: None,
             settings: &run.settings,
+            lab: None,
         })
+    }
+
+    /// The same document with what the lab says about the run.
+    ///
+    /// The numbers of a run that is not valid move to `discarded`: whoever looks for results finds
+    /// none, and whoever looks for the reason finds what was measured.
+    #[must_use]
+    pub fn with_lab(mut self, notes: LabNotes<'a>) -> Self {
+        let LabNotes { is_valid, faults, notes, details } = notes;
+        let valid = is_valid && faults.is_empty();
+        if !valid {
+            self.discarded = Some(std::mem::take(&mut self.figures));
+        }
+        self.verdict = Some(Verdict { valid, faults, notes });
+        self.lab = Some(details);
+        self
     }
 
     /// The document on one line.

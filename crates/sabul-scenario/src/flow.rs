@@ -2,16 +2,18 @@
 
 use sabul_cc::registry::{self, Entry, Family};
 use sabul_cc::{ConfigError, ParamValues};
-use sabul_sim::scenario::{Defects, FlowPlan, Profile, Transport};
+use sabul_sim::scenario::{Arrivals, Defects, FlowPlan, FlowSize, Profile, Transport};
 use sabul_units::{Bytes, Instant, Span};
 
+use crate::Arm;
+use crate::command;
 use crate::error::unknown;
 use crate::keys::{DEFECTS, PROFILES, TRANSPORT_SETTINGS, TRANSPORTS};
 use crate::link::{DELAY_MS, Draft};
 use crate::plan::SECONDS_MAX;
 use crate::table::{PS_PER_MS, PS_PER_S, Range, Table};
 use crate::traffic::{self, Life};
-use crate::tree::Value;
+use crate::tree::{Value, find};
 
 /// The controller of a TCP flow where none is named.
 const TCP_DEFAULT: &str = "cubic";
@@ -25,24 +27,32 @@ const WINDOW_MAX: u64 = 1_000_000_000;
 const INITIAL_WINDOW_MAX: u32 = 100_000;
 /// Ten packets, as TCP today. [RFC6928 §2]
 const INITIAL_WINDOW: u32 = 10;
+/// Longest name of an algorithm in the kernel: 16 bytes, the last of them zero.
+const KERNEL_NAME_MAX: usize = 15;
 
-/// Reads a flow that crosses some of `links` in a run that ends at `end`.
-pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant) -> FlowPlan {
+/// Reads a flow that crosses some of `links` in a run on an arm that ends at `end`.
+pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant, arm: Arm) -> FlowPlan {
     let id = table.id().unwrap_or_default().to_owned();
     let transport = match table.choice("transport", TRANSPORTS) {
         Some("tcp") => Transport::Tcp,
         Some("udp-cbr") => Transport::UdpCbr,
+        Some("command") => Transport::Command,
         _ => Transport::Sabul,
     };
     refuse_settings_of_others(table, transport);
     let (low, high) = PACKET_BYTES;
     let packet_bytes = table.whole_u32("packet_bytes", low, high).unwrap_or(PACKET_BYTES_DEFAULT);
     let path = path(table, links, packet_bytes);
-    let (cc, params) = controller(table, transport, packet_bytes);
+    let (cc, params) = if arm.leaves_to_the_kernel(transport.name()) {
+        (kernel_algorithm(table, transport), Vec::new())
+    } else {
+        controller(table, transport, packet_bytes)
+    };
     let (start, stop) = times(table, end);
     let life = Life { start, end: stop.unwrap_or(end).min(end) };
-    let size = traffic::size(table, packet_bytes);
+    let (size, arrivals) = traffic(table, transport, packet_bytes, life);
     let profile = profile(table, transport, &cc);
+    let (command, peer_command) = command::read(table, transport, arm);
     FlowPlan {
         id,
         transport,
@@ -55,7 +65,7 @@ pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant) -> Flow
         start,
         stop,
         size,
-        arrivals: traffic::arrivals(table, size, life),
+        arrivals,
         packet_bytes,
         rate: constant_rate(table, transport),
         nic_rate: table.rate("nic_mbps"),
@@ -66,7 +76,24 @@ pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant) -> Flow
             .whole_u32("initial_window", 1, INITIAL_WINDOW_MAX)
             .unwrap_or(INITIAL_WINDOW),
         is_ecn_capable: table.flag("ecn").unwrap_or(false),
+        command,
+        peer_command,
     }
+}
+
+/// How much the flow sends, and how many there are of it.
+fn traffic(
+    table: &Table<'_>,
+    transport: Transport,
+    packet_bytes: u32,
+    life: Life,
+) -> (FlowSize, Arrivals) {
+    if transport == Transport::Command {
+        // Whatever stands there has been refused already.
+        return (FlowSize::Endless, Arrivals::Together { count: 1, spread: Span::ZERO });
+    }
+    let size = traffic::size(table, packet_bytes);
+    (size, traffic::arrivals(table, size, life))
 }
 
 fn refuse_settings_of_others(table: &Table<'_>, transport: Transport) {
@@ -198,6 +225,30 @@ pub(crate) fn default_controller(transport: &str) -> Option<&'static str> {
         "tcp" => Some(TCP_DEFAULT),
         _ => None,
     }
+}
+
+/// The kernel's name of an algorithm, or one of ours that the lab translates; empty for the
+/// system's own choice. Whether this kernel has it shows when hosts are made.
+fn kernel_algorithm(table: &Table<'_>, transport: Transport) -> String {
+    const ALLOWED: &str = "a name of the kernel's, such as cubic, reno or bbr: 1 to 15 of the \
+                           characters a-z, 0-9, - and _";
+    let params = find(table.fields(), "params").map(|field| &field.node.value);
+    let has_params =
+        params.is_some_and(|params| !matches!(params, Value::Table(fields) if fields.is_empty()));
+    // Of a command they have been refused already.
+    if has_params && transport == Transport::Tcp {
+        table.refuse("params", "the kernel's algorithm takes no parameters; leave it out");
+    }
+    let Some(name) = table.text("cc", ALLOWED) else {
+        let is_given = table.has("cc");
+        let default = default_controller(transport.name()).filter(|_| !is_given);
+        return default.unwrap_or_default().to_owned();
+    };
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if !(1..=KERNEL_NAME_MAX).contains(&name.len()) || !name.chars().all(is_plain) {
+        table.refuse_value("cc", ALLOWED);
+    }
+    name.to_owned()
 }
 
 /// The controller's name and parameters, which have proved to build one.

@@ -40,6 +40,7 @@ pub(crate) const LINK: &[&str] = &[
     "jitter_ms",
     "outage",
     "mtu",
+    "framing_bytes",
     "router",
 ];
 
@@ -93,23 +94,35 @@ pub(crate) const FLOW: &[&str] = &[
     "window_packets",
     "initial_window",
     "ecn",
+    "command",
+    "peer_command",
 ];
 
 /// Which transports a setting belongs to, where not to all, and what to use elsewhere.
 pub(crate) const TRANSPORT_SETTINGS: &[(&str, &[&str], &str)] = &[
-    ("cc", &["sabul", "tcp"], "leave it out: nothing controls a constant rate"),
-    ("params", &["sabul", "tcp"], "leave it out: nothing controls a constant rate"),
+    ("cc", &["sabul", "tcp", "command"], "leave it out: nothing controls a constant rate"),
+    ("params", &["sabul", "tcp"], "leave it out"),
     ("profile", &["sabul"], "leave it out"),
     ("defects", &["sabul"], "leave it out"),
     ("nic_mbps", &["sabul"], "leave it out"),
     ("source_mbps", &["sabul"], "leave it out"),
     ("sink_mbps", &["sabul"], "leave it out"),
-    ("rate_mbps", &["udp-cbr"], "use the controller's own params, or rate_mbps_initial"),
-    ("rate_mbps_initial", &["sabul"], "use params, or rate_mbps for a constant rate"),
-    ("window_packets", &["sabul", "tcp"], "leave it out: nothing is acknowledged"),
+    ("rate_mbps", &["udp-cbr"], "leave it out; sabul begins at rate_mbps_initial"),
+    ("rate_mbps_initial", &["sabul"], "leave it out; a constant rate is rate_mbps"),
+    ("window_packets", &["sabul", "tcp"], "leave it out"),
     ("initial_window", &["tcp"], "leave it out"),
     ("ecn", &["tcp"], "leave it out"),
+    ("bytes", OURS, "leave it out: the program knows what it sends"),
+    ("size", OURS, "leave it out: the program knows what it sends"),
+    ("arrivals", OURS, "leave it out: a program runs once; use a flow for each"),
+    ("count", OURS, "leave it out: a program runs once; use a flow for each"),
+    ("spread_s", OURS, "leave it out: a program runs once; use start_s"),
+    ("command", &["command"], "leave it out, or use transport command"),
+    ("peer_command", &["command"], "leave it out, or use transport command"),
 ];
+
+/// Transports whose traffic is made here and not by a program of the user's.
+const OURS: &[&str] = &["sabul", "tcp", "udp-cbr"];
 
 /// Keys of a flow's `size`.
 pub(crate) const SIZE: &[&str] = &["distribution", "shape", "mean_packets", "packets"];
@@ -149,7 +162,7 @@ pub(crate) const DEFECTS: &[&str] =
     &["periodic-err", "rtt-once", "expire-all", "one-report-per-packet"];
 
 /// Who may carry a flow.
-pub(crate) const TRANSPORTS: &[&str] = &["sabul", "tcp", "udp-cbr"];
+pub(crate) const TRANSPORTS: &[&str] = &["sabul", "tcp", "udp-cbr", "command"];
 
 /// Published protocols that a channel may follow.
 pub(crate) const PROFILES: &[&str] = &["current", "sabul2003", "sabul2002"];

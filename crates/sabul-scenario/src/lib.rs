@@ -3,6 +3,7 @@
 //! [`read`] turns the text of a scenario file into one or more [`Run`]s: one for each combination of
 //! the values that a `[sweep]` table or the [`Override`]s of a command line ask for. Every run is
 //! checked before any is returned, and each [`Problem`] names the line, the key and what is allowed.
+//! [`read_for`] does so for a given [`Arm`]: the lab takes a few things that the simulator does not.
 //! [`run_all`] works runs off on several threads; [`RunDocument`], [`write_series`], [`write_links`]
 //! and [`Manifest`] put down what they have shown.
 //!
@@ -20,6 +21,8 @@
 //! assert_eq!(runs[0].label, "link.bottleneck.rate_mbps=10");
 //! ```
 
+mod arm;
+mod command;
 mod csv;
 mod discipline;
 mod document;
@@ -36,10 +39,11 @@ mod table;
 mod traffic;
 mod tree;
 
+pub use arm::Arm;
 pub use csv::{write_links, write_series};
-pub use document::{DocumentError, Manifest, RunDocument};
+pub use document::{DocumentError, LabNotes, Manifest, RunDocument};
 pub use error::{Error, Problem};
-pub use read::{FILE_BYTES_MAX, Run, read, read_file};
+pub use read::{FILE_BYTES_MAX, Run, read, read_file, read_file_for, read_for};
 pub use runs::{run_all, run_all_with_progress};
 pub use set::{Override, parse_override};
 pub use sweep::RUNS_MAX;

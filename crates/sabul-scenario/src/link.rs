@@ -17,6 +17,8 @@ pub(crate) const DELAY_MS: Range = Range::of(0.0, 3_600_000.0);
 /// Most bytes in a queue.
 const QUEUE_BYTES_MAX: u64 = 1_000_000_000_000;
 /// The least and largest MTU of a link.
+/// Far beyond any frame of a real link.
+const FRAMING_MAX: u32 = 1_000;
 const MTU: (u32, u32) = (68, 65_575);
 
 /// What flows need to know of a link, before its queue can be sized by theirs.
@@ -56,6 +58,7 @@ impl<'a> Draft<'a> {
         let flow_ids: Vec<&str> = flows.iter().map(|flow| flow.id.as_str()).collect();
         let outages = outages(&table);
         let (reorder, reorder_by) = reorder(&table);
+        let framing = table.whole_u32("framing_bytes", 0, FRAMING_MAX).unwrap_or(0);
         let forward = LinkConfig::builder()
             .with_rate(Some(rate))
             .with_delay(delay)
@@ -68,14 +71,16 @@ impl<'a> Draft<'a> {
             .with_duplicate(table.probability("duplicate").unwrap_or_default())
             .with_corrupt(table.probability("corrupt").unwrap_or_default())
             .with_outages(outages.clone())
-            .with_mtu(mtu);
+            .with_mtu(mtu)
+            .with_framing(framing);
         let back = LinkConfig::builder()
             .with_rate(Some(back_rate))
             .with_delay(delay)
             .with_queue(queue)
             .with_loss(table.probability("loss_back").unwrap_or_default())
             .with_outages(outages)
-            .with_mtu(mtu);
+            .with_mtu(mtu)
+            .with_framing(framing);
         let [forward, back] = [forward, back].map(|link| {
             link.build().unwrap_or_else(|error| {
                 // Whatever was noted already is more precise.

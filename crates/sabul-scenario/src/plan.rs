@@ -3,6 +3,7 @@
 use sabul_sim::scenario::{Arrivals, FlowPlan, Scenario};
 use sabul_units::{Instant, Span};
 
+use crate::Arm;
 use crate::error::{Origin, Problem, shorten};
 use crate::flow;
 use crate::keys::{FLOW, LINK, TOP};
@@ -22,23 +23,24 @@ const FLOWS_MAX: usize = 10_000;
 /// Copies of all flows that start together.
 const COPIES_MAX: u64 = 1_000_000;
 
-/// Reads the scenario in a tree; `name` is what it is called where the file does not say.
-pub(crate) fn read(fields: &[Field], name: &str) -> Result<Scenario, Vec<Problem>> {
+/// Reads the scenario in a tree, for an arm; `name` is what it is called where the file does not say.
+pub(crate) fn read(fields: &[Field], name: &str, arm: Arm) -> Result<Scenario, Vec<Problem>> {
     let log = Log::default();
     let top = Table::new(fields, &Origin::File, String::new(), Some(TOP), &log);
-    let scenario = read_top(&top, name);
+    let scenario = read_top(&top, name, arm);
     let problems = log.into_problems();
     if problems.is_empty() { Ok(scenario) } else { Err(problems) }
 }
 
-fn read_top(top: &Table<'_>, name: &str) -> Scenario {
+fn read_top(top: &Table<'_>, name: &str, arm: Arm) -> Scenario {
     let (duration, warmup, sample) = times(top);
     let link_tables = items(top, "link", LINK, LINKS_MAX);
     let flow_tables = items(top, "flow", FLOW, FLOWS_MAX);
     let drafts: Vec<Draft<'_>> = link_tables.iter().cloned().map(Draft::read).collect();
     let delays: Vec<Span> = drafts.iter().map(|draft| draft.delay).collect();
     let end = Instant::ZERO + duration;
-    let flows: Vec<_> = flow_tables.iter().map(|table| flow::read(table, &drafts, end)).collect();
+    let flows: Vec<_> =
+        flow_tables.iter().map(|table| flow::read(table, &drafts, end, arm)).collect();
     let link_ids: Vec<&str> = drafts.iter().map(|draft| draft.id).collect();
     let flow_ids: Vec<&str> = flows.iter().map(|flow| flow.id.as_str()).collect();
     refuse_twins(&link_tables, &link_ids, "link");

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use sabul_sim::scenario::Scenario;
 
+use crate::Arm;
 use crate::error::{Error, Origin, Problem};
 use crate::flow::default_controller;
 use crate::plan;
@@ -33,7 +34,7 @@ pub struct Run {
     pub text: String,
 }
 
-/// Reads a scenario file and checks every run it describes.
+/// Reads a scenario file for the simulator and checks every run it describes.
 ///
 /// `file` is what to call it in errors; a scenario without a name is called after its stem.
 /// Overrides beat the file's own values and its `[sweep]`, later ones earlier ones.
@@ -41,6 +42,22 @@ pub struct Run {
 /// # Errors
 /// If anything is wrong with any run. The error lists what could be found, with lines.
 pub fn read(text: &str, file: &str, overrides: &[Override]) -> Result<Vec<Run>, Error> {
+    read_for(Arm::Sim, text, file, overrides)
+}
+
+/// [`read`] for the arm where the runs are to take place.
+///
+/// In the lab TCP is the kernel's: `cc` of a `tcp` flow is a name of the kernel's, and there are no
+/// `params`. Only the lab takes flows of transport `command`. What else a lab can do it says itself.
+///
+/// # Errors
+/// As [`read`] says.
+pub fn read_for(
+    arm: Arm,
+    text: &str,
+    file: &str,
+    overrides: &[Override],
+) -> Result<Vec<Run>, Error> {
     let whole = |what| Error::new(file, vec![Problem::new(&Origin::File, "", what)]);
     if text.len() > FILE_BYTES_MAX {
         return Err(whole(too_large(&format!("{} bytes", text.len()))));
@@ -54,7 +71,7 @@ pub fn read(text: &str, file: &str, overrides: &[Override]) -> Result<Vec<Run>, 
     }
     let stem = Path::new(file).file_stem().and_then(|stem| stem.to_str());
     let name = stem.filter(|stem| !stem.is_empty()).unwrap_or("scenario");
-    (0..sweep.count()).map(|n| run(sweep.combination(n, &fields), name, file)).collect()
+    (0..sweep.count()).map(|n| run(sweep.combination(n, &fields, arm), name, file, arm)).collect()
 }
 
 /// Reads a scenario file from disk, as [`read`] does.
@@ -62,6 +79,14 @@ pub fn read(text: &str, file: &str, overrides: &[Override]) -> Result<Vec<Run>, 
 /// # Errors
 /// If it cannot be read, is larger than [`FILE_BYTES_MAX`], is not text, or as [`read`] says.
 pub fn read_file(path: &Path, overrides: &[Override]) -> Result<Vec<Run>, Error> {
+    read_file_for(Arm::Sim, path, overrides)
+}
+
+/// Reads a scenario file from disk, as [`read_for`] does.
+///
+/// # Errors
+/// As [`read_file`] says.
+pub fn read_file_for(arm: Arm, path: &Path, overrides: &[Override]) -> Result<Vec<Run>, Error> {
     let name = path.display().to_string();
     let refuse = |at: Origin, what: String| Error::new(&name, vec![Problem::new(&at, "", what)]);
     let cannot = |error: std::io::Error| {
@@ -85,16 +110,16 @@ pub fn read_file(path: &Path, overrides: &[Override]) -> Result<Vec<Run>, Error>
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         refuse(Origin::Line(line), "this is not text in UTF-8; save the file as such".to_owned())
     })?;
-    read(text, &name, overrides)
+    read_for(arm, text, &name, overrides)
 }
 
 fn too_large(size: &str) -> String {
     format!("is {size}; a scenario file has at most {FILE_BYTES_MAX} bytes")
 }
 
-fn run(combination: Combination, name: &str, file: &str) -> Result<Run, Error> {
+fn run(combination: Combination, name: &str, file: &str, arm: Arm) -> Result<Run, Error> {
     let Combination { label, settings, mut fields } = combination;
-    let scenario = plan::read(&fields, name).map_err(|mut problems| {
+    let scenario = plan::read(&fields, name, arm).map_err(|mut problems| {
         if !label.is_empty() {
             for problem in &mut problems {
                 problem.what.push_str(&format!(" (in the run with {label})"));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sabul_cc::registry;
 
+use crate::Arm;
 use crate::error::{Error, Origin, Problem, shorten, unknown};
 use crate::keys::{DISCIPLINE_SETTINGS, FLOW, LINK, RIVALS, TABLES, TOP_SETTABLE};
 use crate::tree::{Field, Node, Value, find, parse_value};
@@ -229,8 +230,8 @@ fn ids<'a>(fields: &'a [Field], list: &str) -> Vec<Option<&'a str>> {
     nodes.iter().map(id).collect()
 }
 
-/// Puts a value in its place, and takes away what the file says against it.
-pub(crate) fn apply(fields: &mut Vec<Field>, target: &Target, node: &Node) {
+/// Puts a value in its place, and takes away what the file says against it on that arm.
+pub(crate) fn apply(fields: &mut Vec<Field>, target: &Target, node: &Node, arm: Arm) {
     let Some((list, places)) = &target.items else {
         put(fields, &target.key, node);
         return;
@@ -239,12 +240,12 @@ pub(crate) fn apply(fields: &mut Vec<Field>, target: &Target, node: &Node) {
     let Some(Value::List(items)) = list.map(|field| &mut field.node.value) else { return };
     for place in places {
         if let Some(Value::Table(item)) = items.get_mut(*place).map(|item| &mut item.value) {
-            put_in_item(item, target, node);
+            put_in_item(item, target, node, arm);
         }
     }
 }
 
-fn put_in_item(item: &mut Vec<Field>, target: &Target, node: &Node) {
+fn put_in_item(item: &mut Vec<Field>, target: &Target, node: &Node, arm: Arm) {
     let key = target.key.as_str();
     let rivals = RIVALS.iter().filter(|group| group.contains(&key)).copied();
     let rivals: Vec<&str> = rivals.flatten().copied().filter(|rival| *rival != key).collect();
@@ -254,7 +255,7 @@ fn put_in_item(item: &mut Vec<Field>, target: &Target, node: &Node) {
         if let Value::Text(word) = &node.value {
             match key {
                 "discipline" => drop_settings_of_other_disciplines(item, word),
-                "cc" => drop_params_of_other_controllers(item, word),
+                "cc" => drop_params_of_other_controllers(item, word, arm),
                 _ => {}
             }
         }
@@ -286,9 +287,14 @@ fn drop_settings_of_other_disciplines(link: &mut Vec<Field>, discipline: &str) {
     });
 }
 
-fn drop_params_of_other_controllers(flow: &mut Vec<Field>, cc: &str) {
-    let Ok(entry) = registry::find(cc) else { return };
-    let is_known = |key: &str| entry.params.iter().any(|spec| spec.name == key);
+fn drop_params_of_other_controllers(flow: &mut Vec<Field>, cc: &str, arm: Arm) {
+    let known = match (registry::find(cc), find(flow, "transport").map(|field| &field.node.value)) {
+        // The kernel's algorithms have none, whatever ours of the same name have.
+        (_, Some(Value::Text(transport))) if arm.leaves_to_the_kernel(transport) => &[],
+        (Ok(entry), _) => entry.params,
+        (Err(_), _) => return,
+    };
+    let is_known = |key: &str| known.iter().any(|spec| spec.name == key);
     flow.retain(|field| {
         !(field.is_from_file && field.key == "rate_mbps_initial" && !is_known(&field.key))
     });

@@ -1,5 +1,6 @@
 //! From one file to the settings of each of its runs.
 
+use crate::Arm;
 use crate::error::{Origin, Problem};
 use crate::set::{self, Override, Target, VALUES_MAX};
 use crate::tree::{Field, Node, Value, find};
@@ -89,8 +90,8 @@ impl Sweep {
         self.count
     }
 
-    /// The settings of run `n`; the last dimension changes fastest.
-    pub(crate) fn combination(&self, n: usize, fields: &[Field]) -> Combination {
+    /// The settings of run `n` on an arm; the last dimension changes fastest.
+    pub(crate) fn combination(&self, n: usize, fields: &[Field], arm: Arm) -> Combination {
         let mut fields = fields.to_vec();
         let mut settings = Vec::new();
         let mut label = Vec::new();
@@ -98,7 +99,7 @@ impl Sweep {
         for Dimension { key, target, values, .. } in &self.dimensions {
             runs_each /= values.len();
             let node = &values[n / runs_each % values.len()];
-            set::apply(&mut fields, target, node);
+            set::apply(&mut fields, target, node, arm);
             let value = node.value.plain();
             if values.len() > 1 {
                 label.push(format!("{key}={value}"));

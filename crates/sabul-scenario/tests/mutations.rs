@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sabul_scenario::{parse_override, read};
+use sabul_scenario::{Arm, parse_override, read, read_for};
 use sabul_units::{Random, SeededRandom};
 
 const FILE: &str = r#"name = "all"
@@ -61,6 +61,17 @@ spread_s = 5
 [sweep]
 link.x.rate_mbps = [100, 1000]
 seeds = 2
+"#;
+
+/// What only the lab reads.
+const PROGRAM: &str = r#"[[flow]]
+id = "program"
+transport = "command"
+command = ["iperf3", "-c", "{far}"]
+peer_command = ["iperf3", "-s"]
+cc = "bbr"
+path = ["x"]
+
 "#;
 
 /// Pieces that stand where something else was.
@@ -125,8 +136,11 @@ const VALUES: &[&str] = &[
     "\"tcp\"",
     "\"sabul\"",
     "\"fixed\"",
+    "\"command\"",
+    "\"bbr\"",
     "[\"x\"]",
     "[\"y\", \"x\"]",
+    "[\"\"]",
     "[1, 2]",
     "{ a = 1 }",
     "[{ at_s = 1, for_s = 1 }]",
@@ -180,21 +194,30 @@ fn mutate(random: &mut SeededRandom, text: &mut String) {
 
 #[test]
 fn a_mutated_file_is_read_or_refused() {
-    assert_eq!(read(FILE, "all.toml", &[]).unwrap().len(), 4);
+    mutate_and_read(Arm::Sim, FILE);
+}
+
+#[test]
+fn a_mutated_file_of_the_lab_is_read_or_refused() {
+    mutate_and_read(Arm::Lab, &FILE.replace("[sweep]", &format!("{PROGRAM}[sweep]")));
+}
+
+fn mutate_and_read(arm: Arm, file: &str) {
+    assert_eq!(read_for(arm, file, "all.toml", &[]).map(|runs| runs.len()), Ok(4));
     let begin = Instant::now();
     let (mut read_well, mut refused) = (0_u32, 0_u32);
     for seed in 0..4_000 {
         let mut random = SeededRandom::new(seed);
-        let mut text = FILE.to_owned();
+        let mut text = file.to_owned();
         for _ in 0..=random.below(4) {
             mutate(&mut random, &mut text);
         }
-        let outcome = std::panic::catch_unwind(|| read(&text, "mutated.toml", &[]));
+        let outcome = std::panic::catch_unwind(|| read_for(arm, &text, "mutated.toml", &[]));
         match outcome.unwrap_or_else(|_| panic!("seed {seed} panics:\n{text}")) {
             Ok(runs) => {
                 read_well += 1;
                 for run in runs {
-                    let again = read(&run.text, "again.toml", &[])
+                    let again = read_for(arm, &run.text, "again.toml", &[])
                         .unwrap_or_else(|error| panic!("seed {seed}: {error}\n{}", run.text));
                     assert_eq!(again[0].scenario, run.scenario, "seed {seed}:\n{text}");
                 }

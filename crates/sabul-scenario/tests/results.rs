@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use sabul_scenario::{
-    Manifest, Run, RunDocument, parse_override, read, run_all, run_all_with_progress, write_links,
-    write_series,
+    LabNotes, Manifest, Run, RunDocument, parse_override, read, run_all, run_all_with_progress,
+    write_links, write_series,
 };
 use sabul_sim::results::{
     Completion, FlowResult, FlowSeries, LinkResult, LinkSeries, Queue, Region, Results, Rtt, Series,
@@ -75,6 +75,57 @@ fn the_document_has_the_documented_fields_in_order() {
     assert_eq!(json, expected);
     let again = RunDocument::new("sim", run, "abc", 1.25, &results).unwrap().to_json();
     assert_eq!(json, again);
+}
+
+/// The document of a run in the lab.
+fn of_lab(is_valid: bool, faults: &[&str]) -> serde_json::Value {
+    let (run, results) = (&runs("5")[0], results());
+    let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+    let (faults, notes) = (texts(faults), texts(&["no capture"]));
+    let details = serde_json::json!({ "lateness": { "p99_us": 12 } });
+    let notes = LabNotes { is_valid, faults: &faults, notes: &notes, details };
+    let document = RunDocument::new("lab", run, "abc", 1.25, &results).expect("finite numbers");
+    serde_json::from_str(&document.with_lab(notes).to_json()).expect("a document is JSON")
+}
+
+#[test]
+fn a_valid_run_of_the_lab_has_results_and_what_the_lab_saw() {
+    let document = of_lab(true, &[]);
+    assert_eq!((&document["arm"], &document["valid"]), (&"lab".into(), &true.into()));
+    assert_eq!(document["faults"], serde_json::json!([]));
+    assert_eq!(document["notes"], serde_json::json!(["no capture"]));
+    assert_eq!(document["lab"]["lateness"]["p99_us"], 12);
+    assert_eq!(document["jain"], 1.0);
+    assert_eq!(document["flows"][0]["goodput_bps"], 4.4e8);
+    assert_eq!(document["settings"]["seed"], "5");
+    assert!(document.get("discarded").is_none(), "{document}");
+}
+
+#[test]
+fn the_numbers_of_a_run_that_is_not_valid_are_no_results() {
+    for (is_valid, faults) in
+        [(false, &["the router was late"][..]), (false, &[]), (true, &["the router was late"])]
+    {
+        let document = of_lab(is_valid, faults);
+        assert_eq!((&document["valid"], &document["jain"]), (&false.into(), &().into()));
+        assert_eq!(document["faults"], serde_json::json!(faults));
+        for list in ["flows", "links", "regions"] {
+            assert_eq!(document[list], serde_json::json!([]), "{list}");
+            assert_eq!(document["discarded"][list].as_array().unwrap().len(), 1, "{list}");
+        }
+        assert_eq!(document["discarded"]["jain"], 1.0);
+        assert_eq!(document["discarded"]["flows"][0]["goodput_bps"], 4.4e8);
+        assert_eq!(document["lab"]["lateness"]["p99_us"], 12);
+    }
+}
+
+#[test]
+fn the_simulators_document_knows_nothing_of_the_lab() {
+    let (run, results) = (&runs("5")[0], results());
+    let json = RunDocument::new("sim", run, "abc", 1.25, &results).unwrap().to_json();
+    for field in ["valid", "faults", "notes", "discarded", "\"lab\""] {
+        assert!(!json.contains(field), "{json}");
+    }
 }
 
 /// Spoils one number.

@@ -15,6 +15,7 @@ const DELAY_MAX: Span = Span::from_secs(3_600);
 /// The least size every IPv4 link must carry. [RFC 791 §3.2]
 const MTU_MIN: u32 = 68;
 /// The largest IP packet: a 40-byte IPv6 header and 65 535 bytes behind it. [RFC 8200 §3]
+const FRAMING_MAX: u32 = 1_000;
 const MTU_MAX: u32 = 65_575;
 
 /// What the queue in front of the serialiser holds; the packet being serialised is not in it.
@@ -92,7 +93,11 @@ impl LinkConfig {
     pub fn to_builder(&self) -> LinkConfigBuilder {
         self.settings.clone()
     }
-    /// The serialiser's rate over whole packets, headers included; `None` takes no time at all.
+    /// What each packet takes of the rate beyond its own bytes: frame, preamble and gap below IP.
+    pub fn framing(&self) -> u32 {
+        self.settings.framing
+    }
+    /// The serialiser's rate over whole packets, IP headers and [`framing`](Self::framing) included; `None` takes no time at all.
     pub fn rate(&self) -> Option<Rate> {
         self.settings.rate
     }
@@ -136,6 +141,11 @@ impl LinkConfig {
     pub fn reorder_by(&self) -> Span {
         self.settings.reorder_by
     }
+    /// The same link without its outages, as for measuring what it is otherwise.
+    #[must_use]
+    pub fn without_outages(&self) -> Self {
+        Self { settings: self.to_builder().with_outages(Vec::new()) }
+    }
     /// When nothing passes: in order, without overlap.
     pub fn outages(&self) -> &[Outage] {
         &self.settings.outages
@@ -163,6 +173,7 @@ pub struct LinkConfigBuilder {
     reorder_by: Span,
     outages: Vec<Outage>,
     mtu: Option<u32>,
+    framing: u32,
 }
 
 impl Default for LinkConfigBuilder {
@@ -181,6 +192,7 @@ impl Default for LinkConfigBuilder {
             reorder_by: Span::ZERO,
             outages: Vec::new(),
             mtu: None,
+            framing: 0,
         }
     }
 }
@@ -252,6 +264,11 @@ impl LinkConfigBuilder {
         self.mtu = mtu;
         self
     }
+    /// Sets what each packet takes of the rate beyond its own bytes.
+    pub fn with_framing(mut self, bytes: u32) -> Self {
+        self.framing = bytes;
+        self
+    }
 
     /// The finished settings.
     ///
@@ -280,6 +297,9 @@ impl LinkConfigBuilder {
         let by = self.reorder_by;
         if by > DELAY_MAX || (by == Span::ZERO && self.reorder > Probability::ZERO) {
             return refuse("reorder_by", format!("{by:?}"), "more than 0 and at most 3600 s");
+        }
+        if self.framing > FRAMING_MAX {
+            return refuse("framing", format!("{} bytes", self.framing), "0 to 1000 bytes");
         }
         if let Some(mtu) = self.mtu
             && !(MTU_MIN..=MTU_MAX).contains(&mtu)
@@ -322,6 +342,7 @@ mod tests {
         let none = Probability::ZERO;
         let burst = BurstLoss { to_bad: half, to_good: none, loss_good: none, loss_bad: half };
         assert_eq!(refused(new().with_burst_loss(Some(burst))), "burst_loss.to_good");
+        assert_eq!(refused(new().with_framing(1_001)), "framing");
         assert_eq!(refused(new().with_mtu(Some(67))), "mtu");
         assert_eq!(refused(new().with_mtu(Some(65_576))), "mtu");
         assert_eq!(refused(new().with_outages(vec![out(5, 0)])), "outages");

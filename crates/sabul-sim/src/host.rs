@@ -6,9 +6,10 @@ mod control;
 mod sabul;
 mod tcp;
 
-use sabul_cc::{Controller, RttEstimate};
-use sabul_units::{Instant, Span};
+use sabul_cc::Controller;
+use sabul_units::Instant;
 
+use crate::meter::{Counters, Gauges};
 use crate::net::{Body, FlowKey, Net, Packet, Way};
 use crate::scenario::{FlowPlan, Transport};
 
@@ -43,53 +44,6 @@ impl Port<'_> {
     }
 }
 
-/// Counts since the flow began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counters {
-    /// New payload bytes at the receiver.
-    pub(crate) fresh_bytes: u64,
-    /// Bytes of data packets at the receiver, headers included.
-    pub(crate) arrived_bytes: u64,
-    /// Data packets sent.
-    pub(crate) sent: u64,
-    /// Their bytes, headers included.
-    pub(crate) sent_bytes: u64,
-    /// Those taken for lost.
-    pub(crate) lost: u64,
-    /// Repeats among the sent.
-    pub(crate) resent: u64,
-}
-
-impl Counters {
-    pub(crate) fn add(&mut self, other: Self) {
-        self.fresh_bytes += other.fresh_bytes;
-        self.arrived_bytes += other.arrived_bytes;
-        self.sent += other.sent;
-        self.sent_bytes += other.sent_bytes;
-        self.lost += other.lost;
-        self.resent += other.resent;
-    }
-
-    pub(crate) fn since(self, earlier: Self) -> Self {
-        Self {
-            fresh_bytes: self.fresh_bytes.saturating_sub(earlier.fresh_bytes),
-            arrived_bytes: self.arrived_bytes.saturating_sub(earlier.arrived_bytes),
-            sent: self.sent.saturating_sub(earlier.sent),
-            sent_bytes: self.sent_bytes.saturating_sub(earlier.sent_bytes),
-            lost: self.lost.saturating_sub(earlier.lost),
-            resent: self.resent.saturating_sub(earlier.resent),
-        }
-    }
-}
-
-/// What stands at this moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Gauges {
-    pub(crate) gap: Span,
-    pub(crate) rtt: Option<RttEstimate>,
-    pub(crate) in_flight: u64,
-}
-
 /// Both ends of a flow.
 #[derive(Debug)]
 pub(crate) enum Host {
@@ -113,6 +67,7 @@ impl Host {
             (Transport::Tcp, Some(controller)) => {
                 Self::Tcp(Box::new(TcpHost::new(now, plan, bytes, controller)))
             }
+            // The rest has no controller; a world takes no flow of a command.
             _ => Self::Cbr(CbrHost::new(now, plan, bytes)),
         }
     }

@@ -5,7 +5,9 @@
 //! | [`Link`] | one direction of a path: queue, serialiser, pipe, and what goes wrong on it |
 //! | [`scenario`] | what a run is made of: links, flows, how long |
 //! | [`TcpSender`], [`TcpReceiver`] | hosts that TCP flows consist of |
+//! | [`traffic`] | when flows arrive and how much each of them sends |
 //! | [`World`] | all of it, and the agenda of who acts when |
+//! | [`meter`] | what is measured while a run goes on |
 //! | [`results`] | what a run has shown: averages and series |
 //!
 //! Flows of our own protocol are the very sender and receiver that ship (`sabul-proto`), and a
@@ -24,14 +26,14 @@ mod host;
 mod link;
 mod loss;
 mod math;
-mod meter;
+pub mod meter;
 mod net;
 mod presets;
 mod queue;
 pub mod results;
 pub mod scenario;
 mod tcp;
-mod traffic;
+pub mod traffic;
 mod world;
 
 pub use config::{ConfigError, LinkConfig, LinkConfigBuilder, Outage, QueueLimit};

@@ -1,7 +1,7 @@
 //! One direction of a path: a queue, a serialiser and a pipe.
 //!
-//! Model: a packet waits in the queue until those before it have left, takes `size × 8 ÷ rate` in
-//! the serialiser (the fraction of a picosecond carries over to the next packet of the same busy
+//! Model: a packet waits in the queue until those before it have left, takes `(size + framing) × 8 ÷ rate`
+//! in the serialiser (the fraction of a picosecond carries over to the next packet of the same busy
 //! period, so no rate drifts), and is delivered one `delay` (and some jitter) after its last bit
 //! left. Loss, outages, duplication, damage, jitter and reordering happen behind the serialiser: a
 //! packet lost on the wire has used its share of the rate, and a second copy costs nothing.
@@ -110,6 +110,11 @@ pub struct LinkStats {
 }
 
 impl LinkStats {
+    /// Bytes delivered with so many bytes of framing each: what they took of the rate.
+    pub fn carried_bytes(&self, framing: u32) -> u64 {
+        self.delivered_bytes + self.delivered * u64::from(framing)
+    }
+
     /// Packets dropped, whatever the cause.
     pub fn dropped(&self) -> u64 {
         let queue = self.dropped_full + self.dropped_early + self.dropped_too_large;
@@ -509,6 +514,7 @@ impl<P: Clone> Link<P> {
             self.busy_until = start;
             return start;
         };
+        let size = size + self.config.framing();
         let carried = if is_idle { 0 } else { self.busy_fraction };
         let whole = u64::from(size)
             .checked_mul(BYTE_AT_ONE_BPS)

@@ -1,24 +1,99 @@
-//! What is measured while a world runs, and what results from it.
+//! What is measured while a scenario runs, and what results from it, whichever arm it runs on.
+//!
+//! A [`Meter`] is told when flows start, complete and end ([`Meter::flow_started`] and its like), and
+//! is shown everything at the times it asks for ([`Meter::next_tick`], [`Meter::tick`]).
 
-use sabul_units::{Instant, Span};
+pub use sabul_cc::RttEstimate;
+use sabul_units::{Instant, Rate, Span};
 
-use crate::host::{Counters, Gauges};
-use crate::net::{Net, Packet, Way};
+use crate::LinkStats;
 use crate::results::{
     Completion, FlowResult, FlowSeries, LinkResult, LinkSeries, Queue, Region, Results, Rtt, Series,
 };
-use crate::scenario::{Arrivals, FlowPlan, FlowSize, Scenario, Transport};
-use crate::{Link, LinkStats};
+use crate::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Scenario, Transport};
 
 /// [SLAC] judges stability by reports of one second.
 const STABILITY_BIN: Span = Span::from_secs(1);
 
+/// Counts since the flow began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// New payload bytes at the receiver.
+    pub fresh_bytes: u64,
+    /// Bytes of data packets at the receiver, headers included.
+    pub arrived_bytes: u64,
+    /// Data packets sent.
+    pub sent: u64,
+    /// Their bytes, headers included.
+    pub sent_bytes: u64,
+    /// Those taken for lost.
+    pub lost: u64,
+    /// Repeats among the sent.
+    pub resent: u64,
+}
+
+impl Counters {
+    /// Adds what somebody else has counted.
+    pub fn add(&mut self, other: Self) {
+        self.fresh_bytes += other.fresh_bytes;
+        self.arrived_bytes += other.arrived_bytes;
+        self.sent += other.sent;
+        self.sent_bytes += other.sent_bytes;
+        self.lost += other.lost;
+        self.resent += other.resent;
+    }
+
+    /// What has been counted since then.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            fresh_bytes: self.fresh_bytes.saturating_sub(earlier.fresh_bytes),
+            arrived_bytes: self.arrived_bytes.saturating_sub(earlier.arrived_bytes),
+            sent: self.sent.saturating_sub(earlier.sent),
+            sent_bytes: self.sent_bytes.saturating_sub(earlier.sent_bytes),
+            lost: self.lost.saturating_sub(earlier.lost),
+            resent: self.resent.saturating_sub(earlier.resent),
+        }
+    }
+}
+
+/// What stands at this moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Gauges {
+    /// The controller's inter-packet gap; zero without pacing.
+    pub gap: Span,
+    /// The round trip as the sender sees it.
+    pub rtt: Option<RttEstimate>,
+    /// Packets on the way.
+    pub in_flight: u64,
+}
+
+/// A link's data direction at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkLook {
+    /// Counts so far.
+    pub stats: LinkStats,
+    /// Packets waiting.
+    pub queue_packets: usize,
+    /// Packets × picoseconds spent waiting so far.
+    pub queue_packet_time: u128,
+}
+
+/// Where a meter looks at links; positions are those of the scenario.
+pub trait Links {
+    /// The link's data direction now.
+    fn look(&mut self, link: usize, now: Instant) -> LinkLook;
+    /// Lets the longest queue be measured anew.
+    fn restart_queue_max(&mut self, link: usize);
+}
+
 /// One flow of a plan, as far as averages need it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Life {
-    pub(crate) started: Instant,
+pub struct Life {
+    /// When it started.
+    pub started: Instant,
     /// Fresh bytes when the averages began.
-    pub(crate) bytes_at_warmup: u64,
+    pub bytes_at_warmup: u64,
 }
 
 /// What is known of all flows of one plan.
@@ -47,24 +122,24 @@ struct Boundary {
 
 /// The measurements of one run.
 #[derive(Clone, Debug)]
-pub(crate) struct Meter {
+pub struct Meter {
     scenario: Scenario,
     plans: Vec<PlanMeter>,
     series: Series,
     boundaries: Vec<Boundary>,
     next_boundary: usize,
     links_at_last_sample: Vec<LinkStats>,
-    /// With packets × picoseconds in the queue.
-    links_at_warmup: Vec<(LinkStats, u128)>,
+    links_at_warmup: Vec<LinkLook>,
     next_sample: Instant,
     is_warm: bool,
 }
 
 /// What the live flows of a plan have counted, and what stands for them.
-pub(crate) type PlanState = (Counters, Option<Gauges>);
+pub type PlanState = (Counters, Option<Gauges>);
 
 impl Meter {
-    pub(crate) fn new(scenario: Scenario) -> Self {
+    /// A meter at time zero.
+    pub fn new(scenario: Scenario) -> Self {
         let end = Instant::ZERO + scenario.duration;
         let mut times = vec![Instant::ZERO, end];
         for flow in scenario.flows.iter().filter(|flow| is_long(scenario.flows.len(), flow)) {
@@ -93,38 +168,44 @@ impl Meter {
             boundaries,
             next_boundary: 0,
             links_at_last_sample: vec![LinkStats::default(); scenario.links.len()],
-            links_at_warmup: vec![(LinkStats::default(), 0); scenario.links.len()],
+            links_at_warmup: vec![LinkLook::default(); scenario.links.len()],
             next_sample: Instant::ZERO + scenario.sample,
             is_warm: false,
             scenario,
         }
     }
 
+    /// Everything over time, so far.
+    pub const fn series(&self) -> &Series {
+        &self.series
+    }
+
     /// When the next snapshot is wanted.
-    pub(crate) fn next_tick(&self) -> Option<Instant> {
+    pub fn next_tick(&self) -> Option<Instant> {
         let boundary = self.boundaries.get(self.next_boundary).map(|boundary| boundary.at);
         let warmup = (!self.is_warm).then_some(Instant::ZERO + self.scenario.warmup);
         Instant::earliest([boundary, warmup, Some(self.next_sample)])
     }
 
     /// Whether averages have begun; true once the tick at the end of the warm-up has been taken.
-    pub(crate) const fn is_warm(&self) -> bool {
+    pub const fn is_warm(&self) -> bool {
         self.is_warm
     }
 
-    pub(crate) fn flow_started(&mut self, plan: usize) {
+    /// A flow of this plan has started.
+    pub fn flow_started(&mut self, plan: usize) {
         self.plans[plan].started += 1;
     }
 
     /// A flow delivered all it had.
-    pub(crate) fn flow_completed(&mut self, now: Instant, plan: usize, life: Life) {
+    pub fn flow_completed(&mut self, now: Instant, plan: usize, life: Life) {
         let meter = &mut self.plans[plan];
         meter.completions_s.push(now.since(life.started).as_secs_f64());
         meter.last_completion = Some(now);
     }
 
     /// A flow is gone, or the run is over.
-    pub(crate) fn flow_retired(
+    pub fn flow_retired(
         &mut self,
         now: Instant,
         plan: usize,
@@ -143,7 +224,7 @@ impl Meter {
     }
 
     /// Takes what the world looks like at a tick.
-    pub(crate) fn tick(&mut self, now: Instant, plans: &[PlanState], net: &mut Net) {
+    pub fn tick(&mut self, now: Instant, plans: &[PlanState], links: &mut impl Links) {
         let totals: Vec<Counters> = self
             .plans
             .iter()
@@ -160,9 +241,8 @@ impl Meter {
                 meter.at_warmup = *total;
             }
             for (index, before) in self.links_at_warmup.iter_mut().enumerate() {
-                let link = net.link_mut(index, Way::Forward);
-                link.restart_queue_max();
-                *before = (link.stats_at(now), link.queue_packet_time());
+                links.restart_queue_max(index);
+                *before = links.look(index, now);
             }
         }
         if let Some(boundary) = self.boundaries.get_mut(self.next_boundary)
@@ -172,12 +252,18 @@ impl Meter {
             self.next_boundary += 1;
         }
         if now >= self.next_sample {
-            self.sample(now, &totals, plans, net);
+            self.sample(now, &totals, plans, links);
             self.next_sample = self.next_sample + self.scenario.sample;
         }
     }
 
-    fn sample(&mut self, now: Instant, totals: &[Counters], plans: &[PlanState], net: &mut Net) {
+    fn sample(
+        &mut self,
+        now: Instant,
+        totals: &[Counters],
+        plans: &[PlanState],
+        links: &mut impl Links,
+    ) {
         let span = self.scenario.sample;
         let is_warm = self.is_warm && now > Instant::ZERO + self.scenario.warmup;
         self.series.t_s.push(now.elapsed().as_secs_f64());
@@ -202,24 +288,24 @@ impl Meter {
             row.loss_rate.push(ratio(passed.lost, passed.sent));
         }
         for index in 0..self.scenario.links.len() {
-            let link = net.link_mut(index, Way::Forward);
-            let (stats, queue) = (link.stats_at(now), link.queue_len());
+            let LinkLook { stats, queue_packets, .. } = links.look(index, now);
             let before = std::mem::replace(&mut self.links_at_last_sample[index], stats);
-            let rate = self.scenario.links[index].forward.rate();
+            let (rate, framing) = capacity(&self.scenario.links[index]);
             let row = &mut self.series.links[index];
-            row.queue_pkts.push(queue as f64);
+            row.queue_pkts.push(queue_packets as f64);
             row.drops.push((stats.dropped() - before.dropped()) as f64);
-            let carried = bps(stats.delivered_bytes - before.delivered_bytes, span);
+            let carried = stats.carried_bytes(framing) - before.carried_bytes(framing);
+            let carried = bps(carried, span);
             row.utilisation.push(rate.map_or(0.0, |rate| carried / rate.0 as f64));
         }
     }
 
     /// The results, once every flow has been retired and the last tick taken.
-    pub(crate) fn finish(self, now: Instant, net: &mut Net) -> (Results, Series) {
+    pub fn finish(self, now: Instant, links: &mut impl Links) -> (Results, Series) {
         let flows =
             (0..self.plans.len()).map(|plan| self.flow_result(now, plan)).collect::<Vec<_>>();
         let links = (0..self.scenario.links.len())
-            .map(|index| self.link_result(now, index, net.link_mut(index, Way::Forward)))
+            .map(|index| self.link_result(now, index, links.look(index, now)))
             .collect();
         let long: Vec<f64> = self.goodputs(|size| size == FlowSize::Endless);
         let jain = if long.is_empty() { jain(&self.goodputs(|_| true)) } else { jain(&long) };
@@ -277,11 +363,14 @@ impl Meter {
         }
     }
 
-    fn link_result(&self, now: Instant, index: usize, link: &mut Link<Packet>) -> LinkResult {
-        let stats = link.stats_at(now);
-        let (plan, (before, area)) = (&self.scenario.links[index], &self.links_at_warmup[index]);
+    fn link_result(&self, now: Instant, index: usize, link: LinkLook) -> LinkResult {
+        let LinkLook { stats, queue_packet_time, .. } = link;
+        let plan = &self.scenario.links[index];
+        let LinkLook { stats: before, queue_packet_time: area, .. } = self.links_at_warmup[index];
         let span = now.since(Instant::ZERO + self.scenario.warmup);
-        let carried = bps(stats.delivered_bytes - before.delivered_bytes, span);
+        let (rate, framing) = capacity(plan);
+        let carried = stats.carried_bytes(framing) - before.carried_bytes(framing);
+        let carried = bps(carried, span);
         let from = self.scenario.warmup.as_secs_f64();
         let rows = self.series.t_s.iter().zip(&self.series.links[index].queue_pkts);
         let mut queue: Vec<f64> =
@@ -289,11 +378,11 @@ impl Meter {
         queue.sort_unstable_by(f64::total_cmp);
         LinkResult {
             id: plan.id.clone(),
-            utilisation: plan.forward.rate().map_or(0.0, |rate| carried / rate.0 as f64),
+            utilisation: rate.map_or(0.0, |rate| carried / rate.0 as f64),
             drops: stats.dropped() - before.dropped(),
             marks: stats.marked - before.marked,
             queue_packets: Queue {
-                mean: (link.queue_packet_time() - area) as f64 / span.0.max(1) as f64,
+                mean: (queue_packet_time - area) as f64 / span.0.max(1) as f64,
                 p99: quantile(&queue, 0.99),
                 max: stats.queue_max_packets,
             },
@@ -373,6 +462,11 @@ fn is_long(plans: usize, flow: &FlowPlan) -> bool {
 /// Whether the number of flows is known beforehand.
 fn is_counted(arrivals: Arrivals) -> bool {
     !matches!(arrivals, Arrivals::Poisson { .. })
+}
+
+/// What a link's data direction carries: its rate, and what each packet takes of it besides.
+fn capacity(link: &LinkPlan) -> (Option<Rate>, u32) {
+    (link.forward.rate(), link.forward.framing())
 }
 
 fn bps(bytes: u64, span: Span) -> f64 {

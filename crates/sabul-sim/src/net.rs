@@ -5,6 +5,7 @@ use sabul_units::{Instant, PacketNumber, SeededRandom};
 use sabul_wire::Feedback;
 
 use crate::agenda::{Actor, Agenda};
+use crate::meter::{LinkLook, Links};
 use crate::scenario::LinkPlan;
 use crate::tcp::{Segment, TcpAck};
 use crate::{Link, PacketMeta};
@@ -130,5 +131,20 @@ impl Net {
             stats.delivered + stats.dropped() + link.in_transit(),
             "a link makes and loses nothing unseen"
         );
+    }
+}
+
+impl Links for Net {
+    fn look(&mut self, link: usize, now: Instant) -> LinkLook {
+        let link = self.link_mut(link, Way::Forward);
+        LinkLook {
+            stats: link.stats_at(now),
+            queue_packets: link.queue_len(),
+            queue_packet_time: link.queue_packet_time(),
+        }
+    }
+
+    fn restart_queue_max(&mut self, link: usize) {
+        self.link_mut(link, Way::Forward).restart_queue_max();
     }
 }

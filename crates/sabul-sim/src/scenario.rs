@@ -56,6 +56,8 @@ pub enum Transport {
     Tcp,
     /// Packets at a constant rate that nobody answers.
     UdpCbr,
+    /// Whatever a program of the user's sends; only where programs run, which is the lab.
+    Command,
 }
 
 impl Transport {
@@ -65,6 +67,7 @@ impl Transport {
             Self::Sabul => "sabul",
             Self::Tcp => "tcp",
             Self::UdpCbr => "udp-cbr",
+            Self::Command => "command",
         }
     }
 }
@@ -143,7 +146,8 @@ pub struct FlowPlan {
     pub id: String,
     /// Who carries it.
     pub transport: Transport,
-    /// Registry name of its controller; empty for constant-rate flows.
+    /// Registry name of its controller; where TCP is the kernel's, the kernel's name for it. Empty
+    /// for constant-rate flows, and for the system's own choice of a program's TCP.
     pub cc: String,
     /// Parameters of the controller.
     pub params: Vec<(String, String)>,
@@ -181,6 +185,11 @@ pub struct FlowPlan {
     pub initial_window: u32,
     /// TCP: whether it negotiates ECN.
     pub is_ecn_capable: bool,
+    /// Commands: the program and its arguments, for the near host. `{near}` and `{far}` in an
+    /// argument stand for the hosts' addresses, which whoever makes the hosts puts in.
+    pub command: Vec<String>,
+    /// Commands: the same for the far host, started before; empty where there is none.
+    pub peer_command: Vec<String>,
 }
 
 impl FlowPlan {
@@ -207,14 +216,16 @@ impl FlowPlan {
             window_packets: None,
             initial_window: 10,
             is_ecn_capable: false,
+            command: Vec::new(),
+            peer_command: Vec::new(),
         }
     }
 
-    /// Payload of a full packet of this flow.
+    /// Payload of a full packet of this flow; of a program's, as if it spoke TCP.
     pub fn payload_bytes(&self) -> u32 {
         let headers = match self.transport {
             Transport::Sabul => DATA_HEADERS,
-            Transport::Tcp => 40,
+            Transport::Tcp | Transport::Command => 40,
             Transport::UdpCbr => 28,
         };
         self.packet_bytes.saturating_sub(headers).max(1)

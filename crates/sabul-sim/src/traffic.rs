@@ -1,4 +1,8 @@
-//! When flows arrive and how much each of them sends.
+//! When flows arrive and how much each of them sends, whichever arm carries them.
+//!
+//! Whoever runs a plan asks for the next arrival ([`Traffic::next_at`]), takes it when its time has
+//! come ([`Traffic::take`]), and says when a flow is over ([`Traffic::note_end`]). The same plan, end
+//! and random stream give the same arrivals and sizes.
 
 use sabul_units::{Instant, Random, SeededRandom, Span};
 
@@ -10,7 +14,7 @@ const BYTES_MAX: f64 = 1e12;
 
 /// The arrivals of one flow plan, in order of time.
 #[derive(Clone, Debug)]
-pub(crate) struct Traffic {
+pub struct Traffic {
     size: FlowSize,
     payload_bytes: u32,
     times: Times,
@@ -33,8 +37,9 @@ enum Times {
 }
 
 impl Traffic {
-    /// The traffic of a plan in a run that lasts until `end`.
-    pub(crate) fn new(plan: &FlowPlan, end: Instant, random: &SeededRandom) -> Self {
+    /// The traffic of a plan in a run that lasts until `end`. All arms draw from the same stream: the
+    /// fork `flow/<id>` of the scenario's seed.
+    pub fn new(plan: &FlowPlan, end: Instant, random: &SeededRandom) -> Self {
         let mut starts = random.fork("arrivals");
         let times = match plan.arrivals {
             Arrivals::Together { count, spread } => {
@@ -63,8 +68,8 @@ impl Traffic {
         Self { size: plan.size, payload_bytes, times, sizes_random: random.fork("sizes") }
     }
 
-    /// When the next flow arrives.
-    pub(crate) fn next_at(&self) -> Option<Instant> {
+    /// When the next flow arrives; none where no more will come, or a chain waits for an end.
+    pub fn next_at(&self) -> Option<Instant> {
         match &self.times {
             Times::Listed { times, .. } => times.last().copied(),
             Times::Poisson { next, until, .. } => (next < until).then_some(*next),
@@ -72,15 +77,15 @@ impl Traffic {
     }
 
     /// A flow is over: the next one of a chain may start.
-    pub(crate) fn note_end(&mut self, now: Instant) {
+    pub fn note_end(&mut self, now: Instant) {
         if let Times::Listed { times, waiting: waiting @ 1.. } = &mut self.times {
             *waiting -= 1;
             times.push(now);
         }
     }
 
-    /// The next flow arrives: how many bytes it has, if it has an end.
-    pub(crate) fn take(&mut self) -> Option<u64> {
+    /// The next flow arrives: how many payload bytes it has, if it has an end.
+    pub fn take(&mut self) -> Option<u64> {
         self.times.advance();
         match self.size {
             FlowSize::Endless => None,

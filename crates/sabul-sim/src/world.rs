@@ -12,8 +12,8 @@ use sabul_cc::{ConfigError, Controller};
 use sabul_units::{Bytes, Instant, SeededRandom, Span};
 
 use crate::agenda::Actor;
-use crate::host::{Counters, Gauges, Host, Port};
-use crate::meter::{Life, Meter};
+use crate::host::{Host, Port};
+use crate::meter::{Counters, Gauges, Life, Meter};
 use crate::net::{FlowKey, Net, Packet, Way};
 use crate::results::{Results, Series};
 use crate::scenario::{FlowPlan, Scenario, Transport};
@@ -88,7 +88,7 @@ impl World {
     /// A world at time zero.
     ///
     /// # Errors
-    /// If a flow's controller or its parameters do not exist.
+    /// If a flow's controller or its parameters do not exist, or if it is a command's.
     ///
     /// # Panics
     /// If a flow's path is empty or names a link that is not there.
@@ -396,8 +396,16 @@ fn actor(first_place_actor: u32, place: u32, way: Way, role: u32) -> Actor {
 }
 
 fn build_controller(plan: &FlowPlan) -> Result<Option<Box<dyn Controller>>, ConfigError> {
-    if plan.transport == Transport::UdpCbr {
-        return Ok(None);
+    match plan.transport {
+        Transport::UdpCbr => return Ok(None),
+        Transport::Command => {
+            return Err(ConfigError {
+                setting: format!("transport of flow {}", plan.id),
+                value: plan.transport.name().to_owned(),
+                allowed: "sabul, tcp or udp-cbr: programs run only in the lab".to_owned(),
+            });
+        }
+        Transport::Sabul | Transport::Tcp => {}
     }
     let entry = registry::find(&plan.cc)?;
     let mut params = plan.params.clone();
@@ -417,4 +425,29 @@ fn build_controller(plan: &FlowPlan) -> Result<Option<Box<dyn Controller>>, Conf
         });
     }
     entry.build(&params, Bytes(plan.packet_bytes.into())).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LinkConfig;
+    use crate::scenario::LinkPlan;
+
+    #[test]
+    fn a_program_does_not_run_here() {
+        let link = LinkConfig::default();
+        let scenario = Scenario {
+            name: String::new(),
+            duration: Span::from_secs(1),
+            warmup: Span::ZERO,
+            sample: Span::from_secs(1),
+            seed: 1,
+            links: vec![LinkPlan { id: "l".to_owned(), forward: link.clone(), back: link }],
+            flows: vec![FlowPlan::new("a", Transport::Command, "", vec![0])],
+        };
+        let error = World::new(scenario).unwrap_err().to_string();
+        for part in ["flow a", "command", "the lab"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
 }

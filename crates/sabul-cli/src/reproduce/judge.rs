@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use sabul_model::series::PhasePlane;
 use sabul_scenario::{Override, Run, parse_override, read};
-use sabul_sim::Outcome;
 
 use super::plan::{Case, Claim, Measure, Plan, RateKind, Verdict};
 use crate::error::CliError;
+use crate::runs::Finished;
 
 /// What differs from the choice: something open, and its option, by their positions in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(crate) enum Drawn {
     /// The first seed's run.
-    Run(Box<(Run, Outcome)>),
+    Run(Box<(Run, Finished)>),
     /// Two flows of the deterministic model.
     Phase(Box<PhasePlane>),
 }
@@ -126,10 +126,10 @@ pub(crate) fn follow_model(plan: &Plan, case: &Case, rounds: u64) -> Result<Foun
 }
 
 /// Puts the seeds of one case together.
-pub(crate) fn gather(kind: RateKind, runs: Vec<(Option<Variation>, Run, Outcome)>) -> Vec<Found> {
+pub(crate) fn gather(kind: RateKind, runs: Vec<(Option<Variation>, Run, Finished)>) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
-    for (variation, run, outcome) in runs {
-        let rates = rates(kind, &run, &outcome);
+    for (variation, run, finished) in runs {
+        let rates = rates(kind, &run, &finished);
         if let Some(found) = found.last_mut().filter(|found| found.variation == variation) {
             found.seeds += 1;
             for (flow, rate) in rates {
@@ -144,7 +144,7 @@ pub(crate) fn gather(kind: RateKind, runs: Vec<(Option<Variation>, Run, Outcome)
                 .into_iter()
                 .map(|(flow, rate)| (flow, Rates { mean: rate, least: rate, most: rate }))
                 .collect();
-            let drawn = Drawn::Run(Box::new((run, outcome)));
+            let drawn = Drawn::Run(Box::new((run, finished)));
             found.push(Found { variation, seeds: 1, rates, drawn });
         }
     }
@@ -156,15 +156,15 @@ pub(crate) fn gather(kind: RateKind, runs: Vec<(Option<Variation>, Run, Outcome)
     found
 }
 
-fn rates(kind: RateKind, run: &Run, outcome: &Outcome) -> Vec<(String, f64)> {
+fn rates(kind: RateKind, run: &Run, finished: &Finished) -> Vec<(String, f64)> {
     let warmup = run.scenario.warmup.as_secs_f64();
-    let flows = outcome.results.flows.iter().zip(&outcome.series.flows);
+    let flows = finished.results.flows.iter().zip(&finished.series.flows);
     flows
         .map(|(flow, series)| {
             let rate = match kind {
                 RateKind::Goodput => flow.goodput_bps,
                 RateKind::Sending => {
-                    let rows = outcome.series.t_s.iter().zip(&series.rate_bps);
+                    let rows = finished.series.t_s.iter().zip(&series.rate_bps);
                     let warm: Vec<f64> =
                         rows.filter(|(t_s, _)| **t_s > warmup).map(|(_, rate)| *rate).collect();
                     warm.iter().sum::<f64>() / (warm.len() as f64).max(1.0)
@@ -241,10 +241,10 @@ mod tests {
         let text = "duration_s = 1\nlink = [{ id = 'l', rate_mbps = 1, delay_ms = 1 }]\n\
                     flow = [{ id = 'a', transport = 'udp-cbr', rate_mbps = 1, path = ['l'] }]";
         let run = read(text, "x.toml", &[]).unwrap().remove(0);
-        let outcome = sabul_sim::World::new(run.scenario.clone()).unwrap().run();
+        let finished = crate::sim::simulate(&run).unwrap();
         let rate = |mean| Rates { mean, least: mean, most: mean };
         let rates = [("a".to_owned(), rate(a)), ("b".to_owned(), rate(b))].into();
-        let drawn = Drawn::Run(Box::new((run, outcome)));
+        let drawn = Drawn::Run(Box::new((run, finished)));
         Found { variation: None, seeds: 1, rates, drawn }
     }
 

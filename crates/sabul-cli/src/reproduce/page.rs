@@ -50,9 +50,9 @@ pub(crate) fn section(one: &Reproduced<'_>) -> Section {
                 section = section.with_item(Item::Chart(report::phase_chart(&title, plane)));
             }
             Drawn::Run(drawn) => {
-                let (run, outcome) = drawn.as_ref();
+                let (run, finished) = drawn.as_ref();
                 let axis = Axis::new("sending rate", "b/s");
-                let chart = report::flow_chart(&outcome.series, &title, axis, |f| &f.rate_bps);
+                let chart = report::flow_chart(&finished.series, &title, axis, |f| &f.rate_bps);
                 let text = run.text.clone();
                 let pre = Item::Pre { title: format!("scenario of {}", case.id), text };
                 section = section.with_item(Item::Chart(chart)).with_item(pre);

@@ -11,12 +11,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use sabul_sim::Delivery;
 use sabul_units::{Instant, Span};
 
-use super::clock::{Clock, thread_cpu_seconds, timespec};
-use super::lateness::LatenessMeter;
 use super::stats::Shared;
 use super::tcp::{self, Tcp};
 use super::udp::{Due, Udp};
 use super::{BACK, FORWARD, Links, Packet, RelayConfig, TICK, links};
+use crate::clock::{Clock, thread_cpu_seconds, timespec};
+use crate::lateness::LatenessMeter;
 
 /// The least time between two reports.
 const REPORT_INTERVAL: Span = Span::from_millis(10);

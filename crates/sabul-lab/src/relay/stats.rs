@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sabul_sim::LinkStats;
 use sabul_units::Span;
 
-use super::lateness::Lateness;
+use crate::lateness::Lateness;
 
 /// What a relay has done.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,11 +8,11 @@ use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use sabul_sim::{Verdict, corrupt_bytes};
 use sabul_units::{Instant, SeededRandom};
 
-use super::clock::{Ages, Clock};
-use super::lateness::LatenessMeter;
 use super::stats::Report;
 use super::store::{Piece, Store};
 use super::{BACK, FORWARD, Links, Packet, RelayConfig, header_sizes, not_before, socket};
+use crate::clock::{Ages, Clock};
+use crate::lateness::LatenessMeter;
 
 /// Clients remembered at once; the one unheard of for longest makes room.
 const FLOWS_MAX: usize = 256;

@@ -2,7 +2,8 @@
 
 use sabul_units::{Bytes, Instant, Span};
 
-use super::{Counters, Gauges, Port};
+use super::Port;
+use crate::meter::{Counters, Gauges};
 use crate::net::{Body, Way};
 use crate::scenario::FlowPlan;
 

@@ -13,9 +13,10 @@ use sabul_proto::{
 use sabul_units::{Instant, PacketNumber, Rate};
 use sabul_wire::{Feedback, LossPolicy, NumberRange};
 
+use super::Port;
 use super::application::{Sink, Source};
 use super::control::ControlConnection;
-use super::{Counters, Gauges, Port};
+use crate::meter::{Counters, Gauges};
 use crate::net::{Body, Way};
 use crate::scenario::{DATA_HEADERS, Defects, FlowPlan, Profile};
 

@@ -3,7 +3,8 @@
 use sabul_cc::Controller;
 use sabul_units::{Instant, Span};
 
-use super::{Counters, Gauges, Port};
+use super::Port;
+use crate::meter::{Counters, Gauges};
 use crate::net::{Body, Way};
 use crate::scenario::FlowPlan;
 use crate::tcp::{TcpConfig, TcpReceiver, TcpSender, TcpTransmit};

@@ -81,6 +81,18 @@ fn fractions_of_a_picosecond_carry_over() {
 }
 
 #[test]
+fn framing_takes_its_share_of_the_rate() {
+    // (1500 + 38) B × 8 ÷ 1 Gb/s = 12.304 µs each.
+    let mut link = link(gigabit().with_framing(38));
+    for n in 0..2 {
+        link.push(us(0), 1500, n);
+    }
+    assert_eq!(drain(&mut link), [(0, Instant(12_304_000)), (1, Instant(24_608_000))]);
+    let stats = link.stats();
+    assert_eq!((stats.delivered_bytes, stats.carried_bytes(38)), (3000, 3076));
+}
+
+#[test]
 fn sizes_beyond_64_bit_products_are_serialised_too() {
     // 4 000 000 000 B × 8 ÷ 1 Gb/s = 32 s.
     let mut link = link(gigabit());

@@ -1,4 +1,4 @@
-//! How late packets left the relay, compared with the path's schedule.
+//! How late packets left, compared with the path's schedule.
 
 use sabul_units::{Instant, Span};
 
@@ -21,18 +21,18 @@ pub struct Lateness {
 }
 
 #[derive(Debug)]
-pub(super) struct LatenessMeter {
+pub(crate) struct LatenessMeter {
     buckets: Vec<u64>,
     packets: u64,
     max: Span,
 }
 
 impl LatenessMeter {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { buckets: vec![0; BUCKETS], packets: 0, max: Span::ZERO }
     }
 
-    pub(super) fn record(&mut self, due: Instant, sent: Instant) {
+    pub(crate) fn record(&mut self, due: Instant, sent: Instant) {
         let late = sent.since(due);
         let bucket = usize::try_from(late.0 / BUCKET.0).unwrap_or(BUCKETS).min(BUCKETS - 1);
         self.buckets[bucket] += 1;
@@ -40,7 +40,7 @@ impl LatenessMeter {
         self.max = self.max.max(late);
     }
 
-    pub(super) fn summary(&self) -> Lateness {
+    pub(crate) fn summary(&self) -> Lateness {
         Lateness {
             packets: self.packets,
             p50: self.percentile(50),

@@ -10,46 +10,51 @@ const AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Counts from its first use, so that a path's outages start with the traffic.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     start: std::time::Instant,
 }
 
 impl Clock {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self { start: std::time::Instant::now() }
     }
 
-    pub(super) fn now(&self) -> Instant {
+    /// When it was started, on the system's own clock.
+    pub(crate) fn started(&self) -> std::time::Instant {
+        self.start
+    }
+
+    pub(crate) fn now(&self) -> Instant {
         Instant::ZERO + Span::from(self.start.elapsed())
     }
 }
 
 /// Turns the kernel's receive times, which are of the system clock, into ages.
-pub(super) struct Ages {
+pub(crate) struct Ages {
     system_now: Duration,
 }
 
 impl Ages {
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Self { system_now: since_epoch.unwrap_or_default() }
     }
 
     /// How long ago that was; no time at all if it is unknown or implausible.
-    pub(super) fn of(&self, received: Option<Duration>) -> Span {
+    pub(crate) fn of(&self, received: Option<Duration>) -> Span {
         let age = received.and_then(|at| self.system_now.checked_sub(at));
         age.filter(|age| *age <= AGE_MAX).map_or(Span::ZERO, Span::from)
     }
 }
 
 /// Processor time that the calling thread has used, in seconds.
-pub(super) fn thread_cpu_seconds() -> f64 {
+pub(crate) fn thread_cpu_seconds() -> f64 {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
     tv_sec as f64 + tv_nsec as f64 / 1e9
 }
 
 /// A span as the kernel takes it.
-pub(super) fn timespec(span: Span) -> Timespec {
+pub(crate) fn timespec(span: Span) -> Timespec {
     let duration = Duration::from(span);
     Timespec {
         tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),

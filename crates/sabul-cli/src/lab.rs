@@ -1,0 +1,67 @@
+//! `sabul lab`: real programs and scenario files over emulated paths.
+//!
+//! Whatever makes hosts runs in a second process of this program with namespaces of its own, so that
+//! nothing is left behind however it ends ([`isolated`]). All that can be refused is refused before
+//! that, without needing privileges.
+
+mod compare;
+mod path;
+mod presets;
+mod run;
+mod shell;
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sabul_lab::isolate;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::args::{LabArgs, LabCommand};
+use crate::error::{CliError, INTERRUPTED};
+pub(crate) use path::{QueueSize, parse_loss, parse_ms, parse_queue};
+
+/// Runs `sabul lab`. The process must have one thread until then.
+pub(crate) fn run(args: LabArgs) -> Result<ExitCode, CliError> {
+    if isolate::is_inside() {
+        isolate::settle()?;
+    }
+    match args.command {
+        LabCommand::Run(args) => run::run(&args),
+        LabCommand::Shell(args) => shell::run(args),
+        LabCommand::Far(args) => shell::far(args.command).map(ExitCode::from),
+        LabCommand::Presets(args) => presets::run(&args).map(ExitCode::from),
+        LabCommand::Compare(args) => compare::run(&args),
+    }
+}
+
+/// Does `work` in namespaces of its own: here if this is the inner process, otherwise by starting it.
+fn isolated(work: impl FnOnce() -> Result<u8, CliError>) -> Result<ExitCode, CliError> {
+    if isolate::is_inside() { work().map(ExitCode::from) } else { Ok(isolate::run_inside()?) }
+}
+
+/// Whether a person wants the runs to end. The second signal ends the process at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Takes over Ctrl-C and SIGTERM, for good.
+    pub(crate) fn listen() -> Result<Self, CliError> {
+        let seen = Arc::new(AtomicBool::new(false));
+        let catch = |signal| -> io::Result<()> {
+            // In this order: the first signal sets the flag that the second one finds set.
+            flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&seen))?;
+            flag::register(signal, Arc::clone(&seen)).map(drop)
+        };
+        catch(SIGINT)
+            .and_then(|()| catch(SIGTERM))
+            .map_err(|error| CliError::failed(format!("cannot wait for signals: {error}")))?;
+        Ok(Self(seen))
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

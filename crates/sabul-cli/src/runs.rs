@@ -1,0 +1,488 @@
+//! Runs of scenarios on either arm: what they have shown, in words and as files.
+//!
+//! A run in the lab may be invalid: then its reasons take the place of its numbers, everywhere.
+
+use std::fs;
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use sabul_lab::{Calibration, LabOutcome, RouterLook, TupleLook};
+use sabul_report::Table;
+use sabul_scenario::{LabNotes, Manifest, Override, Run, RunDocument};
+use sabul_sim::results::{Results, Series};
+use serde_json::{Value, json};
+
+use crate::error::CliError;
+use crate::{conversations, output, report};
+
+/// The source this program was built from.
+pub(crate) const COMMIT: &str = env!("SABUL_COMMIT");
+
+/// Conversations that are shown.
+pub(crate) const CONVERSATIONS_SHOWN: usize = 20;
+const TEXT_WIDTH: usize = 120;
+const MANIFEST: &str = "manifest.json";
+/// Files of numbers, which an invalid run does not leave.
+const NUMBERS: [&str; 4] = ["plot.svg", "series.csv", "links.csv", TUPLES];
+const TUPLES: &str = "tuples.csv";
+
+/// A run and what it has shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Finished {
+    pub(crate) results: Results,
+    pub(crate) series: Series,
+    /// How long it took, in seconds.
+    pub(crate) wall_s: f64,
+    /// What only the lab knows; none for a run in virtual time.
+    pub(crate) lab: Option<LabFacts>,
+}
+
+/// How well the lab was the path that was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct LabFacts {
+    pub(crate) calibrations: Vec<Calibration>,
+    /// Why the run is invalid; none for a valid one.
+    pub(crate) faults: Vec<String>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) router: RouterLook,
+    pub(crate) tuples: Vec<TupleLook>,
+}
+
+impl From<LabOutcome> for Finished {
+    fn from(outcome: LabOutcome) -> Self {
+        let LabOutcome { results, series, calibrations, faults, notes, router, tuples, wall } =
+            outcome;
+        let lab = Some(LabFacts { calibrations, faults, notes, router, tuples });
+        Self { results, series, wall_s: wall.as_secs_f64(), lab }
+    }
+}
+
+impl Finished {
+    /// The arm's name in files.
+    pub(crate) const fn arm(&self) -> &'static str {
+        if self.lab.is_some() { "lab" } else { "sim" }
+    }
+
+    /// Why its numbers mean nothing; none if they do.
+    pub(crate) fn faults(&self) -> &[String] {
+        self.lab.as_ref().map_or(&[], |lab| &lab.faults)
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        self.faults().is_empty()
+    }
+}
+
+impl LabFacts {
+    fn document(&self) -> LabNotes<'_> {
+        LabNotes {
+            is_valid: self.faults.is_empty(),
+            faults: &self.faults,
+            notes: &self.notes,
+            details: self.details(),
+        }
+    }
+
+    fn details(&self) -> Value {
+        let RouterLook {
+            lateness, malformed, refused, longest_pause, cpu_seconds, unrecorded, ..
+        } = &self.router;
+        let micros = |span: sabul_units::Span| span.as_secs_f64() * 1e6;
+        json!({
+            "calibrations": self.calibrations,
+            "lateness": {
+                "packets": lateness.packets,
+                "p50_us": micros(lateness.p50),
+                "p99_us": micros(lateness.p99),
+                "max_us": micros(lateness.max),
+            },
+            "router": {
+                "frames_malformed": malformed,
+                "frames_refused": refused,
+                "longest_pause_ms": longest_pause.as_millis_f64(),
+                "packets_unrecorded": unrecorded,
+                "cpu_seconds": cpu_seconds,
+            },
+            "conversations": self.tuples.len(),
+        })
+    }
+}
+
+/// What `--set` and `--seed` ask for.
+pub(crate) fn overrides(set: &[Override], seed: Option<u64>) -> Result<Vec<Override>, CliError> {
+    let mut overrides = set.to_vec();
+    if let Some(seed) = seed {
+        let seed = sabul_scenario::parse_override(&format!("seed={seed}"));
+        overrides.push(seed.map_err(|error| CliError::usage(error.to_string()))?);
+    }
+    Ok(overrides)
+}
+
+/// What a run has shown, as JSON.
+pub(crate) fn document<'a>(
+    run: &'a Run,
+    finished: &'a Finished,
+) -> Result<RunDocument<'a>, CliError> {
+    let document =
+        RunDocument::new(finished.arm(), run, COMMIT, finished.wall_s, &finished.results)
+            .map_err(|error| CliError::failed(error.to_string()))?;
+    Ok(match &finished.lab {
+        Some(lab) => document.with_lab(lab.document()),
+        None => document,
+    })
+}
+
+/// What a person reads in a terminal.
+pub(crate) fn text(run: &Run, finished: &Finished, is_sweep: bool) -> String {
+    let results = &finished.results;
+    let scenario = &run.scenario;
+    let label = if is_sweep { format!(" [{}]", run.label) } else { String::new() };
+    let name = &scenario.name;
+    if !finished.is_valid() {
+        let mut text = format!("{name}{label}: INVALID, {}:\n", report::INVALID);
+        for fault in finished.faults() {
+            text += &format!("  - {fault}\n");
+        }
+        return text + &notes(finished);
+    }
+    let how = if finished.lab.is_some() { "measured in the lab" } else { "simulated" };
+    let mut text = format!(
+        "{name}{label}: {} s {how} in {:.2} s, seed {}\n\n",
+        scenario.duration.as_secs_f64(),
+        finished.wall_s,
+        scenario.seed,
+    );
+    let mut tables = vec![report::flow_table(results), report::link_table(results)];
+    if let Some(lab) = &finished.lab {
+        if !lab.calibrations.is_empty() {
+            tables.push(report::calibration_table(&lab.calibrations));
+        }
+        tables.push(conversations::table(&lab.tuples, &flow_ids(run), CONVERSATIONS_SHOWN));
+    }
+    for table in tables {
+        text += &table.to_text(TEXT_WIDTH);
+        text.push('\n');
+    }
+    text += &format!("Jain's index {:.4}\n", results.jain);
+    if let Some(lab) = &finished.lab {
+        text += &format!("{}\n", report::lateness(&lab.router));
+        for why in report::left_out(&lab.calibrations) {
+            text += &format!("{why}\n");
+        }
+    }
+    text + &notes(finished)
+}
+
+/// Names of the pairs of hosts: each flow has one.
+pub(crate) fn flow_ids(run: &Run) -> Vec<&str> {
+    run.scenario.flows.iter().map(|flow| flow.id.as_str()).collect()
+}
+
+fn notes(finished: &Finished) -> String {
+    let notes = finished.lab.iter().flat_map(|lab| &lab.notes);
+    notes.map(|note| format!("Note: {note}\n")).collect()
+}
+
+/// Prints what a run has shown.
+pub(crate) fn show(
+    run: &Run,
+    finished: &Finished,
+    is_json: bool,
+    is_sweep: bool,
+) -> Result<(), CliError> {
+    if is_json {
+        output::print_line(document(run, finished)?.to_json())
+    } else {
+        output::print(text(run, finished, is_sweep))
+    }
+}
+
+/// Where the files of one of `count` runs go.
+pub(crate) fn folder(dir: &Path, index: usize, count: usize) -> PathBuf {
+    if count == 1 { dir.to_owned() } else { dir.join(format!("run-{:04}", index + 1)) }
+}
+
+/// Writes the files of one run. The manifest comes last: where it is, everything is.
+pub(crate) fn write(dir: &Path, run: &Run, finished: &Finished) -> Result<(), CliError> {
+    let document = document(run, finished)?;
+    fs::create_dir_all(dir)
+        .and_then(|()| write_files(dir, run, finished, &document))
+        .map_err(|error| cannot_write(dir, &error))
+}
+
+fn write_files(
+    dir: &Path,
+    run: &Run,
+    finished: &Finished,
+    document: &RunDocument<'_>,
+) -> io::Result<()> {
+    // What an earlier run left here is whole no longer.
+    remove(&dir.join(MANIFEST))?;
+    let mut files = Vec::new();
+    let mut write = |name: &str, bytes: &[u8]| {
+        files.push(name.to_owned());
+        fs::write(dir.join(name), bytes)
+    };
+    let series = &finished.series;
+    write("results.json", document.to_json().as_bytes())?;
+    if finished.is_valid() {
+        write("plot.svg", report::goodput_chart(series).to_svg(900, 380).as_bytes())?;
+    }
+    write("report.html", report::run_page(run, finished).to_html().as_bytes())?;
+    write("scenario.toml", run.text.as_bytes())?;
+    if finished.is_valid() {
+        if let Some(lab) = &finished.lab {
+            write(TUPLES, conversations::csv(&lab.tuples, &flow_ids(run)).as_bytes())?;
+        }
+        for name in ["series.csv", "links.csv"] {
+            files.push(name.to_owned());
+            let mut file = BufWriter::new(fs::File::create(dir.join(name))?);
+            if name == "series.csv" {
+                sabul_scenario::write_series(series, &mut file)?;
+            } else {
+                sabul_scenario::write_links(series, &mut file)?;
+            }
+            file.flush()?;
+        }
+    }
+    // Numbers of an earlier run are none of this one.
+    for name in NUMBERS.into_iter().filter(|name| !files.iter().any(|file| file == name)) {
+        remove(&dir.join(name))?;
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let manifest = Manifest::new(finished.arm(), run, version, COMMIT, &files);
+    fs::write(dir.join(MANIFEST), manifest.to_json())
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Writes the page and the table of all runs of a sweep.
+pub(crate) fn write_sweep(dir: &Path, runs: &[Run], finished: &[Finished]) -> Result<(), CliError> {
+    let pairs: Vec<_> = runs.iter().zip(finished).collect();
+    let page = report::sweep_page(&pairs);
+    let table = report::sweep_table(&pairs);
+    fs::write(dir.join("report.html"), page.to_html())
+        .and_then(|()| fs::write(dir.join("runs.csv"), csv(&table)))
+        .map_err(|error| cannot_write(dir, &error))
+}
+
+/// Makes the directory that results go to, before the runs, which take their time.
+/// `flag` named it.
+pub(crate) fn make_directory(dir: &Path, flag: &str) -> Result<(), CliError> {
+    fs::create_dir_all(dir).map_err(|error| cannot_write_to(dir, flag, &error))
+}
+
+/// A table as comma-separated values.
+pub(crate) fn csv(table: &Table) -> String {
+    let quoted = |text: &str| {
+        if text.contains([',', '"', '\n']) {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        } else {
+            text.to_owned()
+        }
+    };
+    let heads = table.columns.iter().map(|column| match column.unit.as_str() {
+        "" => quoted(&column.name),
+        unit => quoted(&format!("{} ({unit})", column.name)),
+    });
+    let mut text = heads.collect::<Vec<_>>().join(",") + "\n";
+    for row in &table.rows {
+        let cells = row.iter().map(|cell| match cell {
+            sabul_report::Cell::Number(number) | sabul_report::Cell::Fixed(number, _) => {
+                if number.is_finite() { number.to_string() } else { String::new() }
+            }
+            sabul_report::Cell::Empty => String::new(),
+            sabul_report::Cell::Text(text)
+            | sabul_report::Cell::Pass(text)
+            | sabul_report::Cell::Fail(text) => quoted(text),
+        });
+        text += &(cells.collect::<Vec<_>>().join(",") + "\n");
+    }
+    text
+}
+
+/// Results cannot be put where `--out` asked for.
+pub(crate) fn cannot_write(dir: &Path, error: &io::Error) -> CliError {
+    cannot_write_to(dir, "--out", error)
+}
+
+fn cannot_write_to(dir: &Path, flag: &str, error: &io::Error) -> CliError {
+    CliError::failed(format!(
+        "cannot write to {}: {error}; choose another directory with {flag}",
+        dir.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_lab::{Check, Lateness, Way};
+    use sabul_units::{Instant, Span};
+
+    use super::*;
+    use crate::conversations::tests::look;
+
+    /// A run with numbers that are found again wherever they come up.
+    fn simulated() -> (Run, Finished) {
+        let text = "name = 'twin'\nduration_s = 4\nsample_ms = 1000\n\
+            link = [{ id = 'wire', rate_mbps = 10, delay_ms = 1 }]\n\
+            flow = [{ id = 'a', transport = 'udp-cbr', rate_mbps = 3, path = ['wire'] }]";
+        let run = sabul_scenario::read(text, "x.toml", &[]).unwrap().remove(0);
+        let finished = crate::sim::simulate(&run).unwrap();
+        (run, finished)
+    }
+
+    fn measured(faults: &[&str]) -> (Run, Finished) {
+        let (run, mut finished) = simulated();
+        let check = Check {
+            quantity: "rate_mbps".to_owned(),
+            wanted: 10.0,
+            measured: 9.97,
+            tolerance: 0.1,
+            is_met: true,
+        };
+        let late = Span::from_micros(35);
+        finished.wall_s = 5.25;
+        finished.lab = Some(LabFacts {
+            calibrations: vec![Calibration {
+                path: "wire".to_owned(),
+                checks: vec![check],
+                skipped: vec!["loss: none was asked for".to_owned()],
+            }],
+            faults: faults.iter().map(|&fault| fault.to_owned()).collect(),
+            notes: vec!["the host answers for itself".to_owned()],
+            router: RouterLook {
+                at: Instant::ZERO + Span::from_secs(4),
+                lateness: Lateness { packets: 977, p50: late, p99: late, max: late },
+                ..RouterLook::default()
+            },
+            tuples: vec![look(Way::Forward, 4321, 1_500_000)],
+        });
+        (run, finished)
+    }
+
+    const FAULT: &str = "the router was too late";
+
+    #[test]
+    fn the_same_numbers_are_simulated_or_measured_in_the_lab() {
+        let (run, finished) = simulated();
+        let simulated = text(&run, &finished, false);
+        assert!(simulated.starts_with("twin: 4 s simulated in "), "{simulated}");
+        assert!(!simulated.contains("lab") && !simulated.contains("Calibration"), "{simulated}");
+        let (run, finished) = measured(&[]);
+        let text = text(&run, &finished, true);
+        assert!(
+            text.starts_with("twin [twin]: 4 s measured in the lab in 5.25 s, seed 1"),
+            "{text}"
+        );
+        for part in [
+            "udp-cbr",
+            "Jain's index 1.0000",
+            "rate_mbps",
+            "9.97",
+            "met",
+            "Not calibrated on wire: loss: none was asked for",
+            "10.0.0.2:4321",
+            "half of 977 packets left at most 0.035 ms late",
+            "Note: the host answers for itself",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let tables = simulated.split_once("\n\n").unwrap().1.split("Jain").next().unwrap();
+        assert!(text.contains(tables), "the same tables: {text}");
+    }
+
+    #[test]
+    fn an_invalid_run_has_reasons_and_no_numbers() {
+        let (run, finished) = measured(&[FAULT, "calibration: rate"]);
+        let text = text(&run, &finished, false);
+        let wanted = format!(
+            "twin: INVALID, {}:\n  - {FAULT}\n  - calibration: rate\n\
+             Note: the host answers for itself\n",
+            report::INVALID
+        );
+        assert_eq!(text, wanted);
+        assert!(!text.chars().any(|c| c.is_ascii_digit()), "{text}");
+        let page = report::run_page(&run, &finished).to_html();
+        for part in ["INVALID: ", FAULT, "rate_mbps", "Measured in the lab"] {
+            assert!(page.contains(part), "{part}");
+        }
+        for part in ["Goodput", "goodput,", "Jain", "Averages", "Conversations", "<svg"] {
+            assert!(!page.contains(part), "{part}");
+        }
+    }
+
+    #[test]
+    fn a_page_says_where_its_numbers_come_from_and_whether_they_count() {
+        let (run, finished) = measured(&[]);
+        let page = report::run_page(&run, &finished).to_html();
+        for part in [
+            "Measured in the lab: real sockets over an emulated path: 4 s",
+            "Valid: the path met its calibration, ",
+            "Calibration and validity",
+            "Conversations",
+            "Averages",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+        let summary = page.find("Valid: ").unwrap();
+        assert!(summary < page.find("Mb/s goodput").unwrap(), "validity comes first");
+        let (run, finished) = simulated();
+        let page = report::run_page(&run, &finished).to_html();
+        assert!(page.contains("Simulated: 4 s") && !page.contains("Calibration"));
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = fs::read_dir(dir).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn an_invalid_run_leaves_no_numbers_beside_its_reasons_not_even_old_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path();
+        let (run, finished) = measured(&[]);
+        write(dir, &run, &finished).unwrap();
+        let all = [
+            "links.csv",
+            "manifest.json",
+            "plot.svg",
+            "report.html",
+            "results.json",
+            "scenario.toml",
+            "series.csv",
+            "tuples.csv",
+        ];
+        assert_eq!(names(dir), all);
+        let manifest = fs::read_to_string(dir.join("manifest.json")).unwrap();
+        assert!(manifest.contains("\"arm\": \"lab\"") && manifest.contains("tuples.csv"));
+        let (run, finished) = measured(&[FAULT]);
+        write(dir, &run, &finished).unwrap();
+        assert_eq!(names(dir), ["manifest.json", "report.html", "results.json", "scenario.toml"]);
+        let manifest = fs::read_to_string(dir.join("manifest.json")).unwrap();
+        assert!(!manifest.contains(".csv\""), "{manifest}");
+    }
+
+    #[test]
+    fn a_sweep_names_its_invalid_runs_and_shows_the_numbers_of_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let (run, valid) = measured(&[]);
+        let (_, invalid) = measured(&[FAULT]);
+        let mut runs = vec![run.clone(), run];
+        for (run, value) in runs.iter_mut().zip(["1", "2"]) {
+            run.settings = vec![("seed".to_owned(), value.to_owned())];
+        }
+        write_sweep(folder.path(), &runs, &[valid, invalid]).unwrap();
+        let table = fs::read_to_string(folder.path().join("runs.csv")).unwrap();
+        let rows: Vec<&str> = table.lines().collect();
+        assert!(rows[1].starts_with("1,a,2.9"), "{table}");
+        assert_eq!(rows[2..], ["2,invalid"]);
+    }
+}

@@ -1,0 +1,375 @@
+//! What runs in the hosts: flows that start and stop when their plan says.
+//!
+//! A flow has a thread of its own in each of its hosts, in which its sockets are made. Once told to
+//! go ([`Flow::go`]) it keeps its times itself; whoever owns it looks at what it counts. Every copy of
+//! a flow is told of three times at most ([`FlowEvent`]): when it starts, when all its bytes have
+//! arrived, and when it is over. What a copy has counted is part of [`Flow::look`] until its end has
+//! been told, and of [`FlowEvent::Retired`] from then on, so that no byte counts twice or never.
+//!
+//! | Part | Is |
+//! |---|---|
+//! | `board.rs` | what the threads of a flow write down |
+//! | `copies.rs` | when copies start, and until when they run |
+//! | `tcp.rs`, `cbr.rs`, `sabul.rs`, `command.rs` | who carries the data |
+//!
+//! What a lab can do about a plan and what it cannot: [`notes`] and [`host_settings`].
+
+mod board;
+mod cbr;
+mod command;
+mod copies;
+mod place;
+mod sabul;
+mod tcp;
+
+use std::net::IpAddr;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sabul_sim::meter::{Counters, Gauges};
+use sabul_sim::scenario::{Defects, FlowPlan, Profile, Transport};
+use sabul_units::{Instant, SeededRandom, Span};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use crate::error::LabError;
+use crate::host::Host;
+use board::Board;
+use place::Place;
+
+/// What the kernel's TCP begins with, in packets. [RFC6928 §2]
+const KERNEL_INITIAL_WINDOW: u32 = 10;
+
+/// The two hosts of a flow.
+#[derive(Clone, Debug)]
+pub(crate) struct Ends {
+    /// Where data comes from.
+    pub(crate) near: Arc<Host>,
+    pub(crate) near_address: IpAddr,
+    /// Where it goes.
+    pub(crate) far: Arc<Host>,
+    pub(crate) far_address: IpAddr,
+}
+
+/// The clock of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    /// Time zero.
+    pub(crate) start: std::time::Instant,
+}
+
+impl Clock {
+    pub(crate) fn now(&self) -> Instant {
+        self.at(std::time::Instant::now())
+    }
+
+    /// What this clock shows at a moment of the system's.
+    fn at(&self, moment: std::time::Instant) -> Instant {
+        Instant::ZERO + moment.saturating_duration_since(self.start).into()
+    }
+
+    /// The moment at which this clock shows `at`; a year from now if the system cannot say.
+    fn moment(&self, at: Instant) -> std::time::Instant {
+        let year = std::time::Duration::from_secs(365 * 86_400);
+        let moment = self.start.checked_add(at.elapsed().into());
+        moment.unwrap_or_else(|| std::time::Instant::now() + year)
+    }
+}
+
+/// What has happened in a flow since it was last asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum FlowEvent {
+    /// A copy started.
+    Started { copy: u64, at: Instant },
+    /// A copy had all its bytes delivered.
+    Completed { copy: u64, at: Instant },
+    /// A copy is over, with what it has counted.
+    Retired { copy: u64, at: Instant, counters: Counters, gauges: Gauges },
+}
+
+/// What a flow's threads are told.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    /// Stay prepared.
+    Wait,
+    /// The run has begun.
+    Go { clock: Clock, end: Instant },
+    /// Leave.
+    Quit,
+}
+
+/// What the threads of any flow work with.
+#[derive(Clone, Debug)]
+struct Task {
+    plan: FlowPlan,
+    near: Place,
+    far: Place,
+    /// The stream from which this plan draws.
+    random: SeededRandom,
+    board: Arc<Board>,
+    orders: watch::Receiver<Order>,
+}
+
+impl Task {
+    fn failed(&self, why: impl Into<String>) -> LabError {
+        LabError::Flow { id: self.plan.id.clone(), why: why.into() }
+    }
+
+    /// Waits for the run to begin; none if it never will.
+    async fn start(&mut self) -> Option<(Clock, Instant)> {
+        loop {
+            match *self.orders.borrow_and_update() {
+                Order::Wait => {}
+                Order::Go { clock, end } => return Some((clock, end)),
+                Order::Quit => return None,
+            }
+            // The flow is gone, and with it whoever could say go.
+            self.orders.changed().await.ok()?;
+        }
+    }
+
+    /// Waits until there is nothing more to do.
+    async fn quit(&mut self) {
+        while !self.is_over() && self.orders.changed().await.is_ok() {}
+    }
+
+    /// Whether there is nothing more to do.
+    fn is_over(&self) -> bool {
+        matches!(*self.orders.borrow(), Order::Quit) || self.orders.has_changed().is_err()
+    }
+}
+
+/// The kind of a flow, as its owner sees it.
+trait Engine: std::fmt::Debug + Send {
+    /// Brings the board up to date.
+    fn refresh(&self);
+
+    /// Whether the router counts what this flow sends, because nobody else can.
+    fn counts_by_router(&self) -> bool {
+        false
+    }
+}
+
+/// A flow of the scenario, prepared or running: all copies of it.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    id: String,
+    board: Arc<Board>,
+    engine: Box<dyn Engine>,
+    orders: watch::Sender<Order>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Flow {
+    /// Prepares the hosts' ends (listeners, servers, first handshakes are done); nothing is sent
+    /// before [`Flow::go`] but that. TCP connections are the exception: opening one is part of its
+    /// copy's life.
+    ///
+    /// # Errors
+    /// If the plan asks for what cannot be done here, or an end cannot be made.
+    pub(crate) fn prepare(plan: &FlowPlan, ends: Ends, seed: u64) -> Result<Self, LabError> {
+        let Ends { near, near_address, far, far_address } = ends;
+        Self::prepare_at(plan, Place::host(near, near_address), Place::host(far, far_address), seed)
+    }
+
+    fn prepare_at(plan: &FlowPlan, near: Place, far: Place, seed: u64) -> Result<Self, LabError> {
+        allow_many_files();
+        let (orders, receiver) = watch::channel(Order::Wait);
+        let board = Arc::new(Board::default());
+        let task = Task {
+            plan: plan.clone(),
+            near,
+            far,
+            random: SeededRandom::new(seed).fork(&format!("flow/{}", plan.id)),
+            board: Arc::clone(&board),
+            orders: receiver,
+        };
+        // A thread that waits for orders ends when `orders` is dropped, so an error leaves none.
+        let mut threads = Vec::new();
+        let engine: Box<dyn Engine> = match plan.transport {
+            Transport::Tcp => Box::new(tcp::prepare(&task, &mut threads)?),
+            Transport::UdpCbr => Box::new(cbr::prepare(&task, &mut threads)?),
+            Transport::Sabul => Box::new(sabul::prepare(&task, &mut threads)?),
+            Transport::Command => Box::new(command::prepare(&task, &mut threads)?),
+        };
+        Ok(Self { id: plan.id.clone(), board, engine, orders, threads })
+    }
+
+    /// Lets it start and stop by itself, on this clock, until `end`.
+    pub(crate) fn go(&self, clock: Clock, end: Instant) {
+        self.orders.send_replace(Order::Go { clock, end });
+    }
+
+    /// What its live copies have counted, and what stands for them (of many copies, for the oldest).
+    pub(crate) fn look(&self) -> (Counters, Option<Gauges>) {
+        self.engine.refresh();
+        self.board.look()
+    }
+
+    /// What each copy has counted whose end has not been told, as of the last look.
+    pub(crate) fn copies(&self) -> Vec<(u64, Counters)> {
+        self.board.copies()
+    }
+
+    /// What has happened since the last call.
+    pub(crate) fn events(&self) -> Vec<FlowEvent> {
+        self.board.take_events()
+    }
+
+    /// Whether the counters are the router's business: those of [`Flow::look`] and
+    /// [`FlowEvent::Retired`] are zero, and only the gauges mean something.
+    pub(crate) fn counts_by_router(&self) -> bool {
+        self.engine.counts_by_router()
+    }
+
+    /// Whether it still does what it should.
+    ///
+    /// # Errors
+    /// If it has failed, which [`Flow::finish`] will say too.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        match self.board.failure() {
+            Some(why) => Err(LabError::Flow { id: self.id.clone(), why }),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends it: what still runs is retired, programs are ended (politely first), threads joined.
+    ///
+    /// # Errors
+    /// If it failed on the way; a program of a `command` flow that ended badly, too.
+    pub(crate) fn finish(mut self) -> Result<Vec<FlowEvent>, LabError> {
+        self.stop();
+        self.check()?;
+        Ok(self.events())
+    }
+
+    fn stop(&mut self) {
+        self.orders.send_replace(Order::Quit);
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                self.board.fail("a fault of this program ended one of its threads");
+            }
+        }
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What a reader should know of how this plan is carried here.
+pub(crate) fn notes(plan: &FlowPlan) -> Vec<String> {
+    let mut notes = Vec::new();
+    let id = &plan.id;
+    if plan.profile == Profile::Sabul2002 {
+        notes.push(format!(
+            "flow '{id}': the shipped channel reports by one rule for both profiles of the papers, \
+             that of sabul2003; SYN and ERR reports at intervals of their own exist in the \
+             simulator only"
+        ));
+    }
+    if plan.defects != Defects::default() {
+        notes.push(format!(
+            "flow '{id}': its defects are left out, the shipped channel and hosts have none of them"
+        ));
+    }
+    if plan.transport == Transport::Tcp && !plan.params.is_empty() {
+        let names: Vec<&str> = plan.params.iter().map(|(name, _)| name.as_str()).collect();
+        notes.push(format!(
+            "flow '{id}': the kernel's TCP takes no parameters ({} left out)",
+            names.join(", ")
+        ));
+    }
+    if plan.transport == Transport::Tcp && plan.window_packets.is_some() {
+        notes.push(format!(
+            "flow '{id}': the kernel's receive window follows window_packets only roughly"
+        ));
+    }
+    if plan.transport == Transport::Tcp && plan.initial_window != KERNEL_INITIAL_WINDOW {
+        notes.push(format!(
+            "flow '{id}': the kernel's TCP begins with {KERNEL_INITIAL_WINDOW} packets, not {}",
+            plan.initial_window
+        ));
+    }
+    notes
+}
+
+/// Kernel settings that this flow asks of its hosts, for those who make them.
+pub(crate) fn host_settings(plan: &FlowPlan) -> Vec<(String, String)> {
+    let ecn = if plan.is_ecn_capable { "1" } else { "0" };
+    vec![("net.ipv4.tcp_ecn".to_owned(), ecn.to_owned())]
+}
+
+/// Lets this process have two sockets for each of thousands of copies, as far as the system permits.
+/// Far more than that would slow down programs that close every file they could have inherited.
+fn allow_many_files() {
+    const FILES: u64 = 65_536;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.map_or(FILES, |maximum| maximum.min(FILES));
+    if current.is_some_and(|current| current < wanted) {
+        // Without it, the system says which file was one too many.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+    }
+}
+
+/// A runtime for the calling thread: what it starts stays in this thread's namespace.
+fn runtime() -> Result<Runtime, LabError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(LabError::system("start the tasks of a flow"))
+}
+
+/// Says once how the preparation of a thread went.
+struct Prepared<T>(mpsc::Sender<Result<T, LabError>>);
+
+impl<T> Prepared<T> {
+    /// Tells it, and gives the value back to those who may go on. None after a failure.
+    fn tell<U>(self, result: Result<(T, U), LabError>) -> Option<U> {
+        let (told, rest) = match result {
+            Ok((value, rest)) => (Ok(value), Some(rest)),
+            Err(error) => (Err(error), None),
+        };
+        // Whoever started this thread waits for it.
+        self.0.send(told).ok()?;
+        rest
+    }
+}
+
+/// Starts a thread in a host and waits until it has prepared what it needs.
+fn start_thread<T: Send + 'static>(
+    name: &str,
+    place: &Place,
+    threads: &mut Vec<JoinHandle<()>>,
+    work: impl FnOnce(Prepared<T>) + Send + 'static,
+) -> Result<T, LabError> {
+    let (sender, receiver) = mpsc::channel();
+    let inside = place.clone();
+    let thread = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || match inside.enter() {
+            Ok(()) => work(Prepared(sender)),
+            Err(error) => drop(sender.send(Err(error))),
+        })
+        .map_err(LabError::system("start a thread"))?;
+    threads.push(thread);
+    receiver.recv().unwrap_or_else(|_| {
+        Err(LabError::Program("a thread of a flow ended while it was prepared".to_owned()))
+    })
+}
+
+/// The round trip as far as averages tell: `latest` is the smoothed one.
+fn averaged_rtt(
+    smoothed: Span,
+    variance: Span,
+    min: Span,
+) -> Option<sabul_sim::meter::RttEstimate> {
+    let rtt = sabul_sim::meter::RttEstimate { latest: smoothed, smoothed, variance, min };
+    (smoothed > Span::ZERO).then_some(rtt)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! What the threads of a flow write down and its owner reads.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sabul_sim::meter::{Counters, Gauges};
+use sabul_units::Instant;
+
+use super::FlowEvent;
+
+/// Copies, events and the failure of one flow.
+#[derive(Debug, Default)]
+pub(super) struct Board(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// By number: those that have started and whose end has not been told.
+    copies: BTreeMap<u64, Copy>,
+    events: Vec<FlowEvent>,
+    failure: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Copy {
+    counters: Counters,
+    gauges: Option<Gauges>,
+    is_complete: bool,
+    is_over: bool,
+}
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves plain numbers behind, which stay usable.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A copy starts.
+    pub(super) fn start(&self, copy: u64, at: Instant) {
+        let mut state = self.lock();
+        state.copies.insert(copy, Copy::default());
+        state.events.push(FlowEvent::Started { copy, at });
+    }
+
+    /// What a running copy has counted, and what stands for it now if anything does.
+    pub(super) fn update(&self, copy: u64, counters: Counters, gauges: Option<Gauges>) {
+        if let Some(copy) = self.lock().running(copy) {
+            copy.counters = counters;
+            copy.gauges = gauges.or(copy.gauges);
+        }
+    }
+
+    /// All bytes of a running copy have arrived.
+    pub(super) fn complete(&self, copy: u64, at: Instant) {
+        let mut state = self.lock();
+        if let Some(found) = state.running(copy)
+            && !found.is_complete
+        {
+            found.is_complete = true;
+            state.events.push(FlowEvent::Completed { copy, at });
+        }
+    }
+
+    /// A copy is over.
+    pub(super) fn retire(&self, copy: u64, at: Instant) {
+        let mut state = self.lock();
+        if let Some(found) = state.running(copy) {
+            found.is_over = true;
+            let Copy { counters, gauges, .. } = *found;
+            let gauges = gauges.unwrap_or_default();
+            state.events.push(FlowEvent::Retired { copy, at, counters, gauges });
+        }
+    }
+
+    /// All copies are over.
+    pub(super) fn retire_all(&self, at: Instant) {
+        let running: Vec<u64> = self.lock().copies.keys().copied().collect();
+        for copy in running {
+            self.retire(copy, at);
+        }
+    }
+
+    /// The flow has failed; what failed first counts.
+    pub(super) fn fail(&self, why: impl Into<String>) {
+        self.lock().failure.get_or_insert_with(|| why.into());
+    }
+
+    pub(super) fn failure(&self) -> Option<String> {
+        self.lock().failure.clone()
+    }
+
+    /// What copies have counted whose end has not been told, and the gauges of the oldest one that
+    /// still runs.
+    pub(super) fn look(&self) -> (Counters, Option<Gauges>) {
+        let state = self.lock();
+        let mut total = Counters::default();
+        for copy in state.copies.values() {
+            total.add(copy.counters);
+        }
+        let oldest = state.copies.values().find(|copy| !copy.is_over);
+        (total, oldest.and_then(|copy| copy.gauges))
+    }
+
+    /// What each copy has counted whose end has not been told.
+    pub(super) fn copies(&self) -> Vec<(u64, Counters)> {
+        self.lock().copies.iter().map(|(number, copy)| (*number, copy.counters)).collect()
+    }
+
+    pub(super) fn take_events(&self) -> Vec<FlowEvent> {
+        let mut state = self.lock();
+        state.copies.retain(|_, copy| !copy.is_over);
+        std::mem::take(&mut state.events)
+    }
+}
+
+impl State {
+    fn running(&mut self, copy: u64) -> Option<&mut Copy> {
+        self.copies.get_mut(&copy).filter(|copy| !copy.is_over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_units::Span;
+
+    use super::*;
+
+    fn fresh(fresh_bytes: u64) -> Counters {
+        Counters { fresh_bytes, ..Counters::default() }
+    }
+
+    /// Whatever the order in which an owner looks and asks for events, a byte is in one of the two.
+    #[test]
+    fn what_is_over_counts_in_the_look_until_its_end_is_told() {
+        let board = Board::default();
+        let at = |ms| Instant::ZERO + Span::from_millis(ms);
+        board.start(0, at(1));
+        board.start(1, at(2));
+        board.update(0, fresh(100), Some(Gauges { in_flight: 7, ..Gauges::default() }));
+        board.update(1, fresh(10), Some(Gauges { in_flight: 8, ..Gauges::default() }));
+        assert_eq!(board.look().1.map(|gauges| gauges.in_flight), Some(7));
+        board.complete(0, at(3));
+        board.complete(0, at(4));
+        board.retire(0, at(5));
+        board.update(0, fresh(999), None);
+        let (counters, gauges) = board.look();
+        assert_eq!(counters, fresh(110));
+        assert_eq!(board.copies(), [(0, fresh(100)), (1, fresh(10))]);
+        assert_eq!(gauges.map(|gauges| gauges.in_flight), Some(8), "the oldest that runs");
+        let events = board.take_events();
+        assert_eq!(events.len(), 4, "{events:?}");
+        assert_eq!(events[2], FlowEvent::Completed { copy: 0, at: at(3) });
+        let FlowEvent::Retired { copy: 0, counters, .. } = events[3] else { panic!("{events:?}") };
+        assert_eq!(counters, fresh(100));
+        assert_eq!(board.look().0, fresh(10));
+        board.retire_all(at(6));
+        board.retire_all(at(7));
+        assert_eq!(board.take_events().len(), 1);
+        assert_eq!(board.look(), (Counters::default(), None));
+    }
+
+    #[test]
+    fn the_first_failure_counts() {
+        let board = Board::default();
+        board.fail("one");
+        board.fail("two");
+        assert_eq!(board.failure().as_deref(), Some("one"));
+    }
+}

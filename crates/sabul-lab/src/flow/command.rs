@@ -1,0 +1,381 @@
+//! Programs of the user's: one in the near host for each copy, and perhaps one in the far host that
+//! they speak to.
+//!
+//! The far program is started first, once, and given time until it listens. Each copy is one run of
+//! the near program: started when the copy starts, complete when it ends by itself with code 0, and
+//! told to end when the flow stops. What programs write goes to files, of which the last line explains
+//! a failure. What they send nobody but the router can count: counters stay zero, and the gauges are
+//! those of the near host's TCP connection with the most bytes acknowledged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use sabul_sim::meter::{Counters, Gauges};
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use super::board::Board;
+use super::copies::{self, Copy};
+use super::place::Place;
+use super::{Clock, Engine, Task, runtime, start_thread, tcp};
+use crate::error::LabError;
+use crate::tcp_info::{TcpInfo, TcpSample};
+
+/// How long the far program has until it listens; it may be one that never does.
+const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
+/// How often programs are looked after.
+const TICK: Duration = Duration::from_millis(10);
+/// How long a program has to end once it is told to.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+/// The kernel is asked no more often than this.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
+/// How much of what a program has written is searched for its last line.
+const TAIL_BYTES: u64 = 4096;
+/// Longest line that is quoted, in characters.
+const LINE_MAX: usize = 300;
+
+/// A program that has been started.
+#[derive(Debug)]
+struct Running {
+    name: String,
+    child: Child,
+    /// How it has ended. From then on, its number may be another's.
+    ended: Option<ExitStatus>,
+    errors: PathBuf,
+    output: PathBuf,
+}
+
+/// What the thread and the owner of the flow share.
+#[derive(Debug)]
+pub(super) struct Programs {
+    board: Arc<Board>,
+    is_paced: bool,
+    info: Mutex<(TcpInfo, Option<Instant>)>,
+    /// Near programs, by copy.
+    near: Mutex<BTreeMap<u64, Running>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the far program.
+pub(super) fn prepare(
+    task: &Task,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> Result<Arc<Programs>, LabError> {
+    let plan = &task.plan;
+    if plan.command.is_empty() {
+        return Err(task.failed("a command flow needs a command"));
+    }
+    for place in [&task.near, &task.far] {
+        choose_algorithm(task, place)?;
+    }
+    let mut task = task.clone();
+    // The thread watches over programs; those are started in their hosts wherever it is.
+    start_thread("lab-command", &task.near.clone(), threads, move |prepared| {
+        let start = || {
+            let runtime = runtime()?;
+            let info = TcpInfo::open()?;
+            let files = tempfile::Builder::new()
+                .prefix("sabul-lab-")
+                .tempdir()
+                .map_err(LabError::system("make a directory for what programs write"))?;
+            let programs = Arc::new(Programs {
+                board: Arc::clone(&task.board),
+                is_paced: tcp::algorithm(&task.plan.cc).starts_with("bbr"),
+                info: Mutex::new((info, None)),
+                near: Mutex::default(),
+            });
+            let peer = start_peer(&task, &files)?;
+            Ok((Arc::clone(&programs), (runtime, programs, files, peer)))
+        };
+        let Some((runtime, programs, files, mut peer)) = prepared.tell(start()) else { return };
+        runtime.block_on(async {
+            let Some((clock, end)) = task.start().await else { return };
+            let settings = task.clone();
+            let run = |copy| run_copy(&programs, &settings, &files, clock, copy);
+            let at_end = || {
+                programs.look_at_kernel(Duration::ZERO);
+                programs.board.retire_all(clock.now());
+            };
+            let result = tokio::select! {
+                result = copies::run(&mut task, clock, end, run, at_end) => result,
+                why = failure_of(&mut peer) => Err(why),
+            };
+            if let Err(why) = result {
+                programs.board.fail(why);
+            }
+        });
+        let left = std::mem::take(&mut *lock(&programs.near));
+        for running in left.values() {
+            running.signal(Signal::SIGTERM);
+        }
+        for (_, running) in left {
+            running.end();
+        }
+        // The far program serves until the end of the run, whoever else may use it. That it takes
+        // offence when the near one is ended early is no failure.
+        runtime.block_on(task.quit());
+        if let Some(peer) = peer {
+            peer.signal(Signal::SIGTERM);
+            peer.end();
+        }
+    })
+}
+
+/// Makes the flow's algorithm the host's own choice, if it names one.
+fn choose_algorithm(task: &Task, place: &Place) -> Result<(), LabError> {
+    if task.plan.cc.is_empty() {
+        return Ok(());
+    }
+    let name = tcp::algorithm(&task.plan.cc).to_owned();
+    let path = "/proc/sys/net/ipv4/tcp_congestion_control";
+    place
+        .run(move || std::fs::write(path, name))?
+        .map_err(|error| task.failed(tcp::refused_algorithm(&task.plan.cc, &error)))
+}
+
+/// Starts the far program and gives it time to listen.
+fn start_peer(task: &Task, files: &TempDir) -> Result<Option<Running>, LabError> {
+    if task.plan.peer_command.is_empty() {
+        return Ok(None);
+    }
+    let before = task.far.run(listening)?;
+    let mut peer = start(task, &task.far, &task.plan.peer_command, files, "far")?;
+    let started = Instant::now();
+    while started.elapsed() < LISTEN_PATIENCE {
+        if let Some(why) = peer.failure() {
+            peer.end();
+            return Err(task.failed(why));
+        }
+        if !task.far.run(listening)?.is_subset(&before) {
+            break;
+        }
+        std::thread::sleep(TICK);
+    }
+    Ok(Some(peer))
+}
+
+/// Waits until the far program fails; for ever, if it does not.
+async fn failure_of(peer: &mut Option<Running>) -> String {
+    loop {
+        if let Some(why) = peer.as_mut().and_then(Running::failure) {
+            return why;
+        }
+        sleep(TICK).await;
+    }
+}
+
+async fn run_copy(
+    programs: &Programs,
+    task: &Task,
+    files: &TempDir,
+    clock: Clock,
+    copy: Copy,
+) -> Result<(), String> {
+    let number = copy.number;
+    let name = format!("near-{number}");
+    let running = start(task, &task.near, &task.plan.command, files, &name);
+    let running = running.map_err(|error| match error {
+        LabError::Flow { why, .. } => why,
+        error => error.to_string(),
+    })?;
+    programs.board.start(number, clock.now());
+    lock(&programs.near).insert(number, running);
+    loop {
+        sleep(TICK).await;
+        let mut near = lock(&programs.near);
+        let Some(running) = near.get_mut(&number) else { return Ok(()) };
+        if let Some(status) = running.ended() {
+            let why = running.failure_with(status);
+            near.remove(&number);
+            drop(near);
+            if let Some(why) = why {
+                return Err(why);
+            }
+            let now = clock.now();
+            programs.board.complete(number, now);
+            programs.board.retire(number, now);
+            return Ok(());
+        }
+    }
+}
+
+/// Starts a program, `{near}` and `{far}` in its arguments replaced by the addresses.
+fn start(
+    task: &Task,
+    place: &Place,
+    arguments: &[String],
+    files: &TempDir,
+    file: &str,
+) -> Result<Running, LabError> {
+    let (near, far) = (task.near.address().to_string(), task.far.address().to_string());
+    let mut words =
+        arguments.iter().map(|word| word.replace("{near}", &near).replace("{far}", &far));
+    let name = words.next().unwrap_or_default();
+    let (output, errors) =
+        (files.path().join(format!("{file}.out")), files.path().join(format!("{file}.err")));
+    let create = |path| File::create(path).map_err(LabError::system("keep what a program writes"));
+    let mut command = Command::new(&name);
+    command.args(words).stdin(Stdio::null()).stdout(create(&output)?).stderr(create(&errors)?);
+    let child = place.spawn(command)?;
+    Ok(Running { name, child, ended: None, errors, output })
+}
+
+impl Running {
+    /// How it has ended, if it has.
+    fn ended(&mut self) -> Option<ExitStatus> {
+        self.ended = self.ended.or_else(|| self.child.try_wait().ok().flatten());
+        self.ended
+    }
+
+    /// Why it has failed, if it has.
+    fn failure(&mut self) -> Option<String> {
+        self.ended().and_then(|status| self.failure_with(status))
+    }
+
+    fn failure_with(&self, status: ExitStatus) -> Option<String> {
+        let how = match (status.code(), status.signal()) {
+            (Some(0), _) => return None,
+            (Some(code), _) => format!("ended with code {code}"),
+            (None, Some(signal)) => format!("was ended by signal {signal}"),
+            (None, None) => "ended badly".to_owned(),
+        };
+        let said = [&self.errors, &self.output].into_iter().find_map(last_line);
+        let said =
+            said.map_or_else(|| "it said nothing".to_owned(), |line| format!("it said: {line}"));
+        Some(format!("'{}' {how}; {said}", self.name))
+    }
+
+    /// Sends a signal to it and whatever it has started.
+    fn signal(&self, signal: Signal) {
+        if let (None, Ok(group)) = (self.ended, i32::try_from(self.child.id())) {
+            // It leads a group of its own, which may be gone by now.
+            let _ = killpg(Pid::from_raw(group), signal);
+        }
+    }
+
+    /// Waits for it to end, and then no longer.
+    fn end(mut self) {
+        let started = Instant::now();
+        while self.ended().is_none() {
+            if started.elapsed() >= END_PATIENCE {
+                self.signal(Signal::SIGKILL);
+                // It cannot refuse that.
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+}
+
+/// The last line that is not empty, from the end of a file.
+fn last_line(path: &PathBuf) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES))).ok()?;
+    let mut bytes = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    let shown = line.chars().filter(|c| !c.is_control()).take(LINE_MAX).collect();
+    Some(shown)
+}
+
+/// Ports on which somebody listens in the namespace of the calling thread: table and local end.
+fn listening() -> BTreeSet<(&'static str, String)> {
+    // A TCP socket that listens, and a UDP socket without a peer.
+    let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
+    let mut found = BTreeSet::new();
+    for (table, wanted) in tables {
+        let path = format!("/proc/thread-self/net/{table}");
+        for line in std::fs::read_to_string(path).unwrap_or_default().lines() {
+            let mut words = line.split_whitespace();
+            if let (Some(_), Some(local), Some(_), Some(state)) =
+                (words.next(), words.next(), words.next(), words.next())
+                && state == wanted
+            {
+                found.insert((table, local.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+// ---- what is shown ------------------------------------------------------------------------------
+
+impl Engine for Arc<Programs> {
+    fn refresh(&self) {
+        self.look_at_kernel(SAMPLE_INTERVAL);
+    }
+
+    fn counts_by_router(&self) -> bool {
+        true
+    }
+}
+
+impl Programs {
+    /// Asks the kernel about the host's connections, if what it last said is so old, and shows the
+    /// one with the most bytes acknowledged.
+    fn look_at_kernel(&self, age: Duration) {
+        let mut info = lock(&self.info);
+        let (kernel, asked) = &mut *info;
+        if asked.is_some_and(|asked| asked.elapsed() < age) {
+            return;
+        }
+        *asked = Some(Instant::now());
+        // A question that failed leaves older figures, and the next look asks again.
+        let samples = kernel.sample().unwrap_or_default();
+        let most = samples.iter().max_by_key(|sample: &&TcpSample| sample.bytes_acked);
+        let Some(gauges) = most.map(|sample| tcp::gauges(sample, self.is_paced)) else { return };
+        self.show(gauges);
+    }
+
+    fn show(&self, gauges: Gauges) {
+        for copy in lock(&self.near).keys() {
+            self.board.update(*copy, Counters::default(), Some(gauges));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_that_says_something_is_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("said");
+        std::fs::write(&path, "x".repeat(10_000) + "\nfirst\n  second\x1b[0m \n\n").unwrap();
+        assert_eq!(last_line(&path).as_deref(), Some("second[0m"));
+        std::fs::write(&path, "\n \n").unwrap();
+        assert_eq!(last_line(&path), None);
+        assert_eq!(last_line(&dir.path().join("nothing")), None);
+    }
+
+    #[test]
+    fn listeners_of_both_transports_are_seen() {
+        let before = listening();
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = std::net::UdpSocket::bind("[::1]:0").unwrap();
+        let has = |table, port: u16| {
+            let end = format!(":{port:04X}");
+            let found = listening();
+            found.iter().any(|(name, local)| *name == table && local.ends_with(&end))
+        };
+        assert!(has("tcp", tcp.local_addr().unwrap().port()));
+        assert!(has("udp6", udp.local_addr().unwrap().port()));
+        assert!(!listening().is_subset(&before));
+    }
+}

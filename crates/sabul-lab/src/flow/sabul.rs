@@ -1,0 +1,485 @@
+//! The protocol of this project, as shipped: the library `sabul`, measuring from memory to memory.
+//!
+//! The far host has a listener, the near host a session with it, and each copy is a transfer of that
+//! session. Preparation connects and moves a transfer of nothing, so that everything a handshake
+//! needs has happened. Whatever the library starts (tasks, threads, sockets) is started
+//! by the thread of the host in which it belongs.
+//!
+//! What arrives is counted by the receiving end: packets whose data was new, times the payload of a
+//! full packet (of a block that packets do not divide, its share), until all of it is there. The
+//! first round trip counts a little too much, while the size of packets is still being found. What
+//! is sent, lost and on the way is the sending end's count; the library renews it every 20 ms.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use sabul::{
+    Carrier, ChannelStats, ConnectConfig, Direction, Error, Listener, ListenerConfig, LossPolicy,
+    MeasureLimit, Request, Session, Ticket, Transfer, TransferOptions,
+};
+use sabul_sim::meter::{Counters, Gauges};
+use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, Profile};
+use sabul_units::Span;
+use tokio::time::sleep;
+
+use super::board::Board;
+use super::copies::{self, Copy};
+use super::{Clock, Engine, Task, averaged_rtt, runtime, start_thread};
+use crate::error::LabError;
+
+/// Transfers that a session may have under way.
+const COPIES_MAX: u32 = 256;
+/// Memory for the blocks of all copies at one end, in bytes; also what one copy gets at most, and at
+/// least.
+const MEMORY_BYTES: u64 = 512 << 20;
+const MEMORY_BYTES_ONE: std::ops::RangeInclusive<u64> = 4 << 20..=256 << 20;
+/// Copies that share the memory where nobody knows how many there will be.
+const COPIES_GUESSED: u64 = 32;
+/// Sizes of a block; the largest is what the simulator has.
+const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 4096..=1 << 20;
+/// How often the end of a copy is looked for.
+const TICK: Duration = Duration::from_millis(1);
+/// How long the preparation may take, and how long the far end waits for the session's end.
+const PATIENCE: Duration = Duration::from_secs(10);
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+/// The transfer of nothing that comes before the copies.
+const FIRST: u64 = 0;
+
+/// The receiving end of a transfer.
+#[derive(Debug)]
+struct Receiving {
+    transfer: Transfer,
+    opened: Instant,
+}
+
+/// One copy, as both of its ends know it.
+#[derive(Debug)]
+struct Sending {
+    /// Which transfer of the session it is, counted from [`FIRST`].
+    order: u64,
+    bytes: Option<u64>,
+    transfer: Arc<Transfer>,
+}
+
+/// What both threads and the owner of the flow share.
+#[derive(Debug)]
+pub(super) struct Sabul {
+    board: Arc<Board>,
+    clock: Mutex<Option<Clock>>,
+    sizes: Sizes,
+    /// By the order in which they were opened.
+    receiving: Mutex<BTreeMap<u64, Receiving>>,
+    /// By copy.
+    sending: Mutex<BTreeMap<u64, Sending>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes both ends, and connects them.
+pub(super) fn prepare(
+    task: &Task,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> Result<Arc<Sabul>, LabError> {
+    let plan = &task.plan;
+    refuse_what_cannot_be(task)?;
+    let options = options(plan).map_err(|why| task.failed(why))?;
+    let memory_bytes = usize::try_from(memory_bytes(plan)).unwrap_or(usize::MAX);
+    // A packet's payload is the plan's over IPv4; IPv6 has 20 bytes more of header.
+    let is_ipv4 = task.far.address().is_ipv4();
+    let overhead = plan.packet_bytes - plan.payload_bytes() + if is_ipv4 { 0 } else { 20 };
+    let sabul = Arc::new(Sabul {
+        board: Arc::clone(&task.board),
+        clock: Mutex::default(),
+        sizes: Sizes { block_bytes: options.block_bytes, overhead },
+        receiving: Mutex::default(),
+        sending: Mutex::default(),
+    });
+
+    let (far_task, shared) = (task.clone(), Arc::clone(&sabul));
+    let (address, ticket) = start_thread("lab-sabul-far", &task.far, threads, move |prepared| {
+        let listen = || {
+            let runtime = runtime()?;
+            let mut config = ListenerConfig::new(far_task.far.any_port());
+            config.memory_bytes = memory_bytes;
+            let listener = runtime
+                .block_on(Listener::bind(config))
+                .map_err(|error| far_task.failed(error.to_string()))?;
+            let found = (listener.local_addr(), listener.ticket().clone());
+            Ok((found, (runtime, listener)))
+        };
+        let Some((runtime, listener)) = prepared.tell(listen()) else { return };
+        let mut task = far_task;
+        runtime.block_on(serve(&mut task, &shared, &listener));
+        drop(listener);
+        runtime.shutdown_timeout(CLOSE_PATIENCE);
+    })?;
+
+    let (mut near_task, shared) = (task.clone(), Arc::clone(&sabul));
+    start_thread("lab-sabul-near", &task.near, threads, move |prepared| {
+        let config = ConnectConfig { memory_bytes, ..ConnectConfig::default() };
+        let connect = || {
+            let runtime = runtime()?;
+            let session = runtime
+                .block_on(connect(address, &ticket, config, &options))
+                .map_err(|error| near_task.failed(format!("its ends do not meet: {error}")))?;
+            Ok(((), (runtime, session)))
+        };
+        let Some((runtime, session)) = prepared.tell(connect()) else { return };
+        runtime.block_on(async {
+            if let Some((clock, end)) = near_task.start().await {
+                *lock(&shared.clock) = Some(clock);
+                let next = std::cell::Cell::new(FIRST + 1);
+                let run = |copy| send_copy(&shared, &session, &options, &next, clock, copy);
+                let at_end = || {
+                    shared.refresh();
+                    shared.board.retire_all(clock.now());
+                };
+                if let Err(why) = copies::run(&mut near_task, clock, end, run, at_end).await {
+                    near_task.board.fail(why);
+                }
+                // Dropping a transfer cancels it.
+                lock(&shared.sending).clear();
+            }
+            session.close().await;
+        });
+        runtime.shutdown_timeout(CLOSE_PATIENCE);
+    })?;
+    Ok(sabul)
+}
+
+/// What the library's measurements do not have.
+fn refuse_what_cannot_be(task: &Task) -> Result<(), LabError> {
+    let plan = &task.plan;
+    if plan.source_rate.is_some() || plan.sink_rate.is_some() {
+        return Err(LabError::CannotCarry(format!(
+            "flow '{}' has a slow application (source_mbps or sink_mbps), and the lab's ends send \
+             and take as fast as they can; leave it out, or simulate this scenario",
+            plan.id
+        )));
+    }
+    let at_once = match plan.arrivals {
+        Arrivals::Together { count, .. } => count,
+        Arrivals::Chain { count, parallel } => count.min(parallel),
+        Arrivals::Poisson { .. } => 1,
+    };
+    if at_once > COPIES_MAX {
+        return Err(LabError::CannotCarry(format!(
+            "flow '{}' has {at_once} copies at a time, and a session takes {COPIES_MAX}; use \
+             several flows",
+            plan.id
+        )));
+    }
+    Ok(())
+}
+
+/// How the copies of a plan are transferred.
+fn options(plan: &FlowPlan) -> Result<TransferOptions, String> {
+    let (loss_policy, carrier) = match plan.profile {
+        Profile::Current => (LossPolicy::Current, Carrier::Udp),
+        Profile::Sabul2003 | Profile::Sabul2002 => (LossPolicy::Historical, Carrier::Control),
+    };
+    let memory_bytes = memory_bytes(plan);
+    let window_bytes = plan
+        .window_packets
+        .map_or(memory_bytes, |packets| packets.saturating_mul(plan.payload_bytes().into()));
+    let block_bytes = block_bytes(window_bytes.min(memory_bytes / 4)).ok_or_else(|| {
+        let least = BLOCK_BYTES.start().div_ceil(plan.payload_bytes().into());
+        format!("its window is less than the smallest block; use window_packets of {least} or more")
+    })?;
+    Ok(TransferOptions {
+        controller: plan.cc.clone(),
+        controller_params: plan.params.clone(),
+        // The host's own interface never lets more through, in the simulator likewise.
+        rate_limit_bps: plan.nic_rate.map(|rate| rate.0),
+        mtu_max: Some(plan.packet_bytes),
+        block_bytes,
+        window_bytes,
+        loss_policy,
+        carrier,
+        ..TransferOptions::default()
+    })
+}
+
+/// Memory for the blocks of one copy at one end: a share of all there is, or what the window and its
+/// last blocks need.
+fn memory_bytes(plan: &FlowPlan) -> u64 {
+    let at_once = match plan.arrivals {
+        Arrivals::Together { count, .. } => u64::from(count),
+        Arrivals::Chain { count, parallel } => u64::from(count.min(parallel)),
+        Arrivals::Poisson { .. } => COPIES_GUESSED,
+    };
+    let (least, most) = (*MEMORY_BYTES_ONE.start(), *MEMORY_BYTES_ONE.end());
+    let share = (MEMORY_BYTES / at_once.max(1)).clamp(least, most);
+    let window = plan.window_packets.map_or(0, |packets| {
+        let bytes = packets.saturating_mul(plan.payload_bytes().into());
+        bytes.saturating_add(4 * BLOCK_BYTES.end())
+    });
+    let needed = match plan.size {
+        FlowSize::Bytes(bytes) => bytes.saturating_add(*BLOCK_BYTES.end()),
+        FlowSize::Endless | FlowSize::Pareto { .. } => u64::MAX,
+    };
+    share.max(window).min(needed).max(least)
+}
+
+/// The largest block that is no larger than this.
+fn block_bytes(most: u64) -> Option<u32> {
+    let most = most.min(*BLOCK_BYTES.end());
+    let power = 1_u64 << most.checked_ilog2()?;
+    u32::try_from(power).ok().filter(|_| power >= *BLOCK_BYTES.start())
+}
+
+// ---- the near end -------------------------------------------------------------------------------
+
+/// Opens the session, and shows with a transfer of nothing that all works.
+async fn connect(
+    address: SocketAddr,
+    ticket: &Ticket,
+    config: ConnectConfig,
+    options: &TransferOptions,
+) -> Result<Session, Error> {
+    let session = sabul::connect_to(&address.to_string(), ticket, config).await?;
+    let nothing = MeasureLimit { bytes: Some(0), time: None };
+    let transfer = session.measure(Direction::Send, nothing, options).await?;
+    let late = |_| Error::PeerGone(format!("no answer within {} s", PATIENCE.as_secs()));
+    tokio::time::timeout(PATIENCE, transfer.finish()).await.map_err(late)??;
+    Ok(session)
+}
+
+async fn send_copy(
+    sabul: &Sabul,
+    session: &Session,
+    options: &TransferOptions,
+    next: &std::cell::Cell<u64>,
+    clock: Clock,
+    copy: Copy,
+) -> Result<(), String> {
+    let Copy { number, bytes } = copy;
+    // Nothing comes between the two, so this is the order in which the far end is asked.
+    let order = next.replace(next.get() + 1);
+    let limit = MeasureLimit { bytes, time: None };
+    let opened = session.measure(Direction::Send, limit, options).await;
+    let transfer = Arc::new(opened.map_err(|error| error.to_string())?);
+    sabul.board.start(number, clock.now());
+    let sending = Sending { order, bytes, transfer: Arc::clone(&transfer) };
+    lock(&sabul.sending).insert(number, sending);
+    while !transfer.progress().is_finished {
+        sleep(TICK).await;
+    }
+    sabul.refresh();
+    lock(&sabul.sending).remove(&number);
+    lock(&sabul.receiving).remove(&order);
+    if let Some(transfer) = Arc::into_inner(transfer) {
+        transfer.finish().await.map_err(|error| error.to_string())?;
+    }
+    sabul.board.retire(number, clock.now());
+    Ok(())
+}
+
+// ---- the far end --------------------------------------------------------------------------------
+
+/// Takes part in every measurement, until the session has ended or there is nothing more to do.
+async fn serve(task: &mut Task, sabul: &Sabul, listener: &Listener) {
+    let mut sessions = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            () = task.quit() => break,
+            accepted = listener.accept() => match accepted {
+                Ok(session) => sessions.push(receive(sabul, session)),
+                Err(error) => {
+                    task.board.fail(error.to_string());
+                    return;
+                }
+            },
+            Some(()) = sessions.next(), if !sessions.is_empty() => {}
+        }
+    }
+    // The near end closes the session, and then its transfers end in order.
+    let closed = async { while sessions.next().await.is_some() {} };
+    let _ = tokio::time::timeout(CLOSE_PATIENCE, closed).await;
+    drop(sessions);
+    let left = std::mem::take(&mut *lock(&sabul.receiving));
+    let ended = async {
+        for (_, Receiving { transfer, .. }) in left {
+            transfer.cancel();
+            let _ = transfer.finish().await;
+        }
+    };
+    let _ = tokio::time::timeout(CLOSE_PATIENCE, ended).await;
+}
+
+async fn receive(sabul: &Sabul, session: Session) {
+    let mut order = FIRST;
+    while let Some(request) = session.next_request().await {
+        let opened = Instant::now();
+        match request {
+            Request::Measure(request) => {
+                // A request that cannot be met is the near end's to report.
+                if let Ok(transfer) = request.accept() {
+                    lock(&sabul.receiving).insert(order, Receiving { transfer, opened });
+                }
+            }
+            other => other.refuse("a lab measures, and does nothing else"),
+        }
+        order += 1;
+    }
+}
+
+// ---- what is counted ----------------------------------------------------------------------------
+
+impl Engine for Arc<Sabul> {
+    fn refresh(&self) {
+        (**self).refresh();
+    }
+}
+
+impl Sabul {
+    fn refresh(&self) {
+        let Some(clock) = *lock(&self.clock) else { return };
+        let receiving = lock(&self.receiving);
+        for (copy, sending) in &*lock(&self.sending) {
+            let sent = sending.transfer.progress().channel;
+            let Some(Receiving { transfer, opened }) = receiving.get(&sending.order) else {
+                let (counters, gauges) = self.sender_side(&sent, 0);
+                self.board.update(*copy, counters, Some(gauges));
+                continue;
+            };
+            let progress = transfer.progress();
+            let (mut counters, gauges) = self.sender_side(&sent, progress.channel.packets);
+            let whole = sending.bytes.filter(|bytes| progress.bytes >= *bytes);
+            self.receiver_side(&progress.channel, &mut counters);
+            match (whole, sending.bytes) {
+                // The channel's last figures may be older than its last packets.
+                (Some(whole), _) if progress.is_finished => {
+                    let mtu = progress.channel.mtu;
+                    let least = self.sizes.wire_bytes(self.sizes.packets(whole, mtu), mtu);
+                    counters.fresh_bytes = whole;
+                    counters.arrived_bytes = counters.arrived_bytes.max(least);
+                    self.board.update(*copy, counters, Some(gauges));
+                    self.board.complete(*copy, clock.at(*opened + progress.elapsed));
+                }
+                (_, bytes) => {
+                    let most = bytes.unwrap_or(u64::MAX);
+                    counters.fresh_bytes = counters.fresh_bytes.min(most);
+                    self.board.update(*copy, counters, Some(gauges));
+                }
+            }
+        }
+    }
+
+    /// What the sending end says; its figures may be older than what has arrived.
+    fn sender_side(&self, stats: &ChannelStats, arrived: u64) -> (Counters, Gauges) {
+        let (sent, lost) = (stats.packets.max(arrived), stats.packets_lost);
+        let counters = Counters {
+            sent,
+            sent_bytes: self.sizes.wire_bytes(sent, stats.mtu),
+            lost,
+            resent: stats.packets_repeated,
+            ..Counters::default()
+        };
+        let acknowledged = self.sizes.packets(stats.bytes, stats.mtu);
+        let millis = |ms: f64| Span::from_secs_f64(ms / 1e3);
+        let gauges = Gauges {
+            gap: Span::from_secs_f64(stats.gap_ns / 1e9),
+            rtt: averaged_rtt(millis(stats.rtt_ms), Span::ZERO, millis(stats.rtt_ms_min)),
+            in_flight: sent.saturating_sub(lost).saturating_sub(acknowledged),
+        };
+        (counters, gauges)
+    }
+
+    fn receiver_side(&self, stats: &ChannelStats, counters: &mut Counters) {
+        let fresh = stats.packets.saturating_sub(stats.packets_repeated);
+        counters.fresh_bytes = self.sizes.payload_bytes(fresh, stats.mtu);
+        counters.arrived_bytes = self.sizes.wire_bytes(stats.packets, stats.mtu);
+    }
+}
+
+/// How packets divide the bytes of a flow. A block's last packet holds what is left of it, so a
+/// packet holds its share of a block on average.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    block_bytes: u32,
+    /// Headers, tag and all that is not payload of a packet, in bytes.
+    overhead: u32,
+}
+
+impl Sizes {
+    fn packets_per_block(self, mtu: u32) -> u64 {
+        self.block_bytes.div_ceil(mtu.saturating_sub(self.overhead).max(1)).into()
+    }
+
+    fn payload_bytes(self, packets: u64, mtu: u32) -> u64 {
+        scale(packets, self.block_bytes.into(), self.packets_per_block(mtu))
+    }
+
+    fn wire_bytes(self, packets: u64, mtu: u32) -> u64 {
+        self.payload_bytes(packets, mtu).saturating_add(packets * u64::from(self.overhead))
+    }
+
+    fn packets(self, payload_bytes: u64, mtu: u32) -> u64 {
+        scale(payload_bytes, self.packets_per_block(mtu), self.block_bytes.into())
+    }
+}
+
+/// `number × part ÷ whole`, rounded up, so that what is all there is not short of a byte.
+fn scale(number: u64, part: u64, whole: u64) -> u64 {
+    let wide = (u128::from(number) * u128::from(part)).div_ceil(u128::from(whole.max(1)));
+    u64::try_from(wide).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_sim::scenario::Transport;
+
+    use super::*;
+
+    fn plan() -> FlowPlan {
+        FlowPlan::new("s", Transport::Sabul, "sabul2003", vec![0])
+    }
+
+    #[test]
+    fn blocks_fit_the_window_and_memory_is_shared() {
+        let mut plan = plan();
+        let asked = options(&plan).unwrap();
+        assert_eq!((asked.block_bytes, asked.window_bytes), (1 << 20, 256 << 20));
+        plan.arrivals = Arrivals::Together { count: 64, spread: Span::ZERO };
+        assert_eq!(memory_bytes(&plan), 8 << 20);
+        assert_eq!(options(&plan).unwrap().block_bytes, 1 << 20);
+        plan.window_packets = Some(64);
+        let asked = options(&plan).unwrap();
+        assert_eq!(asked.window_bytes, 64 * u64::from(plan.payload_bytes()));
+        assert_eq!(asked.block_bytes, 65_536, "the largest power of two within the window");
+        plan.window_packets = Some(2);
+        assert!(options(&plan).unwrap_err().contains("window_packets of 3 or more"));
+    }
+
+    /// A block of 10 000 bytes in packets of 1 072 bytes of payload: nine of them and one of 352.
+    #[test]
+    fn packets_hold_their_share_of_a_block() {
+        let sizes = Sizes { block_bytes: 10_000, overhead: 60 };
+        assert_eq!(sizes.payload_bytes(10, 1132), 10_000);
+        assert_eq!(sizes.wire_bytes(20, 1132), 20_000 + 20 * 60);
+        assert_eq!(sizes.packets(10_000, 1132), 10);
+        assert_eq!(sizes.payload_bytes(5, 1132), 5_000);
+        assert_eq!(sizes.payload_bytes(0, 0), 0, "before the first packet its size is not known");
+    }
+
+    #[test]
+    fn historical_profiles_report_on_the_control_connection() {
+        let mut plan = plan();
+        assert_eq!(options(&plan).unwrap().carrier, Carrier::Udp);
+        for profile in [Profile::Sabul2003, Profile::Sabul2002] {
+            plan.profile = profile;
+            let asked = options(&plan).unwrap();
+            assert_eq!(
+                (asked.loss_policy, asked.carrier),
+                (LossPolicy::Historical, Carrier::Control)
+            );
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! The kernel's TCP.
+//!
+//! A thread in the far host accepts and throws away, one in the near host connects and writes zeros.
+//! Both are ends of the same flow in one process, so that the near end knows what the far one has
+//! counted: connections are told apart by the near end's port. A copy lives from the first SYN until
+//! the sender knows that all is acknowledged; the far end says so with one byte of its own. Then, or
+//! when the flow is stopped, the connection is reset, which leaves nothing behind in either host.
+//!
+//! What arrives is counted at the receiving application. What is sent is the kernel's count. Losses
+//! are the segments sent again (the kernel does not tell which it took for lost), and
+//! bytes of headers are worked out from the number of segments.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use rustix::net::sockopt;
+use rustix::net::{RecvFlags, recv};
+use sabul_sim::meter::{Counters, Gauges};
+use sabul_sim::scenario::FlowPlan;
+use sabul_units::{Bytes, Rate, Span};
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{Notify, mpsc};
+
+use super::board::Board;
+use super::copies::{self, Copy};
+use super::{Clock, Engine, Task, averaged_rtt, runtime, start_thread};
+use crate::error::LabError;
+use crate::tcp_info::{TcpInfo, TcpSample};
+
+/// Bytes of one write, and of one read that throws away.
+const CHUNK: usize = 256 << 10;
+static ZEROS: [u8; CHUNK] = [0; CHUNK];
+/// Reads of one connection before others have their turn.
+const READS_PER_TURN: usize = 16;
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 4096;
+/// The kernel is asked no more often than this by those who only look.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
+/// Largest segment that the kernel lets a socket ask for.
+const MSS_MAX: u32 = 32_767;
+
+/// A copy's connection, as both of its ends know it.
+#[derive(Debug)]
+struct Connection {
+    copy: u64,
+    near: SocketAddr,
+    bytes: Option<u64>,
+    received: AtomicU64,
+    /// The latest that the kernel of the near host has told.
+    sample: Mutex<Option<TcpSample>>,
+    /// The near end needs it no longer.
+    is_over: Notify,
+}
+
+/// What both threads and the owner of the flow share.
+#[derive(Debug)]
+pub(super) struct Tcp {
+    board: Arc<Board>,
+    /// The far end's listener.
+    far: SocketAddr,
+    is_paced: bool,
+    window: Option<Window>,
+    /// By the near end's port.
+    connections: Mutex<BTreeMap<u16, Arc<Connection>>>,
+    info: Mutex<(TcpInfo, Option<Instant>)>,
+}
+
+/// Makes both ends: the far one listens.
+pub(super) fn prepare(
+    task: &Task,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> Result<Arc<Tcp>, LabError> {
+    // The near end says when it begins, and by leaving that it is over.
+    let (to_far, mut from_near) = mpsc::unbounded_channel::<(Arc<Tcp>, Clock)>();
+    let far_task = task.clone();
+    let far = start_thread("lab-tcp-far", &task.far, threads, move |prepared| {
+        let listen = || {
+            let runtime = runtime()?;
+            let listener = runtime.block_on(async { listen(&far_task) })?;
+            let address = listener.local_addr().map_err(LabError::system("learn a port"))?;
+            Ok((address, (runtime, listener)))
+        };
+        let Some((runtime, listener)) = prepared.tell(listen()) else { return };
+        runtime.block_on(async {
+            if let Some((tcp, clock)) = from_near.recv().await {
+                accept(&mut from_near, &listener, &tcp, clock).await;
+            }
+        });
+    })?;
+    let mut near_task = task.clone();
+    start_thread("lab-tcp-near", &task.near, threads, move |prepared| {
+        let open = || {
+            let runtime = runtime()?;
+            let info = TcpInfo::open()?;
+            // What the kernel refuses is known before the run.
+            runtime.block_on(async { socket(&near_task, near_task.near.any_port()) })?;
+            let tcp = Arc::new(Tcp {
+                board: Arc::clone(&near_task.board),
+                far,
+                is_paced: algorithm(&near_task.plan.cc).starts_with("bbr"),
+                window: Window::of(&near_task.plan),
+                connections: Mutex::default(),
+                info: Mutex::new((info, None)),
+            });
+            Ok((Arc::clone(&tcp), (runtime, tcp)))
+        };
+        let Some((runtime, tcp)) = prepared.tell(open()) else { return };
+        runtime.block_on(async {
+            let Some((clock, end)) = near_task.start().await else { return };
+            if to_far.send((Arc::clone(&tcp), clock)).is_err() {
+                return;
+            }
+            let settings = near_task.clone();
+            let run = |copy| send_copy(&tcp, &settings, clock, copy);
+            let at_end = || {
+                tcp.ask_about_all(Duration::ZERO);
+                tcp.board.retire_all(clock.now());
+            };
+            if let Err(why) = copies::run(&mut near_task, clock, end, run, at_end).await {
+                near_task.board.fail(why);
+            }
+        });
+    })
+}
+
+impl Engine for Arc<Tcp> {
+    fn refresh(&self) {
+        self.ask_about_all(SAMPLE_INTERVAL);
+    }
+}
+
+impl Tcp {
+    fn connections(&self) -> MutexGuard<'_, BTreeMap<u16, Arc<Connection>>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn info(&self) -> MutexGuard<'_, (TcpInfo, Option<Instant>)> {
+        self.info.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the kernel about all connections, if what it last said is so old, and writes everything
+    /// on the board.
+    fn ask_about_all(&self, age: Duration) {
+        let mut info = self.info();
+        let (kernel, asked) = &mut *info;
+        let connections: Vec<_> = self.connections().values().map(Arc::clone).collect();
+        if asked.is_none_or(|asked| asked.elapsed() >= age) && !connections.is_empty() {
+            *asked = Some(Instant::now());
+            // A question that failed leaves older figures, and the next look asks again.
+            for sample in kernel.sample().unwrap_or_default() {
+                if let Some(connection) = self.connections().get(&sample.local.port())
+                    && sample.remote == self.far
+                {
+                    connection.take(sample);
+                }
+            }
+        }
+        drop(info);
+        for connection in connections {
+            self.write_down(&connection);
+        }
+    }
+
+    fn ask_about(&self, connection: &Connection) {
+        let sample = self.info().0.find(connection.near, self.far);
+        if let Ok(Some(sample)) = sample {
+            connection.take(sample);
+        }
+        self.write_down(connection);
+    }
+
+    fn write_down(&self, connection: &Connection) {
+        let fresh_bytes = connection.received.load(Ordering::Acquire);
+        let sample = *connection.sample.lock().unwrap_or_else(PoisonError::into_inner);
+        let (counters, gauges) = sample.map_or_else(
+            || (Counters { fresh_bytes, ..Counters::default() }, None),
+            |sample| (counters(&sample, fresh_bytes), Some(gauges(&sample, self.is_paced))),
+        );
+        self.board.update(connection.copy, counters, gauges);
+    }
+}
+
+impl Connection {
+    fn take(&self, sample: TcpSample) {
+        *self.sample.lock().unwrap_or_else(PoisonError::into_inner) = Some(sample);
+    }
+}
+
+fn counters(sample: &TcpSample, fresh_bytes: u64) -> Counters {
+    let headers = u64::from(sample.header_bytes());
+    let sent = u64::from(sample.data_segments_out);
+    let resent = u64::from(sample.retransmitted);
+    Counters {
+        fresh_bytes,
+        arrived_bytes: fresh_bytes + fresh_bytes.div_ceil(u64::from(sample.mss.max(1))) * headers,
+        sent,
+        sent_bytes: sample.bytes_sent + sent * headers,
+        lost: resent,
+        resent,
+    }
+}
+
+/// What stands for a connection at this moment.
+pub(super) fn gauges(sample: &TcpSample, is_paced: bool) -> Gauges {
+    let micros = |us: u32| Span::from_micros(us.into());
+    let rate = Rate(sample.pacing_rate.saturating_mul(8));
+    let is_paced = is_paced && rate.0 > 0;
+    Gauges {
+        gap: if is_paced { rate.time_for(Bytes(sample.mss.into())) } else { Span::ZERO },
+        rtt: averaged_rtt(
+            micros(sample.rtt_us),
+            micros(sample.rtt_variance_us),
+            micros(sample.min_rtt_us),
+        ),
+        in_flight: sample.in_flight().into(),
+    }
+}
+
+// ---- sockets ------------------------------------------------------------------------------------
+
+/// The kernel's name for an algorithm.
+pub(super) fn algorithm(cc: &str) -> &str {
+    match cc {
+        "newreno" => "reno",
+        "bbr1" => "bbr",
+        "tcp-lp" => "lp",
+        name => name,
+    }
+}
+
+/// Why the kernel does not take an algorithm, and what to do.
+pub(super) fn refused_algorithm(cc: &str, error: &io::Error) -> String {
+    let name = algorithm(cc);
+    let offered = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let offered = offered.unwrap_or_default();
+    format!(
+        "the kernel refuses the TCP algorithm '{name}' ({error}); it offers {}; use one of those, \
+         or load it with `modprobe tcp_{name}`",
+        offered.trim()
+    )
+}
+
+/// A socket at `address` with all that has to be set before it connects or listens.
+fn socket(task: &Task, address: SocketAddr) -> Result<TcpSocket, LabError> {
+    let plan = &task.plan;
+    let new = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let socket = new.map_err(LabError::system("make a TCP socket"))?;
+    sockopt::set_tcp_congestion(&socket, algorithm(&plan.cc))
+        .map_err(|error| task.failed(refused_algorithm(&plan.cc, &error.into())))?;
+    let mss = plan.packet_bytes.saturating_sub(if address.is_ipv4() { 40 } else { 60 });
+    if mss <= MSS_MAX {
+        SockRef::from(&socket)
+            .set_tcp_mss(mss)
+            .map_err(LabError::system(format!("send segments of {mss} bytes")))?;
+    }
+    // Resets when it is closed: what is not acknowledged by then is not wanted any more.
+    socket.set_zero_linger().map_err(LabError::system("make a TCP socket"))?;
+    socket.bind(address).map_err(LabError::system(format!("use TCP at {address}")))?;
+    Ok(socket)
+}
+
+fn listen(task: &Task) -> Result<TcpListener, LabError> {
+    let socket = socket(task, task.far.any_port())?;
+    if let Some(window) = Window::of(&task.plan) {
+        set_receive_buffer(&socket, window.scale_bytes).map_err(|error| {
+            let bytes = window.scale_bytes;
+            task.failed(format!(
+                "its receive window needs a buffer of {bytes} bytes, which the kernel refuses \
+                 ({error}); raise sysctl net.core.rmem_max to {bytes}"
+            ))
+        })?;
+    }
+    socket.listen(BACKLOG).map_err(LabError::system("listen for TCP connections"))
+}
+
+/// Receive buffers to ask for, so that the window is as wide as a plan wants.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    /// Of the listener: connections take over the scale of their windows from it, which has to reach.
+    scale_bytes: usize,
+    /// Of a connection.
+    bytes: usize,
+}
+
+impl Window {
+    /// The kernel doubles what it is asked for, and offers as window what is left of that after its
+    /// own overhead: about 0.65 of it for packets of 1500 bytes (measured), so the window is 1.3
+    /// times what is asked for. Other sizes of packets shift it by a third at most.
+    fn of(plan: &FlowPlan) -> Option<Self> {
+        let wanted = plan.window_packets?.saturating_mul(plan.payload_bytes().into());
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        Some(Self { scale_bytes: wanted.saturating_mul(2), bytes: wanted.saturating_mul(10) / 13 })
+    }
+}
+
+/// Sets it, and makes sure that the kernel has not cut it.
+fn set_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
+    let bytes = bytes.min(i32::MAX as usize / 2);
+    if sockopt::set_socket_recv_buffer_size_force(&socket, bytes).is_err() {
+        sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
+    }
+    let granted = sockopt::socket_recv_buffer_size(&socket)?;
+    if granted >= bytes { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
+}
+
+// ---- the near end -------------------------------------------------------------------------------
+
+/// Takes a copy's connection off the list, however the copy ends.
+struct Listed<'a> {
+    tcp: &'a Tcp,
+    connection: Arc<Connection>,
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.tcp.connections().remove(&self.connection.near.port());
+        self.connection.is_over.notify_one();
+    }
+}
+
+async fn send_copy(tcp: &Tcp, task: &Task, clock: Clock, copy: Copy) -> Result<(), String> {
+    let failed = |error: LabError| match error {
+        LabError::Flow { why, .. } => why,
+        error => error.to_string(),
+    };
+    let socket = socket(task, task.near.any_port()).map_err(failed)?;
+    let near = socket.local_addr().map_err(|error| error.to_string())?;
+    let connection = Arc::new(Connection {
+        copy: copy.number,
+        near,
+        bytes: copy.bytes,
+        received: AtomicU64::new(0),
+        sample: Mutex::default(),
+        is_over: Notify::new(),
+    });
+    // The far end finds it here when it accepts.
+    tcp.connections().insert(near.port(), Arc::clone(&connection));
+    let listed = Listed { tcp, connection };
+    tcp.board.start(copy.number, clock.now());
+    let sent = async {
+        let mut stream = socket.connect(tcp.far).await?;
+        write_zeros(&mut stream, copy.bytes).await?;
+        stream.shutdown().await?;
+        // One byte says that all has arrived, and its segment acknowledges all of it.
+        stream.read_u8().await?;
+        Ok::<_, io::Error>(stream)
+    };
+    let stream =
+        sent.await.map_err(|error| format!("its connection to {} broke: {error}", tcp.far))?;
+    tcp.ask_about(&listed.connection);
+    tcp.board.retire(copy.number, clock.now());
+    drop(stream);
+    Ok(())
+}
+
+async fn write_zeros(stream: &mut TcpStream, bytes: Option<u64>) -> io::Result<()> {
+    let mut left = bytes;
+    loop {
+        let chunk =
+            left.map_or(CHUNK, |left| usize::try_from(left).map_or(CHUNK, |left| left.min(CHUNK)));
+        if chunk == 0 {
+            return Ok(());
+        }
+        let written = stream.write(&ZEROS[..chunk]).await?;
+        left = left.map(|left| left - written as u64);
+    }
+}
+
+// ---- the far end --------------------------------------------------------------------------------
+
+/// Accepts and counts until the near end is over.
+async fn accept(
+    from_near: &mut mpsc::UnboundedReceiver<(Arc<Tcp>, Clock)>,
+    listener: &TcpListener,
+    tcp: &Tcp,
+    clock: Clock,
+) {
+    // Nothing is ever written there, but the kernel throws away no more than would fit.
+    let nowhere = RefCell::new(vec![0; CHUNK]);
+    let mut open = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            biased;
+            _ = from_near.recv() => return,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    let found = tcp.connections().get(&peer.port()).map(Arc::clone);
+                    // Otherwise it is over before it has been seen.
+                    if let Some(connection) = found {
+                        if let Some(window) = tcp.window {
+                            // The listener's, which it would have otherwise, has been granted.
+                            let _ = set_receive_buffer(&stream, window.bytes);
+                        }
+                        open.push(receive(stream, connection, tcp, clock, &nowhere));
+                    }
+                }
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    tcp.board.fail(format!("its far end cannot accept connections: {error}"));
+                    return;
+                }
+            },
+            Some(()) = open.next(), if !open.is_empty() => {}
+        }
+    }
+}
+
+/// A connection that was gone before it was accepted, which is no failure of the listener.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}
+
+async fn receive(
+    stream: TcpStream,
+    connection: Arc<Connection>,
+    tcp: &Tcp,
+    clock: Clock,
+    nowhere: &RefCell<Vec<u8>>,
+) {
+    tokio::select! {
+        () = connection.is_over.notified() => return,
+        // A connection that breaks is the near end's to report.
+        _ = count(&stream, &connection, tcp, clock, nowhere) => {}
+    }
+    // The near end has not asked the kernel about it yet: closing would be too early.
+    connection.is_over.notified().await;
+}
+
+/// Throws away what arrives, and counts it; says so when all of it is there.
+async fn count(
+    stream: &TcpStream,
+    connection: &Connection,
+    tcp: &Tcp,
+    clock: Clock,
+    nowhere: &RefCell<Vec<u8>>,
+) -> io::Result<()> {
+    let throw_away = || {
+        let read = recv(stream, nowhere.borrow_mut().as_mut_slice(), RecvFlags::TRUNC)?;
+        Ok(read.1)
+    };
+    let mut total = 0;
+    loop {
+        for _ in 0..READS_PER_TURN {
+            if connection.bytes.is_some_and(|bytes| total >= bytes) {
+                tcp.write_down(connection);
+                tcp.board.complete(connection.copy, clock.now());
+                stream.try_write(&[1])?;
+                return Ok(());
+            }
+            stream.readable().await?;
+            match stream.try_io(Interest::READABLE, throw_away) {
+                Ok(0) => return Ok(()),
+                Ok(bytes) => {
+                    total += bytes as u64;
+                    connection.received.store(total, Ordering::Release);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,165 @@
+//! Links, addresses and routes of a host, asked of the kernel by netlink.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use futures_util::TryStreamExt;
+use rtnetlink::packet_route::address::AddressHeaderFlags;
+use rtnetlink::packet_route::route::RouteScope;
+use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
+
+use super::{DEVICE_NAME, HostConfig};
+use crate::error::LabError;
+
+/// Frames that wait in the device until the router reads them. The kernel drops what finds no room,
+/// so there must be room for any burst of a sender while the router is elsewhere; a frame can be
+/// 64 KiB, and only those that wait use memory.
+const DEVICE_QUEUE_FRAMES: u32 = 20_000;
+/// Smallest and largest MTU that the kernel takes for IPv4 over a TUN device.
+const MTU_IPV4: std::ops::RangeInclusive<u32> = 68..=65_535;
+/// IPv6 needs links of at least this MTU, in bytes (RFC 8200, section 5).
+const MTU_IPV6_MIN: u32 = 1_280;
+
+/// Whether a configuration makes sense, before anything is made.
+pub(super) fn check(config: &HostConfig) -> Result<(), LabError> {
+    let refuse = |why: String| Err(LabError::CannotCarry(format!("host '{}': {why}", config.name)));
+    if config.addresses.is_empty() {
+        return refuse("it has no address".to_owned());
+    }
+    for (address, prefix) in &config.addresses {
+        let bits: u8 = if address.is_ipv4() { 32 } else { 128 };
+        if !(1..=bits).contains(prefix) {
+            return refuse(format!("the prefix of {address}/{prefix} is not within 1..={bits}"));
+        }
+        if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
+            return refuse(format!("{address} is no address that a host can have"));
+        }
+    }
+    let mtu = config.mtu;
+    let (least, most) = MTU_IPV4.into_inner();
+    if !MTU_IPV4.contains(&mtu) {
+        return refuse(format!("its MTU of {mtu} bytes is not within {least}..={most}"));
+    }
+    if has_ipv6(config) && mtu < MTU_IPV6_MIN {
+        return refuse(format!("its MTU of {mtu} bytes is less than IPv6's {MTU_IPV6_MIN}"));
+    }
+    Ok(())
+}
+
+/// Whether the host takes part in IPv6.
+pub(super) fn has_ipv6(config: &HostConfig) -> bool {
+    config.addresses.iter().any(|(address, _)| address.is_ipv6())
+}
+
+fn has_ipv4(config: &HostConfig) -> bool {
+    config.addresses.iter().any(|(address, _)| address.is_ipv4())
+}
+
+/// Brings up loopback and device of the calling thread's namespace.
+pub(super) fn configure(config: &HostConfig) -> Result<(), LabError> {
+    let fail = |what: String| LabError::system(format!("{what} in host '{}'", config.name));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .map_err(fail("prepare netlink".to_owned()))?;
+    runtime.block_on(async {
+        let (connection, handle, _) =
+            rtnetlink::new_connection().map_err(fail("open netlink".to_owned()))?;
+        // It ends with the runtime, at the latest.
+        tokio::spawn(connection);
+        request(&handle, config).await.map_err(|(what, error)| fail(what)(error_of(error)))
+    })
+}
+
+/// What was asked for, and why the kernel did not do it.
+type Refusal = (String, rtnetlink::Error);
+
+async fn request(handle: &Handle, config: &HostConfig) -> Result<(), Refusal> {
+    let because = |what: &str| {
+        let what = what.to_owned();
+        move |error| (what, error)
+    };
+    let loopback = LinkUnspec::new_with_name("lo").up().build();
+    handle.link().set(loopback).execute().await.map_err(because("bring up 'lo'"))?;
+
+    let index = device_index(handle).await.map_err(because("find its device"))?;
+    let mtu = config.mtu;
+    let sizes = LinkUnspec::new_with_index(index).mtu(mtu).txqueuelen(DEVICE_QUEUE_FRAMES).build();
+    let what = format!("set an MTU of {mtu} bytes and a queue of {DEVICE_QUEUE_FRAMES} frames");
+    handle.link().set(sizes).execute().await.map_err(because(&what))?;
+
+    for &(address, prefix) in &config.addresses {
+        let what = format!("set the address {address}/{prefix}");
+        let mut request = handle.address().add(index, address, prefix);
+        // Nobody else is there, so the address need not wait until that is known.
+        request.message_mut().header.flags |= AddressHeaderFlags::Nodad;
+        request.execute().await.map_err(because(&what))?;
+    }
+    let up = LinkUnspec::new_with_index(index).up().build();
+    handle.link().set(up).execute().await.map_err(because("bring up its device"))?;
+
+    // Nothing has to be resolved on a device that knows one neighbour only: no gateway.
+    if has_ipv4(config) {
+        let route = RouteMessageBuilder::<Ipv4Addr>::new()
+            .output_interface(index)
+            .scope(RouteScope::Link)
+            .build();
+        handle.route().add(route).execute().await.map_err(because("set IPv4's default route"))?;
+    }
+    if has_ipv6(config) {
+        let route = RouteMessageBuilder::<Ipv6Addr>::new().output_interface(index).build();
+        handle.route().add(route).execute().await.map_err(because("set IPv6's default route"))?;
+    }
+    Ok(())
+}
+
+async fn device_index(handle: &Handle) -> Result<u32, rtnetlink::Error> {
+    let mut links = handle.link().get().match_name(DEVICE_NAME.to_owned()).execute();
+    let link = links.try_next().await?.ok_or(rtnetlink::Error::RequestFailed)?;
+    Ok(link.header.index)
+}
+
+fn error_of(error: rtnetlink::Error) -> io::Error {
+    match error {
+        rtnetlink::Error::NetlinkError(message) => message.to_io(),
+        other => io::Error::other(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    fn config(addresses: &[(&str, u8)], mtu: u32) -> HostConfig {
+        let addresses = addresses
+            .iter()
+            .map(|&(address, prefix)| (address.parse::<IpAddr>().unwrap(), prefix))
+            .collect();
+        HostConfig { name: "near".to_owned(), addresses, mtu, settings: Vec::new() }
+    }
+
+    fn complaint(addresses: &[(&str, u8)], mtu: u32) -> String {
+        check(&config(addresses, mtu)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_no_host_can_have_is_refused_with_its_name_and_the_range() {
+        assert!(check(&config(&[("10.66.0.1", 24), ("fd66::1", 64)], 1_500)).is_ok());
+        assert!(check(&config(&[("10.66.0.1", 32)], 68)).is_ok());
+
+        assert!(complaint(&[], 1_500).contains("host 'near': it has no address"));
+        let prefix = complaint(&[("10.66.0.1", 33)], 1_500);
+        assert!(prefix.contains("10.66.0.1/33 is not within 1..=32"), "{prefix}");
+        assert!(complaint(&[("fd66::1", 0)], 1_500).contains("within 1..=128"));
+        for impossible in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "::", "::1", "ff02::1"] {
+            let why = complaint(&[(impossible, 24)], 1_500);
+            assert!(why.contains(&format!("{impossible} is no address")), "{why}");
+        }
+        assert!(complaint(&[("10.66.0.1", 24)], 67).contains("68..=65535"));
+        assert!(complaint(&[("10.66.0.1", 24)], 65_536).contains("68..=65535"));
+        assert!(complaint(&[("fd66::1", 64)], 1_279).contains("IPv6's 1280"));
+        assert!(check(&config(&[("fd66::1", 64)], 1_280)).is_ok());
+    }
+}

@@ -1,0 +1,258 @@
+//! Namespaces of our own, so that whatever a lab makes ends with it.
+//!
+//! A program that wants a lab runs itself a second time. The *outer* process only waits; the *inner*
+//! one is the first process of a new PID namespace, and the kernel ends everything in such a
+//! namespace when its first process ends. That process in turn is killed when the outer one ends, for
+//! whatever reason. So neither programs nor hosts outlive a lab, even one ended by SIGKILL, and there
+//! is nothing to clean up.
+//!
+//! Both share session, process group and terminal, so a terminal's Ctrl-C and Ctrl-Z reach both; the
+//! outer one leaves Ctrl-C to the inner one, and hands on signals that were sent to it alone. (An
+//! interactive shell needs more: see `isolate/terminal.rs`.)
+//!
+//! As the first process of its namespace the inner one ignores every signal that it does not handle,
+//! and inherits orphans. It does not reap these: waiting for "any" child would take the exit codes of
+//! children that somebody else waits for. They stay in its process table until it ends.
+
+mod refusal;
+mod terminal;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, getgid, getuid, kill_process};
+
+use crate::device;
+use crate::error::LabError;
+use refusal::Findings;
+pub(crate) use terminal::take_terminal;
+
+/// Name that the inner process of a lab goes by.
+pub const INNER_NAME: &str = "sabul-lab";
+/// Environment variable that tells the inner process who started it; nobody else's business.
+pub(crate) const OUTER_VARIABLE: &str = "SABUL_LAB_OUTER";
+/// How long the inner process may take to end once somebody has asked for it.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+/// `si_code` of a signal that the kernel sent itself, as it does for Ctrl-C; see sigaction(2).
+const SI_KERNEL: i32 = 0x80;
+/// What the outer process waits for: signals to hand on, and that of its child's end.
+const ATTENDED: [Signal; 5] =
+    [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGCHLD];
+
+/// What [`run_inside`] does, as in "cannot ...".
+const OWN_NAMESPACES: &str = "make namespaces of its own";
+
+/// Whether mounts of this process are seen by nobody else.
+static MOUNTS_ARE_OURS: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is the inner one: started by [`run_inside`].
+pub fn is_inside() -> bool {
+    std::env::args_os().next().is_some_and(|name| name == INNER_NAME)
+        && std::env::var_os(OUTER_VARIABLE).is_some()
+        && std::process::id() == 1
+}
+
+/// Runs this very program with the same arguments again, as the first process of its own PID
+/// namespace, with its own mounts and, where we are not root, as root of its own user namespace; waits
+/// for it and gives its exit code. The inner process, and with it everything it has started, ends when
+/// this one does.
+///
+/// SIGTERM and SIGHUP are handed on, and so are SIGINT and SIGQUIT unless they come from the terminal,
+/// which sends them to the inner process itself. Ten seconds after a SIGTERM or SIGHUP the inner
+/// process is killed.
+///
+/// Call it from the main thread, while there is no other.
+///
+/// # Errors
+/// If the system does not allow namespaces; the error says what to change.
+pub fn run_inside() -> Result<ExitCode, LabError> {
+    // Now: in a new user namespace every process looks as if it could do anything.
+    let findings = Findings::of_this_system();
+    let (uid, gid) = (getuid(), getgid());
+    let basic = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
+    let as_root = if uid.is_root() { unshare(basic) } else { Err(nix::Error::EPERM) };
+    match as_root {
+        Err(nix::Error::EPERM) => unshare(basic | CloneFlags::CLONE_NEWUSER)
+            .map_err(io::Error::from)
+            .and_then(|()| become_root(uid.as_raw(), gid.as_raw())),
+        other => other.map_err(io::Error::from),
+    }
+    .map_err(|source| findings.explain(OWN_NAMESPACES, source))?;
+
+    let foreground = terminal::foreground_group();
+    let inner = Command::new("/proc/self/exe")
+        .arg0(INNER_NAME)
+        .args(std::env::args_os().skip(1))
+        .env(OUTER_VARIABLE, number_in_proc())
+        .spawn()
+        .map_err(LabError::system("start itself again"))?;
+    // A signal that ends this process between these two lines ends the inner one as well.
+    let status = attend(inner).map_err(LabError::system("wait for itself"));
+    terminal::give_back(foreground);
+    status.map(|status| ExitCode::from(exit_code(status)))
+}
+
+/// Maps user and group to root, in a fresh user namespace.
+fn become_root(uid: u32, gid: u32) -> io::Result<()> {
+    // The kernel takes a group map of an ordinary user only once groups can no longer be dropped.
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("0 {uid} 1"))?;
+    fs::write("/proc/self/gid_map", format!("0 {gid} 1"))
+}
+
+/// Waits for the inner process and hands signals on to it.
+fn attend(mut inner: Child) -> io::Result<ExitStatus> {
+    let signals: SigSet = ATTENDED.into_iter().collect();
+    signals.thread_block()?;
+    let arriving = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let mut deadline: Option<Instant> = None;
+    loop {
+        if let Some(status) = inner.try_wait()? {
+            return Ok(status);
+        }
+        let patience = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        if patience.is_some_and(|left| left.is_zero()) {
+            inner.kill()?;
+            return inner.wait();
+        }
+        let patience = patience.map(|left| Timespec::try_from(left).unwrap_or_default());
+        match poll(&mut [PollFd::new(&arriving, PollFlags::IN)], patience.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        while let Some(info) = arriving.read_signal()? {
+            let signal = i32::try_from(info.ssi_signo).ok().and_then(|n| Signal::try_from(n).ok());
+            let signal = match signal {
+                Some(Signal::SIGTERM) => rustix::process::Signal::TERM,
+                Some(Signal::SIGHUP) => rustix::process::Signal::HUP,
+                Some(Signal::SIGINT) if info.ssi_code != SI_KERNEL => rustix::process::Signal::INT,
+                Some(Signal::SIGQUIT) if info.ssi_code != SI_KERNEL => {
+                    rustix::process::Signal::QUIT
+                }
+                _ => continue,
+            };
+            if matches!(signal, rustix::process::Signal::TERM | rustix::process::Signal::HUP) {
+                deadline.get_or_insert_with(|| Instant::now() + LAST_WORDS);
+            }
+            // It has just not been waited for, so its number is still its own.
+            kill_process(Pid::from_child(&inner), signal)?;
+        }
+    }
+}
+
+/// The inner process's first act: dies with its parent, and sees its own processes in `/proc`.
+///
+/// Where the system keeps us from mounting, as in some containers, it goes on with the `/proc` that is
+/// there. Call it from the main thread, before any other is started.
+///
+/// # Errors
+/// If this is not the inner process, the outer one has ended already, or the system refuses.
+pub fn settle() -> Result<(), LabError> {
+    if !is_inside() {
+        let why = "a lab settles in only as the first process of namespaces of its own";
+        return Err(LabError::Program(why.to_owned()));
+    }
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(|errno| LabError::system("die with its parent")(errno.into()))?;
+    // The outer process may have ended before the line above. It lives outside our PID namespace, so
+    // `getppid` gives no number for it, but the `/proc` that is still mounted does.
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let (now, then) = (parent_in(&status), std::env::var(OUTER_VARIABLE).unwrap_or_default());
+    if now.is_some_and(|now| !then.is_empty() && now != then) {
+        return Err(LabError::Interrupted);
+    }
+    terminal::look();
+
+    let none = None::<&str>;
+    // Before this, a mount could be seen outside.
+    let are_ours = mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).is_ok();
+    MOUNTS_ARE_OURS.store(are_ours, Ordering::Relaxed);
+    if are_ours {
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        // Refused where parts of the old one are hidden; that one does, too.
+        let _ = mount(Some("proc"), "/proc", Some("proc"), flags, none);
+    }
+    Ok(())
+}
+
+/// Whether mounts of this process are seen by nobody else; true after [`settle`], unless the system
+/// refused.
+pub(crate) fn are_mounts_ours() -> bool {
+    MOUNTS_ARE_OURS.load(Ordering::Relaxed)
+}
+
+/// Whether hosts can be made here, as the sentence that says why not and what to change. A forecast
+/// from what the system tells about itself, which leaves no traces; whether it is right, only
+/// [`run_inside`] and a host can tell.
+///
+/// # Errors
+/// If hosts cannot be made.
+pub fn probe() -> Result<(), LabError> {
+    device::check_available()?;
+    let findings = Findings::of_this_system();
+    if findings.may_make_hosts() {
+        return Ok(());
+    }
+    Err(findings.explain(OWN_NAMESPACES, rustix::io::Errno::PERM.into()))
+}
+
+/// The system has refused to make a namespace; says what to change.
+pub(crate) fn refused(action: &str, source: io::Error) -> LabError {
+    Findings::of_this_system().explain(action, source)
+}
+
+/// A program's exit code; 128 + signal where one ended it.
+pub(crate) fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
+
+/// What `/proc` calls this process; empty if it does not know. It need not be
+/// [`std::process::id`]: some containers have the `/proc` of an outer PID namespace.
+pub(crate) fn number_in_proc() -> OsString {
+    fs::read_link("/proc/self").map(OsString::from).unwrap_or_default()
+}
+
+/// The parent's number in the text of `/proc/self/status`.
+fn parent_in(status: &str) -> Option<&str> {
+    status.lines().find_map(|line| line.strip_prefix("PPid:")).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_counts_as_128_and_its_number() {
+        assert_eq!(exit_code(ExitStatus::from_raw(0)), 0);
+        assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(exit_code(ExitStatus::from_raw(255 << 8)), 255);
+        assert_eq!(exit_code(ExitStatus::from_raw(9)), 137);
+        assert_eq!(exit_code(ExitStatus::from_raw(15)), 143);
+    }
+
+    #[test]
+    fn the_parent_is_read_from_its_own_line() {
+        let status = "Name:\tsh\nTgid:\t7\nPid:\t8\nPPid:\t9\nTracerPid:\t0\n";
+        assert_eq!(parent_in(status), Some("9"));
+        assert_eq!(parent_in(""), None);
+    }
+
+    #[test]
+    fn a_process_that_was_not_started_as_the_inner_one_changes_nothing() {
+        assert!(!is_inside());
+        let why = settle().unwrap_err().to_string();
+        assert!(why.contains("namespaces of its own"), "{why}");
+        assert!(!are_mounts_ours());
+    }
+}

@@ -1,0 +1,228 @@
+//! A lab: hosts, the path between them, the flows of a scenario and what they have shown.
+//!
+//! Each flow has a pair of hosts of its own, near and far, with one address each; the pairs share
+//! nothing but links. A run calibrates every path, starts links, clock and counts anew, lets the flows
+//! go, and measures with the very meter of the simulator. Numbers are only called valid if the path was
+//! the one asked for and the machine kept its schedule ([`LabOutcome::faults`]).
+
+mod carry;
+mod machine;
+mod measure;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant as Wall};
+
+use sabul_sim::results::{Results, Series};
+use sabul_sim::scenario::{FlowPlan, LinkPlan, Scenario};
+use sabul_units::Instant;
+
+use crate::calibrate::{Calibration, calibrate};
+use crate::error::LabError;
+use crate::flow::{self, Clock, Ends, Flow};
+use crate::host::{Host, HostConfig};
+use crate::router::{PairPlan, Router, RouterLook, RouterPlan, TupleLook};
+use machine::Machine;
+use measure::Measurement;
+
+/// Asks whether a run is to end early.
+pub type IsInterrupted = Box<dyn Fn() -> bool + Send>;
+/// Is told how things stand.
+pub type OnSample = Box<dyn FnMut(&Sample<'_>) + Send>;
+
+/// How a scenario is to be run.
+#[derive(Default)]
+pub struct LabConfig {
+    /// Where to record what enters each link; nowhere if none.
+    pub capture: Option<PathBuf>,
+    /// Skip the calibration; the outcome says so.
+    pub skip_calibration: bool,
+    /// End the run once every flow with an end of its own has come to it, before the scenario's time
+    /// is over.
+    pub ends_with_work: bool,
+    /// Told how things stand at each sample.
+    pub on_sample: Option<OnSample>,
+    /// Asked often; true ends the run early with [`LabError::Interrupted`].
+    pub is_interrupted: Option<IsInterrupted>,
+}
+
+impl std::fmt::Debug for LabConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LabConfig").field("capture", &self.capture).finish_non_exhaustive()
+    }
+}
+
+/// How things stand while a lab runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// Everything so far; the last row is the newest.
+    pub series: &'a Series,
+    /// The path.
+    pub router: &'a RouterLook,
+}
+
+/// What a run has shown.
+#[derive(Clone, Debug)]
+pub struct LabOutcome {
+    /// Averages, measured; worth nothing where `faults` are.
+    pub results: Results,
+    /// Everything over time.
+    pub series: Series,
+    /// What each path turned out to be.
+    pub calibrations: Vec<Calibration>,
+    /// Why the numbers are about this machine and not about the path; none for a valid run.
+    pub faults: Vec<String>,
+    /// What a reader should know all the same.
+    pub notes: Vec<String>,
+    /// The path at the end.
+    pub router: RouterLook,
+    /// Conversations, as the router saw them.
+    pub tuples: Vec<TupleLook>,
+    /// How long everything took.
+    pub wall: Duration,
+}
+
+/// A lab for one scenario: hosts made, nothing running yet.
+#[derive(Debug)]
+pub struct Lab {
+    scenario: Scenario,
+    ends: Vec<Ends>,
+    pairs: Vec<PairPlan>,
+    router: Router,
+}
+
+impl Lab {
+    /// Makes the hosts and the path.
+    ///
+    /// # Errors
+    /// If the scenario asks for what the lab cannot do, or the system for hosts refuses.
+    pub fn new(scenario: Scenario) -> Result<Self, LabError> {
+        carry::check(&scenario)?;
+        let mut ends = Vec::new();
+        let mut pairs = Vec::new();
+        for (index, flow) in scenario.flows.iter().enumerate() {
+            let made = make_ends(index, flow)?;
+            pairs.push(PairPlan {
+                near: Arc::clone(made.near.device()),
+                far: Arc::clone(made.far.device()),
+                path: flow.path.clone(),
+                access_delay: flow.access_delay,
+            });
+            ends.push(made);
+        }
+        let router = Router::start(RouterPlan {
+            links: without_outages(&scenario.links),
+            pairs: pairs.clone(),
+            seed: scenario.seed,
+        })?;
+        Ok(Self { scenario, ends, pairs, router })
+    }
+
+    /// Calibrates, runs the scenario and measures.
+    ///
+    /// # Errors
+    /// If a flow fails, the system does, or the run is interrupted.
+    pub fn run(self, mut config: LabConfig) -> Result<LabOutcome, LabError> {
+        let begun = Wall::now();
+        let calibrations =
+            if config.skip_calibration { Vec::new() } else { self.calibrate(&config)? };
+        let Self { scenario, ends, router, .. } = self;
+        let mut flows = Vec::new();
+        for (plan, ends) in scenario.flows.iter().zip(&ends) {
+            flows.push(Flow::prepare(plan, ends.clone(), scenario.seed)?);
+        }
+        router.restart(scenario.links.clone(), scenario.seed, config.capture.clone())?;
+        let machine = Machine::now();
+        let clock = Clock { start: router.started() };
+        let end = Instant::ZERO + scenario.duration;
+        for flow in &flows {
+            flow.go(clock, end);
+        }
+        let mut measurement = Measurement::new(scenario.clone());
+        measurement.follow(&router, &flows, clock, &mut config)?;
+        let usage = machine.used();
+        let at_end = router.look();
+        let (results, series) = measurement.finish(flows, &router, &at_end)?;
+        let tuples = router.tuples();
+        let mut verdict = machine::Verdict::new(&scenario, &at_end, usage);
+        verdict.note_calibrations(&calibrations, config.skip_calibration);
+        for (plan, ends) in scenario.flows.iter().zip(&ends) {
+            verdict.notes.extend(flow::notes(plan));
+            verdict.note_hosts(&plan.id, ends)?;
+        }
+        router.stop()?;
+        Ok(LabOutcome {
+            results,
+            series,
+            calibrations,
+            faults: verdict.faults,
+            notes: verdict.notes,
+            router: at_end,
+            tuples,
+            wall: begun.elapsed(),
+        })
+    }
+
+    /// Measures each path once, with the first flow that takes it.
+    fn calibrate(&self, config: &LabConfig) -> Result<Vec<Calibration>, LabError> {
+        let links = without_outages(&self.scenario.links);
+        let mut done: Vec<&PairPlan> = Vec::new();
+        let mut calibrations = Vec::new();
+        for (pair, ends) in self.pairs.iter().zip(&self.ends) {
+            let is_same = |other: &&PairPlan| {
+                other.path == pair.path && other.access_delay == pair.access_delay
+            };
+            if done.iter().any(is_same) {
+                continue;
+            }
+            if config.is_interrupted.as_ref().is_some_and(|ask| ask()) {
+                return Err(LabError::Interrupted);
+            }
+            self.router.restart(links.clone(), self.scenario.seed, None)?;
+            calibrations.push(calibrate(&self.router, &links, pair, ends)?);
+            done.push(pair);
+        }
+        Ok(calibrations)
+    }
+}
+
+/// The two hosts of a flow. The pairs do not see each other, so any addresses would do; different ones
+/// keep recordings readable.
+fn make_ends(index: usize, plan: &FlowPlan) -> Result<Ends, LabError> {
+    let number = u8::try_from(index).unwrap_or(u8::MAX);
+    let make = |name: &str, host: u8| {
+        let addresses = vec![
+            (IpAddr::from(Ipv4Addr::new(10, 66, number, host)), 24),
+            (
+                IpAddr::from(Ipv6Addr::new(0xfd66, 0, 0, index_word(index), 0, 0, 0, host.into())),
+                64,
+            ),
+        ];
+        Host::new(HostConfig {
+            name: format!("{name} host of flow '{}'", plan.id),
+            addresses,
+            mtu: plan.packet_bytes,
+            settings: flow::host_settings(plan),
+        })
+    };
+    Ok(Ends {
+        near: Arc::new(make("near", 1)?),
+        near_address: IpAddr::from(Ipv4Addr::new(10, 66, number, 1)),
+        far: Arc::new(make("far", 2)?),
+        far_address: IpAddr::from(Ipv4Addr::new(10, 66, number, 2)),
+    })
+}
+
+fn index_word(index: usize) -> u16 {
+    u16::try_from(index).unwrap_or(u16::MAX)
+}
+
+fn without_outages(links: &[LinkPlan]) -> Vec<LinkPlan> {
+    let clear = |link: &LinkPlan| LinkPlan {
+        id: link.id.clone(),
+        forward: link.forward.without_outages(),
+        back: link.back.without_outages(),
+    };
+    links.iter().map(clear).collect()
+}

@@ -1,0 +1,209 @@
+//! Following a run: the simulator's meter, fed by sockets, kernel and router.
+
+use std::time::Duration;
+
+use sabul_sim::meter::{Counters, Gauges, Life, LinkLook, Links, Meter};
+use sabul_sim::results::{Results, Series};
+use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, Scenario, Transport};
+use sabul_units::Instant;
+
+use super::{LabConfig, Sample};
+use crate::error::LabError;
+use crate::flow::{Clock, Flow, FlowEvent};
+use crate::router::{Amount, Router, RouterLook};
+
+/// The longest sleep between two looks at interrupts and flows.
+const STEP: Duration = Duration::from_millis(50);
+
+/// What has been measured so far.
+#[derive(Debug)]
+pub(super) struct Measurement {
+    meter: Meter,
+    end: Instant,
+    /// By plan: whether it has an end of its own, and how many copies have not come to it.
+    unfinished: Vec<Option<u64>>,
+    /// Start of each flow's copies, by plan and copy.
+    started: Vec<Vec<(u64, Instant)>>,
+    /// Fresh bytes of each plan's copies at the end of the warm-up.
+    copies_at_warmup: Vec<Vec<(u64, u64)>>,
+    /// The router's counts of each plan at the end of the warm-up, for flows that it counts.
+    at_warmup: Vec<u64>,
+}
+
+impl Measurement {
+    pub(super) fn new(scenario: Scenario) -> Self {
+        Self {
+            end: Instant::ZERO + scenario.duration,
+            unfinished: scenario.flows.iter().map(own_end).collect(),
+            started: vec![Vec::new(); scenario.flows.len()],
+            copies_at_warmup: vec![Vec::new(); scenario.flows.len()],
+            at_warmup: vec![0; scenario.flows.len()],
+            meter: Meter::new(scenario),
+        }
+    }
+
+    /// Measures until the end of the run.
+    pub(super) fn follow(
+        &mut self,
+        router: &Router,
+        flows: &[Flow],
+        clock: Clock,
+        config: &mut LabConfig,
+    ) -> Result<(), LabError> {
+        while let Some(next) = self.meter.next_tick().filter(|at| *at <= self.end) {
+            if config.ends_with_work && self.is_work_done() {
+                self.end = clock.now();
+                return Ok(());
+            }
+            self.wait(next, flows, clock, config)?;
+            let look = router.look();
+            let was_warm = self.meter.is_warm();
+            let states: Vec<_> =
+                flows.iter().enumerate().map(|(n, flow)| state(flow, &look.pairs[n][0])).collect();
+            self.meter.tick(next, &states, &mut View { router, look: &look });
+            if self.meter.is_warm() && !was_warm {
+                for (n, flow) in flows.iter().enumerate() {
+                    let copies = flow.copies().into_iter();
+                    self.copies_at_warmup[n] =
+                        copies.map(|(copy, counters)| (copy, counters.fresh_bytes)).collect();
+                    self.at_warmup[n] = look.pairs[n][0].fresh_bytes;
+                }
+            }
+            if let Some(tell) = &mut config.on_sample {
+                tell(&Sample { series: self.meter.series(), router: &look });
+            }
+        }
+        self.wait(self.end, flows, clock, config)
+    }
+
+    /// Sleeps until then, and notes what happens meanwhile.
+    fn wait(
+        &mut self,
+        until: Instant,
+        flows: &[Flow],
+        clock: Clock,
+        config: &LabConfig,
+    ) -> Result<(), LabError> {
+        loop {
+            if config.is_interrupted.as_ref().is_some_and(|ask| ask()) {
+                return Err(LabError::Interrupted);
+            }
+            for (plan, flow) in flows.iter().enumerate() {
+                let events = flow.events();
+                self.note(plan, flow.counts_by_router(), events);
+                flow.check()?;
+            }
+            let rest = Duration::from(until.since(clock.now()));
+            if rest.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(rest.min(STEP));
+        }
+    }
+
+    fn note(&mut self, plan: usize, is_by_router: bool, events: Vec<FlowEvent>) {
+        for event in events {
+            match event {
+                FlowEvent::Started { copy, at } => {
+                    self.started[plan].push((copy, at));
+                    self.meter.flow_started(plan);
+                }
+                FlowEvent::Completed { copy, at } => {
+                    let life = self.life(plan, copy, 0);
+                    self.meter.flow_completed(at, plan, life);
+                    if let Some(left) = &mut self.unfinished[plan] {
+                        *left = left.saturating_sub(1);
+                    }
+                }
+                // The router's counts of all copies are retired at the end, together.
+                FlowEvent::Retired { .. } if is_by_router => {}
+                FlowEvent::Retired { copy, at, counters, gauges } => {
+                    let warm = self.copies_at_warmup[plan].iter().find(|warm| warm.0 == copy);
+                    let life = self.life(plan, copy, warm.map_or(0, |warm| warm.1));
+                    self.meter.flow_retired(at, plan, life, counters, gauges);
+                }
+            }
+        }
+    }
+
+    /// Whether every flow with an end of its own has come to it, and there is such a flow.
+    fn is_work_done(&self) -> bool {
+        let mut ends = self.unfinished.iter().flatten().peekable();
+        ends.peek().is_some() && ends.all(|left| *left == 0)
+    }
+
+    fn life(&self, plan: usize, copy: u64, bytes_at_warmup: u64) -> Life {
+        let known = self.started[plan].iter().find(|(number, _)| *number == copy);
+        Life { started: known.map_or(Instant::ZERO, |(_, at)| *at), bytes_at_warmup }
+    }
+
+    /// Ends the flows, and says what it all came to.
+    pub(super) fn finish(
+        mut self,
+        flows: Vec<Flow>,
+        router: &Router,
+        look: &RouterLook,
+    ) -> Result<(Results, Series), LabError> {
+        for (plan, flow) in flows.into_iter().enumerate() {
+            let is_by_router = flow.counts_by_router();
+            let (counters, gauges) = state(&flow, &look.pairs[plan][0]);
+            let events = flow.finish()?;
+            self.note(plan, is_by_router, events);
+            if let (true, Some((copy, _))) = (is_by_router, self.started[plan].first()) {
+                let life = self.life(plan, *copy, self.at_warmup[plan]);
+                self.meter.flow_retired(self.end, plan, life, counters, gauges.unwrap_or_default());
+            }
+        }
+        Ok(self.meter.finish(self.end, &mut View { router, look }))
+    }
+}
+
+/// How many copies of a flow have an end of their own; none where they go on for ever.
+fn own_end(flow: &FlowPlan) -> Option<u64> {
+    if flow.transport != Transport::Command && flow.size == FlowSize::Endless {
+        return None;
+    }
+    match flow.arrivals {
+        Arrivals::Together { count, .. } | Arrivals::Chain { count, .. } => Some(count.into()),
+        Arrivals::Poisson { .. } => None,
+    }
+}
+
+/// What a flow has counted, or the router for it.
+fn state(flow: &Flow, amount: &Amount) -> (Counters, Option<Gauges>) {
+    let (counters, gauges) = flow.look();
+    if flow.counts_by_router() {
+        return (counters_of(amount), gauges);
+    }
+    (counters, gauges)
+}
+
+/// Packets that carry nothing are left out, as for all flows; what has not arrived yet counts as lost
+/// unless TCP has not sent it again.
+fn counters_of(amount: &Amount) -> Counters {
+    let missing = amount.data_packets.saturating_sub(amount.arrived_data_packets);
+    Counters {
+        fresh_bytes: amount.fresh_bytes,
+        arrived_bytes: amount.arrived_bytes,
+        sent: amount.data_packets,
+        sent_bytes: amount.sent_bytes,
+        lost: missing.max(amount.resent_packets),
+        resent: amount.resent_packets,
+    }
+}
+
+/// The links as the router last showed them.
+struct View<'a> {
+    router: &'a Router,
+    look: &'a RouterLook,
+}
+
+impl Links for View<'_> {
+    fn look(&mut self, link: usize, _: Instant) -> LinkLook {
+        self.look.links[link][0]
+    }
+
+    fn restart_queue_max(&mut self, _: usize) {
+        self.router.restart_queue_max();
+    }
+}

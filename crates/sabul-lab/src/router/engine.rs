@@ -1,0 +1,521 @@
+//! The router's loop: take in, carry, hand out, wait.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use crossbeam_channel::Receiver;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use sabul_sim::meter::LinkLook;
+use sabul_sim::scenario::LinkPlan;
+use sabul_sim::{Link, PacketMeta, Verdict};
+use sabul_units::{Instant, SeededRandom, Span};
+
+use super::accounts::{AccountId, Accounts};
+use super::{PairPlan, Question, RouterLook, RouterPlan, TICK, Way};
+use crate::capture::{Capture, Fate};
+use crate::clock::{Clock, thread_cpu_seconds, timespec};
+use crate::error::LabError;
+use crate::lateness::LatenessMeter;
+use crate::packet::{Bundle, FRAME_MAX};
+
+/// Frames taken from one host before the others have their turn.
+const FRAMES_PER_TURN: usize = 64;
+/// Without movement for so long, packets are few: then each is worth waking early for.
+const BUSY: Span = Span::from_millis(1);
+/// How late a processor may wake after a long sleep: 0.1 ms where it is a virtual one.
+const NAP: Span = Span::from_micros(150);
+/// How late it may wake after a short sleep; so long the router rather looks at the clock.
+const SPIN: Span = Span::from_micros(60);
+/// With nothing on the way and nothing to read, look for questions at least this often.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// A segment on its way.
+#[derive(Clone, Debug)]
+struct Item {
+    bundle: Rc<Bundle>,
+    segment: u16,
+    pair: u16,
+    /// Position in the pair's path of the link it is on.
+    hop: u16,
+    account: AccountId,
+    is_marked: bool,
+    is_damaged: bool,
+}
+
+/// A segment that has come to the end of its way.
+#[derive(Debug)]
+struct Due {
+    at: Instant,
+    item: Item,
+}
+
+/// One direction of a pair: behind its last link.
+#[derive(Debug, Default)]
+struct Tail {
+    /// In the access delay.
+    pipe: VecDeque<Due>,
+    /// To be written now.
+    out: Vec<Due>,
+}
+
+pub(super) struct Engine {
+    pairs: Vec<PairPlan>,
+    links: Vec<[Link<Item>; 2]>,
+    /// Forward and back of each pair.
+    tails: Vec<[Tail; 2]>,
+    accounts: Accounts,
+    clock: Clock,
+    lateness: LatenessMeter,
+    malformed: u64,
+    refused: u64,
+    last_round: Option<Instant>,
+    last_moved: Instant,
+    longest_pause: Span,
+    cpu_at_start: f64,
+    capture: Option<Capture>,
+    unrecorded: u64,
+    /// Readable devices, by their position (near and far of each pair in turn), and the waker.
+    epoll: OwnedFd,
+    wakened: UnixStream,
+    frame: Box<[u8]>,
+    head: Vec<u8>,
+}
+
+impl Engine {
+    pub(super) fn new(plan: &RouterPlan, wakened: UnixStream) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let devices = plan.pairs.iter().flat_map(|pair| [&pair.near, &pair.far]);
+        for (index, device) in (0..).zip(devices) {
+            epoll::add(&epoll, device, epoll::EventData::new_u64(index), epoll::EventFlags::IN)?;
+        }
+        let waker = epoll::EventData::new_u64(u64::MAX);
+        epoll::add(&epoll, &wakened, waker, epoll::EventFlags::IN)?;
+        Ok(Self {
+            links: links(&plan.links, plan.seed),
+            tails: plan.pairs.iter().map(|_| <[Tail; 2]>::default()).collect(),
+            accounts: Accounts::new(plan.pairs.len()),
+            pairs: plan.pairs.clone(),
+            clock: Clock::start(),
+            lateness: LatenessMeter::new(),
+            malformed: 0,
+            refused: 0,
+            last_round: None,
+            last_moved: Instant::ZERO,
+            longest_pause: Span::ZERO,
+            cpu_at_start: thread_cpu_seconds(),
+            capture: None,
+            unrecorded: 0,
+            epoll,
+            wakened,
+            frame: vec![0; FRAME_MAX].into_boxed_slice(),
+            head: Vec::with_capacity(256),
+        })
+    }
+
+    pub(super) fn started(&self) -> std::time::Instant {
+        self.clock.started()
+    }
+
+    /// Routes until told to stop, or until nobody is left to tell.
+    pub(super) fn run(&mut self, asked: &Receiver<Question>) {
+        loop {
+            let has_moved = self.round();
+            loop {
+                match asked.try_recv() {
+                    Ok(Question::Stop(answer)) => {
+                        // Whoever drops a router does not wait for the answer.
+                        let _ = answer.send(self.stop_capture());
+                        return;
+                    }
+                    Ok(question) => self.answer(question),
+                    Err(crossbeam_channel::TryRecvError::Empty) => break,
+                    Err(crossbeam_channel::TryRecvError::Disconnected) => return,
+                }
+            }
+            self.wait(has_moved);
+        }
+    }
+
+    // ---- one round ------------------------------------------------------------------------------
+
+    /// Hands out what is due and takes in what has come; false if there was nothing of either.
+    fn round(&mut self) -> bool {
+        let now = self.clock.now();
+        if let Some(last) = self.last_round.take() {
+            self.longest_pause = self.longest_pause.max(now.since(last));
+        }
+        self.carry(now);
+        let has_written = self.write_all();
+        let has_read = self.read_all();
+        if has_read {
+            // What passes an idle link without delay is due already.
+            let now = self.clock.now();
+            self.carry(now);
+            self.write_all();
+        }
+        has_written || has_read
+    }
+
+    /// Lets everything that is due by `now` move on, in order of time.
+    fn carry(&mut self, now: Instant) {
+        while let Some((at, mover)) = self.next_mover().filter(|(at, _)| *at <= now) {
+            match mover {
+                Mover::Link(link, way) => {
+                    let link_now = self.links[link][way as usize].now();
+                    let at = at.max(link_now);
+                    while let Some(delivery) = self.links[link][way as usize].poll(at) {
+                        let mut item = delivery.payload;
+                        item.is_marked |= delivery.is_marked;
+                        item.is_damaged |= delivery.corrupted;
+                        self.pass_on(delivery.at, way, item);
+                    }
+                }
+                Mover::Pipe(pair, way) => {
+                    let tail = &mut self.tails[pair][way as usize];
+                    while tail.pipe.front().is_some_and(|due| due.at <= now) {
+                        tail.out.extend(tail.pipe.pop_front());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Who has something to move next, and when.
+    fn next_mover(&self) -> Option<(Instant, Mover)> {
+        let mut next: Option<(Instant, Mover)> = None;
+        let mut note = |at: Option<Instant>, mover| {
+            if let Some(at) = at
+                && next.is_none_or(|(earliest, _)| at < earliest)
+            {
+                next = Some((at, mover));
+            }
+        };
+        for (index, [forward, back]) in self.links.iter().enumerate() {
+            note(forward.next_deadline(), Mover::Link(index, Way::Forward));
+            note(back.next_deadline(), Mover::Link(index, Way::Back));
+        }
+        for (index, [forward, back]) in self.tails.iter().enumerate() {
+            note(forward.pipe.front().map(|due| due.at), Mover::Pipe(index, Way::Forward));
+            note(back.pipe.front().map(|due| due.at), Mover::Pipe(index, Way::Back));
+        }
+        next
+    }
+
+    /// A segment has come to the end of a link.
+    fn pass_on(&mut self, at: Instant, way: Way, mut item: Item) {
+        let pair = &self.pairs[usize::from(item.pair)];
+        let next = match way {
+            Way::Forward => Some(item.hop + 1).filter(|hop| usize::from(*hop) < pair.path.len()),
+            Way::Back => item.hop.checked_sub(1),
+        };
+        if let Some(hop) = next {
+            item.hop = hop;
+            self.push(at, way, item);
+            return;
+        }
+        let due = Due { at: at + pair.access_delay, item };
+        let tail = &mut self.tails[usize::from(due.item.pair)][way as usize];
+        if pair.access_delay == Span::ZERO {
+            tail.out.push(due);
+        } else {
+            tail.pipe.push_back(due);
+        }
+    }
+
+    /// Puts a segment onto the link that its hop says.
+    fn push(&mut self, at: Instant, way: Way, item: Item) {
+        let index = self.pairs[usize::from(item.pair)].path[usize::from(item.hop)];
+        let link = &mut self.links[index][way as usize];
+        let meta = PacketMeta {
+            size: item.bundle.carried(item.segment).ip_bytes,
+            flow: self.accounts.flow_number(item.account),
+            is_ecn_capable: item.bundle.is_ecn_capable(),
+        };
+        // Another pair may have pushed here already, at the time of this round.
+        let at = at.max(link.now());
+        match &mut self.capture {
+            None => drop(link.push_packet(at, meta, item)),
+            Some(capture) => {
+                let (bundle, segment) = (Rc::clone(&item.bundle), item.segment);
+                let fate = fate(link.push_packet(at, meta, item));
+                capture.record(index, way, Duration::from(at.elapsed()), &bundle, segment, fate);
+            }
+        }
+    }
+
+    /// Takes in what the hosts have sent; false if that is nothing.
+    fn read_all(&mut self) -> bool {
+        let mut has_read = false;
+        for pair in 0..self.pairs.len() {
+            has_read |= self.read(pair, Way::Forward);
+            has_read |= self.read(pair, Way::Back);
+        }
+        has_read
+    }
+
+    fn read(&mut self, pair: usize, way: Way) -> bool {
+        for turn in 0..FRAMES_PER_TURN {
+            let plan = &self.pairs[pair];
+            let device = if way == Way::Forward { &plan.near } else { &plan.far };
+            let Ok(bytes) = device.read(&mut self.frame) else {
+                // Nothing more, or a device that is going down with its host.
+                return turn > 0;
+            };
+            let Ok(bundle) = Bundle::parse(&self.frame[..bytes]) else {
+                self.malformed += 1;
+                continue;
+            };
+            let bundle = Rc::new(bundle);
+            let now = self.clock.now();
+            let account = self.accounts.find(pair, way, now, &bundle);
+            let hop = if way == Way::Forward { 0 } else { plan.path.len() - 1 };
+            for segment in 0..bundle.segments() {
+                self.accounts.sent(account, now, &bundle.carried(segment));
+                let item = Item {
+                    bundle: Rc::clone(&bundle),
+                    segment,
+                    pair: u16::try_from(pair).unwrap_or(u16::MAX),
+                    hop: u16::try_from(hop).unwrap_or(u16::MAX),
+                    account,
+                    is_marked: false,
+                    is_damaged: false,
+                };
+                self.push(now, way, item);
+            }
+        }
+        true
+    }
+
+    /// Writes out what is due; false if that is nothing.
+    fn write_all(&mut self) -> bool {
+        let mut has_written = false;
+        for pair in 0..self.pairs.len() {
+            for way in [Way::Forward, Way::Back] {
+                let mut out = std::mem::take(&mut self.tails[pair][way as usize].out);
+                if !out.is_empty() {
+                    has_written = true;
+                    self.write(pair, way, &out);
+                    out.clear();
+                    self.tails[pair][way as usize].out = out;
+                }
+            }
+        }
+        has_written
+    }
+
+    fn write(&mut self, pair: usize, way: Way, out: &[Due]) {
+        let mut rest = out;
+        while let Some(first) = rest.first() {
+            let item = &first.item;
+            let count = if item.is_damaged {
+                1
+            } else {
+                let neighbours = rest.windows(2).take_while(|pair| {
+                    let [one, next] = [&pair[0].item, &pair[1].item];
+                    Rc::ptr_eq(&one.bundle, &next.bundle)
+                        && next.segment == one.segment + 1
+                        && next.is_marked == one.is_marked
+                        && !next.is_damaged
+                });
+                1 + neighbours.count()
+            };
+            let (now, after) = rest.split_at(count);
+            rest = after;
+            let sent = self.clock.now();
+            if self.write_frame(pair, way, now) {
+                for due in now {
+                    self.lateness.record(due.at, sent);
+                    if !due.item.is_damaged {
+                        let carried = due.item.bundle.carried(due.item.segment);
+                        self.accounts.arrived(due.item.account, &carried);
+                    }
+                }
+            } else {
+                self.refused += 1;
+            }
+        }
+    }
+
+    /// Writes neighbouring segments as one frame; false if the device does not take it.
+    fn write_frame(&mut self, pair: usize, way: Way, dues: &[Due]) -> bool {
+        let Some(Due { item, .. }) = dues.first() else { return true };
+        let plan = &self.pairs[pair];
+        let device = if way == Way::Forward { &plan.far } else { &plan.near };
+        if item.is_damaged {
+            item.bundle.write_damaged(item.segment, item.luck(), &mut self.head);
+            return device.write(&[IoSlice::new(&self.head)]).is_ok();
+        }
+        let count = u16::try_from(dues.len()).unwrap_or(u16::MAX);
+        let segments = item.segment..item.segment.saturating_add(count);
+        item.bundle.write_head(segments.clone(), item.is_marked, &mut self.head);
+        let parts = [IoSlice::new(&self.head), IoSlice::new(item.bundle.payload(segments))];
+        device.write(&parts).is_ok()
+    }
+
+    // ---- waiting --------------------------------------------------------------------------------
+
+    /// Sleeps until something is due or comes in; a busy router for a whole tick.
+    fn wait(&mut self, has_moved: bool) {
+        let now = self.clock.now();
+        if has_moved {
+            self.last_moved = now;
+        }
+        let next = self.next_mover().map(|(at, _)| at);
+        let until = next.map_or_else(|| Span::from(LOOK_AGAIN), |at| at.since(now));
+        let is_busy = now.since(self.last_moved) < BUSY;
+        if is_busy && (has_moved || until <= Span::from(TICK)) {
+            self.last_round = Some(now);
+            std::thread::sleep(TICK);
+            return;
+        }
+        if until <= SPIN {
+            while next.is_some_and(|at| self.clock.now() < at) {
+                std::hint::spin_loop();
+            }
+            return;
+        }
+        // Processors that rest wake late: one short sleep after the long one, then no more.
+        let until = until.saturating_sub(if until > NAP + SPIN { NAP } else { SPIN });
+        let timeout: Timespec = timespec(until);
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; 8];
+        match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
+            Ok(count) => {
+                let is_waker = |event: &epoll::Event| event.data.u64() == u64::MAX;
+                if events[..count].iter().any(is_waker) {
+                    let mut scrap = [0; 64];
+                    while self.wakened.read(&mut scrap).is_ok_and(|bytes| bytes == scrap.len()) {}
+                }
+            }
+            // A signal; whatever else it is, sleeping is right.
+            Err(Errno::INTR) => {}
+            Err(_) => std::thread::sleep(TICK),
+        }
+    }
+
+    // ---- questions ------------------------------------------------------------------------------
+
+    fn answer(&mut self, question: Question) {
+        // Whoever asked may have lost patience; then nobody needs the answer.
+        match question {
+            Question::Restart { links, seed, capture, answer } => {
+                let _ = answer.send(self.restart(&links, seed, capture.as_deref()));
+            }
+            Question::Look(answer) => {
+                let _ = answer.send(self.look());
+            }
+            Question::Tuples(answer) => {
+                let _ = answer.send(self.accounts.tuples());
+            }
+            Question::RestartQueueMax => {
+                let both = self.links.iter_mut().flatten();
+                both.for_each(Link::restart_queue_max);
+            }
+            Question::Stop(answer) => {
+                let _ = answer.send(None);
+            }
+        }
+    }
+
+    fn restart(
+        &mut self,
+        plans: &[LinkPlan],
+        seed: u64,
+        capture: Option<&std::path::Path>,
+    ) -> Result<std::time::Instant, LabError> {
+        // What the hosts have sent until now belongs to the time before.
+        while self.read_all() {}
+        if let Some(fault) = self.stop_capture() {
+            return Err(fault);
+        }
+        let names: Vec<String> = plans.iter().map(|plan| plan.id.clone()).collect();
+        self.capture =
+            capture.map(|dir| Capture::start(dir, &names, SystemTime::now())).transpose()?;
+        self.links = links(plans, seed);
+        self.tails = self.pairs.iter().map(|_| <[Tail; 2]>::default()).collect();
+        self.accounts = Accounts::new(self.pairs.len());
+        self.lateness = LatenessMeter::new();
+        (self.malformed, self.refused, self.unrecorded) = (0, 0, 0);
+        (self.last_round, self.longest_pause) = (None, Span::ZERO);
+        self.last_moved = Instant::ZERO;
+        self.cpu_at_start = thread_cpu_seconds();
+        self.clock = Clock::start();
+        Ok(self.clock.started())
+    }
+
+    fn stop_capture(&mut self) -> Option<LabError> {
+        let (unrecorded, fault) = self.capture.take()?.finish();
+        self.unrecorded = unrecorded;
+        fault
+    }
+
+    fn look(&mut self) -> RouterLook {
+        let now = self.clock.now();
+        self.carry(now);
+        self.write_all();
+        let links = self.links.iter_mut();
+        RouterLook {
+            at: now,
+            links: links.map(|both| both.each_mut().map(|link| look(link, now))).collect(),
+            pairs: self.accounts.pairs(),
+            lateness: self.lateness.summary(),
+            malformed: self.malformed,
+            refused: self.refused,
+            longest_pause: self.longest_pause,
+            cpu_seconds: thread_cpu_seconds() - self.cpu_at_start,
+            unrecorded: self.unrecorded,
+        }
+    }
+}
+
+impl Item {
+    /// Some number that differs between packets and not between runs.
+    fn luck(&self) -> u64 {
+        u64::from(self.segment).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(self.pair)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Mover {
+    Link(usize, Way),
+    Pipe(usize, Way),
+}
+
+/// Both directions of each link, with the same luck as in the simulator.
+fn links(plans: &[LinkPlan], seed: u64) -> Vec<[Link<Item>; 2]> {
+    let random = SeededRandom::new(seed);
+    let both = plans.iter().map(|plan| {
+        let random = random.fork(&format!("link/{}", plan.id));
+        [
+            Link::new(plan.forward.clone(), &random.fork("forward")),
+            Link::new(plan.back.clone(), &random.fork("back")),
+        ]
+    });
+    both.collect()
+}
+
+fn look(link: &mut Link<Item>, now: Instant) -> LinkLook {
+    LinkLook {
+        stats: link.stats_at(now.max(link.now())),
+        queue_packets: link.queue_len(),
+        queue_packet_time: link.queue_packet_time(),
+    }
+}
+
+fn fate(verdict: Verdict) -> Fate {
+    match verdict {
+        Verdict::Queued => Fate::Carried,
+        Verdict::DroppedFull => Fate::Dropped("queue full"),
+        Verdict::DroppedEarly => Fate::Dropped("by the queue discipline"),
+        Verdict::DroppedLoss => Fate::Dropped("lost on the link"),
+        Verdict::DroppedOutage => Fate::Dropped("lost to an outage"),
+        Verdict::DroppedTooLarge => Fate::Dropped("larger than the MTU"),
+    }
+}

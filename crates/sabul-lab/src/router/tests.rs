@@ -1,0 +1,154 @@
+//! Real hosts, a real router, small amounts of traffic; nothing here judges speed.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sabul_sim::scenario::LinkPlan;
+use sabul_sim::{LinkConfig, LinkConfigBuilder, QueueLimit};
+use sabul_units::{Probability, Rate, Span};
+
+use super::*;
+use crate::host::{Host, HostConfig};
+use crate::packet::Protocol;
+
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 66, 0, 1);
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 66, 0, 2);
+const FAR_V6: Ipv6Addr = Ipv6Addr::new(0xfd66, 0, 0, 0, 0, 0, 0, 2);
+
+struct Bed {
+    near: Host,
+    far: Host,
+    router: Router,
+}
+
+fn link() -> LinkConfigBuilder {
+    LinkConfig::builder()
+        .with_rate(Some(Rate::from_mbps(200)))
+        .with_delay(Span::from_millis(5))
+        .with_queue(QueueLimit::Packets(1_000))
+}
+
+fn plan(id: &str, forward: LinkConfigBuilder, back: LinkConfigBuilder) -> LinkPlan {
+    LinkPlan { id: id.to_owned(), forward: forward.build().unwrap(), back: back.build().unwrap() }
+}
+
+/// Two hosts with these links in a row between them.
+fn bed(links: Vec<LinkPlan>, access_delay: Span, mtu: u32) -> Bed {
+    let host = |name: &str, v4: Ipv4Addr, last: u16| {
+        let v6 = Ipv6Addr::new(0xfd66, 0, 0, 0, 0, 0, 0, last);
+        let addresses = vec![(IpAddr::from(v4), 24), (IpAddr::from(v6), 64)];
+        Host::new(HostConfig { name: name.to_owned(), addresses, mtu, settings: Vec::new() })
+            .unwrap()
+    };
+    let (near, far) = (host("near", NEAR, 1), host("far", FAR, 2));
+    let pair = PairPlan {
+        near: Arc::clone(near.device()),
+        far: Arc::clone(far.device()),
+        path: (0..links.len()).collect(),
+        access_delay,
+    };
+    let router = Router::start(RouterPlan { links, pairs: vec![pair], seed: 1 }).unwrap();
+    Bed { near, far, router }
+}
+
+/// Sends `bytes` from near to far over TCP; what arrived.
+fn transfer(bed: &Bed, to: IpAddr, bytes: &[u8]) -> Vec<u8> {
+    let listener = bed.far.run(|| TcpListener::bind((to, 5000)).unwrap()).unwrap();
+    let mut stream = bed.near.run(|| TcpStream::connect((to, 5000)).unwrap()).unwrap();
+    let (mut taken, _) = listener.accept().unwrap();
+    taken.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            stream.write_all(bytes).unwrap();
+        });
+        let mut arrived = Vec::new();
+        taken.read_to_end(&mut arrived).unwrap();
+        arrived
+    })
+}
+
+fn noise(bytes: usize) -> Vec<u8> {
+    use sabul_units::{Random as _, SeededRandom};
+    let mut random = SeededRandom::new(3);
+    (0..bytes).map(|_| u8::try_from(random.next_u64() >> 56).unwrap()).collect()
+}
+
+#[test]
+fn tcp_crosses_a_path_unchanged_and_every_byte_is_counted_once() {
+    let bytes = noise(5_000_000);
+    let bed = bed(vec![plan("l", link(), link())], Span::from_millis(2), 1500);
+    for to in [IpAddr::from(FAR), IpAddr::from(FAR_V6)] {
+        assert!(transfer(&bed, to, &bytes) == bytes, "what arrived differs");
+    }
+    let look = bed.router.look();
+    assert_eq!(look.pairs[0][0].fresh_bytes, 10_000_000);
+    assert_eq!((look.malformed, look.refused), (0, 0));
+    let stats = look.links[0][0].stats;
+    assert!(stats.arrived >= 10_000_000 / 1460, "queues count packets, not bundles: {stats:?}");
+    let tuples = bed.router.tuples();
+    let data: Vec<_> = tuples.iter().filter(|tuple| tuple.amount.data_packets > 100).collect();
+    assert_eq!(data.len(), 2, "{tuples:?}");
+    for tuple in data {
+        assert_eq!((tuple.way, tuple.tuple.protocol), (Way::Forward, Protocol::Tcp));
+        assert_eq!(tuple.tuple.destination_port, 5000);
+        assert_eq!(tuple.amount.fresh_bytes, 5_000_000);
+    }
+}
+
+#[test]
+fn tcp_survives_loss_damage_duplicates_and_reordering_over_two_links() {
+    let bytes = noise(1_000_000);
+    let rough = link()
+        .with_loss(Probability::per_mille(10))
+        .with_corrupt(Probability::per_mille(10))
+        .with_duplicate(Probability::per_mille(10))
+        .with_reorder(Probability::per_mille(10), Span::from_millis(2));
+    let links = vec![plan("a", rough.clone(), rough), plan("b", link(), link())];
+    let bed = bed(links, Span::ZERO, 1500);
+    assert!(transfer(&bed, FAR.into(), &bytes) == bytes, "what arrived differs");
+    let look = bed.router.look();
+    assert_eq!(look.pairs[0][0].fresh_bytes, 1_000_000);
+    let stats = look.links[0][0].stats;
+    assert!(stats.dropped_loss > 0 && stats.corrupted > 0 && stats.duplicated > 0, "{stats:?}");
+    assert!(look.pairs[0][0].resent_packets >= stats.dropped_loss / 2, "{look:?}");
+    assert!(
+        look.links[1][0].stats.arrived > 600,
+        "the second link carries what the first delivers"
+    );
+}
+
+#[test]
+fn datagrams_take_the_delay_and_large_packets_pass() {
+    let bed = bed(vec![plan("l", link(), link())], Span::from_millis(10), 9000);
+    let echo = bed.far.run(|| UdpSocket::bind((FAR, 7)).unwrap()).unwrap();
+    let probe = bed.near.run(|| UdpSocket::bind((NEAR, 0)).unwrap()).unwrap();
+    for socket in [&echo, &probe] {
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    }
+    let mut buffer = vec![0; 10_000];
+    for size in [1, 8972] {
+        let begun = std::time::Instant::now();
+        probe.send_to(&vec![7; size], (FAR, 7)).unwrap();
+        let (bytes, from) = echo.recv_from(&mut buffer).unwrap();
+        echo.send_to(&buffer[..bytes], from).unwrap();
+        assert_eq!(probe.recv_from(&mut buffer).unwrap().0, size);
+        // 2 × (5 + 10) ms; a packet never comes early.
+        assert!(begun.elapsed() >= Duration::from_millis(30), "{:?}", begun.elapsed());
+    }
+    let mtu = bed.router.look().links[0][0].stats.delivered_bytes;
+    assert_eq!(mtu, 29 + 9000);
+}
+
+#[test]
+fn a_restart_forgets_everything() {
+    let bed = bed(vec![plan("l", link(), link())], Span::ZERO, 1500);
+    transfer(&bed, FAR.into(), &noise(10_000));
+    assert!(!bed.router.tuples().is_empty());
+    bed.router.restart(vec![plan("l", link(), link())], 1, None).unwrap();
+    let look = bed.router.look();
+    assert_eq!(look.links[0][0].stats.arrived, 0);
+    assert_eq!(look.pairs[0][0], Amount::default());
+    assert!(bed.router.tuples().is_empty());
+}

@@ -1,0 +1,135 @@
+//! The programs of the far host.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
+};
+
+use super::attend::PATIENCE;
+use crate::error::LabError;
+use crate::host::Host;
+
+/// How long programs have to come up, or to fail, before the near one starts.
+const HEAD_START: Duration = Duration::from_millis(100);
+/// How often it is looked whether they have ended.
+const STEP: Duration = Duration::from_millis(5);
+/// How much of their last words is read, in bytes.
+const LAST_WORDS: usize = 4_096;
+
+/// Running programs; dropping them ends them.
+pub(super) struct FarPrograms {
+    programs: Vec<FarProgram>,
+}
+
+struct FarProgram {
+    line: String,
+    child: Child,
+    /// What it has written to its standard error; a file without a name.
+    stderr: File,
+}
+
+impl FarPrograms {
+    /// Starts one program for each line, and waits a moment for those that fail at once.
+    ///
+    /// # Errors
+    /// If one does.
+    pub(super) fn start(
+        host: &Host,
+        lines: &[String],
+        furnish: impl Fn(&mut Command),
+    ) -> Result<Self, LabError> {
+        let mut all = Self { programs: Vec::new() };
+        for line in lines {
+            let fail = || LabError::system("keep the errors of a program in the far host");
+            let stderr = tempfile::tempfile().map_err(fail())?;
+            let mut command = Command::new("sh");
+            command.arg("-c").arg(line);
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+            command.stderr(stderr.try_clone().map_err(fail())?);
+            furnish(&mut command);
+            let child = host.spawn(command)?;
+            all.programs.push(FarProgram { line: line.clone(), child, stderr });
+        }
+        let begun = Instant::now();
+        while !all.programs.is_empty() && begun.elapsed() < HEAD_START {
+            if let Some(complaint) = all.programs.iter().find_map(FarProgram::complaint) {
+                return Err(LabError::Program(complaint));
+            }
+            std::thread::sleep(STEP);
+        }
+        Ok(all)
+    }
+
+    /// Ends them all and says which had ended badly by themselves.
+    pub(super) fn end(mut self) -> Vec<String> {
+        let complaints = self.programs.iter().filter_map(FarProgram::complaint).collect();
+        self.end_all();
+        complaints
+    }
+
+    /// SIGTERM for each with its children, and SIGKILL for those that are still there later.
+    fn end_all(&mut self) {
+        for program in &self.programs {
+            program.tell(Signal::TERM);
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE
+            && self.programs.iter().any(|program| program.ended().is_none())
+        {
+            std::thread::sleep(STEP);
+        }
+        for mut program in self.programs.drain(..) {
+            program.tell(Signal::KILL);
+            // The only error is that it has been waited for.
+            let _ = program.child.wait();
+        }
+    }
+}
+
+impl Drop for FarPrograms {
+    fn drop(&mut self) {
+        self.end_all();
+    }
+}
+
+impl FarProgram {
+    /// How it has ended, if it has. It is not waited for, so that its number stays that of its group.
+    fn ended(&self) -> Option<WaitIdStatus> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&self.child)), options).ok().flatten()
+    }
+
+    /// What is to be said if it has ended badly.
+    fn complaint(&self) -> Option<String> {
+        let status = self.ended()?;
+        let how = match (status.exit_status(), status.terminating_signal()) {
+            (Some(0), _) => return None,
+            (Some(code), _) => format!("ended with code {code}"),
+            (None, Some(signal)) => format!("was ended by signal {signal}"),
+            (None, None) => "ended".to_owned(),
+        };
+        let last = self.last_line();
+        Some(format!("'{}' in the far host {how}: {last}", self.line))
+    }
+
+    fn last_line(&self) -> String {
+        let length = self.stderr.metadata().map_or(0, |metadata| metadata.len());
+        let mut end = [0; LAST_WORDS];
+        // The file's position is shared with the program, so it is not used.
+        let start = length.saturating_sub(LAST_WORDS as u64);
+        let read = self.stderr.read_at(&mut end, start).unwrap_or(0);
+        let text = String::from_utf8_lossy(&end[..read]);
+        let last = text.lines().rfind(|line| !line.trim().is_empty());
+        last.unwrap_or("it said nothing").trim().to_owned()
+    }
+
+    /// Sends a signal to the program and its children.
+    fn tell(&self, signal: Signal) {
+        // The only error is that nobody is left.
+        let _ = kill_process_group(Pid::from_child(&self.child), signal);
+    }
+}

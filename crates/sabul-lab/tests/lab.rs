@@ -1,0 +1,107 @@
+//! A whole lab run, from scenario to results; nothing here judges speed.
+#![cfg(feature = "namespaces")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use sabul_lab::{Lab, LabConfig, LabError};
+use sabul_sim::scenario::{FlowPlan, FlowSize, LinkPlan, Scenario, Transport};
+use sabul_sim::{LinkConfig, QueueLimit};
+use sabul_units::{Rate, Span};
+
+fn scenario(flows: Vec<FlowPlan>) -> Scenario {
+    let link = LinkConfig::builder()
+        .with_rate(Some(Rate::from_mbps(50)))
+        .with_delay(Span::from_millis(5))
+        .with_queue(QueueLimit::Packets(100))
+        .build()
+        .unwrap();
+    Scenario {
+        name: "test".to_owned(),
+        duration: Span::from_secs(3),
+        warmup: Span::ZERO,
+        sample: Span::from_millis(100),
+        seed: 1,
+        links: vec![LinkPlan { id: "l".to_owned(), forward: link.clone(), back: link }],
+        flows,
+    }
+}
+
+fn quick() -> LabConfig {
+    LabConfig { skip_calibration: true, ..LabConfig::default() }
+}
+
+#[test]
+fn four_kinds_of_flow_share_a_path_and_are_counted() {
+    let mut cbr = FlowPlan::new("cbr", Transport::UdpCbr, "", vec![0]);
+    cbr.rate = Some(Rate::from_mbps(5));
+    let mut file = FlowPlan::new("file", Transport::Tcp, "newreno", vec![0]);
+    file.size = FlowSize::Bytes(200_000);
+    let mut program = FlowPlan::new("program", Transport::Command, "reno", vec![0]);
+    program.command = ["bash", "-c", "exec 3<>/dev/tcp/{far}/99; head -c 100000 /dev/zero >&3"]
+        .map(str::to_owned)
+        .to_vec();
+    let flows = vec![
+        FlowPlan::new("tcp", Transport::Tcp, "cubic", vec![0]),
+        FlowPlan::new("sabul", Transport::Sabul, "sabul2003", vec![0]),
+        cbr,
+        file,
+    ];
+    let outcome = Lab::new(scenario(flows)).unwrap().run(quick()).unwrap();
+    let goodputs: Vec<f64> =
+        outcome.results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect();
+    assert!(goodputs.iter().all(|mbps| *mbps > 0.01 && *mbps < 50.0), "{goodputs:?}");
+    // 5 Mb/s with 28 bytes of headers in 1500.
+    assert!((goodputs[2] - 4.9).abs() < 1.0, "{goodputs:?}");
+    assert_eq!(outcome.results.flows[3].completed, 1);
+    assert_eq!(outcome.series.t_s.len(), 30);
+    assert_eq!(outcome.router.links[0][0].stats.dropped_loss, 0);
+    assert!(outcome.tuples.len() >= 6, "{:?}", outcome.tuples);
+    assert!(outcome.notes.iter().any(|note| note.contains("not calibrated")));
+
+    // A program that cannot reach anybody has failed.
+    let Err(LabError::Flow { id, .. }) = Lab::new(scenario(vec![program])).unwrap().run(quick())
+    else {
+        panic!("a failed program is an error")
+    };
+    assert_eq!(id, "program");
+}
+
+#[test]
+fn an_interrupted_run_has_no_results() {
+    let flows = vec![FlowPlan::new("tcp", Transport::Tcp, "cubic", vec![0])];
+    let config = LabConfig { is_interrupted: Some(Box::new(|| true)), ..quick() };
+    let result = Lab::new(scenario(flows)).unwrap().run(config);
+    assert!(matches!(result, Err(LabError::Interrupted)), "{result:?}");
+}
+
+#[test]
+fn a_run_ends_with_its_work_where_asked() {
+    let mut file = FlowPlan::new("file", Transport::Sabul, "sabul2003", vec![0]);
+    file.size = FlowSize::Bytes(500_000);
+    let rival = FlowPlan::new("tcp", Transport::Tcp, "cubic", vec![0]);
+    let mut long = scenario(vec![file, rival]);
+    long.duration = Span::from_secs(1_000);
+    let config = LabConfig { ends_with_work: true, ..quick() };
+    let outcome = Lab::new(long).unwrap().run(config).unwrap();
+    assert_eq!(outcome.results.flows[0].completed, 1);
+    assert!(outcome.wall.as_secs() < 100, "{:?}", outcome.wall);
+}
+
+#[test]
+fn what_the_lab_cannot_carry_is_refused_before_anything_is_made() {
+    let refuse = |change: fn(&mut Scenario), part: &str| {
+        let mut scenario =
+            scenario(vec![FlowPlan::new("a", Transport::Sabul, "sabul2003", vec![0])]);
+        change(&mut scenario);
+        let error = Lab::new(scenario).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    refuse(|s| s.flows[0].sink_rate = Some(Rate::from_mbps(1)), "sink_mbps");
+    refuse(|s| s.flows = vec![s.flows[0].clone(); 65], "65 flows");
+    refuse(
+        |s| {
+            let fast = LinkConfig::builder().with_rate(Some(Rate::from_mbps(100_000)));
+            s.links[0].forward = fast.build().unwrap();
+        },
+        "100000 Mb/s",
+    );
+}

@@ -1,0 +1,68 @@
+//! A `[[flow]]` whose traffic is a program's.
+
+use sabul_sim::scenario::Transport;
+
+use crate::Arm;
+use crate::table::Table;
+use crate::tree::Value;
+
+/// Most texts that a command consists of, the program's own name among them.
+const TEXTS_MAX: usize = 200;
+const EXAMPLE: &str = "a list of texts, program first, such as [\"iperf3\", \"-c\", \"{far}\"]";
+
+/// The program of the near host and that of the far host.
+pub(crate) fn read(
+    table: &Table<'_>,
+    transport: Transport,
+    arm: Arm,
+) -> (Vec<String>, Vec<String>) {
+    if transport != Transport::Command {
+        return (Vec::new(), Vec::new());
+    }
+    if arm == Arm::Sim {
+        let what = "transport command runs only in the lab; use `sabul lab run`";
+        table.refuse("transport", what);
+    }
+    if !table.has("command") {
+        table.missing("command", format_args!("the program to run, as {EXAMPLE}"));
+    }
+    let command = texts(table, "command");
+    if table.has("command") && command.as_ref().is_some_and(Vec::is_empty) {
+        table.refuse("command", format!("is empty; use {EXAMPLE}"));
+    }
+    (command.unwrap_or_default(), texts(table, "peer_command").unwrap_or_default())
+}
+
+/// The texts of a command; `None` if it is not one, which has been noted.
+fn texts(table: &Table<'_>, key: &str) -> Option<Vec<String>> {
+    let nodes = table.list(key, EXAMPLE)?;
+    if nodes.len() > TEXTS_MAX {
+        let count = nodes.len();
+        table.refuse(key, format!("has {count} texts; use from 1 to {TEXTS_MAX}"));
+        return None;
+    }
+    let mut texts = Vec::new();
+    for (n, node) in nodes.iter().enumerate() {
+        let shown = node.value.shown();
+        let wrong = match &node.value {
+            Value::Text(text) if n == 0 && text.is_empty() => {
+                format!("names no program: its first text is empty; use {EXAMPLE}")
+            }
+            // To the system such a byte is the end of the argument.
+            Value::Text(text) if text.contains('\0') => {
+                format!("{shown} holds a zero byte, which no program can be given; leave it out")
+            }
+            Value::Text(text) => {
+                texts.push(text.clone());
+                continue;
+            }
+            Value::Integer(_) | Value::Float(_) | Value::Flag(_) | Value::Date(_) => {
+                format!("{shown} is not a text; write \"{shown}\"")
+            }
+            Value::List(_) | Value::Table(_) => format!("{shown} is not a text; use {EXAMPLE}"),
+        };
+        table.refuse(key, wrong);
+        return None;
+    }
+    Some(texts)
+}
