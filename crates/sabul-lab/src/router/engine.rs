@@ -23,7 +23,7 @@ use crate::error::LabError;
 use crate::lateness::LatenessMeter;
 use crate::packet::{Bundle, FRAME_MAX};
 
-/// Frames taken from one host before the others have their turn.
+/// Frames taken from each host before what is due has its turn.
 const FRAMES_PER_TURN: usize = 64;
 /// Without movement for so long, packets are few: then each is worth waking early for.
 const BUSY: Span = Span::from_millis(1);
@@ -81,6 +81,9 @@ pub(super) struct Engine {
     unrecorded: u64,
     /// Readable devices, by their position (near and far of each pair in turn), and the waker.
     epoll: OwnedFd,
+    /// Devices that may have more to read in this round, and who comes first in it.
+    ports: Vec<usize>,
+    first_port: usize,
     wakened: UnixStream,
     frame: Box<[u8]>,
     head: Vec<u8>,
@@ -111,6 +114,8 @@ impl Engine {
             capture: None,
             unrecorded: 0,
             epoll,
+            ports: Vec::new(),
+            first_port: 0,
             wakened,
             frame: vec![0; FRAME_MAX].into_boxed_slice(),
             head: Vec::with_capacity(256),
@@ -248,45 +253,59 @@ impl Engine {
         }
     }
 
-    /// Takes in what the hosts have sent; false if that is nothing.
+    /// Takes in what the hosts have sent, a frame from each in turn; false if that is nothing.
+    ///
+    /// Who comes first changes from round to round: where a queue has less room than comes in, always
+    /// the same host would get it.
     fn read_all(&mut self) -> bool {
+        let ports = self.pairs.len() * 2;
+        self.first_port = (self.first_port + 1) % ports.max(1);
+        self.ports.clear();
+        self.ports.extend((0..ports).map(|port| (self.first_port + port) % ports));
         let mut has_read = false;
-        for pair in 0..self.pairs.len() {
-            has_read |= self.read(pair, Way::Forward);
-            has_read |= self.read(pair, Way::Back);
+        for _ in 0..FRAMES_PER_TURN {
+            let mut open = std::mem::take(&mut self.ports);
+            open.retain(|port| {
+                let way = if port.is_multiple_of(2) { Way::Forward } else { Way::Back };
+                self.read(port / 2, way)
+            });
+            self.ports = open;
+            if self.ports.is_empty() {
+                break;
+            }
+            has_read = true;
         }
         has_read
     }
 
+    /// Takes in a frame of a host; false if there is none.
     fn read(&mut self, pair: usize, way: Way) -> bool {
-        for turn in 0..FRAMES_PER_TURN {
-            let plan = &self.pairs[pair];
-            let device = if way == Way::Forward { &plan.near } else { &plan.far };
-            let Ok(bytes) = device.read(&mut self.frame) else {
-                // Nothing more, or a device that is going down with its host.
-                return turn > 0;
+        let plan = &self.pairs[pair];
+        let device = if way == Way::Forward { &plan.near } else { &plan.far };
+        let Ok(bytes) = device.read(&mut self.frame) else {
+            // Nothing more, or a device that is going down with its host.
+            return false;
+        };
+        let Ok(bundle) = Bundle::parse(&self.frame[..bytes]) else {
+            self.malformed += 1;
+            return true;
+        };
+        let bundle = Rc::new(bundle);
+        let now = self.clock.now();
+        let account = self.accounts.find(pair, way, now, &bundle);
+        let hop = if way == Way::Forward { 0 } else { plan.path.len() - 1 };
+        for segment in 0..bundle.segments() {
+            self.accounts.sent(account, now, &bundle.carried(segment));
+            let item = Item {
+                bundle: Rc::clone(&bundle),
+                segment,
+                pair: u16::try_from(pair).unwrap_or(u16::MAX),
+                hop: u16::try_from(hop).unwrap_or(u16::MAX),
+                account,
+                is_marked: false,
+                is_damaged: false,
             };
-            let Ok(bundle) = Bundle::parse(&self.frame[..bytes]) else {
-                self.malformed += 1;
-                continue;
-            };
-            let bundle = Rc::new(bundle);
-            let now = self.clock.now();
-            let account = self.accounts.find(pair, way, now, &bundle);
-            let hop = if way == Way::Forward { 0 } else { plan.path.len() - 1 };
-            for segment in 0..bundle.segments() {
-                self.accounts.sent(account, now, &bundle.carried(segment));
-                let item = Item {
-                    bundle: Rc::clone(&bundle),
-                    segment,
-                    pair: u16::try_from(pair).unwrap_or(u16::MAX),
-                    hop: u16::try_from(hop).unwrap_or(u16::MAX),
-                    account,
-                    is_marked: false,
-                    is_damaged: false,
-                };
-                self.push(now, way, item);
-            }
+            self.push(now, way, item);
         }
         true
     }

@@ -36,21 +36,29 @@ fn plan(id: &str, forward: LinkConfigBuilder, back: LinkConfigBuilder) -> LinkPl
 
 /// Two hosts with these links in a row between them.
 fn bed(links: Vec<LinkPlan>, access_delay: Span, mtu: u32) -> Bed {
+    let (near, far) = hosts(mtu);
+    let pairs = vec![pair(&near, &far, links.len(), access_delay)];
+    let router = Router::start(RouterPlan { links, pairs, seed: 1 }).unwrap();
+    Bed { near, far, router }
+}
+
+fn pair(near: &Host, far: &Host, links: usize, access_delay: Span) -> PairPlan {
+    PairPlan {
+        near: Arc::clone(near.device()),
+        far: Arc::clone(far.device()),
+        path: (0..links).collect(),
+        access_delay,
+    }
+}
+
+fn hosts(mtu: u32) -> (Host, Host) {
     let host = |name: &str, v4: Ipv4Addr, last: u16| {
         let v6 = Ipv6Addr::new(0xfd66, 0, 0, 0, 0, 0, 0, last);
         let addresses = vec![(IpAddr::from(v4), 24), (IpAddr::from(v6), 64)];
         Host::new(HostConfig { name: name.to_owned(), addresses, mtu, settings: Vec::new() })
             .unwrap()
     };
-    let (near, far) = (host("near", NEAR, 1), host("far", FAR, 2));
-    let pair = PairPlan {
-        near: Arc::clone(near.device()),
-        far: Arc::clone(far.device()),
-        path: (0..links.len()).collect(),
-        access_delay,
-    };
-    let router = Router::start(RouterPlan { links, pairs: vec![pair], seed: 1 }).unwrap();
-    Bed { near, far, router }
+    (host("near", NEAR, 1), host("far", FAR, 2))
 }
 
 /// Sends `bytes` from near to far over TCP; what arrived.
@@ -151,4 +159,30 @@ fn a_restart_forgets_everything() {
     assert_eq!(look.links[0][0].stats.arrived, 0);
     assert_eq!(look.pairs[0][0], Amount::default());
     assert!(bed.router.tuples().is_empty());
+}
+
+#[test]
+fn no_pair_comes_first_at_a_full_queue() {
+    // 1000 datagrams of each pair meet on a link that carries 1 Mb/s and holds 20.
+    let slow = || link().with_rate(Some(Rate::from_mbps(1))).with_queue(QueueLimit::Packets(20));
+    let (one, two) = (hosts(1500), hosts(1500));
+    let pairs = [&one, &two].map(|(near, far)| pair(near, far, 1, Span::ZERO)).to_vec();
+    let links = vec![plan("l", slow(), link())];
+    let router = Router::start(RouterPlan { links, pairs, seed: 1 }).unwrap();
+    let sockets = [&one, &two].map(|(near, far)| {
+        // Somebody listens, so that nothing comes back.
+        let taken = far.run(|| UdpSocket::bind((FAR, 9)).unwrap()).unwrap();
+        (near.run(|| UdpSocket::bind((NEAR, 0)).unwrap()).unwrap(), taken)
+    });
+    for round in 0..1_000 {
+        for n in [round % 2, 1 - round % 2] {
+            sockets[n].0.send_to(&[0; 1_000], (FAR, 9)).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let arrived =
+        router.look().pairs.iter().map(|pair| pair[0].arrived_packets).collect::<Vec<_>>();
+    let all: u64 = arrived.iter().sum();
+    assert!(all > 50 && all < 500, "the link is too slow for all of it: {arrived:?}");
+    assert!(arrived.iter().all(|one| *one > all / 4), "{arrived:?}");
 }
