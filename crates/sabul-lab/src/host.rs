@@ -27,6 +27,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use crate::device::Device;
 use crate::error::LabError;
 use crate::isolate;
+pub(crate) use network::prefer_algorithm;
 
 /// Name of a host's device.
 pub(crate) const DEVICE_NAME: &str = "path0";

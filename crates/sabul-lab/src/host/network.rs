@@ -4,8 +4,8 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use futures_util::TryStreamExt;
-use rtnetlink::packet_route::address::AddressHeaderFlags;
-use rtnetlink::packet_route::route::RouteScope;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
+use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteMetric, RouteScope};
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 
 use super::{DEVICE_NAME, HostConfig};
@@ -58,17 +58,53 @@ fn has_ipv4(config: &HostConfig) -> bool {
 /// Brings up loopback and device of the calling thread's namespace.
 pub(super) fn configure(config: &HostConfig) -> Result<(), LabError> {
     let fail = |what: String| LabError::system(format!("{what} in host '{}'", config.name));
+    with_netlink(async |handle| request(handle, config).await)
+        .map_err(|(what, error)| fail(what)(error))
+}
+
+/// Makes an algorithm of TCP the one that connections of the calling thread's host begin with, where
+/// the kernel reserves its own default for the machine as a whole: as a metric of the default routes.
+pub(crate) fn prefer_algorithm(name: &str) -> io::Result<()> {
+    with_netlink(async |handle| {
+        let because = |error| (String::new(), error);
+        let index = device_index(handle).await.map_err(because)?;
+        for mut route in default_routes(index) {
+            let metrics = vec![RouteMetric::CcAlgo(name.to_owned())];
+            route.attributes.push(RouteAttribute::Metrics(metrics));
+            let asked = handle.route().add(route).replace().execute().await;
+            asked.map_err(because)?;
+        }
+        Ok(())
+    })
+    .map_err(|(_, error)| error)
+}
+
+/// Talks to the kernel about the calling thread's namespace.
+fn with_netlink(
+    talk: impl AsyncFnOnce(&Handle) -> Result<(), Refusal>,
+) -> Result<(), (String, io::Error)> {
+    let fail = |what: &str| {
+        let what = what.to_owned();
+        move |error| (what, error)
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()
-        .map_err(fail("prepare netlink".to_owned()))?;
+        .map_err(fail("prepare netlink"))?;
     runtime.block_on(async {
-        let (connection, handle, _) =
-            rtnetlink::new_connection().map_err(fail("open netlink".to_owned()))?;
+        let (connection, handle, _) = rtnetlink::new_connection().map_err(fail("open netlink"))?;
         // It ends with the runtime, at the latest.
         tokio::spawn(connection);
-        request(&handle, config).await.map_err(|(what, error)| fail(what)(error_of(error)))
+        talk(&handle).await.map_err(|(what, error)| (what, error_of(error)))
     })
+}
+
+/// Default routes of IPv4 and IPv6. Nothing has to be resolved on a device that knows one neighbour
+/// only: no gateway.
+fn default_routes(index: u32) -> [RouteMessage; 2] {
+    let ipv4 = RouteMessageBuilder::<Ipv4Addr>::new().output_interface(index);
+    let ipv6 = RouteMessageBuilder::<Ipv6Addr>::new().output_interface(index);
+    [ipv4.scope(RouteScope::Link).build(), ipv6.build()]
 }
 
 /// What was asked for, and why the kernel did not do it.
@@ -91,24 +127,21 @@ async fn request(handle: &Handle, config: &HostConfig) -> Result<(), Refusal> {
     for &(address, prefix) in &config.addresses {
         let what = format!("set the address {address}/{prefix}");
         let mut request = handle.address().add(index, address, prefix);
-        // Nobody else is there, so the address need not wait until that is known.
-        request.message_mut().header.flags |= AddressHeaderFlags::Nodad;
+        // Nobody else is there, so the address need not wait until that is known; and what the default
+        // route says is to hold for neighbours too.
+        let flags = AddressFlags::Nodad | AddressFlags::Noprefixroute;
+        request.message_mut().attributes.push(AddressAttribute::Flags(flags));
         request.execute().await.map_err(because(&what))?;
     }
     let up = LinkUnspec::new_with_index(index).up().build();
     handle.link().set(up).execute().await.map_err(because("bring up its device"))?;
 
-    // Nothing has to be resolved on a device that knows one neighbour only: no gateway.
+    let [ipv4, ipv6] = default_routes(index);
     if has_ipv4(config) {
-        let route = RouteMessageBuilder::<Ipv4Addr>::new()
-            .output_interface(index)
-            .scope(RouteScope::Link)
-            .build();
-        handle.route().add(route).execute().await.map_err(because("set IPv4's default route"))?;
+        handle.route().add(ipv4).execute().await.map_err(because("set IPv4's default route"))?;
     }
     if has_ipv6(config) {
-        let route = RouteMessageBuilder::<Ipv6Addr>::new().output_interface(index).build();
-        handle.route().add(route).execute().await.map_err(because("set IPv6's default route"))?;
+        handle.route().add(ipv6).execute().await.map_err(because("set IPv6's default route"))?;
     }
     Ok(())
 }

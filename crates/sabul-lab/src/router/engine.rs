@@ -29,6 +29,8 @@ const FRAMES_PER_TURN: usize = 64;
 const BUSY: Span = Span::from_millis(1);
 /// How late a processor may wake after a long sleep: 0.1 ms where it is a virtual one.
 const NAP: Span = Span::from_micros(150);
+/// How late a busy one wakes.
+const WAKE: Span = Span::from_micros(20);
 /// How late it may wake after a short sleep; so long the router rather looks at the clock.
 const SPIN: Span = Span::from_micros(60);
 /// With nothing on the way and nothing to read, look for questions at least this often.
@@ -73,6 +75,7 @@ pub(super) struct Engine {
     lateness: LatenessMeter,
     malformed: u64,
     refused: u64,
+    /// When the last round began, unless a sleep for want of work followed.
     last_round: Option<Instant>,
     last_moved: Instant,
     longest_pause: Span,
@@ -151,7 +154,7 @@ impl Engine {
     /// Hands out what is due and takes in what has come; false if there was nothing of either.
     fn round(&mut self) -> bool {
         let now = self.clock.now();
-        if let Some(last) = self.last_round.take() {
+        if let Some(last) = self.last_round.replace(now) {
             self.longest_pause = self.longest_pause.max(now.since(last));
         }
         self.carry(now);
@@ -388,18 +391,23 @@ impl Engine {
         let until = next.map_or_else(|| Span::from(LOOK_AGAIN), |at| at.since(now));
         let is_busy = now.since(self.last_moved) < BUSY;
         if is_busy && (has_moved || until <= Span::from(TICK)) {
-            self.last_round = Some(now);
             std::thread::sleep(TICK);
             return;
         }
-        if until <= SPIN {
+        if !is_busy && until <= SPIN {
             while next.is_some_and(|at| self.clock.now() < at) {
                 std::hint::spin_loop();
             }
             return;
         }
         // Processors that rest wake late: one short sleep after the long one, then no more.
-        let until = until.saturating_sub(if until > NAP + SPIN { NAP } else { SPIN });
+        let early = match is_busy {
+            true => WAKE,
+            false if until > NAP + SPIN => NAP,
+            false => SPIN,
+        };
+        let until = until.saturating_sub(early);
+        self.last_round = None;
         let timeout: Timespec = timespec(until);
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),

@@ -186,3 +186,20 @@ fn no_pair_comes_first_at_a_full_queue() {
     assert!(all > 50 && all < 500, "the link is too slow for all of it: {arrived:?}");
     assert!(arrived.iter().all(|one| *one > all / 4), "{arrived:?}");
 }
+
+#[test]
+fn a_host_can_prefer_an_algorithm_that_the_machine_reserves_for_itself() {
+    let bed = bed(vec![plan("l", link(), link())], Span::ZERO, 1500);
+    for name in ["reno", "cubic"] {
+        bed.near.run(|| crate::host::prefer_algorithm(name)).unwrap().unwrap();
+        for to in [IpAddr::from(FAR), IpAddr::from(FAR_V6)] {
+            let listener = bed.far.run(|| TcpListener::bind((to, 0)).unwrap()).unwrap();
+            let at = listener.local_addr().unwrap();
+            let stream = bed.near.run(|| TcpStream::connect(at).unwrap()).unwrap();
+            let chosen = socket2::SockRef::from(&stream).tcp_congestion().unwrap();
+            assert_eq!(String::from_utf8_lossy(&chosen).trim_end_matches('\0'), name);
+        }
+    }
+    let refused = bed.near.run(|| crate::host::prefer_algorithm("no-such-one")).unwrap();
+    assert!(refused.is_err());
+}
