@@ -12,6 +12,9 @@ use crate::registry::Entry;
 const PACKET: Bytes = Bytes(1500);
 /// Resolution of the path's clock.
 const STEP: Span = Span::from_micros(10);
+/// Random sequences of facts, and how many facts each has.
+const SHAKES: u64 = 50;
+const SHAKE_FACTS: u32 = 400;
 
 /// A rule that a controller broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +76,12 @@ pub fn check(entry: &Entry) -> Vec<Violation> {
         first.illegal.is_none(),
         first.illegal.clone().unwrap_or_default(),
     );
+    let shaken = (0..SHAKES).find_map(|seed| shake(&mut *build(), seed));
+    rule(
+        "any order of any facts leaves legal limits",
+        shaken.is_none(),
+        shaken.unwrap_or_default(),
+    );
     if !entry.is_adaptive {
         return found;
     }
@@ -110,6 +119,68 @@ fn context(now: Instant, rtt: Span, base: Span) -> Context {
     Context::new(now, Some(RttEstimate { latest: rtt, smoothed: rtt, variance, min: base }), PACKET)
 }
 
+/// What is illegal in the present answer.
+fn illegal(controller: &dyn Controller) -> Option<String> {
+    let limits = controller.limits();
+    if limits != controller.limits() {
+        return Some("two calls of limits in a row disagree".to_owned());
+    }
+    let is_closed = limits.window.is_some_and(|window| window.0 == 0);
+    is_closed.then(|| "a window of no packets".to_owned())
+}
+
+/// Tells facts that no path would put together, and says after which the answer was illegal.
+fn shake(controller: &mut dyn Controller, seed: u64) -> Option<String> {
+    let mut rng = SeededRandom::new(seed).fork("shake");
+    let (mut now, mut next, mut total) = (Instant::ZERO, 0u64, 0u64);
+    (0..SHAKE_FACTS).find_map(|step| {
+        // Powers of two up to 2^31, so that small numbers are as likely as large ones.
+        let (kind, scale) = (rng.below(8), 1 << rng.below(32));
+        let mut draw = || rng.below(scale);
+        now = now + Span::from_nanos(draw());
+        let base = Span::from_micros(1) + Span::from_nanos(draw());
+        let cx = context(now, base + Span::from_nanos(draw()), base);
+        next += draw();
+        let largest = next.saturating_sub(draw());
+        let fact = match kind {
+            0 => {
+                let (first_time, repeats) = (Packets(draw()), Packets(draw()));
+                let report = LossReport::new(first_time, repeats, largest, next);
+                controller.on_loss(&report, &cx);
+                format!("{report:?}")
+            }
+            1 => {
+                controller.on_timeout(&cx);
+                "a timeout".to_owned()
+            }
+            2 => {
+                let [sent, resent, lost] = [draw(), draw(), draw()].map(Packets);
+                let elapsed = Span::from_micros(1 + draw());
+                let report = IntervalReport::new(sent, resent, lost, elapsed, draw() % 2 == 0);
+                controller.on_interval(&report, &cx);
+                format!("{report:?}")
+            }
+            _ => {
+                let newly = draw();
+                total += newly;
+                let acked = Acked {
+                    newly: Packets(newly),
+                    total: Packets(total),
+                    in_flight: Packets(draw()),
+                    marked: Packets(draw().saturating_sub(scale / 2)),
+                    largest,
+                    next,
+                    delivered: Bytes(total * PACKET.0),
+                    arrived_at: Span::from_nanos(draw()),
+                };
+                controller.on_ack(&acked, &cx);
+                format!("{acked:?}")
+            }
+        };
+        illegal(controller).map(|what| format!("{what}: seed {seed}, step {step}, after {fact}"))
+    })
+}
+
 /// One packet's fate, decided when it is sent.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
@@ -137,11 +208,8 @@ fn run(controller: &mut dyn Controller, path: Path, seconds: u64) -> Trace {
     let mut ack_at = now + ack_interval;
     while now < end {
         let limits = controller.limits();
-        if limits != controller.limits() {
-            trace.illegal = Some("two calls of limits in a row disagree".to_owned());
-        }
-        if limits.window.is_some_and(|window| window.0 == 0) {
-            trace.illegal = Some(format!("a window of no packets at {now:?}"));
+        if let Some(what) = illegal(controller) {
+            trace.illegal = Some(format!("{what} at {now:?}"));
         }
         // Send what the limits allow now.
         let window = limits.window.map_or(100_000, |window| window.0.min(100_000));
@@ -233,6 +301,36 @@ mod tests {
         let deaf = Entry { is_adaptive: true, ..*find("fixed").unwrap() };
         let rules: Vec<_> = check(&deaf).into_iter().map(|violation| violation.rule).collect();
         assert!(rules.contains(&"silence lowers the rate or the window"), "{rules:?}");
+    }
+
+    /// Closes its window once two losses come without an ACK between them.
+    #[derive(Debug, Default)]
+    struct Closing {
+        losses: u64,
+    }
+
+    impl Controller for Closing {
+        fn limits(&self) -> crate::SendLimits {
+            let window = Some(Packets(2u64.saturating_sub(self.losses)));
+            crate::SendLimits { gap: sabul_units::Gap::NONE, window, hold_until: None }
+        }
+        fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {
+            self.losses += 1;
+        }
+        fn on_timeout(&mut self, _cx: &Context) {}
+        fn on_ack(&mut self, _acked: &Acked, _cx: &Context) {
+            self.losses = 0;
+        }
+    }
+
+    #[test]
+    fn the_suite_catches_a_controller_that_closes_its_window() {
+        let closing =
+            Entry { build: |_, _| Ok(Box::<Closing>::default()), ..*find("fixed").unwrap() };
+        let found = check(&closing);
+        let rules: Vec<_> = found.iter().map(|violation| violation.rule).collect();
+        assert_eq!(rules, ["any order of any facts leaves legal limits"]);
+        assert!(found[0].seen.contains("LossReport"), "{found:?}");
     }
 
     #[test]

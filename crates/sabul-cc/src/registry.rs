@@ -6,7 +6,9 @@ use sabul_units::Bytes;
 
 use crate::controller::Controller;
 use crate::params::{ConfigError, ParamSpec, ParamValues};
-use crate::tcp::{cubic, newreno};
+use crate::tcp::{
+    bbr1, bic, cubic, dctcp, fast, highspeed, htcp, lowpriority, ltcp, newreno, reno, scalable,
+};
 use crate::{fixed, sabul2002, sabul2003};
 
 /// The controller used where none is named.
@@ -82,6 +84,105 @@ pub const ENTRIES: &[Entry] = &[
         build: cubic::build,
     },
     Entry {
+        name: "reno",
+        summary: "TCP Reno's window: as newreno, but a decrease answers the losses of one round trip",
+        source: "[RFC5681 §3.1], [RFC5681 §3.2]",
+        params: reno::PARAMS,
+        family: Family::Window,
+        is_adaptive: true,
+        build: reno::build,
+    },
+    Entry {
+        name: "highspeed",
+        summary: "HighSpeed TCP's window: the larger it is, the more it grows and the less it falls; paced",
+        source: "[RFC3649 §5], [RFC3649 §7]",
+        params: highspeed::PARAMS,
+        family: Family::Window,
+        is_adaptive: true,
+        build: highspeed::build,
+    },
+    Entry {
+        name: "scalable",
+        summary: "Scalable TCP's window: 1 % a round trip more, an eighth less at each loss; paced",
+        source: "[STCP] Kelly 2003",
+        params: scalable::PARAMS,
+        family: Family::Window,
+        is_adaptive: true,
+        build: scalable::build,
+    },
+    Entry {
+        name: "htcp",
+        summary: "H-TCP's window: the longer ago the last loss, the faster it grows; paced",
+        source: "[HTCP] Shorten, Leith 2004; details after [LINUX tcp_htcp.c]",
+        params: htcp::PARAMS,
+        family: Family::Window,
+        is_adaptive: true,
+        build: htcp::build,
+    },
+    Entry {
+        name: "bic",
+        summary: "BIC's window: a binary search for where the last loss came; paced",
+        source: "[BIC] Xu, Harfoush, Rhee 2004; constants of [LINUX tcp_bic.c]",
+        params: bic::PARAMS,
+        family: Family::Window,
+        is_adaptive: true,
+        build: bic::build,
+    },
+    Entry {
+        name: "ltcp",
+        summary: "LTCP's window: grows like as many flows as it has layers; paced",
+        source: "[LTCP] Bhandarkar, Jain, Reddy 2006",
+        params: ltcp::PARAMS,
+        family: Family::Window,
+        is_adaptive: true,
+        build: ltcp::build,
+    },
+    Entry {
+        name: "fast",
+        summary: "FAST's window: a fixed number of packets queued, told by the delay; paced",
+        source: "[FAST] Jin, Wei, Low 2004",
+        params: fast::PARAMS,
+        family: Family::Window,
+        is_adaptive: true,
+        build: fast::build,
+    },
+    Entry {
+        name: "tcp-lp",
+        summary: "TCP-LP's window: newreno that makes room when the delay grows; paced",
+        source: "[TCPLP] Kuzmanovic, Knightly 2003",
+        params: lowpriority::PARAMS,
+        family: Family::Window,
+        is_adaptive: true,
+        build: lowpriority::build_tcp_lp,
+    },
+    Entry {
+        name: "hstcp-lp",
+        summary: "HSTCP-LP's window: highspeed that makes room when the delay grows; paced",
+        source: "[HSTCPLP] Kuzmanovic, Knightly, Cottrell 2004",
+        params: lowpriority::PARAMS,
+        family: Family::Window,
+        is_adaptive: true,
+        build: lowpriority::build_hstcp_lp,
+    },
+    Entry {
+        name: "dctcp",
+        summary: "DCTCP's window: a mark takes as much as the share of marked packets; paced",
+        source: "[RFC8257 §3.3]",
+        params: dctcp::PARAMS,
+        family: Family::Window,
+        is_adaptive: true,
+        build: dctcp::build,
+    },
+    Entry {
+        name: "bbr1",
+        summary: "BBR version 1: paces at the largest rate at which packets were seen to arrive",
+        source: "[BBR] Cardwell, Cheng, Gunn, Yeganeh, Jacobson 2016; details after [LINUX tcp_bbr.c]",
+        params: bbr1::PARAMS,
+        family: Family::Rate,
+        is_adaptive: true,
+        build: bbr1::build,
+    },
+    Entry {
         name: "fixed",
         summary: "One constant rate, deaf to loss: a baseline, for paths that are yours alone",
         source: "ours",
@@ -114,8 +215,10 @@ pub fn find(name: &str) -> Result<&'static Entry, ConfigError> {
     ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
         let names: Vec<_> = ENTRIES.iter().map(|entry| entry.name).collect();
         let nearest = names.iter().min_by_key(|known| distance(name, known));
+        // A short name must share a letter with what it is said to be near to.
+        let most = name.chars().count().saturating_sub(1).min(3);
         let hint = nearest
-            .filter(|known| distance(name, known) <= 3)
+            .filter(|known| distance(name, known) <= most)
             .map_or_else(String::new, |known| format!("'{known}' (the nearest), or "));
         ConfigError {
             setting: "controller".to_owned(),
@@ -144,12 +247,20 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::Unit;
 
     #[test]
     fn an_unknown_name_suggests_the_nearest() {
         let text = find("sabul2004").unwrap_err().to_string();
         assert!(text.contains("'sabul2003' (the nearest)"), "{text}");
-        assert!(!find("zzz").unwrap_err().to_string().contains("nearest"));
+        for (typed, meant) in [("hstcp", "htcp"), ("renno", "reno"), ("bick", "bic")] {
+            let text = find(typed).unwrap_err().to_string();
+            assert!(text.contains(&format!("'{meant}' (the nearest)")), "{text}");
+        }
+        for stranger in ["zzz", "", "q"] {
+            let text = find(stranger).unwrap_err().to_string();
+            assert!(!text.contains("nearest") && text.contains("highspeed"), "{text}");
+        }
         assert!(find(DEFAULT).is_ok());
     }
 
@@ -166,10 +277,33 @@ mod tests {
             ("sabul2003", "speed", "9"),
             ("fixed", "rate_mbps", "-1"),
             ("fixed", "rate_mbps", "inf"),
+            ("bic", "decrease", "0.95"),
+            ("htcp", "rtt_scaling", "maybe"),
+            ("ltcp", "layer_packets", "0.5"),
+            ("scalable", "legacy_window_packets", "many"),
         ] {
             let error = build(name, key, value).unwrap_err();
             assert!(error.setting.contains(key), "{error}");
             assert!(error.to_string().contains(value), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_parameter_takes_its_default_and_its_bounds_and_names_them_beyond() {
+        for entry in ENTRIES {
+            for spec in entry.params {
+                let build = |value: &str| {
+                    entry.build(&[(spec.name.to_owned(), value.to_owned())], Bytes(1500))
+                };
+                assert!(build(spec.default).is_ok(), "{} {}", entry.name, spec.name);
+                if let Unit::Word(words) = spec.unit {
+                    assert!(words.contains(&spec.default), "{} {}", entry.name, spec.name);
+                    continue;
+                }
+                let error = build(&(spec.range.1 * 2.0 + 1.0).to_string()).unwrap_err();
+                let range = format!("{} to {}", spec.range.0, spec.range.1);
+                assert!(error.allowed.contains(&range), "{} {}: {error}", entry.name, spec.name);
+            }
         }
     }
 }

@@ -16,6 +16,7 @@
 use sabul_units::{Bytes, Instant, Span};
 
 use super::hystart::{CONSERVATIVE_DIVISOR, HyStart, Step};
+use super::math::cube_root;
 use super::window::{Heard, INITIAL_WINDOW, SSTHRESH, Window};
 use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
@@ -81,20 +82,6 @@ pub(crate) fn build(
         avoidance: None,
         last_ack: None,
     }))
-}
-
-/// The cube root, by Newton's iteration: the same bits on every machine.
-fn cube_root(a: f64) -> f64 {
-    if a <= 0.0 {
-        return 0.0;
-    }
-    // A third of the exponent is within a tenth; each step doubles the digits.
-    const BIAS: u64 = (1023 - 1023 / 3) << 52;
-    let mut x = f64::from_bits(a.to_bits() / 3 + BIAS);
-    for _ in 0..6 {
-        x = (2.0 * x + a / (x * x)) / 3.0;
-    }
-    x
 }
 
 impl Cubic {

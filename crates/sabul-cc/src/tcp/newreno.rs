@@ -13,57 +13,35 @@
 
 use sabul_units::Bytes;
 
-use super::window::{Heard, INITIAL_WINDOW, SSTHRESH, Window};
-use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
+use super::law::{Law, LossDriven};
+use super::window::{INITIAL_WINDOW, SSTHRESH};
+use crate::controller::{Context, Controller};
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 
 /// [RFC5681 §3.1] eq. 4: half of what is in flight stays.
-const BETA: f64 = 0.5;
+pub(super) const BETA: f64 = 0.5;
 
 pub(crate) const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];
 
+/// See the module.
 #[derive(Debug)]
-struct NewReno {
-    window: Window,
-}
+pub(super) struct NewReno;
 
 pub(crate) fn build(
     params: &ParamValues,
     _packet_bytes: Bytes,
 ) -> Result<Box<dyn Controller>, ConfigError> {
-    Ok(Box::new(NewReno { window: Window::new(params) }))
+    Ok(Box::new(LossDriven::new(params, NewReno)))
 }
 
-impl Controller for NewReno {
-    fn limits(&self) -> SendLimits {
-        self.window.limits()
+impl Law for NewReno {
+    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context) -> f64 {
+        // [RFC5681 §3.1] eq. 3, for as many packets as the ACK covers.
+        packets / cwnd
     }
 
-    fn on_ack(&mut self, acked: &Acked, cx: &Context) {
-        match self.window.hear(acked, cx) {
-            Heard::Mark => self.window.shrink(BETA),
-            Heard::Hold => {}
-            Heard::Grow(packets) => {
-                let rest = self.window.slow_start(packets);
-                // [RFC5681 §3.1] eq. 3, for as many packets as the ACK covers.
-                let cwnd = self.window.cwnd();
-                self.window.set(cwnd + rest / cwnd);
-            }
-        }
-    }
-
-    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
-        if self.window.opens_epoch(loss) {
-            self.window.shrink(BETA);
-        }
-    }
-
-    fn on_timeout(&mut self, _cx: &Context) {
-        self.window.time_out(BETA);
-    }
-
-    fn phase(&self) -> &'static str {
-        self.window.phase()
+    fn keep(&mut self, _cwnd: f64, _cx: &Context) -> f64 {
+        BETA
     }
 }
 

@@ -6,9 +6,9 @@
 //!              shrinks it to one packet, and growth starts with the first ACK after it.
 //! States:      Open --loss | mark--> Recovery --later packet arrived--> Open
 //!              any --timeout--> Silent --ACK | loss report--> Restart --later packet arrived--> Open
-//! Invariants:  1 <= window <= `WINDOW_MAX`; threshold >= 2; both are finite.
-//! Not here:    how a window grows in avoidance, and the factor of its decrease (`newreno`, `cubic`);
-//!              the smaller window after an idle time [RFC5681 §4.1], since no fact tells of one.
+//! Invariants:  1 <= window, threshold <= `WINDOW_MAX`; a loss leaves a threshold of 2 or more.
+//! Not here:    how a window grows in avoidance, and the factor of its decrease (`law`, `cubic`); the
+//!              smaller window after an idle time [RFC5681 §4.1], since no fact tells of one.
 
 use sabul_units::{Gap, Packets, Span};
 
@@ -106,6 +106,11 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
+    /// The window has shrunk, and nothing that was sent later has arrived yet.
+    pub(super) fn is_recovering(&self) -> bool {
+        self.state == State::Recovery
+    }
+
     /// Nothing was heard since a timeout.
     pub(super) fn is_silent(&self) -> bool {
         self.state == State::Silent
@@ -180,6 +185,14 @@ impl Window {
         self.cwnd = self.ssthresh;
     }
 
+    /// What is lost from now on is a new event, whenever it was sent.
+    pub(super) fn end_recovery(&mut self) {
+        if self.state == State::Recovery {
+            self.state = State::Open;
+            self.recover = None;
+        }
+    }
+
     /// [RFC5681 §3.1] The window is one packet; the threshold stays if nothing was heard since an
     /// earlier timeout.
     pub(super) fn time_out(&mut self, beta: f64) {
@@ -210,6 +223,14 @@ impl Window {
         self.ssthresh = self.cwnd;
     }
 
+    /// Sets the window of avoidance, within its bounds; a smaller one does not bring slow start back.
+    pub(super) fn set_avoiding(&mut self, cwnd: f64) {
+        self.set(cwnd);
+        if self.is_slow_start() {
+            self.end_slow_start();
+        }
+    }
+
     /// Sets the window, within its bounds.
     pub(super) const fn set(&mut self, cwnd: f64) {
         self.cwnd = cwnd.clamp(1.0, WINDOW_MAX);
@@ -219,6 +240,6 @@ impl Window {
     #[cfg(test)]
     pub(super) fn check_invariants(&self) {
         assert!((1.0..=WINDOW_MAX).contains(&self.cwnd), "window {}", self.cwnd);
-        assert!((SSTHRESH_MIN..=WINDOW_MAX).contains(&self.ssthresh), "{}", self.ssthresh);
+        assert!((1.0..=WINDOW_MAX).contains(&self.ssthresh), "threshold {}", self.ssthresh);
     }
 }

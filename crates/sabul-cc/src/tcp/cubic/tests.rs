@@ -1,13 +1,10 @@
 use sabul_units::{Packets, Random, SeededRandom};
 
+use super::super::testing::{RTT, ack, cx, loss, values};
 use super::*;
-use crate::controller::RttEstimate;
-
-const RTT: Span = Span::from_millis(100);
 
 fn cubic(params: &[(&str, &str)]) -> Cubic {
-    let given: Vec<_> = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    let params = ParamValues::check("cubic", PARAMS, &given).unwrap();
+    let params = values(PARAMS, params);
     Cubic {
         window: Window::new(&params),
         hystart: (params.word("hystart") == "on").then(HyStart::new),
@@ -16,25 +13,6 @@ fn cubic(params: &[(&str, &str)]) -> Cubic {
         avoidance: None,
         last_ack: None,
     }
-}
-
-fn cx(now: Span, rtt: Span) -> Context {
-    let rtt = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: RTT };
-    Context::new(Instant::ZERO + now, Some(rtt), Bytes(1500))
-}
-
-fn ack(newly: u64, in_flight: u64, largest: u64) -> Acked {
-    Acked {
-        newly: Packets(newly),
-        in_flight: Packets(in_flight),
-        largest,
-        next: largest + in_flight + 1,
-        ..Acked::default()
-    }
-}
-
-fn loss(first: u64, largest: u64) -> LossReport {
-    LossReport::new(Packets(1), Packets(0), first, largest)
 }
 
 /// One ACK every millisecond for `span`, a hundredth of the window each, from packet `from` on.
@@ -47,17 +25,6 @@ fn run(cubic: &mut Cubic, from: &mut u64, start: Span, span: Span) {
         *from += newly;
         cubic.on_ack(&ack(newly, window - newly, *from), &cx(now, RTT));
     }
-}
-
-#[test]
-fn cube_roots_are_right_over_the_whole_range() {
-    assert!((cube_root(27.0) - 3.0).abs() < 1e-12);
-    for n in -60..100 {
-        let a = 1.7 * if n < 0 { 1.0 / (1u64 << -n) as f64 } else { (1u128 << n) as f64 };
-        let x = cube_root(a);
-        assert!((x * x * x / a - 1.0).abs() < 1e-14, "{a}");
-    }
-    assert!(cube_root(0.0).abs() < 1e-300 && cube_root(-1.0).abs() < 1e-300);
 }
 
 #[test]

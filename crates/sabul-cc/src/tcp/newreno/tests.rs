@@ -1,38 +1,18 @@
-use sabul_units::{Gap, Instant, Packets, Random, SeededRandom, Span};
+use sabul_units::{Gap, Packets, Random, SeededRandom, Span};
 
+use super::super::testing::{RTT, ack, loss, values};
 use super::*;
-use crate::controller::RttEstimate;
+use crate::controller::Acked;
 
-const PACKET: Bytes = Bytes(1500);
-const RTT: Span = Span::from_millis(100);
-
-fn newreno(params: &[(&str, &str)]) -> NewReno {
-    let given: Vec<_> = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    let params = ParamValues::check("newreno", PARAMS, &given).unwrap();
-    NewReno { window: Window::new(&params) }
+fn newreno(params: &[(&str, &str)]) -> LossDriven<NewReno> {
+    LossDriven::new(&values(PARAMS, params), NewReno)
 }
 
 fn cx() -> Context {
-    let rtt = RttEstimate { latest: RTT, smoothed: RTT, variance: Span::ZERO, min: RTT };
-    Context::new(Instant::ZERO, Some(rtt), PACKET)
+    super::super::testing::cx(Span::ZERO, RTT)
 }
 
-/// Packet `largest` arrives with `newly - 1` before it, while `in_flight` are on their way.
-fn ack(newly: u64, in_flight: u64, largest: u64) -> Acked {
-    Acked {
-        newly: Packets(newly),
-        in_flight: Packets(in_flight),
-        largest,
-        next: largest + in_flight + 1,
-        ..Acked::default()
-    }
-}
-
-fn loss(first: u64, largest: u64) -> LossReport {
-    LossReport::new(Packets(1), Packets(0), first, largest)
-}
-
-fn window(controller: &NewReno) -> u64 {
+fn window(controller: &dyn Controller) -> u64 {
     controller.limits().window.unwrap().0
 }
 

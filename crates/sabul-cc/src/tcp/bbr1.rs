@@ -1,0 +1,300 @@
+//! BBR, version 1: paces at the largest rate at which packets were seen to arrive.
+//!
+//! Source: [BBR]; details as in [LINUX tcp_bbr.c].
+//! Model:       rate     = largest delivery rate of ten round trips (`delivery`)
+//!              rtt_min  = smallest round trip of ten seconds
+//!              gap      = packet / (0.99 × gain × rate)
+//!              cwnd     = cwnd_gain × rate × rtt_min + 6, at least 4
+//! States, with gain and cwnd_gain:
+//!              Startup (2.885, 2.885) --three rounds without a quarter more rate--> Drain
+//!              Drain (0.347, 2.885) --no more than the product in flight--> ProbeBw
+//!              ProbeBw (1.25, 0.75, then 1 six times; 2), each about rtt_min long
+//!              any --rtt_min ten seconds old--> ProbeRtt (1; window 4) --200 ms and a round--> back
+//! A loss lowers the window to what is in flight for one round trip; the rate only by what arrives.
+//! Invariants:  1 <= window; a rate only from samples.
+//! Not here:    policers; a window for ACKs that come in lumps. It needs a host that keeps the gap.
+
+use std::f64::consts::LN_2;
+
+use sabul_units::{Bytes, Gap, Instant, Packets, Span};
+
+use super::delivery::Delivery;
+use super::window::INITIAL_WINDOW;
+use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::params::{ConfigError, ParamSpec, ParamValues};
+
+/// [BBR] The least gain that doubles the rate each round trip.
+const GAIN_HIGH: f64 = 2.0 / LN_2;
+/// [BBR] The cycle of ProbeBw: probe, give back what that queued, and cruise.
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// [BBR] Twice the product lets ACKs be late without idling the path.
+const CWND_GAIN: f64 = 2.0;
+/// [LINUX tcp_bbr.c] Pacing leaves one per cent, so that queues drain in the end.
+const MARGIN: f64 = 0.99;
+/// Ours, after the least of [LINUX tcp_bbr.c]: three bursts of two packets.
+const CWND_EXTRA: f64 = 6.0;
+/// [BBR] The smallest window, and that of ProbeRtt.
+const CWND_MIN: f64 = 4.0;
+/// [BBR] Startup ends after so many rounds in which the rate grew by less than this.
+const FULL_ROUNDS: u32 = 3;
+const FULL_GROWTH: f64 = 1.25;
+/// [BBR] Age at which the smallest round trip is measured anew, and for how long.
+const RTT_MIN_AGE: Span = Span::from_secs(10);
+const PROBE_RTT: Span = Span::from_millis(200);
+/// Ours, as for the window of others: at least this share of it in use means that it was full.
+const USED: f64 = 0.875;
+
+pub(crate) const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Startup,
+    Drain,
+    ProbeBw {
+        phase: usize,
+        since: Instant,
+        has_lost: bool,
+    },
+    /// `until` once no more than [`CWND_MIN`] is in flight; `round` is the one that must be over.
+    ProbeRtt {
+        until: Option<Instant>,
+        round: u64,
+    },
+}
+
+/// After a loss, until something sent later has arrived.
+#[derive(Clone, Copy, Debug)]
+struct Recovery {
+    point: u64,
+    /// The window to go back to.
+    cwnd_before: f64,
+}
+
+#[derive(Debug)]
+struct Bbr {
+    state: State,
+    delivery: Delivery,
+    cwnd: f64,
+    rtt_min: Option<Span>,
+    rtt_min_at: Instant,
+    /// Largest rate at the last round in which it had grown, and rounds since.
+    full_rate: f64,
+    full_rounds: u32,
+    is_full: bool,
+    recovery: Option<Recovery>,
+    /// Losses of packets below this number hold nothing: [LINUX tcp_bbr.c] conserves packets in the
+    /// first of the two round trips of a recovery.
+    free_until: u64,
+    /// Packets in flight after the newest ACK, and before it.
+    in_flight: f64,
+    flight: f64,
+    /// A timeout came, and nothing has been heard since.
+    is_silent: bool,
+}
+
+pub(crate) fn build(
+    params: &ParamValues,
+    _packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    Ok(Box::new(Bbr::new(params.number(INITIAL_WINDOW.name))))
+}
+
+impl Bbr {
+    const fn new(cwnd: f64) -> Self {
+        Self {
+            state: State::Startup,
+            delivery: Delivery::new(),
+            cwnd,
+            rtt_min: None,
+            rtt_min_at: Instant::ZERO,
+            full_rate: 0.0,
+            full_rounds: 0,
+            is_full: false,
+            recovery: None,
+            free_until: 0,
+            in_flight: 0.0,
+            flight: 0.0,
+            is_silent: false,
+        }
+    }
+
+    const fn gains(&self) -> (f64, f64) {
+        match self.state {
+            State::Startup => (GAIN_HIGH, GAIN_HIGH),
+            State::Drain => (1.0 / GAIN_HIGH, GAIN_HIGH),
+            State::ProbeBw { phase, .. } => (CYCLE[phase], CWND_GAIN),
+            State::ProbeRtt { .. } => (1.0, CWND_GAIN),
+        }
+    }
+
+    /// `gain` bandwidth-delay products, in packets; none before there is a sample.
+    fn product(&self, gain: f64) -> Option<f64> {
+        let rtt = self.rtt_min?.as_secs_f64();
+        self.delivery.rate().map(|rate| gain * rate * rtt)
+    }
+
+    fn holds_at_most(&self, in_flight: f64, gain: f64) -> bool {
+        self.product(gain).is_some_and(|product| in_flight <= product)
+    }
+
+    /// Keeps the smallest round trip, and says whether it had grown too old.
+    fn measure_rtt(&mut self, cx: &Context) -> bool {
+        let Some(rtt) = &cx.rtt else { return false };
+        let is_old = self.rtt_min.is_some() && cx.now > self.rtt_min_at + RTT_MIN_AGE;
+        if is_old || self.rtt_min.is_none_or(|min| rtt.latest <= min) {
+            self.rtt_min = Some(rtt.latest);
+            self.rtt_min_at = cx.now;
+        }
+        is_old
+    }
+
+    /// [BBR] Whether the path is full: the rate has stopped growing.
+    fn check_full(&mut self) {
+        let (Some(rate), false) = (self.delivery.rate(), self.is_full) else { return };
+        if rate >= self.full_rate * FULL_GROWTH {
+            (self.full_rate, self.full_rounds) = (rate, 0);
+        } else {
+            self.full_rounds += 1;
+            self.is_full = self.full_rounds >= FULL_ROUNDS;
+        }
+    }
+
+    fn enter_probe_bw(&mut self, now: Instant) {
+        // DEV-033: anywhere but in the draining phase, by the clock instead of at random.
+        let phase = usize::try_from(now.elapsed().as_micros() % 7).unwrap_or(0);
+        let phase = if phase == 1 { 7 } else { phase };
+        self.state = State::ProbeBw { phase, since: now, has_lost: false };
+    }
+
+    fn step(&mut self, is_rtt_old: bool, now: Instant) {
+        if is_rtt_old && !matches!(self.state, State::ProbeRtt { .. }) {
+            self.state = State::ProbeRtt { until: None, round: 0 };
+        }
+        match self.state {
+            State::Startup if self.is_full => self.state = State::Drain,
+            State::Startup => {}
+            State::Drain => {
+                if self.holds_at_most(self.in_flight, 1.0) {
+                    self.enter_probe_bw(now);
+                }
+            }
+            State::ProbeBw { phase, since, has_lost } => {
+                let is_long = self.rtt_min.is_some_and(|min| now.since(since) > min);
+                let is_over = match phase {
+                    0 => is_long && (has_lost || !self.holds_at_most(self.flight, CYCLE[0])),
+                    1 => is_long || self.holds_at_most(self.flight, 1.0),
+                    _ => is_long,
+                };
+                if is_over {
+                    let phase = (phase + 1) % CYCLE.len();
+                    self.state = State::ProbeBw { phase, since: now, has_lost: false };
+                }
+            }
+            State::ProbeRtt { until: None, .. } => {
+                if self.in_flight <= CWND_MIN {
+                    let round = self.delivery.rounds() + 1;
+                    self.state = State::ProbeRtt { until: Some(now + PROBE_RTT), round };
+                }
+            }
+            State::ProbeRtt { until: Some(until), round } => {
+                if now >= until && self.delivery.rounds() >= round {
+                    self.rtt_min_at = now;
+                    if self.is_full {
+                        self.enter_probe_bw(now);
+                    } else {
+                        self.state = State::Startup;
+                    }
+                }
+            }
+        }
+    }
+
+    /// [LINUX tcp_bbr.c] The window moves towards its target by what arrives.
+    fn set_window(&mut self, newly: f64) {
+        let Some(product) = self.product(self.gains().1) else {
+            self.cwnd += newly;
+            return;
+        };
+        let target = product + CWND_EXTRA;
+        if self.recovery.is_some() {
+            // Packet conservation: what arrives may be replaced.
+            self.cwnd = self.cwnd.max(self.in_flight + newly);
+        } else if self.is_full {
+            self.cwnd = (self.cwnd + newly).min(target);
+        } else if self.cwnd < target {
+            self.cwnd += newly;
+        }
+        self.cwnd = self.cwnd.max(CWND_MIN);
+    }
+}
+
+impl Controller for Bbr {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded")]
+    fn limits(&self) -> SendLimits {
+        let gap = self.delivery.rate().map_or(Gap::NONE, |rate| {
+            Gap(Span::from_secs_f64(1.0 / (MARGIN * self.gains().0 * rate)))
+        });
+        let is_probing = matches!(self.state, State::ProbeRtt { .. });
+        let cwnd = if is_probing { self.cwnd.min(CWND_MIN) } else { self.cwnd };
+        SendLimits { gap, window: Some(Packets(cwnd.clamp(1.0, 1e9) as u64)), hold_until: None }
+    }
+
+    fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+        let newly = acked.newly.0 as f64;
+        self.in_flight = acked.in_flight.0 as f64;
+        self.flight = self.in_flight + newly;
+        let is_rtt_old = self.measure_rtt(cx);
+        let rtt_min = self.rtt_min.unwrap_or(Span::ZERO);
+        let is_new_round = self.delivery.on_ack(acked, rtt_min);
+        if let Some(recovery) = self.recovery.filter(|recovery| acked.largest > recovery.point) {
+            self.cwnd = self.cwnd.max(recovery.cwnd_before);
+            self.recovery = None;
+            self.free_until = acked.next;
+        }
+        self.is_silent = false;
+        if is_new_round && !self.delivery.is_app_limited() {
+            self.check_full();
+        }
+        self.step(is_rtt_old, cx.now);
+        self.set_window(newly);
+    }
+
+    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
+        if let State::ProbeBw { has_lost, .. } = &mut self.state {
+            *has_lost = true;
+        }
+        if self.recovery.is_none() && loss.first_lost >= self.free_until {
+            self.recovery = Some(Recovery { point: loss.largest_sent, cwnd_before: self.cwnd });
+            self.cwnd = self.flight.clamp(CWND_MIN, self.cwnd.max(CWND_MIN));
+        }
+    }
+
+    fn on_timeout(&mut self, _cx: &Context) {
+        if !self.is_silent {
+            let cwnd_before = self.recovery.map_or(self.cwnd, |recovery| recovery.cwnd_before);
+            let point = self.delivery.next().saturating_sub(1);
+            self.recovery = Some(Recovery { point, cwnd_before });
+        }
+        self.is_silent = true;
+        self.cwnd = 1.0;
+    }
+
+    fn on_interval(&mut self, report: &IntervalReport, _cx: &Context) {
+        // A sender whose window is full reports the same, since pacing does not hold it back then.
+        if report.is_app_limited && self.flight < USED * self.cwnd {
+            self.delivery.limit_by_application();
+        }
+    }
+
+    fn phase(&self) -> &'static str {
+        match self.state {
+            State::Startup => "startup",
+            State::Drain => "drain",
+            State::ProbeBw { .. } => "probe-bw",
+            State::ProbeRtt { .. } => "probe-rtt",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

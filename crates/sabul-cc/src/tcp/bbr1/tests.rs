@@ -1,0 +1,188 @@
+use super::super::testing::{RTT, ack, cx, loss};
+use super::*;
+
+/// A path of `rate` packets a millisecond and [`RTT`], seen by one ACK a millisecond.
+struct Path {
+    bbr: Bbr,
+    now: Span,
+    total: u64,
+    next: u64,
+}
+
+impl Path {
+    fn new() -> Self {
+        Self { bbr: Bbr::new(10.0), now: Span::ZERO, total: 0, next: 0 }
+    }
+
+    /// `ms` milliseconds in which `rate` packets each arrive, with `in_flight` behind them.
+    fn run(&mut self, ms: u64, rate: u64, in_flight: u64, rtt: Span) {
+        for _ in 0..ms {
+            self.now += Span::from_millis(1);
+            self.total += rate;
+            self.next = self.total + in_flight;
+            let acked = Acked {
+                total: Packets(self.total),
+                next: self.next,
+                arrived_at: self.now,
+                ..ack(rate, in_flight, self.total - 1)
+            };
+            self.bbr.on_ack(&acked, &cx(self.now, rtt));
+        }
+    }
+
+    /// Ten packets a millisecond with a product in flight, until the bandwidth is probed.
+    fn settled() -> Self {
+        let mut path = Self::new();
+        path.run(1000, 10, 1000, RTT);
+        assert_eq!(path.bbr.phase(), "probe-bw");
+        path
+    }
+
+    fn phase_of_cycle(&self) -> usize {
+        match self.bbr.state {
+            State::ProbeBw { phase, .. } => phase,
+            state => panic!("{state:?}"),
+        }
+    }
+}
+
+#[test]
+fn startup_ends_after_three_rounds_without_a_quarter_more() {
+    let mut path = Path::new();
+    path.run(150, 10, 1000, RTT);
+    assert_eq!(path.bbr.phase(), "startup");
+    // 10 packets a millisecond: gap = 1 / (0.99 × 2.8854 × 10 000) = 35.007 µs.
+    assert_eq!(path.bbr.limits().gap.0.as_nanos(), 35_007);
+    // A quarter more each time: 13 ≥ 1.25 × 10.
+    path.run(200, 13, 1300, RTT);
+    assert_eq!((path.bbr.phase(), path.bbr.full_rounds), ("startup", 0));
+    path.run(300, 13, 1300, RTT);
+    // 1300 are just the product: what startup would have queued is gone at once.
+    path.run(100, 13, 1300, RTT);
+    assert!(path.bbr.is_full);
+    assert_eq!(path.bbr.phase(), "probe-bw");
+}
+
+#[test]
+fn drain_lasts_until_the_product_is_in_flight() {
+    let mut path = Path::new();
+    path.run(1300, 10, 2000, RTT);
+    assert_eq!(path.bbr.phase(), "drain");
+    // The gain is 1 / 2.885: gap = 2.885 / (0.99 × 10 000) = 291.4 µs.
+    assert_eq!(path.bbr.limits().gap.0.as_micros(), 291);
+    path.run(1, 10, 1001, RTT);
+    assert_eq!(path.bbr.phase(), "drain");
+    path.run(1, 10, 1000, RTT);
+    assert_eq!(path.bbr.phase(), "probe-bw");
+}
+
+#[test]
+fn the_window_is_twice_the_product_and_some() {
+    let path = Path::settled();
+    // 2 × 10 000 × 0.1 + 6.
+    assert_eq!(path.bbr.limits().window, Some(Packets(2006)));
+}
+
+#[test]
+fn the_cycle_probes_gives_back_and_cruises() {
+    let mut path = Path::settled();
+    while path.phase_of_cycle() != 0 {
+        path.run(1, 10, 1000, RTT);
+    }
+    // gap = 1 / (0.99 × 1.25 × 10 000) = 80.8 µs.
+    assert_eq!(path.bbr.limits().gap.0.as_nanos(), 80_808);
+    // Longer than a round trip, but 1 240 in flight are less than 1.25 products of 1000.
+    path.run(150, 10, 1240, RTT);
+    assert_eq!(path.phase_of_cycle(), 0, "not yet what it asks for");
+    path.run(1, 10, 1241, RTT);
+    assert_eq!(path.phase_of_cycle(), 1);
+    // gap = 1 / (0.99 × 0.75 × 10 000) = 134.7 µs, until no more than the product is in flight.
+    assert_eq!(path.bbr.limits().gap.0.as_nanos(), 134_680);
+    path.run(1, 10, 1000, RTT);
+    assert_eq!(path.phase_of_cycle(), 1);
+    path.run(1, 10, 990, RTT);
+    assert_eq!(path.phase_of_cycle(), 2);
+    path.run(6 * 101, 10, 990, RTT);
+    assert_eq!(path.phase_of_cycle(), 0, "six round trips of cruising");
+}
+
+#[test]
+fn a_smallest_round_trip_of_ten_seconds_ago_is_measured_anew() {
+    let mut path = Path::settled();
+    path.run(8900, 10, 1100, RTT + Span::from_millis(10));
+    assert_eq!(path.bbr.phase(), "probe-bw");
+    path.run(1200, 10, 1100, RTT + Span::from_millis(10));
+    assert_eq!((path.bbr.phase(), path.bbr.limits().window), ("probe-rtt", Some(Packets(4))));
+    // Four in flight, 200 ms and a round: then on, with what was found.
+    path.run(200, 10, 4, RTT + Span::from_millis(1));
+    assert_eq!(path.bbr.phase(), "probe-rtt");
+    path.run(2, 10, 4, RTT + Span::from_millis(1));
+    assert_eq!(path.bbr.phase(), "probe-bw");
+    assert_eq!(path.bbr.rtt_min, Some(RTT + Span::from_millis(1)));
+    assert!(path.bbr.limits().window > Some(Packets(2000)), "the window is kept");
+}
+
+#[test]
+fn a_loss_holds_the_window_for_a_round_trip_and_leaves_the_rate() {
+    let mut path = Path::settled();
+    let gap = path.bbr.limits().gap;
+    path.bbr.on_loss(&loss(path.total, path.next - 1), &cx(path.now, RTT));
+    assert_eq!(path.bbr.limits().window, Some(Packets(1010)), "in flight at the newest ACK");
+    path.run(50, 10, 990, RTT);
+    assert_eq!(path.bbr.limits().window, Some(Packets(1010)), "what arrives is replaced");
+    path.run(60, 10, 990, RTT);
+    assert!(path.bbr.limits().window > Some(Packets(1900)), "{:?}", path.bbr.limits());
+    // What was sent before the recovery ended holds nothing, or stray loss would do so for ever.
+    path.bbr.on_loss(&loss(path.total, path.next - 1), &cx(path.now, RTT));
+    assert!(path.bbr.limits().window > Some(Packets(1900)), "{:?}", path.bbr.limits());
+    path.bbr.on_loss(&loss(path.next, path.next + 9), &cx(path.now, RTT));
+    assert_eq!(path.bbr.limits().window, Some(Packets(1000)));
+    while path.bbr.gains().0 > 1.0 || path.bbr.gains().0 < 1.0 {
+        path.run(1, 10, 1000, RTT);
+    }
+    assert!(path.bbr.limits().gap.0.as_nanos().abs_diff(101_010) < 2, "{gap:?} {:?}", path.bbr);
+}
+
+#[test]
+fn silence_leaves_one_packet_and_what_was_before_comes_back() {
+    let mut path = Path::settled();
+    for _ in 0..3 {
+        path.bbr.on_timeout(&cx(path.now, RTT));
+    }
+    assert_eq!(path.bbr.limits().window, Some(Packets(1)));
+    // All that was sent before it has arrived 100 ms later.
+    path.run(102, 10, 1000, RTT);
+    assert_eq!(path.bbr.limits().window, Some(Packets(2006)));
+}
+
+#[test]
+fn an_application_that_holds_back_does_not_end_startup() {
+    let mut path = Path::new();
+    for _ in 0..20 {
+        path.run(50, 2, 198, RTT);
+        let idle = IntervalReport::new(Packets(2), Packets(0), Packets(0), RTT, true);
+        path.bbr.on_interval(&idle, &cx(path.now, RTT));
+    }
+    assert_eq!(path.bbr.phase(), "startup");
+    // With the window full the same report says nothing.
+    path.bbr.cwnd = 210.0;
+    for _ in 0..20 {
+        path.run(50, 2, 198, RTT);
+        path.bbr.cwnd = 210.0;
+        let full = IntervalReport::new(Packets(2), Packets(0), Packets(0), RTT, true);
+        path.bbr.on_interval(&full, &cx(path.now, RTT));
+    }
+    assert_ne!(path.bbr.phase(), "startup");
+}
+
+#[test]
+fn the_cycle_begins_by_the_clock_and_never_by_draining() {
+    let phases: std::collections::BTreeSet<_> = (0..70)
+        .map(|us| {
+            let mut path = Path::new();
+            path.bbr.enter_probe_bw(Instant::ZERO + Span::from_micros(us));
+            path.phase_of_cycle()
+        })
+        .collect();
+    assert_eq!(Vec::from_iter(phases), [0, 2, 3, 4, 5, 6, 7]);
+}

@@ -1,0 +1,125 @@
+//! DCTCP: a mark takes as much of the window as the share of packets that were marked.
+//!
+//! Source: [RFC8257 §3.3].
+//! Model, once a window of data, F the share of its packets that were marked:
+//!     alpha  = (1 - g) alpha + g F
+//! On the first mark of a window:  cwnd = (1 - alpha / 2) × flight
+//! Growth, losses and timeouts:    as `newreno`
+//! States:      `window`.
+//! Invariants:  0 <= alpha <= 1; it starts at 1, so that the first mark halves.
+//! Not here:    the receiver's half: it has to echo each mark once and exactly [RFC8257 §3.2]. Where
+//!              the echo goes on until it is answered, F is too large and this is nearly `newreno`.
+
+use sabul_units::Bytes;
+
+use super::law::{Law, LossDriven};
+use super::newreno::{BETA, NewReno};
+use super::window::{INITIAL_WINDOW, SSTHRESH, Window};
+use crate::controller::{Acked, Context, Controller};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+
+pub(crate) const PARAMS: &[ParamSpec] = &[
+    INITIAL_WINDOW,
+    SSTHRESH,
+    ParamSpec {
+        name: "gain",
+        unit: Unit::Number,
+        default: "0.0625",
+        range: (0.001, 1.0),
+        doc: "Weight of the newest window in the average share of marked packets (g)",
+        source: "[RFC8257 §4.2]: 1/16",
+    },
+];
+
+#[derive(Debug)]
+struct Dctcp {
+    gain: f64,
+    alpha: f64,
+    /// Packets of the present window of data, and the marked ones among them.
+    arrived: u64,
+    marked: u64,
+    /// The window of data is over when this number has arrived.
+    window_end: u64,
+}
+
+impl Dctcp {
+    fn new(params: &ParamValues) -> Self {
+        Self { gain: params.number("gain"), alpha: 1.0, arrived: 0, marked: 0, window_end: 0 }
+    }
+}
+
+pub(crate) fn build(
+    params: &ParamValues,
+    _packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    Ok(Box::new(LossDriven::new(params, Dctcp::new(params))))
+}
+
+impl Law for Dctcp {
+    fn observe(&mut self, _window: &mut Window, acked: &Acked, _cx: &Context) {
+        self.arrived = self.arrived.saturating_add(acked.newly.0);
+        self.marked = self.marked.saturating_add(acked.marked.0.min(acked.newly.0));
+        if acked.largest >= self.window_end && self.arrived > 0 {
+            let share = self.marked as f64 / self.arrived as f64;
+            self.alpha += self.gain * (share - self.alpha);
+            (self.arrived, self.marked) = (0, 0);
+            self.window_end = acked.next;
+        }
+    }
+
+    fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context) -> f64 {
+        NewReno.grow(cwnd, packets, cx)
+    }
+
+    fn keep(&mut self, _cwnd: f64, _cx: &Context) -> f64 {
+        BETA
+    }
+
+    fn keep_marked(&mut self, _cwnd: f64, _cx: &Context) -> f64 {
+        1.0 - self.alpha / 2.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_units::{Packets, Span};
+
+    use super::super::testing::{RTT, ack, avoiding, cx, loss, values};
+    use super::*;
+
+    fn dctcp(cwnd: f64) -> LossDriven<Dctcp> {
+        avoiding(PARAMS, cwnd, Dctcp::new(&values(PARAMS, &[])))
+    }
+
+    #[test]
+    fn alpha_averages_the_share_of_marked_packets() {
+        let mut driven = dctcp(100.0);
+        // The first ACK ends a window of ten packets, none of them marked: 1 - 1/16.
+        driven.on_ack(&ack(10, 90, 10), &cx(Span::ZERO, RTT));
+        assert!((driven.law.alpha - 0.9375).abs() < 1e-12);
+        // Packets up to 100 are one window: 90 of which 9 are marked.
+        for largest in [40, 70, 100] {
+            let acked = Acked { marked: Packets(3), ..ack(30, 70, largest) };
+            driven.on_ack(&acked, &cx(RTT, RTT));
+            assert!((driven.law.alpha - 0.9375).abs() < 1e-12, "not before its end");
+        }
+        driven.on_ack(&ack(10, 90, 110), &cx(RTT, RTT));
+        // 100 packets, 9 marked: 0.9375 × 15/16 + 0.09 / 16 = 0.88453125.
+        assert!((driven.law.alpha - 0.884_531_25).abs() < 1e-12, "{driven:?}");
+    }
+
+    #[test]
+    fn the_first_mark_of_a_window_takes_half_of_alpha() {
+        let mut driven = dctcp(100.0);
+        (driven.law.alpha, driven.law.window_end) = (0.2, 1000);
+        let marked = |largest| Acked { marked: Packets(1), ..ack(2, 98, largest) };
+        driven.on_ack(&marked(2), &cx(Span::ZERO, RTT));
+        // 100 × (1 - 0.1) = 90.
+        assert!((driven.window.cwnd() - 90.0).abs() < 1e-9, "{driven:?}");
+        driven.on_ack(&marked(4), &cx(Span::ZERO, RTT));
+        assert!((driven.window.cwnd() - 90.0).abs() < 1e-9, "once a window");
+        // Losses halve as ever.
+        driven.on_loss(&loss(500, 600), &cx(RTT, RTT));
+        assert!((driven.window.cwnd() - 45.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,201 @@
+//! H-TCP: the longer ago the last loss, the faster the window grows.
+//!
+//! Source: [HTCP]; details as in [LINUX tcp_htcp.c].
+//! Model, D seconds since the last loss event was over, RTTs in seconds:
+//!     f      = 1                                             where D <= 1
+//!     f      = 1 + 10 (D - 1) + ((D - 1) / 2)^2              beyond
+//!     f      = f × clamp(RTT_min / 0.1, 1/10, 2), at least 1 where `rtt_scaling` is on
+//!     cwnd  += 2 (1 - beta) f / cwnd                         per packet acknowledged in avoidance
+//! On a loss event:     cwnd = beta × flight, with
+//!     beta   = 1/2                         where the rate since the last event was another by a fifth
+//!     beta   = clamp(RTT_min / RTT_max, 1/2, 4/5)            elsewhere: as much as empties the queue
+//!     RTT_max sinks a twentieth of the way to RTT_min
+//! States, invariants:   `window`; 1/2 <= beta <= 4/5.
+
+use sabul_units::{Bytes, Instant, Span};
+
+use super::law::{Law, LossDriven};
+use super::window::{INITIAL_WINDOW, SSTHRESH, Window};
+use crate::controller::{Acked, Context, Controller, RttEstimate};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+
+/// [HTCP] For so long after a loss it is Reno, in seconds.
+const RENO_SECONDS: f64 = 1.0;
+/// [HTCP] Bounds of the share that stays at a loss.
+const BETA_MIN: f64 = 0.5;
+const BETA_MAX: f64 = 0.8;
+/// [HTCP] A rate that changed by more than this share says that the path has changed.
+const RATE_CHANGE: f64 = 0.2;
+/// [LINUX tcp_htcp.c] The round trip at which growth is as it is without scaling, in seconds, and the
+/// bounds of what scaling does.
+const SCALE_RTT: f64 = 0.1;
+const SCALE_MIN: f64 = 0.1;
+const SCALE_MAX: f64 = 2.0;
+/// [LINUX tcp_htcp.c] Below this smallest round trip, beta is one half.
+const RTT_ADAPTIVE_MIN: Span = Span::from_millis(10);
+/// [LINUX tcp_htcp.c] RTT_max rises by at most this at a time: a sample far above is no queue's.
+const RTT_MAX_STEP: Span = Span::from_millis(20);
+/// [LINUX tcp_htcp.c] Share of what is above RTT_min that RTT_max keeps at a loss.
+const RTT_MAX_KEEP: (u64, u64) = (95, 100);
+/// [LINUX tcp_htcp.c] Rates of so many round trips after a loss are not averaged.
+const SETTLING_ROUNDS: u64 = 4;
+/// [LINUX tcp_htcp.c] Weight of a new rate in the average.
+const RATE_WEIGHT: f64 = 0.25;
+
+const SWITCH: &[&str] = &["on", "off"];
+
+pub(crate) const PARAMS: &[ParamSpec] = &[
+    INITIAL_WINDOW,
+    SSTHRESH,
+    ParamSpec {
+        name: "rtt_scaling",
+        unit: Unit::Word(SWITCH),
+        default: "on",
+        range: (0.0, 0.0),
+        doc: "Whether growth goes with the round trip, so that flows of long ones get as much",
+        source: "[HTCP]; [LINUX tcp_htcp.c]: on",
+    },
+    ParamSpec {
+        name: "bandwidth_switch",
+        unit: Unit::Word(SWITCH),
+        default: "on",
+        range: (0.0, 0.0),
+        doc: "Whether a loss halves the window where the rate has changed since the last",
+        source: "[HTCP]; [LINUX tcp_htcp.c]: on",
+    },
+];
+
+/// Packets per second that arrive, as the bandwidth switch sees it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Achieved {
+    /// Packets counted since `since`.
+    counted: f64,
+    since: Instant,
+    average: f64,
+    /// Largest average since the last loss, and between the two before.
+    max: f64,
+    max_before: f64,
+}
+
+#[derive(Debug)]
+struct HTcp {
+    is_scaled: bool,
+    is_switching: bool,
+    beta: f64,
+    /// There was a loss event since the rate changed.
+    is_settled: bool,
+    /// When the last loss event was over.
+    event_end: Instant,
+    rtt_max: Span,
+    achieved: Achieved,
+}
+
+impl HTcp {
+    fn new(params: &ParamValues) -> Self {
+        Self {
+            is_scaled: params.word("rtt_scaling") == "on",
+            is_switching: params.word("bandwidth_switch") == "on",
+            beta: BETA_MIN,
+            is_settled: false,
+            event_end: Instant::ZERO,
+            rtt_max: Span::ZERO,
+            achieved: Achieved::default(),
+        }
+    }
+
+    /// Packets that the window gains in a round trip.
+    fn alpha(&self, cx: &Context) -> f64 {
+        let beyond = cx.now.since(self.event_end).as_secs_f64() - RENO_SECONDS;
+        let mut f = 1.0;
+        if beyond > 0.0 {
+            f += 10.0 * beyond + beyond * beyond / 4.0;
+        }
+        if let Some(rtt) = cx.rtt.filter(|_| self.is_scaled) {
+            let scale = rtt.min.as_secs_f64() / SCALE_RTT;
+            // Ours: at least 1, so that short round trips never grow more slowly than Reno. Linux's
+            // integers come to the same.
+            f = (f * scale.clamp(SCALE_MIN, SCALE_MAX)).max(1.0);
+        }
+        2.0 * (1.0 - self.beta) * f
+    }
+
+    fn measure(&mut self, window: &Window, acked: &Acked, now: Instant, rtt: &RttEstimate) {
+        let (is_settling, alpha) =
+            (now.since(self.event_end) < rtt.min * SETTLING_ROUNDS, 2.0 * (1.0 - self.beta));
+        let achieved = &mut self.achieved;
+        achieved.counted += acked.newly.0 as f64;
+        let elapsed = now.since(achieved.since);
+        // About one window, in at least one round trip.
+        if achieved.counted < window.cwnd() - alpha.max(1.0) || elapsed < rtt.min {
+            return;
+        }
+        let rate = achieved.counted / elapsed.as_secs_f64();
+        if is_settling {
+            achieved.average = rate;
+            achieved.max = rate;
+        } else {
+            achieved.average += RATE_WEIGHT * (rate - achieved.average);
+            achieved.max = achieved.max.max(achieved.average);
+        }
+        (achieved.counted, achieved.since) = (0.0, now);
+    }
+
+    fn choose_beta(&mut self, rtt: Option<&RttEstimate>) -> f64 {
+        let Achieved { max, max_before, .. } = self.achieved;
+        self.achieved.max_before = max;
+        if self.is_switching && (max - max_before).abs() > RATE_CHANGE * max_before {
+            self.is_settled = false;
+            return BETA_MIN;
+        }
+        match rtt {
+            Some(rtt) if self.is_settled && rtt.min > RTT_ADAPTIVE_MIN => {
+                let share = rtt.min.as_secs_f64() / self.rtt_max.max(rtt.min).as_secs_f64();
+                share.clamp(BETA_MIN, BETA_MAX)
+            }
+            _ => {
+                self.is_settled = true;
+                BETA_MIN
+            }
+        }
+    }
+}
+
+pub(crate) fn build(
+    params: &ParamValues,
+    _packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    Ok(Box::new(LossDriven::new(params, HTcp::new(params))))
+}
+
+impl Law for HTcp {
+    fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &Context) {
+        if window.is_recovering() {
+            self.event_end = cx.now;
+            (self.achieved.counted, self.achieved.since) = (0.0, cx.now);
+            return;
+        }
+        let Some(rtt) = &cx.rtt else { return };
+        self.rtt_max = self.rtt_max.max(rtt.min);
+        if rtt.latest <= self.rtt_max + RTT_MAX_STEP {
+            self.rtt_max = self.rtt_max.max(rtt.latest);
+        }
+        self.measure(window, acked, cx.now, rtt);
+    }
+
+    fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context) -> f64 {
+        self.alpha(cx) * packets / cwnd
+    }
+
+    fn keep(&mut self, _cwnd: f64, cx: &Context) -> f64 {
+        self.beta = self.choose_beta(cx.rtt.as_ref());
+        if let Some(rtt) = &cx.rtt {
+            let above = self.rtt_max.saturating_sub(rtt.min);
+            self.rtt_max = rtt.min + above.mul_ratio(RTT_MAX_KEEP.0, RTT_MAX_KEEP.1);
+        }
+        self.event_end = cx.now;
+        self.beta
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! A controller made of the shared window and a law: how it grows in avoidance, what a loss leaves.
+//!
+//! Source: as [`Window`].
+//! Model:       in avoidance, for each ACK while the window is what binds:   cwnd += grow
+//!              on a loss event:                                             cwnd = keep × flight
+//!              in slow start keep is at most one half; a timeout keeps that as the threshold
+//! States, invariants:   `window`.
+//! Not here:    laws (one file each); slow start and which losses are one event (`window`).
+
+use std::fmt;
+
+use sabul_units::{Instant, Span};
+
+use super::window::{Heard, Window};
+use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
+use crate::params::ParamValues;
+
+/// [RFC5681 §3.1] eq. 4.
+const SLOW_START_KEEP: f64 = 0.5;
+
+/// What tells one algorithm from another.
+pub(super) trait Law: fmt::Debug + Send {
+    /// An ACK arrived, whatever it means for the window; other signs than loss act here.
+    fn observe(&mut self, _window: &mut Window, _acked: &Acked, _cx: &Context) {}
+    /// Packets by which a window of `cwnd` grows for `packets` that arrived in avoidance; may be
+    /// negative.
+    fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context) -> f64;
+    /// A loss event at a window of `cwnd`: the share of it that stays.
+    fn keep(&mut self, cwnd: f64, cx: &Context) -> f64;
+    /// A mark did what a loss does: the share that stays.
+    fn keep_marked(&mut self, cwnd: f64, cx: &Context) -> f64 {
+        self.keep(cwnd, cx)
+    }
+    /// A timeout came, after `keep`.
+    fn restart(&mut self) {}
+    /// Longest time for which a decrease answers all losses; none if only later packets end it.
+    fn recovery_max(&self, _cx: &Context) -> Option<Span> {
+        None
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct LossDriven<L> {
+    pub(super) window: Window,
+    pub(super) law: L,
+    /// When the window last shrank.
+    shrunk_at: Instant,
+}
+
+impl<L: Law> LossDriven<L> {
+    pub(super) fn new(params: &ParamValues, law: L) -> Self {
+        Self { window: Window::new(params), law, shrunk_at: Instant::ZERO }
+    }
+
+    fn end_recovery_in_time(&mut self, cx: &Context) {
+        let is_over = |most| cx.now.since(self.shrunk_at) >= most;
+        if self.law.recovery_max(cx).is_some_and(is_over) {
+            self.window.end_recovery();
+        }
+    }
+
+    /// What stays of a window at a loss, or at a mark.
+    ///
+    /// DEV-030: what is lost in slow start left when the window was half as large, so half is what the
+    /// path is known to hold, whatever the law says of avoidance.
+    fn bound(&self, keep: f64) -> f64 {
+        if self.window.is_slow_start() { keep.min(SLOW_START_KEEP) } else { keep }
+    }
+
+    fn shrink(&mut self, keep: f64, cx: &Context) {
+        self.window.shrink(self.bound(keep));
+        self.shrunk_at = cx.now;
+    }
+}
+
+impl<L: Law> Controller for LossDriven<L> {
+    fn limits(&self) -> SendLimits {
+        self.window.limits()
+    }
+
+    fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+        self.end_recovery_in_time(cx);
+        let heard = self.window.hear(acked, cx);
+        self.law.observe(&mut self.window, acked, cx);
+        match heard {
+            Heard::Mark => {
+                let keep = self.law.keep_marked(self.window.cwnd(), cx);
+                self.shrink(keep, cx);
+            }
+            Heard::Hold => {}
+            Heard::Grow(packets) => {
+                let rest = self.window.slow_start(packets);
+                if rest > 0.0 {
+                    let cwnd = self.window.cwnd();
+                    self.window.set_avoiding(cwnd + self.law.grow(cwnd, rest, cx));
+                }
+            }
+        }
+    }
+
+    fn on_loss(&mut self, loss: &LossReport, cx: &Context) {
+        self.end_recovery_in_time(cx);
+        if self.window.opens_epoch(loss) {
+            let keep = self.law.keep(self.window.cwnd(), cx);
+            self.shrink(keep, cx);
+        }
+    }
+
+    fn on_timeout(&mut self, cx: &Context) {
+        // A repeated timeout leaves the threshold, and is no event for the law.
+        if self.window.is_silent() {
+            return;
+        }
+        let keep = self.law.keep(self.window.cwnd(), cx);
+        self.window.time_out(self.bound(keep));
+        self.law.restart();
+    }
+
+    fn phase(&self) -> &'static str {
+        self.window.phase()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::newreno::PARAMS;
+    use super::super::testing::{RTT, ack, avoiding, cx, lose, loss, values};
+    use super::*;
+
+    /// Nine tenths stay; counts what it is asked.
+    #[derive(Debug, Default)]
+    struct Gentle {
+        losses: u32,
+        restarts: u32,
+    }
+
+    impl Law for Gentle {
+        fn grow(&mut self, _cwnd: f64, packets: f64, _cx: &Context) -> f64 {
+            packets
+        }
+        fn keep(&mut self, _cwnd: f64, _cx: &Context) -> f64 {
+            self.losses += 1;
+            0.9
+        }
+        fn restart(&mut self) {
+            self.restarts += 1;
+        }
+    }
+
+    #[test]
+    fn a_loss_that_ends_slow_start_leaves_half_whatever_the_law_says() {
+        let values = values(PARAMS, &[("initial_window", "100")]);
+        let mut start = LossDriven::new(&values, Gentle::default());
+        start.on_loss(&loss(5, 10), &cx(Span::ZERO, RTT));
+        assert!((start.window.cwnd() - 50.0).abs() < 1e-9);
+        let mut later = avoiding(PARAMS, 100.0, Gentle::default());
+        later.on_loss(&loss(5, 10), &cx(Span::ZERO, RTT));
+        assert!((later.window.cwnd() - 90.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_timeout_is_one_event_however_often_it_repeats() {
+        let mut driven = avoiding(PARAMS, 100.0, Gentle::default());
+        for _ in 0..3 {
+            driven.on_timeout(&cx(Span::ZERO, RTT));
+        }
+        assert_eq!((driven.law.losses, driven.law.restarts), (1, 1));
+        // Slow start up to 90.
+        let mut largest = 0;
+        while driven.phase() == "slow-start" {
+            let window = driven.limits().window.unwrap().0;
+            largest += window;
+            driven.on_ack(&ack(window, 0, largest), &cx(RTT, RTT));
+        }
+        // 64 + 64 arrive: 26 reach the threshold, and this law adds the other 38.
+        assert!((driven.window.cwnd() - 128.0).abs() < 1e-9, "{driven:?}");
+    }
+
+    #[test]
+    fn a_law_is_asked_once_an_epoch() {
+        let mut driven = avoiding(PARAMS, 100.0, Gentle::default());
+        driven.on_loss(&loss(5, 99), &cx(Span::ZERO, RTT));
+        driven.on_loss(&loss(99, 120), &cx(RTT, RTT));
+        assert_eq!(driven.law.losses, 1, "sent before the decrease");
+        lose(&mut driven, &mut 120, RTT);
+        assert_eq!(driven.law.losses, 2);
+    }
+}

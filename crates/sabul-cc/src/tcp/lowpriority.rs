@@ -1,0 +1,276 @@
+//! Low priority: a flow that takes a growing delay for congestion, and makes room for others.
+//!
+//! Source: [TCPLP] with Reno's growth, [HSTCPLP] with HighSpeed's.
+//! Model, d the delay of the path, s its average, s += (d - s) / 8 for each ACK:
+//!     s > d_min + 0.15 (d_max - d_min)     early congestion
+//!     at the first:                        cwnd = keep × cwnd, and nothing grows for 3 RTT
+//!     at another within these 3 RTT:       cwnd = 1, and nothing grows for 3 RTT
+//!     else, and at a loss:                 as the law says: Reno or HighSpeed
+//! d_min and d_max are of the whole connection; slow start measures them and hears no early sign.
+//! States:      Probing --early--> Inference --3 RTT without another--> Probing
+//! Invariants:  as `window`.
+//! Not here:    DEV-031, the way there alone: the delay is the round trip's.
+
+use sabul_units::{Bytes, Instant};
+
+use super::highspeed::HighSpeed;
+use super::law::{Law, LossDriven};
+use super::newreno::NewReno;
+use super::window::{INITIAL_WINDOW, SSTHRESH, Window};
+use crate::controller::{Acked, Context, Controller, RttEstimate};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+
+/// [TCPLP] How long nothing grows after an early sign, in round trips.
+const INFERENCE_ROUNDS: u64 = 3;
+/// [TCPLP] Weight of a new delay in the average.
+const AVERAGE_WEIGHT: f64 = 0.125;
+/// DEV-031: a receiver may hold an ACK until the next packet, which is no delay of the path. Of so many
+/// in a row one was not held, and in so small a window the next packet is too far away to tell.
+const SAMPLES: usize = 2;
+const WINDOW_MIN: f64 = 16.0;
+
+pub(crate) const PARAMS: &[ParamSpec] = &[
+    INITIAL_WINDOW,
+    SSTHRESH,
+    ParamSpec {
+        name: "threshold",
+        unit: Unit::Number,
+        default: "0.15",
+        range: (0.01, 0.99),
+        doc: "Share of the way from smallest to largest delay beyond which others are taken to send",
+        source: "[TCPLP]: 0.15",
+    },
+];
+
+/// Delays, in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Delays {
+    /// The newest since the last decrease; infinite where there are fewer.
+    recent: [f64; SAMPLES],
+    max: f64,
+    average: Option<f64>,
+}
+
+impl Delays {
+    const fn forget(&mut self) {
+        self.recent = [f64::INFINITY; SAMPLES];
+        self.average = None;
+    }
+}
+
+#[derive(Debug)]
+struct LowPriority<L> {
+    law: L,
+    threshold: f64,
+    delays: Delays,
+    /// The end of the present inference.
+    inference_until: Option<Instant>,
+    /// The first number sent after the last cut.
+    first_after: u64,
+    /// Slow start has ended once, so both ends of the delay are known.
+    is_measured: bool,
+    /// The delay was below the threshold since then.
+    was_clear: bool,
+}
+
+/// [TCPLP] Reno, at low priority.
+pub(crate) fn build_tcp_lp(
+    params: &ParamValues,
+    _packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    Ok(Box::new(LossDriven::new(params, LowPriority::new(params, NewReno))))
+}
+
+/// [HSTCPLP] HighSpeed, at low priority.
+pub(crate) fn build_hstcp_lp(
+    params: &ParamValues,
+    _packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    Ok(Box::new(LossDriven::new(params, LowPriority::new(params, HighSpeed))))
+}
+
+impl<L: Law> LowPriority<L> {
+    fn new(params: &ParamValues, law: L) -> Self {
+        Self {
+            law,
+            threshold: params.number("threshold"),
+            delays: Delays { recent: [f64::INFINITY; SAMPLES], max: 0.0, average: None },
+            inference_until: None,
+            first_after: 0,
+            is_measured: false,
+            was_clear: false,
+        }
+    }
+
+    /// Takes a round trip in, and says whether it is an early sign of congestion.
+    fn is_congested(&mut self, acked: &Acked, cwnd: f64, rtt: &RttEstimate) -> bool {
+        // Ours: the delay of what was sent before the cut tells nothing of what the cut did.
+        if acked.largest < self.first_after || cwnd < WINDOW_MIN {
+            return false;
+        }
+        let Delays { recent, max, average } = &mut self.delays;
+        recent.rotate_right(1);
+        recent[0] = rtt.latest.as_secs_f64();
+        if recent[SAMPLES - 1].is_infinite() {
+            return false;
+        }
+        let delay = recent.iter().copied().fold(f64::INFINITY, f64::min);
+        *max = max.max(delay);
+        let average = average.get_or_insert(delay);
+        *average += AVERAGE_WEIGHT * (delay - *average);
+        let min = rtt.min.as_secs_f64();
+        let is_above = *average > min + self.threshold * (*max - min);
+        self.was_clear |= self.is_measured && !is_above;
+        self.is_measured && is_above
+    }
+
+    fn is_inferring(&self, now: Instant) -> bool {
+        self.inference_until.is_some_and(|until| now < until)
+    }
+}
+
+impl<L: Law> Law for LowPriority<L> {
+    fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &Context) {
+        self.is_measured |= !window.is_slow_start();
+        let Some(rtt) = &cx.rtt else { return };
+        let cwnd = window.cwnd();
+        if window.is_recovering() {
+            // The window has just shrunk; the queue drains and fills again.
+            return self.delays.forget();
+        }
+        if !self.is_congested(acked, cwnd, rtt) {
+            return;
+        }
+        // Ours: what slow start has queued goes by first signs, however many that takes.
+        let is_in_vain = self.was_clear && self.is_inferring(cx.now);
+        // [TCPLP] From there it grows as in avoidance.
+        window.set_avoiding(if is_in_vain { 1.0 } else { self.law.keep(cwnd, cx) * cwnd });
+        self.inference_until = Some(cx.now + rtt.smoothed * INFERENCE_ROUNDS);
+        self.first_after = acked.next;
+        self.delays.forget();
+    }
+
+    fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context) -> f64 {
+        if self.is_inferring(cx.now) { 0.0 } else { self.law.grow(cwnd, packets, cx) }
+    }
+
+    fn keep(&mut self, cwnd: f64, cx: &Context) -> f64 {
+        self.law.keep(cwnd, cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_units::Span;
+
+    use super::super::testing::{RTT, ack, avoiding, cx, loss, values};
+    use super::*;
+
+    const SLOW: Span = Span::from_millis(200);
+
+    /// In avoidance, with delays from 100 to 200 ms behind it.
+    fn measured<L: Law>(cwnd: f64, law: L) -> LossDriven<LowPriority<L>> {
+        let mut law = LowPriority::new(&values(PARAMS, &[]), law);
+        law.delays = Delays { recent: [0.1; SAMPLES], max: 0.2, average: Some(0.1) };
+        avoiding(PARAMS, cwnd, law)
+    }
+
+    /// ACKs of one packet each, all of which show this round trip at `now`.
+    fn arrive(
+        driven: &mut dyn Controller,
+        packets: std::ops::RangeInclusive<u64>,
+        now: Span,
+        rtt: Span,
+    ) {
+        for largest in packets {
+            let in_flight = driven.limits().window.unwrap().0 - 1;
+            driven.on_ack(&ack(1, in_flight, largest), &cx(now, rtt));
+        }
+    }
+
+    #[test]
+    fn an_averaged_delay_beyond_the_threshold_halves_the_window() {
+        let mut driven = measured(1000.0, NewReno);
+        // The smaller of two is 100 ms at first; then 100 + 100 / 8 = 112.5 ms is below
+        // 100 + 0.15 × 100 = 115.
+        arrive(&mut driven, 1..=2, Span::ZERO, SLOW);
+        assert!((driven.window.cwnd() - 1000.002).abs() < 1e-6);
+        // 112.5 + 87.5 / 8 = 123.4: half of 1000.002.
+        arrive(&mut driven, 3..=3, Span::ZERO, SLOW);
+        assert!((driven.window.cwnd() - 500.001).abs() < 1e-3, "{driven:?}");
+        assert_eq!(driven.phase(), "avoidance");
+    }
+
+    /// A window of 1000 that a first sign has halved at time 0; packet 1003 is the first sent later.
+    fn cut() -> LossDriven<LowPriority<NewReno>> {
+        let mut driven = measured(1000.0, NewReno);
+        arrive(&mut driven, 1..=3, Span::ZERO, SLOW);
+        assert_eq!((driven.limits().window.unwrap().0, driven.law.first_after), (500, 1003));
+        driven
+    }
+
+    #[test]
+    fn a_second_sign_within_three_round_trips_leaves_one_packet() {
+        let mut driven = cut();
+        arrive(&mut driven, 995..=1002, SLOW, SLOW);
+        assert_eq!(driven.limits().window.unwrap().0, 500, "sent before the cut");
+        arrive(&mut driven, 1003..=1003, SLOW * 3 - Span(1), SLOW);
+        assert_eq!(driven.limits().window.unwrap().0, 500, "one sample is too few");
+        arrive(&mut driven, 1004..=1004, SLOW * 3 - Span(1), SLOW);
+        assert_eq!(driven.limits().window.unwrap().0, 1, "{driven:?}");
+    }
+
+    #[test]
+    fn nothing_grows_for_three_round_trips() {
+        let mut driven = cut();
+        arrive(&mut driven, 1003..=1020, SLOW * 3 - Span(1), RTT);
+        assert!((driven.window.cwnd() - 500.001).abs() < 1e-3, "{driven:?}");
+        arrive(&mut driven, 1021..=1025, SLOW * 3, RTT);
+        // 5 / 500 = 0.01.
+        assert!((driven.window.cwnd() - 500.011).abs() < 1e-3, "{driven:?}");
+        // A sign after that is a first one again.
+        arrive(&mut driven, 1026..=1028, SLOW * 3, SLOW);
+        assert_eq!(driven.limits().window.unwrap().0, 250, "{driven:?}");
+    }
+
+    #[test]
+    fn what_slow_start_has_queued_goes_by_first_signs() {
+        let mut driven = measured(1000.0, NewReno);
+        driven.law.delays.forget();
+        arrive(&mut driven, 1..=2, Span::ZERO, SLOW);
+        assert_eq!(driven.limits().window.unwrap().0, 500);
+        arrive(&mut driven, 1003..=1004, SLOW, SLOW);
+        assert_eq!(
+            driven.limits().window.unwrap().0,
+            250,
+            "the delay was never below the threshold"
+        );
+    }
+
+    #[test]
+    fn slow_start_and_small_windows_hear_no_early_sign() {
+        let given = values(PARAMS, &[("initial_window", "20")]);
+        let mut driven = LossDriven::new(&given, LowPriority::new(&given, NewReno));
+        for ms in [100, 150, 200, 200, 200, 200, 200, 200] {
+            arrive(&mut driven, 1..=10, RTT, Span::from_millis(ms));
+        }
+        assert_eq!((driven.phase(), driven.limits().window.unwrap().0), ("slow-start", 100));
+        assert!((driven.law.delays.max - 0.2).abs() < 1e-12, "measured all the same");
+        let mut driven = measured(15.0, NewReno);
+        arrive(&mut driven, 1..=10, RTT, SLOW);
+        assert_eq!(driven.limits().window.unwrap().0, 15, "{driven:?}");
+    }
+
+    #[test]
+    fn highspeed_answers_first_signs_and_losses_by_its_own_curve() {
+        let mut driven = measured(10_661.0, HighSpeed);
+        arrive(&mut driven, 1..=3, Span::ZERO, SLOW);
+        // 1 - b(10661) = 0.79325.
+        let kept = driven.window.cwnd() / 10_661.0;
+        assert!((kept - 0.79325).abs() < 1e-4, "{kept}");
+        driven.on_loss(&loss(20_000, 20_001), &cx(RTT, RTT));
+        // b(8457) = 0.5 - 0.4 × ln(222.55) / 7.6890 = 0.21882: 0.79325 × 0.78118.
+        let kept = driven.window.cwnd() / 10_661.0;
+        assert!((kept - 0.61967).abs() < 1e-4, "{kept}");
+    }
+}

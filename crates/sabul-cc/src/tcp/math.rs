@@ -1,0 +1,79 @@
+//! Roots and the logarithm from the four basic operations: the same bits on every machine.
+
+use std::f64::consts::{LN_2, SQRT_2};
+
+/// The cube root; zero for what is not positive.
+pub(super) fn cube_root(a: f64) -> f64 {
+    root::<3>(a)
+}
+
+/// The fifth root; zero for what is not positive.
+pub(super) fn fifth_root(a: f64) -> f64 {
+    root::<5>(a)
+}
+
+/// The root of a positive, normal number, by Newton's iteration.
+fn root<const N: u16>(a: f64) -> f64 {
+    if a <= 0.0 {
+        return 0.0;
+    }
+    // An Nth of the exponent is within a tenth; each step doubles the digits.
+    let n = f64::from(N);
+    let bias = (1023 << 52) / u64::from(N) * u64::from(N - 1);
+    let mut x = f64::from_bits(a.to_bits() / u64::from(N) + bias);
+    for _ in 0..6 {
+        let power = (2..N).fold(x, |power, _| power * x);
+        x = ((n - 1.0) * x + a / power) / n;
+    }
+    x
+}
+
+/// The natural logarithm of a positive, normal number, to about one part in 10^15.
+pub(super) fn ln(x: f64) -> f64 {
+    debug_assert!(x.is_normal() && x > 0.0);
+    let bits = x.to_bits();
+    let mut exponent = i32::try_from(bits >> 52).unwrap_or(0) - 1023;
+    let mut mantissa = f64::from_bits((bits & 0x000F_FFFF_FFFF_FFFF) | 0x3FF0_0000_0000_0000);
+    if mantissa > SQRT_2 {
+        mantissa /= 2.0;
+        exponent += 1;
+    }
+    // ln m = 2 atanh t = 2 (t + t³/3 + t⁵/5 + …), t = (m - 1) ÷ (m + 1), |t| < 0.172.
+    let t = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = t * t;
+    let sum = (0..12).rev().fold(0.0, |sum, k| sum * square + 1.0 / f64::from(2 * k + 1));
+    2.0 * t * sum + f64::from(exponent) * LN_2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_are_right_over_the_whole_range() {
+        assert!((cube_root(27.0) - 3.0).abs() < 1e-12);
+        assert!((fifth_root(243.0) - 3.0).abs() < 1e-12);
+        for n in -60..100 {
+            let a = 1.7 * if n < 0 { 1.0 / (1u64 << -n) as f64 } else { (1u128 << n) as f64 };
+            let x = cube_root(a);
+            assert!((x * x * x / a - 1.0).abs() < 1e-14, "{a}");
+            let x = fifth_root(a);
+            assert!((x * x * x * x * x / a - 1.0).abs() < 1e-14, "{a}");
+        }
+        for a in [0.0, -1.0] {
+            assert!(cube_root(a).abs() < 1e-300 && fifth_root(a).abs() < 1e-300);
+        }
+    }
+
+    #[test]
+    fn the_logarithm_of_a_product_is_the_sum() {
+        // ln 1 = 0, ln 2, ln 10, and products of what is known.
+        assert!(ln(1.0).abs() < 1e-300);
+        assert!((ln(2.0) - LN_2).abs() < 1e-15);
+        assert!((ln(10.0) - std::f64::consts::LN_10).abs() < 1e-15);
+        for n in 1..2000 {
+            let (a, b) = (f64::from(n) * 0.37, f64::from(n) * f64::from(n));
+            assert!((ln(a * b) - ln(a) - ln(b)).abs() < 1e-13, "{a}, {b}");
+        }
+    }
+}

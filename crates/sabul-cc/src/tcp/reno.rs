@@ -1,0 +1,75 @@
+//! Reno: NewReno whose answer to a loss holds for one round trip, not for a window of data.
+//!
+//! Source: [RFC5681 §3.1] (slow start, avoidance), [RFC5681 §3.2] (fast recovery).
+//! Model:       as `newreno`. Fast recovery ends with the first ACK of something new, which is that
+//!              of the first packet sent again: one round trip after the decrease. What is reported
+//!              lost after that is a new event, even if it was sent before.
+//! States, invariants:   `window`.
+//! Not here:    recovery without selective acknowledgements, in which Reno finds one lost packet each
+//!              round trip and often ends in a timeout: which packet goes out again is the sender's
+//!              part, and the senders of this project know all that arrived.
+
+use sabul_units::{Bytes, Span};
+
+use super::law::{Law, LossDriven};
+use super::newreno::BETA;
+use super::window::{INITIAL_WINDOW, SSTHRESH};
+use crate::controller::{Context, Controller};
+use crate::params::{ConfigError, ParamSpec, ParamValues};
+
+pub(crate) const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];
+
+#[derive(Debug)]
+struct Reno;
+
+pub(crate) fn build(
+    params: &ParamValues,
+    _packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    Ok(Box::new(LossDriven::new(params, Reno)))
+}
+
+impl Law for Reno {
+    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context) -> f64 {
+        // [RFC5681 §3.1] eq. 3, for as many packets as the ACK covers.
+        packets / cwnd
+    }
+
+    fn keep(&mut self, _cwnd: f64, _cx: &Context) -> f64 {
+        BETA
+    }
+
+    fn recovery_max(&self, cx: &Context) -> Option<Span> {
+        // [RFC5681 §3.2] step 6.
+        cx.rtt.map(|rtt| rtt.smoothed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{RTT, ack, avoiding, cx, loss};
+    use super::*;
+
+    #[test]
+    fn a_decrease_answers_the_losses_of_one_round_trip() {
+        let mut reno = avoiding(PARAMS, 100.0, Reno);
+        reno.on_loss(&loss(5, 99), &cx(Span::ZERO, RTT));
+        reno.on_loss(&loss(7, 120), &cx(RTT - Span(1), RTT));
+        assert!((reno.window.cwnd() - 50.0).abs() < 1e-9, "once in a round trip");
+        // Packet 9 was sent before the first decrease: NewReno leaves 50, Reno 25.
+        reno.on_loss(&loss(9, 120), &cx(RTT, RTT));
+        assert!((reno.window.cwnd() - 25.0).abs() < 1e-9, "{reno:?}");
+    }
+
+    #[test]
+    fn growth_goes_on_after_one_round_trip() {
+        let mut reno = avoiding(PARAMS, 100.0, Reno);
+        reno.on_loss(&loss(5, 99), &cx(Span::ZERO, RTT));
+        reno.on_ack(&ack(5, 45, 20), &cx(RTT - Span(1), RTT));
+        assert_eq!(reno.phase(), "recovery");
+        // A partial ACK: packets up to 99 are not all there. 50 + 10 / 50 = 50.2.
+        reno.on_ack(&ack(10, 40, 30), &cx(RTT, RTT));
+        assert_eq!(reno.phase(), "avoidance");
+        assert!((reno.window.cwnd() - 50.2).abs() < 1e-9, "{reno:?}");
+    }
+}

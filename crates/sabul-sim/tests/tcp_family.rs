@@ -1,0 +1,211 @@
+//! Controllers of the TCP family on paths where arithmetic or the literature tells what they do.
+
+#![expect(clippy::unwrap_used, reason = "a test's own numbers")]
+
+use sabul_cc::registry::{self, Family};
+use sabul_sim::results::Results;
+use sabul_sim::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
+use sabul_sim::{Discipline, EcnThreshold, LinkConfig, QueueLimit, World};
+use sabul_units::{Instant, Probability, Rate, Span};
+
+/// One link there and back with a queue of one bandwidth-delay product.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    mbps: u64,
+    rtt_ms: u64,
+    loss: f64,
+    mark_packets: Option<u64>,
+}
+
+const SHORT: Path = Path { mbps: 100, rtt_ms: 20, loss: 0.0, mark_packets: None };
+/// 622 Mb/s × 100 ms = 5183 packets, one in 100 000 of which is lost.
+const LONG: Path = Path { mbps: 622, rtt_ms: 100, loss: 1e-5, mark_packets: None };
+
+impl Path {
+    /// The bandwidth-delay product in packets of 1500 bytes.
+    const fn product(self) -> u64 {
+        self.mbps * 1000 * self.rtt_ms / 12_000
+    }
+
+    fn link(self) -> LinkPlan {
+        let back = LinkConfig::builder()
+            .with_rate(Some(Rate::from_mbps(self.mbps)))
+            .with_delay(Span::from_micros(self.rtt_ms * 500))
+            .with_queue(QueueLimit::Packets(self.product()));
+        let mut forward = back.clone().with_loss(Probability::new(self.loss).unwrap());
+        if let Some(mark_packets) = self.mark_packets {
+            forward =
+                forward.with_discipline(Discipline::EcnThreshold(EcnThreshold { mark_packets }));
+        }
+        let (forward, back) = (forward.build().unwrap(), back.build().unwrap());
+        LinkPlan { id: "link".to_owned(), forward, back }
+    }
+}
+
+/// TCP flows of these controllers, each five seconds after the one before, from 20 s to `end_s`.
+fn run(path: Path, controllers: &[&str], end_s: u64) -> Results {
+    run_over(Transport::Tcp, path, controllers, end_s)
+}
+
+fn run_over(transport: Transport, path: Path, controllers: &[&str], end_s: u64) -> Results {
+    let flow = |(n, cc): (usize, &&str)| {
+        let mut flow = FlowPlan::new(&format!("{n}-{cc}"), transport, cc, vec![0]);
+        flow.start = Instant::ZERO + Span::from_secs(5) * n as u64;
+        flow.is_ecn_capable = path.mark_packets.is_some();
+        flow
+    };
+    let scenario = Scenario {
+        name: "family".to_owned(),
+        duration: Span::from_secs(end_s),
+        warmup: Span::from_secs(20),
+        sample: Span::from_millis(100),
+        seed: 1,
+        links: vec![path.link()],
+        flows: controllers.iter().enumerate().map(flow).collect(),
+    };
+    let results = World::new(scenario).unwrap().run().results;
+    println!(
+        "{transport:?} {controllers:?}, {path:?}: {:.3} of the link, queue {:.0}, Jain {:.3}, Mb/s {:.1?}",
+        results.links[0].utilisation,
+        results.links[0].queue_packets.mean,
+        results.jain,
+        results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect::<Vec<_>>(),
+    );
+    results
+}
+
+fn used(path: Path, cc: &str, end_s: u64) -> f64 {
+    run(path, &[cc], end_s).links[0].utilisation
+}
+
+#[test]
+fn each_alone_fills_a_clean_path() {
+    for cc in [
+        "reno",
+        "newreno",
+        "cubic",
+        "highspeed",
+        "scalable",
+        "htcp",
+        "bic",
+        "ltcp",
+        "fast",
+        "dctcp",
+    ] {
+        let results = run(SHORT, &[cc], 40);
+        assert!(results.links[0].utilisation > 0.9, "{cc}");
+        // The tip of each tooth loses some packets, the rest none.
+        assert!(results.flows[0].loss_rate < 0.005, "{cc}: {}", results.flows[0].loss_rate);
+    }
+    // These two turn back at 15 % of the queue: half of 1.15 products is 0.575, and a straight line
+    // from there to 1 and a flat one to 1.15 have a mean of 0.84.
+    for cc in ["tcp-lp", "hstcp-lp"] {
+        assert!(used(SHORT, cc, 40) > 0.75, "{cc}");
+    }
+}
+
+#[test]
+fn each_drives_our_own_sender_as_well() {
+    for entry in registry::ENTRIES.iter().filter(|entry| entry.family == Family::Window) {
+        let used = run_over(Transport::Sabul, SHORT, &[entry.name], 40).links[0].utilisation;
+        let least = if entry.name.ends_with("-lp") { 0.75 } else { 0.9 };
+        assert!(used > least, "{}: {used}", entry.name);
+    }
+}
+
+#[test]
+fn bbr1_keeps_the_queue_short_and_is_slowed_little_by_stray_loss() {
+    let ours = |path, cc| run_over(Transport::Sabul, path, &[cc], 40);
+    let clean = ours(SHORT, "bbr1");
+    assert!(clean.links[0].utilisation > 0.95);
+    assert!(clean.links[0].queue_packets.mean < 17.0, "a tenth of the product");
+    assert_eq!(clean.links[0].drops, 0);
+    let lossy = Path { loss: 0.01, ..SHORT };
+    let [bbr, cubic] = ["bbr1", "cubic"].map(|cc| ours(lossy, cc).links[0].utilisation);
+    assert!(bbr > 0.8 && cubic < 0.15, "{bbr}, {cubic}");
+}
+
+#[test]
+fn stray_loss_leaves_the_window_that_the_response_function_says() {
+    // One in 10 000 lost: some fifty losses for Reno in 400 s. 155 Mb/s × 100 ms = 1291 packets.
+    let path = Path { mbps: 155, loss: 1e-4, ..LONG };
+    for (cc, window) in [
+        // 1.31 / sqrt(1e-4), the constant for losses that come at random.
+        ("reno", 131.0),
+        // [RFC3649 §5] 0.12 / (1e-4)^0.835 = 0.12 × 2188.
+        ("highspeed", 262.6),
+        // [STCP] 0.08 / 1e-4.
+        ("scalable", 800.0),
+    ] {
+        let found = used(path, cc, 420) * path.product() as f64;
+        assert!((found / window - 1.0).abs() < 0.25, "{cc}: {found} packets, not {window}");
+    }
+}
+
+#[test]
+fn on_a_long_path_stray_loss_costs_reno_most() {
+    let reno = used(LONG, "reno", 50);
+    assert!(reno < 0.15, "{reno}");
+    for cc in ["highspeed", "scalable", "htcp", "bic", "ltcp"] {
+        let share = used(LONG, cc, 50);
+        assert!(share > 2.0 * reno, "{cc}: {share}, reno: {reno}");
+    }
+}
+
+#[test]
+fn hosts_that_know_what_arrived_hardly_tell_reno_from_newreno() {
+    for path in [SHORT, LONG] {
+        let [reno, newreno] = ["reno", "newreno"].map(|cc| used(path, cc, 40));
+        assert!((reno / newreno - 1.0).abs() < 0.05, "{path:?}: {reno}, {newreno}");
+    }
+}
+
+#[test]
+fn a_late_flow_gets_its_share_from_htcp_and_not_from_scalable() {
+    // Both see the same losses. Growth by a share of the window keeps the ratio of two windows;
+    // growth by the time since the loss is the same for both.
+    let path = Path { mbps: 155, loss: 0.0, ..LONG };
+    let htcp = run(path, &["htcp", "htcp"], 60).jain;
+    let scalable = run(path, &["scalable", "scalable"], 60).jain;
+    assert!(htcp > 0.98, "{htcp}");
+    assert!(scalable < 0.75, "{scalable}");
+}
+
+#[test]
+fn fast_keeps_its_packets_queued_and_loses_nothing() {
+    for flows in [1, 2] {
+        let path = Path { mbps: 155, loss: 0.0, ..LONG };
+        let results = run(path, &vec!["fast"; flows], 60);
+        let queue = results.links[0].queue_packets;
+        // 100 packets a flow; the second takes those of the first for a part of the path, if it never
+        // saw the path without them, and holds more.
+        let most = if flows == 1 { 105.0 } else { 300.0 };
+        assert!(queue.mean > 95.0 * flows as f64 && queue.mean < most, "{queue:?}");
+        assert_eq!(results.links[0].drops, 0);
+        assert!(results.links[0].utilisation > 0.99);
+    }
+}
+
+#[test]
+fn low_priority_leaves_the_path_to_others_and_takes_what_they_leave() {
+    for cc in ["tcp-lp", "hstcp-lp"] {
+        let beside = run(SHORT, &[cc, "newreno"], 60);
+        let [low, other] = [0, 1].map(|n| beside.flows[n].goodput_bps / 1e6);
+        assert!(low < 8.0 && other > 88.0, "{cc}: {low} beside {other}");
+        let both = run(SHORT, &[cc, cc], 60);
+        assert!(both.jain > 0.95 && both.links[0].utilisation > 0.75, "{cc}: {}", both.jain);
+    }
+}
+
+#[test]
+fn dctcp_fills_a_path_whose_queue_is_kept_too_short_for_newreno() {
+    // [RFC8257 §3.1] A seventh of the product, 166 / 7 = 24, is enough for DCTCP; halving needs a queue
+    // of a whole product.
+    let path = Path { mark_packets: Some(24), ..SHORT };
+    let newreno = run(path, &["newreno"], 40);
+    let dctcp = run(path, &["dctcp"], 40);
+    assert!(newreno.links[0].utilisation < 0.9);
+    assert!(dctcp.links[0].utilisation > 0.98);
+    assert!(dctcp.links[0].queue_packets.max < 40, "{:?}", dctcp.links[0].queue_packets);
+    assert_eq!(dctcp.links[0].drops + newreno.links[0].drops, 0);
+}
