@@ -11,7 +11,7 @@ SEEDS ?= 20000
 SECONDS ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-lab sweep bench bench-sim reproduce tidy fuzz
+.PHONY: help build demo test test-lab sweep arms bench bench-sim reproduce tidy fuzz
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time
 
 reproduce: build ## the papers' tables and figures in virtual time; fails if a verdict changed; OUT=results
 	$(SABUL) reproduce run all --out $(or $(OUT),results)
+
+arms: build ## ten scenarios in the simulator and in the lab, side by side; a quarter of an hour; OUT=results
+	$(SABUL) lab compare scenarios/arms/*.toml --out $(or $(OUT),results)
 
 bench-sim: ## how fast a world runs: wall time, and instructions where valgrind is installed
 	$(CARGO) build $(CARGOFLAGS) --release -p sabul-sim --example world_speed

@@ -172,6 +172,7 @@ fn shake(controller: &mut dyn Controller, seed: u64) -> Option<String> {
                     next,
                     delivered: Bytes(total * PACKET.0),
                     arrived_at: Span::from_nanos(draw()),
+                    ..Acked::default()
                 };
                 controller.on_ack(&acked, &cx);
                 format!("{acked:?}")
@@ -266,6 +267,7 @@ fn run(controller: &mut dyn Controller, path: Path, seconds: u64) -> Trace {
                     next,
                     delivered: Bytes(arrived * PACKET.0),
                     arrived_at: at.elapsed(),
+                    ..Acked::default()
                 };
                 let queueing = free_at.since(now);
                 controller.on_ack(&acked, &context(now, path.rtt + queueing, path.rtt));

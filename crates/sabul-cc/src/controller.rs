@@ -89,8 +89,17 @@ pub struct Acked {
     pub in_flight: Packets,
     /// Packets marked by ECN since the ACK before.
     pub marked: Packets,
-    /// Largest packet number that has arrived.
+    /// Largest packet number that has arrived; on a host whose recoveries last until everything
+    /// sent before has arrived, the largest below which nothing is missing.
     pub largest: u64,
+    /// Largest packet number that has arrived, whatever is missing below it. Zero where that is
+    /// [`Self::largest`].
+    pub highest: u64,
+    /// Packets that later arrivals have shown to be lost on the path since the start, whether a
+    /// [`LossReport`] has told of them yet or not.
+    pub lost: Packets,
+    /// The sender had less to send than the window allowed when the newest packet left.
+    pub is_app_limited: bool,
     /// The packet number that the next transmission will have.
     pub next: u64,
     /// Wire bytes that have arrived since the start, IP headers included.

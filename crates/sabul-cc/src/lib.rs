@@ -14,6 +14,7 @@ mod sabul2002;
 mod sabul2003;
 mod search;
 mod tcp;
+mod udt;
 
 pub use controller::{
     Acked, Context, Controller, IntervalReport, LossReport, RttEstimate, SYN_INTERVAL, SendLimits,

@@ -7,8 +7,10 @@ use sabul_units::Bytes;
 use crate::controller::Controller;
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 use crate::tcp::{
-    bbr1, bic, cubic, dctcp, fast, highspeed, htcp, lowpriority, ltcp, newreno, reno, scalable,
+    bbr1, bbr3, bic, cubic, dctcp, fast, highspeed, htcp, lowpriority, ltcp, newreno, reno,
+    scalable,
 };
+use crate::udt::{udt1, udt2, udt4};
 use crate::{fixed, sabul2002, sabul2003};
 
 /// The controller used where none is named.
@@ -24,6 +26,8 @@ pub enum Family {
     Rate,
     /// The packets on the way: what a TCP host needs.
     Window,
+    /// Both, each in need of the other: a TCP host that keeps the gap.
+    PacedWindow,
 }
 
 /// One registered controller.
@@ -178,9 +182,45 @@ pub const ENTRIES: &[Entry] = &[
         summary: "BBR version 1: paces at the largest rate at which packets were seen to arrive",
         source: "[BBR] Cardwell, Cheng, Gunn, Yeganeh, Jacobson 2016; details after [LINUX tcp_bbr.c]",
         params: bbr1::PARAMS,
-        family: Family::Rate,
+        family: Family::PacedWindow,
         is_adaptive: true,
         build: bbr1::build,
+    },
+    Entry {
+        name: "bbr3",
+        summary: "BBR version 3: as bbr1, but loss bounds what it keeps on the way and how it probes",
+        source: "[BBR3] Cardwell, Swett, Beshay (editors), Internet-Draft of 2026",
+        params: bbr3::PARAMS,
+        family: Family::PacedWindow,
+        is_adaptive: true,
+        build: bbr3::build,
+    },
+    Entry {
+        name: "udt1",
+        summary: "UDT 1's rate and window: SABUL's decrease, an increase by what is free",
+        source: "[UDT1] Gu, Grossman 2003",
+        params: udt1::PARAMS,
+        family: Family::Rate,
+        is_adaptive: true,
+        build: udt1::build,
+    },
+    Entry {
+        name: "udt2",
+        summary: "UDT 2's rate and window: chance says which loss reports lower the rate",
+        source: "[UDT2] Gu 2006; [DAIMD] Gu, Hong, Grossman 2004",
+        params: udt2::PARAMS,
+        family: Family::Rate,
+        is_adaptive: true,
+        build: udt2::build,
+    },
+    Entry {
+        name: "udt4",
+        summary: "UDT 4's rate and window: starts at the speed of arrival, five cuts an epoch at most",
+        source: "[UDT4 §7.2], [UDT4 ccc.cpp] Gu 2010, 2013",
+        params: udt4::PARAMS,
+        family: Family::Rate,
+        is_adaptive: true,
+        build: udt4::build,
     },
     Entry {
         name: "fixed",

@@ -1,5 +1,6 @@
 //! The command line: every command and flag, once.
 
+mod card;
 mod lab;
 
 use std::ffi::OsString;
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use sabul_units::Rate;
 
 use crate::size::parse_bytes;
+pub(crate) use card::CardArgs;
 pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs, PathArgs,
     QueueDiscipline,
@@ -49,6 +51,8 @@ pub(crate) enum Command {
     Sim(SimArgs),
     /// Measure real programs and scenario files over emulated paths
     Lab(LabArgs),
+    /// Measure one congestion controller by every test and put it on one page
+    Card(CardArgs),
     /// Run the papers' tables and figures again and judge them
     Reproduce(ReproduceArgs),
     /// Examine the deterministic model of SABUL 2002

@@ -5,6 +5,7 @@
 
 mod address;
 mod args;
+mod card;
 mod conversations;
 mod cp;
 mod demo;
@@ -67,6 +68,7 @@ fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Sim(args) => match args.command {
             SimCommand::Run(args) => sim::run(&args),
         },
+        Command::Card(args) => card::run(&args),
         Command::Reproduce(args) => match args.command {
             ReproduceCommand::List => reproduce::list(),
             ReproduceCommand::Run(args) => reproduce::run(&args),

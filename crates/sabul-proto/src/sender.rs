@@ -224,6 +224,8 @@ pub struct Sender {
     largest_arrived: Option<PacketNumber>,
     arrived: u64,
     delivered_wire: u64,
+    /// Packets below this number left while the window allowed more than there was.
+    app_limited_until: PacketNumber,
     marked: u64,
     /// Losses of which the controller has not been told, and when it may be.
     unheard_loss: Option<LossReport>,
@@ -269,6 +271,7 @@ impl Sender {
             largest_arrived: None,
             arrived: 0,
             delivered_wire: 0,
+            app_limited_until: PacketNumber(0),
             marked: 0,
             unheard_loss: None,
             next_loss_event: now,
@@ -394,6 +397,11 @@ impl Sender {
                     WaitReason::Application | WaitReason::Receiver | WaitReason::Window
                 );
                 self.interval.paced |= matches!(why, WaitReason::Pacing | WaitReason::Freeze);
+                if matches!(why, WaitReason::Application | WaitReason::Receiver)
+                    && self.limits.window.is_none_or(|most| self.numbers.in_flight() < most.0)
+                {
+                    self.app_limited_until = self.numbers.next();
+                }
                 self.last_wait = Some((why, now));
                 let loss_event = self.unheard_loss.map(|_| self.next_loss_event);
                 let timers = [self.next_tick, self.expiry_at, loss_event, Some(until)];

@@ -270,7 +270,7 @@ fn controller(
         return none();
     };
     let Some(params) = params(table, entry) else { return none() };
-    if transport == Transport::Tcp && entry.family != Family::Window {
+    if transport == Transport::Tcp && entry.family == Family::Rate {
         let what = format!("'{name}' sets a rate, and TCP needs a window");
         table.refuse("cc", format!("{what}; use newreno or cubic, or transport sabul"));
     }

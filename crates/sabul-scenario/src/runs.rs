@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::ThreadPoolBuilder;
-use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
+use rayon::iter::{
+    IndexedParallelIterator as _, IntoParallelRefIterator as _, ParallelIterator as _,
+};
 
 use crate::Run;
 
@@ -39,7 +41,10 @@ pub fn run_all_with_progress<T: Send>(
     // Zero asks rayon for one thread a processor.
     let pool = ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build();
     match pool {
-        Ok(pool) if !is_single => pool.install(|| runs.par_iter().map(one).collect()),
+        // One at a time: long runs often stand next to each other.
+        Ok(pool) if !is_single => {
+            pool.install(|| runs.par_iter().with_max_len(1).map(one).collect())
+        }
         // One is enough, or the system has no threads to spare.
         _ => runs.iter().map(one).collect(),
     }

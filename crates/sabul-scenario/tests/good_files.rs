@@ -289,3 +289,13 @@ fn chains_defects_and_slow_ends_are_read() {
     let rates = [flow.nic_rate, flow.source_rate, flow.sink_rate];
     assert_eq!(rates, [50, 20, 10].map(|mbps| Some(Rate::from_mbps(mbps))));
 }
+
+#[test]
+fn tcp_flows_take_controllers_that_need_their_gap_kept() {
+    for cc in ["bbr1", "bbr3"] {
+        for transport in ["tcp", "sabul"] {
+            let flow = format!("transport = \"{transport}\"\ncc = \"{cc}\"");
+            assert_eq!(small("", &flow).flows[0].cc, cc);
+        }
+    }
+}

@@ -417,7 +417,7 @@ fn build_controller(plan: &FlowPlan) -> Result<Option<Box<dyn Controller>>, Conf
     {
         params.push((key.to_owned(), plan.initial_window.to_string()));
     }
-    if plan.transport == Transport::Tcp && entry.family != Family::Window {
+    if plan.transport == Transport::Tcp && entry.family == Family::Rate {
         return Err(ConfigError {
             setting: format!("controller of tcp flow {}", plan.id),
             value: plan.cc.clone(),

@@ -25,7 +25,51 @@ const ACKS_MAX: usize = 1 << 16;
 struct Told {
     next: u64,
     total: u64,
+    in_flight: u64,
+    lost: u64,
     arrived_at: Span,
+}
+
+/// What happened between the departure of the newest packet that arrived and its arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sample {
+    /// Packets that arrived a second; none over less than the smallest round trip.
+    pub(super) rate: Option<f64>,
+    /// Packets that arrived.
+    pub(super) delivered: f64,
+    /// Packets in flight at its departure, itself included.
+    pub(super) in_flight: f64,
+    /// Packets found lost.
+    pub(super) lost: f64,
+}
+
+/// The largest of what was seen in the last rounds.
+#[derive(Debug)]
+pub(super) struct Largest {
+    /// Rounds and what was largest in each; values descend.
+    kept: VecDeque<(u64, f64)>,
+}
+
+impl Largest {
+    pub(super) const fn new() -> Self {
+        Self { kept: VecDeque::new() }
+    }
+
+    pub(super) fn get(&self) -> Option<f64> {
+        self.kept.front().map(|(_, value)| *value)
+    }
+
+    /// Takes in a value of round `round`, and forgets those of more than `span` rounds before.
+    pub(super) fn keep(&mut self, value: f64, round: u64, span: u64) {
+        while self.kept.back().is_some_and(|(_, smaller)| *smaller <= value) {
+            self.kept.pop_back();
+        }
+        self.kept.push_back((round, value));
+        let oldest = round.saturating_sub(span);
+        while self.kept.front().is_some_and(|(round, _)| *round < oldest) {
+            self.kept.pop_front();
+        }
+    }
 }
 
 /// See the module.
@@ -38,8 +82,9 @@ pub(super) struct Delivery {
     /// Packets below this number left while the application, not the window, was the limit.
     app_limited_until: u64,
     is_app_limited: bool,
-    /// Rounds and their largest rates, in packets a second; rates descend.
-    largest: VecDeque<(u64, f64)>,
+    newest: Sample,
+    /// Packets a second.
+    largest: Largest,
 }
 
 impl Delivery {
@@ -51,13 +96,24 @@ impl Delivery {
             next: 0,
             app_limited_until: 0,
             is_app_limited: false,
-            largest: VecDeque::new(),
+            newest: Sample { rate: None, delivered: 0.0, in_flight: 0.0, lost: 0.0 },
+            largest: Largest::new(),
         }
     }
 
     /// The largest rate of the last ten rounds, in packets a second.
     pub(super) fn rate(&self) -> Option<f64> {
-        self.largest.front().map(|(_, rate)| *rate)
+        self.largest.get()
+    }
+
+    /// The newest sample.
+    pub(super) const fn newest(&self) -> Sample {
+        self.newest
+    }
+
+    /// A round begins here, whatever is left of the one before.
+    pub(super) const fn start_round(&mut self) {
+        self.round_end = self.next;
     }
 
     /// Rounds that are over.
@@ -82,20 +138,29 @@ impl Delivery {
 
     /// Takes an ACK in, and says whether it ends a round.
     pub(super) fn on_ack(&mut self, acked: &Acked, rtt_min: Span) -> bool {
-        while self.acks.get(1).is_some_and(|told| told.next <= acked.largest) {
+        let largest = acked.largest.max(acked.highest);
+        while self.acks.get(1).is_some_and(|told| told.next <= largest) {
             self.acks.pop_front();
         }
-        let is_new_round = acked.largest >= self.round_end;
+        let is_new_round = largest >= self.round_end;
         if is_new_round {
             self.rounds += 1;
             self.round_end = acked.next;
         }
-        self.is_app_limited = acked.largest < self.app_limited_until;
-        if let Some(then) = self.acks.front().filter(|told| told.next <= acked.largest) {
+        self.is_app_limited = acked.is_app_limited || largest < self.app_limited_until;
+        self.newest = Sample::default();
+        if let Some(then) = self.acks.front().filter(|told| told.next <= largest) {
             let elapsed = acked.arrived_at.saturating_sub(then.arrived_at);
-            if elapsed >= rtt_min && elapsed > Span::ZERO {
-                let packets = acked.total.0.saturating_sub(then.total) as f64;
-                self.keep(packets / elapsed.as_secs_f64());
+            let delivered = acked.total.0.saturating_sub(then.total) as f64;
+            let is_long = elapsed >= rtt_min && elapsed > Span::ZERO;
+            self.newest = Sample {
+                rate: is_long.then(|| delivered / elapsed.as_secs_f64()),
+                delivered,
+                in_flight: then.in_flight as f64 + (largest - then.next) as f64 + 1.0,
+                lost: acked.lost.0.saturating_sub(then.lost) as f64,
+            };
+            if let Some(rate) = self.newest.rate {
+                self.keep(rate);
             }
         }
         self.next = acked.next;
@@ -104,8 +169,13 @@ impl Delivery {
             self.acks.pop_back();
         }
         if self.acks.len() < ACKS_MAX {
-            let (next, total, arrived_at) = (acked.next, acked.total.0, acked.arrived_at);
-            self.acks.push_back(Told { next, total, arrived_at });
+            self.acks.push_back(Told {
+                next: acked.next,
+                total: acked.total.0,
+                in_flight: acked.in_flight.0,
+                lost: acked.lost.0,
+                arrived_at: acked.arrived_at,
+            });
         }
         is_new_round
     }
@@ -115,14 +185,7 @@ impl Delivery {
         if self.is_app_limited && self.rate().is_some_and(|largest| rate < largest) || rate <= 0.0 {
             return;
         }
-        while self.largest.back().is_some_and(|(_, smaller)| *smaller <= rate) {
-            self.largest.pop_back();
-        }
-        self.largest.push_back((self.rounds, rate));
-        let oldest = self.rounds.saturating_sub(ROUNDS_KEPT);
-        while self.largest.front().is_some_and(|(round, _)| *round < oldest) {
-            self.largest.pop_front();
-        }
+        self.largest.keep(rate, self.rounds, ROUNDS_KEPT);
     }
 }
 
@@ -161,6 +224,21 @@ mod tests {
         // Packet 60 after the third, (61 - 35) / (29.9 - 20): too short for the path.
         assert!(delivery.on_ack(&told(61, 60, 90, 29), RTT));
         assert!((delivery.rate().unwrap() - 3100.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_sample_tells_what_was_in_flight_at_departure_and_what_was_lost_and_arrived_since() {
+        let mut delivery = Delivery::new();
+        let in_flight =
+            |acked, n, lost| Acked { in_flight: Packets(n), lost: Packets(lost), ..acked };
+        delivery.on_ack(&in_flight(told(10, 9, 30, 10), 20, 1), RTT);
+        assert_eq!(delivery.newest(), Sample::default());
+        // Packet 34 left fourth after that ACK, which left 20 in flight. It is beyond a hole.
+        let beyond = Acked { highest: 34, ..told(33, 19, 60, 25) };
+        delivery.on_ack(&in_flight(beyond, 25, 3), RTT);
+        let expected =
+            Sample { rate: Some(23.0 / 0.015), delivered: 23.0, in_flight: 25.0, lost: 2.0 };
+        assert_eq!(delivery.newest(), expected);
     }
 
     /// Rounds of ten packets in `ms` each.

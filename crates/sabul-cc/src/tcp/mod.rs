@@ -6,6 +6,7 @@
 //! shrinks, and `law` makes a controller of it; `cubic` is one of its own.
 
 pub(crate) mod bbr1;
+pub(crate) mod bbr3;
 pub(crate) mod bic;
 pub(crate) mod cubic;
 pub(crate) mod dctcp;

@@ -98,6 +98,8 @@ impl Sender {
             acked.in_flight = Packets(self.numbers.in_flight());
             acked.marked = Packets(marked);
             acked.largest = ack.largest.0;
+            acked.lost = Packets(self.stats.lost);
+            acked.is_app_limited = ack.largest < self.app_limited_until;
             acked.next = self.numbers.next().0;
             acked.delivered = Bytes(self.delivered_wire);
             acked.arrived_at = ack.arrived_at;

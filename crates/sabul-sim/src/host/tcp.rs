@@ -1,6 +1,7 @@
 //! Both ends of a TCP flow.
 
 use sabul_cc::Controller;
+use sabul_cc::registry::{self, Family};
 use sabul_units::{Instant, Span};
 
 use super::Port;
@@ -21,6 +22,7 @@ pub(crate) struct TcpHost {
     receiver: TcpReceiver,
     counters: Counters,
     has_end: bool,
+    is_paced: bool,
 }
 
 impl TcpHost {
@@ -36,8 +38,11 @@ impl TcpHost {
             window_packets: plan.window_packets,
             rto_min: RTO_MIN,
             is_ecn_capable: plan.is_ecn_capable,
-            is_paced: false,
+            // A controller of windows leaves bursts as TCP makes them.
+            is_paced: registry::find(&plan.cc)
+                .is_ok_and(|entry| entry.family == Family::PacedWindow),
         };
+        let is_paced = config.is_paced;
         let mut sender = TcpSender::new(now, config, controller);
         sender.write(bytes.unwrap_or(ENDLESS));
         Self {
@@ -45,6 +50,7 @@ impl TcpHost {
             receiver: TcpReceiver::new(),
             counters: Counters::default(),
             has_end: bytes.is_some(),
+            is_paced,
         }
     }
 
@@ -97,7 +103,8 @@ impl TcpHost {
     }
 
     pub(crate) fn gauges(&self) -> Gauges {
-        Gauges { gap: Span::ZERO, rtt: self.sender.rtt(), in_flight: self.sender.in_flight().0 }
+        let gap = if self.is_paced { self.sender.limits().gap.0 } else { Span::ZERO };
+        Gauges { gap, rtt: self.sender.rtt(), in_flight: self.sender.in_flight().0 }
     }
 
     pub(crate) fn check_invariants(&self) {

@@ -88,6 +88,11 @@ impl Scoreboard {
         self.first + self.ring.len() as u64
     }
 
+    /// Number of the highest segment that has arrived, cumulatively acknowledged or not.
+    pub(super) fn highest(&self) -> u64 {
+        self.top[0].max(self.first - 1)
+    }
+
     /// Place in the stream of the first byte that is not cumulatively acknowledged.
     pub(super) fn acknowledged(&self) -> u64 {
         self.ring.front().map_or(self.end, |front| front.seq)

@@ -119,6 +119,10 @@ pub struct TcpSender {
     timer: Option<Instant>,
     next_send: Instant,
     delivered: u64,
+    /// Segments below this number left while the window allowed more than there was.
+    app_limited_until: u64,
+    /// Lost by later arrivals; the timer says that something is lost, not how much.
+    overtaken: u64,
     /// Lost since the controller was last told.
     untold: u64,
     /// Marks on ACKs up to this number are one event, answered by the next new segment.
@@ -148,6 +152,8 @@ impl TcpSender {
             timer: None,
             next_send: now,
             delivered: 0,
+            app_limited_until: 0,
+            overtaken: 0,
             untold: 0,
             marks_until: 0,
             is_mark_answer_due: false,
@@ -216,6 +222,9 @@ impl TcpSender {
             self.time_out(now);
         }
         let Some(choice) = self.choose() else {
+            if self.board.pipe() < self.window().0 {
+                self.app_limited_until = self.board.next();
+            }
             return TcpTransmit::Wait(self.timer);
         };
         let paced = self.next_send.max(self.limits.hold_until.unwrap_or(self.next_send));
@@ -320,6 +329,7 @@ impl TcpSender {
         let lost = self.board.lose_overtaken();
         self.stats.lost += lost;
         self.untold += lost;
+        self.overtaken += lost;
         self.delivered += newly;
         self.recover(now);
         let is_marked = ack.is_marked && self.config.is_ecn_capable;
@@ -336,6 +346,9 @@ impl TcpSender {
             acked.marked = Packets(if is_marked { newly } else { 0 });
             // Cumulative: a recovery lasts until everything sent before it has arrived.
             acked.largest = self.board.first() - 1;
+            acked.highest = self.board.highest();
+            acked.lost = Packets(self.overtaken);
+            acked.is_app_limited = acked.highest < self.app_limited_until;
             acked.next = self.board.next();
             acked.delivered = Bytes(self.delivered * u64::from(self.config.packet_bytes));
             acked.arrived_at = now.elapsed();

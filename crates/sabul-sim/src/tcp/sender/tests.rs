@@ -1,3 +1,5 @@
+use std::sync::{Arc, Mutex};
+
 use sabul_cc::registry;
 
 use super::*;
@@ -8,7 +10,7 @@ fn at(ms: u64) -> Instant {
     Instant::ZERO + Span::from_millis(ms)
 }
 
-/// Holds its window whatever happens, and remembers what it was told.
+/// Holds its window whatever happens.
 #[derive(Debug)]
 struct Fixed(u64);
 
@@ -19,6 +21,21 @@ impl Controller for Fixed {
     }
     fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
     fn on_timeout(&mut self, _cx: &Context) {}
+}
+
+/// As above with a window of ten, and remembers what ACKs told.
+#[derive(Debug, Default)]
+struct Heard(Arc<Mutex<Vec<Acked>>>);
+
+impl Controller for Heard {
+    fn limits(&self) -> SendLimits {
+        Fixed(10).limits()
+    }
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
+    fn on_timeout(&mut self, _cx: &Context) {}
+    fn on_ack(&mut self, acked: &Acked, _cx: &Context) {
+        self.0.lock().unwrap().push(*acked);
+    }
 }
 
 fn sender(window: u64) -> TcpSender {
@@ -243,4 +260,44 @@ fn acks_that_cannot_be_true_or_are_old_change_nothing() {
     ack(&mut sender, at(101), 50, &[], at(0));
     ack(&mut sender, at(101), 3, &[(20, 30)], at(0));
     assert_eq!((sender.in_flight(), sender.acked_bytes(), sender.rtt()), before);
+}
+
+#[test]
+fn acks_tell_what_arrived_beyond_a_hole_what_is_lost_and_whether_more_could_have_been_sent() {
+    let heard = Arc::default();
+    let mut sender =
+        TcpSender::new(at(0), TcpConfig::default(), Box::new(Heard(Arc::clone(&heard))));
+    sender.write(12 * MSS);
+    drain(&mut sender, at(0));
+    // Segments 1 to 10 left, of which 1 arrived and 2 did not.
+    ack(&mut sender, at(100), 1, &[(2, 2)], at(0));
+    ack(&mut sender, at(101), 1, &[(2, 4)], at(0));
+    // 11 and 12 leave with the window full but for the last ACKs; then there is nothing to send.
+    drain(&mut sender, at(101));
+    ack(&mut sender, at(102), 10, &[], at(0));
+    drain(&mut sender, at(102));
+    sender.write(MSS);
+    drain(&mut sender, at(103));
+    ack(&mut sender, at(201), 12, &[], at(101));
+    let told: Vec<_> = heard
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|acked| (acked.largest, acked.highest, acked.lost.0, acked.is_app_limited))
+        .collect();
+    assert_eq!(told[..3], [(1, 3, 0, false), (1, 5, 1, false), (10, 10, 1, true)]);
+    assert_eq!(told[3], (12, 12, 1, true));
+}
+
+#[test]
+fn what_the_timer_takes_for_lost_is_not_told_as_shown_to_be() {
+    let heard = Arc::default();
+    let mut sender =
+        TcpSender::new(at(0), TcpConfig::default(), Box::new(Heard(Arc::clone(&heard))));
+    sender.write(100 * MSS);
+    drain(&mut sender, at(0));
+    drain(&mut sender, at(5000));
+    ack(&mut sender, at(5100), 1, &[], at(5000));
+    assert_eq!(sender.stats().lost, 10);
+    assert_eq!(heard.lock().unwrap()[0].lost, Packets(0));
 }

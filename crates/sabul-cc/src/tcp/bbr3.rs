@@ -1,0 +1,600 @@
+//! BBR, version 3: as version 1 it paces at the rate at which packets were seen to arrive; what is
+//! lost bounds how many it keeps on the way.
+//!
+//! Source: [BBR3]; a section stands beside what it says.
+//! Model:       max_bw   = largest delivery rate of this cycle of probing and the one before
+//!              bw       = min(max_bw, bw_short)
+//!              rtt_min  = smallest round trip of ten seconds; BDP = bw × rtt_min
+//!              gap      = packet / (0.99 × gain × bw)
+//!              cwnd     = cwnd_gain × BDP + what ACKs bring in lumps, at least 4, at most the bounds
+//!              long     = what was in flight when a probe lost more than 2 %; raised by probing
+//!              short    = what arrives (bw, inflight) while losses come, until the next probe
+//! States, with gain and cwnd_gain:
+//!              Startup (2.77, 2) --three rounds without a quarter more, or a round of loss--> Drain
+//!              Drain (0.5, 2) --BDP in flight, or after three rounds--> Down
+//!              Down (0.9, 2) --room below the bounds--> Cruise (1, 2)
+//!              Down | Cruise --two to three seconds, or as many rounds as Reno would--> Refill (1, 2)
+//!              Refill --a round--> Up (1.25, 2.25) --full, or loss, or the bound of last time--> Down
+//!              any --rtt_min five seconds old--> ProbeRtt (1, 0.5) --200 ms and a round--> Cruise
+//! Invariants:  1 <= window; a rate only from samples; bounds never below 4 packets in effect.
+//! Not here:    ECN; undoing what a loss report that proves wrong did; the quantum of offloading and
+//!              the start after an idle time, of which no fact tells. DEV-050 to DEV-052.
+
+mod path;
+
+use sabul_units::{Bytes, Gap, Instant, Packets, Span};
+
+use self::path::{FullPipe, Lumps, RateFilter, RttFilter};
+use super::delivery::{Delivery, Sample};
+use super::window::INITIAL_WINDOW;
+use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
+use crate::params::{ConfigError, ParamSpec, ParamValues};
+
+/// [BBR3 §5.6.2] Pacing leaves one per cent, so that queues drain in the end.
+const MARGIN: f64 = 0.99;
+/// [BBR3 §2] A probe that loses more than this share of what was in flight was too much.
+const LOSS_MAX: f64 = 0.02;
+/// [BBR3 §2] What one round of losses leaves at least, as CUBIC.
+const BETA: f64 = 0.7;
+/// [BBR3 §2] The share of the bound left to others while cruising.
+const HEADROOM: f64 = 0.15;
+/// [BBR3 §2] The smallest window that keeps data and ACKs moving.
+const CWND_MIN: f64 = 4.0;
+/// [BBR3 §5.6.4.2] Added while probing upwards.
+const CWND_UP: f64 = 2.0;
+/// [BBR3 §2] Startup ends where a round of loss lost so many; DEV-051.
+const STARTUP_LOST: f64 = 6.0;
+/// [BBR3 §5.3.2] Rounds after which Drain ends in any case.
+const DRAIN_ROUNDS: u64 = 3;
+/// [BBR3 §2] How long the round trip is probed.
+const PROBE_RTT: Span = Span::from_millis(200);
+/// [BBR3 §5.3.3.8] Least time between two probes of the rate; up to a second is added.
+const PROBE_WAIT: Span = Span::from_secs(2);
+/// [BBR3 §5.3.3.8] Most rounds between them.
+const RENO_ROUNDS: f64 = 63.0;
+/// [BBR3 §5.3.3.9] Most doublings of the slope at which a probe raises its bound.
+const UP_ROUNDS: u32 = 30;
+/// [BBR3 §5.6.2] The round trip of the first gap, before one was measured.
+const RTT_FIRST: Span = Span::from_millis(1);
+/// Ours: the window binds if no more than an ACK's worth of it is free.
+const SLACK: f64 = 2.0;
+
+pub(crate) const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Startup,
+    /// With the round in which it began.
+    Drain(u64),
+    Down,
+    Cruise,
+    Refill,
+    Up,
+    /// `until` once no more than its window is in flight; then a round must pass as well.
+    ProbeRtt {
+        until: Option<Instant>,
+        is_round_over: bool,
+    },
+}
+
+impl State {
+    /// [BBR3 §5.6.1] Gains of the pace and of the window.
+    const fn gains(self) -> (f64, f64) {
+        match self {
+            Self::Startup => (2.77, 2.0),
+            Self::Drain(_) => (0.5, 2.0),
+            Self::Down => (0.9, 2.0),
+            Self::Cruise | Self::Refill => (1.0, 2.0),
+            Self::Up => (1.25, 2.25),
+            Self::ProbeRtt { .. } => (1.0, 0.5),
+        }
+    }
+
+    const fn is_probe_bw(self) -> bool {
+        matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
+    }
+
+    /// It sends more than it knows to arrive, so that losses say nothing new of the short term.
+    const fn is_accelerating(self) -> bool {
+        matches!(self, Self::Startup | Self::Refill | Self::Up)
+    }
+}
+
+/// What losses bound, in packets and packets a second; infinite where nothing is bounded.
+#[derive(Debug)]
+struct Bounds {
+    inflight_long: f64,
+    inflight_short: f64,
+    bw_short: f64,
+}
+
+/// The newest probe for more rate. [BBR3 §5.3.3]
+#[derive(Debug)]
+struct Probe {
+    /// When Down began, how long until the next, and rounds since.
+    started: Instant,
+    wait: Span,
+    rounds: f64,
+    /// What arrives now was sent to find out.
+    is_sampling: bool,
+    /// Down has not yet heard of all that Up sent.
+    is_stopping: bool,
+    was_too_high: bool,
+    was_precautionary: bool,
+    /// In Up: doublings of the slope so far, arrivals for each packet more, and those so far.
+    up_rounds: u32,
+    acked_per_packet: f64,
+    acked: f64,
+}
+
+/// A round that began with the first loss after the one before. [BBR3 §5.5.10]
+#[derive(Debug, Default)]
+struct LossRound {
+    end: u64,
+    lost: f64,
+    bw_latest: f64,
+    inflight_latest: f64,
+}
+
+#[derive(Debug)]
+struct Bbr3 {
+    state: State,
+    delivery: Delivery,
+    rtt: RttFilter,
+    max_bw: RateFilter,
+    full: FullPipe,
+    lumps: Lumps,
+    bounds: Bounds,
+    probe: Probe,
+    losses: LossRound,
+    /// Packets a second; what the gap is made of.
+    pace: f64,
+    initial_cwnd: f64,
+    cwnd: f64,
+    /// The window to go back to after a timeout or [`State::ProbeRtt`].
+    cwnd_before: f64,
+    /// Packets lost since the start, as told by reports and by ACKs.
+    told: u64,
+    lost: u64,
+    /// Packets in flight after the newest ACK, and before it.
+    in_flight: f64,
+    flight: f64,
+    /// After a timeout, until something sent later has arrived.
+    timeout_point: Option<u64>,
+}
+
+pub(crate) fn build(
+    params: &ParamValues,
+    _packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    Ok(Box::new(Bbr3::new(params.number(INITIAL_WINDOW.name))))
+}
+
+impl Bbr3 {
+    fn new(cwnd: f64) -> Self {
+        Self {
+            state: State::Startup,
+            delivery: Delivery::new(),
+            rtt: RttFilter::default(),
+            max_bw: RateFilter::default(),
+            full: FullPipe::default(),
+            lumps: Lumps::new(),
+            bounds: Bounds {
+                inflight_long: f64::INFINITY,
+                inflight_short: f64::INFINITY,
+                bw_short: f64::INFINITY,
+            },
+            probe: Probe {
+                started: Instant::ZERO,
+                wait: PROBE_WAIT,
+                rounds: 0.0,
+                is_sampling: false,
+                is_stopping: false,
+                was_too_high: false,
+                was_precautionary: false,
+                up_rounds: 0,
+                acked_per_packet: f64::INFINITY,
+                acked: 0.0,
+            },
+            losses: LossRound::default(),
+            pace: first_pace(cwnd, RTT_FIRST),
+            initial_cwnd: cwnd,
+            cwnd,
+            cwnd_before: 0.0,
+            told: 0,
+            lost: 0,
+            in_flight: 0.0,
+            flight: 0.0,
+            timeout_point: None,
+        }
+    }
+
+    /// [BBR3 §5.5.10.3] Packets a second; zero before there is a sample.
+    const fn bw(&self) -> f64 {
+        self.max_bw.max().min(self.bounds.bw_short)
+    }
+
+    /// The product of `bw` and the smallest round trip, in packets.
+    fn product(&self, bw: f64) -> f64 {
+        bw * self.rtt.min.unwrap_or(Span::ZERO).as_secs_f64()
+    }
+
+    /// [BBR3 §5.6.4.2] What `product` asks to have in flight.
+    fn budget(&self, product: f64) -> f64 {
+        product.max(CWND_MIN) + if self.state == State::Up { CWND_UP } else { 0.0 }
+    }
+
+    /// [BBR3 §5.3.3.8]
+    fn target(&self) -> f64 {
+        self.product(self.bw()).min(self.cwnd)
+    }
+
+    /// [BBR3 §5.3.3.9] The bound, with room for others.
+    fn inflight_with_headroom(&self) -> f64 {
+        let long = self.bounds.inflight_long;
+        if long.is_infinite() { long } else { (long - (HEADROOM * long).max(1.0)).max(CWND_MIN) }
+    }
+
+    fn is_at_bound(&self) -> bool {
+        self.cwnd >= self.bounds.inflight_long && self.flight + SLACK >= self.cwnd
+    }
+
+    /// [BBR3 §5.5.10.2] What the newest losses do to a probe, DEV-051; true if they end it.
+    fn judge_probe(&mut self, newly_lost: f64, sample: Sample, now: Instant) -> bool {
+        let is_judged = self.probe.is_sampling && self.timeout_point.is_none();
+        if newly_lost <= 0.0 || !is_judged || !is_too_much(sample) {
+            return false;
+        }
+        // Once a probe, and no lower than CUBIC would go.
+        self.probe.was_too_high = true;
+        self.probe.is_sampling = false;
+        if !self.delivery.is_app_limited() {
+            self.bounds.inflight_long = sample.in_flight.max(BETA * self.target());
+        }
+        let is_up = self.state == State::Up;
+        if is_up {
+            self.enter_down(now);
+        }
+        is_up
+    }
+
+    /// [BBR3 §5.5.10.3] Keeps what the newest round brought; at its end, says what losses in it mean.
+    fn note_round(&mut self, sample: Sample, is_over: bool) {
+        let round = &mut self.losses;
+        round.bw_latest = round.bw_latest.max(sample.rate.unwrap_or(0.0));
+        round.inflight_latest = round.inflight_latest.max(sample.delivered);
+        if is_over {
+            if self.losses.lost > 0.0 {
+                self.end_round_of_loss(sample);
+            }
+            self.losses.lost = 0.0;
+        }
+    }
+
+    fn end_round_of_loss(&mut self, sample: Sample) {
+        if self.state == State::Startup {
+            // [BBR3 §5.3.1.3]
+            if self.losses.lost >= STARTUP_LOST && is_too_much(sample) {
+                self.full.is_reached = true;
+                let product = self.product(self.bw());
+                self.bounds.inflight_long = product.max(self.losses.inflight_latest);
+            }
+        } else if !self.state.is_accelerating() {
+            // [BBR3 §5.5.10.3]
+            let bounds = &mut self.bounds;
+            bounds.bw_short = bounds.bw_short.min(self.max_bw.max()) * BETA;
+            bounds.bw_short = bounds.bw_short.max(self.losses.bw_latest);
+            let short =
+                if bounds.inflight_short.is_finite() { bounds.inflight_short } else { self.cwnd };
+            bounds.inflight_short = (BETA * short).max(self.losses.inflight_latest);
+        }
+    }
+
+    /// What is decided when a round ends or a state's aim is met.
+    fn step(&mut self, newly: f64, is_new_round: bool, sample: Sample, now: Instant) {
+        if self.state == State::Startup && self.full.is_reached {
+            self.state = State::Drain(self.delivery.rounds());
+        }
+        if let State::Drain(since) = self.state
+            && (self.in_flight <= self.budget(self.product(self.bw()))
+                || self.delivery.rounds() > since + DRAIN_ROUNDS)
+        {
+            self.enter_down(now);
+        }
+        if !self.full.is_reached || self.adapt_long_bound(newly, is_new_round, sample) {
+            return;
+        }
+        self.probe.rounds += f64::from(u8::from(is_new_round));
+        match self.state {
+            State::Down | State::Cruise => {
+                // DEV-052: not with the window that a timeout left.
+                let is_time = now > self.probe.started + self.probe.wait
+                    || self.probe.rounds >= self.target().min(RENO_ROUNDS);
+                if is_time && self.timeout_point.is_none() {
+                    self.enter_refill();
+                } else if self.in_flight
+                    <= self
+                        .inflight_with_headroom()
+                        .min(self.budget(self.product(self.max_bw.max())))
+                {
+                    self.state = State::Cruise;
+                }
+            }
+            State::Refill if is_new_round => self.enter_up(sample),
+            State::Up => self.end_probe_in_time(sample, now),
+            _ => {}
+        }
+    }
+
+    /// [BBR3 §5.3.3.9] Raises the bound where nothing speaks against it; true if it changed state.
+    fn adapt_long_bound(&mut self, newly: f64, is_new_round: bool, sample: Sample) -> bool {
+        if self.probe.is_stopping && is_new_round {
+            self.probe.is_sampling = false;
+            self.probe.is_stopping = false;
+            if self.state.is_probe_bw() {
+                if !self.delivery.is_app_limited() {
+                    self.max_bw.advance();
+                }
+                if self.probe.was_precautionary && !self.probe.was_too_high {
+                    self.enter_refill();
+                    return true;
+                }
+            }
+        }
+        if !is_too_much(sample) && self.bounds.inflight_long.is_finite() {
+            self.bounds.inflight_long = self.bounds.inflight_long.max(sample.in_flight);
+            if self.state == State::Up && self.is_at_bound() {
+                self.probe.acked += newly;
+                let packets = (self.probe.acked / self.probe.acked_per_packet).floor();
+                self.probe.acked -= packets * self.probe.acked_per_packet;
+                self.bounds.inflight_long += packets;
+                if is_new_round {
+                    self.raise_slope();
+                }
+            }
+        }
+        false
+    }
+
+    /// [BBR3 §5.3.3.5] A packet more in the first round, two in the second, four in the third.
+    fn raise_slope(&mut self) {
+        self.probe.acked_per_packet =
+            (self.cwnd / f64::from(1u32 << self.probe.up_rounds)).max(1.0);
+        self.probe.up_rounds = (self.probe.up_rounds + 1).min(UP_ROUNDS);
+    }
+
+    /// [BBR3 §5.3.3.7] Ends a probe that has lost little.
+    fn end_probe_in_time(&mut self, sample: Sample, now: Instant) {
+        if self.probe.was_too_high && self.flight >= self.bounds.inflight_long.floor() {
+            self.probe.was_precautionary = true;
+        } else if self.is_at_bound() {
+            // The bound, not the path, holds the rate.
+            self.full.reset(sample.rate.unwrap_or(0.0));
+            return;
+        } else if !self.full.is_now {
+            return;
+        }
+        self.probe.was_too_high = false;
+        self.enter_down(now);
+    }
+
+    fn enter_down(&mut self, now: Instant) {
+        self.losses.lost = 0.0;
+        (self.losses.bw_latest, self.losses.inflight_latest) = (0.0, 0.0);
+        // DEV-050: by the clock instead of at random.
+        let drawn = now.elapsed().as_micros().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        self.probe.rounds = f64::from(u8::from(drawn % 2 == 1));
+        self.probe.wait = PROBE_WAIT + Span::from_millis(drawn / 2 % 1000);
+        self.probe.started = now;
+        self.probe.is_stopping = true;
+        self.delivery.start_round();
+        self.state = State::Down;
+    }
+
+    const fn enter_refill(&mut self) {
+        self.forget_short_term();
+        self.probe.up_rounds = 0;
+        self.probe.acked = 0.0;
+        self.probe.was_precautionary = false;
+        self.probe.is_stopping = false;
+        self.delivery.start_round();
+        self.state = State::Refill;
+    }
+
+    fn enter_up(&mut self, sample: Sample) {
+        self.probe.is_sampling = true;
+        self.delivery.start_round();
+        self.full.reset(sample.rate.unwrap_or(0.0));
+        self.state = State::Up;
+        self.raise_slope();
+    }
+
+    const fn forget_short_term(&mut self) {
+        (self.bounds.bw_short, self.bounds.inflight_short) = (f64::INFINITY, f64::INFINITY);
+    }
+
+    /// [BBR3 §5.3.4]
+    fn probe_rtt(&mut self, is_due: bool, is_new_round: bool, now: Instant) {
+        if is_due && !matches!(self.state, State::ProbeRtt { .. }) {
+            self.save_cwnd();
+            self.probe.is_stopping = true;
+            self.delivery.start_round();
+            self.state = State::ProbeRtt { until: None, is_round_over: false };
+        }
+        let floor = self.probe_rtt_cwnd();
+        let State::ProbeRtt { until, is_round_over } = &mut self.state else { return };
+        // What so few packets show of the rate is not what the path can do.
+        self.delivery.limit_by_application();
+        let Some(end) = *until else {
+            if self.in_flight <= floor {
+                *until = Some(now + PROBE_RTT);
+                self.delivery.start_round();
+            }
+            return;
+        };
+        *is_round_over |= is_new_round;
+        if *is_round_over && now > end {
+            self.rtt.probed(now);
+            self.cwnd = self.cwnd.max(self.cwnd_before);
+            self.forget_short_term();
+            if self.full.is_reached {
+                self.enter_down(now);
+                self.state = State::Cruise;
+            } else {
+                self.state = State::Startup;
+            }
+        }
+    }
+
+    fn probe_rtt_cwnd(&self) -> f64 {
+        (State::ProbeRtt { until: None, is_round_over: false }.gains().1 * self.product(self.bw()))
+            .max(CWND_MIN)
+    }
+
+    /// [BBR3 §5.6.4.4] The last window that was not lowered by silence or a probe.
+    const fn save_cwnd(&mut self) {
+        let is_lowered =
+            self.timeout_point.is_some() || matches!(self.state, State::ProbeRtt { .. });
+        self.cwnd_before = if is_lowered { self.cwnd_before.max(self.cwnd) } else { self.cwnd };
+    }
+
+    /// [BBR3 §5.6.2]
+    fn set_pace(&mut self, cx: &Context) {
+        let bw = self.bw();
+        if bw > 0.0 {
+            let pace = MARGIN * self.state.gains().0 * bw;
+            if self.full.is_reached || pace > self.pace {
+                self.pace = pace;
+            }
+        } else if let Some(rtt) = cx.rtt {
+            self.pace = first_pace(self.initial_cwnd, rtt.smoothed);
+        }
+    }
+
+    /// [BBR3 §5.6.4.6]
+    fn set_cwnd(&mut self, newly: f64, total: f64) {
+        let bw = self.bw();
+        let most = if bw > 0.0 {
+            self.budget(self.state.gains().1 * self.product(bw) + self.lumps.extra())
+        } else {
+            self.initial_cwnd
+        };
+        if self.full.is_reached {
+            self.cwnd = (self.cwnd + newly).min(most);
+        } else if self.cwnd < most || total < self.initial_cwnd {
+            self.cwnd += newly;
+        }
+        self.cwnd = self.cwnd.max(CWND_MIN);
+        if matches!(self.state, State::ProbeRtt { .. }) {
+            self.cwnd = self.cwnd.min(self.probe_rtt_cwnd());
+        }
+        let bound = match self.state {
+            State::Startup | State::Drain(_) => f64::INFINITY,
+            State::Down | State::Refill | State::Up => self.bounds.inflight_long,
+            State::Cruise | State::ProbeRtt { .. } => self.inflight_with_headroom(),
+        };
+        self.cwnd = self.cwnd.min(bound.min(self.bounds.inflight_short).max(CWND_MIN));
+    }
+}
+
+/// [BBR3 §5.6.2] The pace before there is a sample.
+fn first_pace(cwnd: f64, rtt: Span) -> f64 {
+    State::Startup.gains().0 * cwnd / rtt.max(Span::from_micros(1)).as_secs_f64()
+}
+
+/// [BBR3 §5.5.10.2] More was lost than a path with room for it would lose.
+fn is_too_much(sample: Sample) -> bool {
+    sample.lost > LOSS_MAX * sample.in_flight
+}
+
+impl Controller for Bbr3 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded")]
+    fn limits(&self) -> SendLimits {
+        let gap = Gap(Span::from_secs_f64(1.0 / self.pace));
+        SendLimits {
+            gap,
+            window: Some(Packets(self.cwnd.clamp(1.0, 1e9) as u64)),
+            hold_until: None,
+        }
+    }
+
+    fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+        let newly = acked.newly.0 as f64;
+        let lost = self.lost.max(acked.lost.0).max(self.told);
+        let newly_lost = (lost - self.lost) as f64;
+        self.lost = lost;
+        self.in_flight = acked.in_flight.0 as f64;
+        self.flight = self.in_flight + newly + newly_lost;
+        let acked = Acked { lost: Packets(lost), ..*acked };
+        let is_new_round = self.delivery.on_ack(&acked, self.rtt.min.unwrap_or(Span::ZERO));
+        let sample = self.delivery.newest();
+        let is_app_limited = self.delivery.is_app_limited();
+        if self.timeout_point.is_some_and(|point| acked.largest > point) {
+            self.timeout_point = None;
+            self.cwnd = self.cwnd.max(self.cwnd_before);
+        }
+
+        // The first loss of a round begins one of its own.
+        if newly_lost > 0.0 && self.losses.lost <= 0.0 {
+            self.losses.end = acked.next;
+        }
+        self.losses.lost += newly_lost;
+        let is_loss_round_over = acked.largest.max(acked.highest) >= self.losses.end;
+        if is_loss_round_over {
+            self.losses.end = acked.next;
+        }
+        if let Some(rate) = sample.rate
+            && (!is_app_limited || rate >= self.max_bw.max())
+        {
+            self.max_bw.keep(rate);
+        }
+        // A probe that ends here begins a round.
+        let is_new_round = !self.judge_probe(newly_lost, sample, cx.now) && is_new_round;
+        self.note_round(sample, is_loss_round_over);
+        let bw = self.bw();
+        if bw > 0.0 {
+            let (round, is_full) = (self.delivery.rounds(), self.full.is_reached);
+            self.lumps.keep(newly, bw, self.cwnd, cx.now, round, is_full);
+        }
+        if let Some(rate) = sample.rate.filter(|_| is_new_round && !is_app_limited) {
+            self.full.check(rate);
+        }
+        self.step(newly, is_new_round, sample, cx.now);
+        if let Some(rtt) = cx.rtt {
+            let is_due = self.rtt.keep(rtt.latest, cx.now);
+            self.probe_rtt(is_due, is_new_round, cx.now);
+        }
+        if is_loss_round_over {
+            self.losses.bw_latest = sample.rate.unwrap_or(0.0);
+            self.losses.inflight_latest = sample.delivered;
+        }
+        self.set_pace(cx);
+        self.set_cwnd(newly, acked.total.0 as f64);
+    }
+
+    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
+        // The next ACK, which tells what arrived meanwhile, draws the conclusions.
+        self.told = self.told.saturating_add(loss.first_time.0);
+    }
+
+    fn on_timeout(&mut self, _cx: &Context) {
+        self.save_cwnd();
+        self.timeout_point = Some(self.delivery.next().saturating_sub(1));
+        self.cwnd = 1.0;
+    }
+
+    fn phase(&self) -> &'static str {
+        match self.state {
+            State::Startup => "startup",
+            State::Drain(_) => "drain",
+            State::Down => "down",
+            State::Cruise => "cruise",
+            State::Refill => "refill",
+            State::Up => "up",
+            State::ProbeRtt { .. } => "probe-rtt",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

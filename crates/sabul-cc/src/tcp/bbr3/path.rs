@@ -1,0 +1,205 @@
+//! What BBR version 3 measures of the path, without a decision: round trip, rate, lumps of ACKs.
+//!
+//! Source: [BBR3 §5.3.1.2] (full), [BBR3 §5.3.4], [BBR3 §5.5] (filters).
+//! Invariants:  the smallest round trip never comes from before its filter's length and a probe.
+
+use sabul_units::{Instant, Span};
+
+use crate::tcp::delivery::Largest;
+
+/// [BBR3 §2] Age at which the smallest round trip is forgotten, and at which it is probed for.
+const RTT_MIN_AGE: Span = Span::from_secs(10);
+const PROBE_RTT_AGE: Span = Span::from_secs(5);
+/// [BBR3 §5.3.1.2] The path is full after so many rounds in which the rate grew by less than this.
+const FULL_ROUNDS: u32 = 3;
+const FULL_GROWTH: f64 = 1.25;
+/// [BBR3 §2] Rounds for which a lump of ACKs counts, once the path was full and before.
+const LUMP_ROUNDS: u64 = 10;
+const LUMP_ROUNDS_STARTUP: u64 = 1;
+
+/// The smallest round trip: of ten seconds, and the one that asks for a probe of five.
+#[derive(Debug, Default)]
+pub(super) struct RttFilter {
+    pub(super) min: Option<Span>,
+    min_at: Instant,
+    recent: Option<Span>,
+    recent_at: Instant,
+}
+
+impl RttFilter {
+    /// Takes in a sample, and says whether it is time to probe.
+    pub(super) fn keep(&mut self, rtt: Span, now: Instant) -> bool {
+        let is_due = self.recent.is_some() && now > self.recent_at + PROBE_RTT_AGE;
+        if is_due || self.recent.is_none_or(|recent| rtt < recent) {
+            (self.recent, self.recent_at) = (Some(rtt), now);
+        }
+        let is_old = now > self.min_at + RTT_MIN_AGE;
+        if is_old || self.min.is_none_or(|min| self.recent < Some(min)) {
+            (self.min, self.min_at) = (self.recent, self.recent_at);
+        }
+        is_due
+    }
+
+    /// A probe is over: the next is due an age from now.
+    pub(super) const fn probed(&mut self, now: Instant) {
+        self.recent_at = now;
+    }
+}
+
+/// Whether more is sent to no avail.
+#[derive(Debug, Default)]
+pub(super) struct FullPipe {
+    rate: f64,
+    rounds: u32,
+    pub(super) is_now: bool,
+    /// It was so once.
+    pub(super) is_reached: bool,
+}
+
+impl FullPipe {
+    /// Starts again, from a rate.
+    pub(super) const fn reset(&mut self, rate: f64) {
+        (self.rate, self.rounds, self.is_now) = (rate, 0, false);
+    }
+
+    /// A round brought this rate.
+    pub(super) fn check(&mut self, rate: f64) {
+        if self.is_now {
+            return;
+        }
+        if rate >= self.rate * FULL_GROWTH {
+            self.reset(rate);
+        } else {
+            self.rounds += 1;
+            self.is_now = self.rounds >= FULL_ROUNDS;
+            self.is_reached |= self.is_now;
+        }
+    }
+}
+
+/// The highest rate of this cycle of probing and of the one before.
+#[derive(Debug, Default)]
+pub(super) struct RateFilter {
+    cycle: f64,
+    before: f64,
+}
+
+impl RateFilter {
+    /// Packets a second; zero before there is a sample.
+    pub(super) const fn max(&self) -> f64 {
+        self.cycle.max(self.before)
+    }
+
+    pub(super) const fn keep(&mut self, rate: f64) {
+        self.cycle = self.cycle.max(rate);
+    }
+
+    /// A cycle ended. One without a sample is none.
+    pub(super) fn advance(&mut self) {
+        if self.cycle > 0.0 {
+            (self.before, self.cycle) = (self.cycle, 0.0);
+        }
+    }
+}
+
+/// How many packets ACKs bring beyond what the rate explains. [BBR3 §5.5.9]
+#[derive(Debug)]
+pub(super) struct Lumps {
+    since: Instant,
+    arrived: f64,
+    largest: Largest,
+}
+
+impl Lumps {
+    pub(super) const fn new() -> Self {
+        Self { since: Instant::ZERO, arrived: 0.0, largest: Largest::new() }
+    }
+
+    pub(super) fn extra(&self) -> f64 {
+        self.largest.get().unwrap_or(0.0)
+    }
+
+    /// `newly` packets arrived at a path of `rate`; no more than `cwnd` of them can be a lump.
+    pub(super) fn keep(
+        &mut self,
+        newly: f64,
+        rate: f64,
+        cwnd: f64,
+        now: Instant,
+        round: u64,
+        is_full: bool,
+    ) {
+        let mut expected = rate * now.since(self.since).as_secs_f64();
+        if self.arrived <= expected {
+            (self.since, self.arrived, expected) = (now, 0.0, 0.0);
+        }
+        self.arrived += newly;
+        let extra = (self.arrived - expected).min(cwnd);
+        let span = if is_full { LUMP_ROUNDS } else { LUMP_ROUNDS_STARTUP };
+        self.largest.keep(extra, round, span);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Span::from_millis(ms)
+    }
+
+    #[test]
+    fn the_smallest_round_trip_lasts_ten_seconds_and_asks_for_a_probe_after_five() {
+        let ms = Span::from_millis;
+        let mut rtt = RttFilter::default();
+        // Rows: time, sample, whether a probe is due, the smallest after it.
+        for (now, sample, is_due, min) in [
+            (0, 50, false, 50),
+            (1000, 40, false, 40),
+            (5900, 60, false, 40),
+            // Five seconds after the smallest: the newest takes its place as what was seen lately.
+            (6001, 60, true, 40),
+            (7000, 45, false, 40),
+            // Ten seconds after it: what was seen lately is the smallest.
+            (11_001, 70, false, 45),
+            (12_001, 41, true, 41),
+        ] {
+            assert_eq!(rtt.keep(ms(sample), at(now)), is_due, "{now}");
+            assert_eq!(rtt.min, Some(ms(min)), "{now}");
+        }
+        rtt.probed(at(16_000));
+        assert!(!rtt.keep(ms(80), at(21_000)));
+        assert!(rtt.keep(ms(80), at(21_001)));
+    }
+
+    #[test]
+    fn a_rate_counts_for_its_cycle_and_the_next() {
+        let mut rates = RateFilter::default();
+        rates.keep(7.0);
+        rates.keep(5.0);
+        rates.advance();
+        assert!((rates.max() - 7.0).abs() < 1e-9);
+        // A cycle without samples is none.
+        rates.advance();
+        assert!((rates.max() - 7.0).abs() < 1e-9);
+        rates.keep(6.0);
+        rates.advance();
+        assert!((rates.max() - 6.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_lump_is_what_ten_rounds_brought_at_once_beyond_the_rate() {
+        let mut lumps = Lumps::new();
+        // A packet a millisecond: 30 at once are 30 too many, 8 more after 10 ms are 28.
+        lumps.keep(30.0, 1000.0, 100.0, at(100), 1, true);
+        lumps.keep(8.0, 1000.0, 100.0, at(110), 1, true);
+        assert!((lumps.extra() - 30.0).abs() < 1e-9);
+        // 38 by 138 ms are none too many: it begins again, with 5.
+        lumps.keep(5.0, 1000.0, 100.0, at(138), 2, true);
+        assert!((lumps.extra() - 30.0).abs() < 1e-9);
+        lumps.keep(1.0, 1000.0, 100.0, at(300), 12, true);
+        assert!((lumps.extra() - 5.0).abs() < 1e-9);
+        lumps.keep(500.0, 1000.0, 100.0, at(301), 13, true);
+        assert!((lumps.extra() - 100.0).abs() < 1e-9, "no more than the window");
+    }
+}

@@ -1,0 +1,124 @@
+//! What UDT 1 and 2 have in common: window, period, capacity, freeze.
+//!
+//! Source: [UDT1], [UDT2].
+//! Model, at the end of each SYN interval in which an ACK came (DEV-046), a the speed of arrival:
+//!     slow start:  W = packets that have arrived
+//!     else:        W = ceil(0.875 W + 0.125 a × (RTT + SYN)), where a is known
+//! Slow start ends where W is beyond its largest, or as the versions say; the period stays as it is.
+//! Invariants:  1 µs <= P, and P <= RTT after every report where the RTT is longer than that; 1 <= W.
+
+use sabul_units::{Bytes, Gap, Instant, Packets, Span};
+
+use super::arrivals::{Arrivals, Capacity};
+use super::{CAPACITY, CUT, PERIOD_US_MAX, WINDOW, increase, risen};
+use crate::controller::{Acked, Context, SYN_INTERVAL, SendLimits};
+use crate::params::ParamValues;
+
+/// [UDT1] Intervals count within twice the median.
+const ALIKE: f64 = 2.0;
+/// [UDT1], [UDT2] The least period, in microseconds, and the first.
+const PERIOD_US_MIN: f64 = 1.0;
+/// [UDT1], [UDT2] The window before anything has arrived.
+const WINDOW_START: f64 = 2.0;
+/// [UDT1], [UDT2] The round trip before it is measured.
+const RTT_START: Span = Span::from_secs(1);
+/// [UDT2] Least increase: 1/MTU packets a SYN interval, with an MTU of 1500 as a pure number.
+const INCREASE_MIN: f64 = 1.0 / 1500.0;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Early {
+    pub(super) period_us: f64,
+    pub(super) window: f64,
+    window_max: f64,
+    pub(super) is_slow_start: bool,
+    arrivals: Arrivals,
+    pub(super) capacity: Capacity,
+    /// Packets that have arrived.
+    arrived: f64,
+    /// An ACK came since the last report was taken.
+    has_heard: bool,
+    hold_until: Option<Instant>,
+}
+
+impl Early {
+    pub(super) fn new(params: &ParamValues) -> Self {
+        Self {
+            period_us: PERIOD_US_MIN,
+            window: WINDOW_START,
+            window_max: params.number(WINDOW.name),
+            is_slow_start: true,
+            arrivals: Arrivals::new(ALIKE),
+            capacity: Capacity::new(params.number_or_word(CAPACITY.name)),
+            arrived: 0.0,
+            has_heard: false,
+            hold_until: None,
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    pub(super) fn limits(&self) -> SendLimits {
+        let window = Some(Packets(self.window.clamp(1.0, self.window_max) as u64));
+        let gap = Gap(Span::from_secs_f64(self.period_us * 1e-6));
+        SendLimits { gap, window, hold_until: self.hold_until }
+    }
+
+    pub(super) const fn phase(&self) -> &'static str {
+        if self.is_slow_start { "slow-start" } else { "steady" }
+    }
+
+    pub(super) fn on_ack(&mut self, acked: &Acked) {
+        self.arrivals.on_ack(acked);
+        self.arrived = acked.total.0 as f64;
+        self.has_heard = true;
+    }
+
+    /// What the ACKs of one SYN interval say of window and capacity; whether there were any.
+    pub(super) fn take_report(&mut self, cx: &Context) -> bool {
+        if !std::mem::take(&mut self.has_heard) {
+            return false;
+        }
+        let speed = self.arrivals.speed();
+        if self.is_slow_start {
+            self.window = self.window.max(self.arrived);
+        } else if let Some(speed) = speed {
+            let target = speed * (rtt(cx) + SYN_INTERVAL).as_secs_f64();
+            self.window = (0.875 * self.window + 0.125 * target).ceil();
+        }
+        if self.window > self.window_max {
+            self.window = self.window_max;
+            self.is_slow_start = false;
+        }
+        self.capacity.take(self.arrivals.fastest());
+        true
+    }
+
+    /// Packets/s that are free beside our own.
+    pub(super) fn headroom(&self, packet_bytes: Bytes) -> f64 {
+        self.capacity.packets_per_s(packet_bytes) - 1e6 / self.period_us
+    }
+
+    pub(super) fn rise(&mut self, headroom: f64, cx: &Context) {
+        let inc = increase(headroom, cx.packet_bytes, INCREASE_MIN);
+        self.period_us = risen(self.period_us, inc).max(PERIOD_US_MIN);
+    }
+
+    pub(super) fn cut(&mut self) {
+        self.period_us = (self.period_us * CUT).min(PERIOD_US_MAX);
+    }
+
+    /// [UDT1], [UDT2] Silence of one SYN interval.
+    pub(super) fn freeze(&mut self, now: Instant) {
+        self.hold_until = Some(now + SYN_INTERVAL);
+    }
+
+    /// [UDT1], [UDT2] At least one packet in a round trip.
+    pub(super) fn bound(&mut self, cx: &Context) {
+        let most = rtt(cx).as_secs_f64() * 1e6;
+        self.period_us = self.period_us.min(most).max(PERIOD_US_MIN);
+    }
+}
+
+fn rtt(cx: &Context) -> Span {
+    cx.rtt.map_or(RTT_START, |rtt| rtt.smoothed)
+}

@@ -1,0 +1,66 @@
+//! Facts for the tests of the family.
+
+use sabul_units::{Bytes, Instant, Packets, Span};
+
+use crate::controller::{
+    Acked, Context, Controller, IntervalReport, LossReport, RttEstimate, SYN_INTERVAL,
+};
+use crate::params::{ParamSpec, ParamValues};
+
+pub(super) const RTT: Span = Span::from_millis(40);
+
+/// Checked parameters.
+pub(super) fn values(specs: &'static [ParamSpec], given: &[(&str, &str)]) -> ParamValues {
+    let given: Vec<_> = given.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    ParamValues::check("the controller of a test", specs, &given).unwrap()
+}
+
+/// So long after the start, on a path of [`RTT`].
+pub(super) fn cx(now: Span) -> Context {
+    let rtt = RttEstimate { latest: RTT, smoothed: RTT, variance: Span::ZERO, min: RTT };
+    Context::new(Instant::ZERO + now, Some(rtt), Bytes(1500))
+}
+
+/// A NAK of one packet.
+pub(super) fn loss(first: u64, largest: u64) -> LossReport {
+    LossReport::new(Packets(1), Packets(0), first, largest)
+}
+
+/// An interval in which 1000 packets left and `lost` were lost.
+pub(super) fn interval(lost: u64) -> IntervalReport {
+    IntervalReport::new(Packets(1000), Packets(0), Packets(lost), SYN_INTERVAL, false)
+}
+
+/// One interval after another, each with an ACK.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    pub(super) now: Span,
+    pub(super) total: u64,
+}
+
+impl Steps {
+    /// An interval in which `packets` arrive, and none is lost.
+    pub(super) fn step(&mut self, controller: &mut dyn Controller, packets: u64) {
+        self.step_with(controller, packets, &interval(0));
+    }
+
+    pub(super) fn step_with(
+        &mut self,
+        controller: &mut dyn Controller,
+        packets: u64,
+        report: &IntervalReport,
+    ) {
+        self.now += SYN_INTERVAL;
+        self.total += packets;
+        let acked = Acked {
+            newly: Packets(packets),
+            total: Packets(self.total),
+            largest: self.total,
+            next: self.total + 1,
+            arrived_at: self.now,
+            ..Acked::default()
+        };
+        controller.on_ack(&acked, &cx(self.now));
+        controller.on_interval(report, &cx(self.now));
+    }
+}

@@ -1,0 +1,220 @@
+//! UDT 2: the rate rises with each report, and chance says which NAKs lower it.
+//!
+//! Source: [UDT2]; [DAIMD] for what it is meant to do.
+//! Model, each SYN interval in which an ACK came (DEV-046), after slow start: the period falls (`udt`).
+//! On a NAK beyond the largest number sent at the last decrease, n the NAKs since then, U a draw:
+//!     P ×= 9/8, silence of one interval
+//!     avg = 1 + ceil(0.875 avg + 0.125 n);  every = floor(U × avg) + ceil(avg / 5)
+//! On each NAK within whose count `every` divides: P ×= 9/8, and what was sent so far is behind it.
+//! Window and bounds: `early`.
+//! States:      slow start --NAK | full window--> steady
+//! Invariants:  1 <= every.
+
+use sabul_units::{Bytes, Instant};
+
+use super::early::Early;
+use super::{CAPACITY, WINDOW, draw};
+use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+
+/// [UDT2] Average of NAKs in an epoch, and every how many of them one cuts, before the first epoch.
+const AVERAGE_START: f64 = 2.0;
+const EVERY_START: u64 = 2;
+
+pub(crate) const PARAMS: &[ParamSpec] = &[
+    WINDOW,
+    CAPACITY,
+    ParamSpec {
+        name: "ninth",
+        unit: Unit::Word(&["off", "on"]),
+        default: "off",
+        range: (0.0, 0.0),
+        doc: "Whether a rate below that before the last decrease rises as if at most a ninth of the \
+              capacity were free, as in version 4",
+        source: "[UDT2]: not in the modules of 2006",
+    },
+];
+
+#[derive(Debug)]
+struct Udt2 {
+    early: Early,
+    is_ninth: bool,
+    last_decrease: Option<u64>,
+    /// The period when the last epoch began.
+    period_us_before: f64,
+    average_naks: f64,
+    nak_count: u64,
+    every: u64,
+    last_nak: Option<Instant>,
+}
+
+impl Udt2 {
+    fn new(params: &ParamValues) -> Self {
+        let early = Early::new(params);
+        Self {
+            period_us_before: early.period_us,
+            early,
+            is_ninth: params.word("ninth") == "on",
+            last_decrease: None,
+            average_naks: AVERAGE_START,
+            nak_count: 0,
+            every: EVERY_START,
+            last_nak: None,
+        }
+    }
+
+    /// Takes in how many NAKs the last epoch had, and draws for the one that begins.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least one")]
+    fn begin_epoch(&mut self, largest_sent: u64) {
+        let naks = 0.875 * self.average_naks + 0.125 * self.nak_count as f64;
+        self.average_naks = 1.0 + naks.ceil();
+        let drawn = (draw(largest_sent) * self.average_naks).floor();
+        self.every = (drawn + (self.average_naks / 5.0).ceil()) as u64;
+        self.nak_count = 1;
+        self.last_decrease = Some(largest_sent);
+    }
+}
+
+pub(crate) fn build(
+    params: &ParamValues,
+    _packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    Ok(Box::new(Udt2::new(params)))
+}
+
+impl Controller for Udt2 {
+    fn limits(&self) -> SendLimits {
+        self.early.limits()
+    }
+
+    fn on_ack(&mut self, acked: &Acked, _cx: &Context) {
+        self.early.on_ack(acked);
+    }
+
+    fn on_interval(&mut self, _report: &IntervalReport, cx: &Context) {
+        if !self.early.take_report(cx) {
+            return;
+        }
+        if !self.early.is_slow_start {
+            let mut headroom = self.early.headroom(cx.packet_bytes);
+            if self.is_ninth && self.early.period_us > self.period_us_before {
+                headroom = headroom.min(self.early.capacity.packets_per_s(cx.packet_bytes) / 9.0);
+            }
+            self.early.rise(headroom, cx);
+        }
+        self.early.bound(cx);
+    }
+
+    fn on_loss(&mut self, loss: &LossReport, cx: &Context) {
+        // DEV-045: nothing bounds the cuts of an epoch but the count of its NAKs.
+        if self.last_nak.replace(cx.now) == Some(cx.now) {
+            return;
+        }
+        self.early.is_slow_start = false;
+        self.period_us_before = self.early.period_us;
+        if self.last_decrease.is_none_or(|last| loss.first_lost > last) {
+            self.early.freeze(cx.now);
+            self.early.cut();
+            self.begin_epoch(loss.largest_sent);
+        } else {
+            self.nak_count += 1;
+            if self.nak_count.is_multiple_of(self.every) {
+                self.early.cut();
+                self.last_decrease = Some(loss.largest_sent);
+            }
+        }
+        self.early.bound(cx);
+    }
+
+    fn on_timeout(&mut self, _cx: &Context) {
+        // DEV-042: published is nothing.
+        self.early.is_slow_start = false;
+        self.early.cut();
+    }
+
+    fn phase(&self) -> &'static str {
+        self.early.phase()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_units::Span;
+
+    use super::super::testing::{Steps, cx, loss, values};
+    use super::*;
+    use crate::controller::SYN_INTERVAL;
+
+    /// Past slow start, at `period_us` on a path of a known 1000 Mb/s, 83 333 packets/s.
+    fn steady(period_us: f64, given: &[(&str, &str)]) -> Udt2 {
+        let given: Vec<_> = given.iter().copied().chain([("capacity_mbps", "1000")]).collect();
+        let mut udt2 = Udt2::new(&values(PARAMS, &given));
+        udt2.early.is_slow_start = false;
+        udt2.early.period_us = period_us;
+        udt2
+    }
+
+    fn mbps(udt2: &Udt2) -> f64 {
+        12_000.0 / udt2.early.period_us
+    }
+
+    #[test]
+    fn a_report_raises_the_rate_and_silence_does_not() {
+        // 800 of 1000 Mb/s: 200 are free, so one packet an interval, 1.2 Mb/s.
+        let (mut udt2, mut steps) = (steady(15.0, &[]), Steps::default());
+        steps.step(&mut udt2, 600);
+        assert!((mbps(&udt2) - 801.2).abs() < 1e-9);
+        udt2.on_interval(&super::super::testing::interval(0), &cx(steps.now));
+        assert!((mbps(&udt2) - 801.2).abs() < 1e-9, "no ACK came");
+    }
+
+    #[test]
+    fn an_epoch_cuts_freezes_and_draws_anew() {
+        let mut udt2 = steady(16.0, &[]);
+        let now = Span::from_secs(1);
+        udt2.on_loss(&loss(50, 100), &cx(now));
+        assert!((udt2.early.period_us - 18.0).abs() < 1e-12);
+        assert_eq!(udt2.limits().hold_until, Some(Instant::ZERO + now + SYN_INTERVAL));
+        // 1 + ceil(0.875 × 2 + 0.125 × 0) = 3; floor(3 U) + ceil(3 / 5).
+        assert!((udt2.average_naks - 3.0).abs() < 1e-12);
+        let every = (draw(100) * 3.0).floor() + 1.0;
+        assert!((udt2.every as f64 - every).abs() < 1e-12);
+        // 1 + ceil(0.875 × 3 + 0.125 × 17) = 1 + ceil(4.75) = 6.
+        udt2.nak_count = 17;
+        udt2.on_loss(&loss(101, 200), &cx(now + SYN_INTERVAL));
+        assert!((udt2.average_naks - 6.0).abs() < 1e-12);
+        let every = (draw(200) * 6.0).floor() + 2.0;
+        assert!((udt2.every as f64 - every).abs() < 1e-12);
+        assert_eq!((udt2.nak_count, udt2.last_decrease), (1, Some(200)));
+    }
+
+    #[test]
+    fn within_an_epoch_each_nth_nak_cuts_and_moves_its_end() {
+        let mut udt2 = steady(16.0, &[]);
+        udt2.on_loss(&loss(50, 100), &cx(Span::ZERO));
+        udt2.every = 3;
+        let hold = udt2.limits().hold_until;
+        for (nak, period) in [(2, 18.0), (3, 20.25), (4, 20.25), (5, 20.25), (6, 22.781_25)] {
+            // What is told at the same time is one NAK.
+            for _ in 0..3 {
+                udt2.on_loss(&loss(60, 100 + nak), &cx(Span::from_millis(nak)));
+            }
+            assert!((udt2.early.period_us - period).abs() < 1e-12, "NAK {nak}");
+        }
+        assert_eq!((udt2.last_decrease, udt2.limits().hold_until), (Some(106), hold));
+    }
+
+    #[test]
+    fn a_ninth_of_the_capacity_bounds_the_way_back_where_asked_for() {
+        // 8 of 81 Gb/s: 73 are free, a ninth of the capacity is 9.
+        for (word, inc) in [("off", 100.0), ("on", 10.0)] {
+            let mut udt2 = steady(0.3, &[("ninth", word)]);
+            udt2.early.capacity = super::super::arrivals::Capacity::new(Some(81_000.0));
+            udt2.period_us_before = 0.25;
+            udt2.early.period_us = 1.5;
+            Steps::default().step(&mut udt2, 600);
+            let found = 1e4 / udt2.early.period_us - 1e4 / 1.5;
+            assert!((found - inc).abs() < 1e-6, "{word}: {found}");
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! UDT 4: as version 2, with the arrival speed as the start, and at most five cuts in an epoch.
+//!
+//! Source: [UDT4 §7.2], in the details as [UDT4 ccc.cpp]; the draft ends slow start at the first ACK
+//! and counts NAKs otherwise.
+//! Model, at the end of each SYN interval in which an ACK came (DEV-046), A the averaged speed:
+//!     slow start:  W += packets acknowledged + 1
+//!     else:        W = A × (RTT + SYN) + 16
+//!     the period falls (`udt`), by what a ninth of the capacity allows at most while it is longer
+//!     than before the last epoch; not in the first interval after a loss
+//! Slow start ends where W is beyond its largest or with a NAK: P = 1 / A.
+//! On a NAK beyond the largest number sent at the last decrease, n the NAKs since, U a draw:
+//!     P ×= 9/8;  avg = ceil(0.875 avg + 0.125 n);  every = max(1, ceil(U × avg))
+//! On each NAK within, of the next four that are counted, whose count `every` divides: P ×= 9/8.
+//! States:      slow start --NAK | full window | timeout--> steady
+//! Invariants:  1 <= every; 0 < A.
+//! Not here:    a bound on the rate, which is the sender's.
+
+use sabul_units::{Bytes, Gap, Packets, Span};
+
+use super::arrivals::{Arrivals, Average, Capacity};
+use super::{CAPACITY, CUT, PERIOD_US_MAX, WINDOW, draw, increase, risen};
+use crate::controller::{
+    Acked, Context, Controller, IntervalReport, LossReport, SYN_INTERVAL, SendLimits,
+};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+
+/// [UDT4 window.cpp] Intervals count within eight times the median.
+const ALIKE: f64 = 8.0;
+/// [UDT4 ccc.cpp] The window at the start, and what it has beyond the product of speed and delay.
+const WINDOW_BASE: f64 = 16.0;
+/// [UDT4 core.cpp] The speed of arrival, in packets/s, and the round trip until they are measured.
+const SPEED_START: f64 = 16.0;
+const RTT_START: Span = Span::from_millis(100);
+/// [UDT4 ccc.cpp] The first period, in microseconds.
+const PERIOD_US_START: f64 = 1.0;
+/// Ours: a hundred million packets a second, where the source has no bound.
+const PERIOD_US_MIN: f64 = 0.01;
+/// [UDT4 ccc.cpp] Least increase in packets a SYN interval.
+const INCREASE_MIN: f64 = 0.01;
+/// [UDT4 ccc.cpp] NAKs of an epoch that are counted.
+const COUNTED_MAX: u64 = 5;
+
+pub(crate) const PARAMS: &[ParamSpec] = &[
+    WINDOW,
+    CAPACITY,
+    ParamSpec {
+        name: "period",
+        unit: Unit::Word(&["fractional", "whole-us"]),
+        default: "fractional",
+        range: (0.0, 0.0),
+        doc: "Whether a decrease rounds the time between packets up to whole microseconds",
+        source: "[UDT4 ccc.cpp] rounds, which at 10 Gb/s makes a cut of two fifths",
+    },
+];
+
+#[derive(Debug)]
+struct Udt4 {
+    period_us: f64,
+    is_whole: bool,
+    window: f64,
+    window_max: f64,
+    is_slow_start: bool,
+    arrivals: Arrivals,
+    speed: Average,
+    capacity: Capacity,
+    /// Packets that have arrived since the last report, if an ACK came.
+    newly: Option<f64>,
+    has_lost: bool,
+    last_decrease: Option<u64>,
+    /// The period when the last epoch began.
+    period_us_before: f64,
+    average_naks: f64,
+    nak_count: u64,
+    /// NAKs of the epoch that were counted, its first included.
+    counted: u64,
+    every: u64,
+}
+
+impl Udt4 {
+    fn new(params: &ParamValues) -> Self {
+        Self {
+            period_us: PERIOD_US_START,
+            is_whole: params.word("period") == "whole-us",
+            window: WINDOW_BASE,
+            window_max: params.number(WINDOW.name),
+            is_slow_start: true,
+            arrivals: Arrivals::new(ALIKE),
+            speed: Average(SPEED_START),
+            capacity: Capacity::new(params.number_or_word(CAPACITY.name)),
+            newly: None,
+            has_lost: false,
+            last_decrease: None,
+            period_us_before: PERIOD_US_START,
+            average_naks: 0.0,
+            nak_count: 0,
+            counted: 0,
+            every: 1,
+        }
+    }
+
+    fn cut(&mut self) {
+        let longer = self.period_us * CUT;
+        let longer = if self.is_whole { longer.ceil() } else { longer };
+        self.period_us = longer.min(PERIOD_US_MAX);
+    }
+
+    /// [UDT4 ccc.cpp] The rate goes on at which packets arrive.
+    fn end_slow_start(&mut self) {
+        self.is_slow_start = false;
+        self.period_us = (1e6 / self.speed.0).clamp(PERIOD_US_MIN, PERIOD_US_MAX);
+    }
+
+    fn rise(&mut self, packet_bytes: Bytes) {
+        let capacity = self.capacity.packets_per_s(packet_bytes);
+        let mut headroom = capacity - 1e6 / self.period_us;
+        if self.period_us > self.period_us_before {
+            headroom = headroom.min(capacity / 9.0);
+        }
+        let inc = increase(headroom, packet_bytes, INCREASE_MIN);
+        self.period_us = risen(self.period_us, inc).max(PERIOD_US_MIN);
+    }
+
+    /// Takes in how many NAKs the last epoch had, and draws for the one that begins.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
+    fn begin_epoch(&mut self, largest_sent: u64) {
+        self.period_us_before = self.period_us;
+        self.average_naks = (0.875 * self.average_naks + 0.125 * self.nak_count as f64).ceil();
+        self.every = ((self.average_naks * draw(largest_sent)).ceil() as u64).max(1);
+        self.nak_count = 1;
+        self.counted = 1;
+        self.last_decrease = Some(largest_sent);
+    }
+}
+
+pub(crate) fn build(
+    params: &ParamValues,
+    _packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    Ok(Box::new(Udt4::new(params)))
+}
+
+impl Controller for Udt4 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    fn limits(&self) -> SendLimits {
+        let window = Some(Packets(self.window.clamp(1.0, self.window_max) as u64));
+        let gap = Gap(Span::from_secs_f64(self.period_us * 1e-6));
+        SendLimits { gap, window, hold_until: None }
+    }
+
+    fn on_ack(&mut self, acked: &Acked, _cx: &Context) {
+        self.arrivals.on_ack(acked);
+        self.newly = Some(self.newly.unwrap_or(0.0) + acked.newly.0 as f64);
+    }
+
+    fn on_interval(&mut self, _report: &IntervalReport, cx: &Context) {
+        let Some(newly) = self.newly.take() else { return };
+        self.speed.take(self.arrivals.speed());
+        self.capacity.take(self.arrivals.fastest());
+        if self.is_slow_start {
+            // One more than what was acknowledged, since both ends of the range are counted.
+            self.window += newly + 1.0;
+            if self.window <= self.window_max {
+                return;
+            }
+            self.end_slow_start();
+        } else {
+            let rtt = cx.rtt.map_or(RTT_START, |rtt| rtt.smoothed);
+            self.window = self.speed.0 * (rtt + SYN_INTERVAL).as_secs_f64() + WINDOW_BASE;
+        }
+        if !std::mem::take(&mut self.has_lost) {
+            self.rise(cx.packet_bytes);
+        }
+    }
+
+    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
+        if self.is_slow_start {
+            self.end_slow_start();
+            return;
+        }
+        self.has_lost = true;
+        if self.last_decrease.is_none_or(|last| loss.first_lost > last) {
+            self.begin_epoch(loss.largest_sent);
+            self.cut();
+        } else if self.counted < COUNTED_MAX {
+            self.counted += 1;
+            self.nak_count += 1;
+            if self.nak_count.is_multiple_of(self.every) {
+                self.cut();
+                self.last_decrease = Some(loss.largest_sent);
+            }
+        }
+    }
+
+    fn on_timeout(&mut self, _cx: &Context) {
+        if self.is_slow_start {
+            self.end_slow_start();
+        } else {
+            // DEV-042: published is nothing.
+            self.cut();
+        }
+    }
+
+    fn phase(&self) -> &'static str {
+        if self.is_slow_start { "slow-start" } else { "steady" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Steps, cx, interval, loss, values};
+    use super::*;
+
+    fn udt4(given: &[(&str, &str)]) -> Udt4 {
+        Udt4::new(&values(PARAMS, given))
+    }
+
+    /// Past slow start, at `mbps` on a path of a known 1000 Mb/s, 83 333 packets/s.
+    fn steady(mbps: f64, given: &[(&str, &str)]) -> Udt4 {
+        let given: Vec<_> = given.iter().copied().chain([("capacity_mbps", "1000")]).collect();
+        let mut udt4 = udt4(&given);
+        udt4.is_slow_start = false;
+        udt4.period_us = 12_000.0 / mbps;
+        udt4
+    }
+
+    fn mbps(udt4: &Udt4) -> f64 {
+        12_000.0 / udt4.period_us
+    }
+
+    #[test]
+    fn slow_start_adds_what_arrives_and_goes_on_at_the_speed_of_arrival() {
+        let (mut udt4, mut steps) = (udt4(&[("window_packets", "100")]), Steps::default());
+        assert_eq!(udt4.limits().window, Some(Packets(16)));
+        steps.step(&mut udt4, 16);
+        assert_eq!(udt4.limits().window, Some(Packets(33)));
+        assert_eq!(udt4.limits().gap, Gap(Span::from_micros(1)));
+        steps.step(&mut udt4, 66);
+        // One a second until there are intervals, then all of sixteen were 10 ms / 66: of 16 packets/s
+        // 14.125 remain, and of those 12.36 beside an eighth of 6600.
+        assert!((udt4.speed.0 - 837.359_375).abs() < 1e-6, "{udt4:?}");
+        assert_eq!(udt4.limits().window, Some(Packets(100)), "33 + 67 is not beyond 100");
+        assert_eq!(udt4.phase(), "slow-start");
+        steps.step(&mut udt4, 66);
+        // 837.36 × 7/8 + 6600 / 8 = 1557.69.
+        assert_eq!(udt4.phase(), "steady");
+        let (slow, inc) = (1e6 / 1_557.689_453_125, 0.01);
+        assert!((1e4 / udt4.period_us - 1e4 / slow - inc).abs() < 1e-6, "{udt4:?}");
+        steps.step(&mut udt4, 66);
+        // 2187.98 packets/s × (40 + 10) ms + 16 = 125.4, at most 100.
+        assert!((udt4.window - 125.398_913).abs() < 1e-6, "{udt4:?}");
+        assert_eq!(udt4.limits().window, Some(Packets(100)));
+    }
+
+    #[test]
+    fn the_first_nak_ends_slow_start_without_a_cut() {
+        let mut udt4 = udt4(&[]);
+        udt4.speed = Average(8000.0);
+        udt4.on_loss(&loss(5, 100), &cx(Span::ZERO));
+        assert!((udt4.period_us - 125.0).abs() < 1e-9);
+        assert_eq!((udt4.phase(), udt4.last_decrease), ("steady", None));
+        // The second is the first of an epoch.
+        udt4.on_loss(&loss(6, 100), &cx(Span::ZERO));
+        assert!((udt4.period_us - 140.625).abs() < 1e-9);
+        assert_eq!(udt4.last_decrease, Some(100));
+    }
+
+    #[test]
+    fn an_epoch_has_at_most_five_cuts() {
+        let mut udt4 = steady(900.0, &[]);
+        let naks: Vec<_> = (0..40)
+            .map(|_| {
+                let before = udt4.period_us;
+                udt4.on_loss(&loss(50, 100), &cx(Span::ZERO));
+                udt4.period_us > before
+            })
+            .collect();
+        // Nothing is known of epochs before it, so each NAK cuts that is counted.
+        assert_eq!(naks.iter().filter(|cut| **cut).count(), 5);
+        assert!(naks[..5].iter().all(|cut| *cut));
+        // (8/9)^5 = 0.555.
+        assert!((mbps(&udt4) / 900.0 - 0.5549).abs() < 1e-4);
+        udt4.on_loss(&loss(101, 200), &cx(Span::ZERO));
+        // ceil(0.875 × 0 + 0.125 × 5) = 1.
+        assert_eq!((udt4.nak_count, udt4.counted, udt4.every), (1, 1, 1));
+        assert!((udt4.average_naks - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_more_naks_epochs_have_the_fewer_of_them_cut() {
+        let mut udt4 = steady(900.0, &[]);
+        (udt4.average_naks, udt4.nak_count) = (20.0, 5);
+        udt4.on_loss(&loss(50, 100), &cx(Span::ZERO));
+        // ceil(17.5 + 0.625) = 19.
+        assert!((udt4.average_naks - 19.0).abs() < 1e-12);
+        let every = (19.0 * draw(100)).ceil().max(1.0);
+        assert!((udt4.every as f64 - every).abs() < 1e-12);
+        udt4.every = 3;
+        let before = udt4.period_us;
+        for (count, largest) in [(2, 100), (3, 110), (4, 110), (5, 110), (5, 110)] {
+            udt4.on_loss(&loss(60, 110), &cx(Span::ZERO));
+            assert_eq!((udt4.nak_count, udt4.last_decrease), (count, Some(largest)));
+        }
+        assert!((udt4.period_us / before - 1.125).abs() < 1e-12, "the third alone");
+    }
+
+    #[test]
+    fn one_increase_is_left_out_after_a_loss() {
+        let (mut udt4, mut steps) = (steady(900.0, &[]), Steps::default());
+        udt4.on_loss(&loss(50, 100), &cx(Span::ZERO));
+        steps.step(&mut udt4, 600);
+        assert!((mbps(&udt4) - 800.0).abs() < 1e-9);
+        // 200 are free, of which a ninth of the capacity counts, 111: one packet, 1.2 Mb/s.
+        steps.step(&mut udt4, 600);
+        assert!((mbps(&udt4) - 801.2).abs() < 1e-9);
+        udt4.on_interval(&interval(0), &cx(steps.now));
+        assert!((mbps(&udt4) - 801.2).abs() < 1e-9, "no ACK came");
+    }
+
+    #[test]
+    fn a_cut_near_the_capacity_is_made_good_in_seven_and_a_half_seconds() {
+        // [DAIMD] 1000 to 888.9 Mb/s, then one packet a step up to 900, and a tenth of one to 990.
+        let mut udt4 = steady(1000.0, &[]);
+        udt4.on_loss(&loss(50, 100), &cx(Span::ZERO));
+        let mut steps = Steps::default();
+        while mbps(&udt4) < 990.0 {
+            steps.step(&mut udt4, 800);
+        }
+        let time = steps.now.as_secs_f64();
+        assert!((7.5..7.7).contains(&time), "{time} s");
+    }
+
+    #[test]
+    fn while_a_cut_is_not_made_good_a_ninth_of_the_capacity_is_free_at_most() {
+        // 60 Mb/s in a path of 90: 30 are free, of the decade of 100; a ninth is 10.
+        for (before, inc) in [(50.0, 0.1), (80.0, 0.01)] {
+            let mut udt4 = steady(60.0, &[]);
+            udt4.capacity = Capacity::new(Some(89.0));
+            udt4.period_us_before = 12_000.0 / before;
+            Steps::default().step(&mut udt4, 50);
+            assert!(((mbps(&udt4) - 60.0) / 1.2 - inc).abs() < 1e-9, "{before}");
+        }
+    }
+
+    #[test]
+    fn rounding_to_whole_microseconds_makes_deep_cuts() {
+        // 10 Gb/s: 1.2 µs × 9/8 = 1.35.
+        for (word, period) in [("fractional", 1.35), ("whole-us", 2.0)] {
+            let mut udt4 = steady(10_000.0, &[("period", word)]);
+            udt4.on_loss(&loss(50, 100), &cx(Span::ZERO));
+            assert!((udt4.period_us - period).abs() < 1e-12, "{word}");
+        }
+    }
+
+    #[test]
+    fn silence_cuts_and_ends_slow_start() {
+        let mut udt4 = udt4(&[]);
+        udt4.on_timeout(&cx(Span::ZERO));
+        // 16 packets/s, which is all that is known.
+        assert!((udt4.period_us - 62_500.0).abs() < 1e-9);
+        udt4.on_timeout(&cx(Span::ZERO));
+        assert!((udt4.period_us - 70_312.5).abs() < 1e-9);
+        for _ in 0..100 {
+            udt4.on_timeout(&cx(Span::ZERO));
+        }
+        assert!((udt4.period_us - PERIOD_US_MAX).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,494 @@
+//! A card as tables, as text and as one page.
+
+use sabul_report::{
+    Axis, Band, Bar, BarChart, BarSeries, Cell, Chart, Column, Heatmap, Item, Line, Mark, Page,
+    Section, Style, Table, quantity, significant,
+};
+use sabul_sim::results::FlowSeries;
+
+use super::Card;
+use super::measure::{Answer, Marks, RegionMark, RegionTest, Trial, rtts_ms};
+use super::plan::{ENTRY_S, Question};
+use crate::runs::Finished;
+
+const TEXT_WIDTH: usize = 120;
+/// What of short transfers is shown.
+const MICE: [&str; 2] = ["median", "99th percentile"];
+
+/// What a person reads in a terminal.
+pub(crate) fn text(card: &Card<'_>) -> String {
+    let mut text = format!("{}: {}\n\n", title(card), how(card));
+    let marks = &card.marks;
+    let tables =
+        [regions_table(marks), loss_table(marks), beside_table(marks), others_table(marks)];
+    for table in tables {
+        text += &table.to_text(TEXT_WIDTH);
+        text.push('\n');
+    }
+    text
+}
+
+/// The whole card with its charts.
+pub(crate) fn page(card: &Card<'_>, answers: &[Answer]) -> Page {
+    let page = Page::new(title(card), how(card));
+    let page = summary(&card.marks).into_iter().fold(page, Page::with_summary);
+    page.with_section(regions_section(card, answers))
+        .with_section(loss_section(card, answers))
+        .with_section(beside_section(card, answers))
+        .with_section(sharing_section(card, answers))
+        .with_section(queue_section(card, answers))
+        .with_section(mice_section(card, answers))
+        .with_section(cross_section(card, answers))
+}
+
+fn title(card: &Card<'_>) -> String {
+    let params: Vec<String> =
+        card.params.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    let params =
+        if params.is_empty() { String::new() } else { format!(" ({})", params.join(", ")) };
+    format!("Report card of {}{params}", card.cc)
+}
+
+fn how(card: &Card<'_>) -> String {
+    let settings: Vec<String> =
+        card.settings.iter().map(|(key, value)| format!(", {key} = {value}")).collect();
+    let seeds = match card.seeds {
+        1 => "seed 1".to_owned(),
+        last => format!("seeds 1 to {last}"),
+    };
+    format!(
+        "simulated in {:.1} s{}, {seeds}, commit {}",
+        card.wall_s,
+        settings.concat(),
+        card.commit,
+    )
+}
+
+/// What a reader in a hurry should know.
+fn summary(marks: &Marks) -> Vec<String> {
+    let mut lines: Vec<String> = marks
+        .regions
+        .iter()
+        .map(|test| {
+            format!(
+                "Seven regions at {} ms: {} on average ({} % of the link), stability {}, Jain's index \
+                 {} to {}, round trip {} ms",
+                test.rtt_ms,
+                quantity(test.mean_bps, "b/s"),
+                significant(test.mean_bps / test.link_bps * 100.0, 3),
+                significant(test.stability, 2),
+                significant(test.jain_min, 2),
+                significant(test.jain_max, 2),
+                significant(test.rtt_ms_mean, 3),
+            )
+        })
+        .collect();
+    if let Some(point) = marks.loss.iter().find(|point| (point.loss - 0.01).abs() < 1e-9) {
+        let percent = significant(point.share_of_link * 100.0, 3);
+        lines.push(format!("At 1 % random loss: {percent} % of the link"));
+    }
+    let shares = || marks.beside.iter().map(|point| point.cubic_share * 100.0);
+    lines.push(format!(
+        "Beside it, one CUBIC flow keeps {} to {} % (50 would be even)",
+        significant(shares().fold(f64::NAN, f64::min), 2),
+        significant(shares().fold(f64::NAN, f64::max), 2),
+    ));
+    lines.push(format!(
+        "A flow over {} ms gets {} times as much as one over {} ms",
+        marks.rtt_fairness.near_ms,
+        significant(marks.rtt_fairness.ratio, 3),
+        marks.rtt_fairness.far_ms,
+    ));
+    lines.push(match marks.convergence_s {
+        Some(s) => format!("A second flow has its share after {} s", significant(s, 3)),
+        None => "A second flow never has its share for 5 s within two minutes".to_owned(),
+    });
+    let queue = &marks.standing_queue;
+    lines.push(format!(
+        "Standing queue: {} ms on average of {} ms, 99 % of the time at most {} ms",
+        significant(queue.mean_ms, 3),
+        significant(queue.full_ms, 3),
+        significant(queue.p99_ms, 3),
+    ));
+    lines.push(format!(
+        "Short transfers beside it take {} s, alone {} s (medians)",
+        significant(marks.mice.beside.median_s, 3),
+        significant(marks.mice.alone.median_s, 3),
+    ));
+    lines.push(format!(
+        "Of what cross traffic leaves it uses {} %, and lets {} % of that traffic through",
+        significant(marks.cross.share * 100.0, 3),
+        significant(marks.cross.cross_delivered * 100.0, 3),
+    ));
+    lines
+}
+
+// ---- tables -------------------------------------------------------------------------------------
+
+fn regions_table(marks: &Marks) -> Table {
+    let columns = vec![
+        Column::number("base RTT", "ms"),
+        Column::text("region"),
+        Column::number("flows", ""),
+        Column::number("mean", "Mb/s"),
+        Column::number("SD", "Mb/s"),
+        Column::number("stability", "SD/mean"),
+        Column::number("Jain's index", ""),
+        Column::number("RTT", "ms"),
+    ];
+    let mut table = Table::new("Seven regions", columns);
+    for test in &marks.regions {
+        for (index, region) in test.regions.iter().enumerate() {
+            table = table.with_row(region_row(test.rtt_ms, index, region));
+        }
+        let (least, most) = (significant(test.jain_min, 3), significant(test.jain_max, 3));
+        table = table.with_row(vec![
+            Cell::Number(test.rtt_ms),
+            "all".into(),
+            Cell::Empty,
+            Cell::Fixed(test.mean_bps / 1e6, 1),
+            Cell::Fixed(test.sd_bps / 1e6, 1),
+            Cell::Fixed(test.stability, 3),
+            format!("{least}–{most}").into(),
+            Cell::Fixed(test.rtt_ms_mean, 1),
+        ]);
+    }
+    table
+}
+
+fn region_row(rtt_ms: f64, index: usize, region: &RegionMark) -> Vec<Cell> {
+    vec![
+        Cell::Number(rtt_ms),
+        format!("R{}", index + 1).into(),
+        Cell::Fixed(region.flows as f64, 0),
+        Cell::Fixed(region.mean_bps / 1e6, 1),
+        Cell::Fixed(region.sd_bps / 1e6, 1),
+        Cell::Fixed(region.stability, 3),
+        Cell::Fixed(region.jain, 3),
+        Cell::Fixed(region.rtt_ms_mean, 1),
+    ]
+}
+
+fn loss_table(marks: &Marks) -> Table {
+    let columns = vec![
+        Column::number("random loss", "%"),
+        Column::number("goodput", "Mb/s"),
+        Column::number("of the link", "%"),
+        Column::number("RTT", "ms"),
+    ];
+    let rows = marks.loss.iter().map(|point| {
+        vec![
+            Cell::Number(point.loss * 100.0),
+            Cell::Fixed(point.goodput_bps / 1e6, 2),
+            Cell::Fixed(point.share_of_link * 100.0, 2),
+            Cell::Fixed(point.rtt_ms_mean, 1),
+        ]
+    });
+    Table { title: "Random loss".to_owned(), columns, rows: rows.collect() }
+}
+
+fn beside_table(marks: &Marks) -> Table {
+    let columns = vec![
+        Column::number("base RTT", "ms"),
+        Column::number("queue", "BDP"),
+        Column::number("CUBIC's share", "%"),
+        Column::number("CUBIC", "Mb/s"),
+        Column::number("this one", "Mb/s"),
+    ];
+    let rows = marks.beside.iter().map(|point| {
+        vec![
+            Cell::Number(point.rtt_ms),
+            Cell::Number(point.queue_bdp),
+            Cell::Fixed(point.cubic_share * 100.0, 1),
+            Cell::Fixed(point.cubic_bps / 1e6, 2),
+            Cell::Fixed(point.cc_bps / 1e6, 2),
+        ]
+    });
+    Table { title: "One flow beside one of CUBIC".to_owned(), columns, rows: rows.collect() }
+}
+
+/// The tests that have a few numbers each.
+fn others_table(marks: &Marks) -> Table {
+    let columns = vec![
+        Column::text("test"),
+        Column::text("what"),
+        Column::number("value", ""),
+        Column::text("unit"),
+    ];
+    let Marks { rtt_fairness, standing_queue: queue, mice, cross, .. } = marks;
+    let mut table = Table::new("One number each", columns);
+    let mut row = |test: &str, what: &str, value: f64, unit: &str| {
+        table.rows.push(vec![test.into(), what.into(), Cell::Number(value), unit.into()]);
+    };
+    let test = "RTT fairness";
+    row(
+        test,
+        &format!("goodput at {} ms", rtt_fairness.near_ms),
+        rtt_fairness.near_bps / 1e6,
+        "Mb/s",
+    );
+    row(
+        test,
+        &format!("goodput at {} ms", rtt_fairness.far_ms),
+        rtt_fairness.far_bps / 1e6,
+        "Mb/s",
+    );
+    row(test, "near ÷ far", rtt_fairness.ratio, "");
+    let convergence_s = marks.convergence_s.unwrap_or(f64::NAN);
+    row("convergence", "from entry to a fair share; – if never", convergence_s, "s");
+    row("standing queue", "mean", queue.mean_ms, "ms");
+    row("standing queue", "99th percentile", queue.p99_ms, "ms");
+    row("standing queue", "a full one", queue.full_ms, "ms");
+    row("standing queue", "goodput", queue.goodput_bps / 1e6, "Mb/s");
+    for (beside, mice) in [("beside it", &mice.beside), ("alone", &mice.alone)] {
+        row("mice", &format!("{} {beside}", MICE[0]), mice.median_s, "s");
+        row("mice", &format!("{} {beside}", MICE[1]), mice.p99_s, "s");
+    }
+    row("cross traffic", "used of what it leaves", cross.share * 100.0, "%");
+    row("cross traffic", "the same while it is there", cross.share_during * 100.0, "%");
+    row("cross traffic", "the same while it is not", cross.share_between * 100.0, "%");
+    row("cross traffic", "got through itself", cross.cross_delivered * 100.0, "%");
+    table
+}
+
+// ---- sections -----------------------------------------------------------------------------------
+
+/// The first run of each answer to a kind of question.
+fn trials<'a>(
+    answers: &'a [Answer],
+    is_wanted: impl Fn(Question) -> bool + 'a,
+) -> impl Iterator<Item = (&'a Answer, &'a Trial)> {
+    let wanted = answers.iter().filter(move |answer| is_wanted(answer.exam.question));
+    wanted.filter_map(|answer| Some((answer, answer.trials.first()?)))
+}
+
+/// The section with the scenarios that it is about, folded away.
+fn with_scenarios(
+    section: Section,
+    answers: &[Answer],
+    is_wanted: impl Fn(Question) -> bool,
+) -> Section {
+    let files = trials(answers, is_wanted)
+        .map(|(answer, trial)| format!("# {}.toml\n{}", answer.exam.name, trial.run.text));
+    let text = files.collect::<Vec<_>>().join("\n");
+    section.with_item(Item::Pre { title: "Scenarios".to_owned(), text })
+}
+
+fn regions_section(card: &Card<'_>, answers: &[Answer]) -> Section {
+    let is_wanted = |question| matches!(question, Question::Regions { .. });
+    let text = format!(
+        "Four flows come one every {} s and leave last in, first out, so that 1, 2, 3, 4, 3, 2 and 1 of \
+         them share the link; its queue has one bandwidth-delay product. Means and deviations are over \
+         reports of one second.",
+        card.seconds_per_flow,
+    );
+    let mut section = Section::new("Seven regions", text);
+    let mut tests: Vec<(&Answer, &Trial)> = trials(answers, is_wanted).collect();
+    // They ran the longest first.
+    tests.reverse();
+    for ((_, trial), test) in tests.iter().zip(&card.marks.regions) {
+        let title = format!("Goodput at {} ms", test.rtt_ms);
+        section = section.with_item(Item::Chart(with_regions(lives_chart(trial, title), test)));
+    }
+    let mut rtts = Chart::new(
+        "Round trip while it runs",
+        Axis::new("time", "s"),
+        Axis::new("mean RTT of the flows present", "ms"),
+    );
+    for ((_, trial), test) in tests.iter().zip(&card.marks.regions) {
+        let series = &trial.finished.series;
+        let values = rtts_ms(series, &trial.finished.results.regions);
+        let points = series.t_s.iter().copied().zip(values).collect();
+        rtts = rtts.with_line(Line::new(format!("{} ms", test.rtt_ms), points));
+    }
+    section =
+        section.with_item(Item::Chart(rtts)).with_item(Item::Table(regions_table(&card.marks)));
+    with_scenarios(section, answers, is_wanted)
+}
+
+/// Goodput of each flow while it is there.
+fn lives_chart(trial: &Trial, title: String) -> Chart {
+    let Finished { results, series, .. } = &trial.finished;
+    let is_present = |id: &str, t_s: f64| {
+        let here = results.regions.iter().find(|region| region.from_s < t_s && t_s <= region.to_s);
+        here.is_some_and(|region| region.flows.contains_key(id))
+    };
+    let chart = Chart::new(title, Axis::new("time", "s"), Axis::new("goodput", "b/s"));
+    series.flows.iter().fold(chart, |chart, flow| {
+        let points = series.t_s.iter().zip(&flow.goodput_bps).map(|(t_s, goodput)| {
+            (*t_s, if is_present(&flow.id, *t_s) { *goodput } else { f64::NAN })
+        });
+        chart.with_line(Line::new(flow.id.clone(), points.collect()))
+    })
+}
+
+/// A chart with every other region shaded.
+fn with_regions(chart: Chart, test: &RegionTest) -> Chart {
+    let regions = test.regions.iter().enumerate().filter(|(index, _)| index % 2 == 1);
+    regions.fold(chart, |chart, (index, region)| {
+        chart.with_band(Band::x(region.from_s, region.to_s, format!("R{}", index + 1)))
+    })
+}
+
+fn loss_section(card: &Card<'_>, answers: &[Answer]) -> Section {
+    let points = &card.marks.loss;
+    let names = points.iter().map(|point| format!("{} %", significant(point.loss * 100.0, 3)));
+    let bars = points.iter().map(|point| Bar::new(point.goodput_bps)).collect();
+    let chart =
+        BarChart::new("Goodput over random loss", Axis::new("goodput", "b/s"), names.collect())
+            .with_series(BarSeries::new(card.cc, bars));
+    let text = "One flow; the link loses packets by chance, each by itself.";
+    let section = Section::new("Random loss", text)
+        .with_item(Item::Bar(chart))
+        .with_item(Item::Table(loss_table(&card.marks)));
+    with_scenarios(section, answers, |question| matches!(question, Question::Loss { .. }))
+}
+
+fn beside_section(card: &Card<'_>, answers: &[Answer]) -> Section {
+    let points = &card.marks.beside;
+    let mut rtts: Vec<f64> = points.iter().map(|point| point.rtt_ms).collect();
+    let mut queues: Vec<f64> = points.iter().map(|point| point.queue_bdp).collect();
+    for values in [&mut rtts, &mut queues] {
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+    }
+    let mut heat = Heatmap::new("What is left to one CUBIC flow", Axis::new("CUBIC's share", "%"));
+    heat.value = heat.value.with_range(0.0, 100.0);
+    heat.center = Some(50.0);
+    heat.y_label = "queue (BDP)".to_owned();
+    heat = heat.with_x("base RTT (ms)", rtts.iter().map(f64::to_string).collect());
+    for queue in queues.iter().rev() {
+        let is_here = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        let cell = |rtt: &f64| {
+            let found = points
+                .iter()
+                .find(|point| is_here(point.rtt_ms, *rtt) && is_here(point.queue_bdp, *queue));
+            found.map_or(f64::NAN, |point| point.cubic_share * 100.0)
+        };
+        heat = heat.with_row(queue.to_string(), rtts.iter().map(cell).collect());
+    }
+    let text = "One flow and one CUBIC flow over the same link, on every round trip and queue: CUBIC's \
+                part of the goodput of both. 50 is even; below it CUBIC is pushed aside.";
+    let section = Section::new("Beside CUBIC", text)
+        .with_item(Item::Heat(heat))
+        .with_item(Item::Table(beside_table(&card.marks)));
+    with_scenarios(section, answers, |question| matches!(question, Question::Beside { .. }))
+}
+
+fn sharing_section(card: &Card<'_>, answers: &[Answer]) -> Section {
+    let text = "A second flow enters while the first has the link: the time until each has half of what \
+                they have together, a fifth more or less, over every second of five. And two flows of \
+                10 and 80 ms, which differ in nothing else.";
+    let mut section = Section::new("Convergence and RTT fairness", text);
+    for (_, trial) in trials(answers, |question| question == Question::Convergence) {
+        let mut chart = goodput_chart(trial, "Goodput as a second flow enters", FAIR_NAMES);
+        let fair_s = card.marks.convergence_s;
+        // Names of marks at nearly the same place would cover each other.
+        chart = match fair_s.filter(|s| *s < 15.0) {
+            Some(s) => chart.with_mark(Mark::at(ENTRY_S, format!("entry; fair after {s:.1} s"))),
+            None => chart.with_mark(Mark::at(ENTRY_S, "entry")),
+        };
+        if let Some(s) = fair_s.filter(|s| *s >= 15.0) {
+            chart = chart.with_mark(Mark::at(ENTRY_S + s, format!("fair after {s:.1} s")));
+        }
+        section = section.with_item(Item::Chart(chart));
+    }
+    for (_, trial) in trials(answers, |question| question == Question::RttFairness) {
+        let chart = goodput_chart(trial, "Goodput over two round trips", ["10 ms", "80 ms"]);
+        section = section.with_item(Item::Chart(chart));
+    }
+    section = section
+        .with_item(Item::Table(part_of_others(&card.marks, &["convergence", "RTT fairness"])));
+    with_scenarios(section, answers, |question| {
+        matches!(question, Question::Convergence | Question::RttFairness)
+    })
+}
+
+const FAIR_NAMES: [&str; 2] = ["first", "second"];
+
+/// Goodput of the first two flows of a run, under these names.
+fn goodput_chart(trial: &Trial, title: &str, names: [&str; 2]) -> Chart {
+    let series = &trial.finished.series;
+    let line = |(flow, name): (&FlowSeries, &str)| {
+        let points = series.t_s.iter().copied().zip(flow.goodput_bps.iter().copied()).collect();
+        Line::new(name, points)
+    };
+    let chart = Chart::new(title, Axis::new("time", "s"), Axis::new("goodput", "b/s"));
+    series.flows.iter().zip(names).map(line).fold(chart, Chart::with_line)
+}
+
+fn queue_section(card: &Card<'_>, answers: &[Answer]) -> Section {
+    let text = "One flow, and room for four bandwidth-delay products in front of the link: how long \
+                what waits there takes to leave. Beyond what keeps the link busy, waiting is a cost to \
+                everybody on it.";
+    let mut section = Section::new("Standing queue", text);
+    for (_, trial) in trials(answers, |question| question == Question::Queue) {
+        let series = &trial.finished.series;
+        let packet_ms = trial.packet_ms();
+        let waiting =
+            series.links.first().map(|link| link.queue_pkts.as_slice()).unwrap_or_default();
+        let points = series.t_s.iter().zip(waiting).map(|(t_s, queue)| (*t_s, queue * packet_ms));
+        let axis = Axis::new("delay in the queue", "ms");
+        let chart = Chart::new("Queueing delay", Axis::new("time", "s"), axis)
+            .with_line(Line::new(card.cc, points.collect()))
+            .with_mark(Mark::level(card.marks.standing_queue.full_ms, "full"));
+        section = section.with_item(Item::Chart(chart));
+    }
+    section = section.with_item(Item::Table(part_of_others(&card.marks, &["standing queue"])));
+    with_scenarios(section, answers, |question| question == Question::Queue)
+}
+
+fn mice_section(card: &Card<'_>, answers: &[Answer]) -> Section {
+    let mice = &card.marks.mice;
+    let bars = |mice: &super::measure::Mice| vec![Bar::new(mice.median_s), Bar::new(mice.p99_s)];
+    let groups = MICE.iter().map(|&name| name.to_owned()).collect();
+    let chart = BarChart::new("Completion of short transfers", Axis::new("time", "s"), groups)
+        .with_series(BarSeries::new("alone", bars(&mice.alone)))
+        .with_series(BarSeries::new(format!("beside {}", card.cc), bars(&mice.beside)));
+    let text = format!(
+        "TCP transfers of 30 packets, ten a second on average, with and without a long flow of the \
+         controller. {} of {} completed beside it, {} of {} alone; it had {} meanwhile.",
+        mice.beside.completed,
+        mice.beside.started,
+        mice.alone.completed,
+        mice.alone.started,
+        quantity(mice.goodput_bps, "b/s"),
+    );
+    let section = Section::new("Mice", text)
+        .with_item(Item::Bar(chart))
+        .with_item(Item::Table(part_of_others(&card.marks, &["mice"])));
+    with_scenarios(section, answers, |question| {
+        matches!(question, Question::Mice | Question::MiceAlone)
+    })
+}
+
+fn cross_section(card: &Card<'_>, answers: &[Answer]) -> Section {
+    let text = "A constant rate that answers to nothing comes and goes: how much of what it leaves is \
+                used, in payload, so that 100 % cannot be had. More means that it was pushed aside.";
+    let mut section = Section::new("Cross traffic", text);
+    for (_, trial) in trials(answers, |question| question == Question::Cross) {
+        let series = &trial.finished.series;
+        let goodput = series.flows.first().map(|flow| flow.goodput_bps.clone()).unwrap_or_default();
+        let points = |values: Vec<f64>| series.t_s.iter().copied().zip(values).collect();
+        let axis = Axis::new("rate", "b/s");
+        let chart =
+            Chart::new("Goodput as cross traffic comes and goes", Axis::new("time", "s"), axis)
+                .with_line(Line::new(format!("goodput of {}", card.cc), points(goodput)))
+                .with_line(
+                    Line::new("left by cross traffic", points(trial.free_bps()))
+                        .with_style(Style::Dashed),
+                );
+        section = section.with_item(Item::Chart(chart));
+    }
+    section = section.with_item(Item::Table(part_of_others(&card.marks, &["cross traffic"])));
+    with_scenarios(section, answers, |question| question == Question::Cross)
+}
+
+/// The rows of some tests.
+fn part_of_others(marks: &Marks, tests: &[&str]) -> Table {
+    let mut table = others_table(marks);
+    table.rows.retain(
+        |row| matches!(row.first(), Some(Cell::Text(test)) if tests.contains(&test.as_str())),
+    );
+    Table { title: String::new(), ..table }
+}

@@ -1,0 +1,151 @@
+//! `sabul card`: a small card from end to end, and what is refused.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tempfile::tempdir;
+
+use common::{expect_code, files_below, json, run, sabul, stderr};
+
+/// Makes everything small: links of 3 Mb/s and regions of two seconds.
+const SMALL: [&str; 4] = ["--seconds-per-flow", "2", "--set", "link.bottleneck.rate_mbps=3"];
+
+/// A command that has to end at once, saying why.
+#[track_caller]
+fn refused(arguments: &[&str]) -> String {
+    let output = run(sabul().arg("card").args(arguments));
+    expect_code(&output, 2);
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    stderr(&output)
+}
+
+/// Every number below a value, with nulls as none.
+fn numbers(value: &Value, found: &mut Vec<Option<f64>>) {
+    match value {
+        Value::Number(number) => found.push(number.as_f64()),
+        Value::Null => found.push(None),
+        Value::Array(values) => values.iter().for_each(|value| numbers(value, found)),
+        Value::Object(fields) => fields.values().for_each(|value| numbers(value, found)),
+        Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn a_small_card_has_every_test_as_numbers_page_and_scenarios() {
+    let folder = tempdir().unwrap();
+    let out = folder.path().join("card");
+    let output = run(sabul()
+        .args(["card", "newreno", "--json", "--quiet"])
+        .args(SMALL)
+        .arg("--out")
+        .arg(&out));
+    expect_code(&output, 0);
+    assert_eq!(stderr(&output), "");
+    let card = json(&output);
+    assert_eq!(
+        (&card["schema"], &card["arm"], &card["cc"]),
+        (&1.into(), &"sim".into(), &"newreno".into())
+    );
+    assert_eq!(card["settings"]["link.bottleneck.rate_mbps"], "3");
+    assert!(card["commit"].is_string() && card["wall_s"].as_f64().unwrap() > 0.0);
+
+    let rtts: Vec<f64> =
+        card["regions"].as_array().unwrap().iter().map(|t| t["rtt_ms"].as_f64().unwrap()).collect();
+    assert_eq!(rtts, [10.0, 80.0, 180.0]);
+    for test in card["regions"].as_array().unwrap() {
+        let regions = test["regions"].as_array().unwrap();
+        let flows: Vec<u64> = regions.iter().map(|r| r["flows"].as_u64().unwrap()).collect();
+        assert_eq!(flows, [1, 2, 3, 4, 3, 2, 1]);
+        let mean = test["mean_bps"].as_f64().unwrap();
+        assert!((1e6..3e6).contains(&mean), "{mean}");
+        let [least, most] = ["jain_min", "jain_max"].map(|key| test[key].as_f64().unwrap());
+        assert!(0.25 <= least && least <= most && most <= 1.0, "{least} {most}");
+        assert!(test["rtt_ms_mean"].as_f64() >= test["rtt_ms"].as_f64());
+    }
+    let loss = card["loss"].as_array().unwrap();
+    assert_eq!(loss.len(), 8);
+    let [clean, lossy] = [0, 7].map(|at: usize| loss[at]["goodput_bps"].as_f64().unwrap());
+    assert!(lossy < clean / 4.0, "{lossy} at 20 % loss, {clean} at none");
+    let beside = card["beside"].as_array().unwrap();
+    assert_eq!(beside.len(), 9);
+    assert!(beside.iter().all(|cell| (0.0..=1.0).contains(&cell["cubic_share"].as_f64().unwrap())));
+    let queue = &card["standing_queue"];
+    let [mean, p99, full] =
+        ["mean_ms", "p99_ms", "full_ms"].map(|key| queue[key].as_f64().unwrap());
+    assert!(0.0 < mean && mean <= p99 && p99 <= full, "{queue}");
+    let mice = &card["mice"];
+    assert!(mice["beside"]["median_s"].as_f64() > mice["alone"]["median_s"].as_f64(), "{mice}");
+    assert!(card["rtt_fairness"]["ratio"].as_f64().unwrap() > 1.0);
+    assert!(card.get("convergence_s").is_some());
+    let mut all = Vec::new();
+    numbers(&card, &mut all);
+    // With 3 Mb/s and cross traffic of 50 nothing is left to divide by.
+    assert!(all.len() > 200 && all.iter().filter(|number| number.is_none()).count() <= 2, "{card}");
+
+    let files = files_below(&out);
+    assert_eq!(files.len(), 29, "{files:?}");
+    let manifest: Value =
+        serde_json::from_slice(&fs::read(out.join("manifest.json")).unwrap()).unwrap();
+    let mut listed: Vec<PathBuf> = manifest["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|name| PathBuf::from(name.as_str().unwrap()))
+        .chain([PathBuf::from("manifest.json")])
+        .collect();
+    listed.sort();
+    assert_eq!(listed, files);
+    let kept: Value = serde_json::from_slice(&fs::read(out.join("card.json")).unwrap()).unwrap();
+    assert_eq!(kept, card);
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    for part in [
+        "Report card of newreno",
+        "Goodput at 180 ms",
+        "Round trip while it runs",
+        "Goodput over random loss",
+        "What is left to one CUBIC flow",
+        "Goodput as a second flow enters",
+        "Queueing delay",
+        "Completion of short transfers",
+        "Goodput as cross traffic comes and goes",
+        "regions-180ms.toml",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+
+    // A scenario of the card repeats its numbers by itself.
+    let one = run(sabul().args(["sim", "run", "--json"]).arg(out.join("scenarios/loss-1pct.toml")));
+    expect_code(&one, 0);
+    assert_eq!(json(&one)["flows"][0]["goodput_bps"], loss[3]["goodput_bps"]);
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_before_anything_runs() {
+    for (arguments, parts) in [
+        (&["cubik"][..], &["'cubic' (the nearest)", "sabul2003"][..]),
+        (&["sabul2003", "--cc-param", "syn_interval_ms=0"], &["syn_interval_ms", "'0'", " to "]),
+        (&["sabul2003", "--cc-param", "speed=9"], &["speed"]),
+        (&["cubic", "--arm", "lab"], &["not built yet"]),
+        (&["cubic", "--set", "link.bottleneck.loss=0.1"], &["--set link.bottleneck.loss"]),
+        (&["cubic", "--set", "link.other.rate_mbps=5"], &["other", "bottleneck"]),
+        (&["cubic", "--seconds-per-flow", "0"], &["1 to 3600"]),
+    ] {
+        let text = refused(arguments);
+        for part in parts {
+            assert!(text.contains(part), "{arguments:?}: {part}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_said_before_the_runs() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let output = run(sabul().args(["card", "cubic", "--out"]).arg(&file));
+    expect_code(&output, 1);
+    assert!(stderr(&output).contains("--out"), "{}", stderr(&output));
+}

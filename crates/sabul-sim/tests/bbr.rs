@@ -1,0 +1,108 @@
+//! BBR on paths where arithmetic or its authors tell what it does, on both kinds of host.
+
+#![expect(clippy::unwrap_used, reason = "a test's own numbers")]
+
+use sabul_sim::results::Results;
+use sabul_sim::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
+use sabul_sim::{LinkConfig, QueueLimit, World};
+use sabul_units::{Instant, Probability, Rate, Span};
+
+const MBPS: u64 = 100;
+const RTT_MS: u64 = 40;
+/// The bandwidth-delay product, which is the queue as well, in packets of 1500 bytes.
+const PRODUCT: u64 = MBPS * 1000 * RTT_MS / 12_000;
+const HOSTS: [Transport; 2] = [Transport::Tcp, Transport::Sabul];
+
+/// Flows of these controllers, each two seconds after the one before; measured from 10 s to `end_s`.
+fn run(transport: Transport, controllers: &[&str], loss: f64, seed: u64, end_s: u64) -> Results {
+    let back = LinkConfig::builder()
+        .with_rate(Some(Rate::from_mbps(MBPS)))
+        .with_delay(Span::from_micros(RTT_MS * 500))
+        .with_queue(QueueLimit::Packets(PRODUCT));
+    let forward = back.clone().with_loss(Probability::new(loss).unwrap());
+    let (forward, back) = (forward.build().unwrap(), back.build().unwrap());
+    let flow = |(n, cc): (usize, &&str)| {
+        let mut flow = FlowPlan::new(&format!("{n}-{cc}"), transport, cc, vec![0]);
+        flow.start = Instant::ZERO + Span::from_secs(2) * n as u64;
+        flow
+    };
+    let scenario = Scenario {
+        name: "bbr".to_owned(),
+        duration: Span::from_secs(end_s),
+        warmup: Span::from_secs(10),
+        sample: Span::from_millis(100),
+        seed,
+        links: vec![LinkPlan { id: "link".to_owned(), forward, back }],
+        flows: controllers.iter().enumerate().map(flow).collect(),
+    };
+    let results = World::new(scenario).unwrap().run().results;
+    println!(
+        "{transport:?} {controllers:?}, loss {loss}, seed {seed}: {:.3} of the link, queue {:.1}, drops {}, Jain {:.3}, Mb/s {:.1?}",
+        results.links[0].utilisation,
+        results.links[0].queue_packets.mean,
+        results.links[0].drops,
+        results.jain,
+        goodput(&results),
+    );
+    results
+}
+
+fn goodput(results: &Results) -> Vec<f64> {
+    results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect()
+}
+
+#[test]
+fn each_alone_fills_the_path_with_a_queue_far_shorter_than_cubics() {
+    for transport in HOSTS {
+        let cubic = run(transport, &["cubic"], 0.0, 1, 40).links[0].queue_packets.mean;
+        for cc in ["bbr1", "bbr3"] {
+            let link = &run(transport, &[cc], 0.0, 1, 40).links[0];
+            assert!(link.utilisation > 0.9, "{cc} on {transport:?}");
+            assert!(link.queue_packets.mean < cubic / 3.0, "{cc} on {transport:?}: {cubic}");
+        }
+    }
+}
+
+#[test]
+fn stray_loss_below_what_a_probe_may_lose_costs_little() {
+    // [BBR3 §5.3.3.8.3] Each round of cruising with 1 % lost takes 1 %, and there are up to 62 of them
+    // between two probes: (1 - 0.99^62) / 0.62 = 0.75 of the rate is left in the mean, if each probe
+    // finds all of it again. Where half of it is lost, 0.86.
+    for (loss, least) in [(0.01, 0.75), (0.005, 0.85)] {
+        for transport in HOSTS {
+            let used = |cc| {
+                let seeds = [1, 2, 3].map(|seed| run(transport, &[cc], loss, seed, 40));
+                seeds.iter().map(|results| results.links[0].utilisation).sum::<f64>() / 3.0
+            };
+            assert!(used("bbr1") > 0.9, "{transport:?}");
+            assert!(used("bbr3") > least, "{transport:?}");
+        }
+    }
+    assert!(run(Transport::Tcp, &["cubic"], 0.01, 1, 40).links[0].utilisation < 0.15);
+}
+
+#[test]
+fn loss_beyond_what_a_probe_may_lose_slows_bbr3_and_not_bbr1() {
+    for transport in HOSTS {
+        let [bbr1, bbr3] =
+            ["bbr1", "bbr3"].map(|cc| run(transport, &[cc], 0.04, 1, 40).links[0].utilisation);
+        assert!(bbr3 < 0.3 && bbr3 < bbr1, "{transport:?}: {bbr3}, {bbr1}");
+    }
+}
+
+#[test]
+fn bbr3_and_cubic_leave_each_other_a_share() {
+    for transport in HOSTS {
+        let results = run(transport, &["bbr3", "cubic"], 0.0, 1, 60);
+        let least = goodput(&results).into_iter().fold(f64::INFINITY, f64::min);
+        assert!(least > 0.1 * MBPS as f64, "{transport:?}: {least}");
+    }
+}
+
+#[test]
+fn two_flows_of_bbr3_share_the_path() {
+    for transport in HOSTS {
+        let results = run(transport, &["bbr3", "bbr3"], 0.0, 1, 60);
+        assert!(results.jain > 0.8 && results.links[0].utilisation > 0.9, "{transport:?}");
+    }
+}

@@ -1,0 +1,122 @@
+//! UDT's controllers on paths where arithmetic or the literature tells what they do.
+
+#![expect(clippy::unwrap_used, reason = "a test's own numbers")]
+
+use sabul_sim::results::Results;
+use sabul_sim::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
+use sabul_sim::{LinkConfig, QueueLimit, World};
+use sabul_units::{Instant, Rate, Span};
+
+/// One link there and back with a queue of one bandwidth-delay product.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    mbps: u64,
+    rtt_ms: u64,
+}
+
+/// 166 packets of 1500 bytes.
+const SHORT: Path = Path { mbps: 100, rtt_ms: 20 };
+
+const ALL: [&str; 3] = ["udt1", "udt2", "udt4"];
+
+impl Path {
+    fn link(self) -> LinkPlan {
+        let link = LinkConfig::builder()
+            .with_rate(Some(Rate::from_mbps(self.mbps)))
+            .with_delay(Span::from_micros(self.rtt_ms * 500))
+            .with_queue(QueueLimit::Packets(self.mbps * 1000 * self.rtt_ms / 12_000))
+            .build()
+            .unwrap();
+        LinkPlan { id: "link".to_owned(), forward: link.clone(), back: link }
+    }
+}
+
+/// A flow of this controller on our own channel.
+fn flow(n: usize, cc: &str) -> FlowPlan {
+    let mut flow = FlowPlan::new(&format!("{n}-{cc}"), Transport::Sabul, cc, vec![0]);
+    flow.start = Instant::ZERO + Span::from_secs(5) * n as u64;
+    flow
+}
+
+/// Flows of these controllers, each five seconds after the one before, from 20 s to `end_s`.
+fn run(path: Path, controllers: &[&str], end_s: u64) -> Results {
+    let flows = controllers.iter().enumerate().map(|(n, cc)| flow(n, cc)).collect();
+    run_flows(path, flows, end_s)
+}
+
+fn run_flows(path: Path, flows: Vec<FlowPlan>, end_s: u64) -> Results {
+    let names: Vec<_> = flows.iter().map(|flow| flow.id.clone()).collect();
+    let scenario = Scenario {
+        name: "udt".to_owned(),
+        duration: Span::from_secs(end_s),
+        warmup: Span::from_secs(20),
+        sample: Span::from_millis(100),
+        seed: 1,
+        links: vec![path.link()],
+        flows,
+    };
+    let results = World::new(scenario).unwrap().run().results;
+    println!(
+        "{names:?}, {path:?}: {:.3} of the link, queue {:.0}, Jain {:.3}, Mb/s {:.1?}, lost {:.4?}",
+        results.links[0].utilisation,
+        results.links[0].queue_packets.mean,
+        results.jain,
+        results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect::<Vec<_>>(),
+        results.flows.iter().map(|flow| flow.loss_rate).collect::<Vec<_>>(),
+    );
+    results
+}
+
+#[test]
+fn each_alone_fills_a_clean_path() {
+    for cc in ALL {
+        let results = run(SHORT, &[cc], 40);
+        assert!(results.links[0].utilisation > 0.9, "{cc}");
+        assert!(results.flows[0].loss_rate < 0.001, "{cc}: {}", results.flows[0].loss_rate);
+    }
+}
+
+#[test]
+fn what_acks_show_of_the_capacity_does_as_well_as_the_capacity() {
+    // At 1 Gb/s the least increase, 1.2 Mb/s each second, would lead nowhere in 20 s.
+    let path = Path { mbps: 1000, ..SHORT };
+    for cc in ALL {
+        let shown = run(path, &[cc], 30).links[0].utilisation;
+        let mut told = flow(0, cc);
+        told.params = vec![("capacity_mbps".to_owned(), path.mbps.to_string())];
+        let told = run_flows(path, vec![told], 30).links[0].utilisation;
+        assert!((shown - told).abs() < 0.05, "{cc}: {shown}, {told}");
+    }
+}
+
+#[test]
+fn two_flows_share_whoever_comes_first() {
+    for cc in ALL {
+        let results = run(SHORT, &[cc, cc], 50);
+        assert!(results.jain > 0.98 && results.links[0].utilisation > 0.9, "{cc}");
+    }
+}
+
+#[test]
+fn a_round_trip_five_times_as_long_costs_no_share() {
+    // [UDT4 §7.2] All rise once each SYN interval, whatever their round trips.
+    for cc in ALL {
+        let mut flows = vec![flow(0, cc), flow(1, cc)];
+        flows[1].access_delay = Span::from_millis(40);
+        let jain = run_flows(SHORT, flows, 60).jain;
+        assert!(jain > 0.98, "{cc}: {jain}");
+    }
+}
+
+#[test]
+fn newreno_keeps_a_share_beside_udt_on_a_short_path() {
+    // Half would be 47.5. Version 1 makes room when the delay grows, as the other fills the queue.
+    for (cc, least) in [("udt1", 60.0), ("udt2", 12.0), ("udt4", 25.0)] {
+        for pair in [[cc, "newreno"], ["newreno", cc]] {
+            let results = run(SHORT, &pair, 60);
+            let newreno = usize::from(pair[1] == "newreno");
+            let [theirs, ours] = [newreno, 1 - newreno].map(|n| results.flows[n].goodput_bps / 1e6);
+            assert!(theirs > least && ours > 15.0, "{pair:?}: {theirs} and {ours} Mb/s");
+        }
+    }
+}
