@@ -22,7 +22,7 @@ pub struct Results {
 pub struct FlowResult {
     /// Its name.
     pub id: String,
-    /// `sabul`, `tcp` or `udp-cbr`.
+    /// `sabul`, `tcp`, `udp-cbr` or `command`.
     pub transport: String,
     /// Its controller.
     pub cc: String,

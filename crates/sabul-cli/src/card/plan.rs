@@ -6,9 +6,9 @@
 
 use sabul_cc::registry::{Entry, Family};
 
-/// Base round trips of the seven regions, in milliseconds. [SLAC]
+/// Base round trips of the seven regions, in milliseconds. \[SLAC\]
 const REGION_RTTS_MS: [f64; 3] = [10.0, 80.0, 180.0];
-/// An OC-12, which the measured paths of [SLAC] may have been.
+/// An OC-12, which the measured paths of \[SLAC\] may have been.
 const REGION_RATE_MBPS: f64 = 622.0;
 /// Round trips and rates of everything else.
 const RTT_MS: f64 = 40.0;
