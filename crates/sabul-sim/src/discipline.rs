@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use sabul_units::{Probability, Rate, Span};
 
 use crate::config::ConfigError;
-use crate::math::exp;
+use sabul_units::math::exp;
 
 /// The packet that averages over time and rates in packets are counted in, in bytes.
 pub(crate) const FULL_PACKET: u64 = 1_500;

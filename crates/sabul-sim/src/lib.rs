@@ -25,7 +25,6 @@ mod discipline;
 mod host;
 mod link;
 mod loss;
-mod math;
 pub mod meter;
 mod net;
 mod presets;

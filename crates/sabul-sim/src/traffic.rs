@@ -6,8 +6,8 @@
 
 use sabul_units::{Instant, Random, SeededRandom, Span};
 
-use crate::math::{exp, ln};
 use crate::scenario::{Arrivals, FlowPlan, FlowSize};
+use sabul_units::math::{exp, ln};
 
 /// The longest draw, against the infinite mean of heavy tails: 10^12 bytes.
 const BYTES_MAX: f64 = 1e12;

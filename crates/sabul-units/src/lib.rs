@@ -4,6 +4,7 @@
 //! the serialisation time of a packet is exact. Nothing here reads a clock or the system's
 //! randomness: both are inputs.
 
+pub mod math;
 mod random;
 mod rate;
 mod seq;

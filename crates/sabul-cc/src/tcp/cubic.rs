@@ -16,10 +16,10 @@
 use sabul_units::{Bytes, Instant, Span};
 
 use super::hystart::{CONSERVATIVE_DIVISOR, HyStart, Step};
-use super::math::cube_root;
 use super::window::{Heard, INITIAL_WINDOW, SSTHRESH, Window};
 use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use sabul_units::math::cube_root;
 
 /// [RFC9438 §5.1] How steep the curve is, packets per second cubed.
 const C: f64 = 0.4;

@@ -14,10 +14,10 @@
 use sabul_units::Bytes;
 
 use super::law::{Law, LossDriven};
-use super::math::{fifth_root, ln};
 use super::window::{INITIAL_WINDOW, SSTHRESH};
 use crate::controller::{Context, Controller};
 use crate::params::{ConfigError, ParamSpec, ParamValues};
+use sabul_units::math::{fifth_root, ln};
 
 /// [RFC3649 §5] Up to this window, Low_Window, it is Reno: that of Reno at a loss rate of 0.001.
 const LOW_WINDOW: f64 = 38.0;

@@ -15,11 +15,11 @@
 use sabul_units::Bytes;
 
 use super::law::{Law, LossDriven};
-use super::math::cube_root;
 use super::newreno::BETA;
 use super::window::{INITIAL_WINDOW, SSTHRESH};
 use crate::controller::{Context, Controller};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use sabul_units::math::cube_root;
 
 pub(crate) const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,

@@ -18,7 +18,6 @@ mod hystart;
 mod law;
 pub(crate) mod lowpriority;
 pub(crate) mod ltcp;
-mod math;
 pub(crate) mod newreno;
 pub(crate) mod reno;
 pub(crate) mod scalable;
