@@ -7,7 +7,7 @@ use sabul_units::Bytes;
 use crate::controller::Controller;
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 use crate::tcp::{
-    bbr1, bbr3, bic, cubic, dctcp, fast, highspeed, htcp, lowpriority, ltcp, newreno, reno,
+    bbr1, bbr3, bic, cubic, dctcp, fast, highspeed, htcp, lowpriority, ltcp, multcp, newreno, reno,
     scalable,
 };
 use crate::udt::{udt1, udt2, udt4};
@@ -140,6 +140,15 @@ pub const ENTRIES: &[Entry] = &[
         family: Family::Window,
         is_adaptive: true,
         build: ltcp::build,
+    },
+    Entry {
+        name: "multcp",
+        summary: "MulTCP's window: that of several newreno flows together; paced",
+        source: "[MULTCP] Crowcroft, Oechslin 1998",
+        params: multcp::PARAMS,
+        family: Family::Window,
+        is_adaptive: true,
+        build: multcp::build,
     },
     Entry {
         name: "fast",

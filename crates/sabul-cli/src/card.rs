@@ -25,7 +25,8 @@ use crate::args::{Arm, CardArgs};
 use crate::error::CliError;
 use crate::runs::{self, COMMIT, Finished};
 use crate::{json, output, sim};
-use measure::{Answer, Marks, Trial};
+use measure::{Answer, Marks};
+pub(crate) use measure::{RegionTest, Trial, region_test};
 use plan::{Exam, Subject};
 
 const MANIFEST: &str = "manifest.json";

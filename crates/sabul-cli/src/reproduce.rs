@@ -3,6 +3,7 @@
 mod judge;
 mod page;
 mod plan;
+mod regions;
 
 use std::fs;
 use std::path::Path;
@@ -16,6 +17,7 @@ use crate::error::CliError;
 use crate::{output, runs, sim};
 use judge::{Found, Judged};
 use plan::{Case, Plan};
+use regions::{Marks, Ranked};
 
 /// Exit code where a verdict is not the committed one.
 const CHANGED: u8 = 1;
@@ -25,6 +27,8 @@ const CHANGED: u8 = 1;
 pub(crate) struct Reproduced<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) cases: Vec<Reproduction<'a>>,
+    /// Whether cases come in the published order.
+    pub(crate) ranked: Vec<Ranked<'a>>,
 }
 
 /// One case of it.
@@ -84,17 +88,35 @@ pub(crate) fn run(args: &ReproduceRunArgs) -> Result<u8, CliError> {
             output::print(page::text(one))?;
         }
     }
-    let changed: Vec<String> = claims(&reproduced)
-        .filter(|(_, _, judged)| judged.is_changed())
-        .map(|(plan, case, judged)| {
-            let (was, is) = (judged.claim.verdict.name(), judged.verdict.name());
-            format!("{}/{}: \"{}\" {was}, now {is}", plan.name, case.id, judged.claim.says)
-        })
-        .collect();
+    let changed = changed(&reproduced);
     for line in &changed {
         output::complain(format_args!("a verdict changed: {line}"));
     }
     Ok(if changed.is_empty() { 0 } else { CHANGED })
+}
+
+/// What is no longer as committed, a line each.
+fn changed(all: &[Reproduced<'_>]) -> Vec<String> {
+    let judged = claims(all).filter(|(_, _, judged)| judged.is_changed());
+    let judged = judged.map(|(plan, case, judged)| {
+        let (was, is) = (judged.claim.verdict.name(), judged.verdict.name());
+        format!("{}/{}: \"{}\" {was}, now {is}", plan.name, case.id, judged.claim.says)
+    });
+    let ranked = all.iter().flat_map(|one| one.ranked.iter().map(|ranked| (one.plan, ranked)));
+    let ranked = ranked.filter(|(_, ranked)| ranked.is_changed()).map(|(plan, ranked)| {
+        let (was, is) = (ranked.rank.verdict.name(), ranked.verdict.name());
+        format!("{}: \"{}\" {was}, now {is}", plan.name, ranked.rank.says)
+    });
+    judged.chain(ranked).collect()
+}
+
+/// How many claims hold, and how many there are.
+fn holding(all: &[Reproduced<'_>]) -> (usize, usize) {
+    let judged = claims(all).map(|(_, _, judged)| judged.verdict);
+    let ranked = all.iter().flat_map(|one| one.ranked.iter().map(|ranked| ranked.verdict));
+    let verdicts: Vec<_> = judged.chain(ranked).collect();
+    let holding = verdicts.iter().filter(|verdict| **verdict == plan::Verdict::Holds).count();
+    (holding, verdicts.len())
 }
 
 fn chosen_plans(name: &str) -> Result<Vec<Plan>, CliError> {
@@ -160,7 +182,8 @@ fn reproduce(plans: &[Plan]) -> Result<Vec<Reproduced<'_>>, CliError> {
                 }
                 Ok(one)
             });
-            Ok(Reproduced { plan, cases: cases.collect::<Result<_, CliError>>()? })
+            let cases = cases.collect::<Result<Vec<_>, CliError>>()?;
+            Ok(Reproduced { plan, ranked: regions::rank(plan, &cases), cases })
         })
         .collect()
 }
@@ -177,8 +200,8 @@ fn claims<'a>(
 
 fn write_all(dir: &Path, all: &[Reproduced<'_>]) -> Result<(), CliError> {
     let cannot = |error: std::io::Error| cannot_write(dir, &error);
-    let holding = claims(all).filter(|(_, _, judged)| judged.verdict == plan::Verdict::Holds);
-    let summary = format!("{} of {} claims hold", holding.count(), claims(all).count());
+    let (holding, count) = holding(all);
+    let summary = format!("{holding} of {count} claims hold");
     let title = match all {
         [one] => one.plan.title.clone(),
         _ => "The papers, reproduced".to_owned(),
@@ -216,6 +239,19 @@ struct PlanDocument<'a> {
     name: &'a str,
     source: &'a str,
     cases: Vec<CaseDocument<'a>>,
+    /// Whether cases come in the published order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ranks: Vec<RankDocument<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct RankDocument<'a> {
+    claim: &'a str,
+    correlation: Option<f64>,
+    at_least: f64,
+    verdict: &'static str,
+    committed: &'static str,
+    cause: &'a str,
 }
 
 #[derive(Debug, Serialize)]
@@ -224,6 +260,9 @@ struct CaseDocument<'a> {
     figure: &'a str,
     flows: Vec<FlowDocument<'a>>,
     claims: Vec<ClaimDocument<'a>>,
+    /// Where flows come and go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    marks: Option<Marks>,
 }
 
 #[derive(Debug, Serialize)]
@@ -254,6 +293,7 @@ impl<'a> Document<'a> {
                 name: &one.plan.name,
                 source: &one.plan.source,
                 cases: one.cases.iter().map(CaseDocument::new).collect(),
+                ranks: one.ranked.iter().map(RankDocument::new).collect(),
             })
             .collect();
         Self { schema: 1, arm: "sim", commit: runs::COMMIT, reproductions }
@@ -284,6 +324,20 @@ impl<'a> CaseDocument<'a> {
             figure: &one.case.figure,
             flows: flows.collect(),
             claims: claims.collect(),
+            marks: one.chosen().and_then(Marks::of),
+        }
+    }
+}
+
+impl<'a> RankDocument<'a> {
+    fn new(one: &Ranked<'a>) -> Self {
+        Self {
+            claim: &one.rank.says,
+            correlation: Some(one.correlation).filter(|number| number.is_finite()),
+            at_least: one.rank.at_least,
+            verdict: one.verdict.name(),
+            committed: one.rank.verdict.name(),
+            cause: &one.rank.cause,
         }
     }
 }

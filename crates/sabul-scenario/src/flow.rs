@@ -2,13 +2,13 @@
 
 use sabul_cc::registry::{self, Entry, Family};
 use sabul_cc::{ConfigError, ParamValues};
-use sabul_sim::scenario::{Arrivals, Defects, FlowPlan, FlowSize, Profile, Transport};
+use sabul_sim::scenario::{Arrivals, Defects, FlowPlan, FlowSize, Profile, Striping, Transport};
 use sabul_units::{Bytes, Instant, Span};
 
 use crate::Arm;
 use crate::command;
 use crate::error::unknown;
-use crate::keys::{DEFECTS, PROFILES, TRANSPORT_SETTINGS, TRANSPORTS};
+use crate::keys::{DEFECTS, PROFILES, STRIPINGS, TRANSPORT_SETTINGS, TRANSPORTS};
 use crate::link::{DELAY_MS, Draft};
 use crate::plan::SECONDS_MAX;
 use crate::table::{PS_PER_MS, PS_PER_S, Range, Table};
@@ -25,6 +25,8 @@ const PACKET_BYTES: (u32, u32) = (576, 65_535);
 const PACKET_BYTES_DEFAULT: u32 = 1_500;
 const WINDOW_MAX: u64 = 1_000_000_000;
 const INITIAL_WINDOW_MAX: u32 = 100_000;
+/// Most connections of one flow.
+const STREAMS_MAX: u32 = 256;
 /// Ten packets, as TCP today. [RFC6928 §2]
 const INITIAL_WINDOW: u32 = 10;
 /// Longest name of an algorithm in the kernel: 16 bytes, the last of them zero.
@@ -76,6 +78,8 @@ pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant, arm: Ar
             .whole_u32("initial_window", 1, INITIAL_WINDOW_MAX)
             .unwrap_or(INITIAL_WINDOW),
         is_ecn_capable: table.flag("ecn").unwrap_or(false),
+        streams: table.whole_u32("streams", 1, STREAMS_MAX).unwrap_or(1),
+        striping: striping(table, transport),
         command,
         peer_command,
     }
@@ -94,6 +98,16 @@ fn traffic(
     }
     let size = traffic::size(table, packet_bytes);
     (size, traffic::arrivals(table, size, life))
+}
+
+fn striping(table: &Table<'_>, transport: Transport) -> Striping {
+    if transport == Transport::Tcp && table.has("striping") && !table.has("streams") {
+        table.refuse("striping", "is of several connections; set streams, or leave it out");
+    }
+    match table.choice("striping", STRIPINGS) {
+        Some("on-demand") => Striping::OnDemand,
+        _ => Striping::RoundRobin,
+    }
 }
 
 fn refuse_settings_of_others(table: &Table<'_>, transport: Transport) {

@@ -94,6 +94,8 @@ pub(crate) const FLOW: &[&str] = &[
     "window_packets",
     "initial_window",
     "ecn",
+    "streams",
+    "striping",
     "command",
     "peer_command",
 ];
@@ -112,6 +114,8 @@ pub(crate) const TRANSPORT_SETTINGS: &[(&str, &[&str], &str)] = &[
     ("window_packets", &["sabul", "tcp"], "leave it out"),
     ("initial_window", &["tcp"], "leave it out"),
     ("ecn", &["tcp"], "leave it out"),
+    ("streams", &["tcp"], "leave it out; several flows of a kind are count"),
+    ("striping", &["tcp"], "leave it out"),
     ("bytes", OURS, "leave it out: the program knows what it sends"),
     ("size", OURS, "leave it out: the program knows what it sends"),
     ("arrivals", OURS, "leave it out: a program runs once; use a flow for each"),
@@ -161,6 +165,9 @@ pub(crate) const ROUTERS: &[&str] = &["none", "xcp", "rcp", "piqi-rcp", "jetmax"
 pub(crate) const DEFECTS: &[&str] =
     &["periodic-err", "rtt-once", "expire-all", "one-report-per-packet"];
 
+/// Which connection of several carries what.
+pub(crate) const STRIPINGS: &[&str] = &["round-robin", "on-demand"];
+
 /// Who may carry a flow.
 pub(crate) const TRANSPORTS: &[&str] = &["sabul", "tcp", "udp-cbr", "command"];
 
@@ -177,7 +184,7 @@ mod tests {
         let manual = std::fs::read_to_string(path).unwrap();
         let lists: [&[&str]; 10] =
             [TOP, LINK, BURST_LOSS, OUTAGE, FLOW, SIZE, ARRIVALS, DISCIPLINES, ROUTERS, TRANSPORTS];
-        for word in lists.concat().into_iter().chain(PROFILES.iter().copied()) {
+        for word in lists.concat().into_iter().chain([PROFILES, STRIPINGS].concat()) {
             // In a table of keys, as a header, or in an example of an inner table.
             let forms = [format!("`{word}`"), format!("[{word}]"), format!(" {word} = ")];
             assert!(forms.iter().any(|form| manual.contains(form)), "{word} is not in the manual");

@@ -111,6 +111,8 @@ fn a_command_has_nothing_that_it_decides_itself() {
         ("window_packets", "10"),
         ("initial_window", "10"),
         ("ecn", "true"),
+        ("streams", "2"),
+        ("striping", "\"on-demand\""),
         ("rate_mbps", "10"),
         ("rate_mbps_initial", "10"),
         ("profile", "\"current\""),

@@ -223,6 +223,13 @@ fn a_wrong_flow_is_refused_with_line_key_and_range() {
         flow("initial_window = 10", &["contradicts transport sabul, it is of tcp"]),
         flow("initial_window = 0\ntransport = \"tcp\"\ncc = \"fixed\"", &["initial_window: 0"]),
         flow("ecn = true", &["ecn: contradicts transport sabul"]),
+        flow("streams = 4", &["streams: contradicts transport sabul", "count"]),
+        flow("streams = 257\ntransport = \"tcp\"", &["streams: 257", "1 to 256"]),
+        flow("striping = \"on-demand\"\ntransport = \"tcp\"", &["striping: is of several"]),
+        flow(
+            "striping = \"ondemand\"\nstreams = 2\ntransport = \"tcp\"",
+            &["striping", "did you mean 'on-demand'?"],
+        ),
         flow("profile = \"sabul2004\"", &["did you mean 'sabul2003'?"]),
         flow("profile = \"current\"\ntransport = \"tcp\"\ncc = \"fixed\"", &["it is of sabul"]),
         flow(

@@ -1,7 +1,7 @@
 //! What a file says is what the scenario holds, and what is written reads back.
 
 use sabul_scenario::{Run, parse_override, read};
-use sabul_sim::scenario::{Arrivals, FlowSize, Profile, Scenario, Transport};
+use sabul_sim::scenario::{Arrivals, FlowSize, Profile, Scenario, Striping, Transport};
 use sabul_sim::{Codel, Discipline, Drr, EcnThreshold, FqCodel, Outage, QueueLimit, Red};
 use sabul_units::{Instant, Probability, Rate, Span};
 
@@ -225,6 +225,9 @@ fn a_flow_takes_the_settings_of_its_transport() {
          window_packets = 44\nbytes = 1e9",
     );
     assert_eq!((tcp.initial_window, tcp.is_ecn_capable), (3, true));
+    assert_eq!((tcp.streams, tcp.striping), (1, Striping::RoundRobin));
+    let parallel = flow("transport = \"tcp\"\nstreams = 16\nstriping = \"on-demand\"\nbytes = 1e9");
+    assert_eq!((parallel.streams, parallel.striping), (16, Striping::OnDemand));
     assert_eq!((tcp.window_packets, tcp.size), (Some(44), FlowSize::Bytes(1_000_000_000)));
     assert_eq!(flow("profile = \"sabul2003\"").profile, Profile::Sabul2003);
     assert_eq!(flow("cc = \"sabul2002\"").profile, Profile::Sabul2002);

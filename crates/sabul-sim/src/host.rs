@@ -53,19 +53,19 @@ pub(crate) enum Host {
 }
 
 impl Host {
-    /// The hosts of a flow with `bytes` to send, or without an end.
+    /// The hosts of a flow with `bytes` to send, or without an end; a controller for each connection.
     pub(crate) fn new(
         now: Instant,
         plan: &FlowPlan,
         bytes: Option<u64>,
-        controller: Option<Box<dyn Controller>>,
+        mut controllers: Vec<Box<dyn Controller>>,
     ) -> Self {
-        match (plan.transport, controller) {
+        if plan.transport == Transport::Tcp && !controllers.is_empty() {
+            return Self::Tcp(Box::new(TcpHost::new(now, plan, bytes, controllers)));
+        }
+        match (plan.transport, controllers.pop()) {
             (Transport::Sabul, Some(controller)) => {
                 Self::Sabul(Box::new(SabulHost::new(now, plan, bytes, controller)))
-            }
-            (Transport::Tcp, Some(controller)) => {
-                Self::Tcp(Box::new(TcpHost::new(now, plan, bytes, controller)))
             }
             // The rest has no controller; a world takes no flow of a command.
             _ => Self::Cbr(CbrHost::new(now, plan, bytes)),

@@ -10,6 +10,9 @@ use crate::scenario::LinkPlan;
 use crate::tcp::{Segment, TcpAck};
 use crate::{Link, PacketMeta};
 
+/// Copies of a plan, and their connections, are told apart above this bit of a flow's number.
+pub(crate) const COPY_SHIFT: u32 = 16;
+
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -28,12 +31,23 @@ pub(crate) enum Body {
     Ack2 { number: PacketNumber, serial: u64 },
     /// ACK, NAK or SYN in a datagram.
     Report(Box<Feedback>),
-    /// A TCP segment: data of a TCP flow, or reports on a control connection.
-    Segment(Segment),
+    /// A TCP segment: data of a TCP flow, or reports on a control connection; and which of the flow's
+    /// connections it is of.
+    Segment { stripe: u16, segment: Segment },
     /// Its acknowledgement.
-    TcpAck(Box<TcpAck>),
+    TcpAck { stripe: u16, ack: Box<TcpAck> },
     /// Nothing but size.
     Filler(u32),
+}
+
+impl Body {
+    /// Which of the flow's connections it belongs to.
+    pub(crate) const fn stripe(&self) -> u16 {
+        match self {
+            Self::Segment { stripe, .. } | Self::TcpAck { stripe, .. } => *stripe,
+            Self::Data(_) | Self::Ack2 { .. } | Self::Report(_) | Self::Filler(_) => 0,
+        }
+    }
 }
 
 /// A packet on its way.
@@ -100,8 +114,9 @@ impl Net {
         &mut self.directions[link * 2 + way as usize].link
     }
 
-    /// Puts a packet of the flow with this number onto a link.
+    /// Puts a packet of the flow with this number onto a link. Queues tell its connections apart.
     pub(crate) fn push(&mut self, now: Instant, link: usize, way: Way, flow: u32, packet: Packet) {
+        let flow = flow.wrapping_add(u32::from(packet.body.stripe()) << COPY_SHIFT);
         let Direction { link, actor } = &mut self.directions[link * 2 + way as usize];
         let meta = PacketMeta { size: packet.size, flow, is_ecn_capable: packet.is_ecn_capable };
         link.push_packet(now, meta, packet);

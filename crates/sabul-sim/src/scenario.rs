@@ -99,6 +99,16 @@ pub struct Defects {
     pub one_report_per_packet: bool,
 }
 
+/// How the blocks of one stream are dealt out to several connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Striping {
+    /// In turn, whoever is faster: the flow lasts as long as its slowest connection. [PSockets]
+    #[default]
+    RoundRobin,
+    /// The next one to whoever has nothing left to send, as GridFTP's extended block mode allows.
+    OnDemand,
+}
+
 /// How much a flow sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FlowSize {
@@ -185,6 +195,10 @@ pub struct FlowPlan {
     pub initial_window: u32,
     /// TCP: whether it negotiates ECN.
     pub is_ecn_capable: bool,
+    /// TCP: connections that carry the flow between them, 1 or more.
+    pub streams: u32,
+    /// TCP: which of them carries what.
+    pub striping: Striping,
     /// Commands: the program and its arguments, for the near host. `{near}` and `{far}` in an
     /// argument stand for the hosts' addresses, which whoever makes the hosts puts in.
     pub command: Vec<String>,
@@ -216,6 +230,8 @@ impl FlowPlan {
             window_packets: None,
             initial_window: 10,
             is_ecn_capable: false,
+            streams: 1,
+            striping: Striping::RoundRobin,
             command: Vec::new(),
             peer_command: Vec::new(),
         }

@@ -14,7 +14,7 @@ use sabul_units::{Bytes, Instant, SeededRandom, Span};
 use crate::agenda::Actor;
 use crate::host::{Host, Port};
 use crate::meter::{Counters, Gauges, Life, Meter};
-use crate::net::{FlowKey, Net, Packet, Way};
+use crate::net::{COPY_SHIFT, FlowKey, Net, Packet, Way};
 use crate::results::{Results, Series};
 use crate::scenario::{FlowPlan, Scenario, Transport};
 use crate::traffic::Traffic;
@@ -24,8 +24,6 @@ const SENDER: u32 = 0;
 const RECEIVER: u32 = 1;
 const PIPE_FORWARD: u32 = 2;
 const ACTORS_PER_PLACE: u32 = 4;
-/// Copies of a plan are told apart above this bit of a flow's number.
-const COPY_SHIFT: u32 = 16;
 
 /// What a run has shown, and how much work it was.
 #[derive(Clone, Debug, PartialEq)]
@@ -337,15 +335,16 @@ impl World {
             u32::try_from(self.places.len() - 1).expect("fewer than 2^32 flows at a time")
         });
         let settings = &self.scenario.flows[plan];
-        let controller = build_controller(settings).expect("it was built before");
-        let mut host = Host::new(self.now, settings, bytes, controller);
+        let build = |_| build_controller(settings).expect("it was built before");
+        let controllers = (0..settings.streams).filter_map(build).collect();
+        let mut host = Host::new(self.now, settings, bytes, controllers);
         if self.is_audited {
             host.audit();
         }
         let key = FlowKey { place, reuse: self.places[place as usize].reuse };
         let index = u32::try_from(plan).unwrap_or(u32::MAX);
         let number = index.wrapping_add(self.copies[plan] << COPY_SHIFT);
-        self.copies[plan] += 1;
+        self.copies[plan] += settings.streams;
         self.meter.flow_started(plan);
         let life = Life { started: self.now, bytes_at_warmup: 0 };
         let pipes = [Pipe::new(), Pipe::new()];

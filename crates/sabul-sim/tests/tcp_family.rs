@@ -86,6 +86,7 @@ fn each_alone_fills_a_clean_path() {
         "cubic",
         "highspeed",
         "scalable",
+        "multcp",
         "htcp",
         "bic",
         "ltcp",
@@ -134,6 +135,8 @@ fn stray_loss_leaves_the_window_that_the_response_function_says() {
         ("reno", 131.0),
         // [RFC3649 §5] 0.12 / (1e-4)^0.835 = 0.12 × 2188.
         ("highspeed", 262.6),
+        // Four flows: sqrt(4 × 7.5 / 1e-4).
+        ("multcp", 547.7),
         // [STCP] 0.08 / 1e-4.
         ("scalable", 800.0),
     ] {

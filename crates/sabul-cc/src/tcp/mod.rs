@@ -18,6 +18,7 @@ mod hystart;
 mod law;
 pub(crate) mod lowpriority;
 pub(crate) mod ltcp;
+pub(crate) mod multcp;
 pub(crate) mod newreno;
 pub(crate) mod reno;
 pub(crate) mod scalable;

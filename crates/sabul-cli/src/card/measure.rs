@@ -257,7 +257,7 @@ fn over(trials: &[Trial], number: impl Fn(&Trial) -> f64) -> f64 {
     mean(trials.iter().map(number)).0
 }
 
-fn region_test(rtt_ms: f64, trials: &[Trial]) -> RegionTest {
+pub(crate) fn region_test(rtt_ms: f64, trials: &[Trial]) -> RegionTest {
     let count = trials.first().map_or(0, |one| one.finished.results.regions.len());
     let region = |index: usize| {
         let of = |number: fn(&Region) -> f64| {

@@ -6,6 +6,8 @@ use sabul_model::series::PhasePlane;
 use sabul_scenario::{Override, Run, parse_override, read};
 
 use super::plan::{Case, Claim, Measure, Plan, RateKind, Verdict};
+use super::regions;
+use crate::card::Trial;
 use crate::error::CliError;
 use crate::runs::Finished;
 
@@ -21,20 +23,12 @@ pub(crate) struct Variation {
 pub(crate) struct Found {
     /// None: everything as chosen, which verdicts are about.
     pub(crate) variation: Option<Variation>,
-    /// How many seeds it is the mean of.
-    pub(crate) seeds: u32,
+    /// The runs that it is the mean of, one a seed; none of the model's.
+    pub(crate) trials: Vec<Trial>,
     /// Rates by flow in Mb/s: mean, least and most over seeds.
     pub(crate) rates: BTreeMap<String, Rates>,
-    pub(crate) drawn: Drawn,
-}
-
-/// What is drawn of a case.
-#[derive(Debug)]
-pub(crate) enum Drawn {
-    /// The first seed's run.
-    Run(Box<(Run, Finished)>),
-    /// Two flows of the deterministic model.
-    Phase(Box<PhasePlane>),
+    /// Where the case is two flows of the deterministic model.
+    pub(crate) phase: Option<Box<PhasePlane>>,
 }
 
 /// A rate over seeds, in Mb/s.
@@ -65,7 +59,7 @@ pub(crate) fn runs(plan: &Plan, case: &Case) -> Result<Vec<(Option<Variation>, R
     if case.model_rounds.is_some() {
         return Ok(Vec::new());
     }
-    let opens = plan.open.iter().enumerate().filter(|(_, open)| open.concerns(case));
+    let opens = plan.open.iter().enumerate().filter(|(_, open)| open.is_varied_in(case));
     let mut wanted: Vec<(Option<Variation>, u64)> =
         plan.seeds.iter().map(|seed| (None, *seed)).collect();
     let first_seed = plan.seeds.first().copied().unwrap_or(1);
@@ -121,8 +115,8 @@ pub(crate) fn follow_model(plan: &Plan, case: &Case, rounds: u64) -> Result<Foun
         ("first".to_owned(), last(&plane.rate_mbps_first)),
         ("second".to_owned(), last(&plane.rate_mbps_second)),
     ];
-    let drawn = Drawn::Phase(Box::new(plane));
-    Ok(Found { variation: None, seeds: 1, rates: rates.into(), drawn })
+    let phase = Some(Box::new(plane));
+    Ok(Found { variation: None, trials: Vec::new(), rates: rates.into(), phase })
 }
 
 /// Puts the seeds of one case together.
@@ -131,7 +125,6 @@ pub(crate) fn gather(kind: RateKind, runs: Vec<(Option<Variation>, Run, Finished
     for (variation, run, finished) in runs {
         let rates = rates(kind, &run, &finished);
         if let Some(found) = found.last_mut().filter(|found| found.variation == variation) {
-            found.seeds += 1;
             for (flow, rate) in rates {
                 if let Some(all) = found.rates.get_mut(&flow) {
                     all.least = all.least.min(rate);
@@ -139,18 +132,19 @@ pub(crate) fn gather(kind: RateKind, runs: Vec<(Option<Variation>, Run, Finished
                     all.mean += rate;
                 }
             }
+            found.trials.push(Trial { run, finished });
         } else {
             let rates = rates
                 .into_iter()
                 .map(|(flow, rate)| (flow, Rates { mean: rate, least: rate, most: rate }))
                 .collect();
-            let drawn = Drawn::Run(Box::new((run, finished)));
-            found.push(Found { variation, seeds: 1, rates, drawn });
+            let trials = vec![Trial { run, finished }];
+            found.push(Found { variation, trials, rates, phase: None });
         }
     }
     for found in &mut found {
         for rate in found.rates.values_mut() {
-            rate.mean /= f64::from(found.seeds);
+            rate.mean /= found.trials.len() as f64;
         }
     }
     found
@@ -209,7 +203,8 @@ fn judge_one<'a>(claim: &'a Claim, found: &Found) -> Judged<'a> {
     Judged { claim, ours, verdict: if holds { Verdict::Holds } else { Verdict::Differs } }
 }
 
-/// How far the rates of a case are from the published ones: the mean of |ours ÷ published − 1|.
+/// How far a case is from what was published: the mean of |ours ÷ published − 1|, of rates or else of
+/// marks.
 pub(crate) fn misfit(case: &Case, found: &Found) -> Option<f64> {
     let errors: Vec<f64> = case
         .published_mbps
@@ -218,7 +213,10 @@ pub(crate) fn misfit(case: &Case, found: &Found) -> Option<f64> {
             found.rates.get(flow).map(|rate| (rate.mean / published - 1.0).abs())
         })
         .collect();
-    (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
+    if errors.is_empty() {
+        return case.published.as_ref().and_then(|published| regions::misfit(published, found));
+    }
+    Some(errors.iter().sum::<f64>() / errors.len() as f64)
 }
 
 #[cfg(test)]
@@ -244,8 +242,8 @@ mod tests {
         let finished = crate::sim::simulate(&run).unwrap();
         let rate = |mean| Rates { mean, least: mean, most: mean };
         let rates = [("a".to_owned(), rate(a)), ("b".to_owned(), rate(b))].into();
-        let drawn = Drawn::Run(Box::new((run, finished)));
-        Found { variation: None, seeds: 1, rates, drawn }
+        let trials = vec![Trial { run, finished }];
+        Found { variation: None, trials, rates, phase: None }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Reproductions as text, tables and pictures.
 
-use sabul_report::{Axis, Bar, BarChart, BarSeries, Cell, Column, Item, Section, Table};
+use sabul_report::{Axis, Bar, BarChart, BarSeries, Cell, Chart, Column, Item, Section, Table};
+use sabul_sim::results::Series;
 
-use super::judge::{Drawn, Found, Variation, judge, misfit};
+use super::judge::{Found, Variation, judge, misfit};
 use super::plan::{Open, Verdict};
-use super::{Reproduced, Reproduction};
+use super::{Reproduced, Reproduction, regions};
+use crate::card::Trial;
 use crate::report;
 
 /// Cases whose series are drawn: more make a page too heavy.
@@ -45,29 +47,40 @@ pub(crate) fn section(one: &Reproduced<'_>) -> Section {
             "" => case.id.clone(),
             figure => format!("{} (figure {figure})", case.id),
         };
-        match &found.drawn {
-            Drawn::Phase(plane) => {
-                section = section.with_item(Item::Chart(report::phase_chart(&title, plane)));
-            }
-            Drawn::Run(drawn) => {
-                let (run, finished) = drawn.as_ref();
-                let axis = Axis::new("sending rate", "b/s");
-                let chart = report::flow_chart(&finished.series, &title, axis, |f| &f.rate_bps);
-                let text = run.text.clone();
-                let pre = Item::Pre { title: format!("scenario of {}", case.id), text };
-                section = section.with_item(Item::Chart(chart)).with_item(pre);
-            }
+        if let Some(plane) = &found.phase {
+            section = section.with_item(Item::Chart(report::phase_chart(&title, plane)));
         }
+        let Some(Trial { run, finished }) = found.trials.first() else { continue };
+        for chart in charts(one, &title, &finished.series) {
+            section = section.with_item(Item::Chart(chart));
+        }
+        let text = run.text.clone();
+        section = section.with_item(Item::Pre { title: format!("scenario of {}", case.id), text });
     }
     section
 }
 
+/// What is drawn of one run over time.
+fn charts(one: &Reproduced<'_>, title: &str, series: &Series) -> Vec<Chart> {
+    if one.plan.ranks.is_empty() {
+        let axis = Axis::new("sending rate", "b/s");
+        return vec![report::flow_chart(series, title, axis, |flow| &flow.rate_bps)];
+    }
+    // As [SLAC] figure 2.
+    let goodput = Axis::new("goodput", "b/s");
+    let rtt = Axis::new("round trip", "ms");
+    vec![
+        report::flow_chart(series, title, goodput, |flow| &flow.goodput_bps),
+        report::flow_chart(series, &format!("{title}: round trip"), rtt, |flow| &flow.rtt_ms),
+    ]
+}
+
 /// The picture that stands for the whole.
 pub(crate) fn picture_svg(one: &Reproduced<'_>) -> String {
-    let last = one.cases.last().and_then(Reproduction::chosen).map(|found| &found.drawn);
-    match last {
-        Some(Drawn::Phase(plane)) => report::phase_chart(&title(one), plane).to_svg(700, 560),
-        _ => bars(one).to_svg(900, 420),
+    let last = one.cases.last().and_then(Reproduction::chosen);
+    match last.and_then(|found| found.phase.as_ref()) {
+        Some(plane) => report::phase_chart(&title(one), plane).to_svg(700, 560),
+        None => bars(one).to_svg(900, 420),
     }
 }
 
@@ -75,9 +88,15 @@ fn title(one: &Reproduced<'_>) -> String {
     format!("{}: {}", one.plan.source, one.plan.title)
 }
 
-/// Rates of all cases beside the published ones.
+/// Rates of all cases beside the published ones: of each flow, or of all together where flows come
+/// and go.
 fn bars(one: &Reproduced<'_>) -> BarChart {
     let groups = one.cases.iter().map(|reproduction| reproduction.case.id.clone()).collect();
+    if !one.plan.ranks.is_empty() {
+        let bars = one.cases.iter().map(regions::bar).collect();
+        return BarChart::new(title(one), Axis::new("mean goodput of all flows", "b/s"), groups)
+            .with_series(BarSeries::new("ours", bars));
+    }
     let mut chart = BarChart::new(title(one), Axis::new("rate", "b/s"), groups);
     let width = one.cases.iter().map(|reproduction| flows(reproduction).len()).max().unwrap_or(0);
     for column in 0..width {
@@ -112,6 +131,8 @@ fn flows(reproduction: &Reproduction<'_>) -> Vec<String> {
 
 fn tables(one: &Reproduced<'_>) -> Vec<Table> {
     let mut tables = vec![rates_table(one), claims_table(one)];
+    tables.retain(|table| !table.rows.is_empty());
+    tables.extend(regions::tables(one));
     tables.extend(open_tables(one));
     tables
 }
@@ -191,7 +212,7 @@ fn open_tables(one: &Reproduced<'_>) -> Vec<Table> {
 fn open_table(one: &Reproduced<'_>, index: usize, open: &Open) -> Table {
     let columns = vec![
         Column::text("option"),
-        Column::number("misfit of rates", "%"),
+        Column::number("misfit", "%"),
         Column::number("claims that hold", ""),
         Column::number("of", ""),
     ];
@@ -203,7 +224,8 @@ fn open_table(one: &Reproduced<'_>, index: usize, open: &Open) -> Table {
             None => is_chosen,
             Some(variation) => variation == Variation { open: index, option: position },
         };
-        let concerned = one.cases.iter().filter(|reproduction| open.concerns(reproduction.case));
+        let concerned =
+            one.cases.iter().filter(|reproduction| open.is_varied_in(reproduction.case));
         let at: Vec<_> =
             concerned.filter_map(|one| Some((one.case, one.found.iter().find(is_this)?))).collect();
         let misfits: Vec<f64> = at.iter().filter_map(|(case, found)| misfit(case, found)).collect();

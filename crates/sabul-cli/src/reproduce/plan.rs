@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 
+use super::regions::{Published, Rank};
 use crate::error::CliError;
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../reproductions");
@@ -34,6 +35,9 @@ pub(crate) struct Plan {
     pub(crate) open: Vec<Open>,
     #[serde(rename = "case")]
     pub(crate) cases: Vec<Case>,
+    /// Statements about the order of the cases.
+    #[serde(default, rename = "rank")]
+    pub(crate) ranks: Vec<Rank>,
 }
 
 fn one_seed() -> Vec<u64> {
@@ -64,6 +68,10 @@ pub(crate) struct Open {
     /// The cases that it is open in; all where none is named.
     #[serde(default)]
     pub(crate) cases: Vec<String>,
+    /// The cases that were fitted to, and that are run with the other options; all where none is
+    /// named.
+    #[serde(default)]
+    pub(crate) fitted: Vec<String>,
 }
 
 /// One way in which something open may have been.
@@ -78,6 +86,11 @@ pub(crate) struct Choice {
 impl Open {
     pub(crate) fn concerns(&self, case: &Case) -> bool {
         self.cases.is_empty() || self.cases.contains(&case.id)
+    }
+
+    /// Whether a case is run with options other than the chosen one.
+    pub(crate) fn is_varied_in(&self, case: &Case) -> bool {
+        self.concerns(case) && (self.fitted.is_empty() || self.fitted.contains(&case.id))
     }
 
     /// The position of the chosen option.
@@ -105,6 +118,8 @@ pub(crate) struct Case {
     /// Published rates by flow.
     #[serde(default)]
     pub(crate) published_mbps: BTreeMap<String, f64>,
+    /// What was published where flows come and go.
+    pub(crate) published: Option<Published>,
     /// Flows shown beside those.
     #[serde(default)]
     pub(crate) shown: Vec<String>,
@@ -238,7 +253,7 @@ mod tests {
                 let chosen = runs.iter().filter(|(variation, _)| variation.is_none());
                 let seeds: Vec<u64> = chosen.map(|(_, run)| run.scenario.seed).collect();
                 assert_eq!(seeds, plan.seeds, "{place}");
-                let opens = plan.open.iter().filter(|open| open.concerns(case));
+                let opens = plan.open.iter().filter(|open| open.is_varied_in(case));
                 let others: usize = opens.map(|open| open.options.len() - 1).sum();
                 assert_eq!(runs.len(), plan.seeds.len() + others, "{place}");
                 // What is varied is in effect: no two runs are the same.
@@ -257,13 +272,19 @@ mod tests {
         for plan in all().unwrap() {
             let name = &plan.name;
             assert!(!plan.seeds.is_empty() && !plan.title.is_empty() && !plan.source.is_empty());
-            assert!(plan.cases.iter().any(|case| !case.claims.is_empty()), "{name} claims nothing");
+            let claims = plan.cases.iter().map(|case| case.claims.len()).sum::<usize>();
+            assert!(claims + plan.ranks.len() > 0, "{name} claims nothing");
+            for rank in &plan.ranks {
+                let is_explained = rank.verdict == Verdict::Holds || !rank.cause.is_empty();
+                assert!(is_explained, "{name}: {} differs: say why", rank.says);
+            }
             let ids: BTreeSet<&str> = plan.cases.iter().map(|case| case.id.as_str()).collect();
             assert_eq!(ids.len(), plan.cases.len(), "{name} has a case twice");
             for open in &plan.open {
                 let what = &open.what;
                 assert!(open.chosen().is_some(), "{name}: {what}: what was chosen is an option");
-                let known = open.cases.iter().all(|case| ids.contains(case.as_str()));
+                let mut named = open.cases.iter().chain(&open.fitted);
+                let known = named.all(|case| ids.contains(case.as_str()));
                 assert!(known, "{name}: {what} is open in a case that is not there");
             }
             for case in &plan.cases {

@@ -63,6 +63,11 @@ fn check_flow(flow: &FlowPlan) -> Result<(), LabError> {
             flow.initial_window
         ));
     }
+    if flow.streams > 1 {
+        return refuse(
+            "has streams, which only the simulator has; count gives as many flows of their own",
+        );
+    }
     match flow.arrivals {
         Arrivals::Together { count, .. } | Arrivals::Chain { parallel: count, .. }
             if count > COPIES_MAX =>

@@ -82,7 +82,12 @@ impl ControlConnection {
         loop {
             match self.writer.poll_transmit(now) {
                 TcpTransmit::Segment(segment) => {
-                    port.send(now, Way::Back, segment.wire_bytes(), Body::Segment(segment));
+                    port.send(
+                        now,
+                        Way::Back,
+                        segment.wire_bytes(),
+                        Body::Segment { stripe: 0, segment },
+                    );
                 }
                 TcpTransmit::Wait(until) => return until,
             }
@@ -92,7 +97,8 @@ impl ControlConnection {
     /// Sends acknowledgements; says when to call again.
     pub(crate) fn wake_reader(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
         while let Some(ack) = self.reader.poll_ack(now) {
-            port.send(now, Way::Forward, ack.wire_bytes(), Body::TcpAck(Box::new(ack)));
+            let size = ack.wire_bytes();
+            port.send(now, Way::Forward, size, Body::TcpAck { stripe: 0, ack: Box::new(ack) });
         }
         self.reader.deadline()
     }

@@ -109,12 +109,12 @@ impl SabulHost {
                     self.receiver.handle_ack2(now, *serial);
                 }
             }
-            Body::TcpAck(ack) => {
+            Body::TcpAck { ack, .. } => {
                 if let Some(control) = &mut self.control {
                     control.at_writer(now, ack);
                 }
             }
-            Body::Report(_) | Body::Segment(_) | Body::Filler(_) => {}
+            Body::Report(_) | Body::Segment { .. } | Body::Filler(_) => {}
         }
     }
 
@@ -142,14 +142,14 @@ impl SabulHost {
     pub(crate) fn at_sender(&mut self, now: Instant, body: &Body) {
         match body {
             Body::Report(report) => self.hear(now, Feedback::clone(report)),
-            Body::Segment(segment) => {
+            Body::Segment { segment, .. } => {
                 let Some(control) = &mut self.control else { return };
                 control.at_reader(now, segment);
                 while let Some(report) = self.control.as_mut().and_then(|control| control.read()) {
                     self.hear(now, report);
                 }
             }
-            Body::Data(_) | Body::Ack2 { .. } | Body::TcpAck(_) | Body::Filler(_) => {}
+            Body::Data(_) | Body::Ack2 { .. } | Body::TcpAck { .. } | Body::Filler(_) => {}
         }
     }
 

@@ -1,4 +1,8 @@
-//! Both ends of a TCP flow.
+//! Both ends of a TCP flow: one connection, or several that carry one stream between them.
+//!
+//! Parallel connections are [PSockets]'s and GridFTP's way: each has a controller of its own, nothing
+//! couples them, and blocks of the stream are dealt out to them. A flow is over when the last
+//! connection is.
 
 use sabul_cc::Controller;
 use sabul_cc::registry::{self, Family};
@@ -7,30 +11,41 @@ use sabul_units::{Instant, Span};
 use super::Port;
 use crate::meter::{Counters, Gauges};
 use crate::net::{Body, Way};
-use crate::scenario::FlowPlan;
+use crate::scenario::{FlowPlan, Striping};
 use crate::tcp::{TcpConfig, TcpReceiver, TcpSender, TcpTransmit};
 
 /// What Linux uses where [RFC6298 §2] asks for one second.
 pub(super) const RTO_MIN: Span = Span::from_millis(200);
 /// What an endless flow has to send: more than any run can.
 const ENDLESS: u64 = 1 << 60;
+/// Ours: what is dealt out at a time; [PSockets] does not say.
+const BLOCK_BYTES: u64 = 64 << 10;
 
 /// Both ends of a TCP flow.
 #[derive(Debug)]
 pub(crate) struct TcpHost {
-    sender: TcpSender,
-    receiver: TcpReceiver,
+    stripes: Vec<Stripe>,
+    /// What no connection has been given yet.
+    left: u64,
     counters: Counters,
     has_end: bool,
     is_paced: bool,
 }
 
+/// One connection.
+#[derive(Debug)]
+struct Stripe {
+    sender: TcpSender,
+    receiver: TcpReceiver,
+}
+
 impl TcpHost {
+    /// A flow with a connection for each controller.
     pub(crate) fn new(
         now: Instant,
         plan: &FlowPlan,
         bytes: Option<u64>,
-        controller: Box<dyn Controller>,
+        controllers: Vec<Box<dyn Controller>>,
     ) -> Self {
         let config = TcpConfig {
             packet_bytes: plan.packet_bytes,
@@ -42,73 +57,142 @@ impl TcpHost {
             is_paced: registry::find(&plan.cc)
                 .is_ok_and(|entry| entry.family == Family::PacedWindow),
         };
-        let is_paced = config.is_paced;
-        let mut sender = TcpSender::new(now, config, controller);
-        sender.write(bytes.unwrap_or(ENDLESS));
-        Self {
-            sender,
+        let stripe = |controller| Stripe {
+            sender: TcpSender::new(now, config, controller),
             receiver: TcpReceiver::new(),
+        };
+        let mut host = Self {
+            stripes: controllers.into_iter().map(stripe).collect(),
+            left: 0,
             counters: Counters::default(),
             has_end: bytes.is_some(),
-            is_paced,
+            is_paced: config.is_paced,
+        };
+        host.deal(bytes, plan.striping);
+        host
+    }
+
+    /// Gives each connection its part, or leaves all to whoever is free.
+    fn deal(&mut self, bytes: Option<u64>, striping: Striping) {
+        let count = self.stripes.len() as u64;
+        match (bytes, striping) {
+            (None, _) => self.stripes.iter_mut().for_each(|one| one.sender.write(ENDLESS)),
+            (Some(bytes), _) if count == 1 => self.stripes[0].sender.write(bytes),
+            (Some(bytes), Striping::RoundRobin) => {
+                for (index, stripe) in self.stripes.iter_mut().enumerate() {
+                    stripe.sender.write(share(bytes, count, index as u64));
+                }
+            }
+            (Some(bytes), Striping::OnDemand) => self.left = bytes,
         }
     }
 
     pub(crate) fn at_receiver(&mut self, now: Instant, body: &Body, is_marked: bool) {
-        if let Body::Segment(segment) = body {
-            self.receiver.accept(now, segment, is_marked);
+        if let Body::Segment { stripe, segment } = body {
             self.counters.arrived_bytes += u64::from(segment.wire_bytes());
+            self.stripes[usize::from(*stripe)].receiver.accept(now, segment, is_marked);
         }
     }
 
     pub(crate) fn at_sender(&mut self, now: Instant, body: &Body) {
-        if let Body::TcpAck(ack) = body {
-            self.sender.handle_ack(now, ack);
+        if let Body::TcpAck { stripe, ack } = body {
+            self.stripes[usize::from(*stripe)].sender.handle_ack(now, ack);
         }
     }
 
     pub(crate) fn wake_sender(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
-        loop {
-            match self.sender.poll_transmit(now) {
-                TcpTransmit::Segment(segment) => {
-                    let size = segment.wire_bytes();
-                    self.counters.sent_bytes += u64::from(size);
-                    port.send(now, Way::Forward, size, Body::Segment(segment));
+        let mut next = None;
+        for (number, one) in (0..).zip(&mut self.stripes) {
+            let until = loop {
+                if self.left > 0 && one.sender.unsent() < BLOCK_BYTES {
+                    let block = self.left.min(BLOCK_BYTES);
+                    self.left -= block;
+                    one.sender.write(block);
                 }
-                TcpTransmit::Wait(until) => return until,
-            }
+                match one.sender.poll_transmit(now) {
+                    TcpTransmit::Segment(segment) => {
+                        let size = segment.wire_bytes();
+                        self.counters.sent_bytes += u64::from(size);
+                        port.send(
+                            now,
+                            Way::Forward,
+                            size,
+                            Body::Segment { stripe: number, segment },
+                        );
+                    }
+                    TcpTransmit::Wait(until) => break until,
+                }
+            };
+            next = Instant::earliest([next, until]);
         }
+        next
     }
 
     pub(crate) fn wake_receiver(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
-        while let Some(ack) = self.receiver.poll_ack(now) {
-            port.send(now, Way::Back, ack.wire_bytes(), Body::TcpAck(Box::new(ack)));
+        let mut next = None;
+        for (stripe, one) in (0..).zip(&mut self.stripes) {
+            while let Some(ack) = one.receiver.poll_ack(now) {
+                let size = ack.wire_bytes();
+                port.send(now, Way::Back, size, Body::TcpAck { stripe, ack: Box::new(ack) });
+            }
+            next = Instant::earliest([next, one.receiver.deadline()]);
         }
-        self.receiver.deadline()
+        next
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.has_end && self.sender.is_idle()
+        self.has_end && self.left == 0 && self.stripes.iter().all(|one| one.sender.is_idle())
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        let stats = self.sender.stats();
-        Counters {
-            fresh_bytes: self.receiver.delivered(),
-            sent: stats.sent,
-            resent: stats.resent,
-            lost: stats.lost,
-            ..self.counters
+        let mut counters = self.counters;
+        for one in &self.stripes {
+            let stats = one.sender.stats();
+            counters.fresh_bytes += one.receiver.delivered();
+            counters.sent += stats.sent;
+            counters.resent += stats.resent;
+            counters.lost += stats.lost;
         }
+        counters
     }
 
+    /// Of several connections: what all have on the way, and the first one's gap and round trip.
     pub(crate) fn gauges(&self) -> Gauges {
-        let gap = if self.is_paced { self.sender.limits().gap.0 } else { Span::ZERO };
-        Gauges { gap, rtt: self.sender.rtt(), in_flight: self.sender.in_flight().0 }
+        let first = &self.stripes[0].sender;
+        let gap = if self.is_paced { first.limits().gap.0 } else { Span::ZERO };
+        let in_flight = self.stripes.iter().map(|one| one.sender.in_flight().0).sum();
+        Gauges { gap, rtt: first.rtt(), in_flight }
     }
 
     pub(crate) fn check_invariants(&self) {
-        self.sender.check_invariants();
-        self.receiver.check_invariants();
+        for one in &self.stripes {
+            one.sender.check_invariants();
+            one.receiver.check_invariants();
+        }
+    }
+}
+
+/// What one connection of `count` carries of a stream whose blocks are dealt out in turn.
+fn share(bytes: u64, count: u64, index: u64) -> u64 {
+    let round = BLOCK_BYTES * count;
+    let last = (bytes % round).saturating_sub(index * BLOCK_BYTES).min(BLOCK_BYTES);
+    bytes / round * BLOCK_BYTES + last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_dealt_out_in_turn() {
+        let shares = |bytes, count| -> Vec<u64> {
+            (0..count).map(|index| share(bytes, count, index)).collect()
+        };
+        assert_eq!(shares(10, 2), [10, 0]);
+        assert_eq!(shares(65_536 * 3 + 5, 2), [131_072, 65_541]);
+        assert_eq!(shares(65_536 * 4, 4), [65_536; 4]);
+        for bytes in [1, 65_535, 1_000_003, 50_000_000] {
+            assert_eq!(shares(bytes, 7).iter().sum::<u64>(), bytes);
+        }
     }
 }

@@ -171,6 +171,11 @@ impl TcpSender {
         self.written
     }
 
+    /// Bytes that the application has given and that have not been sent once.
+    pub fn unsent(&self) -> u64 {
+        self.written - self.board.end()
+    }
+
     /// Bytes that are cumulatively acknowledged.
     pub fn acked_bytes(&self) -> u64 {
         self.board.acknowledged()

@@ -1,0 +1,81 @@
+//! MulTCP: one window that behaves as those of N NewReno flows together.
+//!
+//! Source: [MULTCP]; what N windows do together: [HACKER].
+//! Model:       per packet acknowledged while the window is what binds:   cwnd += N / cwnd
+//!              on a loss event:                                          cwnd = (1 − 1 / 2N) × flight
+//! A loss hits one flow of the N, which halves; all N grow by a packet a round trip. In equilibrium
+//! with a loss rate p the window is √(N (2N − ½) / p), about 1.41 N / √p.
+//! States, invariants:   `window`.
+//! Not here:    N connections (`streams` of a simulated TCP flow). DEV-034: slow start of N flows.
+
+use sabul_units::Bytes;
+
+use super::law::{Law, LossDriven};
+use super::window::{INITIAL_WINDOW, SSTHRESH};
+use crate::controller::{Context, Controller};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+
+pub(crate) const PARAMS: &[ParamSpec] = &[
+    INITIAL_WINDOW,
+    SSTHRESH,
+    ParamSpec {
+        name: "flows",
+        unit: Unit::Number,
+        default: "4",
+        range: (1.0, 1000.0),
+        doc: "How many flows it stands for; need not be whole",
+        source: "[MULTCP] tries 1 to 10; the default is ours",
+    },
+];
+
+#[derive(Debug)]
+struct MulTcp {
+    flows: f64,
+}
+
+pub(crate) fn build(
+    params: &ParamValues,
+    _packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    Ok(Box::new(LossDriven::new(params, MulTcp { flows: params.number("flows") })))
+}
+
+impl Law for MulTcp {
+    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context) -> f64 {
+        self.flows * packets / cwnd
+    }
+
+    fn keep(&mut self, _cwnd: f64, _cx: &Context) -> f64 {
+        1.0 - 0.5 / self.flows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_units::Span;
+
+    use super::super::testing::{RTT, ack, avoiding, cx, lose, round};
+    use super::*;
+
+    #[test]
+    fn n_packets_a_round_trip_and_one_flow_in_n_halves() {
+        let mut driven = avoiding(PARAMS, 1000.0, MulTcp { flows: 4.0 });
+        driven.on_ack(&ack(50, 950, 50), &cx(Span::ZERO, RTT));
+        // 1000 + 4 × 50 / 1000 = 1000.2; × (1 − 1/8) = 875.175.
+        assert!((driven.window.cwnd() - 1000.2).abs() < 1e-9);
+        lose(&mut driven, &mut 1000, RTT);
+        assert!((driven.window.cwnd() - 875.175).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_flow_is_newreno() {
+        let mut driven = avoiding(PARAMS, 100.0, MulTcp { flows: 1.0 });
+        let mut largest = 1000;
+        round(&mut driven, &mut largest, RTT, RTT);
+        // A packet a round trip, a little less since the window grows within it.
+        let grown = driven.window.cwnd();
+        assert!((100.98..=101.0).contains(&grown), "{grown}");
+        lose(&mut driven, &mut largest, RTT);
+        assert!((driven.window.cwnd() - grown / 2.0).abs() < 1e-9);
+    }
+}

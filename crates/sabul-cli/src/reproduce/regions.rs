@@ -1,0 +1,291 @@
+//! Cases in which flows come and go, as \[SLAC\] has them: marks of the whole and of each region, ours
+//! beside the published ones, and whether ours rank the cases as the published ones do.
+
+use sabul_report::{Bar, Cell, Column, Table};
+use serde::{Deserialize, Serialize};
+
+use super::judge::Found;
+use super::plan::{Plan, Verdict};
+use super::{Reproduced, Reproduction};
+use crate::card::{RegionTest, region_test};
+
+/// What a paper says of a case with regions.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Published {
+    /// Goodput of all flows together over the whole time.
+    pub(crate) mean_mbps: f64,
+    /// Its standard deviation over reports of a second.
+    pub(crate) sd_mbps: f64,
+    /// Standard deviation ÷ mean, as printed.
+    pub(crate) stability: f64,
+    /// The least Jain's index of any region.
+    pub(crate) jain_min: f64,
+    /// Stability and Jain's index of each region.
+    pub(crate) regions: Vec<(f64, f64)>,
+}
+
+/// A statement that the cases come in the published order.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rank {
+    /// The statement.
+    pub(crate) says: String,
+    pub(crate) mark: Mark,
+    /// The least rank correlation with which it holds.
+    pub(crate) at_least: f64,
+    /// What we found when the file was committed.
+    pub(crate) verdict: Verdict,
+    /// Why it is not borne out.
+    #[serde(default)]
+    pub(crate) cause: String,
+}
+
+/// Which mark cases are ranked by.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Mark {
+    Mean,
+    Stability,
+    JainMin,
+}
+
+/// What became of a statement about the order.
+#[derive(Clone, Debug)]
+pub(crate) struct Ranked<'a> {
+    pub(crate) rank: &'a Rank,
+    /// Spearman's rank correlation.
+    pub(crate) correlation: f64,
+    pub(crate) verdict: Verdict,
+}
+
+impl Ranked<'_> {
+    pub(crate) fn is_changed(&self) -> bool {
+        self.verdict != self.rank.verdict
+    }
+}
+
+/// Our marks of a case: means over seeds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Marks {
+    pub(crate) mean_mbps: f64,
+    pub(crate) sd_mbps: f64,
+    pub(crate) stability: f64,
+    pub(crate) jain_min: f64,
+    pub(crate) rtt_ms: f64,
+    pub(crate) regions: Vec<(f64, f64)>,
+}
+
+impl Marks {
+    /// Of everything found for one case; none where there are no regions.
+    pub(crate) fn of(found: &Found) -> Option<Self> {
+        let seeds: Vec<RegionTest> = found
+            .trials
+            .iter()
+            .filter(|trial| trial.finished.results.regions.len() > 1)
+            .map(|trial| region_test(0.0, std::slice::from_ref(trial)))
+            .collect();
+        let over = |number: &dyn Fn(&RegionTest) -> f64| {
+            seeds.iter().map(number).sum::<f64>() / seeds.len() as f64
+        };
+        let count = seeds.iter().map(|seed| seed.regions.len()).min()?;
+        let region = |index: usize| {
+            let stability = over(&|seed| seed.regions[index].stability);
+            (stability, over(&|seed| seed.regions[index].jain))
+        };
+        Some(Self {
+            mean_mbps: over(&|seed| seed.mean_bps) / 1e6,
+            sd_mbps: over(&|seed| seed.sd_bps) / 1e6,
+            stability: over(&|seed| seed.stability),
+            jain_min: over(&|seed| seed.jain_min),
+            rtt_ms: over(&|seed| seed.rtt_ms_mean),
+            regions: (0..count).map(region).collect(),
+        })
+    }
+}
+
+/// How far ours are from the published ones: the mean of |ours ÷ published − 1| over mean, stability
+/// and least Jain's index.
+pub(crate) fn misfit(published: &Published, found: &Found) -> Option<f64> {
+    let ours = Marks::of(found)?;
+    let off = |ours: f64, published: f64| (ours / published - 1.0).abs();
+    let sum = off(ours.mean_mbps, published.mean_mbps)
+        + off(ours.stability, published.stability)
+        + off(ours.jain_min, published.jain_min);
+    Some(sum / 3.0)
+}
+
+/// Judges the statements about the order of the cases.
+pub(crate) fn rank<'a>(plan: &'a Plan, cases: &[Reproduction<'_>]) -> Vec<Ranked<'a>> {
+    let pairs: Vec<(&Published, Marks)> = cases
+        .iter()
+        .filter_map(|one| Some((one.case.published.as_ref()?, Marks::of(one.chosen()?)?)))
+        .collect();
+    let judge = |rank: &'a Rank| {
+        let (theirs, ours): (Vec<f64>, Vec<f64>) = pairs
+            .iter()
+            .map(|(theirs, ours)| match rank.mark {
+                Mark::Mean => (theirs.mean_mbps, ours.mean_mbps),
+                Mark::Stability => (theirs.stability, ours.stability),
+                Mark::JainMin => (theirs.jain_min, ours.jain_min),
+            })
+            .unzip();
+        let correlation = spearman(&theirs, &ours);
+        let holds = correlation >= rank.at_least;
+        let verdict = if holds { Verdict::Holds } else { Verdict::Differs };
+        Ranked { rank, correlation, verdict }
+    };
+    plan.ranks.iter().map(judge).collect()
+}
+
+/// Spearman's rank correlation: Pearson's of the ranks, equal values sharing the mean of theirs.
+fn spearman(a: &[f64], b: &[f64]) -> f64 {
+    let (a, b) = (ranks(a), ranks(b));
+    let mean = (a.len() as f64 + 1.0) / 2.0;
+    let product = |x: &[f64], y: &[f64]| -> f64 {
+        x.iter().zip(y).map(|(x, y)| (x - mean) * (y - mean)).sum()
+    };
+    product(&a, &b) / (product(&a, &a) * product(&b, &b)).sqrt()
+}
+
+/// The rank of each value, from one.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let rank = |value: &f64| {
+        let below = values.iter().filter(|other| *other < value).count() as f64;
+        let equal = values.iter().filter(|other| other.total_cmp(value).is_eq()).count() as f64;
+        below + (equal + 1.0) / 2.0
+    };
+    values.iter().map(rank).collect()
+}
+
+/// Our mean goodput with its range over seeds, and the published one.
+pub(crate) fn bar(one: &Reproduction<'_>) -> Bar {
+    let Some((found, marks)) = one.chosen().and_then(|found| Some((found, Marks::of(found)?)))
+    else {
+        return Bar::new(f64::NAN);
+    };
+    let means = found.trials.iter().map(|trial| region_test(0.0, std::slice::from_ref(trial)));
+    let means: Vec<f64> = means.map(|seed| seed.mean_bps).collect();
+    let least = means.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let bar = Bar::new(marks.mean_mbps * 1e6).with_range(least, most);
+    match &one.case.published {
+        Some(published) => bar.with_published(published.mean_mbps * 1e6),
+        None => bar,
+    }
+}
+
+/// The tables of a plan with regions; none of any other.
+pub(crate) fn tables(one: &Reproduced<'_>) -> Vec<Table> {
+    let marks: Vec<_> =
+        one.cases.iter().filter_map(|case| Some((case, Marks::of(case.chosen()?)?))).collect();
+    if marks.is_empty() || one.plan.ranks.is_empty() {
+        return Vec::new();
+    }
+    let mut tables = vec![whole_table(&marks), region_table(&marks)];
+    tables.push(rank_table(&one.ranked));
+    tables
+}
+
+fn whole_table(marks: &[(&Reproduction<'_>, Marks)]) -> Table {
+    let columns = vec![
+        Column::text("stack"),
+        Column::number("mean, published", "Mb/s"),
+        Column::number("ours", "Mb/s"),
+        Column::number("SD, published", "Mb/s"),
+        Column::number("ours", "Mb/s"),
+        Column::number("SD ÷ mean, published", ""),
+        Column::number("ours", ""),
+        Column::number("least fairness, published", ""),
+        Column::number("ours", ""),
+        Column::number("RTT, ours", "ms"),
+    ];
+    let mut table = Table::new("All seven regions together", columns);
+    for (one, ours) in marks {
+        let theirs = |number: fn(&Published) -> f64, places: usize| {
+            let number = one.case.published.as_ref().map(number);
+            number.map_or(Cell::Empty, |number| Cell::Fixed(number, places))
+        };
+        table = table.with_row(vec![
+            one.case.id.clone().into(),
+            theirs(|published| published.mean_mbps, 0),
+            Cell::Fixed(ours.mean_mbps, 0),
+            theirs(|published| published.sd_mbps, 0),
+            Cell::Fixed(ours.sd_mbps, 0),
+            theirs(|published| published.stability, 2),
+            Cell::Fixed(ours.stability, 2),
+            theirs(|published| published.jain_min, 2),
+            Cell::Fixed(ours.jain_min, 2),
+            Cell::Fixed(ours.rtt_ms, 0),
+        ]);
+    }
+    table
+}
+
+fn region_table(marks: &[(&Reproduction<'_>, Marks)]) -> Table {
+    let count = marks.iter().map(|(_, ours)| ours.regions.len()).max().unwrap_or(0);
+    let mut columns = vec![Column::text("stack"), Column::text("whose")];
+    columns.extend((1..=count).map(|region| Column::text(format!("region {region}"))));
+    let mut table = Table::new("SD ÷ mean / fairness, region by region", columns);
+    let cells = |regions: &[(f64, f64)]| -> Vec<Cell> {
+        let cells = regions.iter().map(|(stability, jain)| format!("{stability:.2}/{jain:.2}"));
+        cells.map(Cell::from).collect()
+    };
+    for (one, ours) in marks {
+        if let Some(theirs) = &one.case.published {
+            let mut row = vec![one.case.id.clone().into(), "published".into()];
+            row.extend(cells(&theirs.regions));
+            table = table.with_row(row);
+        }
+        let mut row = vec![one.case.id.clone().into(), "ours".into()];
+        row.extend(cells(&ours.regions));
+        table = table.with_row(row);
+    }
+    table
+}
+
+fn rank_table(ranked: &[Ranked<'_>]) -> Table {
+    let columns = vec![
+        Column::text("claim"),
+        Column::number("rank correlation", ""),
+        Column::number("at least", ""),
+        Column::text("verdict"),
+        Column::text("cause"),
+    ];
+    let mut table = Table::new("Do ours come in the published order?", columns);
+    for one in ranked {
+        let name = one.verdict.name().to_owned();
+        let name = if one.is_changed() { format!("{name} (changed)") } else { name };
+        table = table.with_row(vec![
+            one.rank.says.clone().into(),
+            Cell::Fixed(one.correlation, 2),
+            Cell::Number(one.rank.at_least),
+            match one.verdict {
+                Verdict::Holds => Cell::Pass(name),
+                Verdict::Differs => Cell::Fail(name),
+            },
+            one.rank.cause.clone().into(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rank_correlation_of_small_examples() {
+        let close = |a: &[f64], b: &[f64], expected: f64| {
+            let found = spearman(a, b);
+            assert!((found - expected).abs() < 1e-9, "{found}");
+        };
+        close(&[1.0, 2.0, 3.0], &[10.0, 20.0, 90.0], 1.0);
+        close(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0], -1.0);
+        // 1 − 6 Σd² ÷ (n (n² − 1)) = 1 − 6 × 2 ÷ 60.
+        close(&[1.0, 2.0, 3.0, 4.0], &[1.0, 3.0, 2.0, 4.0], 0.8);
+        // Two equal ones have rank 1.5 each: 4.5 ÷ √(5 × 4.5).
+        close(&[1.0, 2.0, 3.0, 4.0], &[5.0, 5.0, 6.0, 7.0], 4.5 / 22.5_f64.sqrt());
+        assert!(spearman(&[1.0, 2.0], &[4.0, 4.0]).is_nan(), "nothing to rank");
+    }
+}
