@@ -31,6 +31,10 @@ pub(super) trait Law: fmt::Debug + Send {
     fn keep_marked(&mut self, cwnd: f64, cx: &Context) -> f64 {
         self.keep(cwnd, cx)
     }
+    /// Nothing grows now, not even in slow start.
+    fn holds(&self, _cx: &Context) -> bool {
+        false
+    }
     /// A timeout came, after `keep`.
     fn restart(&mut self) {}
     /// Longest time for which a decrease answers all losses; none if only later packets end it.
@@ -88,14 +92,14 @@ impl<L: Law> Controller for LossDriven<L> {
                 let keep = self.law.keep_marked(self.window.cwnd(), cx);
                 self.shrink(keep, cx);
             }
-            Heard::Hold => {}
-            Heard::Grow(packets) => {
+            Heard::Grow(packets) if !self.law.holds(cx) => {
                 let rest = self.window.slow_start(packets);
                 if rest > 0.0 {
                     let cwnd = self.window.cwnd();
                     self.window.set_avoiding(cwnd + self.law.grow(cwnd, rest, cx));
                 }
             }
+            Heard::Hold | Heard::Grow(_) => {}
         }
     }
 

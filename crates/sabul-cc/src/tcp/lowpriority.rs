@@ -40,6 +40,14 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
         doc: "Share of the way from smallest to largest delay beyond which others are taken to send",
         source: "[TCPLP]: 0.15",
     },
+    ParamSpec {
+        name: "regrow",
+        unit: Unit::Word(&["avoidance", "slow-start"]),
+        default: "avoidance",
+        range: (0.0, 0.0),
+        doc: "How it grows after an early sign: as the law says, or by slow start up to the last loss",
+        source: "[TCPLP] adds a packet a round trip; [LINUX tcp_lp.c] leaves the threshold as it was",
+    },
 ];
 
 /// Delays, in seconds.
@@ -62,6 +70,7 @@ impl Delays {
 struct LowPriority<L> {
     law: L,
     threshold: f64,
+    is_slow_start_again: bool,
     delays: Delays,
     /// The end of the present inference.
     inference_until: Option<Instant>,
@@ -94,6 +103,7 @@ impl<L: Law> LowPriority<L> {
         Self {
             law,
             threshold: params.number("threshold"),
+            is_slow_start_again: params.word("regrow") == "slow-start",
             delays: Delays { recent: [f64::INFINITY; SAMPLES], max: 0.0, average: None },
             inference_until: None,
             first_after: 0,
@@ -143,15 +153,23 @@ impl<L: Law> Law for LowPriority<L> {
         }
         // Ours: what slow start has queued goes by first signs, however many that takes.
         let is_in_vain = self.was_clear && self.is_inferring(cx.now);
-        // [TCPLP] From there it grows as in avoidance.
-        window.set_avoiding(if is_in_vain { 1.0 } else { self.law.keep(cwnd, cx) * cwnd });
+        let left = if is_in_vain { 1.0 } else { self.law.keep(cwnd, cx) * cwnd };
+        if self.is_slow_start_again {
+            window.set(left);
+        } else {
+            window.set_avoiding(left);
+        }
         self.inference_until = Some(cx.now + rtt.smoothed * INFERENCE_ROUNDS);
         self.first_after = acked.next;
         self.delays.forget();
     }
 
     fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context) -> f64 {
-        if self.is_inferring(cx.now) { 0.0 } else { self.law.grow(cwnd, packets, cx) }
+        self.law.grow(cwnd, packets, cx)
+    }
+
+    fn holds(&self, cx: &Context) -> bool {
+        self.is_inferring(cx.now)
     }
 
     fn keep(&mut self, cwnd: f64, cx: &Context) -> f64 {
@@ -231,6 +249,22 @@ mod tests {
         // A sign after that is a first one again.
         arrive(&mut driven, 1026..=1028, SLOW * 3, SLOW);
         assert_eq!(driven.limits().window.unwrap().0, 250, "{driven:?}");
+    }
+
+    #[test]
+    fn as_linux_has_it_slow_start_comes_back_up_to_the_last_loss() {
+        let given = values(PARAMS, &[("regrow", "slow-start")]);
+        let mut law = LowPriority::new(&given, NewReno);
+        law.delays = Delays { recent: [0.1; SAMPLES], max: 0.2, average: Some(0.1) };
+        let mut driven = avoiding(PARAMS, 1000.0, law);
+        arrive(&mut driven, 1..=3, Span::ZERO, SLOW);
+        let left = driven.window.cwnd();
+        assert!((left - 500.0).abs() < 0.1, "{left}");
+        arrive(&mut driven, 1003..=1020, SLOW * 3 - Span(1), RTT);
+        assert!((driven.window.cwnd() - left).abs() < 1e-9, "nothing grows for three round trips");
+        arrive(&mut driven, 1021..=1030, SLOW * 3, RTT);
+        assert!((driven.window.cwnd() - left - 10.0).abs() < 1e-9, "a packet for each");
+        assert_eq!(driven.phase(), "slow-start");
     }
 
     #[test]
