@@ -5,6 +5,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export SABUL := $(TARGET_DIR)/release/sabul
 export QUINN_PEER := $(TARGET_DIR)/quinn-peer/release/quinn-peer
 QUINN_FLAGS := --manifest-path benches/quinn-peer/Cargo.toml
+OWN_FLAGS := --manifest-path examples/own-controller/Cargo.toml
 NAMESPACES := --features sabul-lab/namespaces,sabul-cli/namespaces
 ROUNDS ?= 5
 SEEDS ?= 20000
@@ -25,8 +26,10 @@ demo: build ## send one file between two processes over an emulated path, and sa
 test: ## format, lints, every test that needs no root, documentation
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt $(QUINN_FLAGS) --check
+	$(CARGO) fmt $(OWN_FLAGS) --check
 	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets -- -D warnings
 	$(CARGO) test $(CARGOFLAGS) --workspace
+	CARGO="$(CARGO)" CARGOFLAGS="$(CARGOFLAGS)" CARGO_TARGET_DIR="$(TARGET_DIR)" tests/own-controller.sh
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
 
 tidy: ## check the repository's own rules only (part of test)

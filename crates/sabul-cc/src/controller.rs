@@ -4,6 +4,8 @@ use std::fmt;
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
 
+use crate::guard::Fault;
+
 /// [SABUL §II-E] The SYN interval, in which rate control ticks: 0.01 s, the authors' trade-off
 /// between efficiency and fairness.
 pub const SYN_INTERVAL: Span = Span::from_millis(10);
@@ -138,6 +140,9 @@ impl IntervalReport {
 }
 
 /// The sender half of an algorithm. Callbacks without a use keep their empty default body.
+///
+/// A controller that [`Entry::build`](crate::registry::Entry::build) makes sits in a guard, which
+/// hands on each call: one that is new here has to be added there (`guard.rs`).
 pub trait Controller: fmt::Debug + Send {
     /// What the sender may do from now on. Pure: two calls in a row agree.
     fn limits(&self) -> SendLimits;
@@ -156,6 +161,11 @@ pub trait Controller: fmt::Debug + Send {
     /// One word for what it is doing, for traces.
     fn phase(&self) -> &'static str {
         "steady"
+    }
+    /// What it did that no controller may do; whoever drives it ends the run and says so. The guard
+    /// answers this: an algorithm leaves it alone.
+    fn fault(&self) -> Option<&Fault> {
+        None
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! A [`Controller`] is told what happened and answers one question, [`Controller::limits`]: what
 //! may the sender do. It sees no connection, socket or clock, so the same object runs on the wire
-//! and in the simulator. [`registry`] lists every controller with its parameters and sources;
-//! [`conformance`] is the suite that each of them must pass.
+//! and in the simulator. [`registry`] lists every controller with its parameters and sources, and takes
+//! those of a program's own; a guard around each turns its panics and impossible answers into a
+//! [`Fault`]. [`conformance`] is the suite that each of them must pass.
 
 pub mod conformance;
 mod controller;
 mod fixed;
+mod guard;
 mod params;
 pub mod registry;
 mod sabul2002;
@@ -19,4 +21,5 @@ mod udt;
 pub use controller::{
     Acked, Context, Controller, IntervalReport, LossReport, RttEstimate, SYN_INTERVAL, SendLimits,
 };
+pub use guard::{Fault, tell_panics_as_faults};
 pub use params::{ConfigError, ParamSpec, ParamValues, Unit};

@@ -1,10 +1,14 @@
 //! Every controller by name: what it is, its parameters, how to build it.
 //!
-//! Program, scenarios, simulator and lab all read this table.
+//! Program, scenarios, simulator and lab all read this table. A program may [`add`] controllers of its
+//! own, once, before anything else.
+
+use std::sync::OnceLock;
 
 use sabul_units::Bytes;
 
 use crate::controller::Controller;
+use crate::guard::Guard;
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 use crate::tcp::{
     bbr1, bbr3, bic, cubic, dctcp, fast, highspeed, htcp, lowpriority, ltcp, multcp, newreno, reno,
@@ -49,7 +53,13 @@ pub struct Entry {
     pub build: Build,
 }
 
-/// Every controller, in the order shown to users.
+/// Longest name of a controller.
+const NAME_MAX: usize = 32;
+
+/// What this program has added; set at most once.
+static ADDED: OnceLock<&'static [Entry]> = OnceLock::new();
+
+/// The controllers of this crate, in the order shown to users. [`all`] has those of the program too.
 pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "sabul2003",
@@ -243,7 +253,8 @@ pub const ENTRIES: &[Entry] = &[
 ];
 
 impl Entry {
-    /// A controller of this kind; `packet_bytes` is the full packet's size on the wire.
+    /// A controller of this kind; `packet_bytes` is the full packet's size on the wire. Panics and
+    /// impossible answers of it become its [`Controller::fault`].
     ///
     /// # Errors
     /// On an unknown parameter or a value out of its range.
@@ -252,8 +263,74 @@ impl Entry {
         params: &[(String, String)],
         packet_bytes: Bytes,
     ) -> Result<Box<dyn Controller>, ConfigError> {
-        (self.build)(&ParamValues::check(self.name, self.params, params)?, packet_bytes)
+        let values = ParamValues::check(self.name, self.params, params)?;
+        Ok(Box::new(Guard::build(self, &values, packet_bytes)?))
     }
+}
+
+/// Adds a program's own controllers to every list and choice. Once, before anything asks for one.
+///
+/// # Errors
+/// If controllers were added before; if a name is not 1 to 32 letters, digits, `-` and `_`, beginning
+/// with a letter, or is taken; if a parameter's name is malformed or comes twice, or its default is
+/// not within its range. Nothing is added then.
+pub fn add(entries: &'static [Entry]) -> Result<(), ConfigError> {
+    check_added(entries)?;
+    ADDED.set(entries).map_err(|_| {
+        let names: Vec<_> = entries.iter().map(|entry| entry.name).collect();
+        refusal("added controllers".to_owned(), &names.join(", "), "one call of add for all")
+    })
+}
+
+/// The controllers that this program has added.
+pub fn added() -> &'static [Entry] {
+    ADDED.get().copied().unwrap_or_default()
+}
+
+/// Every controller, in the order shown to users: those of this crate, then those added.
+pub fn all() -> impl Iterator<Item = &'static Entry> {
+    ENTRIES.iter().chain(added())
+}
+
+fn refusal(setting: String, value: &str, allowed: &str) -> ConfigError {
+    ConfigError { setting, value: value.to_owned(), allowed: allowed.to_owned() }
+}
+
+fn check_added(entries: &'static [Entry]) -> Result<(), ConfigError> {
+    const NAME: &str = "1 to 32 letters, digits, '-' and '_', beginning with a letter";
+    for (index, entry) in entries.iter().enumerate() {
+        let Entry { name, params, .. } = *entry;
+        if !is_name(name) {
+            return Err(refusal("name of an added controller".to_owned(), name, NAME));
+        }
+        if ENTRIES.iter().chain(&entries[..index]).any(|taken| taken.name == name) {
+            let setting = "name of an added controller".to_owned();
+            return Err(refusal(setting, name, "a name that no other controller has"));
+        }
+        for (index, spec) in params.iter().enumerate() {
+            let setting = || format!("name of a parameter of {name}");
+            if !is_name(spec.name) {
+                return Err(refusal(setting(), spec.name, NAME));
+            }
+            if params[..index].iter().any(|taken| taken.name == spec.name) {
+                return Err(refusal(setting(), spec.name, "each name once"));
+            }
+            // A default stands by the same rules as what a user gives.
+            let default = [(spec.name.to_owned(), spec.default.to_owned())];
+            ParamValues::check(name, params, &default).map_err(|error| ConfigError {
+                setting: format!("default of {}", error.setting),
+                ..error
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn is_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    name.len() <= NAME_MAX
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(is_plain)
 }
 
 /// The entry of this name.
@@ -261,8 +338,8 @@ impl Entry {
 /// # Errors
 /// If there is none; the error names the nearest and lists all.
 pub fn find(name: &str) -> Result<&'static Entry, ConfigError> {
-    ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
-        let names: Vec<_> = ENTRIES.iter().map(|entry| entry.name).collect();
+    all().find(|entry| entry.name == name).ok_or_else(|| {
+        let names: Vec<_> = all().map(|entry| entry.name).collect();
         let nearest = names.iter().min_by_key(|known| distance(name, known));
         // A short name must share a letter with what it is said to be near to.
         let most = name.chars().count().saturating_sub(1).min(3);
@@ -335,6 +412,57 @@ mod tests {
             assert!(error.setting.contains(key), "{error}");
             assert!(error.to_string().contains(value), "{error}");
         }
+    }
+
+    const RANGED: ParamSpec = ParamSpec {
+        name: "share",
+        unit: Unit::Number,
+        default: "0.5",
+        range: (0.0, 1.0),
+        doc: "",
+        source: "",
+    };
+
+    fn named(name: &'static str, params: &'static [ParamSpec]) -> Entry {
+        Entry { name, params, ..ENTRIES[0] }
+    }
+
+    fn refused(entries: Vec<Entry>) -> String {
+        check_added(entries.leak()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_program_adds_controllers_under_new_and_plain_names() {
+        for name in ["", "a b", "1st", "-x", "naïve", "a/b", "x".repeat(33).leak()] {
+            let text = refused(vec![named("fine", &[]), named(name, &[])]);
+            assert!(text.contains("name of an added controller") && text.contains(name), "{text}");
+        }
+        for taken in ["cubic", "twice"] {
+            let text = refused(vec![named("twice", &[]), named(taken, &[])]);
+            assert!(text.contains(taken) && text.contains("no other controller has"), "{text}");
+        }
+        let most = "x".repeat(32).leak();
+        let good = vec![named("gentle", &[RANGED]), named("Gentle-2_b", &[]), named(most, &[])];
+        assert_eq!(check_added(good.leak()), Ok(()));
+    }
+
+    #[test]
+    fn the_parameters_of_an_added_controller_are_checked_before_anybody_uses_it() {
+        const BAD: [(&str, &str, (f64, f64), &str); 5] = [
+            ("share", "1.5", (0.0, 1.0), "0 to 1"),
+            ("share", "half", (0.0, 1.0), "0 to 1"),
+            ("share", "0.5", (1.0, 0.0), "1 to 0"),
+            ("share", "0.5", (f64::NAN, 1.0), "default of"),
+            ("a share", "0.5", (0.0, 1.0), "letters, digits"),
+        ];
+        for (name, default, range, part) in BAD {
+            let spec = ParamSpec { name, default, range, ..RANGED };
+            let text = refused(vec![named("gentle", vec![spec].leak())]);
+            assert!(text.contains("gentle") && text.contains(part), "{text}");
+        }
+        let word = ParamSpec { unit: Unit::Word(&["a", "b"]), default: "c", ..RANGED };
+        assert!(refused(vec![named("gentle", vec![word].leak())]).contains("one of: a, b"));
+        assert!(refused(vec![named("gentle", &[RANGED, RANGED])]).contains("each name once"));
     }
 
     #[test]

@@ -1,18 +1,16 @@
 //! `sabul card`: one congestion controller, measured by every test, on one page.
 //!
 //! A card is a list of scenarios ([`plan`]), all run at once; pure functions make its numbers of what
-//! they have shown ([`measure`]), and [`page`] puts those down. A controller that panics, or whose runs
+//! they have shown ([`measure`]), and [`page`] puts those down. A controller that is at fault, or whose runs
 //! have no sensible numbers, is named as the cause.
 
 mod measure;
 mod page;
 mod plan;
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::time::Instant as Clock;
 
@@ -99,7 +97,7 @@ pub(crate) fn run(args: &CardArgs) -> Result<u8, CliError> {
         runs::make_directory(&dir.join(SCENARIOS), "--out")?;
     }
     let started = Clock::now();
-    let finished = run_all(entry.name, &all, args)?;
+    let finished = run_all(&all, args)?;
     let wall_s = started.elapsed().as_secs_f64();
     let answers = answers(entry.name, exams, all, finished, args.seeds)?;
     let card = Card {
@@ -161,32 +159,16 @@ fn read(exams: &[Exam], set: &[Override], seeds: u32) -> Result<Vec<Run>, CliErr
     Ok(all)
 }
 
-fn run_all(cc: &str, all: &[Run], args: &CardArgs) -> Result<Vec<Finished>, CliError> {
+fn run_all(all: &[Run], args: &CardArgs) -> Result<Vec<Finished>, CliError> {
     let count = all.len();
     let progress = |done: usize| {
         if !args.quiet && (done.is_multiple_of(10) || done == count) {
             output::note(format_args!("{done} of {count} runs done"));
         }
     };
-    let one = |run: &Run| guarded(cc, &run.scenario.name, || sim::simulate(run));
-    let finished = sabul_scenario::run_all_with_progress(all, args.threads, progress, one);
+    let finished =
+        sabul_scenario::run_all_with_progress(all, args.threads, progress, sim::simulate);
     finished.into_iter().collect()
-}
-
-/// Does what may panic by the fault of a controller.
-fn guarded<T>(
-    cc: &str,
-    scenario: &str,
-    work: impl FnOnce() -> Result<T, CliError>,
-) -> Result<T, CliError> {
-    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|cause| {
-        Err(fault(cc, scenario, &format!("it panicked: {}", panic_text(cause.as_ref()))))
-    })
-}
-
-fn panic_text(cause: &(dyn Any + Send)) -> &str {
-    let text = cause.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("without a reason")
 }
 
 /// The controller is to blame.
@@ -276,18 +258,6 @@ mod tests {
     fn setting(text: &str) -> Result<(), String> {
         let given = sabul_scenario::parse_override(text).unwrap();
         check_setting(&given).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn a_panic_is_the_fault_of_the_controller_by_name() {
-        let work = || -> Result<(), CliError> { panic!("the window is {}", -1) };
-        let error = guarded("wild", "wild loss-1pct", work).unwrap_err();
-        assert_eq!(error.code(), 1);
-        let text = error.to_string();
-        for part in ["controller 'wild'", "'wild loss-1pct'", "panicked", "the window is -1"] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-        assert_eq!(guarded("tame", "x", || Ok(5)).unwrap(), 5);
     }
 
     #[test]

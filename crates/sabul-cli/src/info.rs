@@ -21,13 +21,19 @@ pub(crate) fn controllers(args: &CcArgs) -> Result<u8, CliError> {
 }
 
 fn list() -> String {
-    let width = registry::ENTRIES.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for entry in registry::ENTRIES {
-        let default = if entry.name == registry::DEFAULT { " (default)" } else { "" };
-        text += &format!("{:width$}  {}{default}\n", entry.name, entry.summary);
+    let width = registry::all().map(|entry| entry.name.len()).max().unwrap_or(0);
+    let lines = |entries: &[registry::Entry]| -> String {
+        let line = |entry: &registry::Entry| {
+            let default = if entry.name == registry::DEFAULT { " (default)" } else { "" };
+            format!("{:width$}  {}{default}\n", entry.name, entry.summary)
+        };
+        entries.iter().map(line).collect()
+    };
+    let text = lines(registry::ENTRIES);
+    match registry::added() {
+        [] => text,
+        added => text + "\nAdded by this program:\n" + &lines(added),
     }
-    text
 }
 
 fn show(entry: &registry::Entry) -> String {
@@ -85,7 +91,7 @@ mod tests {
     fn every_controller_is_listed_and_shown_with_its_parameters() {
         let list = list();
         assert!(list.contains("(default)"));
-        for entry in registry::ENTRIES {
+        for entry in registry::all() {
             assert!(list.contains(entry.name));
             let text = show(entry);
             assert!(text.contains(entry.source));

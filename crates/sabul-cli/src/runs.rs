@@ -261,6 +261,11 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
+/// A run has failed: what an earlier one left in its folder does not count as its results.
+pub(crate) fn forget(dir: &Path) -> Result<(), CliError> {
+    remove(&dir.join(MANIFEST)).map_err(|error| cannot_write(dir, &error))
+}
+
 /// Writes the page and the table of all runs of a sweep.
 pub(crate) fn write_sweep(dir: &Path, runs: &[Run], finished: &[Finished]) -> Result<(), CliError> {
     let pairs: Vec<_> = runs.iter().zip(finished).collect();

@@ -1,4 +1,6 @@
 //! `sabul sim`: scenario files in virtual time.
+//!
+//! A run whose controller is at fault has no results. It is named, and the others stand.
 
 use std::time::Instant as Clock;
 
@@ -6,7 +8,7 @@ use sabul_scenario::Run;
 use sabul_sim::World;
 
 use crate::args::SimRunArgs;
-use crate::error::CliError;
+use crate::error::{CliError, FAILED};
 use crate::output;
 use crate::runs::{self, Finished};
 
@@ -15,7 +17,11 @@ pub(crate) fn simulate(run: &Run) -> Result<Finished, CliError> {
     let world = World::new(run.scenario.clone())
         .map_err(|error| CliError::usage(format!("{}: {error}", run.label)))?;
     let started = Clock::now();
-    let outcome = world.run();
+    let outcome = world.run().map_err(|fault| {
+        let name = &run.scenario.name;
+        let label = if run.label == *name { String::new() } else { format!(" [{}]", run.label) };
+        CliError::failed(format!("scenario '{name}'{label}, {fault}"))
+    })?;
     let wall_s = started.elapsed().as_secs_f64();
     Ok(Finished { results: outcome.results, series: outcome.series, wall_s, lab: None })
 }
@@ -36,20 +42,51 @@ pub(crate) fn run(args: &SimRunArgs) -> Result<u8, CliError> {
         }
     };
     let results = sabul_scenario::run_all_with_progress(&all, args.threads, progress, simulate);
-    let results: Vec<Finished> = results.into_iter().collect::<Result<_, _>>()?;
     if let Some(dir) = &args.out {
-        for (index, (run, finished)) in all.iter().zip(&results).enumerate() {
-            runs::write(&runs::folder(dir, index, count), run, finished)?;
-        }
-        if count > 1 {
-            runs::write_sweep(dir, &all, &results)?;
+        for (index, (run, result)) in all.iter().zip(&results).enumerate() {
+            let folder = runs::folder(dir, index, count);
+            match result {
+                Ok(finished) => runs::write(&folder, run, finished)?,
+                Err(_) => runs::forget(&folder)?,
+            }
         }
     }
-    for (run, finished) in all.iter().zip(&results) {
+    let (mut done, mut finished, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+    for (run, result) in all.into_iter().zip(results) {
+        match result {
+            Ok(result) => {
+                done.push(run);
+                finished.push(result);
+            }
+            Err(error) => failures.push(error),
+        }
+    }
+    if let (Some(dir), true) = (&args.out, count > 1 && !done.is_empty()) {
+        runs::write_sweep(dir, &done, &finished)?;
+    }
+    for (run, finished) in done.iter().zip(&finished) {
         runs::show(run, finished, args.json, count > 1)?;
     }
-    if let (false, Some(dir)) = (args.json || args.quiet, &args.out) {
+    if let (false, Some(dir), false) = (args.json || args.quiet, &args.out, done.is_empty()) {
         output::note(format_args!("wrote {}", dir.join("report.html").display()));
     }
-    Ok(0)
+    end(failures, count)
+}
+
+/// What the command ends with; of several runs, each that failed is named.
+fn end(mut failures: Vec<CliError>, count: usize) -> Result<u8, CliError> {
+    if count == 1
+        && let Some(only) = failures.pop()
+    {
+        return Err(only);
+    }
+    for error in &failures {
+        output::complain(error);
+    }
+    if failures.is_empty() {
+        return Ok(0);
+    }
+    let failed = failures.len();
+    output::complain(format_args!("{failed} of {count} runs failed and have no results"));
+    Ok(FAILED)
 }

@@ -14,7 +14,7 @@ mod records;
 use std::collections::VecDeque;
 use std::fmt;
 
-use sabul_cc::{Context, Controller, IntervalReport, LossReport, RttEstimate, SendLimits};
+use sabul_cc::{Context, Controller, Fault, IntervalReport, LossReport, RttEstimate, SendLimits};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, Rate, SeqNo, Span};
 use sabul_wire::{DATA_OVERHEAD, LossPolicy, NumberRange};
 
@@ -345,6 +345,11 @@ impl Sender {
     /// What the controller is doing.
     pub fn phase(&self) -> &'static str {
         self.controller.phase()
+    }
+
+    /// What the controller did that none may do: the channel has to end because of it.
+    pub fn fault(&self) -> Option<&Fault> {
+        self.controller.fault()
     }
 
     /// When the peer last sent an ACK or a NAK.

@@ -279,7 +279,7 @@ fn controller(
         None => default,
     };
     let Ok(entry) = registry::find(name) else {
-        let names: Vec<&str> = registry::ENTRIES.iter().map(|entry| entry.name).collect();
+        let names: Vec<&str> = registry::all().map(|entry| entry.name).collect();
         table.refuse("cc", unknown("controller", name, &names));
         return none();
     };

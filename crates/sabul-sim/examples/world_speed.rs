@@ -52,7 +52,7 @@ fn main() {
     };
     let world = World::new(plan).expect("registered controllers");
     let started = Clock::now();
-    let outcome = world.run();
+    let outcome = world.run().expect("registered controllers have no faults");
     let wall = started.elapsed().as_secs_f64();
     println!(
         "{kind}: {seconds} s simulated in {wall:.3} s ({:.1} x real time), {:.3} M data packets/s, \

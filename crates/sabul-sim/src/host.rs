@@ -133,6 +133,15 @@ impl Host {
         }
     }
 
+    /// What the controller of the sending end, `cc`, did that none may do, in words.
+    pub(crate) fn fault(&self, cc: &str) -> Option<String> {
+        match self {
+            Self::Sabul(host) => host.fault(cc),
+            Self::Tcp(host) => host.fault(),
+            Self::Cbr(_) => None,
+        }
+    }
+
     /// Checks from now on that each byte is delivered once, where bytes have places.
     pub(crate) fn audit(&mut self) {
         if let Self::Sabul(host) = self {

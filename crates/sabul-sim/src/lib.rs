@@ -44,4 +44,4 @@ pub use tcp::{
     Segment, TCP_HEADER_BYTES, TcpAck, TcpConfig, TcpReceiver, TcpReceiverStats, TcpSender,
     TcpSenderStats, TcpTransmit,
 };
-pub use world::{Outcome, World};
+pub use world::{FlowFault, Outcome, World};

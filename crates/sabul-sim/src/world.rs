@@ -6,6 +6,7 @@
 //! the earliest acts, then says when it wants to act next.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use sabul_cc::registry::{self, Family};
 use sabul_cc::{ConfigError, Controller};
@@ -37,6 +38,23 @@ pub struct Outcome {
     /// DATA packets and segments sent in the whole run, constant-rate traffic included.
     pub data_packets: u64,
 }
+
+/// Why a run has no outcome: the controller of a flow did what none may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowFault {
+    /// The flow's name.
+    pub flow: String,
+    /// What its controller did, in words that name it.
+    pub what: String,
+}
+
+impl fmt::Display for FlowFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "flow '{}': {}", self.flow, self.what)
+    }
+}
+
+impl std::error::Error for FlowFault {}
 
 /// What is on the flow's own access delay, in one direction.
 type Pipe = VecDeque<(Instant, Packet)>;
@@ -80,6 +98,9 @@ pub struct World {
     is_audited: bool,
     events: u64,
     data_packets: u64,
+    /// The first that was seen; nothing happens after it. Looked for at each sample and when a flow
+    /// ends: until then a faulty controller's last good limits stand.
+    fault: Option<FlowFault>,
 }
 
 impl World {
@@ -121,6 +142,7 @@ impl World {
             is_audited: false,
             events: 0,
             data_packets: 0,
+            fault: None,
             scenario,
         };
         world.net.agenda.set(meter_actor, world.meter.next_tick());
@@ -143,15 +165,21 @@ impl World {
 
     /// Lets everything happen, to the end of the scenario.
     ///
+    /// # Errors
+    /// If a controller did what none may do; the run stops there.
+    ///
     /// # Panics
     /// After [`World::audit`], if something does not hold that must.
-    pub fn run(mut self) -> Outcome {
+    pub fn run(mut self) -> Result<Outcome, FlowFault> {
         while self.step() {}
         self.finish()
     }
 
-    /// Lets the next event happen. False once the scenario's time is over.
+    /// Lets the next event happen. False once the scenario's time is over, or a controller at fault.
     pub fn step(&mut self) -> bool {
+        if self.fault.is_some() {
+            return false;
+        }
         let Some((at, actor)) = self.net.agenda.pop().filter(|(at, _)| *at <= self.end) else {
             return false;
         };
@@ -183,14 +211,20 @@ impl World {
     }
 
     /// What has been measured, after the last event.
-    pub fn finish(mut self) -> Outcome {
+    ///
+    /// # Errors
+    /// If a controller did what none may do.
+    pub fn finish(mut self) -> Result<Outcome, FlowFault> {
         self.now = self.end;
         for place in 0..self.places.len() {
             self.retire(u32::try_from(place).unwrap_or(u32::MAX));
         }
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
         let results = self.meter.finish(self.end, &mut self.net);
         let (events, data_packets) = (self.events, self.data_packets);
-        Outcome { results: results.0, series: results.1, events, data_packets }
+        Ok(Outcome { results: results.0, series: results.1, events, data_packets })
     }
 
     // ---- packets --------------------------------------------------------------------------------
@@ -357,6 +391,9 @@ impl World {
     /// Takes a flow out of the world; what it has on the way is lost.
     fn retire(&mut self, place: u32) {
         let Some(flow) = self.places[place as usize].flow.take() else { return };
+        if self.fault.is_none() {
+            self.fault = fault_of(&self.scenario, &flow);
+        }
         for role in 0..ACTORS_PER_PLACE {
             let actor = Actor(self.first_place_actor + place * ACTORS_PER_PLACE + role);
             self.net.agenda.set(actor, None);
@@ -373,6 +410,9 @@ impl World {
     fn tick(&mut self) {
         let mut plans = vec![(Counters::default(), None::<Gauges>); self.scenario.flows.len()];
         for flow in self.places.iter().filter_map(|place| place.flow.as_ref()) {
+            if self.fault.is_none() {
+                self.fault = fault_of(&self.scenario, flow);
+            }
             let (counters, gauges) = &mut plans[flow.plan];
             counters.add(flow.host.counters());
             // Of many copies the oldest place speaks for all.
@@ -387,6 +427,11 @@ impl World {
         }
         self.net.agenda.set(self.meter_actor, self.meter.next_tick());
     }
+}
+
+fn fault_of(scenario: &Scenario, flow: &Flow) -> Option<FlowFault> {
+    let plan = &scenario.flows[flow.plan];
+    flow.host.fault(&plan.cc).map(|what| FlowFault { flow: plan.id.clone(), what })
 }
 
 /// The actor of one end, or of one access delay, of the flow at a place.

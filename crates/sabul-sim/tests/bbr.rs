@@ -9,16 +9,26 @@ use sabul_units::{Instant, Probability, Rate, Span};
 
 const MBPS: u64 = 100;
 const RTT_MS: u64 = 40;
-/// The bandwidth-delay product, which is the queue as well, in packets of 1500 bytes.
-const PRODUCT: u64 = MBPS * 1000 * RTT_MS / 12_000;
 const HOSTS: [Transport; 2] = [Transport::Tcp, Transport::Sabul];
 
 /// Flows of these controllers, each two seconds after the one before; measured from 10 s to `end_s`.
 fn run(transport: Transport, controllers: &[&str], loss: f64, seed: u64, end_s: u64) -> Results {
+    run_on((MBPS, RTT_MS), transport, controllers, loss, seed, end_s)
+}
+
+/// The same on another path; the queue is the bandwidth-delay product in packets of 1500 bytes.
+fn run_on(
+    (mbps, rtt_ms): (u64, u64),
+    transport: Transport,
+    controllers: &[&str],
+    loss: f64,
+    seed: u64,
+    end_s: u64,
+) -> Results {
     let back = LinkConfig::builder()
-        .with_rate(Some(Rate::from_mbps(MBPS)))
-        .with_delay(Span::from_micros(RTT_MS * 500))
-        .with_queue(QueueLimit::Packets(PRODUCT));
+        .with_rate(Some(Rate::from_mbps(mbps)))
+        .with_delay(Span::from_micros(rtt_ms * 500))
+        .with_queue(QueueLimit::Packets(mbps * 1000 * rtt_ms / 12_000));
     let forward = back.clone().with_loss(Probability::new(loss).unwrap());
     let (forward, back) = (forward.build().unwrap(), back.build().unwrap());
     let flow = |(n, cc): (usize, &&str)| {
@@ -35,7 +45,7 @@ fn run(transport: Transport, controllers: &[&str], loss: f64, seed: u64, end_s: 
         links: vec![LinkPlan { id: "link".to_owned(), forward, back }],
         flows: controllers.iter().enumerate().map(flow).collect(),
     };
-    let results = World::new(scenario).unwrap().run().results;
+    let results = World::new(scenario).unwrap().run().unwrap().results;
     println!(
         "{transport:?} {controllers:?}, loss {loss}, seed {seed}: {:.3} of the link, queue {:.1}, drops {}, Jain {:.3}, Mb/s {:.1?}",
         results.links[0].utilisation,
@@ -49,6 +59,15 @@ fn run(transport: Transport, controllers: &[&str], loss: f64, seed: u64, end_s: 
 
 fn goodput(results: &Results) -> Vec<f64> {
     results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect()
+}
+
+#[test]
+fn ten_round_trips_of_probe_rtt_do_not_lower_the_rate() {
+    // 200 ms of ProbeRtt are ten rounds here, which is as long as a rate is remembered.
+    for (transport, cc) in HOSTS.iter().flat_map(|host| ["bbr1", "bbr3"].map(|cc| (*host, cc))) {
+        let results = run_on((200, 20), transport, &[cc], 0.0, 1, 31);
+        assert!(results.links[0].utilisation > 0.9, "{cc} on {transport:?}");
+    }
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn scenario() -> Scenario {
 
 #[test]
 fn one_world_gives_the_same_bits_everywhere() {
-    let outcome = World::new(scenario()).unwrap().run();
+    let outcome = World::new(scenario()).unwrap().run().unwrap();
     // Debug shows each float so that it reads back to the same bits.
     let mut text = format!("events {}\n{:#?}\n", outcome.events, outcome.results);
     for flow in &outcome.series.flows {

@@ -37,7 +37,7 @@ fn run(link: LinkPlan, flows: Vec<FlowPlan>, end_s: u64, is_audited: bool) -> Re
     if is_audited {
         world.audit();
     }
-    world.run().results
+    world.run().unwrap().results
 }
 
 fn goodput_mbps(streams: u32) -> f64 {

@@ -156,7 +156,7 @@ fn run(scenario: &Scenario) {
         most = most.max(ALLOCATED.allocated().saturating_sub(before));
         assert!(most < MEMORY_MAX, "{most} bytes at {:?}", world.now());
     }
-    for flow in world.finish().results.flows {
+    for flow in world.finish().unwrap().results.flows {
         let has_end = flow.transport != "udp-cbr";
         assert!(!has_end || flow.completed == 1, "{} has not arrived: {flow:?}", flow.id);
     }

@@ -55,7 +55,7 @@ fn run_flows(path: Path, flows: Vec<FlowPlan>, end_s: u64) -> Results {
         links: vec![path.link()],
         flows,
     };
-    let results = World::new(scenario).unwrap().run().results;
+    let results = World::new(scenario).unwrap().run().unwrap().results;
     println!(
         "{names:?}, {path:?}: {:.3} of the link, queue {:.0}, Jain {:.3}, Mb/s {:.1?}, lost {:.4?}",
         results.links[0].utilisation,

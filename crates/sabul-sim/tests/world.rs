@@ -51,7 +51,7 @@ fn scenario(seconds: u64, links: Vec<LinkPlan>, flows: Vec<FlowPlan>) -> Scenari
 }
 
 fn run(scenario: &Scenario) -> Outcome {
-    World::new(scenario.clone()).unwrap().run()
+    World::new(scenario.clone()).unwrap().run().unwrap()
 }
 
 fn assert_near(found: f64, expected: f64, tolerance: f64) {

@@ -89,6 +89,8 @@ pub(crate) enum ChannelError {
     Stopped,
     /// The controller's name or parameters are not usable.
     Config(sabul_cc::ConfigError),
+    /// The controller did what none may do.
+    Controller(sabul_cc::Fault),
     /// The peer sent what no correct peer sends.
     Peer(&'static str),
     /// The thread of the channel met a fault of this program; standard error has the details.
@@ -109,6 +111,7 @@ impl fmt::Display for ChannelError {
             Self::Io(error) => write!(f, "the UDP socket failed: {error}"),
             Self::Stopped => f.write_str("the transfer was stopped"),
             Self::Config(error) => error.fmt(f),
+            Self::Controller(fault) => fault.fmt(f),
             Self::Peer(what) => write!(f, "the peer broke the protocol: {what}"),
             Self::Broken => {
                 f.write_str("a fault of this program ended the channel; please report it")

@@ -120,7 +120,7 @@ impl Error {
             ChannelError::Peer(_) => {
                 Self::Failed(Failure::new(FailureCode::Protocol, error.to_string()))
             }
-            ChannelError::Seal(_) | ChannelError::Broken => {
+            ChannelError::Controller(_) | ChannelError::Seal(_) | ChannelError::Broken => {
                 Self::Failed(Failure::new(FailureCode::Internal, error.to_string()))
             }
         }

@@ -365,7 +365,9 @@ impl Pending {
         let Some((open, mailbox)) = self.parts.take() else { return Err(Error::Cancelled) };
         let work = check_params(&open.channel)
             .and_then(|()| match direction {
-                Direction::Send => check_controller(&open.channel),
+                Direction::Send => check_controller(&open.channel).map_err(|error| {
+                    Error::Config(format!("the end that sends needs the controller: {error}"))
+                }),
                 Direction::Receive => Ok(()),
             })
             .and_then(|()| {

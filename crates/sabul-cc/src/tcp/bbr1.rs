@@ -170,6 +170,10 @@ impl Bbr {
         if is_rtt_old && !matches!(self.state, State::ProbeRtt { .. }) {
             self.state = State::ProbeRtt { until: None, round: 0 };
         }
+        if matches!(self.state, State::ProbeRtt { .. }) {
+            // [LINUX tcp_bbr.c] What so few packets show of the rate is not what the path can do.
+            self.delivery.limit_by_application();
+        }
         match self.state {
             State::Startup if self.is_full => self.state = State::Drain,
             State::Startup => {}

@@ -5,10 +5,10 @@
 
 use std::collections::VecDeque;
 
-use sabul_cc::Controller;
+use sabul_cc::{Controller, Fault};
 use sabul_proto::{
-    Admission, Arrival, DataPacket, Expiry, IntervalSet, Receiver, ReceiverConfig, Repeat,
-    RepeatRtt, ReportRule, Sender, SenderConfig, Transmit, WaitReason,
+    Admission, Arrival, DataPacket, Expiry, IntervalSet, PeerError, Receiver, ReceiverConfig,
+    Repeat, RepeatRtt, ReportRule, Sender, SenderConfig, Transmit, WaitReason,
 };
 use sabul_units::{Instant, PacketNumber, Rate};
 use sabul_wire::{Feedback, LossPolicy, NumberRange};
@@ -41,6 +41,9 @@ pub(crate) struct SabulHost {
     /// Reports that have come and not been read; only where the sender reads one a packet.
     unread: Option<VecDeque<Feedback>>,
     counters: Counters,
+    /// The first report that the sender could not believe. Our own receiver reports the truth, so it
+    /// takes a controller that sends many times what the path carries.
+    refused: Option<PeerError>,
     /// Where checks are on: every byte delivered so far.
     delivered: Option<IntervalSet>,
     scratch: Vec<u8>,
@@ -89,6 +92,7 @@ impl SabulHost {
             sink,
             unread: plan.defects.one_report_per_packet.then(VecDeque::new),
             counters: Counters::default(),
+            refused: None,
             delivered: None,
             scratch: Vec::new(),
         }
@@ -161,7 +165,9 @@ impl SabulHost {
     }
 
     fn read(&mut self, now: Instant, report: &Feedback) {
-        self.sender.handle_feedback(now, report).expect("our own receiver reports the truth");
+        if let Err(error) = self.sender.handle_feedback(now, report) {
+            self.refused.get_or_insert(error);
+        }
     }
 
     /// Reads the next report that waits, if one does.
@@ -229,6 +235,15 @@ impl SabulHost {
             rtt: self.sender.rtt(),
             in_flight: self.sender.in_flight(),
         }
+    }
+
+    pub(crate) fn fault(&self, cc: &str) -> Option<String> {
+        self.sender.fault().map(Fault::to_string).or_else(|| {
+            let PeerError(what) = self.refused.as_ref()?;
+            Some(format!(
+                "controller '{cc}' lets it send so much that the peer breaks the protocol: {what}"
+            ))
+        })
     }
 
     pub(crate) fn check_invariants(&self) {

@@ -4,8 +4,8 @@
 //! couples them, and blocks of the stream are dealt out to them. A flow is over when the last
 //! connection is.
 
-use sabul_cc::Controller;
 use sabul_cc::registry::{self, Family};
+use sabul_cc::{Controller, Fault};
 use sabul_units::{Instant, Span};
 
 use super::Port;
@@ -16,6 +16,9 @@ use crate::tcp::{TcpConfig, TcpReceiver, TcpSender, TcpTransmit};
 
 /// What Linux uses where [RFC6298 §2] asks for one second.
 pub(super) const RTO_MIN: Span = Span::from_millis(200);
+/// [RFC7323 §2.3] The largest window that TCP can announce, in bytes: what binds a controller that would
+/// send without end.
+const WINDOW_BYTES_MAX: u64 = 1 << 30;
 /// What an endless flow has to send: more than any run can.
 const ENDLESS: u64 = 1 << 60;
 /// Ours: what is dealt out at a time; [PSockets] does not say.
@@ -47,10 +50,11 @@ impl TcpHost {
         bytes: Option<u64>,
         controllers: Vec<Box<dyn Controller>>,
     ) -> Self {
+        let most = WINDOW_BYTES_MAX / u64::from(plan.packet_bytes);
         let config = TcpConfig {
             packet_bytes: plan.packet_bytes,
             initial_window: plan.initial_window,
-            window_packets: plan.window_packets,
+            window_packets: Some(plan.window_packets.unwrap_or(most)),
             rto_min: RTO_MIN,
             is_ecn_capable: plan.is_ecn_capable,
             // A controller of windows leaves bursts as TCP makes them.
@@ -162,6 +166,10 @@ impl TcpHost {
         let gap = if self.is_paced { first.limits().gap.0 } else { Span::ZERO };
         let in_flight = self.stripes.iter().map(|one| one.sender.in_flight().0).sum();
         Gauges { gap, rtt: first.rtt(), in_flight }
+    }
+
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.stripes.iter().find_map(|one| one.sender.fault()).map(Fault::to_string)
     }
 
     pub(crate) fn check_invariants(&self) {

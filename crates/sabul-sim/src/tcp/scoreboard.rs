@@ -6,6 +6,9 @@
 //!     lost_below    everything below that has not arrived is lost (IsLost: three above have)
 //!     resend_from   everything below has been considered for a retransmission (HighRxt + 1)
 //!     pipe          copies that may still be on the path
+//!     copies        what was sent again, in order: lost as well once three segments have arrived that
+//!                   were first sent later, as [LINUX tcp_input.c] has it since 2.6; the RFC waits for
+//!                   the timer
 //! so an ACK costs O(log blocks) and each segment is passed once by each number.
 //! Invariants:  segment numbers start at 1 and are consecutive; pipe is the sum over the segments
 //!              that have not arrived of (not lost) + (sent again).
@@ -33,6 +36,8 @@ pub(super) struct Outstanding {
     pub(super) seq: u64,
     pub(super) length: u32,
     flags: u8,
+    /// The next new segment when it was last sent again.
+    resent_before: u64,
 }
 
 impl Outstanding {
@@ -60,6 +65,10 @@ pub(super) struct Scoreboard {
     top: [u64; DUP_THRESH],
     lost_below: u64,
     resend_from: u64,
+    /// Number and [`Outstanding::resent_before`] of each copy that may be on the path.
+    copies: VecDeque<(u64, u64)>,
+    /// Segments whose copies are lost.
+    lost_copies: VecDeque<u64>,
     pipe: u64,
 }
 
@@ -74,6 +83,8 @@ impl Scoreboard {
             top: [0; DUP_THRESH],
             lost_below: 0,
             resend_from: 0,
+            copies: VecDeque::new(),
+            lost_copies: VecDeque::new(),
             pipe: 0,
         }
     }
@@ -125,7 +136,7 @@ impl Scoreboard {
 
     /// A new segment of this length leaves.
     pub(super) fn push(&mut self, length: u32) -> Outstanding {
-        let segment = Outstanding { seq: self.end, length, flags: 0 };
+        let segment = Outstanding { seq: self.end, length, flags: 0, resent_before: 0 };
         self.ring.push_back(segment);
         self.end += u64::from(length);
         self.pipe += 1;
@@ -134,11 +145,14 @@ impl Scoreboard {
 
     /// Segment `number` leaves again.
     pub(super) fn resend(&mut self, number: u64) -> Option<Outstanding> {
+        let next = self.next();
         let segment = self.get_mut(number)?;
         let before = segment.pipe();
         segment.flags |= RESENT;
+        segment.resent_before = next;
         let segment = *segment;
         self.pipe += segment.pipe() - before;
+        self.copies.push_back((number, next));
         Some(segment)
     }
 
@@ -226,6 +240,23 @@ impl Scoreboard {
             lost += u64::from(self.lose(number));
         }
         self.lost_below = self.lost_below.max(bound);
+        lost + self.lose_overtaken_copies(bound)
+    }
+
+    /// What was sent again before the third highest that has arrived was sent at all.
+    fn lose_overtaken_copies(&mut self, bound: u64) -> u64 {
+        let mut lost = 0;
+        while let Some(&(number, next)) = self.copies.front().filter(|(_, next)| *next <= bound) {
+            self.copies.pop_front();
+            let Some(segment) = self.get_mut(number) else { continue };
+            // Else it has arrived, or was sent once more.
+            if segment.has(RESENT) && !segment.has(ARRIVED) && segment.resent_before == next {
+                segment.flags &= !RESENT;
+                self.pipe -= 1;
+                self.lost_copies.push_back(number);
+                lost += 1;
+            }
+        }
         lost
     }
 
@@ -251,6 +282,8 @@ impl Scoreboard {
         }
         self.lost_below = self.next();
         self.resend_from = self.first;
+        self.copies.clear();
+        self.lost_copies.clear();
         std::mem::take(&mut self.pipe)
     }
 
@@ -266,6 +299,12 @@ impl Scoreboard {
 
     /// The first lost segment that this recovery has not sent again yet. [RFC6675 §4] NextSeg rule 1.
     pub(super) fn next_lost(&mut self) -> Option<u64> {
+        while let Some(number) = self.lost_copies.front().copied() {
+            if self.get(number).is_some_and(|segment| !segment.has(ARRIVED | RESENT)) {
+                return Some(number);
+            }
+            self.lost_copies.pop_front();
+        }
         self.next_missing(self.lost_below)
     }
 

@@ -10,7 +10,7 @@
 //! Invariants:  acknowledged <= sent <= written; the timer runs while something is outstanding.
 //! Not here:    see [`super`].
 
-use sabul_cc::{Acked, Context, Controller, LossReport, RttEstimate, SendLimits};
+use sabul_cc::{Acked, Context, Controller, Fault, LossReport, RttEstimate, SendLimits};
 use sabul_units::{Bytes, Instant, Packets, Span};
 
 use super::packets::{Segment, TCP_HEADER_BYTES, TcpAck};
@@ -219,6 +219,11 @@ impl TcpSender {
     /// What the controller is doing.
     pub fn phase(&self) -> &'static str {
         self.controller.phase()
+    }
+
+    /// What the controller did that none may do: the run has to end because of it.
+    pub fn fault(&self) -> Option<&Fault> {
+        self.controller.fault()
     }
 
     /// What to do now; call again until it says wait.

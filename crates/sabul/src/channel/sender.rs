@@ -166,6 +166,9 @@ impl Turn {
             }
             self.probe(now)?;
             let deadline = self.transmit()?;
+            if let Some(fault) = self.sender.fault() {
+                return Err(ChannelError::Controller(fault.clone()));
+            }
             if let Some((until, why)) = deadline {
                 self.sleep(until, why)?;
             }

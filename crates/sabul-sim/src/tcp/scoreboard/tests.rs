@@ -41,6 +41,32 @@ fn three_later_arrivals_make_a_segment_lost() {
 }
 
 #[test]
+fn a_copy_is_lost_when_three_segments_first_sent_after_it_have_arrived() {
+    let mut board = flight(5);
+    // 1 and 2 are lost.
+    arrive(&mut board, 3, 5);
+    resend(&mut board, 1);
+    resend(&mut board, 2);
+    // 6, 7, 8 leave after the copies, 9 and 10 later.
+    for _ in 0..5 {
+        board.push(MSS);
+    }
+    arrive(&mut board, 6, 7);
+    assert_eq!((board.pipe(), board.next_lost()), (5, None), "two are not enough: 1, 2, 8 … 10");
+    board.arrive(7000, 8000);
+    assert_eq!(board.lose_overtaken(), 2, "both copies");
+    assert_eq!((board.pipe(), board.next_lost()), (2, Some(1)), "9 and 10");
+    resend(&mut board, 1);
+    assert_eq!(board.next_lost(), Some(2));
+    // The second copy of 1 left before 11: 9 and 10 say nothing of it.
+    arrive(&mut board, 9, 10);
+    resend(&mut board, 2);
+    assert_eq!((board.pipe(), board.next_lost()), (2, None));
+    assert_eq!(board.acknowledge(10_000), 2);
+    board.check_invariants();
+}
+
+#[test]
 fn pipe_and_next_follow_a_recovery_worked_by_hand() {
     // 1, 3 and 7 of 10 are lost on the path.
     let mut board = flight(10);
@@ -148,14 +174,16 @@ fn behaves_like_the_rules_applied_to_a_list() {
     for seed in 0..100 {
         let mut rng = SeededRandom::new(seed);
         let mut board = Scoreboard::new(MSS);
-        // For each segment: has arrived, was sent again.
-        let mut model: Vec<(bool, bool)> = Vec::new();
-        for _ in 0..400 {
+        // For each segment: has arrived, and how many there were when it was last sent again.
+        let mut model: Vec<(bool, Option<usize>)> = Vec::new();
+        let mut lost_copies: Vec<usize> = Vec::new();
+        let mut sent_order: std::collections::BTreeMap<usize, u64> = [].into();
+        for step in 0..400 {
             let (first, count) = (board.first(), model.len() as u64);
             match rng.below(6) {
                 0..2 => {
                     board.push(MSS);
-                    model.push((false, false));
+                    model.push((false, None));
                 }
                 2..4 if first < count => {
                     // Never the first outstanding, else it would be acknowledged.
@@ -175,11 +203,15 @@ fn behaves_like_the_rules_applied_to_a_list() {
                             && !model[*n].0
                             && is_lost(*n)
                     });
+                    lost_copies.retain(|n| !model[*n].0 && model[*n].1.is_none());
+                    let rule = lost_copies.first().copied().or(rule);
                     let number = board.next_lost();
                     assert_eq!(number, rule.map(|n| n as u64 + 1), "seed {seed}");
                     if let Some(number) = number {
                         resend(&mut board, number);
-                        model[usize::try_from(number).unwrap() - 1].1 = true;
+                        let count = model.len();
+                        sent_order.insert(usize::try_from(number).unwrap() - 1, step);
+                        model[usize::try_from(number).unwrap() - 1].1 = Some(count);
                     }
                 }
                 _ if first <= count => {
@@ -196,11 +228,23 @@ fn behaves_like_the_rules_applied_to_a_list() {
             }
             board.lose_overtaken();
             board.check_invariants();
+            // Copies in the order in which they left.
+            let arrived: Vec<bool> = model.iter().map(|seg| seg.0).collect();
+            let is_overtaken = |count: usize| arrived[count..].iter().filter(|a| **a).count() >= 3;
+            let mut newly: Vec<(usize, usize)> = (model.iter().enumerate())
+                .filter(|(_, seg)| !seg.0)
+                .filter_map(|(n, seg)| Some((seg.1.filter(|count| is_overtaken(*count))?, n)))
+                .collect();
+            newly.sort_by_key(|(_, n)| sent_order[n]);
+            for (_, n) in newly {
+                model[n].1 = None;
+                lost_copies.push(n);
+            }
             // SetPipe, word for word.
             let mut pipe = 0;
             for (n, seg) in model.iter().enumerate().filter(|(_, seg)| !seg.0) {
                 let lost = model[n..].iter().filter(|later| later.0).count() >= 3;
-                pipe += u64::from(!lost) + u64::from(seg.1);
+                pipe += u64::from(!lost) + u64::from(seg.1.is_some());
             }
             assert_eq!(board.pipe(), pipe, "seed {seed}: {board:?}");
         }

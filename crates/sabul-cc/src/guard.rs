@@ -1,0 +1,262 @@
+//! The guard around every controller: a bug in one ends the runs that use it, and nothing else.
+//!
+//! Model:       each fact goes to the controller, then its answers are asked for, looked at and kept.
+//!              The first panic, or the first answer that would stop or swamp a sender, is its
+//!              [`Fault`]: from then on the controller is asked nothing, and the last good answers
+//!              stand, so that whoever drives it can go on until it asks for the fault.
+//! Bounds:      no window of zero packets, none missing where the family needs one; a gap or hold of
+//!              at most [`PAUSE_MAX`] or four round trips, whichever is longer; an interval of
+//!              [`INTERVAL_MIN`] to [`PAUSE_MAX`]. A large window is allowed.
+//! Not here:    whether a controller is any good (`conformance`); one that never returns from a call.
+
+use std::any::Any;
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+
+use sabul_units::{Bytes, Gap, Instant, Packets, Span};
+
+use crate::controller::{
+    Acked, Context, Controller, IntervalReport, LossReport, SYN_INTERVAL, SendLimits,
+};
+use crate::params::{ConfigError, ParamValues};
+use crate::registry::{Entry, Family};
+
+/// Ours: longest time that a controller may keep a sender from sending. A peer that hears nothing for
+/// half of it takes the sender for dead.
+pub(crate) const PAUSE_MAX: Span = Span::from_secs(60);
+/// Ours: the shortest interval; below it a sender would do nothing but end intervals.
+pub(crate) const INTERVAL_MIN: Span = Span::from_micros(10);
+/// What stands where no answer was ever good: a trickle.
+const TRICKLE: Answers = Answers {
+    limits: SendLimits {
+        gap: Gap(Span::from_millis(10)),
+        window: Some(Packets(2)),
+        hold_until: None,
+    },
+    syn_interval: SYN_INTERVAL,
+    phase: "fault",
+};
+
+/// What a controller did that none may do. Displayed as one line that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The controller's name.
+    pub controller: &'static str,
+    /// The call after which it was seen, such as `on_ack`, or `build`.
+    pub callback: &'static str,
+    /// The time of that call, on the driver's clock.
+    pub at: Instant,
+    /// What it did.
+    pub what: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "controller '{}' is at fault: ", self.controller)?;
+        if self.callback != BUILD {
+            write!(f, "after {:.3} s ", self.at.elapsed().as_secs_f64())?;
+        }
+        write!(f, "its {} {}", self.callback, self.what)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+const BUILD: &str = "build";
+
+thread_local! {
+    /// Whether this thread is in a controller's code.
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// Where a controller's code panicked last, once [`tell_panics_as_faults`] looks.
+    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// From now on a panic of a controller is told by its [`Fault`] alone, which names the place in the
+/// source; any other panic goes to the hook before, as does every one where `RUST_BACKTRACE` asks for
+/// traces. For programs; call it once, at the start.
+pub fn tell_panics_as_faults() {
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let is_ours = IS_INSIDE.get();
+        if is_ours {
+            PLACE.set(info.location().map(ToString::to_string));
+        }
+        if !is_ours || Backtrace::capture().status() == BacktraceStatus::Captured {
+            before(info);
+        }
+    }));
+}
+
+/// Runs a controller's code; a panic in it becomes the words for it.
+fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    let was_inside = IS_INSIDE.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(work));
+    IS_INSIDE.set(was_inside);
+    result.map_err(|cause| {
+        let place = PLACE.take().map_or_else(String::new, |place| format!(" at {place}"));
+        format!("panicked{place}: {}", panic_text(cause.as_ref()))
+    })
+}
+
+/// The message of a panic, on one line.
+fn panic_text(cause: &(dyn Any + Send)) -> String {
+    let text = cause.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| cause.downcast_ref::<&str>().copied());
+    text.unwrap_or("without a message").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What a controller says of itself between two facts.
+#[derive(Clone, Copy, Debug)]
+struct Answers {
+    limits: SendLimits,
+    syn_interval: Span,
+    phase: &'static str,
+}
+
+impl Answers {
+    fn of(controller: &dyn Controller) -> Self {
+        Self {
+            limits: controller.limits(),
+            syn_interval: controller.syn_interval(),
+            phase: controller.phase(),
+        }
+    }
+
+    /// What no sender could live with.
+    fn nonsense(&self, now: Instant, rtt: Option<Span>, needs_window: bool) -> Option<String> {
+        let SendLimits { gap, window, hold_until } = self.limits;
+        let longest = rtt.map_or(PAUSE_MAX, |rtt| PAUSE_MAX.max(rtt * 4));
+        let hold = hold_until.map_or(Span::ZERO, |hold| hold.since(now));
+        let seconds = |span: Span| span.as_secs_f64();
+        if window == Some(Packets(0)) {
+            Some("left a window of no packets, with which nothing is ever sent".to_owned())
+        } else if needs_window && window.is_none() {
+            Some("left no window, and its family says that it always has one".to_owned())
+        } else if gap.0 > longest {
+            Some(format!("left a gap of {} s between packets", seconds(gap.0)))
+        } else if hold > longest {
+            Some(format!("left a hold of {} s, in which nothing is sent", seconds(hold)))
+        } else if !(INTERVAL_MIN..=PAUSE_MAX).contains(&self.syn_interval) {
+            let given = seconds(self.syn_interval);
+            Some(format!("left an interval of {given} s; one has 10 us to 60 s"))
+        } else {
+            None
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    name: &'static str,
+    needs_window: bool,
+    /// None after a fault.
+    inner: Option<Box<dyn Controller>>,
+    answers: Answers,
+    fault: Option<Box<Fault>>,
+}
+
+impl Guard {
+    /// A new controller of this kind, guarded.
+    ///
+    /// # Errors
+    /// If the controller refuses the parameters. That it panics at them is a fault.
+    pub(crate) fn build(
+        entry: &Entry,
+        params: &ParamValues,
+        packet_bytes: Bytes,
+    ) -> Result<Self, ConfigError> {
+        let mut guard = Self {
+            name: entry.name,
+            needs_window: entry.family != Family::Rate,
+            inner: None,
+            answers: TRICKLE,
+            fault: None,
+        };
+        match caught(|| (entry.build)(params, packet_bytes)) {
+            Ok(built) => {
+                guard.inner = Some(built?);
+                guard.tell(BUILD, Instant::ZERO, None, |_| {});
+            }
+            Err(what) => guard.blame(BUILD, Instant::ZERO, what),
+        }
+        Ok(guard)
+    }
+
+    /// Lets the controller take in one fact, and looks at what it makes of it.
+    #[inline]
+    fn tell(
+        &mut self,
+        callback: &'static str,
+        now: Instant,
+        rtt: Option<Span>,
+        fact: impl FnOnce(&mut dyn Controller),
+    ) {
+        let Some(inner) = self.inner.as_deref_mut() else { return };
+        let told = caught(|| {
+            fact(inner);
+            Answers::of(inner)
+        });
+        let wrong = match told {
+            Ok(answers) => match answers.nonsense(now, rtt, self.needs_window) {
+                None => {
+                    self.answers = answers;
+                    return;
+                }
+                Some(what) => what,
+            },
+            Err(what) => what,
+        };
+        self.blame(callback, now, wrong);
+    }
+
+    #[cold]
+    fn blame(&mut self, callback: &'static str, at: Instant, what: String) {
+        self.fault = Some(Box::new(Fault { controller: self.name, callback, at, what }));
+        let broken = self.inner.take();
+        // What has just panicked may do so again.
+        let _ = caught(|| drop(broken));
+    }
+
+    #[inline]
+    fn fact(
+        &mut self,
+        callback: &'static str,
+        cx: &Context,
+        fact: impl FnOnce(&mut dyn Controller),
+    ) {
+        self.tell(callback, cx.now, cx.rtt.map(|rtt| rtt.smoothed), fact);
+    }
+}
+
+impl Controller for Guard {
+    fn limits(&self) -> SendLimits {
+        self.answers.limits
+    }
+    fn on_loss(&mut self, loss: &LossReport, cx: &Context) {
+        self.fact("on_loss", cx, |inner| inner.on_loss(loss, cx));
+    }
+    fn on_timeout(&mut self, cx: &Context) {
+        self.fact("on_timeout", cx, |inner| inner.on_timeout(cx));
+    }
+    fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+        self.fact("on_ack", cx, |inner| inner.on_ack(acked, cx));
+    }
+    fn on_interval(&mut self, report: &IntervalReport, cx: &Context) {
+        self.fact("on_interval", cx, |inner| inner.on_interval(report, cx));
+    }
+    fn syn_interval(&self) -> Span {
+        self.answers.syn_interval
+    }
+    fn phase(&self) -> &'static str {
+        self.answers.phase
+    }
+    fn fault(&self) -> Option<&Fault> {
+        self.fault.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests;

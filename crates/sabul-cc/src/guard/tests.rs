@@ -1,0 +1,150 @@
+//! Controllers that break each rule, one by one.
+
+use super::*;
+use crate::controller::RttEstimate;
+use crate::params::{ParamSpec, Unit};
+use crate::registry::find;
+
+/// Legal answers until the window it is told of in a loss report's numbers.
+#[derive(Debug)]
+struct Odd {
+    limits: SendLimits,
+    interval: Span,
+}
+
+const GOOD: SendLimits = SendLimits { gap: Gap::NONE, window: Some(Packets(5)), hold_until: None };
+
+impl Controller for Odd {
+    fn limits(&self) -> SendLimits {
+        self.limits
+    }
+    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
+        match loss.first_lost {
+            0 => self.limits.window = Some(Packets(0)),
+            1 => self.limits.window = None,
+            2 => self.limits.gap = Gap(Span(loss.largest_sent)),
+            3 => self.limits.hold_until = Some(Instant(loss.largest_sent)),
+            4 => self.interval = Span(loss.largest_sent),
+            5 => panic!("the window is\n  {}", -1),
+            6 => panic!("plain words"),
+            7 => panic::panic_any(7),
+            _ => self.limits.window = Some(Packets(loss.largest_sent)),
+        }
+    }
+    fn on_timeout(&mut self, _cx: &Context) {
+        self.limits.window = Some(Packets(1));
+    }
+    fn syn_interval(&self) -> Span {
+        self.interval
+    }
+}
+
+const WORDS: &[ParamSpec] = &[ParamSpec {
+    name: "when",
+    unit: Unit::Word(&["never", "now", "closed"]),
+    default: "never",
+    range: (0.0, 0.0),
+    doc: "",
+    source: "",
+}];
+
+fn entry(family: Family) -> Entry {
+    Entry {
+        name: "odd",
+        params: WORDS,
+        family,
+        build: |params, _| {
+            assert!(params.word("when") != "now", "now it is");
+            let mut limits = GOOD;
+            if params.word("when") == "closed" {
+                limits.window = Some(Packets(0));
+            }
+            Ok(Box::new(Odd { limits, interval: SYN_INTERVAL }))
+        },
+        ..*find("fixed").unwrap()
+    }
+}
+
+fn at(now: Span) -> Context {
+    Context::new(Instant::ZERO + now, None, Bytes(1500))
+}
+
+/// What comes of one loss report with these numbers, at three seconds.
+fn after(family: Family, first: u64, value: u64) -> Box<dyn Controller> {
+    let mut guarded = entry(family).build(&[], Bytes(1500)).unwrap();
+    assert_eq!((guarded.limits(), guarded.fault()), (GOOD, None));
+    let report = LossReport::new(Packets(1), Packets(0), first, value);
+    guarded.on_loss(&report, &at(Span::from_secs(3)));
+    guarded
+}
+
+#[track_caller]
+fn blamed(first: u64, value: u64, word: &str) {
+    let mut guarded = after(Family::Window, first, value);
+    let text = guarded.fault().unwrap().to_string();
+    assert!(text.starts_with("controller 'odd' is at fault: after 3.000 s its on_loss "), "{text}");
+    assert!(text.contains(word) && !text.contains('\n'), "{text}");
+    assert_eq!(guarded.limits(), GOOD, "the last good limits stand");
+    // Nothing is asked of it any more, and the first fault is kept.
+    guarded.on_timeout(&at(Span::from_secs(4)));
+    assert_eq!((guarded.limits(), guarded.syn_interval()), (GOOD, SYN_INTERVAL));
+    assert_eq!(guarded.fault().unwrap().to_string(), text);
+}
+
+#[test]
+fn limits_that_stop_or_swamp_a_sender_are_faults() {
+    let second = Span::from_secs(1).0;
+    blamed(0, 0, "a window of no packets");
+    blamed(1, 0, "no window");
+    blamed(2, 61 * second, "a gap of 61 s");
+    blamed(2, u64::MAX, "a gap");
+    blamed(3, 64 * second, "a hold of 61 s");
+    blamed(3, u64::MAX, "a hold");
+    blamed(4, 0, "an interval of 0 s");
+    blamed(4, u64::MAX, "an interval");
+}
+
+#[test]
+fn what_is_only_unusual_is_none() {
+    let second = Span::from_secs(1).0;
+    for (first, value) in
+        [(2, 60 * second), (3, 63 * second), (3, 0), (4, 60 * second), (8, u64::MAX), (8, 1)]
+    {
+        assert_eq!(after(Family::Window, first, value).fault(), None, "{first} {value}");
+    }
+    assert_eq!(after(Family::Rate, 1, 0).fault(), None, "a controller of rates needs no window");
+    // A gap may follow a round trip, however long that is.
+    let mut guarded = entry(Family::Rate).build(&[], Bytes(1500)).unwrap();
+    let rtt = Span::from_secs(100);
+    let estimate = RttEstimate { latest: rtt, smoothed: rtt, variance: rtt, min: rtt };
+    let cx = Context::new(Instant::ZERO, Some(estimate), Bytes(1500));
+    guarded.on_loss(&LossReport::new(Packets(1), Packets(0), 2, rtt.0), &cx);
+    assert_eq!(guarded.fault(), None);
+    assert_eq!(guarded.limits().gap.0, rtt);
+}
+
+#[test]
+fn a_panic_is_a_fault_with_its_message_on_one_line() {
+    blamed(5, 0, "panicked: the window is -1");
+    blamed(6, 0, "panicked: plain words");
+    blamed(7, 0, "panicked: without a message");
+}
+
+#[test]
+fn building_may_fail_too() {
+    let with = |word: &str| {
+        let given = [("when".to_owned(), word.to_owned())];
+        entry(Family::Rate).build(&given, Bytes(1500))
+    };
+    assert_eq!(with("never").unwrap().fault(), None);
+    assert!(with("later").unwrap_err().to_string().contains("'later'"), "a refusal stays one");
+    for (word, why) in
+        [("now", "its build panicked: now it is"), ("closed", "its build left a win")]
+    {
+        let mut broken = with(word).unwrap();
+        let text = broken.fault().unwrap().to_string();
+        assert!(text.contains(why), "{text}");
+        broken.on_timeout(&at(Span::ZERO));
+        assert!(broken.limits().window > Some(Packets(0)), "somebody may still drive it");
+    }
+}

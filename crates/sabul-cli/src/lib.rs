@@ -1,0 +1,115 @@
+//! The `sabul` program: copy files, measure paths, and show what the transport can do.
+//!
+//! Results go to standard output and everything else to standard error. The exit code tells
+//! causes apart; `sabul help` lists them.
+//!
+//! A program of one line has all of it, and congestion controllers of its own beside:
+//!
+//! ```no_run
+//! # mod gentle { pub const ENTRY: sabul_cc::registry::Entry = sabul_cc::registry::ENTRIES[0]; }
+//! fn main() -> std::process::ExitCode {
+//!     sabul_cli::run_with(&[gentle::ENTRY])
+//! }
+//! ```
+
+mod address;
+mod args;
+mod card;
+mod conversations;
+mod cp;
+mod demo;
+mod error;
+mod info;
+mod interrupt;
+mod json;
+mod lab;
+mod model;
+mod options;
+mod output;
+mod perf;
+mod progress;
+mod report;
+mod reproduce;
+mod runs;
+mod serve;
+mod sim;
+mod size;
+
+use std::future::Future;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser as _;
+use sabul_cc::registry::{self, Entry};
+
+use args::{Cli, Command, PerfCommand, ReproduceCommand, SimCommand};
+use error::CliError;
+
+/// The whole program, with these controllers beside its own: listed, shown and taken wherever a
+/// controller is named. Gives the exit code, which is 2 if they cannot be added ([`registry::add`]).
+///
+/// Call it first thing in `main`, while there is no other thread: some commands start the program
+/// again, with the same arguments and under another name.
+pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
+    if let Err(error) = registry::add(controllers) {
+        output::complain(&error);
+        return ExitCode::from(error::USAGE);
+    }
+    sabul_cc::tell_panics_as_faults();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to standard output; whoever closed it does not want them.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match run(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            output::complain(&error);
+            ExitCode::from(error.code())
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode, CliError> {
+    let code = match command {
+        // Before anything starts a thread.
+        Command::Lab(args) => return lab::run(args),
+        Command::Demo(args) => return demo::run(args),
+        Command::Cp(args) => block_on(cp::run(args)),
+        Command::Serve(args) => block_on(serve::files(args)),
+        Command::Perf(args) => match args.command {
+            Some(PerfCommand::Serve(args)) => block_on(serve::perf(args)),
+            None => block_on(perf::run(args.test)),
+        },
+        Command::Cc(args) => info::controllers(&args),
+        Command::Sim(args) => match args.command {
+            SimCommand::Run(args) => sim::run(&args),
+        },
+        Command::Card(args) => card::run(&args),
+        Command::Reproduce(args) => match args.command {
+            ReproduceCommand::List => reproduce::list(),
+            ReproduceCommand::Run(args) => reproduce::run(&args),
+        },
+        Command::Model(args) => model::run(&args),
+        Command::Completion { shell } => info::completion(shell),
+        Command::Man { out } => info::man(out.as_deref()),
+    };
+    code.map(ExitCode::from)
+}
+
+/// Runs one command to its end on a runtime of its own.
+fn block_on(work: impl Future<Output = Result<u8, CliError>>) -> Result<u8, CliError> {
+    output::start_log();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::failed(format!("cannot start the runtime: {error}")))?;
+    let result = runtime.block_on(work);
+    // A thread may still sit in a read of standard input that never returns.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    result
+}
