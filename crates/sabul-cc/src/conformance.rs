@@ -6,6 +6,7 @@
 
 use sabul_units::{Bytes, Instant, Packets, Probability, Random, SeededRandom, Span};
 
+use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, RttEstimate};
 use crate::params::ParamValues;
 use crate::registry::Entry;
@@ -16,6 +17,8 @@ const STEP: Span = Span::from_micros(10);
 /// Random sequences of facts, and how many facts each has.
 const SHAKES: u64 = 50;
 const SHAKE_FACTS: u32 = 400;
+/// How often a receiver tells its error rate. [TSUNAMI]
+const REPORT_INTERVAL: Span = Span::from_millis(350);
 
 /// A rule that a controller broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +102,9 @@ pub fn check(entry: &Entry) -> Vec<Violation> {
         format!("{last_second} of 8333 packets in the last second"),
     );
     let lossy = Path { loss: Probability::per_mille(300), ..clean };
-    let hurt = run(&mut *build(), lossy, 5);
+    // Who hears of loss but every 350 ms, and answers with a few per cent each time, takes longer.
+    let has_naks = build().rules() == ChannelRules::Standard;
+    let hurt = run(&mut *build(), lossy, if has_naks { 5 } else { 60 });
     let hurt_sent: u64 = hurt.arrived.iter().rev().take(10).sum::<u64>();
     rule(
         "heavy loss lowers the rate",
@@ -145,7 +150,7 @@ fn shake(controller: &mut dyn Controller, seed: u64) -> Option<String> {
     let (mut now, mut next, mut total) = (Instant::ZERO, 0u64, 0u64);
     (0..SHAKE_FACTS).find_map(|step| {
         // Powers of two up to 2^31, so that small numbers are as likely as large ones.
-        let (kind, scale) = (rng.below(8), 1 << rng.below(32));
+        let (kind, scale) = (rng.below(9), 1 << rng.below(32));
         let mut draw = || rng.below(scale);
         now = now + Span::from_nanos(draw());
         let base = Span::from_micros(1) + Span::from_nanos(draw());
@@ -168,6 +173,17 @@ fn shake(controller: &mut dyn Controller, seed: u64) -> Option<String> {
                 let elapsed = Span::from_micros(1 + draw());
                 let report = IntervalReport::new(sent, resent, lost, elapsed, draw() % 2 == 0);
                 controller.on_interval(&report, &cx);
+                format!("{report:?}")
+            }
+            3 => {
+                let (sent, error) = (draw(), draw() % 100_001);
+                let report = if error % 2 == 0 {
+                    let arrived = Packets(draw().min(sent));
+                    BulkReport::Account { sent: Packets(sent), arrived }
+                } else {
+                    BulkReport::ErrorRate(u32::try_from(error).unwrap_or(0))
+                };
+                controller.on_report(&report, &cx);
                 format!("{report:?}")
             }
             _ => {
@@ -217,6 +233,8 @@ fn run(controller: &mut dyn Controller, path: Path, seconds: u64) -> Trace {
     // As the receiver does: each SYN interval, or four times in a shorter round trip.
     let ack_interval = Span::from_millis(10).min(path.rtt / 4);
     let mut ack_at = now + ack_interval;
+    let mut report_at = now + REPORT_INTERVAL;
+    let (mut lost_told, mut arrived_told) = (0, 0);
     while now < end {
         let limits = controller.limits();
         if let Some(what) = illegal(controller) {
@@ -282,6 +300,20 @@ fn run(controller: &mut dyn Controller, path: Path, seconds: u64) -> Trace {
                 let queueing = free_at.since(now);
                 controller.on_ack(&acked, &context(now, path.rtt + queueing, path.rtt));
             }
+        }
+        // Those who hear of loss by other reports than NAKs hear of it by those: what the receiver
+        // had to ask for since the last, unfiltered.
+        if now >= report_at && controller.rules() != ChannelRules::Standard {
+            report_at = now + REPORT_INTERVAL;
+            let (lost, came) = (trace.lost - lost_told, arrived - arrived_told);
+            (lost_told, arrived_told) = (trace.lost, arrived);
+            let share = lost * 100_000 / (1 + lost + came);
+            let cx = context(now, path.rtt, path.rtt);
+            let account =
+                BulkReport::Account { sent: Packets(lost + came), arrived: Packets(came) };
+            controller.on_report(&account, &cx);
+            controller
+                .on_report(&BulkReport::ErrorRate(u32::try_from(share).unwrap_or(100_000)), &cx);
         }
         if now >= tick {
             let report =

@@ -4,6 +4,7 @@ use std::fmt;
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
 
+use crate::channel::{BulkReport, ChannelRules};
 use crate::guard::Fault;
 
 /// [SABUL §II-E] The SYN interval, in which rate control ticks: 0.01 s, the authors' trade-off
@@ -154,6 +155,17 @@ pub trait Controller: fmt::Debug + Send {
     fn on_ack(&mut self, _acked: &Acked, _cx: &Context) {}
     /// One SYN interval ended.
     fn on_interval(&mut self, _report: &IntervalReport, _cx: &Context) {}
+    /// A report arrived that only [`Self::rules`] other than the standard ones have.
+    fn on_report(&mut self, _report: &BulkReport, _cx: &Context) {}
+    /// What the algorithm needs of the channel. Asked once, before the first packet.
+    fn rules(&self) -> ChannelRules {
+        ChannelRules::Standard
+    }
+    /// How many packets leave back to back each time, as many gaps after the burst before. Asked
+    /// once, before the first packet.
+    fn burst(&self) -> Packets {
+        Packets(1)
+    }
     /// How long the controller's own interval is.
     fn syn_interval(&self) -> Span {
         SYN_INTERVAL

@@ -17,6 +17,7 @@ use std::panic::{self, AssertUnwindSafe};
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 
+use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{
     Acked, Context, Controller, IntervalReport, LossReport, SYN_INTERVAL, SendLimits,
 };
@@ -26,6 +27,8 @@ use crate::registry::{Entry, Family};
 /// Ours: longest time that a controller may keep a sender from sending. A peer that hears nothing for
 /// half of it takes the sender for dead.
 pub(crate) const PAUSE_MAX: Span = Span::from_secs(60);
+/// Ours: the largest burst.
+const BURST_MAX: u64 = 100_000;
 /// Ours: the shortest interval; below it a sender would do nothing but end intervals.
 pub(crate) const INTERVAL_MIN: Span = Span::from_micros(10);
 /// What stands where no answer was ever good: a trickle.
@@ -155,6 +158,8 @@ pub(crate) struct Guard {
     /// None after a fault.
     inner: Option<Box<dyn Controller>>,
     answers: Answers,
+    rules: ChannelRules,
+    burst: Packets,
     fault: Option<Box<Fault>>,
 }
 
@@ -173,12 +178,24 @@ impl Guard {
             needs_window: entry.family != Family::Rate,
             inner: None,
             answers: TRICKLE,
+            rules: ChannelRules::Standard,
+            burst: Packets(1),
             fault: None,
         };
         match caught(|| (entry.build)(params, packet_bytes)) {
             Ok(built) => {
                 guard.inner = Some(built?);
-                guard.tell(BUILD, Instant::ZERO, None, |_| {});
+                let (mut rules, mut burst) = (guard.rules, guard.burst);
+                guard.tell(BUILD, Instant::ZERO, None, |inner| {
+                    (rules, burst) = (inner.rules(), inner.burst());
+                });
+                if (1..=BURST_MAX).contains(&burst.0) {
+                    (guard.rules, guard.burst) = (rules, burst);
+                } else if guard.fault.is_none() {
+                    let what =
+                        format!("left a burst of {} packets; one has 1 to {BURST_MAX}", burst.0);
+                    guard.blame(BUILD, Instant::ZERO, what);
+                }
             }
             Err(what) => guard.blame(BUILD, Instant::ZERO, what),
         }
@@ -246,6 +263,15 @@ impl Controller for Guard {
     }
     fn on_interval(&mut self, report: &IntervalReport, cx: &Context) {
         self.fact("on_interval", cx, |inner| inner.on_interval(report, cx));
+    }
+    fn on_report(&mut self, report: &BulkReport, cx: &Context) {
+        self.fact("on_report", cx, |inner| inner.on_report(report, cx));
+    }
+    fn rules(&self) -> ChannelRules {
+        self.rules
+    }
+    fn burst(&self) -> Packets {
+        self.burst
     }
     fn syn_interval(&self) -> Span {
         self.answers.syn_interval

@@ -6,6 +6,8 @@
 //! those of a program's own; a guard around each turns its panics and impossible answers into a
 //! [`Fault`]. [`conformance`] is the suite that each of them must pass.
 
+mod bulk;
+mod channel;
 pub mod conformance;
 mod controller;
 mod fixed;
@@ -18,6 +20,7 @@ mod search;
 mod tcp;
 mod udt;
 
+pub use channel::{BUFFER_PACKETS, BulkReport, ChannelRules};
 pub use controller::{
     Acked, Context, Controller, IntervalReport, LossReport, RttEstimate, SYN_INTERVAL, SendLimits,
 };

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use sabul_units::Bytes;
 
+use crate::bulk::{fobs, netblt, rbudp, tsunami};
 use crate::controller::Controller;
 use crate::guard::Guard;
 use crate::params::{ConfigError, ParamSpec, ParamValues};
@@ -240,6 +241,42 @@ pub const ENTRIES: &[Entry] = &[
         family: Family::Rate,
         is_adaptive: true,
         build: udt4::build,
+    },
+    Entry {
+        name: "rbudp",
+        summary: "RBUDP: one constant rate; what a round lost is sent in the next, deaf to loss",
+        source: "[RBUDP] He, Leigh, Yu 2002",
+        params: rbudp::PARAMS,
+        family: Family::Rate,
+        is_adaptive: false,
+        build: rbudp::build,
+    },
+    Entry {
+        name: "tsunami",
+        summary: "Tsunami: the gap follows the share of blocks that the receiver asks for again",
+        source: "[TSUNAMI] Indiana University's client and server, 2006 to 2010",
+        params: tsunami::PARAMS,
+        family: Family::Rate,
+        is_adaptive: true,
+        build: tsunami::build,
+    },
+    Entry {
+        name: "fobs",
+        summary: "FOBS: round and round over what is not acknowledged, never waiting",
+        source: "[FOBS] Dickens, Gropp 2002",
+        params: fobs::PARAMS,
+        family: Family::Rate,
+        is_adaptive: false,
+        build: fobs::build,
+    },
+    Entry {
+        name: "netblt",
+        summary: "NETBLT: bursts at fixed times, buffer by buffer; the receiver asks for what is missing",
+        source: "[RFC998] Clark, Lambert, Zhang 1987",
+        params: netblt::PARAMS,
+        family: Family::Rate,
+        is_adaptive: false,
+        build: netblt::build,
     },
     Entry {
         name: "fixed",

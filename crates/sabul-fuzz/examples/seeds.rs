@@ -116,7 +116,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
         window_bytes: 1 << 26,
         rate_limit_bps: Some(1_000_000_000),
         mtu_max: None,
-        historical_loss: false,
+        rules: 0,
         control_feedback: true,
     };
     let open = |direction, request| {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use sabul_cc::ChannelRules;
 use sabul_proto::{Admission, Arrival, Receiver, ReceiverConfig, Refusal, ReportRule};
 use sabul_units::{Instant, PacketNumber, SeqNo, Span};
-use sabul_wire::{ConnectionId, DataHeader, Feedback, LossPolicy};
+use sabul_wire::{ConnectionId, DataHeader, ERROR_RATE_MAX, Feedback, LossPolicy, Mark};
 
 use crate::datagrams::check_report;
 use crate::input::Input;
@@ -33,19 +34,23 @@ struct Run {
     syn_packets: Option<u64>,
 }
 
-/// Input: policy, start and reporting, then operations (remainder by 8): 0–3 a DATA packet, 4 another packet,
-/// 5 an ACK2, 6 time passes, 7 the owner has room or the socket dropped something.
+/// Input: policy, start and reporting, then operations (remainder by 9): 0–3 a DATA packet, 4 another packet,
+/// 5 an ACK2, 6 time passes, 7 the owner has room or the socket dropped something, 8 a mark. With the
+/// reporting of 2002 and the current policy, the flags for it name other rules instead.
 pub(crate) fn target(data: &[u8]) -> bool {
     let mut input = Input::new(data);
     let flags = input.u8();
     let policy = if flags & 1 == 0 { LossPolicy::Current } else { LossPolicy::Historical };
     let block_limit = u32::from(flags >> 2 & 31);
-    let is_2002 = flags & 0x80 != 0;
-    let reports = if is_2002 {
-        ReportRule::sabul2002(Span::from_millis(200))
+    let is_bulk = flags & 0x81 == 0x80;
+    let is_2002 = flags & 0x80 != 0 && !is_bulk;
+    let rules = ChannelRules::ALL[usize::from(flags >> 2 & 3) + 1];
+    let (policy, reports) = if is_bulk {
+        ReportRule::of_rules(rules, policy)
     } else {
-        ReportRule::of_policy(policy)
+        (policy, ReportRule::of_policy(policy))
     };
+    let reports = if is_2002 { ReportRule::sabul2002(Span::from_millis(200)) } else { reports };
     let config = ReceiverConfig { policy, block_bytes: BLOCK_BYTES, block_limit, reports };
     let mut run = Run {
         receiver: Receiver::new(config),
@@ -70,7 +75,7 @@ pub(crate) fn target(data: &[u8]) -> bool {
         if input.is_empty() {
             break;
         }
-        match input.u8() % 8 {
+        match input.u8() % 9 {
             0..4 => run.data(&mut input),
             4 => run.other(&mut input),
             5 => {
@@ -78,7 +83,8 @@ pub(crate) fn target(data: &[u8]) -> bool {
                 run.receiver.handle_ack2(run.now, serial);
             }
             6 => run.now = later(run.now, &mut input),
-            _ => run.owner(&mut input),
+            7 => run.owner(&mut input),
+            _ => run.mark(&mut input),
         }
         run.receiver.check_invariants();
         run.drain();
@@ -152,6 +158,13 @@ impl Run {
         }
     }
 
+    /// A mark near what has come; rules without marks take no note of it.
+    fn mark(&mut self, input: &mut Input<'_>) {
+        let near = self.seqs.last().map_or(0, |last| last + 1);
+        let mark = Mark { serial: input.u8().into(), end: SeqNo(input.near(near)) };
+        self.receiver.handle_mark(self.now, mark);
+    }
+
     fn owner(&mut self, input: &mut Input<'_>) {
         let amount = input.u16();
         if amount.is_multiple_of(2) {
@@ -191,6 +204,19 @@ impl Run {
                 assert_eq!(nak.policy, self.policy);
                 let historical = nak.policy == LossPolicy::Historical;
                 (&nak.ranges, if historical { &self.seqs } else { &self.numbers })
+            }
+            Feedback::Missing(missing) => {
+                let below = missing.below.0;
+                assert!(missing.ranges.last().is_none_or(|range| range.last < below));
+                for range in &missing.ranges {
+                    let come = self.seqs.range(range.first..=range.last).next();
+                    assert!(come.is_none(), "{range:?} has come");
+                }
+                return;
+            }
+            Feedback::ErrorRate(rate) => {
+                assert!(*rate <= ERROR_RATE_MAX);
+                return;
             }
             Feedback::Syn { received } => {
                 let told = self.syn_packets.as_mut().expect("nobody asked for SYN reports");

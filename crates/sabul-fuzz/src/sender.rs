@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use sabul_cc::registry;
+use sabul_cc::{ChannelRules, registry};
 use sabul_proto::{DataPacket, Expiry, PeerError, ReportRule, Sender, SenderConfig, Transmit};
 use sabul_units::{Bytes, Instant, PacketNumber, Rate, SeqNo, Span};
-use sabul_wire::{Ack, Feedback, LossPolicy, Nak, NumberRange};
+use sabul_wire::{Ack, Feedback, LossPolicy, Missing, Nak, NumberRange};
 
 use crate::input::Input;
 use crate::receiver::later;
@@ -23,6 +23,14 @@ const CONTROLLERS: [(&str, &[(&str, &str)]); 4] = [
     ("sabul2003", &[("start", "published")]),
     ("fixed", &[]),
     ("fixed", &[("window_packets", "10")]),
+];
+
+/// With rules of their own.
+const CONTROLLERS_BULK: [(&str, &[(&str, &str)]); 4] = [
+    ("rbudp", &[]),
+    ("tsunami", &[]),
+    ("fobs", &[("control", "on")]),
+    ("netblt", &[("adaptation", "on"), ("max_buffers", "2")]),
 ];
 
 /// Where the peer reports as in 2002.
@@ -45,6 +53,9 @@ struct Run {
     sender: Sender,
     now: Instant,
     policy: LossPolicy,
+    rules: ChannelRules,
+    /// The newest mark.
+    marked: u64,
     pushed: Vec<u32>,
     /// Place of each sequence number: block, offset, length, whether it ends its block.
     places: BTreeMap<u64, (u32, u32, u32, bool)>,
@@ -58,9 +69,10 @@ struct Run {
     wait_until: Option<Instant>,
 }
 
-/// Input: set-up, then operations (remainder by 11): 0 a block to send, 1–2 packets go out, 3 time
+/// Input: set-up, then operations (remainder by 13): 0 a block to send, 1–2 packets go out, 3 time
 /// passes, 4 time passes until the sender wanted to be asked, 5 a report as bytes, 6–7 an ACK and
-/// 8 a NAK of numbers close to the true ones, 9 a setting changes, 10 a SYN report.
+/// 8 a NAK of numbers close to the true ones, 9 a setting changes, 10 a SYN report, 11 a list of what
+/// is missing, 12 an error rate.
 pub(crate) fn target(data: &[u8]) -> bool {
     let mut input = Input::new(data);
     let mut run = Run::new(input.u8());
@@ -69,7 +81,7 @@ pub(crate) fn target(data: &[u8]) -> bool {
         if input.is_empty() {
             break;
         }
-        match input.u8() % 11 {
+        match input.u8() % 13 {
             0 => run.push(&mut input),
             1..3 => run.transmit(input.u8()),
             3 => run.now = later(run.now, &mut input),
@@ -88,6 +100,11 @@ pub(crate) fn target(data: &[u8]) -> bool {
                 reports += run.report(&Feedback::Nak(nak));
             }
             9 => run.set(&mut input),
+            11 => {
+                let missing = run.missing(&mut input);
+                reports += run.report(&Feedback::Missing(missing));
+            }
+            12 => reports += run.report(&Feedback::ErrorRate(u32::from(input.u16()))),
             _ => {
                 let received = input.near(run.unreported());
                 reports += run.report(&Feedback::Syn { received });
@@ -101,8 +118,13 @@ pub(crate) fn target(data: &[u8]) -> bool {
 impl Run {
     fn new(flags: u8) -> Self {
         let policy = if flags & 1 == 0 { LossPolicy::Current } else { LossPolicy::Historical };
-        let is_2002 = flags & 0x20 != 0;
-        let controllers = if is_2002 { CONTROLLERS_2002 } else { CONTROLLERS };
+        let is_bulk = flags & 0x21 == 0x20 && flags & 0x10 != 0;
+        let is_2002 = flags & 0x20 != 0 && !is_bulk;
+        let controllers = match (is_bulk, is_2002) {
+            (true, _) => CONTROLLERS_BULK,
+            (_, true) => CONTROLLERS_2002,
+            _ => CONTROLLERS,
+        };
         let (name, given) = controllers[usize::from(flags >> 1) % controllers.len()];
         let given: Vec<_> =
             given.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -111,6 +133,7 @@ impl Run {
         let first_number = u64::from(flags >> 6);
         let block_limit = 4 + u32::from(flags >> 3 & 3);
         let syn_interval = controller.syn_interval();
+        let (policy, standard) = ReportRule::of_rules(controller.rules(), policy);
         let config = SenderConfig {
             policy,
             block_bytes: BLOCK_BYTES,
@@ -118,17 +141,15 @@ impl Run {
             payload_bytes: 1000,
             block_limit,
             first_number: PacketNumber(first_number),
-            reports: if is_2002 {
-                ReportRule::sabul2002(syn_interval)
-            } else {
-                ReportRule::of_policy(policy)
-            },
+            reports: if is_2002 { ReportRule::sabul2002(syn_interval) } else { standard },
             expiry: if is_2002 && flags & 2 != 0 { Expiry::Everything } else { Expiry::Adaptive },
         };
         Self {
             sender: Sender::new(Instant::ZERO, config, controller),
             now: Instant::ZERO,
             policy,
+            rules: standard.channel,
+            marked: 0,
             pushed: Vec::new(),
             places: BTreeMap::new(),
             next_number: first_number,
@@ -156,6 +177,15 @@ impl Run {
                 Transmit::Ack2 { number, serial } => {
                     self.use_number(number);
                     assert!(serial <= self.last_serial, "it confirms an ACK that never came");
+                }
+                Transmit::Mark { number, mark } => {
+                    self.use_number(number);
+                    assert!(mark.serial == self.marked || mark.serial == self.marked + 1);
+                    assert!(
+                        mark.end.0 <= self.places.len() as u64,
+                        "{mark:?} is ahead of the data"
+                    );
+                    self.marked = mark.serial;
                 }
                 Transmit::Wait { until, .. } => {
                     assert!(until > self.now, "waiting for {until:?} would spin");
@@ -233,6 +263,16 @@ impl Run {
         Nak { policy, ranges: self.ranges(input, next) }
     }
 
+    fn missing(&self, input: &mut Input<'_>) -> Missing {
+        let next = self.places.len() as u64;
+        let ranges = self.ranges(input, next);
+        let first = ranges.first().map_or(next, |range| range.first);
+        let last = ranges.last().map_or(first, |range| range.last + 1);
+        let from = SeqNo(input.near(first).min(first));
+        let below = SeqNo(input.near(next).max(last).max(from.0));
+        Missing { serial: input.near(self.marked), from, below, ranges }
+    }
+
     /// Ascending ranges that end near `next`, as decoding would let them through.
     fn ranges(&self, input: &mut Input<'_>, next: u64) -> Vec<NumberRange> {
         let mut from = input.near(next.saturating_sub(20));
@@ -284,7 +324,7 @@ impl Run {
                 let sent = self.sender.stats().sent;
                 ack.packets <= sent && ack.bytes <= ack.packets * 1000 && ack.marked <= ack.packets
             }
-            Feedback::Nak(_) | Feedback::Syn { .. } => true,
+            _ => true,
         };
         counts_are_true && self.is_possible(report)
     }
@@ -307,6 +347,13 @@ impl Run {
             Feedback::Syn { received } => {
                 self.syn_received.is_some() && *received <= self.unreported()
             }
+            Feedback::Missing(missing) => {
+                self.rules != ChannelRules::Standard
+                    && missing.below.0 <= seqs
+                    && missing.serial <= self.marked
+            }
+            Feedback::ErrorRate(_) => self.rules == ChannelRules::Requests,
+            Feedback::Nak(_) if self.rules != ChannelRules::Standard => false,
             Feedback::Nak(nak) if nak.policy != self.policy => false,
             Feedback::Nak(nak) => match nak.policy {
                 LossPolicy::Current => below(&nak.ranges, self.next_number),

@@ -8,18 +8,22 @@
 //! packet numbers: a retransmission has a new one, so a lost retransmission shows as a new gap at
 //! once, and each transmission is reported lost at most once. Since a NAK may itself be lost on UDP,
 //! what the sender has not confirmed (ACK2) rides along in the ACKs.
+//! What other rules of the channel report is in `bulk`.
 //! Invariants:  `largest` and every missing number below it account for all packet numbers.
 //! Not here:    bytes; the owner opens and stores them where [`Receiver::admit`] allows.
 
+mod bulk;
+
 use std::collections::{BTreeSet, VecDeque};
 
-use sabul_cc::RttEstimate;
+use sabul_cc::{ChannelRules, RttEstimate};
 use sabul_units::{Instant, PacketNumber, SeqNo, Span};
 use sabul_wire::{Ack, DataHeader, Feedback, LossPolicy, MAX_RANGES, Nak, NumberRange};
 
 use crate::interval_set::IntervalSet;
 use crate::reports::{ERR_INTERVAL, Repeat, RepeatRtt, ReportRule};
 use crate::rtt;
+use bulk::Bulk;
 
 /// [SABUL §II-D] A loss is reported again after k × RTT; k starts here and grows by one with each
 /// report, so that NAKs never bury a blocked path.
@@ -130,6 +134,7 @@ pub struct Receiver {
     next_syn: Option<Instant>,
     /// DATA packets that SYN reports have told of.
     syn_packets: u64,
+    bulk: Bulk,
 }
 
 impl Receiver {
@@ -165,6 +170,7 @@ impl Receiver {
             opened_at: Instant::ZERO,
             next_syn: None,
             syn_packets: 0,
+            bulk: Bulk::new(),
         }
     }
 
@@ -263,18 +269,23 @@ impl Receiver {
         self.stats.marked += u64::from(arrival.is_marked);
         // Something new for the sender, even where the data is a duplicate: the ACK that would
         // have spared it may have been lost.
-        self.ack_wanted = true;
+        self.ack_wanted |= self.is_ack_due();
         if seq >= self.next_seq {
             if seq > self.next_seq {
                 let gap = NumberRange { first: self.next_seq.0, last: seq.0 - 1 };
                 self.missing_seqs.insert(gap);
-                if self.config.policy == LossPolicy::Historical {
+                if self.config.reports.channel != ChannelRules::Standard {
+                    self.note_gap(now, gap);
+                } else if self.config.policy == LossPolicy::Historical {
                     self.report(now, gap, REPEAT_K_START);
                 }
             }
             self.next_seq = seq.next();
         } else if !self.missing_seqs.remove(seq.0) {
             self.stats.duplicates += 1;
+        }
+        if self.config.reports.channel != ChannelRules::Standard {
+            self.note_piece(now, seq);
         }
     }
 
@@ -385,6 +396,9 @@ impl Receiver {
                 self.report(now, range, k + 1);
             }
         }
+        if self.config.reports.channel != ChannelRules::Standard {
+            self.run_bulk(now);
+        }
         // The overflow count goes ahead of the losses that it explains.
         let explains = self.overflowed > self.overflow_reported && !self.naks.is_empty();
         if explains || (self.ack_wanted && now >= self.next_ack) {
@@ -396,6 +410,9 @@ impl Receiver {
         }
         if let Some(ranges) = self.naks.pop_front() {
             return Some(Feedback::Nak(Nak { policy: self.config.policy, ranges }));
+        }
+        if self.config.reports.channel != ChannelRules::Standard {
+            return self.next_list();
         }
         // After the losses that were noticed in the interval that it ends.
         self.syn(now)
@@ -450,12 +467,12 @@ impl Receiver {
 
     /// When to poll again though nothing happens.
     pub fn deadline(&self) -> Option<Instant> {
-        if !self.naks.is_empty() {
+        if !self.naks.is_empty() || self.has_list() {
             return Some(Instant::ZERO);
         }
         let ack = self.ack_wanted.then_some(self.next_ack);
         let repeat = self.repeats.first().map(|(due, ..)| *due);
-        Instant::earliest([ack, repeat, self.next_syn])
+        Instant::earliest([ack, repeat, self.next_syn, self.bulk_deadline()])
     }
 
     /// What must hold between any two calls.
@@ -474,6 +491,7 @@ impl Receiver {
             let inside: u64 = self.missing_numbers.overlap(range).map(NumberRange::count).sum();
             assert_eq!(inside, range.count(), "only missing numbers await confirmation");
         }
+        self.check_bulk();
         assert!(self.syn_packets <= self.stats.packets, "SYN reports tell of packets that came");
         let has_syn = self.config.reports.syn_interval.is_some() && self.stats.packets > 0;
         assert_eq!(self.next_syn.is_some(), has_syn, "SYN reports go on for ever");

@@ -4,7 +4,7 @@
 //! of a channel are given the same rule: a sender whose peer sends SYN reports lets them drive rate
 //! control, and one whose peer acknowledges rarely waits longer before it expires.
 
-use sabul_cc::SYN_INTERVAL;
+use sabul_cc::{ChannelRules, SYN_INTERVAL};
 use sabul_units::Span;
 use sabul_wire::LossPolicy;
 
@@ -29,6 +29,9 @@ pub struct ReportRule {
     pub repeat: Repeat,
     /// Which round trip the repeats go by.
     pub repeat_rtt: RepeatRtt,
+    /// Which rules the channel follows. Others than the standard ones take the place of NAKs and
+    /// their repeats, and name data sequence numbers.
+    pub channel: ChannelRules,
 }
 
 /// When ACKs leave, if anything has arrived.
@@ -67,6 +70,7 @@ impl ReportRule {
             syn_interval: None,
             repeat: Repeat::KTimesRtt,
             repeat_rtt: RepeatRtt::Averaged,
+            channel: ChannelRules::Standard,
         }
     }
 
@@ -86,6 +90,25 @@ impl ReportRule {
             syn_interval: Some(syn_interval),
             repeat: Repeat::Periodic,
             repeat_rtt: RepeatRtt::First,
+            channel: ChannelRules::Standard,
+        }
+    }
+
+    /// The rules of SABUL's relatives, over the historical policy. ACKs keep the channel's accounts:
+    /// room, round trip, what need not be kept (DEV-060); *cyclic* ones leave with its lists.
+    pub const fn bulk(channel: ChannelRules) -> Self {
+        let ack = match channel {
+            ChannelRules::Cyclic => AckRule::Every(Span::ZERO),
+            _ => AckRule::Every(SYN_INTERVAL),
+        };
+        Self { ack, channel, ..Self::current() }
+    }
+
+    /// The policy and rule of a channel with these rules; the given policy where they are standard.
+    pub const fn of_rules(channel: ChannelRules, policy: LossPolicy) -> (LossPolicy, Self) {
+        match channel {
+            ChannelRules::Standard => (policy, Self::of_policy(policy)),
+            _ => (LossPolicy::Historical, Self::bulk(channel)),
         }
     }
 

@@ -9,19 +9,23 @@
 //! Not here:    bytes, keys, sockets; what the loss report means for the rate (`sabul-cc`).
 
 mod feedback;
+mod pick;
 mod records;
 
 use std::collections::VecDeque;
 use std::fmt;
 
-use sabul_cc::{Context, Controller, Fault, IntervalReport, LossReport, RttEstimate, SendLimits};
+use sabul_cc::{
+    ChannelRules, Context, Controller, Fault, IntervalReport, LossReport, RttEstimate, SendLimits,
+};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, Rate, SeqNo, Span};
-use sabul_wire::{DATA_OVERHEAD, LossPolicy, NumberRange};
+use sabul_wire::{DATA_OVERHEAD, LossPolicy, Mark, NumberRange};
 
 use crate::flow_window::FlowWindow;
 use crate::interval_set::IntervalSet;
 use crate::reports::ReportRule;
 use crate::rtt;
+use pick::Pick;
 use records::{Numbers, Pieces};
 
 /// IPv4 and UDP headers: what a datagram is on the wire beyond its payload. Rates count IP packets;
@@ -104,6 +108,13 @@ pub enum Transmit {
         number: PacketNumber,
         /// Which ACK.
         serial: u64,
+    },
+    /// Everything that may be sent has been; only under rules that ask for it.
+    Mark {
+        /// Packet number to send it under.
+        number: PacketNumber,
+        /// What it says.
+        mark: Mark,
     },
     /// Nothing until then, unless something happens before.
     Wait {
@@ -207,6 +218,7 @@ pub struct Sender {
     loss_list: IntervalSet,
     payload_bytes: u32,
     rate_limit: Option<Rate>,
+    pick: Pick,
     // Time.
     next_send: Instant,
     next_tick: Option<Instant>,
@@ -257,6 +269,7 @@ impl Sender {
             loss_list: IntervalSet::new(),
             payload_bytes: config.payload_bytes,
             rate_limit: None,
+            pick: Pick::new(config.reports.channel, controller.burst()),
             next_send: now,
             next_tick: None,
             last_tick: now,
@@ -397,6 +410,10 @@ impl Sender {
         match self.next_data(now) {
             Ok(packet) => Transmit::Data(packet),
             Err((why, until)) => {
+                let until = match self.next_mark(now, why) {
+                    Ok(mark) => return mark,
+                    Err(next) => until.min(next),
+                };
                 self.interval.starved |= matches!(
                     why,
                     WaitReason::Application | WaitReason::Receiver | WaitReason::Window
@@ -416,101 +433,10 @@ impl Sender {
         }
     }
 
-    fn next_data(&mut self, now: Instant) -> Result<DataPacket, (WaitReason, Instant)> {
-        let idle_check = self.next_ping.max(self.last_heard + PING_INTERVAL);
-        if self.probe_due {
-            // Expiry: one packet past every limit, so that the peer has something to answer.
-            self.probe_due = false;
-            let seq = self.loss_list.pop_first().map_or_else(|| self.pieces.first(), SeqNo);
-            if let Some(packet) = self.resend(now, seq) {
-                return Ok(packet);
-            }
-        }
-        let has_new = self.cut.0 < self.blocks.len();
-        if self.loss_list.is_empty() && !has_new {
-            return Err((WaitReason::Application, idle_check));
-        }
-        if let Some(hold) = self.limits.hold_until.filter(|hold| *hold > now) {
-            return Err((WaitReason::Freeze, hold));
-        }
-        if self.next_send > now {
-            return Err((WaitReason::Pacing, self.next_send));
-        }
-        // [SABUL §II-D] The loss list first; it is not subject to the flow window.
-        while let Some(seq) = self.loss_list.pop_first() {
-            if let Some(packet) = self.resend(now, SeqNo(seq)) {
-                self.pace(now);
-                return Ok(packet);
-            }
-        }
-        if !has_new {
-            return Err((WaitReason::Application, idle_check));
-        }
-        let block = self.first_block + u32::try_from(self.cut.0).unwrap_or(u32::MAX);
-        if !self.window.has_room_for(block) {
-            return Err((WaitReason::Receiver, idle_check));
-        }
-        let unacknowledged = self.pieces.len();
-        let in_flight = self.numbers.in_flight();
-        let controlled = match self.config.policy {
-            // DEV-001: [SABUL §II-D] counts what is not acknowledged; a lost packet stalls that, so
-            // the current policy counts what may still be on the path.
-            LossPolicy::Historical => unacknowledged,
-            LossPolicy::Current => in_flight,
-        };
-        if !self.window.allows(Packets(unacknowledged), Packets(in_flight))
-            || self.limits.window.is_some_and(|window| controlled >= window.0)
-        {
-            return Err((WaitReason::Window, idle_check));
-        }
-        let packet = self.cut_piece(now, block);
-        self.pace(now);
-        Ok(packet)
-    }
-
-    fn pace(&mut self, now: Instant) {
-        let cap = self.rate_limit.map_or(Span::ZERO, |rate| rate.gap(self.packet_bytes()).0);
-        let gap = self.limits.gap.0.max(cap);
-        self.next_send = self.next_send.max(now - BURST) + gap;
-    }
-
-    /// Cuts the next piece off the stream.
-    fn cut_piece(&mut self, now: Instant, block: u32) -> DataPacket {
-        let (index, offset) = self.cut;
-        let length = (self.blocks[index].length - offset).min(self.payload_bytes);
-        let seq = self.pieces.next();
-        let number = self.numbers.push(seq, now);
-        let ends_block = offset + length == self.blocks[index].length;
-        self.pieces.push(block, offset, length, ends_block, number);
-        if ends_block {
-            self.blocks[index].end = Some(seq.next());
-            self.cut = (index + 1, 0);
-        } else {
-            self.cut.1 += length;
-        }
-        self.note_sent(now, false);
-        DataPacket { number, seq, block, offset, length, ends_block }
-    }
-
-    /// Sends a piece again, unless it has been acknowledged meanwhile.
-    fn resend(&mut self, now: Instant, seq: SeqNo) -> Option<DataPacket> {
-        let number = self.numbers.next();
-        let piece = self.pieces.resent(seq, number)?;
-        self.numbers.push(seq, now);
-        self.note_sent(now, true);
-        Some(DataPacket {
-            number,
-            seq,
-            block: piece.block,
-            offset: piece.offset,
-            length: piece.length,
-            ends_block: piece.ends_block,
-        })
-    }
-
     fn note_sent(&mut self, now: Instant, is_repeat: bool) {
         self.stats.sent += 1;
         self.interval.sent += 1;
+        self.note_picked();
         if is_repeat {
             self.stats.resent += 1;
             self.interval.resent += 1;
@@ -591,6 +517,8 @@ impl Sender {
         self.stats.expiries += 1;
         self.expiry_count += 1;
         match self.config.expiry {
+            // A lost mark, or a lost answer to one.
+            _ if self.pick.rules != ChannelRules::Standard => self.repeat_mark(),
             Expiry::Everything => {
                 // [SABUL2] From the highest number down to the first that is on the list already.
                 let NumberRange { first, last } = self.pieces.range();
@@ -670,6 +598,10 @@ impl Sender {
         assert!(
             self.loss_list.iter().all(|r| r.first >= range.first && r.last <= range.last),
             "the loss list holds only unacknowledged numbers"
+        );
+        assert!(
+            self.pick.open().iter().all(|r| r.first >= range.first && r.last <= range.last),
+            "only unacknowledged numbers are gone over"
         );
         assert!(self.cut.0 <= self.blocks.len(), "nothing is cut beyond the last block");
         assert!(self.blocks.iter().take(self.cut.0).all(|block| block.end.is_some()));

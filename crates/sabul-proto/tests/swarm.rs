@@ -14,7 +14,7 @@ use sabul_proto::{
 };
 use sabul_sim::{Link, LinkConfig, Outage, QueueLimit};
 use sabul_units::{Bytes, Instant, PacketNumber, Probability, Random, Rate, SeededRandom, Span};
-use sabul_wire::{Feedback, LossPolicy};
+use sabul_wire::{Feedback, LossPolicy, Mark};
 
 const SEEDS_BY_DEFAULT: u64 = 1000;
 const BLOCK_BYTES: u32 = 40_000;
@@ -41,6 +41,7 @@ struct Plan {
 enum Packet {
     Data(DataPacket),
     Ack2 { number: PacketNumber, serial: u64 },
+    Mark { number: PacketNumber, mark: Mark },
     Report(Feedback),
 }
 
@@ -145,6 +146,31 @@ fn draw_2002(seed: u64) -> Plan {
     }
 }
 
+/// SABUL's relatives on the same paths, over either carrier.
+fn draw_bulk(seed: u64) -> Plan {
+    let mut rng = SeededRandom::new(seed).fork("bulk");
+    let controllers = ["rbudp", "fobs", "tsunami", "netblt"];
+    let controller = controllers[usize::try_from(rng.below(4)).unwrap()];
+    let rate = (1 + rng.below(200)).to_string();
+    let on = || "on".to_owned();
+    let params = match (controller, rng.below(2)) {
+        ("netblt", 0) => vec![
+            ("burst_packets".to_owned(), (1 + rng.below(100)).to_string()),
+            ("max_buffers".to_owned(), (1 + rng.below(20)).to_string()),
+        ],
+        ("netblt", _) => vec![("adaptation".to_owned(), on())],
+        ("fobs", 0) => {
+            vec![("rate_mbps".to_owned(), rate), ("control".to_owned(), on())]
+        }
+        _ => vec![("rate_mbps".to_owned(), rate)],
+    };
+    let plan = draw(seed);
+    let packet = Bytes(u64::from(plan.payload + HEADERS));
+    let rules = registry::find(controller).unwrap().build(&params, packet).unwrap().rules();
+    let (policy, reports) = ReportRule::of_rules(rules, plan.policy);
+    Plan { policy, reports, controller, params, ..plan }
+}
+
 /// What a run shows.
 #[derive(Debug, PartialEq)]
 struct Outcome {
@@ -222,6 +248,13 @@ impl World {
                 self.receiver.accept(self.now, &arrival);
                 self.receiver.handle_ack2(self.now, *serial);
             }
+            Packet::Mark { number, mark } => {
+                if !self.receiver.is_replayed(*number) {
+                    let arrival = Arrival { number: *number, data: None, is_marked: false };
+                    self.receiver.accept(self.now, &arrival);
+                    self.receiver.handle_mark(self.now, *mark);
+                }
+            }
             Packet::Report(_) => unreachable!("reports go the other way"),
         }
     }
@@ -235,6 +268,9 @@ impl World {
                 }
                 Transmit::Ack2 { number, serial } => {
                     self.forward.push(self.now, 60, Packet::Ack2 { number, serial });
+                }
+                Transmit::Mark { number, mark } => {
+                    self.forward.push(self.now, 76, Packet::Mark { number, mark });
                 }
                 Transmit::Wait { until, .. } => break until,
             }
@@ -336,6 +372,11 @@ fn every_transfer_arrives_intact_whatever_the_path_does() {
 #[test]
 fn the_2002_protocol_arrives_intact_too_with_each_of_its_defects() {
     run_drawn(SEEDS_BY_DEFAULT / 5, draw_2002, "the_2002_protocol");
+}
+
+#[test]
+fn the_relatives_arrive_intact_too_over_either_carrier() {
+    run_drawn(SEEDS_BY_DEFAULT / 2, draw_bulk, "the_relatives");
 }
 
 fn run_drawn(count: u64, draw: fn(u64) -> Plan, test: &str) {

@@ -1,7 +1,7 @@
 //! A `[[flow]]` of the file.
 
 use sabul_cc::registry::{self, Entry, Family};
-use sabul_cc::{ConfigError, ParamValues};
+use sabul_cc::{ChannelRules, ConfigError, ParamValues};
 use sabul_sim::scenario::{Arrivals, Defects, FlowPlan, FlowSize, Profile, Striping, Transport};
 use sabul_units::{Bytes, Instant, Span};
 
@@ -53,7 +53,7 @@ pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant, arm: Ar
     let (start, stop) = times(table, end);
     let life = Life { start, end: stop.unwrap_or(end).min(end) };
     let (size, arrivals) = traffic(table, transport, packet_bytes, life);
-    let profile = profile(table, transport, &cc);
+    let profile = profile(table, transport, &cc, &params);
     let (command, peer_command) = command::read(table, transport, arm);
     FlowPlan {
         id,
@@ -199,8 +199,20 @@ fn times(table: &Table<'_>, end: Instant) -> (Instant, Option<Instant>) {
     (start, stop)
 }
 
-fn profile(table: &Table<'_>, transport: Transport, cc: &str) -> Profile {
+fn profile(
+    table: &Table<'_>,
+    transport: Transport,
+    cc: &str,
+    params: &[(String, String)],
+) -> Profile {
     let given = table.choice("profile", PROFILES);
+    let rules = registry::find(cc)
+        .and_then(|entry| entry.build(params, Bytes(PACKET_BYTES_DEFAULT.into())))
+        .map_or(ChannelRules::Standard, |controller| controller.rules());
+    if rules != ChannelRules::Standard && given.is_some_and(|given| given != "current") {
+        let what = format!("{cc} brings {} channel rules of its own", rules.name());
+        table.refuse("profile", format!("{what}; leave it out"));
+    }
     match given.unwrap_or(if cc == "sabul2002" { cc } else { "current" }) {
         _ if transport != Transport::Sabul => Profile::Current,
         "sabul2002" => Profile::Sabul2002,

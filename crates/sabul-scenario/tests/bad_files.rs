@@ -272,6 +272,10 @@ fn a_wrong_flow_is_refused_with_line_key_and_range() {
             &["contradicts process \"chain\"", "count, parallel"],
         ),
         flow("arrivals = { process = \"chain\" }\nbytes = 9", &["count"]),
+        flow(
+            "profile = \"sabul2003\"\ncc = \"fobs\"",
+            &["fobs", "cyclic channel rules", "leave it out"],
+        ),
         flow("defects = [\"rtt-once\"]", &["profile sabul2002"]),
         flow("defects = [\"rtt-twice\"]\ncc = \"sabul2002\"", &["rtt-twice", "rtt-once"]),
         flow("defects = [3]\ncc = \"sabul2002\"", &["3", "periodic-err"]),

@@ -2,7 +2,7 @@
 
 use sabul_proto::DataPacket;
 use sabul_units::{Instant, PacketNumber, SeededRandom};
-use sabul_wire::Feedback;
+use sabul_wire::{Feedback, Mark};
 
 use crate::agenda::{Actor, Agenda};
 use crate::meter::{LinkLook, Links};
@@ -29,6 +29,8 @@ pub(crate) enum Body {
     Data(DataPacket),
     /// Confirmation of an ACK.
     Ack2 { number: PacketNumber, serial: u64 },
+    /// Everything that may be sent has been.
+    Mark { number: PacketNumber, mark: Mark },
     /// ACK, NAK or SYN in a datagram.
     Report(Box<Feedback>),
     /// A TCP segment: data of a TCP flow, or reports on a control connection; and which of the flow's
@@ -45,7 +47,11 @@ impl Body {
     pub(crate) const fn stripe(&self) -> u16 {
         match self {
             Self::Segment { stripe, .. } | Self::TcpAck { stripe, .. } => *stripe,
-            Self::Data(_) | Self::Ack2 { .. } | Self::Report(_) | Self::Filler(_) => 0,
+            Self::Data(_)
+            | Self::Ack2 { .. }
+            | Self::Mark { .. }
+            | Self::Report(_)
+            | Self::Filler(_) => 0,
         }
     }
 }

@@ -194,8 +194,10 @@ pub struct ChannelParams {
     pub rate_limit_bps: Option<u64>,
     /// Largest packet to try, in bytes of IP packet.
     pub mtu_max: Option<u32>,
-    /// Report losses by data sequence numbers as in the papers.
-    pub historical_loss: bool,
+    /// Code of the rules for losses and reports: 0 the standard ones, 1 with data sequence numbers
+    /// as in the papers, from 2 on those of other algorithms. Where it was a truth value, an
+    /// earlier version refuses what is more than 1.
+    pub rules: u8,
     /// Carry reports on the control connection as in the papers.
     pub control_feedback: bool,
 }

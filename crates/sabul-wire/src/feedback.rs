@@ -1,4 +1,5 @@
-//! ACK, NAK and SYN: what the receiver tells the sender. [SABUL §II-C, §II-D], [OVV-T §II]
+//! ACK, NAK, SYN and the reports of other rules: what the receiver tells the sender.
+//! [SABUL §II-C, §II-D], [OVV-T §II]
 //!
 //! The same bytes travel sealed in a UDP datagram or inside a control message, whichever carrier
 //! the channel uses. Numbers are 64 bits; ranges are compressed as LEB128 pairs of (numbers
@@ -72,6 +73,57 @@ pub struct Nak {
     pub ranges: Vec<NumberRange>,
 }
 
+/// What is missing of a stretch of the data; everything else in it has arrived. A bitmap as ranges,
+/// a list of requests, or the state of a buffer: the rules of the channel say which.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Missing {
+    /// The mark that it answers; zero where it answers none.
+    pub serial: u64,
+    /// Where the stretch begins.
+    pub from: SeqNo,
+    /// Behind its last number.
+    pub below: SeqNo,
+    /// Numbers of the stretch; ascending, disjoint, at most [`MAX_RANGES`].
+    pub ranges: Vec<NumberRange>,
+}
+
+/// One mark of the sender: everything before `end` has been sent. What ends a round, a list or a
+/// buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Counts the marks of the channel from one; a repeated mark keeps its number.
+    pub serial: u64,
+    /// Behind the last sequence number sent.
+    pub end: SeqNo,
+}
+
+impl Mark {
+    /// Bytes on the wire.
+    pub const LEN: usize = 16;
+
+    /// The wire form.
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        out[..8].copy_from_slice(&self.serial.to_be_bytes());
+        out[8..].copy_from_slice(&self.end.0.to_be_bytes());
+        out
+    }
+
+    /// Reads a mark that fills `bytes` exactly.
+    ///
+    /// # Errors
+    /// If there are fewer or more bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let mark = Self { serial: r.u64()?, end: SeqNo(r.u64()?) };
+        r.finish()?;
+        Ok(mark)
+    }
+}
+
+/// The largest [`Feedback::ErrorRate`]: everything is lost.
+pub const ERROR_RATE_MAX: u32 = 100_000;
+
 /// One report from receiver to sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Feedback {
@@ -84,12 +136,19 @@ pub enum Feedback {
         /// Authentic DATA packets received since the SYN before, duplicates included.
         received: u64,
     },
+    /// What is missing of a stretch, under rules that have no NAKs.
+    Missing(Missing),
+    /// How much the receiver had to ask for again, filtered: percent × 1000, at most
+    /// [`ERROR_RATE_MAX`].
+    ErrorRate(u32),
 }
 
 const TAG_ACK: u8 = 1;
 const TAG_NAK_SEQ: u8 = 2;
 const TAG_NAK_PN: u8 = 3;
 const TAG_SYN: u8 = 4;
+const TAG_MISSING: u8 = 5;
+const TAG_ERROR_RATE: u8 = 6;
 
 impl Feedback {
     /// Appends the wire form to `out`.
@@ -124,6 +183,17 @@ impl Feedback {
                 out.push(TAG_SYN);
                 put_varint(out, *received);
             }
+            Self::Missing(missing) => {
+                out.push(TAG_MISSING);
+                put_varint(out, missing.serial);
+                put_varint(out, missing.from.0);
+                put_varint(out, missing.below.0 - missing.from.0);
+                put_ranges(out, &missing.ranges);
+            }
+            Self::ErrorRate(rate) => {
+                out.push(TAG_ERROR_RATE);
+                put_varint(out, u64::from(*rate));
+            }
         }
     }
 
@@ -156,6 +226,22 @@ impl Feedback {
             }
             TAG_NAK_PN => Self::Nak(Nak { policy: LossPolicy::Current, ranges: ranges(&mut r)? }),
             TAG_SYN => Self::Syn { received: r.varint()? },
+            TAG_MISSING => {
+                let (serial, from, length) = (r.varint()?, r.varint()?, r.varint()?);
+                let ranges = ranges(&mut r)?;
+                let Some(below) = from.checked_add(length) else {
+                    return r.fail(Reason::BadRange);
+                };
+                let first = ranges.first().map_or(from, |range| range.first);
+                if first < from || ranges.last().is_some_and(|range| range.last >= below) {
+                    return r.fail(Reason::BadRange);
+                }
+                Self::Missing(Missing { serial, from: SeqNo(from), below: SeqNo(below), ranges })
+            }
+            TAG_ERROR_RATE => match u32::try_from(r.varint()?) {
+                Ok(rate) if rate <= ERROR_RATE_MAX => Self::ErrorRate(rate),
+                _ => return r.fail(Reason::Reserved),
+            },
             other => return r.fail(Reason::UnknownKind(other)),
         };
         r.finish()?;
@@ -250,6 +336,37 @@ mod tests {
         round_trip(&syn);
         round_trip(&Feedback::Syn { received: 0 });
         round_trip(&Feedback::Syn { received: u64::MAX });
+    }
+
+    #[test]
+    fn what_is_missing_of_a_stretch_round_trips_and_stays_inside_it() {
+        let range = |first, last| NumberRange { first, last };
+        let stretch = |ranges| Missing { serial: 3, from: SeqNo(100), below: SeqNo(164), ranges };
+        for ranges in [vec![], vec![range(100, 163)], vec![range(100, 100), range(120, 122)]] {
+            round_trip(&Feedback::Missing(stretch(ranges)));
+        }
+        for outside in [range(99, 100), range(163, 164), range(500, 501)] {
+            let mut bytes = Vec::new();
+            Feedback::Missing(stretch(vec![outside])).encode(&mut bytes);
+            assert_eq!(Feedback::decode(&bytes).unwrap_err().reason, Reason::BadRange);
+        }
+        let mut bytes = vec![TAG_MISSING, 0];
+        put_varint(&mut bytes, u64::MAX);
+        bytes.extend([1, 0]);
+        assert_eq!(Feedback::decode(&bytes).unwrap_err().reason, Reason::BadRange);
+    }
+
+    #[test]
+    fn error_rates_end_at_all_and_marks_at_sixteen_bytes() {
+        round_trip(&Feedback::ErrorRate(0));
+        round_trip(&Feedback::ErrorRate(ERROR_RATE_MAX));
+        let mut bytes = Vec::new();
+        Feedback::ErrorRate(ERROR_RATE_MAX + 1).encode(&mut bytes);
+        assert_eq!(Feedback::decode(&bytes).unwrap_err().reason, Reason::Reserved);
+        let mark = Mark { serial: 7, end: SeqNo(1 << 40) };
+        assert_eq!(Mark::decode(&mark.encode()), Ok(mark));
+        assert!(Mark::decode(&mark.encode()[1..]).is_err());
+        assert!(Mark::decode(&[0; 17]).is_err());
     }
 
     #[test]

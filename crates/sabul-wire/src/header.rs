@@ -52,6 +52,8 @@ pub enum Kind {
     Probe = 6,
     /// A probe arrived; the payload is its size.
     ProbeAck = 7,
+    /// The sender has sent everything that it may: the end of a round.
+    Mark = 8,
 }
 
 /// The checked form of the first 16 bytes.
@@ -116,6 +118,7 @@ impl Header {
             5 => Kind::HelloAck,
             6 => Kind::Probe,
             7 => Kind::ProbeAck,
+            8 => Kind::Mark,
             other => return r.fail(Reason::UnknownKind(other)),
         };
         let words = r.u8()?;

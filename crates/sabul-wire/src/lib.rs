@@ -12,5 +12,7 @@ mod header;
 
 pub use bytes::{DecodeError, Reason};
 pub use data::{DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader};
-pub use feedback::{Ack, Feedback, LossPolicy, MAX_RANGES, Nak, NumberRange};
+pub use feedback::{
+    Ack, ERROR_RATE_MAX, Feedback, LossPolicy, MAX_RANGES, Mark, Missing, Nak, NumberRange,
+};
 pub use header::{ConnectionId, HEADER_LEN, Header, Kind, MAX_CONGESTION_HEADER, TAG_LEN, VERSION};

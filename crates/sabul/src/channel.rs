@@ -15,9 +15,11 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sabul_proto::ReportRule;
 use sabul_udp::{UdpSocket, Waker};
 use sabul_units::{PacketNumber, Span};
 use sabul_wire::ConnectionId;
+use sabul_wire::LossPolicy;
 use sabul_wire::control::ChannelParams;
 
 use crate::seal::{Opener, Sealer};
@@ -122,6 +124,13 @@ impl fmt::Display for ChannelError {
 }
 
 impl std::error::Error for ChannelError {}
+
+/// Which numbers reports name, and when they leave.
+fn reporting(params: &ChannelParams) -> Result<(LossPolicy, ReportRule), ChannelError> {
+    let unknown = ChannelError::Peer("it asks for channel rules that are not known here");
+    let (policy, rules) = crate::config::rules(params).ok_or(unknown)?;
+    Ok(ReportRule::of_rules(rules, policy))
+}
 
 /// What both sides of the thread boundary share.
 #[derive(Debug)]

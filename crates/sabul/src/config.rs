@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sabul_cc::registry;
+use sabul_cc::{ChannelRules, registry};
 use sabul_udp::SocketOptions;
 use sabul_units::Bytes;
 use sabul_wire::control::{self, ChannelParams};
@@ -210,6 +210,7 @@ impl TransferOptions {
     /// # Errors
     /// If a setting cannot be used.
     pub(crate) fn channel_params(&self) -> Result<ChannelParams, Error> {
+        let rules = needed_rules(&self.controller, &self.controller_params)?;
         let params = ChannelParams {
             controller: self.controller.clone(),
             controller_params: self.controller_params.clone(),
@@ -217,8 +218,9 @@ impl TransferOptions {
             window_bytes: self.window_bytes,
             rate_limit_bps: self.rate_limit_bps,
             mtu_max: self.mtu_max,
-            historical_loss: self.loss_policy == LossPolicy::Historical,
-            control_feedback: self.carrier == Carrier::Control,
+            rules: rules_code(rules, self.loss_policy),
+            // The originals of the other rules report on TCP, and count on it.
+            control_feedback: self.carrier == Carrier::Control || rules != ChannelRules::Standard,
         };
         check_params(&params)?;
         check_controller(&params)?;
@@ -243,6 +245,12 @@ pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
             params.window_bytes, params.block_bytes
         )));
     }
+    if rules(params).is_none() {
+        return Err(Error::Config(format!(
+            "channel rules number {} are not known here: use the same version on both sides",
+            params.rules
+        )));
+    }
     if params.rate_limit_bps == Some(0) {
         return Err(Error::Config("a rate limit of 0 bit/s would send nothing".to_owned()));
     }
@@ -251,11 +259,46 @@ pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
 
 /// Refuses a controller that this end does not have; only senders need it.
 pub(crate) fn check_controller(params: &ChannelParams) -> Result<(), Error> {
+    let needed = needed_rules(&params.controller, &params.controller_params)?;
+    match rules(params) {
+        Some((_, given)) if given == needed => Ok(()),
+        _ => Err(Error::Config(format!(
+            "controller {} needs {} channel rules, and others were asked for: use the same \
+             version on both sides",
+            params.controller,
+            needed.name()
+        ))),
+    }
+}
+
+/// What a controller needs of the channel.
+fn needed_rules(controller: &str, params: &[(String, String)]) -> Result<ChannelRules, Error> {
     // The size of a packet is not known yet; any will do to check names and values.
-    registry::find(&params.controller)
-        .and_then(|entry| entry.build(&params.controller_params, Bytes(1500)))
-        .map_err(|error| Error::Config(error.to_string()))?;
-    Ok(())
+    registry::find(controller)
+        .and_then(|entry| entry.build(params, Bytes(1500)))
+        .map(|controller| controller.rules())
+        .map_err(|error| Error::Config(error.to_string()))
+}
+
+/// The code of rules in an `Open`. Codes are never used again for others.
+fn rules_code(rules: ChannelRules, policy: LossPolicy) -> u8 {
+    match (rules, policy) {
+        (ChannelRules::Standard, LossPolicy::Current) => 0,
+        (ChannelRules::Standard, LossPolicy::Historical) => 1,
+        (ChannelRules::Rounds, _) => 2,
+        (ChannelRules::Requests, _) => 3,
+        (ChannelRules::Cyclic, _) => 4,
+        (ChannelRules::Buffers, _) => 5,
+    }
+}
+
+/// The rules of a channel; none where this version does not know them.
+pub(crate) fn rules(params: &ChannelParams) -> Option<(LossPolicy, ChannelRules)> {
+    let all = ChannelRules::ALL.into_iter();
+    all.flat_map(|rules| {
+        [LossPolicy::Current, LossPolicy::Historical].map(|policy| (policy, rules))
+    })
+    .find(|(policy, rules)| rules_code(*rules, *policy) == params.rules)
 }
 
 /// How many blocks of this size a channel keeps in so much memory.

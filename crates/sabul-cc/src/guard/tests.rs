@@ -10,6 +10,7 @@ use crate::registry::find;
 struct Odd {
     limits: SendLimits,
     interval: Span,
+    burst: u64,
 }
 
 const GOOD: SendLimits = SendLimits { gap: Gap::NONE, window: Some(Packets(5)), hold_until: None };
@@ -34,6 +35,9 @@ impl Controller for Odd {
     fn on_timeout(&mut self, _cx: &Context) {
         self.limits.window = Some(Packets(1));
     }
+    fn burst(&self) -> Packets {
+        Packets(self.burst)
+    }
     fn syn_interval(&self) -> Span {
         self.interval
     }
@@ -41,7 +45,7 @@ impl Controller for Odd {
 
 const WORDS: &[ParamSpec] = &[ParamSpec {
     name: "when",
-    unit: Unit::Word(&["never", "now", "closed"]),
+    unit: Unit::Word(&["never", "now", "closed", "burst"]),
     default: "never",
     range: (0.0, 0.0),
     doc: "",
@@ -59,7 +63,8 @@ fn entry(family: Family) -> Entry {
             if params.word("when") == "closed" {
                 limits.window = Some(Packets(0));
             }
-            Ok(Box::new(Odd { limits, interval: SYN_INTERVAL }))
+            let burst = if params.word("when") == "burst" { u64::MAX } else { 3 };
+            Ok(Box::new(Odd { limits, interval: SYN_INTERVAL, burst }))
         },
         ..*find("fixed").unwrap()
     }
@@ -102,6 +107,19 @@ fn limits_that_stop_or_swamp_a_sender_are_faults() {
     blamed(3, u64::MAX, "a hold");
     blamed(4, 0, "an interval of 0 s");
     blamed(4, u64::MAX, "an interval");
+}
+
+#[test]
+fn a_burst_is_passed_on_if_a_sender_can_live_with_it() {
+    let burst = |when: &str| {
+        let given = [("when".to_owned(), when.to_owned())];
+        let guarded = entry(Family::Rate).build(&given, Bytes(1500)).unwrap();
+        (guarded.burst().0, guarded.fault().map(ToString::to_string))
+    };
+    assert_eq!(burst("never"), (3, None));
+    let (packets, fault) = burst("burst");
+    assert_eq!(packets, 1);
+    assert!(fault.unwrap().contains("its build left a burst of 18446744073709551615 packets"));
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn feedback(receiver: &mut Receiver, ms: u64) -> Vec<Feedback> {
 fn naks(reports: &[Feedback]) -> Vec<(u64, u64)> {
     let ranges = reports.iter().filter_map(|report| match report {
         Feedback::Nak(nak) => Some(nak.ranges.clone()),
-        Feedback::Ack(_) | Feedback::Syn { .. } => None,
+        _ => None,
     });
     ranges.flatten().map(|range| (range.first, range.last)).collect()
 }
@@ -39,7 +39,7 @@ fn acks(reports: &[Feedback]) -> Vec<Ack> {
         .iter()
         .filter_map(|report| match report {
             Feedback::Ack(ack) => Some(ack.clone()),
-            Feedback::Nak(_) | Feedback::Syn { .. } => None,
+            _ => None,
         })
         .collect()
 }
@@ -170,7 +170,7 @@ fn timeline(receiver: &mut Receiver, from: u64, to: u64) -> Vec<(u64, Feedback)>
 fn syns(timeline: &[(u64, Feedback)]) -> Vec<(u64, u64)> {
     let counts = timeline.iter().filter_map(|(ms, report)| match report {
         Feedback::Syn { received } => Some((*ms, *received)),
-        Feedback::Ack(_) | Feedback::Nak(_) => None,
+        _ => None,
     });
     counts.collect()
 }

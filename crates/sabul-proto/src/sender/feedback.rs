@@ -1,6 +1,6 @@
 //! What the sender makes of an ACK, a NAK and a SYN report.
 
-use sabul_cc::{Acked, LossReport};
+use sabul_cc::{Acked, ChannelRules, LossReport};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
 use sabul_wire::{Ack, DATA_OVERHEAD, Feedback, LossPolicy, Nak, NumberRange};
 
@@ -28,6 +28,8 @@ impl Sender {
             Feedback::Nak(nak) => self.handle_nak(now, nak)?,
             // It says nothing about the data: what waits for an answer waits on.
             Feedback::Syn { received } => return self.handle_syn(now, *received),
+            Feedback::Missing(missing) => self.handle_missing(now, missing)?,
+            Feedback::ErrorRate(rate) => self.handle_error_rate(now, *rate)?,
         }
         self.last_heard = now;
         Ok(())
@@ -69,6 +71,7 @@ impl Sender {
             self.pieces.acknowledge(ack.seq);
             self.loss_list.remove_below(ack.seq.0);
             self.release_blocks(ack.seq);
+            self.note_acknowledged(now, ack.seq);
         }
         self.expiry_count = 0;
         // The answer to a ping says that the path lives, not that the tail has arrived: it may bring
@@ -80,7 +83,10 @@ impl Sender {
         // Losses first: the rate must not rise on an ACK that lists them.
         self.lose_numbers(now, &ack.missing);
         if let Some(largest) = self.largest_arrived {
-            self.numbers.trim(largest, self.pieces.first());
+            // Only the standard rules ask what a lost transmission carried.
+            let is_standard = self.pick.rules == ChannelRules::Standard;
+            let keep = if is_standard { self.pieces.first() } else { SeqNo(u64::MAX) };
+            self.numbers.trim(largest, keep);
         }
         let newly = ack.packets.saturating_sub(self.arrived);
         let marked = ack.marked.saturating_sub(self.marked);
@@ -110,6 +116,9 @@ impl Sender {
     }
 
     fn handle_nak(&mut self, now: Instant, nak: &Nak) -> Result<(), PeerError> {
+        if self.pick.rules != ChannelRules::Standard {
+            return Err(PeerError("it sends loss reports, which nobody asked for"));
+        }
         if nak.policy != self.config.policy {
             return Err(PeerError("it reports losses by the other kind of number"));
         }
@@ -172,7 +181,7 @@ impl Sender {
     }
 
     /// Historical policy: pieces are missing.
-    fn lose_seqs(&mut self, now: Instant, ranges: &[NumberRange]) {
+    pub(super) fn lose_seqs(&mut self, now: Instant, ranges: &[NumberRange]) {
         let (mut lost, mut repeats, mut first_lost) = (0, 0, None);
         for range in ranges {
             for seq in range.first.max(self.pieces.first().0)..=range.last {
@@ -185,7 +194,9 @@ impl Sender {
                     lost += 1;
                 }
                 first_lost = first_lost.or(Some(seq));
-                self.loss_list.insert(NumberRange { first: seq, last: seq });
+                if self.pick.rules != ChannelRules::Cyclic {
+                    self.loss_list.insert(NumberRange { first: seq, last: seq });
+                }
             }
         }
         if let Some(first) = first_lost {

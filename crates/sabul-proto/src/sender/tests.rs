@@ -36,7 +36,7 @@ fn drain(sender: &mut Sender, now: Instant) -> Vec<(u64, u64)> {
         sender.check_invariants();
         match sender.poll_transmit(now) {
             Transmit::Data(packet) => sent.push((packet.number.0, packet.seq.0)),
-            Transmit::Ack2 { .. } => {}
+            Transmit::Ack2 { .. } | Transmit::Mark { .. } => {}
             Transmit::Wait { .. } => return sent,
         }
     }
@@ -194,7 +194,7 @@ fn a_lost_tail_is_sent_again_however_long_the_round_trip() {
         match sender.poll_transmit(at_ms(ms)) {
             Transmit::Data(_) => again = again.or(Some(ms)),
             Transmit::Ack2 { serial: 0, .. } => answer_at = Some(ms + 400),
-            Transmit::Ack2 { .. } | Transmit::Wait { .. } => {}
+            Transmit::Ack2 { .. } | Transmit::Mark { .. } | Transmit::Wait { .. } => {}
         }
         if answer_at == Some(ms) {
             sender.handle_feedback(at_ms(ms), &ack(ms, 1, 0)).unwrap();
@@ -315,7 +315,7 @@ fn send(sender: &mut Sender, mut now: Instant, count: usize) -> Instant {
         loop {
             match sender.poll_transmit(now) {
                 Transmit::Data(_) => break,
-                Transmit::Ack2 { .. } => {}
+                Transmit::Ack2 { .. } | Transmit::Mark { .. } => {}
                 Transmit::Wait { until, why } => {
                     assert_eq!(why, WaitReason::Pacing);
                     now = until;

@@ -24,6 +24,7 @@ use crate::scenario::{DATA_HEADERS, Defects, FlowPlan, Profile};
 const CONTROL_HEADERS: u32 = 16 + 16 + 28;
 /// An ACK2 holds a serial number, five bytes for the longest runs here.
 const ACK2_BYTES: u32 = CONTROL_HEADERS + 5;
+const MARK_BYTES: u32 = CONTROL_HEADERS + 16;
 /// The host's own interface where none is given: faster than any path here, and not endlessly fast.
 const NIC_RATE: Rate = Rate::from_mbps(100_000);
 /// The flow window where none is asked for: never what limits a flow.
@@ -34,7 +35,7 @@ const WINDOW_BYTES: u64 = 1 << 40;
 pub(crate) struct SabulHost {
     sender: Sender,
     receiver: Receiver,
-    /// Historical profiles: reports travel on it, else in datagrams.
+    /// Historical profiles, and rules of their time: reports travel on it, else in datagrams.
     control: Option<Box<ControlConnection>>,
     source: Source,
     sink: Sink,
@@ -81,7 +82,7 @@ impl SabulHost {
             reports,
         };
         let control =
-            (plan.profile != Profile::Current).then(|| Box::new(ControlConnection::new(now, plan)));
+            (policy == LossPolicy::Historical).then(|| Box::new(ControlConnection::new(now, plan)));
         let mut sender = Sender::new(now, sender, controller);
         sender.limit_rate(Some(plan.nic_rate.unwrap_or(NIC_RATE)));
         Self {
@@ -111,6 +112,13 @@ impl SabulHost {
                     let arrival = Arrival { number: *number, data: None, is_marked };
                     self.receiver.accept(now, &arrival);
                     self.receiver.handle_ack2(now, *serial);
+                }
+            }
+            Body::Mark { number, mark } => {
+                if !self.receiver.is_replayed(*number) {
+                    let arrival = Arrival { number: *number, data: None, is_marked };
+                    self.receiver.accept(now, &arrival);
+                    self.receiver.handle_mark(now, *mark);
                 }
             }
             Body::TcpAck { ack, .. } => {
@@ -153,7 +161,11 @@ impl SabulHost {
                     self.hear(now, report);
                 }
             }
-            Body::Data(_) | Body::Ack2 { .. } | Body::TcpAck { .. } | Body::Filler(_) => {}
+            Body::Data(_)
+            | Body::Ack2 { .. }
+            | Body::Mark { .. }
+            | Body::TcpAck { .. }
+            | Body::Filler(_) => {}
         }
     }
 
@@ -188,6 +200,9 @@ impl SabulHost {
                 }
                 Transmit::Ack2 { number, serial } => {
                     port.send(now, Way::Forward, ACK2_BYTES, Body::Ack2 { number, serial });
+                }
+                Transmit::Mark { number, mark } => {
+                    port.send(now, Way::Forward, MARK_BYTES, Body::Mark { number, mark });
                 }
                 // A sender that waits for anything but its next packet reads all there is.
                 Transmit::Wait { until, why } => {
@@ -262,7 +277,7 @@ impl SabulHost {
 /// How the channel of a flow reports.
 fn rules(plan: &FlowPlan, controller: &dyn Controller) -> (LossPolicy, ReportRule) {
     match plan.profile {
-        Profile::Current => (LossPolicy::Current, ReportRule::current()),
+        Profile::Current => ReportRule::of_rules(controller.rules(), LossPolicy::Current),
         Profile::Sabul2003 => (LossPolicy::Historical, ReportRule::sabul2003()),
         Profile::Sabul2002 => {
             let as_it_was = ReportRule::sabul2002(controller.syn_interval());

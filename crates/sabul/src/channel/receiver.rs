@@ -4,16 +4,16 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread;
 
-use sabul_proto::{Admission, Arrival, Receiver, ReceiverConfig, ReportRule};
+use sabul_proto::{Admission, Arrival, Receiver, ReceiverConfig};
 use sabul_udp::{Ecn, RecvBuffers, Wait};
 use sabul_units::{Instant, PacketNumber, Span};
 use sabul_wire::{
-    DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, Header, Kind, LossPolicy, TAG_LEN,
+    DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, Header, Kind, Mark, TAG_LEN,
 };
 
 use super::blocks::Blocks;
 use super::link::{Clock, Link};
-use super::{ChannelError, ChannelStart, ChannelStats, Deliver, OnEnd, Report, Shared};
+use super::{ChannelError, ChannelStart, ChannelStats, Deliver, OnEnd, Report, Shared, reporting};
 
 /// Silence after which the peer counts as gone. The sender asks for an ACK twice a second.
 const SILENCE_MAX: Span = Span::from_secs(30);
@@ -33,7 +33,7 @@ pub(super) fn spawn(
     report: Report,
     on_end: OnEnd,
 ) -> Result<(), ChannelError> {
-    let turn = Turn::new(start, Arc::clone(&shared), deliver, report);
+    let turn = Turn::new(start, Arc::clone(&shared), deliver, report)?;
     let run = move || {
         let result = panic::catch_unwind(AssertUnwindSafe(|| turn.run()));
         let result = result.unwrap_or(Err(ChannelError::Broken));
@@ -68,12 +68,15 @@ struct Turn {
 }
 
 impl Turn {
-    fn new(start: ChannelStart, shared: Arc<Shared>, deliver: Deliver, report: Report) -> Self {
+    fn new(
+        start: ChannelStart,
+        shared: Arc<Shared>,
+        deliver: Deliver,
+        report: Report,
+    ) -> Result<Self, ChannelError> {
         let params = &start.params;
-        let policy =
-            if params.historical_loss { LossPolicy::Historical } else { LossPolicy::Current };
+        let (policy, reports) = reporting(params)?;
         let block_limit = u32::try_from(start.blocks_max).unwrap_or(u32::MAX);
-        let reports = ReportRule::of_policy(policy);
         let config =
             ReceiverConfig { policy, block_bytes: params.block_bytes, block_limit, reports };
         let mut receiver = Receiver::new(config);
@@ -83,7 +86,7 @@ impl Turn {
         }
         let hint = start.socket.capabilities().hint;
         let header_bytes = if start.socket.local_addr().is_ipv6() { 48 } else { 28 };
-        Self {
+        Ok(Self {
             blocks: Blocks::new(params.block_bytes as usize),
             on_control: params.control_feedback,
             next_number: start.next_number,
@@ -102,7 +105,7 @@ impl Turn {
             last_confirmed: clock.now(),
             next_housekeeping: Instant::ZERO,
             hint,
-        }
+        })
     }
 
     fn run(mut self) -> Result<(), ChannelError> {
@@ -220,6 +223,11 @@ impl Turn {
                     }
                 }
             }
+            Kind::Mark => {
+                if let Ok(mark) = Mark::decode(body) {
+                    self.receiver.handle_mark(now, mark);
+                }
+            }
             Kind::Probe => {
                 let size = u32::try_from(size).unwrap_or(0).to_be_bytes();
                 let number = self.take_number();
@@ -296,7 +304,7 @@ impl Turn {
             if !self.on_control {
                 let kind = match feedback {
                     Feedback::Ack(_) | Feedback::Syn { .. } => Kind::Ack,
-                    Feedback::Nak(_) => Kind::Nak,
+                    Feedback::Nak(_) | Feedback::Missing(_) | Feedback::ErrorRate(_) => Kind::Nak,
                 };
                 let number = self.take_number();
                 self.link.send_control(kind, number, &body)?;

@@ -7,17 +7,16 @@ use std::thread;
 use std::time::Duration;
 
 use sabul_cc::{ConfigError, registry};
-use sabul_proto::{DataPacket, Expiry, ReportRule, Sender, SenderConfig, Transmit, WaitReason};
+use sabul_proto::{DataPacket, Expiry, Sender, SenderConfig, Transmit, WaitReason};
 use sabul_udp::{Ecn, MAX_GSO_BYTES, MAX_GSO_SEGMENTS, RecvBuffers, SendStatus, Wait};
 use sabul_units::{Bytes, Instant, Rate, Span};
 use sabul_wire::{
-    DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, HEADER_LEN, Header, Kind, LossPolicy,
-    TAG_LEN,
+    DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, HEADER_LEN, Header, Kind, TAG_LEN,
 };
 
 use super::link::{Clock, Link, ReplayWindow};
 use super::mtu::{MTU_MIN, MtuSearch};
-use super::{ChannelError, ChannelStart, ChannelStats, OnEnd, Shared};
+use super::{ChannelError, ChannelStart, ChannelStats, OnEnd, Shared, reporting};
 
 /// Packets due within this time leave together in one batch, which spares wake-ups; far below the
 /// millisecond to which the core caps a burst.
@@ -107,8 +106,14 @@ impl Turn {
         let packet = Bytes(u64::from(mtu.packet()));
         let controller =
             entry.build(&params.controller_params, packet).map_err(ChannelError::Config)?;
-        let policy =
-            if params.historical_loss { LossPolicy::Historical } else { LossPolicy::Current };
+        let (policy, reports) = reporting(params)?;
+        if controller.rules() != reports.channel {
+            return Err(ChannelError::Config(ConfigError {
+                setting: format!("channel rules for controller {}", params.controller),
+                value: reports.channel.name().to_owned(),
+                allowed: controller.rules().name().to_owned(),
+            }));
+        }
         let config = SenderConfig {
             policy,
             block_bytes: params.block_bytes,
@@ -116,7 +121,7 @@ impl Turn {
             payload_bytes: mtu.payload(),
             block_limit: BLOCK_LIMIT_START,
             first_number: start.next_number,
-            reports: ReportRule::of_policy(policy),
+            reports,
             expiry: Expiry::Adaptive,
         };
         let clock = Clock::start();
@@ -279,7 +284,7 @@ impl Turn {
                 let answer = self.sender.take_number();
                 self.link.answer_hello(answer, body)
             }
-            Kind::HelloAck | Kind::Data | Kind::Ack2 | Kind::Probe => Ok(()),
+            Kind::HelloAck | Kind::Data | Kind::Ack2 | Kind::Probe | Kind::Mark => Ok(()),
         }
     }
 
@@ -353,6 +358,10 @@ impl Turn {
                     // An overtaking number would look like a gap to the receiver.
                     self.flush_all()?;
                     self.link.send_control(Kind::Ack2, number, &serial.to_be_bytes())?;
+                }
+                Transmit::Mark { number, mark } => {
+                    self.flush_all()?;
+                    self.link.send_control(Kind::Mark, number, &mark.encode())?;
                 }
                 Transmit::Wait { until, why } => {
                     self.flush_all()?;

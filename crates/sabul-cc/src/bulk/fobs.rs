@@ -1,0 +1,190 @@
+//! FOBS: a rate that is given, or that follows the loss of each segment. [FOBS]
+//!
+//! All else is [`ChannelRules::Cyclic`]. The rate-controlled variant has no published constants
+//! (DEV-064).
+
+use sabul_units::{Bytes, Gap, Packets, Rate, Span};
+
+use crate::channel::{BulkReport, ChannelRules};
+use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+
+/// After so many packets the loss is judged. [FOBS], as the review of its code has it.
+const SEGMENT_PACKETS: u64 = 10_000;
+/// Loss above this is answered. [FOBS], as the review of its code has it.
+const LOSS_TOLERATED: f64 = 0.01;
+/// Ours: what a segment without such loss multiplies the period by.
+const FASTER: f64 = 0.95;
+/// Ours: bounds of the period, so that no run of segments leads out of all reason.
+const PERIOD_MIN: Span = Span::from_nanos(100);
+const PERIOD_MAX: Span = Span::from_millis(100);
+
+pub(crate) const PARAMS: &[ParamSpec] = &[
+    ParamSpec {
+        name: "rate_mbps",
+        unit: Unit::Mbps,
+        default: "100",
+        range: (0.0, 1e6),
+        doc: "Sending rate, IP headers included, the first one where it is controlled; 0 leaves pacing off",
+        source: "ours: published is as fast as the interface goes",
+    },
+    ParamSpec {
+        name: "control",
+        unit: Unit::Word(&["off", "on"]),
+        default: "off",
+        range: (0.0, 0.0),
+        doc: "Whether the rate follows the loss of each segment",
+        source: "[FOBS] greedy; the rule of the other is ours",
+    },
+];
+
+#[derive(Debug)]
+struct Fobs {
+    period: Span,
+    is_controlled: bool,
+    packet_bytes: Bytes,
+    sent: Packets,
+    arrived: Packets,
+    /// Packet numbers as of the newest ACK: the largest that has arrived and the next to be used.
+    largest: u64,
+    next: u64,
+    /// Only what left from this number on counts: it left at the present rate.
+    judge_from: u64,
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranges are checked")]
+pub(crate) fn build(
+    params: &ParamValues,
+    packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    let rate = Rate((params.number("rate_mbps") * 1e6) as u64);
+    let is_controlled = params.word("control") == "on";
+    if is_controlled && rate.0 == 0 {
+        return Err(ConfigError {
+            setting: "parameter rate_mbps of fobs".to_owned(),
+            value: params.word("rate_mbps").to_owned(),
+            allowed: "a rate above 0 to start from, or control=off".to_owned(),
+        });
+    }
+    let period = if rate.0 == 0 { Span::ZERO } else { rate.gap(packet_bytes).0 };
+    let none = Packets(0);
+    Ok(Box::new(Fobs {
+        period,
+        is_controlled,
+        packet_bytes,
+        sent: none,
+        arrived: none,
+        largest: 0,
+        next: 0,
+        judge_from: 0,
+    }))
+}
+
+impl Fobs {
+    #[expect(clippy::cast_precision_loss, reason = "a segment is some ten thousand packets")]
+    fn end_segment(&mut self) {
+        let (lost, sent) = ((self.sent.0 - self.arrived.0) as f64, self.sent.0 as f64);
+        let factor = if lost > LOSS_TOLERATED * sent { 1.0 + lost / sent } else { FASTER };
+        let period = Span::from_secs_f64(self.period.as_secs_f64() * factor);
+        self.period = period.max(PERIOD_MIN).min(PERIOD_MAX);
+        (self.sent, self.arrived) = (Packets(0), Packets(0));
+        self.judge_from = self.next;
+    }
+}
+
+impl Controller for Fobs {
+    fn limits(&self) -> SendLimits {
+        SendLimits { gap: Gap(self.period), window: None, hold_until: None }
+    }
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
+    fn on_timeout(&mut self, _cx: &Context) {}
+    fn on_interval(&mut self, _report: &IntervalReport, cx: &Context) {
+        if cx.packet_bytes != self.packet_bytes && self.packet_bytes.0 > 0 {
+            self.period = self.period.mul_ratio(cx.packet_bytes.0, self.packet_bytes.0);
+            self.packet_bytes = cx.packet_bytes;
+        }
+    }
+    fn on_ack(&mut self, acked: &Acked, _cx: &Context) {
+        self.largest = self.largest.max(acked.largest);
+        self.next = self.next.max(acked.next);
+    }
+    fn on_report(&mut self, report: &BulkReport, _cx: &Context) {
+        let &BulkReport::Account { sent, arrived } = report else { return };
+        if !self.is_controlled || self.largest < self.judge_from {
+            return;
+        }
+        self.sent.0 = self.sent.0.saturating_add(sent.0);
+        self.arrived.0 = self.arrived.0.saturating_add(arrived.0.min(sent.0));
+        if self.sent.0 >= SEGMENT_PACKETS {
+            self.end_segment();
+        }
+    }
+    fn rules(&self) -> ChannelRules {
+        ChannelRules::Cyclic
+    }
+    fn phase(&self) -> &'static str {
+        if self.is_controlled { "steady" } else { "greedy" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_units::Instant;
+
+    use super::*;
+    use crate::registry::find;
+
+    fn fobs(params: &[(&str, &str)]) -> Result<Box<dyn Controller>, ConfigError> {
+        let given: Vec<_> =
+            params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        find("fobs").unwrap().build(&given, Bytes(1500))
+    }
+
+    fn account(sent: u64, arrived: u64) -> BulkReport {
+        BulkReport::Account { sent: Packets(sent), arrived: Packets(arrived) }
+    }
+
+    #[test]
+    fn a_segment_of_more_than_one_per_cent_loss_slows_and_any_other_speeds_up() {
+        let cx = Context::new(Instant::ZERO, None, Bytes(1500));
+        let mut fobs = fobs(&[("control", "on")]).unwrap();
+        // 100 Mb/s of 1500 bytes: 120 µs.
+        let period = |fobs: &dyn Controller| fobs.limits().gap.0.as_secs_f64() * 1e6;
+        fobs.on_report(&account(9_999, 0), &cx);
+        assert!((period(&*fobs) - 120.0).abs() < 1e-6, "the segment is not over");
+        fobs.on_report(&account(1, 0), &cx);
+        assert!((period(&*fobs) - 240.0).abs() < 1e-6, "all lost: twice the period");
+        fobs.on_report(&account(10_000, 9_900), &cx);
+        assert!((period(&*fobs) - 228.0).abs() < 1e-6, "one per cent is tolerated");
+        fobs.on_report(&account(10_000, 9_000), &cx);
+        assert!((period(&*fobs) - 250.8).abs() < 1e-6, "ten per cent: × 1.1");
+    }
+
+    #[test]
+    fn what_left_before_the_last_change_is_not_held_against_the_new_rate() {
+        let cx = Context::new(Instant::ZERO, None, Bytes(1500));
+        let mut fobs = fobs(&[("control", "on")]).unwrap();
+        let ack = |largest, next| Acked { largest, next, ..Acked::default() };
+        fobs.on_ack(&ack(10_000, 30_000), &cx);
+        fobs.on_report(&account(10_000, 5_000), &cx);
+        let after_one = fobs.limits();
+        fobs.on_ack(&ack(29_999, 31_000), &cx);
+        fobs.on_report(&account(19_999, 9_000), &cx);
+        assert_eq!(fobs.limits(), after_one);
+        fobs.on_ack(&ack(40_000, 41_000), &cx);
+        fobs.on_report(&account(10_001, 10_001), &cx);
+        assert!(fobs.limits().gap < after_one.gap);
+    }
+
+    #[test]
+    fn greedy_is_deaf_and_a_control_without_a_rate_is_refused() {
+        let cx = Context::new(Instant::ZERO, None, Bytes(1500));
+        let mut greedy = fobs(&[]).unwrap();
+        let before = greedy.limits();
+        greedy.on_report(&account(20_000, 1), &cx);
+        assert_eq!(greedy.limits(), before);
+        assert_eq!(fobs(&[("rate_mbps", "0")]).unwrap().limits().gap, Gap::NONE);
+        let error = fobs(&[("rate_mbps", "0"), ("control", "on")]).unwrap_err();
+        assert!(error.to_string().contains("rate_mbps"), "{error}");
+    }
+}

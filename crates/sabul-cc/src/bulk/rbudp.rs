@@ -1,0 +1,50 @@
+//! RBUDP: one rate that its user knows the path to carry. [RBUDP]
+//!
+//! All else is [`ChannelRules::Rounds`].
+
+use sabul_units::{Bytes, Rate};
+
+use crate::channel::ChannelRules;
+use crate::controller::{Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+
+pub(crate) const PARAMS: &[ParamSpec] = &[ParamSpec {
+    name: "rate_mbps",
+    unit: Unit::Mbps,
+    default: "100",
+    range: (0.01, 1e6),
+    doc: "Sending rate, IP headers included",
+    source: "[RBUDP] leaves it to the user; default ours",
+}];
+
+#[derive(Debug)]
+struct Rbudp {
+    rate: Rate,
+    packet_bytes: Bytes,
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranges are checked")]
+pub(crate) fn build(
+    params: &ParamValues,
+    packet_bytes: Bytes,
+) -> Result<Box<dyn Controller>, ConfigError> {
+    let rate = Rate((params.number("rate_mbps") * 1e6) as u64);
+    Ok(Box::new(Rbudp { rate, packet_bytes }))
+}
+
+impl Controller for Rbudp {
+    fn limits(&self) -> SendLimits {
+        SendLimits { gap: self.rate.gap(self.packet_bytes), window: None, hold_until: None }
+    }
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
+    fn on_timeout(&mut self, _cx: &Context) {}
+    fn on_interval(&mut self, _report: &IntervalReport, cx: &Context) {
+        self.packet_bytes = cx.packet_bytes;
+    }
+    fn rules(&self) -> ChannelRules {
+        ChannelRules::Rounds
+    }
+    fn phase(&self) -> &'static str {
+        "fixed"
+    }
+}

@@ -1,0 +1,380 @@
+//! Which piece leaves next, and at what time: SABUL's rule and those of its relatives.
+//!
+//! Source: [SABUL §II-D] for losses first, then new data. [`ChannelRules`] names the others. They have
+//! most in common: what is reported goes first (*requests*, *buffers*, *rounds*), and when nothing
+//! may be sent any more, a mark tells the receiver so. *Rounds* then wait for its list. *Cyclic* keeps
+//! a cursor instead of a loss list and begins again where the others would wait.
+//! States:      sending → marked → (rounds: waiting →) sending
+
+use sabul_cc::{BUFFER_PACKETS, BulkReport, ChannelRules};
+use sabul_units::{Instant, Packets, SeqNo, Span};
+use sabul_wire::{LossPolicy, Mark, Missing, NumberRange};
+
+use super::{BURST, DataPacket, PING_INTERVAL, PeerError, Sender, Transmit, WaitReason};
+use crate::interval_set::IntervalSet;
+
+/// Ours: transmissions remembered under rules that do not wait for acknowledgements.
+const NUMBERS_MAX: usize = 1 << 20;
+/// [TSUNAMI] The terminating block is repeated after ten times the longest gap.
+const MARK_INTERVAL_REQUESTS: Span = Span::from_millis(100);
+/// Ours: a sender that runs into its window with each ACK does not mark each time.
+const MARK_INTERVAL_BUFFERS: Span = Span::from_millis(10);
+
+/// What the rules keep in mind; of no use under the standard ones.
+#[derive(Debug)]
+pub(super) struct Pick {
+    pub(super) rules: ChannelRules,
+    /// Packets of a burst, how many of the present one are still to come, and when it began.
+    burst: u64,
+    burst_left: u64,
+    burst_at: Instant,
+    /// The newest mark.
+    mark: Mark,
+    mark_due: bool,
+    /// No earlier than this.
+    next_mark: Instant,
+    /// Data has left since the newest mark.
+    is_unmarked: bool,
+    /// Rounds: nothing leaves before the mark is answered.
+    is_waiting: bool,
+    /// Rounds: the first packet of one sets the time for all.
+    is_round_new: bool,
+    round_sent: u64,
+    round_missing: u64,
+    /// Cyclic: what is not known to have arrived, and where the pass is.
+    open: IntervalSet,
+    cursor: u64,
+    /// Cyclic: what the controller has been told of.
+    told: (u64, u64),
+    /// Buffers: all before this one have been judged.
+    judged: u64,
+}
+
+impl Pick {
+    pub(super) fn new(rules: ChannelRules, burst: Packets) -> Self {
+        Self {
+            rules,
+            burst: burst.0.max(1),
+            burst_left: burst.0.max(1),
+            burst_at: Instant::ZERO,
+            mark: Mark { serial: 0, end: SeqNo(0) },
+            mark_due: false,
+            next_mark: Instant::ZERO,
+            is_unmarked: false,
+            is_waiting: false,
+            is_round_new: true,
+            round_sent: 0,
+            round_missing: 0,
+            open: IntervalSet::new(),
+            cursor: 0,
+            told: (0, 0),
+            judged: 0,
+        }
+    }
+
+    /// Cyclic: what is not known to have arrived.
+    pub(super) const fn open(&self) -> &IntervalSet {
+        &self.open
+    }
+}
+
+impl Sender {
+    pub(super) fn next_data(&mut self, now: Instant) -> Result<DataPacket, (WaitReason, Instant)> {
+        let idle_check = self.next_ping.max(self.last_heard + PING_INTERVAL);
+        if self.probe_due {
+            // Expiry: one packet past every limit, so that the peer has something to answer.
+            self.probe_due = false;
+            let seq = self.loss_list.pop_first().map_or_else(|| self.pieces.first(), SeqNo);
+            if let Some(packet) = self.resend(now, seq) {
+                return Ok(packet);
+            }
+        }
+        let has_new = self.cut.0 < self.blocks.len();
+        if self.loss_list.is_empty() && !has_new && self.pick.open.is_empty() {
+            return Err((WaitReason::Application, idle_check));
+        }
+        if self.pick.is_waiting
+            || (self.pick.rules != ChannelRules::Standard && self.numbers.len() >= NUMBERS_MAX)
+        {
+            return Err((WaitReason::Window, idle_check));
+        }
+        if let Some(hold) = self.limits.hold_until.filter(|hold| *hold > now) {
+            return Err((WaitReason::Freeze, hold));
+        }
+        if self.next_send > now {
+            return Err((WaitReason::Pacing, self.next_send));
+        }
+        // [SABUL §II-D] The loss list first; it is not subject to the flow window.
+        while let Some(seq) = self.loss_list.pop_first() {
+            if let Some(packet) = self.resend(now, SeqNo(seq)) {
+                self.pace(now);
+                return Ok(packet);
+            }
+        }
+        if self.pick.rules == ChannelRules::Cyclic
+            && let Some(packet) = self.next_of_pass(now)
+        {
+            return Ok(packet);
+        }
+        match self.room(has_new) {
+            Ok(block) => {
+                let packet = self.cut_piece(now, block);
+                self.pace(now);
+                Ok(packet)
+            }
+            Err(why) => {
+                self.pick.cursor = 0;
+                self.next_of_pass(now).ok_or((why, idle_check))
+            }
+        }
+    }
+
+    /// The block that the next piece is cut from, if it may be sent.
+    fn room(&self, has_new: bool) -> Result<u32, WaitReason> {
+        if !has_new {
+            return Err(WaitReason::Application);
+        }
+        let block = self.first_block + u32::try_from(self.cut.0).unwrap_or(u32::MAX);
+        if !self.window.has_room_for(block) {
+            return Err(WaitReason::Receiver);
+        }
+        let unacknowledged = self.pieces.len();
+        let in_flight = self.numbers.in_flight();
+        let controlled = match self.config.policy {
+            // DEV-001: [SABUL §II-D] counts what is not acknowledged; a lost packet stalls that, so
+            // the current policy counts what may still be on the path.
+            LossPolicy::Historical => unacknowledged,
+            LossPolicy::Current => in_flight,
+        };
+        if !self.window.allows(Packets(unacknowledged), Packets(in_flight))
+            || self.limits.window.is_some_and(|window| controlled >= window.0)
+        {
+            return Err(WaitReason::Window);
+        }
+        Ok(block)
+    }
+
+    /// Cyclic: the next piece that is not known to have arrived.
+    fn next_of_pass(&mut self, now: Instant) -> Option<DataPacket> {
+        let next = self.pick.open.iter_from(self.pick.cursor).next()?;
+        let seq = next.first.max(self.pick.cursor);
+        self.pick.cursor = seq + 1;
+        let packet = self.resend(now, SeqNo(seq))?;
+        self.pace(now);
+        Some(packet)
+    }
+
+    fn pace(&mut self, now: Instant) {
+        let cap = self.rate_limit.map_or(Span::ZERO, |rate| rate.gap(self.packet_bytes()).0);
+        let gap = self.limits.gap.0.max(cap);
+        if self.pick.burst > 1 {
+            self.pace_burst(now, gap, cap);
+        } else if self.pick.rules == ChannelRules::Rounds {
+            // [RBUDP] The times of a round count from its start.
+            if std::mem::take(&mut self.pick.is_round_new) {
+                self.next_send = self.next_send.max(now);
+            }
+            self.next_send = self.next_send + gap;
+        } else {
+            self.next_send = self.next_send.max(now - BURST) + gap;
+        }
+    }
+
+    /// [RFC998] The next burst comes its interval after this one began.
+    fn pace_burst(&mut self, now: Instant, gap: Span, cap: Span) {
+        let due = self.next_send.max(now - BURST);
+        if self.pick.burst_left == self.pick.burst {
+            self.pick.burst_at = due;
+        }
+        self.next_send = due + cap;
+        self.pick.burst_left -= 1;
+        if self.pick.burst_left == 0 {
+            self.pick.burst_left = self.pick.burst;
+            self.next_send = self.next_send.max(self.pick.burst_at + gap * self.pick.burst);
+        }
+    }
+
+    /// Cuts the next piece off the stream.
+    fn cut_piece(&mut self, now: Instant, block: u32) -> DataPacket {
+        let (index, offset) = self.cut;
+        let length = (self.blocks[index].length - offset).min(self.payload_bytes);
+        let seq = self.pieces.next();
+        let number = self.numbers.push(seq, now);
+        let ends_block = offset + length == self.blocks[index].length;
+        self.pieces.push(block, offset, length, ends_block, number);
+        if ends_block {
+            self.blocks[index].end = Some(seq.next());
+            self.cut = (index + 1, 0);
+        } else {
+            self.cut.1 += length;
+        }
+        if self.pick.rules == ChannelRules::Cyclic {
+            self.pick.open.insert(NumberRange { first: seq.0, last: seq.0 });
+            self.pick.cursor = seq.0 + 1;
+        }
+        self.note_sent(now, false);
+        DataPacket { number, seq, block, offset, length, ends_block }
+    }
+
+    /// Sends a piece again, unless it has been acknowledged meanwhile.
+    fn resend(&mut self, now: Instant, seq: SeqNo) -> Option<DataPacket> {
+        let number = self.numbers.next();
+        let piece = self.pieces.resent(seq, number)?;
+        self.numbers.push(seq, now);
+        self.note_sent(now, true);
+        Some(DataPacket {
+            number,
+            seq,
+            block: piece.block,
+            offset: piece.offset,
+            length: piece.length,
+            ends_block: piece.ends_block,
+        })
+    }
+
+    /// A mark, where the rules want one now; else when they may. DEV-061: in a datagram, repeated;
+    /// published are a message over TCP, the last block again, or a flag.
+    pub(super) fn next_mark(&mut self, now: Instant, why: WaitReason) -> Result<Transmit, Instant> {
+        let pick = &mut self.pick;
+        let interval = match pick.rules {
+            ChannelRules::Standard | ChannelRules::Cyclic => return Err(Instant::MAX),
+            ChannelRules::Rounds => Span::ZERO,
+            ChannelRules::Requests => MARK_INTERVAL_REQUESTS,
+            ChannelRules::Buffers => MARK_INTERVAL_BUFFERS,
+        };
+        let is_at_end =
+            matches!(why, WaitReason::Application | WaitReason::Receiver | WaitReason::Window)
+                && self.loss_list.is_empty()
+                && !self.pieces.is_empty();
+        if !is_at_end {
+            return Err(Instant::MAX);
+        }
+        if !pick.mark_due && (pick.is_unmarked || pick.rules == ChannelRules::Requests) {
+            if now < pick.next_mark {
+                return Err(pick.next_mark);
+            }
+            pick.mark = Mark { serial: pick.mark.serial + 1, end: self.pieces.next() };
+            pick.is_waiting = pick.rules == ChannelRules::Rounds;
+            pick.is_unmarked = false;
+            pick.mark_due = true;
+        }
+        if !std::mem::take(&mut pick.mark_due) {
+            return Err(Instant::MAX);
+        }
+        pick.next_mark = now + interval;
+        Ok(Transmit::Mark { mark: pick.mark, number: self.numbers.push_other() })
+    }
+
+    /// Nothing was heard: says the newest mark again, if nothing has left since.
+    pub(super) const fn repeat_mark(&mut self) {
+        self.pick.mark_due |= self.pick.mark.serial > 0 && !self.pick.is_unmarked;
+    }
+
+    /// A DATA packet has left.
+    pub(super) const fn note_picked(&mut self) {
+        self.pick.is_unmarked = true;
+        self.pick.mark_due = false;
+        self.pick.round_sent += 1;
+    }
+
+    /// Everything before `seq` has arrived.
+    pub(super) fn note_acknowledged(&mut self, now: Instant, seq: SeqNo) {
+        match self.pick.rules {
+            ChannelRules::Cyclic => self.pick.open.remove_below(seq.0),
+            ChannelRules::Rounds if self.pick.is_waiting && seq >= self.pick.mark.end => {
+                self.end_round(now);
+            }
+            _ => {}
+        }
+    }
+
+    fn end_round(&mut self, now: Instant) {
+        self.pick.is_waiting = false;
+        self.pick.is_round_new = true;
+        let sent = std::mem::take(&mut self.pick.round_sent);
+        let missing = std::mem::take(&mut self.pick.round_missing);
+        self.tell_account(now, sent, sent.saturating_sub(missing));
+    }
+
+    fn tell_account(&mut self, now: Instant, sent: u64, arrived: u64) {
+        let report = BulkReport::Account { sent: Packets(sent), arrived: Packets(arrived) };
+        self.controller.on_report(&report, &self.context(now));
+        self.refresh_limits();
+    }
+
+    /// What is missing of a stretch; everything else in it has arrived.
+    pub(super) fn handle_missing(
+        &mut self,
+        now: Instant,
+        missing: &Missing,
+    ) -> Result<(), PeerError> {
+        if self.pick.rules == ChannelRules::Standard {
+            return Err(PeerError("it lists what is missing, which nobody asked for"));
+        }
+        let is_inside = missing.ranges.last().is_none_or(|range| range.last < missing.below.0);
+        if missing.below > self.pieces.next()
+            || missing.serial > self.pick.mark.serial
+            || !is_inside
+        {
+            return Err(PeerError("it misses what was never sent"));
+        }
+        let count: u64 = missing.ranges.iter().map(|range| range.count()).sum();
+        match self.pick.rules {
+            ChannelRules::Standard => {}
+            ChannelRules::Requests => self.lose_seqs(now, &missing.ranges),
+            ChannelRules::Rounds => {
+                if !self.pick.is_waiting || missing.serial != self.pick.mark.serial {
+                    // The answer to a mark that was said twice.
+                    return Ok(());
+                }
+                self.lose_seqs(now, &missing.ranges);
+                self.pick.round_missing += count;
+                if missing.below >= self.pick.mark.end {
+                    self.end_round(now);
+                }
+            }
+            ChannelRules::Cyclic => {
+                let mut from = missing.from.0;
+                for range in &missing.ranges {
+                    if range.first > from {
+                        self.pick
+                            .open
+                            .remove_range(NumberRange { first: from, last: range.first - 1 });
+                    }
+                    from = range.last + 1;
+                }
+                if missing.below.0 > from {
+                    self.pick
+                        .open
+                        .remove_range(NumberRange { first: from, last: missing.below.0 - 1 });
+                }
+                self.lose_seqs(now, &missing.ranges);
+                let told = (self.stats.sent - self.numbers.in_flight(), self.arrived);
+                let sent = told.0.saturating_sub(self.pick.told.0);
+                let arrived = told.1.saturating_sub(self.pick.told.1).min(sent);
+                self.pick.told = told;
+                self.tell_account(now, sent, arrived);
+            }
+            ChannelRules::Buffers => {
+                self.lose_seqs(now, &missing.ranges);
+                let buffer = missing.from.0 / BUFFER_PACKETS;
+                if buffer >= self.pick.judged {
+                    self.pick.judged = buffer + 1;
+                    let sent = missing.below.0.saturating_sub(missing.from.0);
+                    self.tell_account(now, sent, sent.saturating_sub(count));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The receiver's error rate.
+    pub(super) fn handle_error_rate(&mut self, now: Instant, rate: u32) -> Result<(), PeerError> {
+        if self.pick.rules != ChannelRules::Requests {
+            return Err(PeerError("it tells an error rate, which nobody asked for"));
+        }
+        self.controller.on_report(&BulkReport::ErrorRate(rate), &self.context(now));
+        self.refresh_limits();
+        Ok(())
+    }
+}
