@@ -67,6 +67,15 @@ scenario() {
     cat >"$work/$1.toml"
 }
 
+# A scenario of $2 s with one flow over a link of 50 Mb/s and 1 ms; standard input says what it is.
+one_flow() {
+    {
+        printf 'duration_s = %s\nlink = [{ id = "l", rate_mbps = 50, delay_ms = 1 }]\n' "$2"
+        printf '[[flow]]\nid = "f"\npath = ["l"]\n'
+        cat
+    } | scenario "$1"
+}
+
 trap '[ -z "$work" ] || rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -195,48 +204,24 @@ else
     fail "no recording of the link"
 fi
 
-scenario failing <<'TOML'
-duration_s = 5
-[[link]]
-id = "l"
-rate_mbps = 50
-delay_ms = 1
-[[flow]]
-id = "p"
+one_flow failing 5 <<'TOML'
 transport = "command"
 command = ["sh", "-c", "echo it broke >&2; exit 9"]
-path = ["l"]
 TOML
 attempt 40 "$sabul" lab run "$work/failing.toml" --skip-calibration
 expect "a program that fails is named" 1 '' 'it broke'
 
-scenario endless <<TOML
-duration_s = 2
-[[link]]
-id = "l"
-rate_mbps = 50
-delay_ms = 1
-[[flow]]
-id = "p"
+one_flow endless 2 <<TOML
 transport = "command"
 command = ["sh", "-c", "trap '' TERM; $work/$marker 2000 & $work/$marker 2001"]
-path = ["l"]
 TOML
 attempt 40 "$sabul" lab run "$work/endless.toml" --skip-calibration
 expect "a program that never ends is ended" 0
 if is_left "$marker 200"; then fail "it is still there"; fi
 
-scenario unknown-cc <<'TOML'
-duration_s = 2
-[[link]]
-id = "l"
-rate_mbps = 50
-delay_ms = 1
-[[flow]]
-id = "t"
+one_flow unknown-cc 2 <<'TOML'
 transport = "tcp"
 cc = "nosuchcc"
-path = ["l"]
 TOML
 attempt 40 "$sabul" lab run "$work/unknown-cc.toml" --skip-calibration
 expect "an algorithm that the kernel does not have" 1 '' 'nosuchcc.*cubic|cubic.*nosuchcc'
@@ -259,6 +244,26 @@ if [ "$code" -eq 130 ] && [ ! -e "$work/half/manifest.json" ]; then
     pass "$name"
 else
     fail "$name: exit code $code"
+fi
+
+# ---- card ------------------------------------------------------------------------------------------
+
+attempt 60 "$sabul" card cubic --arm lab --only regions-10ms --seconds-per-flow 1 \
+    --set link.bottleneck.rate_mbps=20 --json --out "$work/card"
+if [ "$code" -eq 1 ] && grep -q '"valid":false' "$work/out"; then
+    expect "a card of the kernel's CUBIC, on a machine too busy to measure" 1 '"regions":\[\]' 'INVALID'
+else
+    expect "a card of the kernel's CUBIC" 0 '"arm":"lab".*"transport":"tcp".*"mhz_per_mbps_sender":[0-9]'
+fi
+for file in card.json report.html manifest.json scenarios/regions-10ms.toml; do
+    [ -s "$work/card/$file" ] || fail "no $file of the card"
+done
+attempt 60 "$sabul" card bbr3 --arm lab --transport sabul --only regions-10ms --seconds-per-flow 1 \
+    --set link.bottleneck.rate_mbps=20 --json
+if [ "$code" -eq 1 ] && grep -q '"valid":false' "$work/out"; then
+    expect "a card of ours with bbr3, on a machine too busy to measure" 1 '"regions":\[\]' 'INVALID'
+else
+    expect "a card of ours with bbr3" 0 '"transport":"sabul".*"mhz_per_mbps_sender":[0-9]'
 fi
 
 # ---- demo ------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use sabul_units::Rate;
 
 use crate::size::parse_bytes;
-pub(crate) use card::CardArgs;
+pub(crate) use card::{CardArgs, CardTransport};
 pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs, PathArgs,
     QueueDiscipline,
@@ -283,10 +283,9 @@ pub(crate) enum SimCommand {
     Run(SimRunArgs),
 }
 
-/// Arguments of `sabul sim run`.
+/// A scenario file and what is to be different in it.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES, after_long_help = SIM_HELP)]
-pub(crate) struct SimRunArgs {
+pub(crate) struct ScenarioArgs {
     /// The scenario file.
     #[arg(value_name = "SCENARIO.toml")]
     pub(crate) scenario: PathBuf,
@@ -296,18 +295,33 @@ pub(crate) struct SimRunArgs {
     /// Change a setting of the file, repeatable; several values make a sweep.
     #[arg(long, value_name = "KEY=VALUE", value_parser = sabul_scenario::parse_override)]
     pub(crate) set: Vec<sabul_scenario::Override>,
-    /// Write series, plots and report into this directory.
+}
+
+/// Where the results of runs go.
+#[derive(Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// Write numbers, charts and report into this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Runs of a sweep at the same time [default: one a processor].
-    #[arg(long, value_name = "N", value_parser = parse_count)]
-    pub(crate) threads: Option<usize>,
-    /// Print the results as one JSON document a run.
+    /// Print the results as JSON, a document each.
     #[arg(long)]
     pub(crate) json: bool,
     /// Say nothing about progress.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+/// Arguments of `sabul sim run`.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES, after_long_help = SIM_HELP)]
+pub(crate) struct SimRunArgs {
+    #[command(flatten)]
+    pub(crate) file: ScenarioArgs,
+    /// Runs of a sweep at the same time [default: one a processor].
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub(crate) threads: Option<usize>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 const SIM_HELP: &str = "\

@@ -7,7 +7,7 @@
 mod compare;
 mod path;
 mod presets;
-mod run;
+pub(crate) mod run;
 mod shell;
 
 use std::io;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Does `work` in namespaces of its own: here if this is the inner process, otherwise by starting it.
-fn isolated(work: impl FnOnce() -> Result<u8, CliError>) -> Result<ExitCode, CliError> {
+pub(crate) fn isolated(work: impl FnOnce() -> Result<u8, CliError>) -> Result<ExitCode, CliError> {
     if isolate::is_inside() { work().map(ExitCode::from) } else { Ok(isolate::run_inside()?) }
 }
 

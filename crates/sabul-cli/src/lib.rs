@@ -78,6 +78,7 @@ fn run(command: Command) -> Result<ExitCode, CliError> {
         // Before anything starts a thread.
         Command::Lab(args) => return lab::run(args),
         Command::Demo(args) => return demo::run(args),
+        Command::Card(args) => return card::run(&args),
         Command::Cp(args) => block_on(cp::run(args)),
         Command::Serve(args) => block_on(serve::files(args)),
         Command::Perf(args) => match args.command {
@@ -88,7 +89,7 @@ fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Sim(args) => match args.command {
             SimCommand::Run(args) => sim::run(&args),
         },
-        Command::Card(args) => card::run(&args),
+
         Command::Reproduce(args) => match args.command {
             ReproduceCommand::List => reproduce::list(),
             ReproduceCommand::Run(args) => reproduce::run(&args),

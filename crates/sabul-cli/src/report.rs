@@ -86,7 +86,7 @@ fn flows_section(series: &Series) -> Section {
     } else {
         String::new()
     };
-    Section::new("Flows over time", text)
+    let mut section = Section::new("Flows over time", text)
         .with_item(Item::Chart(goodput_chart(series)))
         .with_item(chart("Sending rate", Axis::new("rate", "b/s"), |flow| &flow.rate_bps))
         .with_item(chart("Inter-packet gap", Axis::new("gap", "ns"), |flow| &flow.gap_ns))
@@ -94,7 +94,21 @@ fn flows_section(series: &Series) -> Section {
         .with_item(chart("Packets in flight", Axis::new("in flight", "packets"), |flow| {
             &flow.in_flight_pkts
         }))
-        .with_item(chart("Loss", Axis::new("lost ÷ sent", ""), |flow| &flow.loss_rate))
+        .with_item(chart("Loss", Axis::new("lost ÷ sent", ""), |flow| &flow.loss_rate));
+    if has_any(series, |flow| &flow.cwnd_pkts) {
+        let axis = Axis::new("window", "packets");
+        section = section.with_item(chart("Congestion window", axis, |flow| &flow.cwnd_pkts));
+    }
+    if has_any(series, |flow| &flow.delivery_bps) {
+        let axis = Axis::new("acknowledged", "b/s");
+        section = section.with_item(chart("Delivery rate", axis, |flow| &flow.delivery_bps));
+    }
+    section
+}
+
+/// Whether any flow that is drawn has values of a kind.
+fn has_any(series: &Series, value: fn(&FlowSeries) -> &[f64]) -> bool {
+    series.flows.iter().take(LINES_MAX).flat_map(value).any(|value| value.is_finite())
 }
 
 fn links_section(series: &Series) -> Section {

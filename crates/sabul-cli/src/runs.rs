@@ -6,11 +6,11 @@ use std::fs;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use sabul_lab::{Calibration, LabOutcome, RouterLook, TupleLook};
+use sabul_lab::{Calibration, FlowCpu, LabOutcome, RouterLook, TupleLook};
 use sabul_report::Table;
 use sabul_scenario::{LabNotes, Manifest, Override, Run, RunDocument};
 use sabul_sim::results::{Results, Series};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
 use crate::{conversations, output, report};
@@ -46,13 +46,15 @@ pub(crate) struct LabFacts {
     pub(crate) notes: Vec<String>,
     pub(crate) router: RouterLook,
     pub(crate) tuples: Vec<TupleLook>,
+    /// Processor time of the flows' hosts.
+    pub(crate) cpu: Vec<FlowCpu>,
 }
 
 impl From<LabOutcome> for Finished {
     fn from(outcome: LabOutcome) -> Self {
-        let LabOutcome { results, series, calibrations, faults, notes, router, tuples, wall } =
+        let LabOutcome { results, series, calibrations, faults, notes, router, tuples, cpu, wall } =
             outcome;
-        let lab = Some(LabFacts { calibrations, faults, notes, router, tuples });
+        let lab = Some(LabFacts { calibrations, faults, notes, router, tuples, cpu });
         Self { results, series, wall_s: wall.as_secs_f64(), lab }
     }
 }
@@ -104,8 +106,16 @@ impl LabFacts {
                 "cpu_seconds": cpu_seconds,
             },
             "conversations": self.tuples.len(),
+            "flows_cpu_seconds": self.cpu.iter().map(flow_cpu).collect::<Map<_, _>>(),
         })
     }
+}
+
+/// What the hosts of a flow have used by the end of the run.
+fn flow_cpu(flow: &FlowCpu) -> (String, Value) {
+    let last = |side: &[f64]| side.last().copied();
+    let both = json!({ "sender": last(&flow.sender_s), "receiver": last(&flow.receiver_s) });
+    (flow.id.clone(), both)
 }
 
 /// What `--set` and `--seed` ask for.
@@ -324,7 +334,7 @@ fn cannot_write_to(dir: &Path, flag: &str, error: &io::Error) -> CliError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use sabul_lab::{Check, Lateness, Way};
     use sabul_units::{Instant, Span};
 
@@ -343,6 +353,14 @@ mod tests {
 
     fn measured(faults: &[&str]) -> (Run, Finished) {
         let (run, mut finished) = simulated();
+        finished.wall_s = 5.25;
+        let faults = faults.iter().map(|&fault| fault.to_owned()).collect();
+        finished.lab = Some(LabFacts { faults, ..facts() });
+        (run, finished)
+    }
+
+    /// What a valid run in the lab may have beside its numbers.
+    pub(crate) fn facts() -> LabFacts {
         let check = Check {
             quantity: "rate_mbps".to_owned(),
             wanted: 10.0,
@@ -351,14 +369,13 @@ mod tests {
             is_met: true,
         };
         let late = Span::from_micros(35);
-        finished.wall_s = 5.25;
-        finished.lab = Some(LabFacts {
+        LabFacts {
             calibrations: vec![Calibration {
                 path: "wire".to_owned(),
                 checks: vec![check],
                 skipped: vec!["loss: none was asked for".to_owned()],
             }],
-            faults: faults.iter().map(|&fault| fault.to_owned()).collect(),
+            faults: Vec::new(),
             notes: vec!["the host answers for itself".to_owned()],
             router: RouterLook {
                 at: Instant::ZERO + Span::from_secs(4),
@@ -366,8 +383,8 @@ mod tests {
                 ..RouterLook::default()
             },
             tuples: vec![look(Way::Forward, 4321, 1_500_000)],
-        });
-        (run, finished)
+            cpu: Vec::new(),
+        }
     }
 
     const FAULT: &str = "the router was too late";

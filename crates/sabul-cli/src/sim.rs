@@ -28,21 +28,21 @@ pub(crate) fn simulate(run: &Run) -> Result<Finished, CliError> {
 
 /// Runs `sabul sim run`.
 pub(crate) fn run(args: &SimRunArgs) -> Result<u8, CliError> {
-    let overrides = runs::overrides(&args.set, args.seed)?;
-    let all = sabul_scenario::read_file(&args.scenario, &overrides)
+    let overrides = runs::overrides(&args.file.set, args.file.seed)?;
+    let all = sabul_scenario::read_file(&args.file.scenario, &overrides)
         .map_err(|error| CliError::usage(error.to_string()))?;
-    if let Some(dir) = &args.out {
+    if let Some(dir) = &args.output.out {
         runs::make_directory(dir, "--out")?;
     }
     let count = all.len();
-    let show_progress = count > 1 && !args.quiet;
+    let show_progress = count > 1 && !args.output.quiet;
     let progress = |done: usize| {
         if show_progress {
             output::note(format_args!("{done} of {count} runs done"));
         }
     };
     let results = sabul_scenario::run_all_with_progress(&all, args.threads, progress, simulate);
-    if let Some(dir) = &args.out {
+    if let Some(dir) = &args.output.out {
         for (index, (run, result)) in all.iter().zip(&results).enumerate() {
             let folder = runs::folder(dir, index, count);
             match result {
@@ -61,13 +61,15 @@ pub(crate) fn run(args: &SimRunArgs) -> Result<u8, CliError> {
             Err(error) => failures.push(error),
         }
     }
-    if let (Some(dir), true) = (&args.out, count > 1 && !done.is_empty()) {
+    if let (Some(dir), true) = (&args.output.out, count > 1 && !done.is_empty()) {
         runs::write_sweep(dir, &done, &finished)?;
     }
     for (run, finished) in done.iter().zip(&finished) {
-        runs::show(run, finished, args.json, count > 1)?;
+        runs::show(run, finished, args.output.json, count > 1)?;
     }
-    if let (false, Some(dir), false) = (args.json || args.quiet, &args.out, done.is_empty()) {
+    if let (false, Some(dir), false) =
+        (args.output.json || args.output.quiet, &args.output.out, done.is_empty())
+    {
         output::note(format_args!("wrote {}", dir.join("report.html").display()));
     }
     end(failures, count)

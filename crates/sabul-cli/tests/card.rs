@@ -123,12 +123,43 @@ fn a_small_card_has_every_test_as_numbers_page_and_scenarios() {
 }
 
 #[test]
+fn a_card_of_one_test_has_nothing_else_and_names_its_transport() {
+    let folder = tempdir().unwrap();
+    let out = folder.path().join("card");
+    let output = run(sabul()
+        .args(["card", "cubic", "--transport", "sabul", "--only", "loss-1pct", "--json", "--quiet"])
+        .args(["--set", "link.bottleneck.rate_mbps=3", "--out"])
+        .arg(&out));
+    expect_code(&output, 0);
+    let card = json(&output);
+    assert_eq!((&card["transport"], &card["cc"]), (&"sabul".into(), &"cubic".into()));
+    assert_eq!(card["loss"].as_array().unwrap().len(), 1);
+    assert!(card["loss"][0]["goodput_bps"].as_f64().unwrap() > 1e5);
+    assert_eq!((&card["regions"], &card["beside"]), (&Value::Array(vec![]), &Value::Array(vec![])));
+    for test in ["rtt_fairness", "convergence_within_s", "standing_queue", "mice", "cross"] {
+        assert_eq!(card[test], Value::Null, "{test}");
+    }
+    assert!(card.get("machine").is_none() && card.get("exams").is_none(), "those are the lab's");
+    assert_eq!(files_below(&out).len(), 4);
+    let text = fs::read_to_string(out.join("scenarios/loss-1pct.toml")).unwrap();
+    assert!(text.contains("transport = \"sabul\"") && text.contains("cc = \"cubic\""), "{text}");
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("Goodput over random loss") && !page.contains("Standing queue"));
+}
+
+#[test]
 fn what_cannot_be_meant_is_refused_before_anything_runs() {
     for (arguments, parts) in [
         (&["cubik"][..], &["'cubic' (the nearest)", "sabul2003"][..]),
         (&["sabul2003", "--cc-param", "syn_interval_ms=0"], &["syn_interval_ms", "'0'", " to "]),
         (&["sabul2003", "--cc-param", "speed=9"], &["speed"]),
-        (&["cubic", "--arm", "lab"], &["not built yet"]),
+        (&["fast", "--arm", "lab"], &["kernel", "'fast'", "--transport sabul"]),
+        (
+            &["cubic", "--arm", "lab", "--cc-param", "initial_window=20"],
+            &["--cc-param", "--transport sabul"],
+        ),
+        (&["sabul2003", "--transport", "tcp"], &["--transport tcp", "sabul2003"]),
+        (&["cubic", "--only", "speed"], &["--only speed", "regions-10ms", "cross"]),
         (&["cubic", "--set", "link.bottleneck.loss=0.1"], &["--set link.bottleneck.loss"]),
         (&["cubic", "--set", "link.other.rate_mbps=5"], &["other", "bottleneck"]),
         (&["cubic", "--seconds-per-flow", "0"], &["1 to 3600"]),

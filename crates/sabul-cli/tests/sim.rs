@@ -402,12 +402,13 @@ fn series_have_their_columns_and_add_up_to_the_averages() {
     let document = json(&desk.sim(&["s.toml", "--json", "--out", "out"]));
     let series = desk.text("out/series.csv");
     let mut lines = series.lines();
-    let header = "t_s,flow,goodput_bps,rate_bps,gap_ns,rtt_ms,in_flight_pkts,loss_rate";
+    let header = "t_s,flow,goodput_bps,rate_bps,gap_ns,rtt_ms,in_flight_pkts,loss_rate,cwnd_pkts,\
+                  delivery_bps";
     assert_eq!(lines.next(), Some(header));
     let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
     assert_eq!(rows.len(), 40 * 3, "4 s of samples of 100 ms for three flows");
     for (n, row) in rows.iter().enumerate() {
-        assert_eq!(row.len(), 8, "{row:?}");
+        assert_eq!(row.len(), 10, "{row:?}");
         let t_s = (n / 3 + 1) as f64 * 0.1;
         assert!((row[0].parse::<f64>().unwrap() - t_s).abs() < 1e-9, "{row:?}");
         assert_eq!(row[1], ["a", "b", "file"][n % 3]);

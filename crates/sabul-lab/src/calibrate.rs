@@ -19,8 +19,9 @@ use sabul_sim::scenario::LinkPlan;
 use sabul_units::Span;
 use serde::Serialize;
 
+use crate::clock::Clock;
 use crate::error::LabError;
-use crate::flow::{Clock, Ends};
+use crate::flow::Ends;
 use crate::router::{PairPlan, Router, RouterLook};
 use path::Direction;
 use probe::{ProbePlan, loss_check, rtt_check};
@@ -165,7 +166,7 @@ pub(crate) fn calibrate(
     let (near, far) = (ends.near_address, ends.far_address);
     let near = ends.near.run(|| open(near))?.map_err(failed("open a socket at the near end of"))?;
     let far = ends.far.run(|| open(far))?.map_err(failed("open a socket at the far end of"))?;
-    let clock = Clock { start: std::time::Instant::now() };
+    let clock = Clock::start();
     let ports = join(near, far, clock).map_err(failed("join the ends of"))?;
     let bench = Bench { path: &path, router, positions: &pair.path, ports: &ports, clock };
 

@@ -8,24 +8,32 @@ use sabul_units::{Instant, Span};
 /// A receive time further back than this comes from a system clock that was set in between.
 const AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Counts from its first use, so that a path's outages start with the traffic.
-#[derive(Debug)]
+/// Time zero of a path and of the flows on it, and what has passed since: all of a run share one.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: std::time::Instant,
 }
 
 impl Clock {
+    /// A clock whose time zero is now.
     pub(crate) fn start() -> Self {
         Self { start: std::time::Instant::now() }
     }
 
-    /// When it was started, on the system's own clock.
-    pub(crate) fn started(&self) -> std::time::Instant {
-        self.start
+    pub(crate) fn now(self) -> Instant {
+        self.at(std::time::Instant::now())
     }
 
-    pub(crate) fn now(&self) -> Instant {
-        Instant::ZERO + Span::from(self.start.elapsed())
+    /// What this clock shows at a moment of the system's; zero before its start.
+    pub(crate) fn at(self, moment: std::time::Instant) -> Instant {
+        Instant::ZERO + moment.saturating_duration_since(self.start).into()
+    }
+
+    /// The moment at which this clock shows `at`; a year from now if the system cannot say.
+    pub(crate) fn moment(self, at: Instant) -> std::time::Instant {
+        let year = Duration::from_secs(365 * 86_400);
+        let moment = self.start.checked_add(at.elapsed().into());
+        moment.unwrap_or_else(|| std::time::Instant::now() + year)
     }
 }
 
@@ -65,6 +73,15 @@ pub(crate) fn timespec(span: Span) -> Timespec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_and_times_of_a_clock_are_each_others() {
+        let clock = Clock::start();
+        let at = Instant::ZERO + Span::from_millis(1500);
+        assert_eq!(clock.at(clock.moment(at)), at);
+        assert_eq!(clock.at(clock.start - Duration::from_secs(1)), Instant::ZERO);
+        assert!(clock.moment(Instant::MAX) > clock.moment(at), "however far away");
+    }
 
     #[test]
     fn a_receive_time_from_a_clock_that_was_set_counts_as_now() {

@@ -28,18 +28,17 @@ use std::thread::JoinHandle;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sabul_sim::meter::{Counters, Gauges};
-use sabul_sim::scenario::{Defects, FlowPlan, Profile, Transport};
+use sabul_sim::scenario::{FlowPlan, Transport};
 use sabul_units::{Instant, SeededRandom, Span};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use crate::clock::Clock;
 use crate::error::LabError;
 use crate::host::Host;
 use board::Board;
 use place::Place;
-
-/// What the kernel's TCP begins with, in packets. [RFC6928 §2]
-const KERNEL_INITIAL_WINDOW: u32 = 10;
+pub use tcp::check_kernel_algorithm;
 
 /// The two hosts of a flow.
 #[derive(Clone, Debug)]
@@ -50,31 +49,6 @@ pub(crate) struct Ends {
     /// Where it goes.
     pub(crate) far: Arc<Host>,
     pub(crate) far_address: IpAddr,
-}
-
-/// The clock of a run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    /// Time zero.
-    pub(crate) start: std::time::Instant,
-}
-
-impl Clock {
-    pub(crate) fn now(&self) -> Instant {
-        self.at(std::time::Instant::now())
-    }
-
-    /// What this clock shows at a moment of the system's.
-    fn at(&self, moment: std::time::Instant) -> Instant {
-        Instant::ZERO + moment.saturating_duration_since(self.start).into()
-    }
-
-    /// The moment at which this clock shows `at`; a year from now if the system cannot say.
-    fn moment(&self, at: Instant) -> std::time::Instant {
-        let year = std::time::Duration::from_secs(365 * 86_400);
-        let moment = self.start.checked_add(at.elapsed().into());
-        moment.unwrap_or_else(|| std::time::Instant::now() + year)
-    }
 }
 
 /// What has happened in a flow since it was last asked.
@@ -264,34 +238,9 @@ impl Drop for Flow {
 pub(crate) fn notes(plan: &FlowPlan) -> Vec<String> {
     let mut notes = Vec::new();
     let id = &plan.id;
-    if plan.profile == Profile::Sabul2002 {
-        notes.push(format!(
-            "flow '{id}': the shipped channel reports by one rule for both profiles of the papers, \
-             that of sabul2003; SYN and ERR reports at intervals of their own exist in the \
-             simulator only"
-        ));
-    }
-    if plan.defects != Defects::default() {
-        notes.push(format!(
-            "flow '{id}': its defects are left out, the shipped channel and hosts have none of them"
-        ));
-    }
-    if plan.transport == Transport::Tcp && !plan.params.is_empty() {
-        let names: Vec<&str> = plan.params.iter().map(|(name, _)| name.as_str()).collect();
-        notes.push(format!(
-            "flow '{id}': the kernel's TCP takes no parameters ({} left out)",
-            names.join(", ")
-        ));
-    }
     if plan.transport == Transport::Tcp && plan.window_packets.is_some() {
         notes.push(format!(
             "flow '{id}': the kernel's receive window follows window_packets only roughly"
-        ));
-    }
-    if plan.transport == Transport::Tcp && plan.initial_window != KERNEL_INITIAL_WINDOW {
-        notes.push(format!(
-            "flow '{id}': the kernel's TCP begins with {KERNEL_INITIAL_WINDOW} packets, not {}",
-            plan.initial_window
         ));
     }
     notes

@@ -17,6 +17,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -134,6 +135,11 @@ impl Host {
         drops_in(&table)
             .ok_or_else(|| io::Error::other(format!("no counts of '{DEVICE_NAME}'")))
             .map_err(fail())
+    }
+
+    /// What the kernel calls its namespace; none if it does not say.
+    pub(crate) fn namespace_number(&self) -> Option<u64> {
+        self.namespace.metadata().ok().map(|namespace| namespace.ino())
     }
 
     /// A path by which other processes of the same user can open the namespace and join it, while

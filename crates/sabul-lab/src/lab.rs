@@ -6,6 +6,7 @@
 //! the one asked for and the machine kept its schedule ([`LabOutcome::faults`]).
 
 mod carry;
+mod cpu;
 mod machine;
 mod measure;
 
@@ -20,9 +21,11 @@ use sabul_units::Instant;
 
 use crate::calibrate::{Calibration, calibrate};
 use crate::error::LabError;
-use crate::flow::{self, Clock, Ends, Flow};
+use crate::flow::{self, Ends, Flow};
 use crate::host::{Host, HostConfig};
 use crate::router::{PairPlan, Router, RouterLook, RouterPlan, TupleLook};
+use cpu::CpuMeter;
+pub use cpu::FlowCpu;
 use machine::Machine;
 use measure::Measurement;
 
@@ -79,6 +82,8 @@ pub struct LabOutcome {
     pub router: RouterLook,
     /// Conversations, as the router saw them.
     pub tuples: Vec<TupleLook>,
+    /// Processor time of each flow's hosts.
+    pub cpu: Vec<FlowCpu>,
     /// How long everything took.
     pub wall: Duration,
 }
@@ -132,18 +137,19 @@ impl Lab {
         for (plan, ends) in scenario.flows.iter().zip(&ends) {
             flows.push(Flow::prepare(plan, ends.clone(), scenario.seed)?);
         }
-        router.restart(scenario.links.clone(), scenario.seed, config.capture.clone())?;
+        let clock =
+            router.restart(scenario.links.clone(), scenario.seed, config.capture.clone())?;
         let machine = Machine::now();
-        let clock = Clock { start: router.started() };
         let end = Instant::ZERO + scenario.duration;
         for flow in &flows {
             flow.go(clock, end);
         }
-        let mut measurement = Measurement::new(scenario.clone());
+        let cpu = CpuMeter::start(&scenario, &ends);
+        let mut measurement = Measurement::new(scenario.clone(), cpu);
         measurement.follow(&router, &flows, clock, &mut config)?;
         let usage = machine.used();
         let at_end = router.look();
-        let (results, series) = measurement.finish(flows, &router, &at_end)?;
+        let (results, series, cpu) = measurement.finish(flows, &router, &at_end)?;
         let tuples = router.tuples();
         let mut verdict = machine::Verdict::new(&scenario, &at_end, usage);
         verdict.note_calibrations(&calibrations, config.skip_calibration);
@@ -160,6 +166,7 @@ impl Lab {
             notes: verdict.notes,
             router: at_end,
             tuples,
+            cpu,
             wall: begun.elapsed(),
         })
     }

@@ -23,7 +23,8 @@ mod tcp_info;
 
 pub use calibrate::{Calibration, Check};
 pub use error::LabError;
-pub use lab::{IsInterrupted, Lab, LabConfig, LabOutcome, OnSample, Sample};
+pub use flow::check_kernel_algorithm;
+pub use lab::{FlowCpu, IsInterrupted, Lab, LabConfig, LabOutcome, OnSample, Sample};
 pub use lateness::Lateness;
 pub use packet::{Protocol, Tuple};
 pub use relay::{Relay, RelayConfig, RelayError, RelayStats};

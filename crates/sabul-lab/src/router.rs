@@ -20,7 +20,7 @@ use std::fmt;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use sabul_sim::meter::LinkLook;
 use sabul_sim::scenario::LinkPlan;
 use sabul_units::{Instant, Span};
 
+use crate::clock::Clock;
 use crate::device::Device;
 use crate::error::LabError;
 use crate::lateness::Lateness;
@@ -150,13 +151,12 @@ enum Question {
     Stop(Sender<Option<LabError>>),
 }
 
-type Started = Result<std::time::Instant, LabError>;
+type Started = Result<Clock, LabError>;
 
 /// A running router; dropping it ends its thread.
 pub(crate) struct Router {
     questions: Sender<Question>,
     waker: UnixStream,
-    started: Mutex<std::time::Instant>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -179,28 +179,20 @@ impl Router {
             .name("lab-router".to_owned())
             .spawn(move || run(&plan, wakened, &asked, &ready))
             .map_err(fail("start the thread"))?;
-        let started = started.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(gone()))?;
-        Ok(Self { questions, waker, started: Mutex::new(started), thread: Some(thread) })
+        started.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(gone()))?;
+        Ok(Self { questions, waker, thread: Some(thread) })
     }
 
     /// Begins anew with fresh links (as many as before), counts and clock: all that is on the way is
-    /// gone. With a directory, everything that enters a link from now on is recorded there.
+    /// gone. With a directory, everything that enters a link from now on is recorded there. Returns the
+    /// new clock.
     pub(crate) fn restart(
         &self,
         links: Vec<LinkPlan>,
         seed: u64,
         capture: Option<PathBuf>,
-    ) -> Result<(), LabError> {
-        let started = self
-            .ask(|answer| Question::Restart { links, seed, capture, answer })
-            .ok_or_else(gone)??;
-        *self.started.lock().unwrap_or_else(PoisonError::into_inner) = started;
-        Ok(())
-    }
-
-    /// When its time began.
-    pub(crate) fn started(&self) -> std::time::Instant {
-        *self.started.lock().unwrap_or_else(PoisonError::into_inner)
+    ) -> Result<Clock, LabError> {
+        self.ask(|answer| Question::Restart { links, seed, capture, answer }).ok_or_else(gone)?
     }
 
     /// How everything stands now.
@@ -272,7 +264,7 @@ fn run(
     match Engine::new(plan, wakened) {
         Ok(mut engine) => {
             // Whoever started us waits just now, or is gone together with the other end of `asked`.
-            let _ = ready.send(Ok(engine.started()));
+            let _ = ready.send(Ok(engine.clock()));
             engine.run(asked);
         }
         Err(source) => {

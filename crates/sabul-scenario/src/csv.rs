@@ -12,7 +12,10 @@ use sabul_sim::results::Series;
 /// # Errors
 /// If `out` fails.
 pub fn write_series(series: &Series, out: &mut impl io::Write) -> io::Result<()> {
-    out.write_all(b"t_s,flow,goodput_bps,rate_bps,gap_ns,rtt_ms,in_flight_pkts,loss_rate\n")?;
+    out.write_all(
+        b"t_s,flow,goodput_bps,rate_bps,gap_ns,rtt_ms,in_flight_pkts,loss_rate,cwnd_pkts,\
+          delivery_bps\n",
+    )?;
     let mut row = String::new();
     for (n, t_s) in series.t_s.iter().enumerate() {
         for flow in &series.flows {
@@ -23,6 +26,8 @@ pub fn write_series(series: &Series, out: &mut impl io::Write) -> io::Result<()>
                 &flow.rtt_ms,
                 &flow.in_flight_pkts,
                 &flow.loss_rate,
+                &flow.cwnd_pkts,
+                &flow.delivery_bps,
             ];
             write_row(&mut row, *t_s, &flow.id, columns.map(|column| column.get(n)));
             out.write_all(row.as_bytes())?;

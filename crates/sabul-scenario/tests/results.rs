@@ -174,6 +174,8 @@ fn series_are_rows_with_empty_cells_for_what_does_not_exist() {
         rtt_ms,
         in_flight_pkts: vec![1.0, 2.0],
         loss_rate: vec![0.0, 1e-7],
+        cwnd_pkts: vec![f64::NAN, 10.0],
+        delivery_bps: vec![9e7, f64::NAN],
     };
     let series = Series {
         t_s: vec![0.1, 0.2],
@@ -189,11 +191,11 @@ fn series_are_rows_with_empty_cells_for_what_does_not_exist() {
     write_series(&series, &mut out).unwrap();
     assert_eq!(
         String::from_utf8(out).unwrap(),
-        "t_s,flow,goodput_bps,rate_bps,gap_ns,rtt_ms,in_flight_pkts,loss_rate\n\
-         0.1,a,0,150000000,0,,1,0\n\
-         0.1,b,0,150000000,0,,1,0\n\
-         0.2,a,100000000,200000000,120000.5,20.5,2,0.0000001\n\
-         0.2,b,100000000,200000000,120000.5,,2,0.0000001\n"
+        "t_s,flow,goodput_bps,rate_bps,gap_ns,rtt_ms,in_flight_pkts,loss_rate,cwnd_pkts,delivery_bps\n\
+         0.1,a,0,150000000,0,,1,0,,90000000\n\
+         0.1,b,0,150000000,0,,1,0,,90000000\n\
+         0.2,a,100000000,200000000,120000.5,20.5,2,0.0000001,10,\n\
+         0.2,b,100000000,200000000,120000.5,,2,0.0000001,10,\n"
     );
     let mut out = Vec::new();
     write_links(&series, &mut out).unwrap();

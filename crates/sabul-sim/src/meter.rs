@@ -66,6 +66,10 @@ pub struct Gauges {
     pub rtt: Option<RttEstimate>,
     /// Packets on the way.
     pub in_flight: u64,
+    /// Packets that the controller lets be on the way; none without a window.
+    pub window: Option<u64>,
+    /// Payload rate at which packets were acknowledged of late, where the sender tells.
+    pub delivery: Option<Rate>,
 }
 
 /// A link's data direction at one moment.
@@ -286,6 +290,10 @@ impl Meter {
             row.rtt_ms.push(rtt.unwrap_or(f64::NAN));
             row.in_flight_pkts.push(gauges.map_or(0.0, |gauges| gauges.in_flight as f64));
             row.loss_rate.push(ratio(passed.lost, passed.sent));
+            let window = gauges.and_then(|gauges| gauges.window);
+            row.cwnd_pkts.push(window.map_or(f64::NAN, |window| window as f64));
+            let delivery = gauges.and_then(|gauges| gauges.delivery);
+            row.delivery_bps.push(delivery.map_or(f64::NAN, |rate| rate.0 as f64));
         }
         for index in 0..self.scenario.links.len() {
             let LinkLook { stats, queue_packets, .. } = links.look(index, now);

@@ -145,6 +145,11 @@ pub struct FlowSeries {
     pub in_flight_pkts: Vec<f64>,
     /// Lost ÷ sent within the sample.
     pub loss_rate: Vec<f64>,
+    /// The controller's window in packets; NaN without one.
+    pub cwnd_pkts: Vec<f64>,
+    /// Payload bits per second that were acknowledged of late, as the sender says; NaN where it does
+    /// not.
+    pub delivery_bps: Vec<f64>,
 }
 
 /// What a link did over time, in the data direction.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use sabul_units::{Probability, Rate, Span};
 
+use super::{OutputArgs, ScenarioArgs};
 use crate::lab::{QueueSize, parse_loss, parse_ms, parse_queue};
 
 const RUN_CODES: &str = "Exit codes: 0 done, 1 a run is invalid or failed, 2 usage, a scenario \
@@ -40,18 +41,8 @@ pub(crate) enum LabCommand {
 #[derive(Debug, Args)]
 #[command(after_help = RUN_CODES, after_long_help = RUN_HELP)]
 pub(crate) struct LabRunArgs {
-    /// The scenario file.
-    #[arg(value_name = "SCENARIO.toml")]
-    pub(crate) scenario: PathBuf,
-    /// Where all chance of the path comes from, instead of the file's own seed.
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
-    /// Change a setting of the file, repeatable; several values make a sweep, run by run.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = sabul_scenario::parse_override)]
-    pub(crate) set: Vec<sabul_scenario::Override>,
-    /// Write series, plots, conversations and report into this directory.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) file: ScenarioArgs,
     /// Record what enters each link as pcap files in this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) pcap: Option<PathBuf>,
@@ -61,12 +52,8 @@ pub(crate) struct LabRunArgs {
     /// Only check the file, and whether this system lets the lab make hosts.
     #[arg(long, conflicts_with_all = ["out", "pcap", "json", "skip_calibration"])]
     pub(crate) check: bool,
-    /// Print the results as one JSON document a run.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Say nothing about progress.
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 const RUN_HELP: &str = "\
@@ -204,15 +191,8 @@ pub(crate) struct LabCompareArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeat: u32,
-    /// Write the comparison and the files of every run into this directory.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Print one JSON document.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Say nothing about progress.
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 const COMPARE_HELP: &str = "\

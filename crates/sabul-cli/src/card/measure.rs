@@ -10,7 +10,8 @@ use sabul_sim::scenario::{FlowPlan, Scenario, Transport};
 use sabul_units::Instant;
 use serde::Serialize;
 
-use super::plan::{CROSS_FROM_S, ENTRY_S, Exam, FAR_MS, NEAR_MS, Question};
+use super::cost::{Cost, cost};
+use super::plan::{Exam, FAR_MS, NEAR_MS, Question};
 use crate::runs::Finished;
 
 /// How far a flow may be from the fair share and still have it.
@@ -23,7 +24,17 @@ const FAIR_WINDOW_S: f64 = 1.0;
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) exam: Exam,
+    /// Those whose numbers count.
     pub(crate) trials: Vec<Trial>,
+    /// Those in the lab that were not the path that was asked for.
+    pub(crate) invalid: Vec<Trial>,
+}
+
+impl Answer {
+    /// Any of its runs, the valid ones first.
+    pub(crate) fn first(&self) -> Option<&Trial> {
+        self.trials.first().or_else(|| self.invalid.first())
+    }
 }
 
 /// One run.
@@ -33,18 +44,20 @@ pub(crate) struct Trial {
     pub(crate) finished: Finished,
 }
 
-/// All numbers of a card.
+/// All numbers of a card. What was not asked for, or has no valid run, is not there.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Marks {
     pub(crate) regions: Vec<RegionTest>,
     pub(crate) loss: Vec<LossPoint>,
     pub(crate) beside: Vec<BesidePoint>,
-    pub(crate) rtt_fairness: RttFairness,
+    pub(crate) rtt_fairness: Option<RttFairness>,
     /// From the newcomer's entry; none if one seed or more never got there.
     pub(crate) convergence_s: Option<f64>,
-    pub(crate) standing_queue: StandingQueue,
-    pub(crate) mice: MiceTest,
-    pub(crate) cross: Cross,
+    /// How long that was watched for.
+    pub(crate) convergence_within_s: Option<f64>,
+    pub(crate) standing_queue: Option<StandingQueue>,
+    pub(crate) mice: Option<MiceTest>,
+    pub(crate) cross: Option<Cross>,
 }
 
 /// The seven regions at one round trip.
@@ -62,6 +75,9 @@ pub(crate) struct RegionTest {
     pub(crate) jain_min: f64,
     pub(crate) jain_max: f64,
     pub(crate) rtt_ms_mean: f64,
+    /// Of all flows together, in the lab.
+    #[serde(flatten)]
+    pub(crate) cost: Option<Cost>,
 }
 
 /// One of the seven.
@@ -75,6 +91,8 @@ pub(crate) struct RegionMark {
     pub(crate) stability: f64,
     pub(crate) jain: f64,
     pub(crate) rtt_ms_mean: f64,
+    #[serde(flatten)]
+    pub(crate) cost: Option<Cost>,
 }
 
 /// One flow under random loss.
@@ -121,12 +139,18 @@ pub(crate) struct StandingQueue {
 }
 
 /// Short transfers beside the controller, and without it.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct MiceTest {
-    pub(crate) beside: Mice,
-    pub(crate) alone: Mice,
+    pub(crate) beside: Option<Mice>,
+    pub(crate) alone: Option<Mice>,
     /// Goodput of the controller's own flow meanwhile.
     pub(crate) goodput_bps: f64,
+}
+
+impl Default for MiceTest {
+    fn default() -> Self {
+        Self { beside: None, alone: None, goodput_bps: f64::NAN }
+    }
 }
 
 /// How long short transfers took.
@@ -153,30 +177,36 @@ pub(crate) struct Cross {
 }
 
 impl Marks {
-    /// The numbers of a card, whatever order the answers have.
-    pub(crate) fn new(answers: &[Answer]) -> Self {
+    /// The numbers of a card, whatever order the answers have. `mhz` is the processors' clock.
+    pub(crate) fn new(answers: &[Answer], mhz: Option<f64>) -> Self {
         let mut marks = Self::default();
-        for Answer { exam, trials } in answers {
+        for Answer { exam, trials, .. } in answers.iter().filter(|one| !one.trials.is_empty()) {
             match exam.question {
-                Question::Regions { rtt_ms } => marks.regions.push(region_test(rtt_ms, trials)),
+                Question::Regions { rtt_ms } => {
+                    marks.regions.push(region_test(rtt_ms, trials, mhz));
+                }
                 Question::Loss { share } => marks.loss.push(loss_point(share, trials)),
                 Question::Beside { rtt_ms, queue_bdp } => {
                     marks.beside.push(beside_point(rtt_ms, queue_bdp, trials));
                 }
-                Question::RttFairness => marks.rtt_fairness = rtt_fairness(trials),
-                Question::Convergence => {
+                Question::RttFairness => marks.rtt_fairness = Some(rtt_fairness(trials)),
+                Question::Convergence { entry_s, watched_s } => {
                     let times =
-                        trials.iter().map(|one| convergence_s(&one.finished.series, ENTRY_S));
+                        trials.iter().map(|one| convergence_s(&one.finished.series, entry_s));
                     let times: Option<Vec<f64>> = times.collect();
                     marks.convergence_s = times.map(|times| mean(times).0);
+                    marks.convergence_within_s = Some(watched_s);
                 }
-                Question::Queue => marks.standing_queue = standing_queue(trials),
+                Question::Queue => marks.standing_queue = Some(standing_queue(trials)),
                 Question::Mice => {
-                    marks.mice.beside = mice(trials);
-                    marks.mice.goodput_bps = over(trials, |one| one.goodput("a"));
+                    let test = marks.mice.get_or_insert_default();
+                    test.beside = Some(mice(trials));
+                    test.goodput_bps = over(trials, |one| one.goodput("a"));
                 }
-                Question::MiceAlone => marks.mice.alone = mice(trials),
-                Question::Cross => marks.cross = cross(trials),
+                Question::MiceAlone => {
+                    marks.mice.get_or_insert_default().alone = Some(mice(trials));
+                }
+                Question::Cross { from_s } => marks.cross = Some(cross(from_s, trials)),
             }
         }
         marks.regions.sort_by(|a, b| a.rtt_ms.total_cmp(&b.rtt_ms));
@@ -243,7 +273,7 @@ pub(crate) fn nonsense(trial: &Trial) -> Option<String> {
 }
 
 /// Mean and standard deviation (of a sample) of some values.
-fn mean(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+pub(super) fn mean(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let values: Vec<f64> = values.into_iter().collect();
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
@@ -257,7 +287,7 @@ fn over(trials: &[Trial], number: impl Fn(&Trial) -> f64) -> f64 {
     mean(trials.iter().map(number)).0
 }
 
-pub(crate) fn region_test(rtt_ms: f64, trials: &[Trial]) -> RegionTest {
+pub(crate) fn region_test(rtt_ms: f64, trials: &[Trial], mhz: Option<f64>) -> RegionTest {
     let count = trials.first().map_or(0, |one| one.finished.results.regions.len());
     let region = |index: usize| {
         let of = |number: fn(&Region) -> f64| {
@@ -276,9 +306,15 @@ pub(crate) fn region_test(rtt_ms: f64, trials: &[Trial]) -> RegionTest {
                 let Finished { results, series, .. } = &one.finished;
                 results.regions.get(index).map_or(f64::NAN, |region| rtt_ms_within(series, region))
             }),
+            cost: cost(trials, mhz, |one| {
+                let region = one.finished.results.regions.get(index)?;
+                Some((region.from_s, region.to_s, region.aggregate_bps))
+            }),
         }
     };
     let together = |one: &Trial| mean(together_bps(&one.finished.series));
+    let whole =
+        |one: &Trial| Some((0.0, one.finished.series.t_s.last().copied()?, together(one).0));
     let all = trials.iter().flat_map(|one| &one.finished.results.regions);
     let jains: Vec<f64> = all.map(|region| region.jain).collect();
     RegionTest {
@@ -294,6 +330,7 @@ pub(crate) fn region_test(rtt_ms: f64, trials: &[Trial]) -> RegionTest {
             let Finished { results, series, .. } = &one.finished;
             mean(rtts_ms(series, &results.regions).into_iter().filter(|rtt| rtt.is_finite())).0
         }),
+        cost: cost(trials, mhz, whole),
     }
 }
 
@@ -419,7 +456,7 @@ fn mice(trials: &[Trial]) -> Mice {
     }
 }
 
-fn cross(trials: &[Trial]) -> Cross {
+fn cross(from_s: f64, trials: &[Trial]) -> Cross {
     let share = |is_wanted: fn(f64, f64) -> bool| {
         over(trials, |one| {
             let series = &one.finished.series;
@@ -429,7 +466,7 @@ fn cross(trials: &[Trial]) -> Cross {
             };
             let rows = series.t_s.iter().zip(&flow.goodput_bps).zip(&free);
             let rows = rows.filter(|((t_s, _), free)| {
-                **t_s > CROSS_FROM_S + 1e-9 && is_wanted(**free, one.link_bps())
+                **t_s > from_s + 1e-9 && is_wanted(**free, one.link_bps())
             });
             let (used, free) =
                 rows.fold((0.0, 0.0), |sum, ((_, used), free)| (sum.0 + used, sum.1 + free));
@@ -453,17 +490,17 @@ fn cross(trials: &[Trial]) -> Cross {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use sabul_sim::results::{FlowSeries, LinkResult, LinkSeries, Queue, Results, Rtt};
 
     use super::*;
 
     #[track_caller]
-    fn close(ours: f64, wanted: f64) {
+    pub(crate) fn close(ours: f64, wanted: f64) {
         assert!((ours - wanted).abs() < 1e-9, "{ours}, not {wanted}");
     }
 
-    fn series(sample_s: f64, flows: &[(&str, Vec<f64>)]) -> Series {
+    pub(crate) fn series(sample_s: f64, flows: &[(&str, Vec<f64>)]) -> Series {
         let rows = flows.iter().map(|(_, rates)| rates.len()).max().unwrap_or(0);
         let flow = |(id, rates): &(&str, Vec<f64>)| FlowSeries {
             id: (*id).to_owned(),
@@ -490,7 +527,7 @@ mod tests {
     }
 
     /// A run over 10 Mb/s, where a packet of 1500 bytes takes 1.2 ms; 100 of them have room.
-    fn trial(flows: &str, results: Results, series: Series) -> Trial {
+    pub(crate) fn trial(flows: &str, results: Results, series: Series) -> Trial {
         let text = format!(
             "duration_s = 60\nlink = [{{ id = 'bottleneck', rate_mbps = 10, delay_ms = 5, \
              queue_packets = 100 }}]\nflow = [{{ id = 'a', path = ['bottleneck'] }}{flows}]"
@@ -539,7 +576,8 @@ mod tests {
         };
         let regions = vec![region(0.0, &["a", "b"], 0.75), region(2.0, &["a"], 1.0)];
         let results = Results { regions, ..Results::default() };
-        let test = region_test(180.0, &[trial("", results, seen)]);
+        let test = region_test(180.0, &[trial("", results, seen)], Some(2000.0));
+        assert_eq!(test.cost, None, "nobody counts that in virtual time");
         close(test.mean_bps, 3e6);
         close(test.sd_bps, (8.0_f64 / 3.0).sqrt() * 1e6);
         close(test.stability, (8.0_f64 / 3.0).sqrt() / 3.0);
@@ -551,6 +589,24 @@ mod tests {
         assert_eq!(marks, [(2, 1e6, 4e6 / 3.0), (1, 1e6, 3.5e6)]);
         // Means of the flows present at each moment: 1, 1.5, 4 and 3.
         close(test.rtt_ms_mean, 9.5e6 / 4.0);
+    }
+
+    #[test]
+    fn what_has_no_valid_run_has_no_numbers() {
+        let exam =
+            |question, name: &str| Exam { question, name: name.to_owned(), text: String::new() };
+        let lone = || vec![of_flows(vec![flow("a", 5e6)])];
+        let answers = [
+            Answer {
+                exam: exam(Question::Loss { share: 0.1 }, "loss"),
+                trials: Vec::new(),
+                invalid: lone(),
+            },
+            Answer { exam: exam(Question::Queue, "queue"), trials: lone(), invalid: lone() },
+        ];
+        let marks = Marks::new(&answers, None);
+        assert!(marks.loss.is_empty() && marks.cross.is_none() && marks.mice.is_none());
+        close(marks.standing_queue.unwrap().goodput_bps, 5e6);
     }
 
     #[test]
@@ -622,7 +678,7 @@ mod tests {
         let mut c = flow("c", 3.8e6);
         c.throughput_bps = 3.9e6;
         let results = Results { flows: vec![flow("a", 7e6), c], ..Results::default() };
-        let found = cross(&[trial(taken, results, seen)]);
+        let found = cross(20.0, &[trial(taken, results, seen)]);
         close(found.share_during, 0.5);
         close(found.share_between, 0.8);
         // 10 s of 3 and 30 s of 8 of 10 s of 6 and 30 s of 10 Mb/s.

@@ -7,8 +7,10 @@ use sabul_report::{
 use sabul_sim::results::FlowSeries;
 
 use super::Card;
-use super::measure::{Answer, Marks, RegionMark, RegionTest, Trial, rtts_ms};
-use super::plan::{ENTRY_S, Question};
+use super::cost::Cost;
+use super::lab::{COST, LabPart};
+use super::measure::{Answer, Marks, MiceTest, RegionMark, RegionTest, Trial, rtts_ms};
+use super::plan::Question;
 use crate::runs::Finished;
 
 const TEXT_WIDTH: usize = 120;
@@ -21,24 +23,38 @@ pub(crate) fn text(card: &Card<'_>) -> String {
     let marks = &card.marks;
     let tables =
         [regions_table(marks), loss_table(marks), beside_table(marks), others_table(marks)];
-    for table in tables {
+    for table in tables.into_iter().filter(|table| !table.rows.is_empty()) {
         text += &table.to_text(TEXT_WIDTH);
         text.push('\n');
+    }
+    for sentence in card.lab.iter().flat_map(LabPart::invalid) {
+        text += &format!("{sentence}\n");
     }
     text
 }
 
+/// Makes a part of the page.
+type MakeSection = fn(&Card<'_>, &[Answer]) -> Section;
+
 /// The whole card with its charts.
 pub(crate) fn page(card: &Card<'_>, answers: &[Answer]) -> Page {
     let page = Page::new(title(card), how(card));
-    let page = summary(&card.marks).into_iter().fold(page, Page::with_summary);
-    page.with_section(regions_section(card, answers))
-        .with_section(loss_section(card, answers))
-        .with_section(beside_section(card, answers))
-        .with_section(sharing_section(card, answers))
-        .with_section(queue_section(card, answers))
-        .with_section(mice_section(card, answers))
-        .with_section(cross_section(card, answers))
+    let invalid = card.lab.iter().flat_map(LabPart::invalid);
+    let page = invalid.chain(summary(&card.marks)).fold(page, Page::with_summary);
+    let marks = &card.marks;
+    let has_sharing = marks.convergence_within_s.is_some() || marks.rtt_fairness.is_some();
+    let sections: [(bool, MakeSection); 7] = [
+        (!marks.regions.is_empty(), regions_section),
+        (!marks.loss.is_empty(), loss_section),
+        (!marks.beside.is_empty(), beside_section),
+        (has_sharing, sharing_section),
+        (marks.standing_queue.is_some(), queue_section),
+        (marks.mice.is_some(), mice_section),
+        (marks.cross.is_some(), cross_section),
+    ];
+    let sections = sections.into_iter().filter(|(has_numbers, _)| *has_numbers);
+    let page = sections.fold(page, |page, (_, make)| page.with_section(make(card, answers)));
+    card.lab.iter().fold(page, |page, lab| page.with_section(lab.section()))
 }
 
 fn title(card: &Card<'_>) -> String {
@@ -56,12 +72,19 @@ fn how(card: &Card<'_>) -> String {
         1 => "seed 1".to_owned(),
         last => format!("seeds 1 to {last}"),
     };
-    format!(
-        "simulated in {:.1} s{}, {seeds}, commit {}",
-        card.wall_s,
-        settings.concat(),
-        card.commit,
-    )
+    let run = match &card.lab {
+        None => format!("simulated in {:.1} s", card.wall_s),
+        Some(lab) => format!(
+            "emulated: measured in real time in {:.0} s on {}",
+            card.wall_s,
+            lab.machine.line()
+        ),
+    };
+    let carrier = match (&card.lab, card.transport) {
+        (Some(_), "tcp") => "flows of the kernel's TCP".to_owned(),
+        (_, transport) => format!("flows of {transport}"),
+    };
+    format!("{run}, {carrier}{}, {seeds}, commit {}", settings.concat(), card.commit)
 }
 
 /// What a reader in a hurry should know.
@@ -70,9 +93,16 @@ fn summary(marks: &Marks) -> Vec<String> {
         .regions
         .iter()
         .map(|test| {
+            let cost = test.cost.map_or_else(String::new, |cost| {
+                format!(
+                    ", {} MHz/Mbps sending and {} receiving",
+                    significant(cost.mhz_per_mbps_sender, 3),
+                    significant(cost.mhz_per_mbps_receiver, 3),
+                )
+            });
             format!(
                 "Seven regions at {} ms: {} on average ({} % of the link), stability {}, Jain's index \
-                 {} to {}, round trip {} ms",
+                 {} to {}, round trip {} ms{cost}",
                 test.rtt_ms,
                 quantity(test.mean_bps, "b/s"),
                 significant(test.mean_bps / test.link_bps * 100.0, 3),
@@ -88,45 +118,56 @@ fn summary(marks: &Marks) -> Vec<String> {
         lines.push(format!("At 1 % random loss: {percent} % of the link"));
     }
     let shares = || marks.beside.iter().map(|point| point.cubic_share * 100.0);
-    lines.push(format!(
-        "Beside it, one CUBIC flow keeps {} to {} % (50 would be even)",
-        significant(shares().fold(f64::NAN, f64::min), 2),
-        significant(shares().fold(f64::NAN, f64::max), 2),
-    ));
-    lines.push(format!(
-        "A flow over {} ms gets {} times as much as one over {} ms",
-        marks.rtt_fairness.near_ms,
-        significant(marks.rtt_fairness.ratio, 3),
-        marks.rtt_fairness.far_ms,
-    ));
-    lines.push(match marks.convergence_s {
-        Some(s) => format!("A second flow has its share after {} s", significant(s, 3)),
-        None => "A second flow never has its share for 5 s within two minutes".to_owned(),
-    });
-    let queue = &marks.standing_queue;
-    lines.push(format!(
-        "Standing queue: {} ms on average of {} ms, 99 % of the time at most {} ms",
-        significant(queue.mean_ms, 3),
-        significant(queue.full_ms, 3),
-        significant(queue.p99_ms, 3),
-    ));
-    lines.push(format!(
-        "Short transfers beside it take {} s, alone {} s (medians)",
-        significant(marks.mice.beside.median_s, 3),
-        significant(marks.mice.alone.median_s, 3),
-    ));
-    lines.push(format!(
-        "Of what cross traffic leaves it uses {} %, and lets {} % of that traffic through",
-        significant(marks.cross.share * 100.0, 3),
-        significant(marks.cross.cross_delivered * 100.0, 3),
-    ));
+    if !marks.beside.is_empty() {
+        lines.push(format!(
+            "Beside it, one CUBIC flow keeps {} to {} % (50 would be even)",
+            significant(shares().fold(f64::NAN, f64::min), 2),
+            significant(shares().fold(f64::NAN, f64::max), 2),
+        ));
+    }
+    if let Some(test) = &marks.rtt_fairness {
+        lines.push(format!(
+            "A flow over {} ms gets {} times as much as one over {} ms",
+            test.near_ms,
+            significant(test.ratio, 3),
+            test.far_ms,
+        ));
+    }
+    if let Some(within) = marks.convergence_within_s {
+        lines.push(match marks.convergence_s {
+            Some(s) => format!("A second flow has its share after {} s", significant(s, 3)),
+            None => format!("A second flow never has its share for 5 s within {within} s"),
+        });
+    }
+    if let Some(queue) = &marks.standing_queue {
+        lines.push(format!(
+            "Standing queue: {} ms on average of {} ms, 99 % of the time at most {} ms",
+            significant(queue.mean_ms, 3),
+            significant(queue.full_ms, 3),
+            significant(queue.p99_ms, 3),
+        ));
+    }
+    if let Some(MiceTest { beside: Some(beside), alone: Some(alone), .. }) = &marks.mice {
+        lines.push(format!(
+            "Short transfers beside it take {} s, alone {} s (medians)",
+            significant(beside.median_s, 3),
+            significant(alone.median_s, 3),
+        ));
+    }
+    if let Some(cross) = &marks.cross {
+        lines.push(format!(
+            "Of what cross traffic leaves it uses {} %, and lets {} % of that traffic through",
+            significant(cross.share * 100.0, 3),
+            significant(cross.cross_delivered * 100.0, 3),
+        ));
+    }
     lines
 }
 
 // ---- tables -------------------------------------------------------------------------------------
 
 fn regions_table(marks: &Marks) -> Table {
-    let columns = vec![
+    let mut columns = vec![
         Column::number("base RTT", "ms"),
         Column::text("region"),
         Column::number("flows", ""),
@@ -136,13 +177,35 @@ fn regions_table(marks: &Marks) -> Table {
         Column::number("Jain's index", ""),
         Column::number("RTT", "ms"),
     ];
+    let has_cost = marks.regions.iter().any(|test| test.cost.is_some());
+    if has_cost {
+        columns.extend([
+            Column::number("CPU sending", "%"),
+            Column::number("receiving", "%"),
+            Column::number("sending", "MHz/Mbps"),
+            Column::number("receiving", "MHz/Mbps"),
+        ]);
+    }
     let mut table = Table::new("Seven regions", columns);
+    let mut add = |mut row: Vec<Cell>, cost: Option<Cost>| {
+        if has_cost {
+            let number =
+                |of: fn(Cost) -> f64| cost.map_or(Cell::Empty, |cost| Cell::Fixed(of(cost), 1));
+            row.extend([
+                number(|cost| cost.cpu_percent_sender),
+                number(|cost| cost.cpu_percent_receiver),
+                number(|cost| cost.mhz_per_mbps_sender),
+                number(|cost| cost.mhz_per_mbps_receiver),
+            ]);
+        }
+        table.rows.push(row);
+    };
     for test in &marks.regions {
         for (index, region) in test.regions.iter().enumerate() {
-            table = table.with_row(region_row(test.rtt_ms, index, region));
+            add(region_row(test.rtt_ms, index, region), region.cost);
         }
         let (least, most) = (significant(test.jain_min, 3), significant(test.jain_max, 3));
-        table = table.with_row(vec![
+        let whole = vec![
             Cell::Number(test.rtt_ms),
             "all".into(),
             Cell::Empty,
@@ -151,7 +214,8 @@ fn regions_table(marks: &Marks) -> Table {
             Cell::Fixed(test.stability, 3),
             format!("{least}–{most}").into(),
             Cell::Fixed(test.rtt_ms_mean, 1),
-        ]);
+        ];
+        add(whole, test.cost);
     }
     table
 }
@@ -215,39 +279,40 @@ fn others_table(marks: &Marks) -> Table {
         Column::number("value", ""),
         Column::text("unit"),
     ];
-    let Marks { rtt_fairness, standing_queue: queue, mice, cross, .. } = marks;
     let mut table = Table::new("One number each", columns);
     let mut row = |test: &str, what: &str, value: f64, unit: &str| {
         table.rows.push(vec![test.into(), what.into(), Cell::Number(value), unit.into()]);
     };
-    let test = "RTT fairness";
-    row(
-        test,
-        &format!("goodput at {} ms", rtt_fairness.near_ms),
-        rtt_fairness.near_bps / 1e6,
-        "Mb/s",
-    );
-    row(
-        test,
-        &format!("goodput at {} ms", rtt_fairness.far_ms),
-        rtt_fairness.far_bps / 1e6,
-        "Mb/s",
-    );
-    row(test, "near ÷ far", rtt_fairness.ratio, "");
-    let convergence_s = marks.convergence_s.unwrap_or(f64::NAN);
-    row("convergence", "from entry to a fair share; – if never", convergence_s, "s");
-    row("standing queue", "mean", queue.mean_ms, "ms");
-    row("standing queue", "99th percentile", queue.p99_ms, "ms");
-    row("standing queue", "a full one", queue.full_ms, "ms");
-    row("standing queue", "goodput", queue.goodput_bps / 1e6, "Mb/s");
-    for (beside, mice) in [("beside it", &mice.beside), ("alone", &mice.alone)] {
-        row("mice", &format!("{} {beside}", MICE[0]), mice.median_s, "s");
-        row("mice", &format!("{} {beside}", MICE[1]), mice.p99_s, "s");
+    if let Some(pair) = &marks.rtt_fairness {
+        let test = "RTT fairness";
+        row(test, &format!("goodput at {} ms", pair.near_ms), pair.near_bps / 1e6, "Mb/s");
+        row(test, &format!("goodput at {} ms", pair.far_ms), pair.far_bps / 1e6, "Mb/s");
+        row(test, "near ÷ far", pair.ratio, "");
     }
-    row("cross traffic", "used of what it leaves", cross.share * 100.0, "%");
-    row("cross traffic", "the same while it is there", cross.share_during * 100.0, "%");
-    row("cross traffic", "the same while it is not", cross.share_between * 100.0, "%");
-    row("cross traffic", "got through itself", cross.cross_delivered * 100.0, "%");
+    if marks.convergence_within_s.is_some() {
+        let convergence_s = marks.convergence_s.unwrap_or(f64::NAN);
+        row("convergence", "from entry to a fair share; – if never", convergence_s, "s");
+    }
+    if let Some(queue) = &marks.standing_queue {
+        row("standing queue", "mean", queue.mean_ms, "ms");
+        row("standing queue", "99th percentile", queue.p99_ms, "ms");
+        row("standing queue", "a full one", queue.full_ms, "ms");
+        row("standing queue", "goodput", queue.goodput_bps / 1e6, "Mb/s");
+    }
+    if let Some(MiceTest { beside, alone, .. }) = &marks.mice {
+        for (place, mice) in [("beside it", beside), ("alone", alone)] {
+            if let Some(mice) = mice {
+                row("mice", &format!("{} {place}", MICE[0]), mice.median_s, "s");
+                row("mice", &format!("{} {place}", MICE[1]), mice.p99_s, "s");
+            }
+        }
+    }
+    if let Some(cross) = &marks.cross {
+        row("cross traffic", "used of what it leaves", cross.share * 100.0, "%");
+        row("cross traffic", "the same while it is there", cross.share_during * 100.0, "%");
+        row("cross traffic", "the same while it is not", cross.share_between * 100.0, "%");
+        row("cross traffic", "got through itself", cross.cross_delivered * 100.0, "%");
+    }
     table
 }
 
@@ -276,12 +341,15 @@ fn with_scenarios(
 
 fn regions_section(card: &Card<'_>, answers: &[Answer]) -> Section {
     let is_wanted = |question| matches!(question, Question::Regions { .. });
-    let text = format!(
+    let mut text = format!(
         "Four flows come one every {} s and leave last in, first out, so that 1, 2, 3, 4, 3, 2 and 1 of \
          them share the link; its queue has one bandwidth-delay product. Means and deviations are over \
          reports of one second.",
         card.seconds_per_flow,
     );
+    if card.lab.is_some() {
+        text += &format!("\n\n{COST}");
+    }
     let mut section = Section::new("Seven regions", text);
     let mut tests: Vec<(&Answer, &Trial)> = trials(answers, is_wanted).collect();
     // They ran the longest first.
@@ -380,16 +448,19 @@ fn sharing_section(card: &Card<'_>, answers: &[Answer]) -> Section {
                 they have together, a fifth more or less, over every second of five. And two flows of \
                 10 and 80 ms, which differ in nothing else.";
     let mut section = Section::new("Convergence and RTT fairness", text);
-    for (_, trial) in trials(answers, |question| question == Question::Convergence) {
+    for (answer, trial) in
+        trials(answers, |question| matches!(question, Question::Convergence { .. }))
+    {
+        let Question::Convergence { entry_s, .. } = answer.exam.question else { continue };
         let mut chart = goodput_chart(trial, "Goodput as a second flow enters", FAIR_NAMES);
         let fair_s = card.marks.convergence_s;
         // Names of marks at nearly the same place would cover each other.
         chart = match fair_s.filter(|s| *s < 15.0) {
-            Some(s) => chart.with_mark(Mark::at(ENTRY_S, format!("entry; fair after {s:.1} s"))),
-            None => chart.with_mark(Mark::at(ENTRY_S, "entry")),
+            Some(s) => chart.with_mark(Mark::at(entry_s, format!("entry; fair after {s:.1} s"))),
+            None => chart.with_mark(Mark::at(entry_s, "entry")),
         };
         if let Some(s) = fair_s.filter(|s| *s >= 15.0) {
-            chart = chart.with_mark(Mark::at(ENTRY_S + s, format!("fair after {s:.1} s")));
+            chart = chart.with_mark(Mark::at(entry_s + s, format!("fair after {s:.1} s")));
         }
         section = section.with_item(Item::Chart(chart));
     }
@@ -400,7 +471,7 @@ fn sharing_section(card: &Card<'_>, answers: &[Answer]) -> Section {
     section = section
         .with_item(Item::Table(part_of_others(&card.marks, &["convergence", "RTT fairness"])));
     with_scenarios(section, answers, |question| {
-        matches!(question, Question::Convergence | Question::RttFairness)
+        matches!(question, Question::Convergence { .. } | Question::RttFairness)
     })
 }
 
@@ -422,6 +493,7 @@ fn queue_section(card: &Card<'_>, answers: &[Answer]) -> Section {
                 what waits there takes to leave. Beyond what keeps the link busy, waiting is a cost to \
                 everybody on it.";
     let mut section = Section::new("Standing queue", text);
+    let full_ms = card.marks.standing_queue.map_or(f64::NAN, |queue| queue.full_ms);
     for (_, trial) in trials(answers, |question| question == Question::Queue) {
         let series = &trial.finished.series;
         let packet_ms = trial.packet_ms();
@@ -431,7 +503,7 @@ fn queue_section(card: &Card<'_>, answers: &[Answer]) -> Section {
         let axis = Axis::new("delay in the queue", "ms");
         let chart = Chart::new("Queueing delay", Axis::new("time", "s"), axis)
             .with_line(Line::new(card.cc, points.collect()))
-            .with_mark(Mark::level(card.marks.standing_queue.full_ms, "full"));
+            .with_mark(Mark::level(full_ms, "full"));
         section = section.with_item(Item::Chart(chart));
     }
     section = section.with_item(Item::Table(part_of_others(&card.marks, &["standing queue"])));
@@ -439,21 +511,24 @@ fn queue_section(card: &Card<'_>, answers: &[Answer]) -> Section {
 }
 
 fn mice_section(card: &Card<'_>, answers: &[Answer]) -> Section {
-    let mice = &card.marks.mice;
-    let bars = |mice: &super::measure::Mice| vec![Bar::new(mice.median_s), Bar::new(mice.p99_s)];
+    let test = card.marks.mice.unwrap_or_default();
     let groups = MICE.iter().map(|&name| name.to_owned()).collect();
-    let chart = BarChart::new("Completion of short transfers", Axis::new("time", "s"), groups)
-        .with_series(BarSeries::new("alone", bars(&mice.alone)))
-        .with_series(BarSeries::new(format!("beside {}", card.cc), bars(&mice.beside)));
-    let text = format!(
-        "TCP transfers of 30 packets, ten a second on average, with and without a long flow of the \
-         controller. {} of {} completed beside it, {} of {} alone; it had {} meanwhile.",
-        mice.beside.completed,
-        mice.beside.started,
-        mice.alone.completed,
-        mice.alone.started,
-        quantity(mice.goodput_bps, "b/s"),
-    );
+    let mut chart = BarChart::new("Completion of short transfers", Axis::new("time", "s"), groups);
+    let mut text =
+        "TCP transfers of 30 packets, ten a second on average, with and without a long flow \
+                    of the controller."
+            .to_owned();
+    let beside = format!("beside {}", card.cc);
+    for (place, mice) in [("alone", test.alone), (&beside, test.beside)] {
+        if let Some(mice) = mice {
+            let bars = vec![Bar::new(mice.median_s), Bar::new(mice.p99_s)];
+            chart = chart.with_series(BarSeries::new(place, bars));
+            text += &format!(" {} of {} completed {place}.", mice.completed, mice.started);
+        }
+    }
+    if test.beside.is_some() {
+        text += &format!(" The long flow had {} meanwhile.", quantity(test.goodput_bps, "b/s"));
+    }
     let section = Section::new("Mice", text)
         .with_item(Item::Bar(chart))
         .with_item(Item::Table(part_of_others(&card.marks, &["mice"])));
@@ -466,7 +541,7 @@ fn cross_section(card: &Card<'_>, answers: &[Answer]) -> Section {
     let text = "A constant rate that answers to nothing comes and goes: how much of what it leaves is \
                 used, in payload, so that 100 % cannot be had. More means that it was pushed aside.";
     let mut section = Section::new("Cross traffic", text);
-    for (_, trial) in trials(answers, |question| question == Question::Cross) {
+    for (_, trial) in trials(answers, |question| matches!(question, Question::Cross { .. })) {
         let series = &trial.finished.series;
         let goodput = series.flows.first().map(|flow| flow.goodput_bps.clone()).unwrap_or_default();
         let points = |values: Vec<f64>| series.t_s.iter().copied().zip(values).collect();
@@ -481,7 +556,7 @@ fn cross_section(card: &Card<'_>, answers: &[Answer]) -> Section {
         section = section.with_item(Item::Chart(chart));
     }
     section = section.with_item(Item::Table(part_of_others(&card.marks, &["cross traffic"])));
-    with_scenarios(section, answers, |question| question == Question::Cross)
+    with_scenarios(section, answers, |question| matches!(question, Question::Cross { .. }))
 }
 
 /// The rows of some tests.

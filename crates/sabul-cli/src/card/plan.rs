@@ -6,32 +6,93 @@
 
 use sabul_cc::registry::{Entry, Family};
 
+use crate::args::CardTransport;
+
 /// Base round trips of the seven regions, in milliseconds. \[SLAC\]
 const REGION_RTTS_MS: [f64; 3] = [10.0, 80.0, 180.0];
-/// An OC-12, which the measured paths of \[SLAC\] may have been.
-const REGION_RATE_MBPS: f64 = 622.0;
 /// Round trips and rates of everything else.
 const RTT_MS: f64 = 40.0;
 const RATE_MBPS: f64 = 100.0;
-/// Random loss, as a share of the packets.
-const LOSSES: [f64; 8] = [0.0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2];
 const BESIDE_RTTS_MS: [f64; 3] = [10.0, 40.0, 160.0];
-const BESIDE_QUEUES_BDP: [f64; 3] = [0.25, 1.0, 4.0];
 /// The two of the test of round-trip fairness.
 pub(super) const NEAR_MS: f64 = 10.0;
 pub(super) const FAR_MS: f64 = 80.0;
-/// When the second flow of the test of convergence enters.
-pub(super) const ENTRY_S: f64 = 20.0;
-/// When measuring begins under cross traffic, and from when to when there is some.
-pub(super) const CROSS_FROM_S: f64 = 20.0;
-const CROSS_TIMES_S: [(f64, f64); 3] = [(20.0, 40.0), (60.0, 80.0), (100.0, 120.0)];
 const CROSS_MBPS: f64 = 50.0;
+
+/// How much of everything an arm has time for. Times are in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// Rate of the link that four flows share, in Mb/s.
+    region_rate_mbps: f64,
+    /// From one flow to the next in the seven regions, unless told otherwise.
+    pub(super) region_s: f64,
+    /// Random loss, as shares of the packets.
+    losses: &'static [f64],
+    /// Queues beside CUBIC, in bandwidth-delay products.
+    beside_queues_bdp: &'static [f64],
+    /// One flow under loss or with a large queue: before averages begin, and from then on.
+    alone_s: (f64, f64),
+    /// Two flows beside each other.
+    beside_s: (f64, f64),
+    /// Until a second flow enters, and from then on.
+    entry_s: (f64, f64),
+    /// Short transfers: without them, and from then on.
+    mice_s: (f64, f64),
+    /// Cross traffic is there for so long, and away for so long, three times; averages begin with it.
+    cross_s: f64,
+}
+
+/// In virtual time. 622 Mb/s are an OC-12, which the measured paths of \[SLAC\] may have been.
+pub(super) const SIM: Extent = Extent {
+    region_rate_mbps: 622.0,
+    region_s: 120.0,
+    losses: &[0.0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2],
+    beside_queues_bdp: &[0.25, 1.0, 4.0],
+    alone_s: (10.0, 60.0),
+    beside_s: (30.0, 120.0),
+    entry_s: (20.0, 120.0),
+    mice_s: (10.0, 120.0),
+    cross_s: 20.0,
+};
+
+/// In real time: a part of it that takes less than ten minutes, at a rate that a small machine carries.
+pub(super) const LAB: Extent = Extent {
+    region_rate_mbps: RATE_MBPS,
+    region_s: 8.0,
+    losses: &[0.0, 0.001, 0.01, 0.05],
+    beside_queues_bdp: &[1.0],
+    alone_s: (3.0, 10.0),
+    beside_s: (7.0, 18.0),
+    entry_s: (6.0, 24.0),
+    mice_s: (4.0, 16.0),
+    cross_s: 5.0,
+};
 
 /// The controller that a card is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) entry: &'static Entry,
     pub(crate) params: &'a [(String, String)],
+    /// What carries its flows.
+    pub(crate) transport: CardTransport,
+}
+
+impl CardTransport {
+    /// What is made for a controller.
+    pub(crate) fn of(entry: &Entry) -> Self {
+        match entry.family {
+            Family::Window | Family::PacedWindow => Self::Tcp,
+            Family::Rate => Self::Sabul,
+        }
+    }
+
+    /// Its name in scenario files.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Sabul => "sabul",
+            Self::Tcp => "tcp",
+        }
+    }
 }
 
 /// What a scenario is to show.
@@ -45,8 +106,8 @@ pub(crate) enum Question {
     Beside { rtt_ms: f64, queue_bdp: f64 },
     /// How two flows share that are not equally far.
     RttFairness,
-    /// How long a newcomer takes to its share.
-    Convergence,
+    /// How long a newcomer takes to its share, which is watched for so long.
+    Convergence { entry_s: f64, watched_s: f64 },
     /// How much it keeps waiting in a large queue.
     Queue,
     /// How long short transfers take beside it.
@@ -54,7 +115,7 @@ pub(crate) enum Question {
     /// How long they take alone.
     MiceAlone,
     /// How much of the capacity it finds that others leave.
-    Cross,
+    Cross { from_s: f64 },
 }
 
 /// One scenario of a card.
@@ -70,10 +131,7 @@ pub(crate) struct Exam {
 impl Subject<'_> {
     /// A flow of the controller, on hosts that take what it controls, with further keys.
     fn flow(&self, id: &str, more: &str) -> String {
-        let transport = match self.entry.family {
-            Family::Window | Family::PacedWindow => "tcp",
-            Family::Rate => "sabul",
-        };
+        let transport = self.transport.name();
         let cc = self.entry.name;
         let mut text = format!(
             "[[flow]]\nid = \"{id}\"\ntransport = \"{transport}\"\ncc = \"{cc}\"\n\
@@ -89,23 +147,24 @@ impl Subject<'_> {
     }
 
     /// Every scenario of the card, the longest runs first.
-    pub(crate) fn exams(&self, seconds_per_flow: f64) -> Vec<Exam> {
+    pub(super) fn exams(&self, extent: &Extent, seconds_per_flow: f64) -> Vec<Exam> {
         let mut exams: Vec<Exam> = REGION_RTTS_MS
             .iter()
             .rev()
-            .map(|rtt_ms| self.regions(*rtt_ms, seconds_per_flow))
+            .map(|rtt_ms| self.regions(extent, *rtt_ms, seconds_per_flow))
             .collect();
-        exams.extend(LOSSES.iter().map(|share| self.loss(*share)));
-        for queue_bdp in BESIDE_QUEUES_BDP {
-            exams.extend(BESIDE_RTTS_MS.iter().map(|rtt_ms| self.beside(*rtt_ms, queue_bdp)));
+        exams.extend(extent.losses.iter().map(|share| self.loss(extent, *share)));
+        for queue_bdp in extent.beside_queues_bdp {
+            let beside = |rtt_ms: &f64| self.beside(extent, *rtt_ms, *queue_bdp);
+            exams.extend(BESIDE_RTTS_MS.iter().map(beside));
         }
         exams.extend([
-            self.rtt_fairness(),
-            self.convergence(),
-            self.queue(),
-            self.mice(true),
-            self.mice(false),
-            self.cross(),
+            self.rtt_fairness(extent),
+            self.convergence(extent),
+            self.queue(extent),
+            self.mice(extent, true),
+            self.mice(extent, false),
+            self.cross(extent),
         ]);
         exams
     }
@@ -127,7 +186,7 @@ impl Subject<'_> {
         Exam { question, name, text }
     }
 
-    fn regions(&self, rtt_ms: f64, step_s: f64) -> Exam {
+    fn regions(&self, extent: &Extent, rtt_ms: f64, step_s: f64) -> Exam {
         let flows = [
             self.flow("a", ""),
             self.flow("b", &between(step_s, 7.5 * step_s)),
@@ -138,72 +197,76 @@ impl Subject<'_> {
             Question::Regions { rtt_ms },
             format!("regions-{rtt_ms}ms"),
             // Reports of one second, as [SLAC].
-            Times { duration_s: 8.5 * step_s, warmup_s: 0.0, sample_ms: 1000 },
-            &link(REGION_RATE_MBPS, rtt_ms, "queue_bdp = 1\n"),
+            Times::new((0.0, 8.5 * step_s), 1000),
+            &link(extent.region_rate_mbps, rtt_ms, "queue_bdp = 1\n"),
             &flows.join("\n"),
         )
     }
 
-    fn loss(&self, share: f64) -> Exam {
+    fn loss(&self, extent: &Extent, share: f64) -> Exam {
         self.exam(
             Question::Loss { share },
             format!("loss-{}pct", sabul_report::significant(share * 100.0, 3)),
-            Times { duration_s: 70.0, warmup_s: 10.0, sample_ms: 100 },
+            Times::new(extent.alone_s, 100),
             &link(RATE_MBPS, RTT_MS, &format!("queue_bdp = 1\nloss = {share}\n")),
             &self.flow("a", ""),
         )
     }
 
-    fn beside(&self, rtt_ms: f64, queue_bdp: f64) -> Exam {
+    fn beside(&self, extent: &Extent, rtt_ms: f64, queue_bdp: f64) -> Exam {
         let flows = [self.flow("a", ""), tcp("cubic", "cubic", "")];
         self.exam(
             Question::Beside { rtt_ms, queue_bdp },
             format!("beside-cubic-{rtt_ms}ms-{queue_bdp}bdp"),
-            Times { duration_s: 150.0, warmup_s: 30.0, sample_ms: 100 },
+            Times::new(extent.beside_s, 100),
             &link(RATE_MBPS, rtt_ms, &format!("queue_bdp = {queue_bdp}\n")),
             &flows.join("\n"),
         )
     }
 
-    fn rtt_fairness(&self) -> Exam {
+    fn rtt_fairness(&self, extent: &Extent) -> Exam {
         let flows = [NEAR_MS, FAR_MS].map(|rtt_ms| format!("rtt_ms = {rtt_ms}\n"));
         let flows = [self.flow("a", &flows[0]), self.flow("b", &flows[1])];
         self.exam(
             Question::RttFairness,
             "rtt-fairness".to_owned(),
-            Times { duration_s: 150.0, warmup_s: 30.0, sample_ms: 100 },
+            Times::new(extent.beside_s, 100),
             &link(RATE_MBPS, NEAR_MS, "queue_bdp = 1\n"),
             &flows.join("\n"),
         )
     }
 
-    fn convergence(&self) -> Exam {
-        let flows = [self.flow("a", ""), self.flow("b", &format!("start_s = {ENTRY_S}\n"))];
+    fn convergence(&self, extent: &Extent) -> Exam {
+        let (entry_s, watched_s) = extent.entry_s;
+        let flows = [self.flow("a", ""), self.flow("b", &format!("start_s = {entry_s}\n"))];
         self.exam(
-            Question::Convergence,
+            Question::Convergence { entry_s, watched_s },
             "convergence".to_owned(),
-            Times { duration_s: 140.0, warmup_s: 0.0, sample_ms: 100 },
+            Times::new((0.0, entry_s + watched_s), 100),
             &link(RATE_MBPS, RTT_MS, "queue_bdp = 1\n"),
             &flows.join("\n"),
         )
     }
 
-    fn queue(&self) -> Exam {
+    fn queue(&self, extent: &Extent) -> Exam {
         self.exam(
             Question::Queue,
             "queue".to_owned(),
-            Times { duration_s: 70.0, warmup_s: 10.0, sample_ms: 10 },
+            Times::new(extent.alone_s, 10),
             &link(RATE_MBPS, RTT_MS, "queue_bdp = 4\n"),
             &self.flow("a", ""),
         )
     }
 
-    fn mice(&self, is_beside: bool) -> Exam {
+    fn mice(&self, extent: &Extent, is_beside: bool) -> Exam {
         let mice = tcp(
             "mice",
             "cubic",
-            "start_s = 10\narrivals = { process = \"poisson\", mean_interval_s = 0.1 }\n\
-             size = { distribution = \"fixed\", packets = 30 }\n",
+            &format!(
+                "start_s = {}\narrivals = {{ process = \"poisson\", mean_interval_s = 0.1 }}\n\
+                 size = {{ distribution = \"fixed\", packets = 30 }}\n",
+                extent.mice_s.0,
+            ),
         );
         let (question, name, flows) = if is_beside {
             (Question::Mice, "mice", [self.flow("a", ""), mice].join("\n"))
@@ -213,26 +276,27 @@ impl Subject<'_> {
         self.exam(
             question,
             name.to_owned(),
-            Times { duration_s: 130.0, warmup_s: 10.0, sample_ms: 100 },
+            Times::new(extent.mice_s, 100),
             &link(RATE_MBPS, RTT_MS, "queue_bdp = 1\n"),
             &flows,
         )
     }
 
-    fn cross(&self) -> Exam {
+    fn cross(&self, extent: &Extent) -> Exam {
+        let step_s = extent.cross_s;
         let mut flows = vec![self.flow("a", "")];
-        for (number, (from_s, to_s)) in CROSS_TIMES_S.into_iter().enumerate() {
+        for (number, begins) in [1.0, 3.0, 5.0].into_iter().enumerate() {
             flows.push(format!(
                 "[[flow]]\nid = \"cross-{}\"\ntransport = \"udp-cbr\"\npath = [\"bottleneck\"]\n\
                  rate_mbps = {CROSS_MBPS}\n{}",
                 number + 1,
-                between(from_s, to_s),
+                between(begins * step_s, (begins + 1.0) * step_s),
             ));
         }
         self.exam(
-            Question::Cross,
+            Question::Cross { from_s: step_s },
             "cross".to_owned(),
-            Times { duration_s: 140.0, warmup_s: CROSS_FROM_S, sample_ms: 100 },
+            Times::new((step_s, 6.0 * step_s), 100),
             &link(RATE_MBPS, RTT_MS, "queue_bdp = 1\n"),
             &flows.join("\n"),
         )
@@ -245,6 +309,13 @@ struct Times {
     duration_s: f64,
     warmup_s: f64,
     sample_ms: u32,
+}
+
+impl Times {
+    /// Averages begin after the first of the two times and take the second.
+    const fn new((warmup_s, measured_s): (f64, f64), sample_ms: u32) -> Self {
+        Self { duration_s: warmup_s + measured_s, warmup_s, sample_ms }
+    }
 }
 
 fn link(rate_mbps: f64, rtt_ms: f64, more: &str) -> String {
@@ -272,7 +343,9 @@ mod tests {
     use super::*;
 
     fn exams(name: &str, params: &[(String, String)]) -> Vec<Exam> {
-        Subject { entry: registry::find(name).unwrap(), params }.exams(120.0)
+        let entry = registry::find(name).unwrap();
+        let transport = CardTransport::of(entry);
+        Subject { entry, params, transport }.exams(&SIM, 120.0)
     }
 
     fn read(exam: &Exam) -> Run {
@@ -318,6 +391,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_exams_of_the_lab_are_a_part_of_those_in_virtual_time_and_take_eight_minutes() {
+        let entry = registry::find("cubic").unwrap();
+        let subject = Subject { entry, params: &[], transport: CardTransport::Tcp };
+        let all: Vec<String> =
+            subject.exams(&SIM, SIM.region_s).into_iter().map(|exam| exam.name).collect();
+        let exams = subject.exams(&LAB, LAB.region_s);
+        assert_eq!(exams.len(), 16);
+        assert!(exams.iter().all(|exam| all.contains(&exam.name)));
+        let runs = exams.iter().map(|exam| {
+            let found = sabul_scenario::read_for(sabul_scenario::Arm::Lab, &exam.text, "x", &[]);
+            found.unwrap().remove(0).scenario.duration.as_secs_f64()
+        });
+        let seconds: f64 = runs.sum();
+        assert!((350.0..480.0).contains(&seconds), "{seconds}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(super) fn run(args: &LabCompareArgs) -> Result<ExitCode, CliError> {
     for file in &args.scenarios {
         pairs.extend(read_both(file)?);
     }
-    if let Some(dir) = &args.out {
+    if let Some(dir) = &args.output.out {
         runs::make_directory(dir, "--out")?;
     }
     isolated(|| compare_all(args, &pairs))
@@ -51,19 +51,19 @@ fn compare_all(args: &LabCompareArgs, pairs: &[(Run, Run)]) -> Result<u8, CliErr
     let stop = Stop::listen()?;
     let mut compared = Vec::new();
     for (index, pair) in pairs.iter().enumerate() {
-        let out = args.out.as_ref().map(|dir| dir.join(format!("run-{:04}", index + 1)));
+        let out = args.output.out.as_ref().map(|dir| dir.join(format!("run-{:04}", index + 1)));
         let one = compare(pair, args, out.as_deref(), &stop)?;
-        if !args.json {
+        if !args.output.json {
             output::print(text(&one))?;
         }
         compared.push(one);
     }
-    if let Some(dir) = &args.out {
+    if let Some(dir) = &args.output.out {
         write(dir, &compared)?;
     }
-    if args.json {
+    if args.output.json {
         crate::json::print(&document(&compared))?;
-    } else if let (false, Some(dir)) = (args.quiet, &args.out) {
+    } else if let (false, Some(dir)) = (args.output.quiet, &args.output.out) {
         output::note(format_args!("wrote {}", dir.join("report.html").display()));
     }
     let is_valid = compared.iter().all(|one| one.faults.is_empty());
@@ -85,7 +85,7 @@ fn compare(
         let measuring = Measuring {
             capture: None,
             skip_calibration: false,
-            is_quiet: args.quiet,
+            is_quiet: args.output.quiet,
             title: format!("{}: measurement {n} of {}", for_lab.label, args.repeat),
         };
         let finished = measure(for_lab, measuring, stop)?;

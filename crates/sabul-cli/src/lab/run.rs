@@ -20,13 +20,13 @@ const FLOWS_SHOWN: usize = 6;
 
 /// Runs `sabul lab run`.
 pub(super) fn run(args: &LabRunArgs) -> Result<ExitCode, CliError> {
-    let overrides = runs::overrides(&args.set, args.seed)?;
-    let all = sabul_scenario::read_file_for(Arm::Lab, &args.scenario, &overrides)
+    let overrides = runs::overrides(&args.file.set, args.file.seed)?;
+    let all = sabul_scenario::read_file_for(Arm::Lab, &args.file.scenario, &overrides)
         .map_err(|error| CliError::usage(error.to_string()))?;
     if args.check {
         return check(&all).map(ExitCode::from);
     }
-    for (flag, dir) in [("--out", &args.out), ("--pcap", &args.pcap)] {
+    for (flag, dir) in [("--out", &args.output.out), ("--pcap", &args.pcap)] {
         if let Some(dir) = dir {
             runs::make_directory(dir, flag)?;
         }
@@ -56,26 +56,26 @@ fn measure_all(args: &LabRunArgs, all: &[Run]) -> Result<u8, CliError> {
         let measuring = Measuring {
             capture: args.pcap.as_ref().map(|dir| runs::folder(dir, index, all.len())),
             skip_calibration: args.skip_calibration,
-            is_quiet: args.quiet,
+            is_quiet: args.output.quiet,
             title: title(run, index, all.len()),
         };
         let finished = measure(run, measuring, &stop)
             .map_err(|error| in_run(error, index, args, is_sweep.then_some(run)))?;
-        if let Some(dir) = &args.out {
+        if let Some(dir) = &args.output.out {
             runs::write(&runs::folder(dir, index, all.len()), run, &finished)?;
         }
-        runs::show(run, &finished, args.json, is_sweep)?;
-        if args.json && !finished.is_valid() {
+        runs::show(run, &finished, args.output.json, is_sweep)?;
+        if args.output.json && !finished.is_valid() {
             let faults = finished.faults().join("; ");
             output::complain(format_args!("{}: the run is invalid: {faults}", run.label));
         }
         results.push(finished);
     }
-    if let Some(dir) = &args.out {
+    if let Some(dir) = &args.output.out {
         if is_sweep {
             runs::write_sweep(dir, all, &results)?;
         }
-        if !args.json && !args.quiet {
+        if !args.output.json && !args.output.quiet {
             output::note(format_args!("wrote {}", dir.join("report.html").display()));
         }
     }
@@ -98,7 +98,7 @@ fn in_run(error: CliError, index: usize, args: &LabRunArgs, run: Option<&Run>) -
         None => error.to_string(),
     };
     if code == INTERRUPTED || index > 0 {
-        let before = match (index, &args.out) {
+        let before = match (index, &args.output.out) {
             (0, _) => "nothing was written".to_owned(),
             (index, Some(dir)) => {
                 format!("{} before it: complete in {}", count(index as u64, "run"), dir.display())
@@ -112,17 +112,17 @@ fn in_run(error: CliError, index: usize, args: &LabRunArgs, run: Option<&Run>) -
 
 /// How one run is to be measured.
 #[derive(Clone, Debug)]
-pub(super) struct Measuring {
+pub(crate) struct Measuring {
     /// Where to record the links.
-    pub(super) capture: Option<PathBuf>,
-    pub(super) skip_calibration: bool,
-    pub(super) is_quiet: bool,
+    pub(crate) capture: Option<PathBuf>,
+    pub(crate) skip_calibration: bool,
+    pub(crate) is_quiet: bool,
     /// What to call it while it goes on.
-    pub(super) title: String,
+    pub(crate) title: String,
 }
 
 /// Measures one run, which takes its time.
-pub(super) fn measure(run: &Run, how: Measuring, stop: &Stop) -> Result<Finished, CliError> {
+pub(crate) fn measure(run: &Run, how: Measuring, stop: &Stop) -> Result<Finished, CliError> {
     if stop.is_asked() {
         return Err(sabul_lab::LabError::Interrupted.into());
     }

@@ -83,7 +83,7 @@ impl Marks {
             .trials
             .iter()
             .filter(|trial| trial.finished.results.regions.len() > 1)
-            .map(|trial| region_test(0.0, std::slice::from_ref(trial)))
+            .map(|trial| region_test(0.0, std::slice::from_ref(trial), None))
             .collect();
         let over = |number: &dyn Fn(&RegionTest) -> f64| {
             seeds.iter().map(number).sum::<f64>() / seeds.len() as f64
@@ -164,7 +164,8 @@ pub(crate) fn bar(one: &Reproduction<'_>) -> Bar {
     else {
         return Bar::new(f64::NAN);
     };
-    let means = found.trials.iter().map(|trial| region_test(0.0, std::slice::from_ref(trial)));
+    let means =
+        found.trials.iter().map(|trial| region_test(0.0, std::slice::from_ref(trial), None));
     let means: Vec<f64> = means.map(|seed| seed.mean_bps).collect();
     let least = means.iter().copied().fold(f64::INFINITY, f64::min);
     let most = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);

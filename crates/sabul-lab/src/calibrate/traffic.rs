@@ -7,17 +7,17 @@
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt;
 use sabul_units::{Instant, Span};
 use socket2::SockRef;
 
 use super::probe::{LOSS_PROBES, ProbePlan};
 use super::train::{LONE, Train};
-use crate::flow::Clock;
+use crate::clock::{Ages, Clock, timespec};
 
 /// Bytes of a small probe above UDP.
 const PAYLOAD_BYTES: u32 = 16;
@@ -41,8 +41,6 @@ const FULL: Duration = Duration::from_micros(100);
 const STEPS_LATE: u64 = 4;
 /// The most arrivals remembered: those of the longest train, twice.
 const ARRIVALS_MAX: usize = 2_000_000;
-/// A receive time further back than this comes from a system clock that was set in between.
-const AGE_MAX: Duration = Duration::from_secs(1);
 
 /// A probe at the end of its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,11 +116,7 @@ impl Port {
 
     /// Waits until something can be received, but not beyond `until`.
     fn wait(&self, until: Instant) -> io::Result<()> {
-        let left = Duration::from(until.since(self.clock.now()));
-        let timeout = Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
+        let timeout = timespec(until.since(self.clock.now()));
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -143,9 +137,9 @@ impl Port {
                 // Nothing there, or what an earlier probe met: its loss will be counted.
                 Err(_) => return,
             };
-            let (now, system_now) = (self.clock.now(), SystemTime::now());
+            let (now, ages) = (self.clock.now(), Ages::now());
             for (meta, bytes) in metas[..count].iter().zip(buffer.chunks(RECV_BUFFER)) {
-                let at = now - age(system_now, meta.timestamp);
+                let at = now - ages.of(meta.timestamp);
                 let bytes = &bytes[..meta.len.min(bytes.len())];
                 for datagram in bytes.chunks(meta.stride.max(1)) {
                     if let Some((_, seq, sent)) = read(datagram).filter(|read| read.0 == tag) {
@@ -158,12 +152,6 @@ impl Port {
             }
         }
     }
-}
-
-/// How long ago the kernel received it; no time at all if that is unknown or implausible.
-fn age(system_now: SystemTime, received: Option<Duration>) -> Span {
-    let since = received.and_then(|at| system_now.duration_since(SystemTime::UNIX_EPOCH + at).ok());
-    since.filter(|age| *age <= AGE_MAX).map_or(Span::ZERO, Span::from)
 }
 
 /// Writes tag, number and time to the start of a probe.
@@ -246,7 +234,7 @@ impl Heard {
 /// If the host cannot send a single one, or the socket fails.
 pub(super) fn talk(port: &Port, talk: &Talk<'_>) -> io::Result<Heard> {
     let ProbePlan { count, gap } = talk.plan;
-    let clock = &port.clock;
+    let clock = port.clock;
     let mut heard = Heard::default();
     let mut buffer = buffer();
     let mut refusal = None;
@@ -287,7 +275,7 @@ pub(super) fn talk(port: &Port, talk: &Talk<'_>) -> io::Result<Heard> {
 /// # Errors
 /// If the host cannot send the lone packets.
 pub(super) fn send_train(port: &Port, tag: u32, train: &Train) -> io::Result<Span> {
-    let clock = &port.clock;
+    let clock = port.clock;
     let mut sender = TrainSender::new(port, tag, train);
     for _ in 0..LONE {
         sender.send(1)?;
@@ -394,7 +382,7 @@ mod tests {
     const TAG: u32 = 7;
 
     fn ports() -> [Port; 2] {
-        let clock = Clock { start: std::time::Instant::now() };
+        let clock = Clock::start();
         let [near, far] = [0, 1].map(|_| open(Ipv4Addr::LOCALHOST.into()).unwrap());
         join(near, far, clock).unwrap()
     }
@@ -415,15 +403,6 @@ mod tests {
         assert_eq!(read(&probe[..15]), None);
         write(&mut probe[..15], 0, 0, Instant::ZERO);
         assert_eq!(read(&probe), Some((u32::MAX, u32::MAX - 1, Instant::MAX)), "no room");
-    }
-
-    #[test]
-    fn a_receive_time_that_cannot_be_counts_as_now() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
-        assert_eq!(age(now, Some(Duration::from_millis(99_998))), Span::from_millis(2));
-        for odd in [None, Some(Duration::from_secs(101)), Some(Duration::from_secs(98))] {
-            assert_eq!(age(now, odd), Span::ZERO, "{odd:?}");
-        }
     }
 
     #[test]

@@ -24,7 +24,8 @@ use sabul_udp::{
 use sabul_units::{Bytes, Instant, Rate, Span};
 
 use super::board::Board;
-use super::{Clock, Engine, Task, runtime, start_thread};
+use super::{Engine, Task, runtime, start_thread};
+use crate::clock::Clock;
 use crate::error::LabError;
 
 /// What leaves together after a pause, at most.

@@ -7,7 +7,8 @@ use sabul_sim::traffic::Traffic;
 use sabul_units::Instant;
 use tokio::time::sleep_until;
 
-use super::{Clock, Task};
+use super::Task;
+use crate::clock::Clock;
 
 /// One copy of a flow, at its start.
 #[derive(Clone, Copy, Debug)]

@@ -28,7 +28,8 @@ use tokio::time::sleep;
 
 use super::board::Board;
 use super::copies::{self, Copy};
-use super::{Clock, Engine, Task, averaged_rtt, runtime, start_thread};
+use super::{Engine, Task, averaged_rtt, runtime, start_thread};
+use crate::clock::Clock;
 use crate::error::LabError;
 
 /// Transfers that a session may have under way.
@@ -156,13 +157,6 @@ pub(super) fn prepare(
 /// What the library's measurements do not have.
 fn refuse_what_cannot_be(task: &Task) -> Result<(), LabError> {
     let plan = &task.plan;
-    if plan.source_rate.is_some() || plan.sink_rate.is_some() {
-        return Err(LabError::CannotCarry(format!(
-            "flow '{}' has a slow application (source_mbps or sink_mbps), and the lab's ends send \
-             and take as fast as they can; leave it out, or simulate this scenario",
-            plan.id
-        )));
-    }
     let at_once = match plan.arrivals {
         Arrivals::Together { count, .. } => count,
         Arrivals::Chain { count, parallel } => count.min(parallel),
@@ -195,8 +189,6 @@ fn options(plan: &FlowPlan) -> Result<TransferOptions, String> {
     Ok(TransferOptions {
         controller: plan.cc.clone(),
         controller_params: plan.params.clone(),
-        // The host's own interface never lets more through, in the simulator likewise.
-        rate_limit_bps: plan.nic_rate.map(|rate| rate.0),
         mtu_max: Some(plan.packet_bytes),
         block_bytes,
         window_bytes,
@@ -388,6 +380,9 @@ impl Sabul {
             gap: Span::from_secs_f64(stats.gap_ns / 1e9),
             rtt: averaged_rtt(millis(stats.rtt_ms), Span::ZERO, millis(stats.rtt_ms_min)),
             in_flight: sent.saturating_sub(lost).saturating_sub(acknowledged),
+            // The library tells of neither.
+            window: None,
+            delivery: None,
         };
         (counters, gauges)
     }

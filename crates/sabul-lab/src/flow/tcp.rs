@@ -33,7 +33,8 @@ use tokio::sync::{Notify, mpsc};
 
 use super::board::Board;
 use super::copies::{self, Copy};
-use super::{Clock, Engine, Task, averaged_rtt, runtime, start_thread};
+use super::{Engine, Task, averaged_rtt, runtime, start_thread};
+use crate::clock::Clock;
 use crate::error::LabError;
 use crate::tcp_info::{TcpInfo, TcpSample};
 
@@ -223,6 +224,8 @@ pub(super) fn gauges(sample: &TcpSample, is_paced: bool) -> Gauges {
             micros(sample.min_rtt_us),
         ),
         in_flight: sample.in_flight().into(),
+        window: Some(sample.cwnd.into()),
+        delivery: (sample.delivery_rate > 0).then(|| Rate(sample.delivery_rate.saturating_mul(8))),
     }
 }
 
@@ -248,6 +251,21 @@ pub(super) fn refused_algorithm(cc: &str, error: &io::Error) -> String {
          or load it with `modprobe tcp_{name}`",
         offered.trim()
     )
+}
+
+/// Whether the kernel has an algorithm, under the name that the controllers have here.
+///
+/// # Errors
+/// [`LabError::CannotCarry`] if it has none of that name, with those that it has. One that this process
+/// may not use passes: a host of a lab may.
+pub fn check_kernel_algorithm(cc: &str) -> Result<(), LabError> {
+    let socket = TcpSocket::new_v4().map_err(LabError::system("make a TCP socket"))?;
+    match sockopt::set_tcp_congestion(&socket, algorithm(cc)) {
+        Err(error @ rustix::io::Errno::NOENT) => {
+            Err(LabError::CannotCarry(refused_algorithm(cc, &error.into())))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A socket at `address` with all that has to be set before it connects or listens.

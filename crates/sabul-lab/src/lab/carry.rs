@@ -68,6 +68,11 @@ fn check_flow(flow: &FlowPlan) -> Result<(), LabError> {
             "has streams, which only the simulator has; count gives as many flows of their own",
         );
     }
+    if let (Transport::Tcp, Some((name, _))) = (flow.transport, flow.params.first()) {
+        return refuse(&format!(
+            "has the parameter {name}, and the kernel's TCP takes none; leave it out"
+        ));
+    }
     match flow.arrivals {
         Arrivals::Together { count, .. } | Arrivals::Chain { parallel: count, .. }
             if count > COPIES_MAX =>
@@ -75,5 +80,31 @@ fn check_flow(flow: &FlowPlan) -> Result<(), LabError> {
             refuse(&format!("has {count} copies at a time; use {COPIES_MAX} or fewer"))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_flows_cannot_be_here_is_named() {
+        let refused = |transport: Transport, change: fn(&mut FlowPlan), part: &str| {
+            let mut flow = FlowPlan::new("f", transport, "cubic", vec![0]);
+            assert!(check_flow(&flow).is_ok());
+            change(&mut flow);
+            let why = check_flow(&flow).unwrap_err().to_string();
+            assert!(why.contains("'f'") && why.contains(part), "{part}: {why}");
+        };
+        refused(Transport::Sabul, |flow| flow.profile = Profile::Sabul2002, "2002");
+        refused(Transport::Sabul, |flow| flow.defects.rtt_once = true, "defects");
+        refused(Transport::Sabul, |flow| flow.nic_rate = Some(Rate::from_mbps(1)), "nic_mbps");
+        refused(Transport::Sabul, |flow| flow.sink_rate = Some(Rate::from_mbps(1)), "sink_mbps");
+        refused(Transport::Tcp, |flow| flow.initial_window = 2, "initial_window = 2");
+        let beta = |flow: &mut FlowPlan| flow.params = vec![("beta".to_owned(), "1".to_owned())];
+        refused(Transport::Tcp, beta, "beta");
+        let mut ours = FlowPlan::new("f", Transport::Sabul, "cubic", vec![0]);
+        beta(&mut ours);
+        assert!(check_flow(&ours).is_ok());
     }
 }

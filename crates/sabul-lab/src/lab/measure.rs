@@ -7,9 +7,11 @@ use sabul_sim::results::{Results, Series};
 use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, Scenario, Transport};
 use sabul_units::Instant;
 
+use super::cpu::{CpuMeter, FlowCpu};
 use super::{LabConfig, Sample};
+use crate::clock::Clock;
 use crate::error::LabError;
-use crate::flow::{Clock, Flow, FlowEvent};
+use crate::flow::{Flow, FlowEvent};
 use crate::router::{Amount, Router, RouterLook};
 
 /// The longest sleep between two looks at interrupts and flows.
@@ -19,6 +21,7 @@ const STEP: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Measurement {
     meter: Meter,
+    cpu: CpuMeter,
     end: Instant,
     /// By plan: whether it has an end of its own, and how many copies have not come to it.
     unfinished: Vec<Option<u64>>,
@@ -31,7 +34,7 @@ pub(super) struct Measurement {
 }
 
 impl Measurement {
-    pub(super) fn new(scenario: Scenario) -> Self {
+    pub(super) fn new(scenario: Scenario, cpu: CpuMeter) -> Self {
         Self {
             end: Instant::ZERO + scenario.duration,
             unfinished: scenario.flows.iter().map(own_end).collect(),
@@ -39,6 +42,7 @@ impl Measurement {
             copies_at_warmup: vec![Vec::new(); scenario.flows.len()],
             at_warmup: vec![0; scenario.flows.len()],
             meter: Meter::new(scenario),
+            cpu,
         }
     }
 
@@ -61,6 +65,7 @@ impl Measurement {
             let states: Vec<_> =
                 flows.iter().enumerate().map(|(n, flow)| state(flow, &look.pairs[n][0])).collect();
             self.meter.tick(next, &states, &mut View { router, look: &look });
+            self.cpu.note(self.meter.series().t_s.len());
             if self.meter.is_warm() && !was_warm {
                 for (n, flow) in flows.iter().enumerate() {
                     let copies = flow.copies().into_iter();
@@ -143,7 +148,7 @@ impl Measurement {
         flows: Vec<Flow>,
         router: &Router,
         look: &RouterLook,
-    ) -> Result<(Results, Series), LabError> {
+    ) -> Result<(Results, Series, Vec<FlowCpu>), LabError> {
         for (plan, flow) in flows.into_iter().enumerate() {
             let is_by_router = flow.counts_by_router();
             let (counters, gauges) = state(&flow, &look.pairs[plan][0]);
@@ -154,7 +159,8 @@ impl Measurement {
                 self.meter.flow_retired(self.end, plan, life, counters, gauges.unwrap_or_default());
             }
         }
-        Ok(self.meter.finish(self.end, &mut View { router, look }))
+        let (results, series) = self.meter.finish(self.end, &mut View { router, look });
+        Ok((results, series, self.cpu.finish()))
     }
 }
 

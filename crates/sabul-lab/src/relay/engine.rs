@@ -79,8 +79,8 @@ impl Engine {
         let clock = Clock::start();
         while !self.stop.load(Ordering::Acquire) {
             let woke = clock.now();
-            let mut has_moved = self.take_in(&clock);
-            has_moved |= self.deliver(&clock);
+            let mut has_moved = self.take_in(clock);
+            has_moved |= self.deliver(clock);
             let now = clock.now();
             self.has_news |= has_moved;
             if self.has_news && now >= self.next_report {
@@ -146,7 +146,7 @@ impl Engine {
     }
 
     /// Reads whatever is ready into the links; whether anything was.
-    fn take_in(&mut self, clock: &Clock) -> bool {
+    fn take_in(&mut self, clock: Clock) -> bool {
         let mut any = false;
         let ready = std::mem::take(&mut self.ready);
         let (udp, links) = (&mut self.udp, &mut self.links);
@@ -175,7 +175,7 @@ impl Engine {
     }
 
     /// Hands out everything that is due; whether there was anything.
-    fn deliver(&mut self, clock: &Clock) -> bool {
+    fn deliver(&mut self, clock: Clock) -> bool {
         let now = clock.now();
         let mut any = self.tcp.on_timeout(&mut self.links, now);
         for direction in [FORWARD, BACK] {

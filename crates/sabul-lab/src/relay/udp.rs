@@ -111,7 +111,7 @@ impl Udp {
     }
 
     /// Takes in what clients have sent; whether there was anything.
-    pub(super) fn receive_forward(&mut self, links: &mut Links, clock: &Clock) -> bool {
+    pub(super) fn receive_forward(&mut self, links: &mut Links, clock: Clock) -> bool {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut any = false;
         for _ in 0..RECV_CALLS_MAX {
@@ -136,7 +136,7 @@ impl Udp {
     }
 
     /// Takes in what the listener has sent to the flow in `slot`; whether there was anything.
-    pub(super) fn receive_back(&mut self, slot: usize, links: &mut Links, clock: &Clock) -> bool {
+    pub(super) fn receive_back(&mut self, slot: usize, links: &mut Links, clock: Clock) -> bool {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut any = false;
         for _ in 0..RECV_CALLS_MAX {
@@ -224,7 +224,7 @@ impl Udp {
         id: FlowId,
         piece: &Piece,
         due: Due,
-        clock: &Clock,
+        clock: Clock,
         meter: &mut LatenessMeter,
     ) {
         let Some(flow) = self.flows.get_mut(id.slot).filter(|flow| flow.id == id) else {
@@ -252,7 +252,7 @@ impl Udp {
     }
 
     /// Sends everything delivered so far.
-    pub(super) fn flush(&mut self, clock: &Clock, meter: &mut LatenessMeter) {
+    pub(super) fn flush(&mut self, clock: Clock, meter: &mut LatenessMeter) {
         for (slot, direction) in self.touched.drain(..) {
             let flow = &mut self.flows[slot];
             flow.send(direction, &self.listen, self.target, clock, meter, &mut self.counts);
@@ -299,7 +299,7 @@ impl Flow {
         direction: usize,
         listen: &Endpoint,
         target: SocketAddr,
-        clock: &Clock,
+        clock: Clock,
         meter: &mut LatenessMeter,
         counts: &mut Counts,
     ) {

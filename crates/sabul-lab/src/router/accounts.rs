@@ -23,6 +23,8 @@ pub(super) struct Accounts {
     others: HashMap<(usize, Way), AccountId>,
     /// Sums by pair: forward, back.
     pairs: Vec<[Amount; 2]>,
+    /// How many accounts there are, by pair: forward, back.
+    opened: Vec<[u32; 2]>,
 }
 
 #[derive(Debug)]
@@ -36,7 +38,11 @@ struct Account {
 
 impl Accounts {
     pub(super) fn new(pairs: usize) -> Self {
-        Self { pairs: vec![[Amount::default(); 2]; pairs], ..Self::default() }
+        Self {
+            pairs: vec![[Amount::default(); 2]; pairs],
+            opened: vec![[0; 2]; pairs],
+            ..Self::default()
+        }
     }
 
     /// The account of a bundle that has left a host.
@@ -66,11 +72,12 @@ impl Accounts {
 
     fn open(&mut self, pair: usize, way: Way, now: Instant, tuple: Tuple) -> AccountId {
         let id = AccountId(u32::try_from(self.accounts.len()).unwrap_or(u32::MAX));
-        let is_like = |account: &&Account| account.look.pair == pair && account.look.way == way;
-        let ordinal = self.accounts.iter().filter(is_like).count();
+        let opened = &mut self.opened[pair][way as usize];
+        let ordinal = *opened;
+        *opened = opened.saturating_add(1);
         self.accounts.push(Account {
             look: TupleLook { pair, way, tuple, amount: Amount::default(), first: now, last: now },
-            ordinal: u32::try_from(ordinal).unwrap_or(u32::MAX),
+            ordinal,
             sent: Sequence::default(),
             arrived: Arrivals::default(),
         });
@@ -211,6 +218,24 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn conversations_are_numbered_in_their_own_pair_and_way() {
+        let mut accounts = Accounts::new(2);
+        let tuple = Tuple {
+            protocol: Protocol::Udp,
+            source: std::net::Ipv4Addr::LOCALHOST.into(),
+            destination: std::net::Ipv4Addr::LOCALHOST.into(),
+            source_port: 1,
+            destination_port: 2,
+        };
+        let ways = [(1, Way::Forward), (1, Way::Back), (1, Way::Forward), (0, Way::Forward)];
+        let numbers = ways.map(|(pair, way)| {
+            let id = accounts.open(pair, way, Instant::ZERO, tuple);
+            accounts.flow_number(id)
+        });
+        assert_eq!(numbers, [1, 1, 1 + (1 << 16), 0]);
+    }
 
     #[test]
     fn each_byte_of_a_stream_is_new_once() {

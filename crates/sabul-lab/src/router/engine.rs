@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read as _};
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, TryRecvError};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use sabul_sim::meter::LinkLook;
@@ -125,8 +126,8 @@ impl Engine {
         })
     }
 
-    pub(super) fn started(&self) -> std::time::Instant {
-        self.clock.started()
+    pub(super) fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Routes until told to stop, or until nobody is left to tell.
@@ -135,14 +136,13 @@ impl Engine {
             let has_moved = self.round();
             loop {
                 match asked.try_recv() {
-                    Ok(Question::Stop(answer)) => {
-                        // Whoever drops a router does not wait for the answer.
-                        let _ = answer.send(self.stop_capture());
-                        return;
+                    Ok(question) => {
+                        if self.answer(question).is_break() {
+                            return;
+                        }
                     }
-                    Ok(question) => self.answer(question),
-                    Err(crossbeam_channel::TryRecvError::Empty) => break,
-                    Err(crossbeam_channel::TryRecvError::Disconnected) => return,
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return,
                 }
             }
             self.wait(has_moved);
@@ -365,11 +365,12 @@ impl Engine {
 
     /// Writes neighbouring segments as one frame; false if the device does not take it.
     fn write_frame(&mut self, pair: usize, way: Way, dues: &[Due]) -> bool {
-        let Some(Due { item, .. }) = dues.first() else { return true };
+        let Some(due) = dues.first() else { return true };
+        let item = &due.item;
         let plan = &self.pairs[pair];
         let device = if way == Way::Forward { &plan.far } else { &plan.near };
         if item.is_damaged {
-            item.bundle.write_damaged(item.segment, item.luck(), &mut self.head);
+            item.bundle.write_damaged(item.segment, due.luck(), &mut self.head);
             return device.write(&[IoSlice::new(&self.head)]).is_ok();
         }
         let count = u16::try_from(dues.len()).unwrap_or(u16::MAX);
@@ -429,7 +430,8 @@ impl Engine {
 
     // ---- questions ------------------------------------------------------------------------------
 
-    fn answer(&mut self, question: Question) {
+    /// Answers; breaks if that was the last question.
+    fn answer(&mut self, question: Question) -> ControlFlow<()> {
         // Whoever asked may have lost patience; then nobody needs the answer.
         match question {
             Question::Restart { links, seed, capture, answer } => {
@@ -446,9 +448,11 @@ impl Engine {
                 both.for_each(Link::restart_queue_max);
             }
             Question::Stop(answer) => {
-                let _ = answer.send(None);
+                let _ = answer.send(self.stop_capture());
+                return ControlFlow::Break(());
             }
         }
+        ControlFlow::Continue(())
     }
 
     fn restart(
@@ -456,7 +460,7 @@ impl Engine {
         plans: &[LinkPlan],
         seed: u64,
         capture: Option<&std::path::Path>,
-    ) -> Result<std::time::Instant, LabError> {
+    ) -> Result<Clock, LabError> {
         // What the hosts have sent until now belongs to the time before.
         while self.read_all() {}
         if let Some(fault) = self.stop_capture() {
@@ -474,7 +478,7 @@ impl Engine {
         self.last_moved = Instant::ZERO;
         self.cpu_at_start = thread_cpu_seconds();
         self.clock = Clock::start();
-        Ok(self.clock.started())
+        Ok(self.clock)
     }
 
     fn stop_capture(&mut self) -> Option<LabError> {
@@ -502,10 +506,13 @@ impl Engine {
     }
 }
 
-impl Item {
-    /// Some number that differs between packets and not between runs.
+impl Due {
+    /// Some number that decides where it is damaged: of its due time, which hardly two packets share,
+    /// and its place in its frame.
     fn luck(&self) -> u64 {
-        u64::from(self.segment).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(self.pair)
+        let place = u64::from(self.item.segment) << 48 | u64::from(self.item.pair) << 32;
+        let mixed = (self.at.0 ^ place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 32)
     }
 }
 

@@ -249,6 +249,8 @@ impl SabulHost {
             gap: self.sender.limits().gap.0,
             rtt: self.sender.rtt(),
             in_flight: self.sender.in_flight(),
+            window: self.sender.limits().window.map(|window| window.0),
+            delivery: None,
         }
     }
 

@@ -165,7 +165,9 @@ impl TcpHost {
         let first = &self.stripes[0].sender;
         let gap = if self.is_paced { first.limits().gap.0 } else { Span::ZERO };
         let in_flight = self.stripes.iter().map(|one| one.sender.in_flight().0).sum();
-        Gauges { gap, rtt: first.rtt(), in_flight }
+        let windows = self.stripes.iter().map(|one| one.sender.limits().window);
+        let window = windows.map(|window| window.map(|window| window.0)).sum();
+        Gauges { gap, rtt: first.rtt(), in_flight, window, delivery: None }
     }
 
     pub(crate) fn fault(&self) -> Option<String> {

@@ -117,7 +117,7 @@ impl Seen {
 fn run(plan: &FlowPlan, ends: Ends, copies: usize) -> Seen {
     let flow = Flow::prepare(plan, ends, 7).unwrap();
     let started = std::time::Instant::now();
-    flow.go(Clock { start: started }, Instant::ZERO + PATIENCE.into());
+    flow.go(Clock::start(), Instant::ZERO + PATIENCE.into());
     let mut seen = Seen::default();
     while seen.counters.len() < copies && started.elapsed() < PATIENCE && flow.check().is_ok() {
         seen.take(flow.events());

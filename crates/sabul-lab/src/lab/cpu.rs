@@ -1,0 +1,146 @@
+//! Processor time of each flow's hosts.
+//!
+//! A thread of this process belongs to the host whose network namespace it is in: the flow's own threads
+//! and whatever the library has started from them. What a host costs is the time that the kernel has
+//! given its threads (`schedstat`), system calls included.
+//!
+//! Left out is what the kernel does for a host when packets come in, TCP's answers to acknowledgements
+//! among it: that happens in the router's thread, which writes them, or in nobody's. Programs of
+//! `command` flows are processes of their own and left out too.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::{Duration, Instant};
+
+use sabul_sim::scenario::Scenario;
+
+use crate::flow::Ends;
+
+/// Threads are asked no more often than this; rows between two looks repeat the last one.
+const LOOK_INTERVAL: Duration = Duration::from_millis(90);
+
+/// Processor time that a flow's hosts have used since the start of the run, at the end of each sample.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FlowCpu {
+    /// The flow's name.
+    pub id: String,
+    /// Seconds in the sending host.
+    pub sender_s: Vec<f64>,
+    /// Seconds in the receiving host.
+    pub receiver_s: Vec<f64>,
+}
+
+/// Adds up what threads use.
+#[derive(Debug)]
+pub(super) struct CpuMeter {
+    /// By the number of its namespace: which flow a host belongs to, and whether it is the far one.
+    hosts: HashMap<u64, (usize, usize)>,
+    /// Nanoseconds that a thread had used at the last look, by its number.
+    threads: HashMap<String, u64>,
+    /// Nanoseconds so far, by flow: near, far.
+    used: Vec<[u64; 2]>,
+    looked: Instant,
+    series: Vec<FlowCpu>,
+}
+
+impl CpuMeter {
+    /// Begins to count now.
+    pub(super) fn start(scenario: &Scenario, ends: &[Ends]) -> Self {
+        let numbers = ends.iter().enumerate().flat_map(|(flow, ends)| {
+            let both = [&ends.near, &ends.far].into_iter().enumerate();
+            both.filter_map(move |(side, host)| Some((host.namespace_number()?, (flow, side))))
+        });
+        let flow =
+            |id: &String| FlowCpu { id: id.clone(), sender_s: Vec::new(), receiver_s: Vec::new() };
+        let mut meter = Self {
+            hosts: numbers.collect(),
+            threads: HashMap::new(),
+            used: vec![[0; 2]; ends.len()],
+            looked: Instant::now(),
+            series: scenario.flows.iter().map(|plan| flow(&plan.id)).collect(),
+        };
+        meter.look();
+        // What the preparation took.
+        meter.used.fill([0; 2]);
+        meter
+    }
+
+    /// Brings the series up to this many rows.
+    pub(super) fn note(&mut self, rows: usize) {
+        if self.looked.elapsed() >= LOOK_INTERVAL {
+            self.look();
+        }
+        for (flow, [near, far]) in self.series.iter_mut().zip(&self.used) {
+            flow.sender_s.resize(rows, *near as f64 / 1e9);
+            flow.receiver_s.resize(rows, *far as f64 / 1e9);
+        }
+    }
+
+    pub(super) fn finish(self) -> Vec<FlowCpu> {
+        self.series
+    }
+
+    /// A thread that ends between two looks takes what it used since the first of them with it.
+    fn look(&mut self) {
+        self.looked = Instant::now();
+        let Ok(tasks) = fs::read_dir("/proc/self/task") else { return };
+        let before = std::mem::take(&mut self.threads);
+        for task in tasks.flatten() {
+            let path = task.path();
+            let number = fs::metadata(path.join("ns/net")).map(|namespace| namespace.ino());
+            let Some((flow, side)) = number.ok().and_then(|number| self.hosts.get(&number)) else {
+                continue;
+            };
+            let text = fs::read_to_string(path.join("schedstat")).unwrap_or_default();
+            let Some(used) = used_in(&text) else { continue };
+            let name = task.file_name().to_string_lossy().into_owned();
+            // A number that was given anew counts from zero again.
+            let since = before.get(&name).filter(|before| **before <= used).unwrap_or(&0);
+            self.used[*flow][*side] += used - since;
+            self.threads.insert(name, used);
+        }
+    }
+}
+
+/// The first of the three numbers: nanoseconds on a processor.
+fn used_in(schedstat: &str) -> Option<u64> {
+    schedstat.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_on_a_processor_comes_first() {
+        assert_eq!(used_in("943027 19638746 4\n"), Some(943_027));
+        assert_eq!(used_in(""), None);
+        assert_eq!(used_in("x 1 2"), None);
+    }
+
+    #[test]
+    fn threads_of_a_namespace_count_for_the_flow_that_has_it() {
+        let here = fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
+        let mut meter = CpuMeter {
+            hosts: HashMap::from([(here, (0, 1))]),
+            threads: HashMap::new(),
+            used: vec![[0; 2]; 2],
+            looked: Instant::now(),
+            series: vec![FlowCpu::default(); 2],
+        };
+        meter.look();
+        let first = meter.used.clone();
+        let me = crate::clock::thread_cpu_seconds();
+        while crate::clock::thread_cpu_seconds() - me < 0.02 {
+            std::hint::spin_loop();
+        }
+        meter.look();
+        assert!(meter.used[0][1] >= first[0][1] + 10_000_000, "{:?} {first:?}", meter.used);
+        assert_eq!((meter.used[0][0], meter.used[1]), (0, [0, 0]));
+        meter.note(3);
+        let series = meter.finish();
+        assert_eq!(series[0].receiver_s.len(), 3);
+        assert!(series[0].receiver_s[2] >= 0.01 && series[0].sender_s == [0.0; 3], "{series:?}");
+    }
+}
