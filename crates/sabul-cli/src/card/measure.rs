@@ -5,7 +5,7 @@
 
 use sabul_scenario::Run;
 use sabul_sim::QueueLimit;
-use sabul_sim::results::{Completion, FlowResult, Region, Series};
+use sabul_sim::results::{Completion, FlowResult, FlowSeries, Region, Series};
 use sabul_sim::scenario::{FlowPlan, Scenario, Transport};
 use sabul_units::Instant;
 use serde::Serialize;
@@ -312,7 +312,7 @@ pub(crate) fn region_test(rtt_ms: f64, trials: &[Trial], mhz: Option<f64>) -> Re
             }),
         }
     };
-    let together = |one: &Trial| mean(together_bps(&one.finished.series));
+    let together = |one: &Trial| mean(together_bps(&one.finished));
     let whole =
         |one: &Trial| Some((0.0, one.finished.series.t_s.last().copied()?, together(one).0));
     let all = trials.iter().flat_map(|one| &one.finished.results.regions);
@@ -334,9 +334,13 @@ pub(crate) fn region_test(rtt_ms: f64, trials: &[Trial], mhz: Option<f64>) -> Re
     }
 }
 
-/// Goodput of all flows together, a value each sample.
-fn together_bps(series: &Series) -> Vec<f64> {
-    let row = |row: usize| series.flows.iter().filter_map(|flow| flow.goodput_bps.get(row)).sum();
+/// Goodput of all flows together that regions are about, a value each sample.
+fn together_bps(Finished { results, series, .. }: &Finished) -> Vec<f64> {
+    let is_meant = |flow: &&FlowSeries| {
+        results.regions.iter().any(|region| region.flows.contains_key(&flow.id))
+    };
+    let meant: Vec<&FlowSeries> = series.flows.iter().filter(is_meant).collect();
+    let row = |row: usize| meant.iter().filter_map(|flow| flow.goodput_bps.get(row)).sum();
     (0..series.t_s.len()).map(row).collect()
 }
 
@@ -561,7 +565,12 @@ pub(crate) mod tests {
     #[test]
     fn regions_have_the_mean_and_deviation_of_all_flows_together() {
         // Together 1, 3, 5 and 3 Mb/s: mean 3, squares 4 + 0 + 4 + 0 over 3.
-        let flows = [("a", vec![1e6, 2e6, 4e6, 3e6]), ("b", vec![f64::NAN, 1e6, 1e6, f64::NAN])];
+        // Cross traffic, which no region is about, is not counted.
+        let flows = [
+            ("a", vec![1e6, 2e6, 4e6, 3e6]),
+            ("b", vec![f64::NAN, 1e6, 1e6, f64::NAN]),
+            ("cross", vec![5e6; 4]),
+        ];
         let mut seen = series(1.0, &flows);
         for row in [0, 3] {
             seen.flows[1].goodput_bps[row] = 0.0;

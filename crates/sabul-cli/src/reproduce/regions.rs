@@ -185,6 +185,7 @@ pub(crate) fn tables(one: &Reproduced<'_>) -> Vec<Table> {
     }
     let mut tables = vec![whole_table(&marks), region_table(&marks)];
     tables.push(rank_table(&one.ranked));
+    tables.push(repeat_table(&marks));
     tables
 }
 
@@ -266,6 +267,40 @@ fn rank_table(ranked: &[Ranked<'_>]) -> Table {
                 Verdict::Differs => Cell::Fail(name),
             },
             one.rank.cause.clone().into(),
+        ]);
+    }
+    table
+}
+
+/// Regions with the same number of flows are the same experiment twice: how alike they rank the cases.
+fn repeat_table(marks: &[(&Reproduction<'_>, Marks)]) -> Table {
+    let columns = vec![
+        Column::text("regions"),
+        Column::number("SD ÷ mean, published", ""),
+        Column::number("ours", ""),
+        Column::number("fairness, published", ""),
+        Column::number("ours", ""),
+    ];
+    let title = "Rank correlation of regions with the same number of flows";
+    let mut table = Table::new(title, columns);
+    let published = marks.iter().filter_map(|(one, ours)| {
+        Some((one.case.published.as_ref()?.regions.clone(), ours.regions.clone()))
+    });
+    let (theirs, ours): (Vec<_>, Vec<_>) = published.unzip();
+    let count = theirs.iter().chain(&ours).map(Vec::len).min().unwrap_or(0);
+    let alike = |all: &[Vec<(f64, f64)>], first: usize, mark: fn(&(f64, f64)) -> f64| {
+        let of = |region: usize| all.iter().map(|case| mark(&case[region])).collect::<Vec<_>>();
+        let number = spearman(&of(first), &of(count - 1 - first));
+        // One flow alone is always fair.
+        if number.is_finite() { Cell::Fixed(number, 2) } else { Cell::Empty }
+    };
+    for first in 0..count / 2 {
+        table = table.with_row(vec![
+            format!("{} and {}", first + 1, count - first).into(),
+            alike(&theirs, first, |region| region.0),
+            alike(&ours, first, |region| region.0),
+            alike(&theirs, first, |region| region.1),
+            alike(&ours, first, |region| region.1),
         ]);
     }
     table
