@@ -38,7 +38,7 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
     },
     ParamSpec {
         name: "max_buffers",
-        unit: Unit::Packets,
+        unit: Unit::Number,
         default: "64",
         range: (1.0, 512.0),
         doc: "Buffers of 64 packets that may be outstanding",
