@@ -6,7 +6,7 @@
 
 use sabul_units::Packets;
 
-/// NETBLT's buffer, in packets: the receiver answers for each as a whole. [RFC998]
+/// NETBLT's buffer, in packets: the receiver answers for each as a whole. \[RFC998\]
 pub const BUFFER_PACKETS: u64 = 64;
 
 /// Which piece leaves next, and what the receiver reports when.
@@ -16,16 +16,16 @@ pub enum ChannelRules {
     #[default]
     Standard,
     /// Everything that may be sent, then a mark, then nothing until the receiver has listed what is
-    /// missing; that is the next round. Lateness within a round is made good in full. [RBUDP]
+    /// missing; that is the next round. Lateness within a round is made good in full. \[RBUDP\]
     Rounds,
     /// What the receiver asks for goes before new data. It asks at a gap, and for everything that is
-    /// outstanding each 350 ms, and tells its error rate then. [TSUNAMI]
+    /// outstanding each 350 ms, and tells its error rate then. \[TSUNAMI\]
     Requests,
     /// Round and round over all that is not known to have arrived. The receiver lists what has not
-    /// with each 64th packet. [FOBS]
+    /// with each 64th packet. \[FOBS\]
     Cyclic,
     /// The receiver answers for each [`BUFFER_PACKETS`] in a row when the last of them comes or is
-    /// overdue: all here, or what is missing. [RFC998]
+    /// overdue: all here, or what is missing. \[RFC998\]
     Buffers,
 }
 
@@ -57,6 +57,6 @@ pub enum BulkReport {
         /// Those of them that arrived, at most as many.
         arrived: Packets,
     },
-    /// The receiver's filtered error rate, percent × 1000: 0 to 100 000. [TSUNAMI]
+    /// The receiver's filtered error rate, percent × 1000: 0 to 100 000. \[TSUNAMI\]
     ErrorRate(u32),
 }

@@ -102,7 +102,7 @@ pub struct Defects {
 /// How the blocks of one stream are dealt out to several connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Striping {
-    /// In turn, whoever is faster: the flow lasts as long as its slowest connection. [PSockets]
+    /// In turn, whoever is faster: the flow lasts as long as its slowest connection. \[PSockets\]
     #[default]
     RoundRobin,
     /// The next one to whoever has nothing left to send, as GridFTP's extended block mode allows.
