@@ -39,10 +39,10 @@ pub(crate) fn build(
     params: &ParamValues,
     packet_bytes: Bytes,
 ) -> Result<Box<dyn Controller>, ConfigError> {
-    let rate = (params.number("rate_mbps") * 1e6) as u64;
+    let rate = params.rate("rate_mbps");
     let window = params.number("window_packets") as u64;
     Ok(Box::new(Fixed {
-        rate: (rate > 0).then_some(Rate(rate)),
+        rate: (rate.0 > 0).then_some(rate),
         packet_bytes,
         window: (window > 0).then_some(Packets(window)),
     }))

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use sabul_units::Rate;
+
 /// What the number of a parameter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -137,6 +139,19 @@ impl ParamValues {
     /// If the controller asks for a parameter that its specs do not list.
     pub fn number_or_word(&self, name: &str) -> Option<f64> {
         self.word(name).parse().ok()
+    }
+
+    /// A rate whose spec is in megabits per second.
+    ///
+    /// # Panics
+    /// If the controller asks for a parameter that its specs do not list.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a spec's range begins at zero or above, and a cast saturates"
+    )]
+    pub fn rate(&self, name: &str) -> Rate {
+        Rate((self.number(name) * 1e6) as u64)
     }
 
     /// A word.

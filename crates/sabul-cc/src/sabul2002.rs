@@ -132,7 +132,7 @@ pub(crate) fn build(
 ) -> Result<Box<dyn Controller>, ConfigError> {
     params::check(params, packet_bytes)?;
     let is_on = |name| params.word(name) == "on";
-    let mbps = |name| Rate((params.number(name) * 1e6) as u64);
+    let mbps = |name| params.rate(name);
     let (nic, rate) = (mbps("nic_mbps"), mbps("rate_mbps_initial"));
     let packet_time = nic.gap(packet_bytes).0;
     let domain = if params.word("domain") == "period" { Domain::Period } else { Domain::Gap };

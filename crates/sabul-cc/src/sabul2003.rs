@@ -121,7 +121,7 @@ pub(crate) fn build(
     params: &ParamValues,
     packet_bytes: Bytes,
 ) -> Result<Box<dyn Controller>, ConfigError> {
-    let rate = Rate((params.number("rate_mbps_initial") * 1e6) as u64);
+    let rate = params.rate("rate_mbps_initial");
     let searching = params.word("start") == "search";
     Ok(Box::new(Sabul2003 {
         gap: rate.gap(packet_bytes).0.clamp(GAP_MIN, GAP_MAX),

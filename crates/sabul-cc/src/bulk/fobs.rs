@@ -3,7 +3,7 @@
 //! All else is [`ChannelRules::Cyclic`]. The rate-controlled variant has no published constants
 //! (DEV-064).
 
-use sabul_units::{Bytes, Gap, Packets, Rate, Span};
+use sabul_units::{Bytes, Gap, Packets, Span};
 
 use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
@@ -52,12 +52,11 @@ struct Fobs {
     judge_from: u64,
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranges are checked")]
 pub(crate) fn build(
     params: &ParamValues,
     packet_bytes: Bytes,
 ) -> Result<Box<dyn Controller>, ConfigError> {
-    let rate = Rate((params.number("rate_mbps") * 1e6) as u64);
+    let rate = params.rate("rate_mbps");
     let is_controlled = params.word("control") == "on";
     if is_controlled && rate.0 == 0 {
         return Err(ConfigError {

@@ -23,12 +23,11 @@ struct Rbudp {
     packet_bytes: Bytes,
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranges are checked")]
 pub(crate) fn build(
     params: &ParamValues,
     packet_bytes: Bytes,
 ) -> Result<Box<dyn Controller>, ConfigError> {
-    let rate = Rate((params.number("rate_mbps") * 1e6) as u64);
+    let rate = params.rate("rate_mbps");
     Ok(Box::new(Rbudp { rate, packet_bytes }))
 }
 

@@ -63,12 +63,11 @@ struct Tsunami {
     gap_min: Span,
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranges are checked")]
 pub(crate) fn build(
     params: &ParamValues,
     packet_bytes: Bytes,
 ) -> Result<Box<dyn Controller>, ConfigError> {
-    let target = Rate((params.number("rate_mbps") * 1e6) as u64);
+    let target = params.rate("rate_mbps");
     let gap_min = target.gap(packet_bytes).0;
     Ok(Box::new(Tsunami {
         target,
