@@ -19,7 +19,7 @@ use crate::udt::{udt1, udt2, udt4};
 use crate::{fixed, sabul2002, sabul2003};
 
 /// The controller used where none is named.
-pub const DEFAULT: &str = "sabul2003";
+pub const DEFAULT: &str = "bbr3";
 
 /// Makes a controller.
 pub type Build = fn(&ParamValues, Bytes) -> Result<Box<dyn Controller>, ConfigError>;

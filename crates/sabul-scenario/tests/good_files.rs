@@ -108,7 +108,7 @@ fn what_is_left_out_has_the_documented_default() {
     assert_eq!((scenario.warmup, scenario.sample), (Span::ZERO, Span::from_millis(100)));
     assert_eq!(scenario.seed, 1);
     let flow = &scenario.flows[0];
-    assert_eq!((flow.transport, flow.cc.as_str()), (Transport::Sabul, "sabul2003"));
+    assert_eq!((flow.transport, flow.cc.as_str()), (Transport::Sabul, "bbr3"));
     assert_eq!((flow.access_delay, flow.profile), (Span::ZERO, Profile::Current));
     assert_eq!((flow.start, flow.stop), (Instant::ZERO, None));
     // One BDP: 100 Mb/s × 10 ms = 125 000 bytes = 83.3 packets of 1500.
@@ -232,8 +232,8 @@ fn a_flow_takes_the_settings_of_its_transport() {
     assert_eq!(flow("profile = \"sabul2003\"").profile, Profile::Sabul2003);
     assert_eq!(flow("cc = \"sabul2002\"").profile, Profile::Sabul2002);
     assert_eq!(flow("cc = \"sabul2002\"\nprofile = \"current\"").profile, Profile::Current);
-    let word = flow("params = { start = \"published\" }");
-    assert_eq!(word.params, [("start".to_owned(), "published".to_owned())]);
+    let word = flow("params = { start = \"startup\" }");
+    assert_eq!(word.params, [("start".to_owned(), "startup".to_owned())]);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_flow_may_have_many_copies() {
 #[test]
 fn what_is_written_reads_back_to_the_same_scenario() {
     let small = "duration_s = 10\nlink = [{ id = \"l\", rate_mbps = 0.1, delay_ms = 0.1 }]\n\
-                 [[flow]]\nid = \"a\"\npath = [\"l\"]\n[flow.params]\nsyn_interval_ms = 20\n\
+                 [[flow]]\nid = \"a\"\ncc = \"sabul2003\"\npath = [\"l\"]\n[flow.params]\nsyn_interval_ms = 20\n\
                  [sweep]\nlink.l.loss = [0, 1e-6, 0.3]\nseeds = 3\n";
     let sets = ["flow.a.params.syn_interval_ms=5,50", "link.l.burst_loss.to_bad=0.25"];
     let bursts = "link.l.burst_loss={ to_good = 0.1, loss_bad = 1 }";
@@ -272,7 +272,7 @@ fn what_is_written_spells_out_the_name_and_the_controllers() {
                 flow = [{ id = \"a\", path = [\"l\"] }]\n";
     let run = one(text);
     assert!(run.text.starts_with("name = \"small\"\n"), "{}", run.text);
-    assert!(run.text.contains("cc = \"sabul2003\""), "{}", run.text);
+    assert!(run.text.contains("cc = \"bbr3\""), "{}", run.text);
 }
 
 #[test]

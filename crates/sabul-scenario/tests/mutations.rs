@@ -41,6 +41,7 @@ path = ["x", "y"]
 rtt_ms = 57.5
 rate_mbps_initial = 280.0
 params = { syn_interval_ms = 200 }
+cc = "sabul2003"
 
 [[flow]]
 id = "mice"

@@ -21,12 +21,14 @@ id = "a"
 path = ["l"]
 rtt_ms = 20
 params = { syn_interval_ms = 20 }
+cc = "sabul2003"
 
 [[flow]]
 id = "b"
 path = ["l"]
 rtt_ms = 40
 count = 3
+cc = "sabul2003"
 "#;
 
 fn vary(sweep: &str, sets: &[&str]) -> Vec<Run> {

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
 use sabul_sim::results::Results;
-use sabul_sim::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
+use sabul_sim::scenario::{FlowPlan, FlowSize, LinkPlan, Scenario, Transport};
 use sabul_sim::{LinkConfig, QueueLimit, World};
 use sabul_units::{Instant, Probability, Rate, Span};
 
@@ -123,5 +123,52 @@ fn two_flows_of_bbr3_share_the_path() {
     for transport in HOSTS {
         let results = run(transport, &["bbr3", "bbr3"], 0.0, 1, 60);
         assert!(results.jain > 0.8 && results.links[0].utilisation > 0.9, "{transport:?}");
+    }
+}
+
+/// Seconds that a file of this size takes alone, over a queue of one bandwidth-delay product.
+fn file_s((mbps, rtt_ms): (u64, u64), start: &str, bytes: u64, loss: f64) -> f64 {
+    let back = LinkConfig::builder()
+        .with_rate(Some(Rate::from_mbps(mbps)))
+        .with_delay(Span::from_micros(rtt_ms * 500))
+        .with_queue(QueueLimit::Packets((mbps * 1000 * rtt_ms / 12_000).max(20)));
+    let forward = back.clone().with_loss(Probability::new(loss).unwrap());
+    let (forward, back) = (forward.build().unwrap(), back.build().unwrap());
+    let mut flow = FlowPlan::new("file", Transport::Sabul, "bbr3", vec![0]);
+    flow.params = vec![("start".to_owned(), start.to_owned())];
+    flow.size = FlowSize::Bytes(bytes);
+    let scenario = Scenario {
+        name: "file".to_owned(),
+        duration: Span::from_secs(200),
+        warmup: Span::ZERO,
+        sample: Span::from_millis(100),
+        seed: 1,
+        links: vec![LinkPlan { id: "link".to_owned(), forward, back }],
+        flows: vec![flow],
+    };
+    let results = World::new(scenario).unwrap().run().unwrap().results;
+    results.flows[0].completed_s.unwrap()
+}
+
+#[test]
+fn the_search_is_a_faster_start_than_startup_wherever_starting_counts() {
+    println!("| path | bytes | loss | search, s | startup, s |\n| --- | --- | --- | --- | --- |");
+    for (path, bytes) in [
+        ((10, 20), 1_000_000),
+        ((100, 20), 1_000_000),
+        ((100, 100), 16_000_000),
+        ((1000, 20), 16_000_000),
+        ((1000, 100), 16_000_000),
+        ((1000, 100), 256_000_000),
+        ((1000, 200), 64_000_000),
+    ] {
+        for loss in [0.0, 0.001, 0.01] {
+            let [search, startup] =
+                ["search", "startup"].map(|start| file_s(path, start, bytes, loss));
+            let (mbps, ms) = path;
+            println!("| {mbps} Mb/s, {ms} ms | {bytes} | {loss} | {search:.3} | {startup:.3} |");
+            let allowed = if loss == 0.0 { 1.02 } else { 1.15 };
+            assert!(search < startup * allowed, "{path:?} {bytes} {loss}: {search} {startup}");
+        }
     }
 }

@@ -10,6 +10,7 @@
 //!              long     = what was in flight when a probe lost more than 2 %; raised by probing
 //!              short    = what arrives (bw, inflight) while losses come, until the next probe
 //! States, with gain and cwnd_gain:
+//!              Search (ours, `start=search`) --rate found--> Drain
 //!              Startup (2.77, 2) --three rounds without a quarter more, or a round of loss--> Drain
 //!              Drain (0.5, 2) --BDP in flight, or after three rounds--> Down
 //!              Down (0.9, 2) --room below the bounds--> Cruise (1, 2)
@@ -27,8 +28,9 @@ use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 use self::path::{FullPipe, Lumps, RateFilter, RttFilter};
 use super::delivery::{Delivery, Sample};
 use super::window::INITIAL_WINDOW;
-use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
-use crate::params::{ConfigError, ParamSpec, ParamValues};
+use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::search::{RateSearch, SearchStep};
 
 /// [BBR3 §5.6.2] Pacing leaves one per cent, so that queues drain in the end.
 const MARGIN: f64 = 0.99;
@@ -59,7 +61,18 @@ const RTT_FIRST: Span = Span::from_millis(1);
 /// Ours: the window binds if no more than an ACK's worth of it is free.
 const SLACK: f64 = 2.0;
 
-pub(crate) const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW];
+pub(crate) const PARAMS: &[ParamSpec] = &[
+    ParamSpec {
+        name: "start",
+        unit: Unit::Word(&["search", "startup"]),
+        default: "search",
+        range: (0.0, 0.0),
+        doc: "How the flow starts: 'search' finds the rate in a few round trips; 'startup' is \
+              the draft's, which multiplies the rate by up to 2.77 each round trip",
+        source: "startup: [BBR3 §5.3.1]; search: ours",
+    },
+    INITIAL_WINDOW,
+];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
@@ -139,6 +152,8 @@ struct LossRound {
 #[derive(Debug)]
 struct Bbr3 {
     state: State,
+    /// In charge of the limits until it has found a rate.
+    search: Option<RateSearch>,
     delivery: Delivery,
     rtt: RttFilter,
     max_bw: RateFilter,
@@ -165,15 +180,18 @@ struct Bbr3 {
 
 pub(crate) fn build(
     params: &ParamValues,
-    _packet_bytes: Bytes,
+    packet_bytes: Bytes,
 ) -> Result<Box<dyn Controller>, ConfigError> {
-    Ok(Box::new(Bbr3::new(params.number(INITIAL_WINDOW.name))))
+    let mut bbr = Bbr3::new(params.number(INITIAL_WINDOW.name));
+    bbr.search = (params.word("start") == "search").then(|| RateSearch::new(packet_bytes));
+    Ok(Box::new(bbr))
 }
 
 impl Bbr3 {
     fn new(cwnd: f64) -> Self {
         Self {
             state: State::Startup,
+            search: None,
             delivery: Delivery::new(),
             rtt: RttFilter::default(),
             max_bw: RateFilter::default(),
@@ -206,6 +224,28 @@ impl Bbr3 {
             in_flight: 0.0,
             flight: 0.0,
             timeout_point: None,
+        }
+    }
+
+    /// The search has found what the path carries: what its trains showed is forgotten, and the
+    /// queue that it left drains as after Startup.
+    fn take_step(&mut self, step: SearchStep, cx: &Context) {
+        let SearchStep::Found { rate, .. } = step else { return };
+        self.search = None;
+        let bw = rate.0 as f64 / (8.0 * cx.packet_bytes.0.max(1) as f64);
+        self.max_bw = RateFilter::default();
+        self.max_bw.keep(bw);
+        self.full.is_reached = true;
+        self.state = State::Drain(self.delivery.rounds());
+        self.set_pace(cx);
+        self.cwnd = self.budget(self.state.gains().1 * self.product(bw));
+    }
+
+    /// Losses or silence cut the search short, so that it knows little: Startup goes on.
+    fn abandon_search(&mut self, cx: &Context) {
+        if self.search.take().is_some() {
+            self.set_pace(cx);
+            self.cwnd = self.cwnd.max(self.budget(self.product(self.bw())));
         }
     }
 
@@ -510,6 +550,9 @@ fn is_too_much(sample: Sample) -> bool {
 impl Controller for Bbr3 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded")]
     fn limits(&self) -> SendLimits {
+        if let Some(search) = &self.search {
+            return search.limits();
+        }
         let gap = Gap(Span::from_secs_f64(1.0 / self.pace));
         SendLimits {
             gap,
@@ -519,6 +562,7 @@ impl Controller for Bbr3 {
     }
 
     fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+        let step = self.search.as_mut().map(|search| search.on_ack(acked, cx));
         let newly = acked.newly.0 as f64;
         let lost = self.lost.max(acked.lost.0).max(self.told);
         let newly_lost = (lost - self.lost) as f64;
@@ -529,6 +573,13 @@ impl Controller for Bbr3 {
         let is_new_round = self.delivery.on_ack(&acked, self.rtt.min.unwrap_or(Span::ZERO));
         let sample = self.delivery.newest();
         let is_app_limited = self.delivery.is_app_limited();
+        if let Some(step) = step {
+            if let Some(rtt) = cx.rtt {
+                self.rtt.keep(rtt.latest, cx.now);
+            }
+            self.take_step(step, cx);
+            return;
+        }
         if self.timeout_point.is_some_and(|point| acked.largest > point) {
             self.timeout_point = None;
             self.cwnd = self.cwnd.max(self.cwnd_before);
@@ -572,18 +623,34 @@ impl Controller for Bbr3 {
         self.set_cwnd(newly, acked.total.0 as f64);
     }
 
-    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
-        // The next ACK, which tells what arrived meanwhile, draws the conclusions.
-        self.told = self.told.saturating_add(loss.first_time.0);
+    fn on_interval(&mut self, report: &IntervalReport, cx: &Context) {
+        if let Some(search) = &mut self.search {
+            let step = search.on_interval(report, cx);
+            self.take_step(step, cx);
+        }
     }
 
-    fn on_timeout(&mut self, _cx: &Context) {
+    fn on_loss(&mut self, loss: &LossReport, cx: &Context) {
+        // The next ACK, which tells what arrived meanwhile, draws the conclusions.
+        self.told = self.told.saturating_add(loss.first_time.0);
+        if let Some(search) = &mut self.search
+            && search.on_loss(loss, cx) != SearchStep::Continue
+        {
+            self.abandon_search(cx);
+        }
+    }
+
+    fn on_timeout(&mut self, cx: &Context) {
+        self.abandon_search(cx);
         self.save_cwnd();
         self.timeout_point = Some(self.delivery.next().saturating_sub(1));
         self.cwnd = 1.0;
     }
 
     fn phase(&self) -> &'static str {
+        if let Some(search) = &self.search {
+            return search.phase();
+        }
         match self.state {
             State::Startup => "startup",
             State::Drain(_) => "drain",
