@@ -65,6 +65,26 @@ impl RecvBuffers {
         })
     }
 
+    /// Takes datagrams from somewhere else than a [`UdpSocket`], one to a slot, until there are none
+    /// or no slot is free; replaces what it held, and says how many. Those over 64 KiB are cut.
+    pub fn fill(
+        &mut self,
+        source: SocketAddr,
+        mut datagrams: impl Iterator<Item = Vec<u8>>,
+    ) -> usize {
+        self.filled = 0;
+        for slot in self.bytes.chunks_exact_mut(SLOT_BYTES) {
+            let Some(datagram) = datagrams.next() else { break };
+            let length = datagram.len().min(SLOT_BYTES);
+            slot[..length].copy_from_slice(&datagram[..length]);
+            let mut meta = RecvMeta::default();
+            (meta.addr, meta.len, meta.stride) = (source, length, length);
+            self.metas[self.filled] = meta;
+            self.filled += 1;
+        }
+        self.filled
+    }
+
     fn datagram_count(&self) -> usize {
         self.metas[..self.filled].iter().map(|meta| meta.len.div_ceil(meta.stride.max(1))).sum()
     }

@@ -5,6 +5,7 @@
 //! [`SenderHandle`], of a receiving end [`ReceiverHandle`].
 
 mod blocks;
+pub(crate) mod engine;
 mod link;
 mod mtu;
 mod receiver;
@@ -16,19 +17,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sabul_proto::ReportRule;
-use sabul_udp::{UdpSocket, Waker};
 use sabul_units::{PacketNumber, Span};
 use sabul_wire::ConnectionId;
 use sabul_wire::LossPolicy;
 use sabul_wire::control::ChannelParams;
 
+use self::engine::{Datagrams, Job, Wake};
 use crate::seal::{Opener, Sealer};
 
 /// What both ends of a channel start from.
 #[derive(Debug)]
 pub(crate) struct ChannelStart {
     /// Connected to the peer; the peer has proven that it receives there.
-    pub(crate) socket: UdpSocket,
+    pub(crate) socket: Box<dyn Datagrams>,
     /// Names the channel in every datagram.
     pub(crate) connection: ConnectionId,
     /// Seals what this end sends.
@@ -134,11 +135,11 @@ fn reporting(params: &ChannelParams) -> Result<(LossPolicy, ReportRule), Channel
 
 /// What both sides of the thread boundary share.
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     state: Mutex<State>,
     /// Signalled when a buffer becomes free or the channel ends.
     changed: Condvar,
-    waker: Waker,
+    waker: Wake,
 }
 
 #[derive(Debug, Default)]
@@ -164,7 +165,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.lock().is_stopped = true;
         self.changed.notify_all();
         self.waker.wake();
@@ -190,16 +191,17 @@ pub(crate) type Deliver = Box<dyn FnMut(Vec<u8>) + Send>;
 pub(crate) type Report = Box<dyn FnMut(Vec<u8>) + Send>;
 
 impl SenderHandle {
-    /// Starts the thread of a sending end.
-    pub(crate) fn spawn(start: ChannelStart, on_end: OnEnd) -> Result<Self, ChannelError> {
+    /// A sending end, and the work of its driver.
+    pub(crate) fn new(start: ChannelStart, on_end: OnEnd) -> Result<(Self, Job), ChannelError> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State { unallocated: start.blocks_max, ..State::default() }),
             changed: Condvar::new(),
             waker: start.socket.waker(),
         });
         let block_bytes = start.params.block_bytes as usize;
-        sender::spawn(start, Arc::clone(&shared), on_end)?;
-        Ok(Self { shared, block_bytes })
+        let engine = Box::new(sender::Turn::new(start, Arc::clone(&shared))?);
+        let job = Job { name: "sabul-send", engine, shared: Arc::clone(&shared), on_end };
+        Ok((Self { shared, block_bytes }, job))
     }
 
     /// An empty buffer with room for one block; waits until one is free.
@@ -218,6 +220,21 @@ impl SenderHandle {
             }
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// As [`SenderHandle::buffer`], without waiting.
+    #[cfg(test)]
+    pub(crate) fn try_buffer(&self) -> Result<Option<Vec<u8>>, Ended> {
+        let mut state = self.shared.lock();
+        if state.is_stopped {
+            return Err(Ended);
+        }
+        if let Some(buffer) = state.free.pop() {
+            return Ok(Some(buffer));
+        }
+        let may_allocate = state.unallocated > 0;
+        state.unallocated -= usize::from(may_allocate);
+        Ok(may_allocate.then(Vec::new))
     }
 
     /// Hands over the next block. Every block but the last has exactly the block's size.
@@ -263,21 +280,22 @@ pub(crate) struct ReceiverHandle {
 }
 
 impl ReceiverHandle {
-    /// Starts the thread of a receiving end. It runs until [`ReceiverHandle::stop`] or failure;
-    /// `on_end` is called once either way.
-    pub(crate) fn spawn(
+    /// A receiving end, and the work of its driver. It runs until [`ReceiverHandle::stop`] or
+    /// failure; `on_end` is called once either way.
+    pub(crate) fn new(
         start: ChannelStart,
         deliver: Deliver,
         report: Report,
         on_end: OnEnd,
-    ) -> Result<Self, ChannelError> {
+    ) -> Result<(Self, Job), ChannelError> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
             waker: start.socket.waker(),
         });
-        receiver::spawn(start, Arc::clone(&shared), deliver, report, on_end)?;
-        Ok(Self { shared })
+        let engine = Box::new(receiver::Turn::new(start, Arc::clone(&shared), deliver, report)?);
+        let job = Job { name: "sabul-recv", engine, shared: Arc::clone(&shared), on_end };
+        Ok((Self { shared }, job))
     }
 
     /// Gives a delivered block's buffer back; only then may the peer send another block.

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use crate::config::ConnectConfig;
 use crate::control::Connection;
 use crate::error::Error;
+use crate::machine::Machine;
 use crate::seal::Suite;
 use crate::session::{Session, software};
 use crate::ticket::{self, Ticket};
@@ -70,7 +71,7 @@ pub async fn connect_to(
         software: software(),
     };
     let side = Side::Connector { peer, sockets: config.sockets };
-    Ok(Session::start(connection, side, peer, config.memory_bytes, None, hello))
+    Ok(Session::start(Machine::current(), connection, side, peer, config.memory_bytes, None, hello))
 }
 
 fn no_answer(waited: Duration) -> String {

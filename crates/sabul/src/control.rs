@@ -20,6 +20,7 @@ use tokio_rustls::TlsStream;
 use tracing::{debug, warn};
 
 use crate::error::Error;
+use crate::machine::Machine;
 use crate::seal::Suite;
 use crate::tls::{ChannelSecrets, TlsError};
 
@@ -35,32 +36,62 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes gathered before they are written.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// The TLS connection, shared by the reading and the writing task.
+/// The control connection, shared by the reading and the writing task.
 #[derive(Clone, Debug)]
-pub(crate) struct Connection(Arc<Mutex<TlsStream<TcpStream>>>);
+pub(crate) struct Connection(Arc<Mutex<Stream>>);
+
+/// What carries control messages.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tls(Box<TlsStream<TcpStream>>),
+    /// Between two hosts of a world in virtual time.
+    #[cfg(test)]
+    World(crate::world::Wire),
+}
 
 impl Connection {
     pub(crate) fn new(stream: impl Into<TlsStream<TcpStream>>) -> Self {
-        Self(Arc::new(Mutex::new(stream.into())))
+        Self::over(Stream::Tls(Box::new(stream.into())))
     }
 
-    fn lock(&self) -> MutexGuard<'_, TlsStream<TcpStream>> {
+    pub(crate) fn over(stream: Stream) -> Self {
+        Self(Arc::new(Mutex::new(stream)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stream> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Polls what carries the messages.
+    fn with<T>(&self, poll: impl FnOnce(Pin<&mut dyn Duplex>) -> T) -> T {
+        match &mut *self.lock() {
+            Stream::Tls(stream) => poll(Pin::new(stream.as_mut())),
+            #[cfg(test)]
+            Stream::World(wire) => poll(Pin::new(wire)),
+        }
     }
 
     /// The secrets of a channel of this connection.
     pub(crate) fn channel_secrets(&self, channel: u32) -> Result<ChannelSecrets, TlsError> {
         match &*self.lock() {
-            TlsStream::Client(stream) => ChannelSecrets::export(&**stream.get_ref().1, channel),
-            TlsStream::Server(stream) => ChannelSecrets::export(&**stream.get_ref().1, channel),
+            Stream::Tls(stream) => match &**stream {
+                TlsStream::Client(stream) => ChannelSecrets::export(&**stream.get_ref().1, channel),
+                TlsStream::Server(stream) => ChannelSecrets::export(&**stream.get_ref().1, channel),
+            },
+            #[cfg(test)]
+            Stream::World(wire) => Ok(wire.channel_secrets(channel)),
         }
     }
 
     /// What the proof of a ticket's secret is computed over.
     pub(crate) fn proof_exporter(&self) -> Result<[u8; 32], TlsError> {
         match &*self.lock() {
-            TlsStream::Client(stream) => crate::tls::proof_exporter(&**stream.get_ref().1),
-            TlsStream::Server(stream) => crate::tls::proof_exporter(&**stream.get_ref().1),
+            Stream::Tls(stream) => match &**stream {
+                TlsStream::Client(stream) => crate::tls::proof_exporter(&**stream.get_ref().1),
+                TlsStream::Server(stream) => crate::tls::proof_exporter(&**stream.get_ref().1),
+            },
+            #[cfg(test)]
+            Stream::World(wire) => Ok(wire.proof_exporter()),
         }
     }
 
@@ -88,6 +119,11 @@ impl Connection {
     }
 }
 
+/// Bytes both ways.
+trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
+
 /// Tells the end of a stream from its failure.
 trait OrEnd {
     fn or_end(self) -> io::Result<Option<usize>>;
@@ -108,7 +144,7 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.lock()).poll_read(cx, buffer)
+        self.with(|stream| stream.poll_read(cx, buffer))
     }
 }
 
@@ -118,15 +154,15 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.lock()).poll_write(cx, bytes)
+        self.with(|stream| stream.poll_write(cx, bytes))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.lock()).poll_flush(cx)
+        self.with(|stream| stream.poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.lock()).poll_shutdown(cx)
+        self.with(|stream| stream.poll_shutdown(cx))
     }
 }
 
@@ -148,12 +184,13 @@ impl Control {
     pub(crate) fn start(
         connection: Connection,
         router: Arc<Router>,
+        machine: &Machine,
     ) -> (Self, oneshot::Receiver<()>) {
         let (queue, messages) = mpsc::unbounded_channel();
-        let mut reader = tokio::spawn(router.run(connection.clone(), queue.downgrade()));
-        let writer = tokio::spawn(write_all(connection, messages));
+        let mut reader = machine.spawn(router.run(connection.clone(), queue.downgrade()));
+        let writer = machine.spawn(write_all(connection, messages));
         let (done, written) = oneshot::channel();
-        tokio::spawn(async move {
+        machine.spawn(async move {
             // Closing while there is something to read would make the peer lose our last words.
             let _ = writer.await;
             let _ = done.send(());
@@ -174,6 +211,13 @@ impl Control {
     /// the connection still stands.
     pub(crate) fn send_bulk(&self, message: Message) -> bool {
         let permit = self.runtime.block_on(Arc::clone(&self.bulk).acquire_owned());
+        permit.is_ok_and(|permit| self.queue.send((message, Some(permit))).is_ok())
+    }
+
+    /// Sends one of many messages and waits for room; for tasks.
+    #[cfg(test)]
+    pub(crate) async fn send_bulk_async(&self, message: Message) -> bool {
+        let permit = Arc::clone(&self.bulk).acquire_owned().await;
         permit.is_ok_and(|permit| self.queue.send((message, Some(permit))).is_ok())
     }
 
@@ -258,6 +302,8 @@ pub(crate) enum Event {
     Sent(Option<crate::files::SendSummary>),
     /// All was written, or cannot be.
     Written(Result<crate::transfer::Written, Failure>),
+    /// The reader or the writer ended without a word: a fault of this program.
+    Broken,
 }
 
 /// What the writing thread of a receiving transfer takes in.

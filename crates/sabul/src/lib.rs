@@ -44,6 +44,7 @@ mod error;
 pub mod files;
 pub mod jail;
 mod listener;
+mod machine;
 mod path;
 pub mod seal;
 mod session;
@@ -51,6 +52,8 @@ mod stream;
 pub mod ticket;
 pub mod tls;
 mod transfer;
+#[cfg(test)]
+mod world;
 
 pub use channel::ChannelStats;
 pub use config::{

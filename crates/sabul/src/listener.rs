@@ -14,6 +14,7 @@ use tracing::{info, warn};
 use crate::config::ListenerConfig;
 use crate::control::Connection;
 use crate::error::Error;
+use crate::machine::Machine;
 use crate::path::Demux;
 use crate::seal::Suite;
 use crate::session::{Session, software};
@@ -209,7 +210,15 @@ async fn greet(stream: TcpStream, peer: SocketAddr, gate: &Gate) -> Result<Sessi
         let suite_code = suite.map_or(0, Suite::code);
         let welcome =
             Message::Welcome { version: CONTROL_VERSION, suite: suite_code, software: software() };
-        return Ok(Session::start(connection, side, peer, gate.memory_bytes, suite, welcome));
+        return Ok(Session::start(
+            Machine::current(),
+            connection,
+            side,
+            peer,
+            gate.memory_bytes,
+            suite,
+            welcome,
+        ));
     };
     let reason = failure.message.clone();
     // It may have left already.

@@ -23,6 +23,7 @@ use sabul_wire::{ConnectionId, HEADER_LEN, Header, Kind, TAG_LEN};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
+use crate::channel::engine::Datagrams;
 use crate::error::Error;
 use crate::seal::{Opener, Sealer, Suite};
 use crate::tls::ChannelSecrets;
@@ -45,7 +46,7 @@ const EARLY_MAX: usize = 64;
 /// A path that is open, with what its opening used up.
 #[derive(Debug)]
 pub(crate) struct OpenPath {
-    pub(crate) socket: UdpSocket,
+    pub(crate) socket: Box<dyn Datagrams>,
     pub(crate) connection: ConnectionId,
     pub(crate) sealer: Sealer,
     pub(crate) next_number: PacketNumber,
@@ -152,7 +153,7 @@ pub(crate) fn connect(
             let rtt =
                 start.elapsed().checked_sub(sent_at).map(|rtt| Span::from_micros(micros(rtt)));
             return Ok(Some(OpenPath {
-                socket,
+                socket: Box::new(socket),
                 connection,
                 sealer,
                 next_number: number,
@@ -381,7 +382,7 @@ impl DemuxShared {
             .map(|socket| {
                 let _ = socket.send(&answer, answer.len(), None, Ecn::NotEct);
                 OpenPath {
-                    socket,
+                    socket: Box::new(socket),
                     connection,
                     sealer: expected.sealer,
                     next_number: expected.next_number,

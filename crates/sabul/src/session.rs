@@ -18,6 +18,7 @@ use crate::control::{Connection, Control, Ending, Mailbox, Router};
 use crate::error::Error;
 use crate::files::{Destination, FileReceiver, SourceSet, StreamReceiver, local_destination};
 use crate::jail::{Jail, RootLink};
+use crate::machine::Machine;
 use crate::seal::Suite;
 use crate::stream::{self, ReceiveStream, SendStream};
 use crate::transfer::{self, Context, Plan, Side, Transfer, Work, Writer};
@@ -72,6 +73,7 @@ pub(crate) fn software() -> String {
 impl Session {
     /// A session over an authenticated connection.
     pub(crate) fn start(
+        machine: Machine,
         connection: Connection,
         side: Side,
         peer: SocketAddr,
@@ -82,12 +84,14 @@ impl Session {
         let (own_parity, peer_parity) = match side {
             Side::Connector { .. } => (1, 0),
             Side::Listener { .. } => (2, 1),
+            #[cfg(test)]
+            Side::World(ref end) => end.parities(),
         };
         let (router, requests) = Router::new(peer_parity, suite);
-        let (control, written) = Control::start(connection.clone(), Arc::clone(&router));
+        let (control, written) = Control::start(connection.clone(), Arc::clone(&router), &machine);
         control.send(first);
         let inner = Inner {
-            cx: Context { side, connection, control, router, memory_bytes },
+            cx: Context { machine, side, connection, control, router, memory_bytes },
             next_number: Mutex::new(own_parity),
             requests: tokio::sync::Mutex::new(requests),
             peer,
@@ -135,7 +139,7 @@ impl Session {
         let is_content = |source: &Vec<u8>| source.ends_with(b"/");
         let needs_directory = sources.len() > 1 || sources.iter().any(is_content);
         let &TransferOptions { preserve, sync, .. } = options;
-        let prepared = tokio::task::spawn_blocking(move || match destination {
+        let prepared = self.inner.cx.machine.block(move || match destination {
             LocalDestination::Path { path, into_directory } => {
                 let into_directory = into_directory || needs_directory;
                 let (jail, path) = local_destination(&path, into_directory)?;
@@ -146,8 +150,7 @@ impl Session {
             }
             LocalDestination::Writer(writer) => Ok(Prepared::Writer(writer)),
         });
-        let prepared =
-            prepared.await.map_err(|_| Error::Cancelled)?.map_err(Error::from_failure)?;
+        let prepared = prepared.await.ok_or(Error::Cancelled)?.map_err(Error::from_failure)?;
         let request = control::Request::Get { sources, recursive };
         self.open(Direction::Receive, request, options, |number| {
             let writer: Box<dyn Writer> = match prepared {
@@ -258,9 +261,10 @@ impl Session {
         let jail = match service.root.clone() {
             None => None,
             Some(root) => {
-                let jail = tokio::task::spawn_blocking(move || Jail::open(&root, RootLink::Follow))
-                    .await
-                    .map_err(|_| Error::Cancelled)?
+                let machine = &self.inner.cx.machine;
+                let jail = machine.block(move || Jail::open(&root, RootLink::Follow)).await;
+                let jail = jail
+                    .ok_or(Error::Cancelled)?
                     .map_err(|error| Error::Config(error.to_string()))?;
                 Some(Arc::new(jail))
             }
@@ -492,10 +496,9 @@ impl PutRequest {
             return Err(Error::Cancelled);
         };
         let destination = Destination { path: destination, into_directory, preserve, sync: false };
-        let receiver =
-            tokio::task::spawn_blocking(move || FileReceiver::new(jail, &destination, transfer))
-                .await
-                .map_err(|_| Error::Cancelled)?;
+        let machine = &self.pending.cx.machine;
+        let receiver = machine.block(move || FileReceiver::new(jail, &destination, transfer)).await;
+        let receiver = receiver.ok_or(Error::Cancelled)?;
         self.pending
             .accept(Direction::Receive, |_| receiver.map(|found| Work::Receive(Box::new(found))))
     }

@@ -9,11 +9,12 @@ mod work;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use sabul_wire::control::Failure;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use crate::channel::{ChannelStats, ReceiverHandle, SenderHandle};
 use crate::control::Event;
@@ -21,7 +22,9 @@ use crate::error::Error;
 use crate::files::Counts;
 
 pub(crate) use run::{Context, Plan, Side, Work, start};
-pub(crate) use work::{Writer, Written};
+#[cfg(test)]
+pub(crate) use work::Load;
+pub(crate) use work::{Reading, Writer, Writing, Written};
 
 /// Least time between two wake-ups of [`Transfer::changed`].
 const CHANGE_INTERVAL: Duration = Duration::from_millis(100);

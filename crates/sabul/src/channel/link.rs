@@ -1,22 +1,23 @@
 //! What both ends of a channel do with datagrams: seal, send, receive, open, refuse.
 
-use std::io;
-use std::time::{Duration, Instant as StdInstant};
+use std::time::Duration;
 
-use sabul_udp::{Ecn, SendStatus, UdpSocket, Wait};
+use sabul_udp::SendStatus;
 use sabul_units::{Instant, PacketNumber};
 use sabul_wire::{ConnectionId, HEADER_LEN, Header, Kind, TAG_LEN};
 
 use super::ChannelError;
+use super::engine::Datagrams;
 use crate::seal::{Opener, Sealer};
 
-/// The driver's clock: the one place where a channel reads the time.
+/// The driver's clock: the one place where a channel reads the time. Tokio's, so that a whole
+/// session can run in virtual time; on a thread of its own it is the system's monotonic clock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock(StdInstant);
+pub(super) struct Clock(tokio::time::Instant);
 
 impl Clock {
     pub(super) fn start() -> Self {
-        Self(StdInstant::now())
+        Self(tokio::time::Instant::now())
     }
     pub(super) fn now(self) -> Instant {
         Instant::ZERO + self.0.elapsed().into()
@@ -68,7 +69,7 @@ impl ReplayWindow {
 /// The socket with the keys of one channel.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) socket: UdpSocket,
+    pub(super) socket: Box<dyn Datagrams>,
     pub(super) connection: ConnectionId,
     pub(super) sealer: Sealer,
     pub(super) opener: Opener,
@@ -79,7 +80,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(
-        socket: UdpSocket,
+        socket: Box<dyn Datagrams>,
         connection: ConnectionId,
         sealer: Sealer,
         opener: Opener,
@@ -100,7 +101,7 @@ impl Link {
         self.out.resize(HEADER_LEN + body.len() + TAG_LEN, 0);
         let sealed = &mut self.out[HEADER_LEN..];
         self.sealer.seal(number, &header, body, sealed).map_err(ChannelError::Seal)?;
-        let sent = self.socket.send(&self.out, self.out.len(), None, Ecn::NotEct);
+        let sent = self.socket.send(&self.out, self.out.len());
         sent.map(|outcome| outcome.status).map_err(ChannelError::Io)
     }
 
@@ -131,11 +132,6 @@ impl Link {
             body[8..].copy_from_slice(sent_at);
         }
         self.send_control(Kind::HelloAck, number, &body).map(drop)
-    }
-
-    /// Sleeps until the socket or the application has something, at most until `deadline`.
-    pub(super) fn wait(&self, wait: Wait, clock: Clock, deadline: Instant) -> io::Result<()> {
-        self.socket.wait(wait, Some(clock.until(deadline))).map(drop)
     }
 }
 

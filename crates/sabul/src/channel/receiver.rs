@@ -1,8 +1,7 @@
 //! The thread of a receiving end: sealed DATA into blocks, reports out, sleep between.
 
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::thread;
+use std::time::Duration;
 
 use sabul_proto::{Admission, Arrival, Receiver, ReceiverConfig};
 use sabul_udp::{Ecn, RecvBuffers, Wait};
@@ -12,8 +11,9 @@ use sabul_wire::{
 };
 
 use super::blocks::Blocks;
+use super::engine::{Datagrams, Engine, Pause, Turned};
 use super::link::{Clock, Link};
-use super::{ChannelError, ChannelStart, ChannelStats, Deliver, OnEnd, Report, Shared, reporting};
+use super::{ChannelError, ChannelStart, ChannelStats, Deliver, Report, Shared, reporting};
 
 /// Silence after which the peer counts as gone. The sender asks for an ACK twice a second.
 const SILENCE_MAX: Span = Span::from_secs(30);
@@ -26,25 +26,8 @@ const NAP_MAX: Span = Span::from_micros(300);
 /// Receive calls between two looks at the clock.
 const RECEIVES_PER_TURN: usize = 4;
 
-pub(super) fn spawn(
-    start: ChannelStart,
-    shared: Arc<Shared>,
-    deliver: Deliver,
-    report: Report,
-    on_end: OnEnd,
-) -> Result<(), ChannelError> {
-    let turn = Turn::new(start, Arc::clone(&shared), deliver, report)?;
-    let run = move || {
-        let result = panic::catch_unwind(AssertUnwindSafe(|| turn.run()));
-        let result = result.unwrap_or(Err(ChannelError::Broken));
-        shared.stop();
-        on_end(result);
-    };
-    thread::Builder::new().name("sabul-recv".into()).spawn(run).map_err(ChannelError::Io)?;
-    Ok(())
-}
-
-struct Turn {
+/// A receiving end without its thread.
+pub(super) struct Turn {
     link: Link,
     receiver: Receiver,
     blocks: Blocks,
@@ -67,8 +50,56 @@ struct Turn {
     hint: Option<String>,
 }
 
+impl Engine for Turn {
+    fn buffers(&self) -> RecvBuffers {
+        RecvBuffers::default()
+    }
+
+    fn turn(&mut self, buffers: &mut RecvBuffers) -> Result<Turned, ChannelError> {
+        let now = self.clock.now();
+        if self.exchange(now) {
+            self.send_feedback(now, true)?;
+            return Ok(Turned::Over);
+        }
+        let mut is_drained = false;
+        for _ in 0..RECEIVES_PER_TURN {
+            if self.link.socket.recv(buffers).map_err(ChannelError::Io)? == 0 {
+                is_drained = true;
+                break;
+            }
+            let now = self.clock.now();
+            for datagram in buffers.datagrams() {
+                self.take_datagram(now, datagram.payload, datagram.ecn == Ecn::Ce)?;
+            }
+        }
+        let now = self.clock.now();
+        self.send_feedback(now, false)?;
+        if now.since(self.last_heard) > SILENCE_MAX {
+            return Err(ChannelError::Silent(SILENCE_MAX.into()));
+        }
+        if !is_drained {
+            return Ok(Turned::Again);
+        }
+        // Let a few packets gather: one wake-up for each would cost more than they do.
+        let rest = self.receiver.rtt().map(|rtt| now + (rtt.min / 16).min(NAP_MAX));
+        let idle = now + Span::from_millis(100);
+        let until = self.receiver.deadline().map_or(idle, |due| due.min(idle));
+        Ok(Turned::Wait(Pause { rest, wait: Wait::READABLE, until }))
+    }
+
+    fn socket(&self) -> &dyn Datagrams {
+        &*self.link.socket
+    }
+
+    fn until(&self, deadline: Instant) -> Duration {
+        self.clock.until(deadline)
+    }
+
+    fn ended(&mut self) {}
+}
+
 impl Turn {
-    fn new(
+    pub(super) fn new(
         start: ChannelStart,
         shared: Arc<Shared>,
         deliver: Deliver,
@@ -84,7 +115,7 @@ impl Turn {
         if let Some(largest) = start.largest_opened {
             receiver.start_after(clock.now(), largest);
         }
-        let hint = start.socket.capabilities().hint;
+        let hint = start.socket.hint();
         let header_bytes = if start.socket.local_addr().is_ipv6() { 48 } else { 28 };
         Ok(Self {
             blocks: Blocks::new(params.block_bytes as usize),
@@ -108,53 +139,12 @@ impl Turn {
         })
     }
 
-    fn run(mut self) -> Result<(), ChannelError> {
-        // Precise sleeps make ACKs punctual; without them they are only later.
-        let _ = sabul_udp::set_timer_slack_min();
-        let mut buffers = RecvBuffers::default();
-        loop {
-            let now = self.clock.now();
-            if self.exchange(now) {
-                self.send_feedback(now, true)?;
-                return Ok(());
-            }
-            let mut is_drained = false;
-            for _ in 0..RECEIVES_PER_TURN {
-                if self.link.socket.recv(&mut buffers).map_err(ChannelError::Io)? == 0 {
-                    is_drained = true;
-                    break;
-                }
-                let now = self.clock.now();
-                for datagram in buffers.datagrams() {
-                    self.take_datagram(now, datagram.payload, datagram.ecn == Ecn::Ce)?;
-                }
-            }
-            let now = self.clock.now();
-            self.send_feedback(now, false)?;
-            if now.since(self.last_heard) > SILENCE_MAX {
-                return Err(ChannelError::Silent(SILENCE_MAX.into()));
-            }
-            if is_drained {
-                if let Some(rtt) = self.receiver.rtt() {
-                    // Let a few packets gather: one wake-up for each would cost more than they do.
-                    let nap = (rtt.min / 16).min(NAP_MAX);
-                    self.link
-                        .wait(Wait::NOTHING, self.clock, now + nap)
-                        .map_err(ChannelError::Io)?;
-                }
-                let idle = now + Span::from_millis(100);
-                let until = self.receiver.deadline().map_or(idle, |due| due.min(idle));
-                self.link.wait(Wait::READABLE, self.clock, until).map_err(ChannelError::Io)?;
-            }
-        }
-    }
-
     /// Swaps buffers and figures with the application. Says whether it wants the channel to end.
     fn exchange(&mut self, now: Instant) -> bool {
         let is_due = now >= self.next_housekeeping;
         if is_due {
             self.next_housekeeping = now + HOUSEKEEPING;
-            self.receiver.note_overflow(self.link.socket.overflow_drops().unwrap_or(0));
+            self.receiver.note_overflow(self.link.socket.overflow_drops());
         }
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
@@ -171,7 +161,7 @@ impl Turn {
                 packets: stats.packets,
                 packets_repeated: stats.duplicates,
                 packets_lost: stats.reported,
-                packets_overflowed: self.link.socket.overflow_drops().unwrap_or(0),
+                packets_overflowed: self.link.socket.overflow_drops(),
                 rtt_ms_min: rtt.map_or(0.0, |rtt| rtt.min.as_millis_f64()),
                 rtt_ms: rtt.map_or(0.0, |rtt| rtt.smoothed.as_millis_f64()),
                 packets_refused: self.link.refused,

@@ -1,22 +1,21 @@
 //! The thread of a sending end: reports in, sealed DATA batches out, sleep between.
 
 use std::collections::VecDeque;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use sabul_cc::{ConfigError, registry};
 use sabul_proto::{DataPacket, Expiry, Sender, SenderConfig, Transmit, WaitReason};
-use sabul_udp::{Ecn, MAX_GSO_BYTES, MAX_GSO_SEGMENTS, RecvBuffers, SendStatus, Wait};
+use sabul_udp::{MAX_GSO_BYTES, MAX_GSO_SEGMENTS, RecvBuffers, SendStatus, Wait};
 use sabul_units::{Bytes, Instant, Rate, Span};
 use sabul_wire::{
     DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, HEADER_LEN, Header, Kind, TAG_LEN,
 };
 
+use super::engine::{Datagrams, Engine, Pause, Turned};
 use super::link::{Clock, Link, ReplayWindow};
 use super::mtu::{MTU_MIN, MtuSearch};
-use super::{ChannelError, ChannelStart, ChannelStats, OnEnd, Shared, reporting};
+use super::{ChannelError, ChannelStart, ChannelStats, Shared, reporting};
 
 /// Packets due within this time leave together in one batch, which spares wake-ups; far below the
 /// millisecond to which the core caps a burst.
@@ -29,22 +28,6 @@ const BLOCK_LIMIT_START: u32 = 4;
 const SILENCE_MAX: Span = Span::from_secs(30);
 /// How often the figures for the application are renewed.
 const STATS_INTERVAL: Span = Span::from_millis(20);
-
-pub(super) fn spawn(
-    start: ChannelStart,
-    shared: Arc<Shared>,
-    on_end: OnEnd,
-) -> Result<(), ChannelError> {
-    let turn = Turn::new(start, Arc::clone(&shared))?;
-    let run = move || {
-        let result = panic::catch_unwind(AssertUnwindSafe(|| turn.run()));
-        let result = result.unwrap_or(Err(ChannelError::Broken));
-        shared.stop();
-        on_end(result);
-    };
-    thread::Builder::new().name("sabul-send".into()).spawn(run).map_err(ChannelError::Io)?;
-    Ok(())
-}
 
 /// A batch of sealed datagrams of one size; the last may be shorter.
 #[derive(Debug, Default)]
@@ -71,8 +54,9 @@ impl Batch {
     }
 }
 
+/// A sending end without its thread.
 #[derive(Debug)]
-struct Turn {
+pub(super) struct Turn {
     link: Link,
     replay: ReplayWindow,
     sender: Sender,
@@ -90,8 +74,45 @@ struct Turn {
     hint: Option<String>,
 }
 
+impl Engine for Turn {
+    fn buffers(&self) -> RecvBuffers {
+        RecvBuffers::new(1)
+    }
+
+    fn turn(&mut self, buffers: &mut RecvBuffers) -> Result<Turned, ChannelError> {
+        let now = self.clock.now();
+        let is_finished = self.exchange(now)?;
+        self.receive(buffers)?;
+        self.release();
+        if is_finished && self.sender.is_idle() {
+            return Ok(Turned::Over);
+        }
+        if now.since(self.sender.last_heard()) > SILENCE_MAX {
+            return Err(ChannelError::Silent(SILENCE_MAX.into()));
+        }
+        self.probe(now)?;
+        let deadline = self.transmit()?;
+        if let Some(fault) = self.sender.fault() {
+            return Err(ChannelError::Controller(fault.clone()));
+        }
+        Ok(deadline.map_or(Turned::Again, |(until, why)| Turned::Wait(self.rest(until, why))))
+    }
+
+    fn socket(&self) -> &dyn Datagrams {
+        &*self.link.socket
+    }
+
+    fn until(&self, deadline: Instant) -> Duration {
+        self.clock.until(deadline)
+    }
+
+    fn ended(&mut self) {
+        self.publish(self.clock.now());
+    }
+}
+
 impl Turn {
-    fn new(start: ChannelStart, shared: Arc<Shared>) -> Result<Self, ChannelError> {
+    pub(super) fn new(start: ChannelStart, shared: Arc<Shared>) -> Result<Self, ChannelError> {
         let params = &start.params;
         let is_ipv6 = start.socket.local_addr().is_ipv6();
         if let Some(limit) = params.mtu_max.filter(|limit| *limit < MTU_MIN) {
@@ -130,7 +151,7 @@ impl Turn {
         if let Some(rtt) = start.rtt {
             sender.seed_rtt(rtt);
         }
-        let hint = start.socket.capabilities().hint;
+        let hint = start.socket.hint();
         Ok(Self {
             replay: ReplayWindow::after(start.largest_opened),
             link: Link::new(start.socket, start.connection, start.sealer, start.opener),
@@ -146,38 +167,6 @@ impl Turn {
             next_stats: Instant::ZERO,
             hint,
         })
-    }
-
-    fn run(mut self) -> Result<(), ChannelError> {
-        let result = self.turns();
-        self.publish(self.clock.now());
-        result
-    }
-
-    fn turns(&mut self) -> Result<(), ChannelError> {
-        // Precise sleeps keep packets evenly spaced; without them the channel is only burstier.
-        let _ = sabul_udp::set_timer_slack_min();
-        let mut buffers = RecvBuffers::new(1);
-        loop {
-            let now = self.clock.now();
-            let is_finished = self.exchange(now)?;
-            self.receive(&mut buffers)?;
-            self.release();
-            if is_finished && self.sender.is_idle() {
-                return Ok(());
-            }
-            if now.since(self.sender.last_heard()) > SILENCE_MAX {
-                return Err(ChannelError::Silent(SILENCE_MAX.into()));
-            }
-            self.probe(now)?;
-            let deadline = self.transmit()?;
-            if let Some(fault) = self.sender.fault() {
-                return Err(ChannelError::Controller(fault.clone()));
-            }
-            if let Some((until, why)) = deadline {
-                self.sleep(until, why)?;
-            }
-        }
     }
 
     /// Swaps blocks, reports and figures with the application. Says whether no more will come.
@@ -419,11 +408,7 @@ impl Turn {
             return Ok(());
         }
         let rest = &self.batch.bytes[self.batch.sent..];
-        let outcome = self
-            .link
-            .socket
-            .send(rest, self.batch.segment, None, Ecn::NotEct)
-            .map_err(ChannelError::Io)?;
+        let outcome = self.link.socket.send(rest, self.batch.segment).map_err(ChannelError::Io)?;
         self.batch.sent += outcome.bytes;
         match outcome.status {
             SendStatus::WouldBlock => self.is_blocked = true,
@@ -436,7 +421,8 @@ impl Turn {
         Ok(())
     }
 
-    fn sleep(&self, until: Instant, why: WaitReason) -> Result<(), ChannelError> {
+    /// How long there is nothing to do.
+    fn rest(&self, until: Instant, why: WaitReason) -> Pause {
         let now = self.clock.now();
         let mut until = until;
         if why == WaitReason::Pacing {
@@ -448,6 +434,6 @@ impl Turn {
         // The figures stay fresh, and a lost wake-up costs no more than this.
         until = until.min(now + Span::from(Duration::from_millis(100)));
         let wait = if self.is_blocked { Wait::BOTH } else { Wait::READABLE };
-        self.link.wait(wait, self.clock, until).map_err(ChannelError::Io)
+        Pause { rest: None, wait, until }
     }
 }

@@ -2,7 +2,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
 use std::time::Instant as StdInstant;
 
-use sabul_udp::SocketOptions;
+use sabul_udp::{SocketOptions, UdpSocket};
 
 use super::*;
 use crate::seal::Suite;
@@ -22,7 +22,7 @@ fn params(controller: &str) -> ChannelParams {
 
 fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> ChannelStart {
     ChannelStart {
-        socket,
+        socket: Box::new(socket),
         connection: ConnectionId(77),
         sealer: Sealer::new(Suite::fastest(), [out; 32]),
         next_number: PacketNumber(0),
@@ -34,6 +34,23 @@ fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> Channe
     }
 }
 
+/// A sending end on a thread of its own.
+fn sending(start: ChannelStart, on_end: OnEnd) -> Result<SenderHandle, ChannelError> {
+    let (handle, job) = SenderHandle::new(start, on_end)?;
+    job.spawn_thread().map(|()| handle)
+}
+
+/// A receiving end on a thread of its own.
+fn receiving(
+    start: ChannelStart,
+    deliver: Deliver,
+    report: Report,
+    on_end: OnEnd,
+) -> Result<ReceiverHandle, ChannelError> {
+    let (handle, job) = ReceiverHandle::new(start, deliver, report, on_end)?;
+    job.spawn_thread().map(|()| handle)
+}
+
 /// Sends `blocks` blocks over loopback and gives back what arrived and both ends' figures.
 fn transfer(params: &ChannelParams, blocks: u8) -> (Vec<Vec<u8>>, ChannelStats, ChannelStats) {
     let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
@@ -43,7 +60,7 @@ fn transfer(params: &ChannelParams, blocks: u8) -> (Vec<Vec<u8>>, ChannelStats, 
     let (deliver, delivered) = mpsc::channel();
     let (ended, end) = mpsc::channel();
     let (reports, carried) = mpsc::channel();
-    let receiver = ReceiverHandle::spawn(
+    let receiver = receiving(
         start(there, 2, 1, params),
         Box::new(move |block| deliver.send(block).unwrap()),
         Box::new(move |report| reports.send(report).unwrap()),
@@ -51,8 +68,7 @@ fn transfer(params: &ChannelParams, blocks: u8) -> (Vec<Vec<u8>>, ChannelStats, 
     )
     .unwrap();
     let sender =
-        SenderHandle::spawn(start(here, 1, 2, params), Box::new(move |r| ended.send(r).unwrap()))
-            .unwrap();
+        sending(start(here, 1, 2, params), Box::new(move |r| ended.send(r).unwrap())).unwrap();
     let (feeder, forwarder) = (sender.clone(), sender.clone());
     std::thread::spawn(move || {
         for report in carried {
@@ -118,7 +134,7 @@ fn loopback_is_discovered_to_carry_large_packets_unless_a_limit_holds() {
 fn an_unknown_controller_is_refused_before_a_thread_starts() {
     let socket =
         UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into(), &SocketOptions::default()).unwrap();
-    let refused = SenderHandle::spawn(start(socket, 1, 2, &params("cubik")), Box::new(|_| {}));
+    let refused = sending(start(socket, 1, 2, &params("cubik")), Box::new(|_| {}));
     assert!(matches!(refused, Err(ChannelError::Config(_))), "{refused:?}");
 }
 
@@ -128,12 +144,12 @@ fn rules_that_are_unknown_or_not_the_controllers_are_refused_at_both_ends() {
     let open = || UdpSocket::bind(any, &SocketOptions::default()).unwrap();
     for (controller, rules) in [("rbudp", 0), ("sabul2003", 2), ("fobs", 5)] {
         let params = ChannelParams { rules, ..params(controller) };
-        let refused = SenderHandle::spawn(start(open(), 1, 2, &params), Box::new(|_| {}));
+        let refused = sending(start(open(), 1, 2, &params), Box::new(|_| {}));
         assert!(matches!(refused, Err(ChannelError::Config(_))), "{refused:?}");
         assert!(crate::config::check_controller(&params).is_err());
     }
     let params = ChannelParams { rules: 6, ..params("sabul2003") };
-    let refused = ReceiverHandle::spawn(
+    let refused = receiving(
         start(open(), 1, 2, &params),
         Box::new(|_| {}),
         Box::new(|_| {}),
@@ -150,7 +166,7 @@ fn a_stopped_channel_ends_at_once_and_says_so() {
         UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into(), &SocketOptions::default()).unwrap();
     socket.connect(socket.local_addr()).unwrap();
     let (ended, end) = mpsc::channel();
-    let sender = SenderHandle::spawn(
+    let sender = sending(
         start(socket, 1, 2, &params("sabul2003")),
         Box::new(move |result| ended.send(result).unwrap()),
     )

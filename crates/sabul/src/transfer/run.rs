@@ -4,19 +4,21 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sabul_udp::SocketOptions;
 use sabul_wire::control::{ChannelParams, Done, Failure, FailureCode, Message};
+use tokio::time::Instant;
 use tracing::debug;
 
-use super::work::{self, Counter, WriteContext, Writer, micros};
+use super::work::{ChannelOutlet, Counter, Load, Reading, TellsEnd, Writer, Writing, micros};
 use super::{Board, Handle, Report, Transfer};
 use crate::channel::{ChannelStart, ReceiverHandle, SenderHandle};
 use crate::config::{MeasureLimit, blocks_max};
 use crate::control::{Connection, Control, Ending, Event, Input, Mailbox, Router};
 use crate::error::Error;
 use crate::files::{Counts, SendOptions, SourceSet};
+use crate::machine::Machine;
 use crate::path::{self, CONNECTOR_PATIENCE, Demux, LISTENER_PATIENCE, OpenPath};
 use crate::seal::Suite;
 
@@ -30,13 +32,24 @@ pub(crate) fn first_suite() -> Suite {
 /// How this side opens UDP paths.
 #[derive(Clone, Debug)]
 pub(crate) enum Side {
-    Connector { peer: SocketAddr, sockets: SocketOptions },
-    Listener { demux: Arc<Demux>, peer: IpAddr, address: SocketAddr },
+    Connector {
+        peer: SocketAddr,
+        sockets: SocketOptions,
+    },
+    Listener {
+        demux: Arc<Demux>,
+        peer: IpAddr,
+        address: SocketAddr,
+    },
+    /// A host of a world in virtual time.
+    #[cfg(test)]
+    World(crate::world::End),
 }
 
 /// What transfers need of their session.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
+    pub(crate) machine: Machine,
     pub(crate) side: Side,
     pub(crate) connection: Connection,
     pub(crate) control: Control,
@@ -74,8 +87,8 @@ pub(crate) struct Plan {
 pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
     let board = Board::new();
     let transfer = Transfer::new(Arc::clone(&board), mailbox.tell.clone());
-    let runtime = cx.control.runtime().clone();
-    runtime.spawn(async move {
+    let machine = cx.machine.clone();
+    machine.spawn(async move {
         let number = mailbox.number;
         let mut run = Run { cx, mailbox, board, stop: Arc::default(), is_peers_end: false };
         let outcome = run.course(plan).await;
@@ -147,6 +160,10 @@ impl Run {
             }
             Event::Abort => Err(Error::Cancelled),
             Event::Channel(Err(error)) => Err(Error::from_channel(error)),
+            Event::Broken => Err(Error::Failed(Failure::new(
+                FailureCode::Internal,
+                "a fault of this program ended the transfer; please report it",
+            ))),
             event => Ok(event),
         }
     }
@@ -166,6 +183,8 @@ impl Run {
         let (address, patience) = match &cx.side {
             Side::Connector { peer, .. } => (*peer, CONNECTOR_PATIENCE),
             Side::Listener { address, .. } => (*address, LISTENER_PATIENCE),
+            #[cfg(test)]
+            Side::World(end) => (end.peer(), CONNECTOR_PATIENCE),
         };
         let mut opening = pin!(open_path(&cx, number));
         let mut opened = None;
@@ -186,7 +205,7 @@ impl Run {
                         deadline = Some(Instant::now() + patience);
                     }
                 }
-                () = tokio::time::sleep_until(give_up.into()), if deadline.is_some() => {
+                () = tokio::time::sleep_until(give_up), if deadline.is_some() => {
                     return Err(Error::UdpBlocked { address, waited: patience });
                 }
             }
@@ -200,22 +219,23 @@ impl Run {
         let on_end = Box::new(move |result| {
             let _ = tell.send(Event::Channel(result));
         });
-        let handle = SenderHandle::spawn(start, on_end).map_err(Error::from_channel)?;
+        let (handle, job) = SenderHandle::new(start, on_end).map_err(Error::from_channel)?;
+        let machine = self.cx.machine.clone();
+        machine.run_channel(job).map_err(Error::from_channel)?;
         self.board.set_handle(Handle::Sender(handle.clone()));
         let (control, board) = (self.cx.control.clone(), Arc::clone(&self.board));
-        let (tell, channel) = (self.mailbox.tell.clone(), handle.clone());
-        let spawned = thread("sabul-read", move || {
-            let summary = match work {
+        let spawned = machine.run_reader(Reading {
+            transfer: number,
+            load: match work {
                 Work::Send { set, announce_times } => {
                     let options = SendOptions { preserve: announce_times, block_bytes };
-                    work::send_set(set, number, options, channel, control, board)
+                    Some(Load::Set(set, options))
                 }
-                Work::SendMeasure(limit) => {
-                    work::send_measure(limit, number, block_bytes, channel, control, board)
-                }
+                Work::SendMeasure(limit) => Some(Load::Measure(limit, block_bytes)),
                 Work::Receive(_) | Work::ReceiveMeasure(_) => None,
-            };
-            let _ = tell.send(Event::Sent(summary));
+            },
+            outlet: ChannelOutlet { handle: handle.clone(), control, board },
+            end: TellsEnd::new(self.mailbox.tell.clone()),
         });
         let result = match spawned {
             Ok(()) => self.wait_for_done(&handle).await,
@@ -236,7 +256,7 @@ impl Run {
                 Some((since, ending)) => {
                     let deadline = *since + CLEANUP_PATIENCE;
                     let next = self.mailbox.events.recv();
-                    match tokio::time::timeout_at(deadline.into(), next).await {
+                    match tokio::time::timeout_at(deadline, next).await {
                         Ok(event) => event,
                         Err(_) => {
                             self.is_peers_end = true;
@@ -295,7 +315,7 @@ impl Run {
         let number = self.mailbox.number;
         let (input, tell) = (self.mailbox.input.clone(), self.mailbox.tell.clone());
         let control = self.cx.control.clone();
-        let handle = ReceiverHandle::spawn(
+        let (handle, job) = ReceiverHandle::new(
             start,
             Box::new(move |block| {
                 let _ = input.send(Input::Block(block));
@@ -306,21 +326,20 @@ impl Run {
             }),
         )
         .map_err(Error::from_channel)?;
+        let machine = self.cx.machine.clone();
+        machine.run_channel(job).map_err(Error::from_channel)?;
         self.board.set_handle(Handle::Receiver(handle.clone()));
         let (nothing, gone) = std::sync::mpsc::channel();
         drop(nothing);
-        let cx = WriteContext {
+        let spawned = machine.run_writer(Writing {
+            writer,
             inputs: std::mem::replace(&mut self.mailbox.inputs, gone),
             handle: handle.clone(),
             control: self.cx.control.clone(),
             board: Arc::clone(&self.board),
             stop: Arc::clone(&self.stop),
-        };
-        let tell = self.mailbox.tell.clone();
-        let spawned = thread("sabul-write", move || {
-            // The writer is dropped, and with it what is half-written, before the end is told.
-            let written = work::write(writer, &cx);
-            let _ = tell.send(Event::Written(written));
+            opened: Instant::now(),
+            end: TellsEnd::new(self.mailbox.tell.clone()),
         });
         let result = match spawned {
             Ok(()) => self.wait_for_written().await,
@@ -377,15 +396,6 @@ impl Run {
     }
 }
 
-/// A thread of a transfer.
-fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(run)
-        .map(drop)
-        .map_err(|source| Error::Io { action: "start a thread", source })
-}
-
 /// Opens the UDP path of a channel; tries for ever.
 async fn open_path(cx: &Context, number: u32) -> Result<OpenPath, Error> {
     let internal = |error: crate::tls::TlsError| {
@@ -397,6 +407,11 @@ async fn open_path(cx: &Context, number: u32) -> Result<OpenPath, Error> {
             let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
             let suite = suites.borrow().unwrap_or_else(first_suite);
             demux.expect(&secrets, suite, *peer)?.wait().await
+        }
+        #[cfg(test)]
+        Side::World(end) => {
+            let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
+            Ok(end.open_path(&secrets).await)
         }
         Side::Connector { peer, sockets } => loop {
             let suite = suites.borrow_and_update().unwrap_or_else(first_suite);

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver as Inputs, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::Board;
 use crate::channel::{ReceiverHandle, SenderHandle};
 use crate::config::MeasureLimit;
-use crate::control::{Control, Input};
+use crate::control::{Control, Event, Input};
 use crate::files::{
     Counts, Outlet, PROGRESS_INTERVAL, Receiver, SendOptions, SendSummary, Sink, SourceSet,
     Stopped, send_files,
@@ -25,11 +27,27 @@ pub(crate) struct Written {
     pub(crate) elapsed: Duration,
 }
 
-/// Connects the reading thread with channel and control connection.
-struct ChannelOutlet {
-    handle: SenderHandle,
-    control: Control,
-    board: Arc<Board>,
+/// What a reader hands over to, and writes down for the application.
+#[derive(Clone, Debug)]
+pub(crate) struct ChannelOutlet {
+    pub(crate) handle: SenderHandle,
+    pub(crate) control: Control,
+    pub(crate) board: Arc<Board>,
+}
+
+impl ChannelOutlet {
+    /// Takes note of what a message says before it leaves.
+    pub(crate) fn note(&self, message: &Message) {
+        match message {
+            Message::Manifest { entries, .. } => {
+                self.board.add_names(entries.iter().map(|entry| entry.path.clone()));
+            }
+            Message::ManifestEnd { entries, bytes, .. } => {
+                self.board.set_totals(*entries, Some(*bytes));
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Outlet for ChannelOutlet {
@@ -42,44 +60,82 @@ impl Outlet for ChannelOutlet {
     }
 
     fn message(&mut self, message: Message) -> Result<(), Stopped> {
-        match &message {
-            Message::Manifest { entries, .. } => {
-                self.board.add_names(entries.iter().map(|entry| entry.path.clone()));
-            }
-            Message::ManifestEnd { entries, bytes, .. } => {
-                self.board.set_totals(*entries, Some(*bytes));
-            }
-            _ => {}
-        }
+        self.note(&message);
         if self.control.send_bulk(message) { Ok(()) } else { Err(Stopped) }
     }
 }
 
-/// Reads and sends files or a stream; nothing where the channel was stopped meanwhile.
-pub(super) fn send_set(
-    set: SourceSet,
-    transfer: u32,
-    options: SendOptions,
-    handle: SenderHandle,
-    control: Control,
-    board: Arc<Board>,
-) -> Option<SendSummary> {
-    let mut outlet = ChannelOutlet { handle: handle.clone(), control, board };
-    let summary = send_files(set, transfer, options, &mut outlet).ok()?;
-    handle.finish();
-    Some(summary)
+/// What a reader sends.
+pub(crate) enum Load {
+    /// Files or a stream.
+    Set(SourceSet, SendOptions),
+    /// Blocks of this size from memory.
+    Measure(MeasureLimit, usize),
+}
+
+/// The reader of a transfer without its thread. Its end is told when it is dropped.
+pub(crate) struct Reading {
+    pub(crate) transfer: u32,
+    /// Taken by whoever runs it.
+    pub(crate) load: Option<Load>,
+    pub(crate) outlet: ChannelOutlet,
+    pub(crate) end: TellsEnd,
+}
+
+impl Reading {
+    /// Reads, hashes and hands over until all is handed over or the channel was stopped; waits.
+    pub(crate) fn run(mut self) {
+        let summary = match self.load.take() {
+            Some(Load::Set(set, options)) => {
+                send_files(set, self.transfer, options, &mut self.outlet).ok()
+            }
+            Some(Load::Measure(limit, block_bytes)) => {
+                send_measure(limit, self.transfer, block_bytes, &mut self.outlet)
+            }
+            None => None,
+        };
+        self.finish(summary);
+    }
+
+    /// All is handed over, or the channel was stopped meanwhile.
+    pub(crate) fn finish(mut self, summary: Option<SendSummary>) {
+        if summary.is_some() {
+            self.outlet.handle.finish();
+        }
+        self.end.tell(Event::Sent(summary));
+    }
+}
+
+/// Tells the course of a transfer that a part of it has ended, as a panic does, too.
+#[derive(Debug)]
+pub(crate) struct TellsEnd(Option<mpsc::UnboundedSender<Event>>);
+
+impl TellsEnd {
+    pub(crate) const fn new(events: mpsc::UnboundedSender<Event>) -> Self {
+        Self(Some(events))
+    }
+
+    pub(crate) fn tell(&mut self, event: Event) {
+        if let Some(events) = self.0.take() {
+            // A course that is over needs no telling.
+            let _ = events.send(event);
+        }
+    }
+}
+
+impl Drop for TellsEnd {
+    fn drop(&mut self) {
+        self.tell(Event::Broken);
+    }
 }
 
 /// Sends blocks from memory until a limit is reached.
-pub(super) fn send_measure(
+fn send_measure(
     limit: MeasureLimit,
     transfer: u32,
     block_bytes: usize,
-    handle: SenderHandle,
-    control: Control,
-    board: Arc<Board>,
+    outlet: &mut ChannelOutlet,
 ) -> Option<SendSummary> {
-    let mut outlet = ChannelOutlet { handle: handle.clone(), control, board };
     let path = b"measurement".to_vec();
     let entry = Entry { path, kind: EntryKind::Stream, mode: None, modified_ns: None };
     outlet.message(Message::Manifest { transfer, entries: vec![entry] }).ok()?;
@@ -104,7 +160,6 @@ pub(super) fn send_measure(
         bytes += size as u64;
     }
     outlet.message(Message::EntryEnd { transfer, index: 0, bytes, outcome: Ok([0; 32]) }).ok()?;
-    handle.finish();
     Some(SendSummary { entries: 1, bytes, failed: 0, failures: Vec::new() })
 }
 
@@ -238,53 +293,79 @@ impl Writer for Counter {
     }
 }
 
-pub(super) fn micros(time: Duration) -> u64 {
+pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What the writing thread works with.
-pub(super) struct WriteContext {
-    pub(super) inputs: Inputs<Input>,
-    pub(super) handle: ReceiverHandle,
-    pub(super) control: Control,
-    pub(super) board: Arc<Board>,
-    pub(super) stop: Arc<AtomicBool>,
+/// The writer of a transfer without its thread. Its end is told when it is dropped.
+pub(crate) struct Writing {
+    pub(crate) writer: Box<dyn Writer>,
+    pub(crate) inputs: Inputs<Input>,
+    pub(crate) handle: ReceiverHandle,
+    pub(crate) control: Control,
+    pub(crate) board: Arc<Board>,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) opened: Instant,
+    pub(crate) end: TellsEnd,
 }
 
-/// Writes until all is written, something makes that impossible, or nobody wants it any more.
-pub(super) fn write(mut writer: Box<dyn Writer>, cx: &WriteContext) -> Result<Written, Failure> {
-    let opened = Instant::now();
-    let stopped = || Failure::new(FailureCode::Cancelled, "the transfer was cancelled");
-    loop {
-        let input = cx.inputs.recv_timeout(PROGRESS_INTERVAL);
-        if cx.stop.load(Ordering::Acquire) {
-            return Err(stopped());
+impl Writing {
+    /// Writes until all is written, something makes that impossible, or nobody wants it any more;
+    /// waits.
+    pub(crate) fn run(mut self) {
+        loop {
+            let input = match self.inputs.recv_timeout(PROGRESS_INTERVAL) {
+                Ok(input) => Some(input),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(Input::Stop),
+            };
+            if let Some(written) = self.step(input) {
+                return self.finish(written);
+            }
         }
+    }
+
+    /// Takes one input, or looks at the time, and does what has become possible. What it gives is
+    /// the end.
+    pub(crate) fn step(&mut self, input: Option<Input>) -> Option<Result<Written, Failure>> {
+        let stopped = || Failure::new(FailureCode::Cancelled, "the transfer was cancelled");
+        if self.stop.load(Ordering::Acquire) {
+            return Some(Err(stopped()));
+        }
+        let writer = &mut self.writer;
         let result = match input {
-            Ok(Input::Block(block)) => writer.on_block(block),
-            Ok(Input::Message(message, _)) => {
+            Some(Input::Block(block)) => writer.on_block(block),
+            Some(Input::Message(message, _)) => {
                 let result = writer.on_message(message);
                 if let Some((entries, bytes)) = writer.totals() {
-                    cx.board.set_totals(entries, Some(bytes));
+                    self.board.set_totals(entries, Some(bytes));
                 }
                 result
             }
-            Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return Err(stopped()),
-            Err(RecvTimeoutError::Timeout) => Ok(()),
+            Some(Input::Stop) => return Some(Err(stopped())),
+            None => Ok(()),
         };
         while let Some(block) = writer.poll_free() {
-            cx.handle.recycle(block);
+            self.handle.recycle(block);
         }
-        let now = opened.elapsed();
+        let now = self.opened.elapsed();
         for message in writer.poll_messages(now) {
             if let Message::Progress { bytes, entries, files, .. } = message {
-                cx.board.advance(bytes, entries, files, now);
+                self.board.advance(bytes, entries, files, now);
             }
-            cx.control.send(message);
+            self.control.send(message);
         }
-        result?;
-        if let Some(counts) = writer.finished() {
-            return Ok(Written { counts, failures: writer.failures(), elapsed: now });
+        if let Err(failure) = result {
+            return Some(Err(failure));
         }
+        let counts = writer.finished()?;
+        Some(Ok(Written { counts, failures: writer.failures(), elapsed: now }))
+    }
+
+    /// Tells the end; the writer is dropped before, and with it what is half-written.
+    pub(crate) fn finish(self, written: Result<Written, Failure>) {
+        let Self { writer, mut end, .. } = self;
+        drop(writer);
+        end.tell(Event::Written(written));
     }
 }

@@ -1,0 +1,124 @@
+//! What runs as threads elsewhere, as tasks.
+
+use std::sync::mpsc::TryRecvError;
+use std::time::Duration;
+
+use sabul_wire::control::Message;
+
+use crate::channel::ChannelError;
+use crate::channel::engine::{Engine, Job, Turned};
+use crate::control::Input;
+use crate::files::{Outlet, Stopped, send_files};
+use crate::transfer::{Load, Reading, Writing};
+
+/// How often a task looks for what a thread would be woken by.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Runs an end of a channel.
+pub(crate) async fn run_channel(job: Job) {
+    let Job { mut engine, shared, on_end, .. } = job;
+    let result = turn_until_over(&mut *engine).await;
+    engine.ended();
+    drop(engine);
+    shared.stop();
+    on_end(result);
+}
+
+async fn turn_until_over(engine: &mut dyn Engine) -> Result<(), ChannelError> {
+    let mut buffers = engine.buffers();
+    loop {
+        let pause = match engine.turn(&mut buffers)? {
+            Turned::Again => {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            Turned::Wait(pause) => pause,
+            Turned::Over => return Ok(()),
+        };
+        let ready = engine.socket().in_world().map(super::Socket::ready);
+        let Some(ready) = ready else { return Err(ChannelError::Broken) };
+        if let Some(rest) = pause.rest {
+            tokio::time::sleep(engine.until(rest)).await;
+        }
+        // Nothing takes no time at all, or a turn without effect would go on for ever.
+        let wait = engine.until(pause.until).max(Duration::from_micros(1));
+        tokio::select! {
+            biased;
+            () = ready.notified() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// What a reader hands over, in order.
+enum Step {
+    Block(Vec<u8>),
+    Message(Message),
+}
+
+/// Reads everything at once; what it hands over is played afterwards, as room comes.
+struct Script {
+    block_bytes: usize,
+    steps: Vec<Step>,
+}
+
+impl Outlet for Script {
+    fn buffer(&mut self) -> Result<Vec<u8>, Stopped> {
+        Ok(Vec::with_capacity(self.block_bytes))
+    }
+
+    fn block(&mut self, block: Vec<u8>) -> Result<(), Stopped> {
+        self.steps.push(Step::Block(block));
+        Ok(())
+    }
+
+    fn message(&mut self, message: Message) -> Result<(), Stopped> {
+        self.steps.push(Step::Message(message));
+        Ok(())
+    }
+}
+
+/// Runs the reader of a transfer.
+pub(crate) async fn run_reader(mut reading: Reading) {
+    let Some(Load::Set(set, options)) = reading.load.take() else {
+        return reading.finish(None);
+    };
+    let mut script = Script { block_bytes: options.block_bytes, steps: Vec::new() };
+    let summary = send_files(set, reading.transfer, options, &mut script).ok();
+    for step in script.steps {
+        let is_handed_over = match step {
+            Step::Message(message) => {
+                reading.outlet.note(&message);
+                reading.outlet.control.send_bulk_async(message).await
+            }
+            Step::Block(block) => loop {
+                match reading.outlet.handle.try_buffer() {
+                    Err(_) => break false,
+                    Ok(Some(_)) => break reading.outlet.handle.block(block).is_ok(),
+                    Ok(None) => tokio::time::sleep(LOOK).await,
+                }
+            },
+        };
+        if !is_handed_over {
+            return reading.finish(None);
+        }
+    }
+    reading.finish(summary);
+}
+
+/// Runs the writer of a transfer.
+pub(crate) async fn run_writer(mut writing: Writing) {
+    loop {
+        let input = match writing.inputs.try_recv() {
+            Ok(input) => Some(input),
+            Err(TryRecvError::Disconnected) => Some(Input::Stop),
+            Err(TryRecvError::Empty) => {
+                tokio::time::sleep(LOOK).await;
+                None
+            }
+        };
+        if let Some(written) = writing.step(input) {
+            return writing.finish(written);
+        }
+    }
+}
