@@ -10,6 +10,7 @@ mod link;
 mod mtu;
 mod receiver;
 mod sender;
+mod silence;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -46,6 +47,8 @@ pub(crate) struct ChannelStart {
     pub(crate) params: ChannelParams,
     /// Most blocks this end keeps in memory.
     pub(crate) blocks_max: usize,
+    /// Silence after which a peer that owes something counts as gone.
+    pub(crate) silence: Span,
 }
 
 /// What a channel has done so far.
@@ -183,7 +186,7 @@ pub(crate) struct SenderHandle {
     block_bytes: usize,
 }
 
-/// Called once, when every block is acknowledged or the channel has failed.
+/// Called once, when the application has stopped the channel or it has failed.
 pub(crate) type OnEnd = Box<dyn FnOnce(Result<(), ChannelError>) + Send>;
 /// Called with each complete block, in order.
 pub(crate) type Deliver = Box<dyn FnMut(Vec<u8>) + Send>;
@@ -250,7 +253,8 @@ impl SenderHandle {
         Ok(())
     }
 
-    /// No more blocks will come; `on_end` follows when all are acknowledged.
+    /// No more blocks will come. The channel lives on, and lets the peer know, until it is stopped:
+    /// the peer may need long to work off what it has.
     pub(crate) fn finish(&self) {
         self.shared.lock().is_finished = true;
         self.shared.waker.wake();

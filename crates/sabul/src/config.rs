@@ -12,6 +12,7 @@ use sabul_units::Bytes;
 use sabul_wire::control::{self, ChannelParams};
 
 use crate::error::Error;
+use crate::patience::Patience;
 
 /// Receive memory per channel where nothing else is asked for, in bytes.
 pub const DEFAULT_MEMORY_BYTES: usize = 48 << 20;
@@ -32,6 +33,8 @@ pub struct ListenerConfig {
     pub memory_bytes: usize,
     /// How UDP sockets are opened.
     pub sockets: SocketOptions,
+    /// How long to wait for peers.
+    pub patience: Patience,
 }
 
 impl ListenerConfig {
@@ -42,6 +45,7 @@ impl ListenerConfig {
             advertise: Vec::new(),
             memory_bytes: DEFAULT_MEMORY_BYTES,
             sockets: SocketOptions::default(),
+            patience: Patience::default(),
         }
     }
 }
@@ -55,6 +59,8 @@ pub struct ConnectConfig {
     pub sockets: SocketOptions,
     /// Longest time for the TCP connection and the TLS handshake together, per address.
     pub timeout: Duration,
+    /// How long to wait for the peer.
+    pub patience: Patience,
 }
 
 impl Default for ConnectConfig {
@@ -63,6 +69,7 @@ impl Default for ConnectConfig {
             memory_bytes: DEFAULT_MEMORY_BYTES,
             sockets: SocketOptions::default(),
             timeout: Duration::from_secs(10),
+            patience: Patience::default(),
         }
     }
 }

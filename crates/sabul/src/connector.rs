@@ -11,7 +11,7 @@ use crate::control::Connection;
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::seal::Suite;
-use crate::session::{Session, software};
+use crate::session::{Session, Terms, software};
 use crate::ticket::{self, Ticket};
 use crate::tls;
 use crate::transfer::Side;
@@ -71,7 +71,9 @@ pub async fn connect_to(
         software: software(),
     };
     let side = Side::Connector { peer, sockets: config.sockets };
-    Ok(Session::start(Machine::current(), connection, side, peer, config.memory_bytes, None, hello))
+    let ConnectConfig { memory_bytes, patience, .. } = config;
+    let terms = Terms { machine: Machine::current(), memory_bytes, patience };
+    Ok(Session::start(terms, connection, side, peer, None, hello))
 }
 
 fn no_answer(waited: Duration) -> String {

@@ -46,6 +46,7 @@ pub mod jail;
 mod listener;
 mod machine;
 mod path;
+mod patience;
 pub mod seal;
 mod session;
 mod stream;
@@ -63,6 +64,7 @@ pub use config::{
 pub use connector::{connect, connect_to};
 pub use error::{Error, failure_exit_code};
 pub use listener::Listener;
+pub use patience::Patience;
 pub use sabul_udp::SocketOptions;
 pub use sabul_wire::control::{Failure, FailureCode};
 pub use session::{

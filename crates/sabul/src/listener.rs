@@ -16,8 +16,9 @@ use crate::control::Connection;
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::path::Demux;
+use crate::patience::Patience;
 use crate::seal::Suite;
-use crate::session::{Session, software};
+use crate::session::{Session, Terms, software};
 use crate::ticket::{self, Ticket};
 use crate::tls::{self, Identity};
 use crate::transfer::Side;
@@ -69,6 +70,7 @@ impl Listener {
             demux: Arc::new(demux),
             address,
             memory_bytes: config.memory_bytes,
+            patience: config.patience,
         };
         let acceptor = tokio::spawn(accept_all(tcp, Arc::new(gate), accepted));
         Ok(Self { ticket, address, sessions: Mutex::new(sessions), acceptor })
@@ -108,6 +110,7 @@ struct Gate {
     demux: Arc<Demux>,
     address: SocketAddr,
     memory_bytes: usize,
+    patience: Patience,
 }
 
 async fn bind_both(config: &ListenerConfig) -> Result<(TcpListener, Demux), Error> {
@@ -210,15 +213,9 @@ async fn greet(stream: TcpStream, peer: SocketAddr, gate: &Gate) -> Result<Sessi
         let suite_code = suite.map_or(0, Suite::code);
         let welcome =
             Message::Welcome { version: CONTROL_VERSION, suite: suite_code, software: software() };
-        return Ok(Session::start(
-            Machine::current(),
-            connection,
-            side,
-            peer,
-            gate.memory_bytes,
-            suite,
-            welcome,
-        ));
+        let Gate { memory_bytes, patience, .. } = *gate;
+        let terms = Terms { machine: Machine::current(), memory_bytes, patience };
+        return Ok(Session::start(terms, connection, side, peer, suite, welcome));
     };
     let reason = failure.message.clone();
     // It may have left already.

@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::files::{Destination, FileReceiver, SourceSet, StreamReceiver, local_destination};
 use crate::jail::{Jail, RootLink};
 use crate::machine::Machine;
+use crate::patience::Patience;
 use crate::seal::Suite;
 use crate::stream::{self, ReceiveStream, SendStream};
 use crate::transfer::{self, Context, Plan, Side, Transfer, Work, Writer};
@@ -65,6 +66,15 @@ pub struct ServeSummary {
     pub last_error: Option<Error>,
 }
 
+/// What a session has from whoever starts it.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) machine: Machine,
+    /// Memory for blocks per channel, in bytes.
+    pub(crate) memory_bytes: usize,
+    pub(crate) patience: Patience,
+}
+
 /// Name and version, for the peer's log.
 pub(crate) fn software() -> String {
     concat!("sabul ", env!("CARGO_PKG_VERSION")).to_owned()
@@ -73,11 +83,10 @@ pub(crate) fn software() -> String {
 impl Session {
     /// A session over an authenticated connection.
     pub(crate) fn start(
-        machine: Machine,
+        terms: Terms,
         connection: Connection,
         side: Side,
         peer: SocketAddr,
-        memory_bytes: usize,
         suite: Option<Suite>,
         first: Message,
     ) -> Self {
@@ -87,11 +96,12 @@ impl Session {
             #[cfg(test)]
             Side::World(ref end) => end.parities(),
         };
+        let Terms { machine, memory_bytes, patience } = terms;
         let (router, requests) = Router::new(peer_parity, suite);
         let (control, written) = Control::start(connection.clone(), Arc::clone(&router), &machine);
         control.send(first);
         let inner = Inner {
-            cx: Context { machine, side, connection, control, router, memory_bytes },
+            cx: Context { machine, side, connection, control, router, memory_bytes, patience },
             next_number: Mutex::new(own_parity),
             requests: tokio::sync::Mutex::new(requests),
             peer,

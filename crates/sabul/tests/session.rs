@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use sabul::files::{Source, SourceSet};
 use sabul::{
     ConnectConfig, Direction, Error, FailureCode, Listener, ListenerConfig, LocalDestination,
-    MeasureLimit, RemoteDestination, Report, Request, Service, Session, Ticket, TransferOptions,
-    connect, connect_to,
+    MeasureLimit, Patience, RemoteDestination, Report, Request, Service, Session, Ticket,
+    TransferOptions, connect, connect_to,
 };
 use sabul_lab::{Relay, RelayConfig};
 use sabul_sim::LinkConfig;
@@ -553,5 +553,59 @@ fn settings_that_make_no_sense_are_refused_before_anything_is_sent() {
             let error = near.measure(Direction::Send, limit, &bad).await.unwrap_err();
             assert!(matches!(error, Error::Config(_)) && error.exit_code() == 2, "{error:?}");
         }
+    });
+}
+
+/// Takes its time with the first bytes it gets, as a pipe to a busy program does.
+struct SlowWriter {
+    rest: Option<Duration>,
+    bytes: u64,
+    done: std::sync::mpsc::Sender<u64>,
+}
+
+impl std::io::Write for SlowWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if let Some(rest) = self.rest.take() {
+            std::thread::sleep(rest);
+        }
+        self.bytes += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for SlowWriter {
+    fn drop(&mut self) {
+        let _ = self.done.send(self.bytes);
+    }
+}
+
+/// All of the content is in memory long before it is written; a rest longer than any patience is
+/// no failure while both ends live.
+#[test]
+fn a_consumer_that_rests_gets_everything_all_the_same() {
+    run(async {
+        let root = TempDir::new().unwrap();
+        file(&root, "f", 3_000_000);
+        let patience = Patience { silence: Duration::from_secs(3) };
+        let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
+        config.patience = patience;
+        let listener = Listener::bind(config).await.unwrap();
+        let config = ConnectConfig { patience, ..ConnectConfig::default() };
+        let near = connect(listener.ticket(), config).await.unwrap();
+        let far = listener.accept().await.unwrap();
+        let service = Service { root: Some(root.path().to_owned()), ..Service::default() };
+        tokio::spawn(async move { far.serve(&service).await });
+        let (done, written) = std::sync::mpsc::channel();
+        let rest = Some(Duration::from_secs(7));
+        let writer = Box::new(SlowWriter { rest, bytes: 0, done });
+        let destination = LocalDestination::Writer(writer);
+        let transfer = near.get(vec![b"f".to_vec()], false, destination, &options()).await.unwrap();
+        let report = transfer.finish().await.unwrap();
+        assert!(report.verified && report.bytes == 3_000_000, "{report:?}");
+        assert_eq!(written.recv().unwrap(), 3_000_000);
     });
 }

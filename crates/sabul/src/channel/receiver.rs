@@ -13,10 +13,9 @@ use sabul_wire::{
 use super::blocks::Blocks;
 use super::engine::{Datagrams, Engine, Pause, Turned};
 use super::link::{Clock, Link};
+use super::silence::Silence;
 use super::{ChannelError, ChannelStart, ChannelStats, Deliver, Report, Shared, reporting};
 
-/// Silence after which the peer counts as gone. The sender asks for an ACK twice a second.
-const SILENCE_MAX: Span = Span::from_secs(30);
 /// How often the application's figures and the socket's drop count are read.
 const HOUSEKEEPING: Span = Span::from_millis(5);
 /// Reports also go over the control connection once UDP has confirmed none for this long.
@@ -44,7 +43,10 @@ pub(super) struct Turn {
     /// What IP and UDP add to it.
     header_bytes: usize,
     delivered: u64,
+    /// Blocks that the application has and works on.
+    blocks_out: usize,
     last_heard: Instant,
+    silence: Silence,
     last_confirmed: Instant,
     next_housekeeping: Instant,
     hint: Option<String>,
@@ -74,8 +76,9 @@ impl Engine for Turn {
         }
         let now = self.clock.now();
         self.send_feedback(now, false)?;
-        if now.since(self.last_heard) > SILENCE_MAX {
-            return Err(ChannelError::Silent(SILENCE_MAX.into()));
+        // While the application works on what it has, nothing is missing.
+        if self.silence.is_over(now, self.last_heard, self.blocks_out == 0) {
+            return Err(ChannelError::Silent(self.silence.limit().into()));
         }
         if !is_drained {
             return Ok(Turned::Again);
@@ -132,7 +135,9 @@ impl Turn {
             largest_datagram: 0,
             header_bytes,
             delivered: 0,
+            blocks_out: 0,
             last_heard: clock.now(),
+            silence: Silence::new(start.silence, clock.now()),
             last_confirmed: clock.now(),
             next_housekeeping: Instant::ZERO,
             hint,
@@ -150,6 +155,7 @@ impl Turn {
         let mut state = shared.lock();
         for buffer in state.free.drain(..) {
             self.blocks.recycle(buffer);
+            self.blocks_out = self.blocks_out.saturating_sub(1);
             self.block_limit = self.block_limit.saturating_add(1);
         }
         self.receiver.open_to(self.block_limit);
@@ -277,6 +283,7 @@ impl Turn {
             self.blocks.fill(header.block, header.offset, bytes, header.ends_block);
             while let Some(block) = self.blocks.pop() {
                 self.delivered += block.len() as u64;
+                self.blocks_out += 1;
                 (self.deliver)(block);
             }
         }

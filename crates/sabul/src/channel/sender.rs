@@ -15,6 +15,7 @@ use sabul_wire::{
 use super::engine::{Datagrams, Engine, Pause, Turned};
 use super::link::{Clock, Link, ReplayWindow};
 use super::mtu::{MTU_MIN, MtuSearch};
+use super::silence::Silence;
 use super::{ChannelError, ChannelStart, ChannelStats, Shared, reporting};
 
 /// Packets due within this time leave together in one batch, which spares wake-ups; far below the
@@ -24,8 +25,6 @@ const BATCH_TIME: Span = Span::from_micros(400);
 const BATCHES_PER_TURN: usize = 4;
 /// Blocks for which any receiver has room at first.
 const BLOCK_LIMIT_START: u32 = 4;
-/// Silence after which the peer counts as gone.
-const SILENCE_MAX: Span = Span::from_secs(30);
 /// How often the figures for the application are renewed.
 const STATS_INTERVAL: Span = Span::from_millis(20);
 
@@ -70,6 +69,9 @@ pub(super) struct Turn {
     /// The packet that did not fit `batch`, and starts the one after it.
     next_batch: Batch,
     is_blocked: bool,
+    silence: Silence,
+    /// Everything was sent and acknowledged; what is left is to stay in touch.
+    is_complete: bool,
     next_stats: Instant,
     hint: Option<String>,
 }
@@ -84,11 +86,14 @@ impl Engine for Turn {
         let is_finished = self.exchange(now)?;
         self.receive(buffers)?;
         self.release();
-        if is_finished && self.sender.is_idle() {
-            return Ok(Turned::Over);
+        if is_finished && self.sender.is_idle() && !self.is_complete {
+            // The figures are those of the work; the rest of the time says nothing about it.
+            self.publish(now);
+            self.is_complete = true;
         }
-        if now.since(self.sender.last_heard()) > SILENCE_MAX {
-            return Err(ChannelError::Silent(SILENCE_MAX.into()));
+        // A peer that has everything owes us nothing here: its verdict comes by another way.
+        if self.silence.is_over(now, self.sender.last_heard(), !self.is_complete) {
+            return Err(ChannelError::Silent(self.silence.limit().into()));
         }
         self.probe(now)?;
         let deadline = self.transmit()?;
@@ -107,7 +112,9 @@ impl Engine for Turn {
     }
 
     fn ended(&mut self) {
-        self.publish(self.clock.now());
+        if !self.is_complete {
+            self.publish(self.clock.now());
+        }
     }
 }
 
@@ -164,6 +171,8 @@ impl Turn {
             batch: Batch::default(),
             next_batch: Batch::default(),
             is_blocked: false,
+            silence: Silence::new(start.silence, clock.now()),
+            is_complete: false,
             next_stats: Instant::ZERO,
             hint,
         })
@@ -189,7 +198,7 @@ impl Turn {
                 Err(_) => return Err(ChannelError::Peer("a report does not decode")),
             }
         }
-        if now >= self.next_stats {
+        if now >= self.next_stats && !self.is_complete {
             self.publish(now);
         }
         Ok(is_finished)

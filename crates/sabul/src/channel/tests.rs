@@ -31,6 +31,7 @@ fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> Channe
         rtt: None,
         params: params.clone(),
         blocks_max: 32,
+        silence: Span::from_secs(30),
     }
 }
 
@@ -90,7 +91,16 @@ fn transfer(params: &ChannelParams, blocks: u8) -> (Vec<Vec<u8>>, ChannelStats, 
         receiver.recycle(Vec::with_capacity(1 << 18));
         arrived.push(block);
     }
-    end.recv_timeout(Duration::from_secs(20)).expect("the sender hears the last ACK").unwrap();
+    // The sender hears the last ACK, and then stays until it is stopped.
+    let bytes = (u64::from(blocks) - 1) * (1 << 18) + 1234;
+    let began = StdInstant::now();
+    while sender.stats().bytes < bytes {
+        assert!(began.elapsed() < Duration::from_secs(20), "all is acknowledged");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    sender.stop();
+    let result = end.recv_timeout(Duration::from_secs(20)).expect("a stopped sender ends");
+    assert!(matches!(result, Err(ChannelError::Stopped)), "{result:?}");
     let stats = (sender.stats(), receiver.stats());
     receiver.stop();
     (arrived, stats.0, stats.1)
@@ -177,4 +187,84 @@ fn a_stopped_channel_ends_at_once_and_says_so() {
     assert!(matches!(result, Err(ChannelError::Stopped)), "{result:?}");
     assert!(began.elapsed() < Duration::from_secs(1));
     assert_eq!(sender.buffer(), Err(Ended));
+}
+
+/// Both ends of a channel over loopback that give a silent peer this long, with their ends and what
+/// arrives.
+struct Pair {
+    sender: SenderHandle,
+    receiver: ReceiverHandle,
+    sender_end: mpsc::Receiver<Result<(), ChannelError>>,
+    receiver_end: mpsc::Receiver<Result<(), ChannelError>>,
+    delivered: mpsc::Receiver<Vec<u8>>,
+}
+
+fn impatient_pair(silence: Span) -> Pair {
+    let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
+    let [here, there] = [(); 2].map(|()| UdpSocket::bind(any, &SocketOptions::default()).unwrap());
+    here.connect(there.local_addr()).unwrap();
+    there.connect(here.local_addr()).unwrap();
+    let params = params("sabul2003");
+    let (deliver, delivered) = mpsc::channel();
+    let (receiver_ended, receiver_end) = mpsc::channel();
+    let (sender_ended, sender_end) = mpsc::channel();
+    let receiver = receiving(
+        ChannelStart { silence, ..start(there, 2, 1, &params) },
+        Box::new(move |block| drop(deliver.send(block))),
+        Box::new(|_| {}),
+        Box::new(move |result| drop(receiver_ended.send(result))),
+    )
+    .unwrap();
+    let sender = sending(
+        ChannelStart { silence, ..start(here, 1, 2, &params) },
+        Box::new(move |result| drop(sender_ended.send(result))),
+    )
+    .unwrap();
+    Pair { sender, receiver, sender_end, receiver_end, delivered }
+}
+
+#[test]
+fn a_receiver_that_works_on_what_it_has_does_not_miss_the_sender() {
+    let pair = impatient_pair(Span::from_millis(700));
+    let mut block = pair.sender.buffer().unwrap();
+    block.resize(1000, 7);
+    pair.sender.block(block).unwrap();
+    pair.sender.finish();
+    let block = pair.delivered.recv_timeout(Duration::from_secs(20)).unwrap();
+    pair.sender.stop();
+    let ended = pair.receiver_end.recv_timeout(Duration::from_secs(2));
+    assert!(ended.is_err(), "the application has work, and the receiver waits: {ended:?}");
+    pair.receiver.recycle(block);
+    let ended = pair.receiver_end.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(matches!(ended, Err(ChannelError::Silent(_))), "{ended:?}");
+}
+
+#[test]
+fn a_sender_whose_data_is_all_acknowledged_waits_until_it_is_stopped() {
+    let pair = impatient_pair(Span::from_millis(700));
+    let mut block = pair.sender.buffer().unwrap();
+    block.resize(1000, 7);
+    pair.sender.block(block).unwrap();
+    pair.sender.finish();
+    pair.delivered.recv_timeout(Duration::from_secs(20)).unwrap();
+    while pair.sender.stats().bytes < 1000 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    pair.receiver.stop();
+    let ended = pair.sender_end.recv_timeout(Duration::from_secs(2));
+    assert!(ended.is_err(), "the verdict is still to come: {ended:?}");
+    pair.sender.stop();
+    assert!(pair.sender_end.recv_timeout(Duration::from_secs(20)).is_ok());
+}
+
+#[test]
+fn a_sender_with_data_on_its_way_gives_up_on_a_silent_peer() {
+    let pair = impatient_pair(Span::from_millis(700));
+    pair.receiver.stop();
+    pair.receiver_end.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
+    let mut block = pair.sender.buffer().unwrap();
+    block.resize(1000, 7);
+    pair.sender.block(block).unwrap();
+    let ended = pair.sender_end.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(matches!(ended, Err(ChannelError::Silent(_))), "{ended:?}");
 }

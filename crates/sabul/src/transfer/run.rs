@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::files::{Counts, SendOptions, SourceSet};
 use crate::machine::Machine;
 use crate::path::{self, CONNECTOR_PATIENCE, Demux, LISTENER_PATIENCE, OpenPath};
+use crate::patience::Patience;
 use crate::seal::Suite;
 
 /// How long the end of a transfer waits for its writing thread to clean up.
@@ -55,6 +56,7 @@ pub(crate) struct Context {
     pub(crate) control: Control,
     pub(crate) router: Arc<Router>,
     pub(crate) memory_bytes: usize,
+    pub(crate) patience: Patience,
 }
 
 /// What this side does in a transfer.
@@ -133,6 +135,7 @@ impl Run {
             largest_opened: path.largest_opened,
             rtt: path.rtt,
             blocks_max: blocks_max(self.cx.memory_bytes, plan.params.block_bytes),
+            silence: self.cx.patience.silence.into(),
             params: plan.params,
         };
         let mut report = match plan.work {

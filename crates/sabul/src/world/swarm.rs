@@ -15,8 +15,9 @@ use crate::control::{Connection, Stream};
 use crate::error::Error;
 use crate::files::{Source, SourceSet};
 use crate::machine::Machine;
+use crate::patience::Patience;
 use crate::seal::Suite;
-use crate::session::{Session, software};
+use crate::session::{Session, Terms, software};
 use crate::transfer::{Report, Side};
 
 fn link(loss: f64) -> LinkConfig {
@@ -41,7 +42,8 @@ fn start(
 ) -> Session {
     let peer = end.peer();
     let machine = Machine::World(tasks.clone());
-    Session::start(machine, connection, Side::World(end), peer, MEMORY, suite, first)
+    let terms = Terms { machine, memory_bytes: MEMORY, patience: Patience::default() };
+    Session::start(terms, connection, Side::World(end), peer, suite, first)
 }
 
 /// Dials a listener that serves `service`; the connector's end, and a hand on the connection.
