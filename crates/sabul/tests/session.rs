@@ -609,3 +609,45 @@ fn a_consumer_that_rests_gets_everything_all_the_same() {
         assert_eq!(written.recv().unwrap(), 3_000_000);
     });
 }
+
+/// Panics as a fault of ours would, at its first use.
+struct Faulty;
+
+impl std::io::Read for Faulty {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        panic!("a fault on purpose")
+    }
+}
+
+impl std::io::Write for Faulty {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        panic!("a fault on purpose")
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_fault_in_a_thread_that_reads_or_writes_ends_its_transfer_by_name() {
+    run(async {
+        let root = TempDir::new().unwrap();
+        file(&root, "f", 100_000);
+        let (ticket, ..) = serving(root.path()).await;
+        let session = connect(&ticket, ConnectConfig::default()).await.unwrap();
+        let stream = Source::Stream { name: b"s".to_vec(), reader: Box::new(Faulty) };
+        let set = SourceSet::local(vec![stream], false).unwrap();
+        let sending = session.put(set, to("s"), &options()).await.unwrap();
+        let destination = LocalDestination::Writer(Box::new(Faulty));
+        let getting =
+            session.get(vec![b"f".to_vec()], false, destination, &options()).await.unwrap();
+        for transfer in [sending, getting] {
+            let error = transfer.finish().await.unwrap_err();
+            let is_ours = matches!(&error, Error::Failed(f) if f.code == FailureCode::Internal);
+            assert!(is_ours && error.to_string().contains("fault of this program"), "{error:?}");
+        }
+        // The session and the other side are as before.
+        put(&session, &file(&root, "g", 1000)).await.unwrap();
+    });
+}

@@ -165,7 +165,8 @@ impl Run {
             Event::Channel(Err(error)) => Err(Error::from_channel(error)),
             Event::Broken => Err(Error::Failed(Failure::new(
                 FailureCode::Internal,
-                "a fault of this program ended the transfer; please report it",
+                "a fault of this program ended the transfer; standard error has the details, \
+                 please report it",
             ))),
             event => Ok(event),
         }
