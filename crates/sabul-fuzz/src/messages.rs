@@ -1,7 +1,8 @@
-//! Messages of the control connection: what decodes is the same message after another round.
+//! Messages of the control connection: what decodes is within limits, and the same message after
+//! another round.
 
 use sabul_wire::Feedback;
-use sabul_wire::control::{MAX_MESSAGE, Message, body_length};
+use sabul_wire::control::{MAX_MESSAGE, MAX_TEXT, Message, body_length, body_limit};
 
 use crate::datagrams::check_report;
 
@@ -16,11 +17,22 @@ pub(crate) fn target(data: &[u8]) -> bool {
     let Ok(message) = Message::decode_body(body) else {
         return false;
     };
+    assert!(body.len() <= body_limit(body[0]));
     let mut bytes = Vec::new();
     message.encode(&mut bytes).expect("what fitted once fits again");
     let (prefix, again) = bytes.split_first_chunk::<4>().expect("the prefix was just written");
     assert_eq!(body_length(*prefix), Ok(again.len()));
-    assert!(again.len() <= body.len(), "the shortest form is written");
+    if let Message::Cancel { failure, .. } = &message {
+        assert!(failure.message.len() <= MAX_TEXT);
+        assert!(!failure.message.contains(char::is_control), "texts cannot steer a terminal");
+    } else if !matches!(
+        &message,
+        Message::Hello { .. } | Message::Welcome { .. } | Message::Open(_)
+    ) && !matches!(&message, Message::EntryFailed { .. } | Message::EntryEnd { .. })
+    {
+        // Texts may have become longer, since what would steer a terminal is escaped.
+        assert!(again.len() <= body.len(), "the shortest form is written");
+    }
     assert_eq!(Message::decode_body(again).as_ref(), Ok(&message));
     if let Message::Feedback { report, .. } = &message
         && let Ok(report) = Feedback::decode(report)

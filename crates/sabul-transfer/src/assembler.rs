@@ -17,9 +17,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
+use sabul_wire::Printable;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, MAX_MANIFEST_ENTRIES};
 
-use crate::path::{Printable, RelativePath};
+use crate::path::RelativePath;
 
 /// Most files whose bytes are complete and whose `EntryEnd` has not come. Ours: covers a control
 /// connection that lags by a few hundred kilobytes, and bounds what the driver keeps for each.

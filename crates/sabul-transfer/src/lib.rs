@@ -9,4 +9,5 @@ mod assembler;
 mod path;
 
 pub use assembler::{Assembler, MAX_PENDING_BYTES, MAX_UNFINISHED, Next, Op, Rejection};
-pub use path::{MAX_COMPONENT, MAX_PATH, PathError, PathFlaw, Printable, RelativePath};
+pub use path::{MAX_COMPONENT, MAX_PATH, PathError, PathFlaw, RelativePath};
+pub use sabul_wire::Printable;

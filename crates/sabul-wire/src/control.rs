@@ -7,6 +7,8 @@
 //! version, and a peer that cannot speak it answers [`Message::Cancel`] and closes. Which message
 //! may follow which is the session's business, not this module's.
 
+mod bounds;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -15,10 +17,30 @@ use crate::bytes::{DecodeError, Reason};
 
 /// Version of the control messages.
 pub const CONTROL_VERSION: u16 = 1;
-/// Longest body of one message, in bytes; longer ones are refused before they are read.
+/// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
+/// Longest body of a greeting, in bytes: all that a stranger may make us read.
+pub const MAX_GREETING: usize = 1 << 10;
+/// Longest body of a request, in bytes. Ours: 4096 sources of 60 bytes each.
+pub const MAX_OPEN: usize = 256 << 10;
+/// Longest body of any other message, in bytes: the largest report takes 4.1 kB.
+pub const MAX_SMALL: usize = 8 << 10;
 /// Most entries that one [`Message::Manifest`] carries.
 pub const MAX_MANIFEST_ENTRIES: usize = 1000;
+/// Most sources of one request.
+pub const MAX_SOURCES: usize = 4096;
+/// Longest name of a file or place, in bytes; Linux refuses longer paths too.
+pub const MAX_NAME: usize = 4096;
+/// Longest sentence about a failure, in bytes; longer ones lose their middle.
+pub const MAX_TEXT: usize = 1 << 10;
+/// Longest name of a stream, in bytes.
+pub const MAX_STREAM_NAME: usize = 1 << 10;
+/// Longest name or value of a setting, and longest name of a program, in bytes.
+pub const MAX_WORD: usize = 256;
+/// Most parameters of a controller.
+const MAX_PARAMS: usize = 64;
+/// Most cipher suites that a connector offers.
+const MAX_SUITES: usize = 16;
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,8 +52,10 @@ pub enum Message {
         /// Proof of the ticket's secret, bound to this TLS connection.
         proof: [u8; 32],
         /// AEAD suites it can use, best first.
+        #[serde(deserialize_with = "bounds::bytes::<_, MAX_SUITES>")]
         suites: Vec<u8>,
         /// Program and version, for logs.
+        #[serde(deserialize_with = "bounds::text::<_, MAX_WORD>")]
         software: String,
     },
     /// Listener to connector: accepted.
@@ -41,6 +65,7 @@ pub enum Message {
         /// The AEAD suite of every channel in this session.
         suite: u8,
         /// Program and version, for logs.
+        #[serde(deserialize_with = "bounds::text::<_, MAX_WORD>")]
         software: String,
     },
     /// Asks for a transfer; from either side, with a number that the asker has not used.
@@ -55,6 +80,7 @@ pub enum Message {
         /// Which transfer.
         transfer: u32,
         /// At most [`MAX_MANIFEST_ENTRIES`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_MANIFEST_ENTRIES>")]
         entries: Vec<Entry>,
     },
     /// Sender to receiver: the manifest is complete.
@@ -106,6 +132,7 @@ pub enum Message {
         /// Which transfer.
         transfer: u32,
         /// [`crate::Feedback`] in wire form.
+        #[serde(deserialize_with = "bounds::bytes::<_, MAX_SMALL>")]
         report: Vec<u8>,
     },
     /// Receiver to sender of a stream or a timed test: stop producing, what is read so far counts.
@@ -152,6 +179,7 @@ pub enum Request {
     /// Files into a place of the receiver (push).
     Put {
         /// Where to, relative to the receiver's root, components joined by `/`.
+        #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
         destination: Vec<u8>,
         /// The destination is a directory, to be made where missing.
         into_directory: bool,
@@ -160,7 +188,9 @@ pub enum Request {
     },
     /// Files from the sender (pull).
     Get {
-        /// Paths relative to the sender's root; a trailing `/` means the content of a directory.
+        /// Paths relative to the sender's root; a trailing `/` means the content of a directory. At
+        /// most [`MAX_SOURCES`].
+        #[serde(deserialize_with = "bounds::names::<_, MAX_SOURCES>")]
         sources: Vec<Vec<u8>>,
         /// Descend into directories.
         recursive: bool,
@@ -168,6 +198,7 @@ pub enum Request {
     /// A byte stream between applications.
     Stream {
         /// What the application calls it.
+        #[serde(deserialize_with = "bounds::text::<_, MAX_STREAM_NAME>")]
         name: String,
     },
     /// Memory to memory, for measuring: content is neither hashed nor kept.
@@ -183,8 +214,10 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelParams {
     /// Name of the congestion controller.
+    #[serde(deserialize_with = "bounds::text::<_, MAX_WORD>")]
     pub controller: String,
     /// Its parameters as `key`, `value` texts.
+    #[serde(deserialize_with = "bounds::pairs::<_, MAX_PARAMS>")]
     pub controller_params: Vec<(String, String)>,
     /// Bytes of one block; a power of two.
     pub block_bytes: u32,
@@ -206,6 +239,7 @@ pub struct ChannelParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Name relative to the destination, components joined by `/`; any bytes but NUL.
+    #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
     pub path: Vec<u8>,
     /// What it is.
     pub kind: EntryKind,
@@ -261,7 +295,11 @@ pub struct Done {
 pub struct Failure {
     /// The class, which decides exit codes.
     pub code: FailureCode,
-    /// A sentence for people: what, where, what to do.
+    /// A sentence for people: what, where, what to do. At most [`MAX_TEXT`] bytes cross the wire.
+    #[serde(
+        serialize_with = "bounds::short::<_, MAX_TEXT>",
+        deserialize_with = "bounds::text::<_, MAX_TEXT>"
+    )]
     pub message: String,
 }
 
@@ -321,7 +359,8 @@ impl Message {
     /// Appends length and body to `out`.
     ///
     /// # Errors
-    /// If the body would be longer than [`MAX_MESSAGE`].
+    /// If the other end would refuse it: the body is longer than its kind may be, or a request names
+    /// too much or has a text that cannot be shown.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), DecodeError> {
         let start = out.len();
         let fail = |reason| DecodeError { offset: start, reason };
@@ -330,21 +369,35 @@ impl Message {
         buffer = postcard::to_extend(self, buffer).map_err(|_| fail(Reason::BadMessage))?;
         *out = buffer;
         let body = out.len() - start - 4;
-        let length = u32::try_from(body).ok().filter(|_| body <= MAX_MESSAGE);
-        let Some(length) = length else {
-            out.truncate(start);
-            return Err(fail(Reason::TooLong));
+        let refusal = match &out[start + 4..] {
+            written if written.len() > body_limit(written[0]) => Some(Reason::TooLong),
+            // A request has lists that its maker does not cut into portions as manifests are.
+            written => match self {
+                Self::Open(_) if Self::decode_body(written).as_ref() != Ok(self) => {
+                    Some(Reason::BadMessage)
+                }
+                _ => None,
+            },
         };
+        if let Some(reason) = refusal {
+            out.truncate(start);
+            return Err(fail(reason));
+        }
+        let length = u32::try_from(body).unwrap_or(u32::MAX);
         out[start..start + 4].copy_from_slice(&length.to_be_bytes());
         Ok(())
     }
 
-    /// Reads the body of one message, without its length.
+    /// Reads the body of one message, without its length. What it holds is within the limits of this
+    /// module, and its texts are printable.
     ///
     /// # Errors
-    /// If the bytes are not exactly one message.
+    /// If the bytes are not exactly one message, or one that goes beyond a limit.
     pub fn decode_body(body: &[u8]) -> Result<Self, DecodeError> {
         let fail = |offset, reason| DecodeError { offset, reason };
+        if body.first().is_some_and(|&kind| body.len() > body_limit(kind)) {
+            return Err(fail(0, Reason::TooLong));
+        }
         let (message, rest) =
             postcard::take_from_bytes(body).map_err(|_| fail(0, Reason::BadMessage))?;
         if rest.is_empty() {
@@ -355,65 +408,33 @@ impl Message {
     }
 }
 
+/// Longest body, in bytes, of a message whose body begins with this byte; none has a length of 0.
+pub const fn body_limit(kind: u8) -> usize {
+    match kind {
+        HELLO | WELCOME => MAX_GREETING,
+        OPEN => MAX_OPEN,
+        MANIFEST => MAX_MESSAGE,
+        _ => MAX_SMALL,
+    }
+}
+
+/// Positions of messages in [`Message`], which is how postcard begins them.
+const HELLO: u8 = 0;
+const WELCOME: u8 = 1;
+const OPEN: u8 = 2;
+const MANIFEST: u8 = 4;
+
 /// Length of the body that follows a length prefix.
 ///
 /// # Errors
-/// If it is over [`MAX_MESSAGE`]: the peer is broken or not ours.
+/// If it is zero or over [`MAX_MESSAGE`]: the peer is broken or not ours.
 pub fn body_length(prefix: [u8; 4]) -> Result<usize, DecodeError> {
     match usize::try_from(u32::from_be_bytes(prefix)) {
-        Ok(length) if length <= MAX_MESSAGE => Ok(length),
+        Ok(length) if (1..=MAX_MESSAGE).contains(&length) => Ok(length),
         _ => Err(DecodeError { offset: 0, reason: Reason::TooLong }),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_round_trip_behind_their_length() {
-        let messages = [
-            Message::Hello { version: 1, proof: [7; 32], suites: vec![1], software: "x".into() },
-            Message::Manifest {
-                transfer: 3,
-                entries: vec![Entry {
-                    path: b"caf\xE9/a".to_vec(),
-                    kind: EntryKind::File(9),
-                    mode: Some(0o644),
-                    modified_ns: Some(-1),
-                }],
-            },
-            Message::Cancel {
-                transfer: None,
-                failure: Failure::new(FailureCode::NoSpace, "disk full"),
-            },
-        ];
-        for message in messages {
-            let mut bytes = Vec::new();
-            message.encode(&mut bytes).unwrap();
-            let (prefix, body) = bytes.split_first_chunk::<4>().unwrap();
-            assert_eq!(body_length(*prefix), Ok(body.len()));
-            assert_eq!(Message::decode_body(body), Ok(message));
-            for cut in 0..body.len() {
-                assert!(Message::decode_body(&body[..cut]).is_err());
-            }
-        }
-    }
-
-    #[test]
-    fn long_messages_are_refused_at_both_ends() {
-        let message = Message::Feedback { transfer: 0, report: vec![0; MAX_MESSAGE] };
-        let mut out = vec![1, 2, 3];
-        assert_eq!(message.encode(&mut out).unwrap_err().reason, Reason::TooLong);
-        assert_eq!(out, [1, 2, 3], "nothing half-written stays");
-        assert!(body_length([0, 0x10, 0, 1]).is_err());
-    }
-
-    #[test]
-    fn a_hostile_length_inside_a_message_costs_nothing() {
-        // A Feedback (variant 10) that claims 2^60 bytes.
-        let mut body = vec![10, 0];
-        body.extend([0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F]);
-        assert!(Message::decode_body(&body).is_err());
-    }
-}
+#[path = "control/tests.rs"]
+mod tests;

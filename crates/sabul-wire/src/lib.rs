@@ -9,6 +9,7 @@ pub mod control;
 mod data;
 mod feedback;
 mod header;
+mod printable;
 
 pub use bytes::{DecodeError, Reason};
 pub use data::{DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader};
@@ -16,3 +17,4 @@ pub use feedback::{
     Ack, ERROR_RATE_MAX, Feedback, LossPolicy, MAX_RANGES, Mark, Missing, Nak, NumberRange,
 };
 pub use header::{ConnectionId, HEADER_LEN, Header, Kind, MAX_CONGESTION_HEADER, TAG_LEN, VERSION};
+pub use printable::Printable;

@@ -4,6 +4,8 @@
 //! entries) waits for room on its way out and on its way in; everything else is small and rare
 //! and never waits, so two ends that both send cannot block each other.
 
+mod incoming;
+
 use std::collections::HashMap;
 use std::io;
 use std::pin::Pin;
@@ -11,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use sabul_wire::control::{Failure, FailureCode, Message, Open, body_length};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use sabul_wire::control::{Failure, FailureCode, MAX_MESSAGE, Message, Open};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -35,6 +37,8 @@ const PEER_TRANSFERS_MAX: usize = 256;
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes gathered before they are written.
 const WRITE_BYTES: usize = 64 << 10;
+
+use incoming::Incoming;
 
 /// The control connection, shared by the reading and the writing task.
 #[derive(Clone, Debug)]
@@ -97,15 +101,13 @@ impl Connection {
 
     /// The next message; none where the peer has closed in order.
     pub(crate) async fn read(&mut self) -> io::Result<Option<Message>> {
-        let mut prefix = [0; 4];
-        if self.read_exact(&mut prefix[..1]).await.or_end()?.is_none() {
-            return Ok(None);
-        }
-        self.read_exact(&mut prefix[1..]).await?;
-        let bad = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-        let mut body = vec![0; body_length(prefix).map_err(bad)?];
-        self.read_exact(&mut body).await?;
-        Message::decode_body(&body).map(Some).map_err(bad)
+        self.read_at_most(MAX_MESSAGE).await
+    }
+
+    /// The next message, whose body may have at most `limit` bytes; none where the peer has closed
+    /// in order. A longer one is refused before it is read.
+    pub(crate) async fn read_at_most(&mut self, limit: usize) -> io::Result<Option<Message>> {
+        Incoming::new(self).next(limit).await
     }
 
     /// Writes one message at once.
@@ -123,20 +125,6 @@ impl Connection {
 trait Duplex: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
-
-/// Tells the end of a stream from its failure.
-trait OrEnd {
-    fn or_end(self) -> io::Result<Option<usize>>;
-}
-
-impl OrEnd for io::Result<usize> {
-    fn or_end(self) -> io::Result<Option<usize>> {
-        match self {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-            result => result.map(Some),
-        }
-    }
-}
 
 impl AsyncRead for Connection {
     fn poll_read(

@@ -1,0 +1,218 @@
+use super::*;
+
+#[test]
+fn messages_round_trip_behind_their_length() {
+    let messages = [
+        Message::Hello { version: 1, proof: [7; 32], suites: vec![1], software: "x".into() },
+        Message::Manifest {
+            transfer: 3,
+            entries: vec![Entry {
+                path: b"caf\xE9/a".to_vec(),
+                kind: EntryKind::File(9),
+                mode: Some(0o644),
+                modified_ns: Some(-1),
+            }],
+        },
+        Message::Cancel {
+            transfer: None,
+            failure: Failure::new(FailureCode::NoSpace, "disk full"),
+        },
+    ];
+    for message in messages {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes).unwrap();
+        let (prefix, body) = bytes.split_first_chunk::<4>().unwrap();
+        assert_eq!(body_length(*prefix), Ok(body.len()));
+        assert_eq!(Message::decode_body(body), Ok(message));
+        for cut in 0..body.len() {
+            assert!(Message::decode_body(&body[..cut]).is_err());
+        }
+    }
+}
+
+#[test]
+fn long_messages_are_refused_at_both_ends() {
+    let message = Message::Feedback { transfer: 0, report: vec![0; MAX_SMALL] };
+    let mut out = vec![1, 2, 3];
+    assert_eq!(message.encode(&mut out).unwrap_err().reason, Reason::TooLong);
+    assert_eq!(out, [1, 2, 3], "nothing half-written stays");
+    assert!(body_length([0, 0x10, 0, 1]).is_err() && body_length([0; 4]).is_err());
+}
+
+#[test]
+fn a_hostile_length_inside_a_message_costs_nothing() {
+    // A Feedback (variant 10) that claims 2^60 bytes.
+    let mut body = vec![10, 0];
+    body.extend([0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F]);
+    assert!(Message::decode_body(&body).is_err());
+}
+
+fn open(request: Request) -> Open {
+    let channel = ChannelParams {
+        controller: "fixed".into(),
+        controller_params: Vec::new(),
+        block_bytes: 1 << 20,
+        window_bytes: 1 << 26,
+        rate_limit_bps: None,
+        mtu_max: None,
+        rules: 0,
+        control_feedback: false,
+    };
+    Open { transfer: 1, direction: Direction::Pull, request, channel }
+}
+
+/// The body as a peer would write it that knows no limits.
+fn unbounded(message: &Message) -> Vec<u8> {
+    postcard::to_allocvec(message).unwrap()
+}
+
+#[test]
+fn more_than_a_message_may_hold_is_refused_at_both_ends() {
+    let entry =
+        Entry { path: Vec::new(), kind: EntryKind::Directory, mode: None, modified_ns: None };
+    let get = |sources| Message::Open(open(Request::Get { sources, recursive: false }));
+    let params = |count| {
+        let channel = ChannelParams {
+            controller_params: vec![("k".to_owned(), "v".to_owned()); count],
+            ..open(Request::Stream { name: String::new() }).channel
+        };
+        Message::Open(Open { channel, ..open(Request::Stream { name: String::new() }) })
+    };
+    let place = |length| {
+        let destination = vec![b'a'; length];
+        Message::Open(open(Request::Put { destination, into_directory: false, preserve: false }))
+    };
+    let stream = |length| Message::Open(open(Request::Stream { name: "n".repeat(length) }));
+    let hello = |suites, software: usize| Message::Hello {
+        version: 1,
+        proof: [0; 32],
+        suites: vec![1; suites],
+        software: "s".repeat(software),
+    };
+    for (fits, goes_beyond) in [
+        (get(vec![Vec::new(); MAX_SOURCES]), get(vec![Vec::new(); MAX_SOURCES + 1])),
+        (get(vec![vec![b'a'; MAX_NAME]]), get(vec![vec![b'a'; MAX_NAME + 1]])),
+        (get(vec![vec![b'a'; 4000]; 64]), get(vec![vec![b'a'; 4000]; 66])),
+        (params(MAX_PARAMS), params(MAX_PARAMS + 1)),
+        (place(MAX_NAME), place(MAX_NAME + 1)),
+        (stream(MAX_STREAM_NAME), stream(MAX_STREAM_NAME + 1)),
+        (hello(MAX_SUITES, MAX_WORD), hello(MAX_SUITES + 1, 0)),
+        (hello(0, MAX_WORD), hello(0, MAX_WORD + 1)),
+        (
+            Message::Manifest { transfer: 1, entries: vec![entry.clone(); MAX_MANIFEST_ENTRIES] },
+            Message::Manifest { transfer: 1, entries: vec![entry; MAX_MANIFEST_ENTRIES + 1] },
+        ),
+        (
+            Message::Feedback { transfer: 1, report: vec![0; 5000] },
+            Message::Feedback { transfer: 1, report: vec![0; MAX_SMALL + 1] },
+        ),
+    ] {
+        assert_eq!(Message::decode_body(&unbounded(&fits)).as_ref(), Ok(&fits));
+        fits.encode(&mut Vec::new()).unwrap();
+        assert!(Message::decode_body(&unbounded(&goes_beyond)).is_err(), "{goes_beyond:?}");
+    }
+    for message in [get(vec![Vec::new(); MAX_SOURCES + 1]), stream(MAX_STREAM_NAME + 1)] {
+        let mut out = vec![1];
+        assert!(message.encode(&mut out).is_err());
+        assert_eq!(out, [1]);
+    }
+}
+
+#[test]
+fn a_count_that_is_announced_and_does_not_come_allocates_nothing() {
+    // Lists and names of each kind that claim as much as their limit allows, and end there.
+    for body in [&[4, 0, 0xE8, 0x07][..], &[2, 1, 1, 1, 0x80, 0x20], &[2, 1, 0, 0, 0x80, 0x20]] {
+        assert!(Message::decode_body(body).is_err());
+    }
+}
+
+#[test]
+fn only_messages_that_need_it_may_be_long() {
+    assert_eq!(body_limit(HELLO), MAX_GREETING);
+    let failure = Failure::new(FailureCode::Internal, "x".repeat(MAX_TEXT));
+    for message in [
+        Message::Hello { version: 1, proof: [0; 32], suites: vec![], software: String::new() },
+        Message::Welcome { version: 1, suite: 1, software: String::new() },
+        Message::Open(open(Request::Stream { name: String::new() })),
+        Message::Manifest { transfer: 0, entries: vec![] },
+        Message::EntryFailed { transfer: u32::MAX, index: u64::MAX, failure: failure.clone() },
+        Message::Cancel { transfer: None, failure },
+    ] {
+        let body = unbounded(&message);
+        assert!(body.len() <= body_limit(body[0]));
+        let expected = match &message {
+            Message::Hello { .. } | Message::Welcome { .. } => MAX_GREETING,
+            Message::Open(_) => MAX_OPEN,
+            Message::Manifest { .. } => MAX_MESSAGE,
+            _ => MAX_SMALL,
+        };
+        assert_eq!(body_limit(body[0]), expected, "{message:?}");
+        let padded = [body, vec![0; expected]].concat();
+        assert_eq!(Message::decode_body(&padded).unwrap_err().reason, Reason::TooLong);
+    }
+}
+
+#[test]
+fn what_a_peer_writes_for_people_cannot_steer_a_terminal() {
+    let rude = "\u{1b}]0;owned\u{7}\u{1b}[31mred\u{9b}2J\u{202e}\r\n";
+    let failure = || Failure::new(FailureCode::Refused, rude);
+    let with_texts = ChannelParams {
+        controller: rude.to_owned(),
+        controller_params: vec![(rude.to_owned(), rude.to_owned())],
+        ..open(Request::Stream { name: String::new() }).channel
+    };
+    let request = Request::Stream { name: rude.to_owned() };
+    for message in [
+        Message::Hello { version: 1, proof: [0; 32], suites: vec![], software: rude.to_owned() },
+        Message::Welcome { version: 1, suite: 1, software: rude.to_owned() },
+        Message::Open(Open { channel: with_texts, ..open(request) }),
+        Message::EntryEnd { transfer: 1, index: 0, bytes: 0, outcome: Err(failure()) },
+        Message::EntryFailed { transfer: 1, index: 0, failure: failure() },
+        Message::Cancel { transfer: None, failure: failure() },
+    ] {
+        let mut texts = Vec::new();
+        let decoded = Message::decode_body(&unbounded(&message)).unwrap();
+        match &decoded {
+            Message::Hello { software, .. } | Message::Welcome { software, .. } => {
+                texts.push(software);
+            }
+            Message::Open(open) => {
+                let Request::Stream { name } = &open.request else { panic!("a stream") };
+                let (key, value) = &open.channel.controller_params[0];
+                texts.extend([name, &open.channel.controller, key, value]);
+            }
+            Message::EntryEnd { outcome: Err(failure), .. }
+            | Message::EntryFailed { failure, .. }
+            | Message::Cancel { failure, .. } => texts.push(&failure.message),
+            _ => panic!("no text in {decoded:?}"),
+        }
+        for text in texts {
+            assert!(text.contains("\\u{1b}[31mred") && !text.contains('\u{1b}'), "{text}");
+            assert!(!text.contains(char::is_control) && !text.contains('\u{202e}'), "{text}");
+        }
+        // What was made printable stays as it is.
+        assert_eq!(Message::decode_body(&unbounded(&decoded)).unwrap(), decoded);
+    }
+}
+
+#[test]
+fn a_long_text_about_a_failure_is_shortened_on_its_way_and_a_longer_one_refused() {
+    let long = format!("cannot write '{}': no space left", "p".repeat(5000));
+    let cancel =
+        Message::Cancel { transfer: None, failure: Failure::new(FailureCode::NoSpace, long) };
+    let Ok(Message::Cancel { failure, .. }) = Message::decode_body(&unbounded(&cancel)) else {
+        panic!("it decodes");
+    };
+    assert!(failure.message.len() <= MAX_TEXT);
+    assert!(failure.message.starts_with("cannot write 'ppp"));
+    assert!(failure.message.ends_with("ppp': no space left"));
+    // A Cancel (variant 12) of the session with code 0 and 1025 bytes of text.
+    let body = [vec![12, 0, 0, 0x81, 0x08], vec![b'x'; MAX_TEXT + 1]].concat();
+    assert!(Message::decode_body(&body).is_err());
+    // Escapes make a text longer; what comes out is bounded all the same.
+    let escapes = [vec![12, 0, 0, 0x80, 0x08], vec![0x1b; MAX_TEXT]].concat();
+    let Ok(Message::Cancel { failure, .. }) = Message::decode_body(&escapes) else {
+        panic!("it decodes");
+    };
+    assert!(failure.message.len() <= MAX_TEXT);
+}

@@ -1,0 +1,154 @@
+//! Messages out of a byte stream, one after the other and never a byte more.
+
+use std::io;
+
+use sabul_wire::control::{Message, body_length, body_limit};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Length and kind of a message: what has to be known before the rest is read.
+const FRONT: usize = 5;
+/// Room for the bytes of a message, at first; it grows as they come, whatever length is announced.
+const ROOM_MIN: usize = 1 << 10;
+/// Room that is kept between messages.
+const ROOM_KEPT: usize = 16 << 10;
+
+/// Reads messages. What has come of one stays when the reading is given up in the middle of it.
+#[derive(Debug)]
+pub(super) struct Incoming<R> {
+    from: R,
+    bytes: Vec<u8>,
+    /// How many of `bytes` have come.
+    filled: usize,
+}
+
+impl<R: AsyncRead + Unpin> Incoming<R> {
+    pub(super) fn new(from: R) -> Self {
+        Self { from, bytes: Vec::new(), filled: 0 }
+    }
+
+    /// The next message, whose body may have at most `limit` bytes; none where the stream ends
+    /// between two messages.
+    pub(super) async fn next(&mut self, limit: usize) -> io::Result<Option<Message>> {
+        let bad = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        loop {
+            let length = match self.bytes[..self.filled].first_chunk::<FRONT>() {
+                None => FRONT,
+                Some(&[a, b, c, d, kind]) => {
+                    let length = body_length([a, b, c, d]).map_err(bad)?;
+                    if length > limit.min(body_limit(kind)) {
+                        let text = format!("a message of {length} bytes is longer than it may be");
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+                    }
+                    4 + length
+                }
+            };
+            if self.filled >= FRONT && self.filled == length {
+                let message = Message::decode_body(&self.bytes[4..length]).map_err(bad)?;
+                self.filled = 0;
+                self.bytes.truncate(ROOM_KEPT);
+                self.bytes.shrink_to(ROOM_KEPT);
+                return Ok(Some(message));
+            }
+            let room = length.min(ROOM_MIN.max(2 * self.filled));
+            if self.bytes.len() < room {
+                self.bytes.resize(room, 0);
+            }
+            let read = self.from.read(&mut self.bytes[self.filled..room]).await?;
+            if read == 0 {
+                return if self.filled == 0 { Ok(None) } else { Err(cut_short()) };
+            }
+            self.filled += read;
+        }
+    }
+}
+
+fn cut_short() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "it was closed in the middle of a message")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sabul_wire::control::{Entry, EntryKind, MAX_GREETING, MAX_MESSAGE};
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    fn manifest(entries: usize) -> Message {
+        let path = b"a file with a name of some length".to_vec();
+        let entry = Entry { path, kind: EntryKind::File(7), mode: None, modified_ns: None };
+        Message::Manifest { transfer: 1, entries: vec![entry; entries] }
+    }
+
+    fn encoded(messages: &[Message]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for message in messages {
+            message.encode(&mut bytes).unwrap();
+        }
+        bytes
+    }
+
+    #[tokio::test]
+    async fn messages_come_whole_and_in_order_however_they_are_cut() {
+        let messages = [Message::Close, manifest(900), Message::Accept { transfer: 3 }];
+        let bytes = encoded(&messages);
+        for step in [1, 7, 4096] {
+            let (mut far, near) = tokio::io::duplex(step);
+            let sent = bytes.clone();
+            tokio::spawn(async move { far.write_all(&sent).await });
+            let mut incoming = Incoming::new(near);
+            for message in &messages {
+                assert_eq!(incoming.next(MAX_MESSAGE).await.unwrap().as_ref(), Some(message));
+            }
+            assert_eq!(incoming.next(MAX_MESSAGE).await.unwrap(), None);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reading_that_is_given_up_goes_on_where_it_was() {
+        let bytes = encoded(&[manifest(100)]);
+        let (mut far, near) = tokio::io::duplex(1 << 20);
+        let mut incoming = Incoming::new(near);
+        let mut attempts = 0;
+        let mut rest = &bytes[..];
+        let message = loop {
+            let (now, later) = rest.split_at(rest.len().min(500));
+            far.write_all(now).await.unwrap();
+            rest = later;
+            let next = tokio::time::timeout(Duration::from_millis(1), incoming.next(MAX_MESSAGE));
+            if let Ok(message) = next.await {
+                break message.unwrap();
+            }
+            attempts += 1;
+        };
+        assert!(attempts > 3 && message == Some(manifest(100)), "{attempts}");
+    }
+
+    #[tokio::test]
+    async fn the_announced_length_alone_takes_no_room() {
+        let (mut far, near) = tokio::io::duplex(1 << 20);
+        let mut incoming = Incoming::new(near);
+        // A manifest of 1 MiB, of which only the kind comes.
+        far.write_all(&[0, 0x10, 0, 0, 4]).await.unwrap();
+        let next = tokio::time::timeout(Duration::from_millis(50), incoming.next(MAX_MESSAGE));
+        assert!(next.await.is_err());
+        assert!(incoming.bytes.capacity() <= 2 * ROOM_MIN);
+    }
+
+    #[tokio::test]
+    async fn a_message_longer_than_its_kind_or_the_reader_allows_is_refused_unread() {
+        for (front, limit) in [
+            ([0, 0x0F, 0xFF, 0xFF, 4], MAX_GREETING),
+            ([0, 0, 0xFF, 0xFF, 7], MAX_MESSAGE),
+            ([0, 0, 4, 1, 0], MAX_MESSAGE),
+            ([0, 0, 0, 0, 0], MAX_MESSAGE),
+        ] {
+            let error = Incoming::new(&front[..]).next(limit).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{front:?}");
+        }
+        let bytes = encoded(&[manifest(3)]);
+        let error = Incoming::new(&bytes[..bytes.len() - 1]).next(MAX_MESSAGE).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}
