@@ -1,10 +1,13 @@
 //! Dialling a listener.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use sabul_wire::control::{CONTROL_VERSION, Message};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_rustls::client::TlsStream;
 
 use crate::config::ConnectConfig;
 use crate::control::Connection;
@@ -13,8 +16,16 @@ use crate::machine::Machine;
 use crate::seal::Suite;
 use crate::session::{Session, Terms, software};
 use crate::ticket::{self, Ticket};
-use crate::tls;
+use crate::tls::{self, TlsError};
 use crate::transfer::Side;
+
+/// Pause before a listener without room for callers is asked again; doubles up to
+/// [`RETRY_PAUSE_MAX`].
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// Longest such pause.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How often a listener may hang up during the handshake before it counts as something else.
+const HANG_UPS_MAX: u32 = 3;
 
 /// Connects to the listener of a ticket, at the first of its addresses that answers.
 ///
@@ -45,23 +56,7 @@ pub async fn connect_to(
     ticket: &Ticket,
     config: ConnectConfig,
 ) -> Result<Session, Error> {
-    let unreachable = |source| Error::Unreachable { address: address.to_owned(), source };
-    let deadline = tokio::time::Instant::now() + config.timeout;
-    let late = |_| io::Error::new(io::ErrorKind::TimedOut, no_answer(config.timeout));
-    let stream = tokio::time::timeout_at(deadline, TcpStream::connect(address))
-        .await
-        .map_err(late)
-        .and_then(|connected| connected)
-        .map_err(unreachable)?;
-    stream.set_nodelay(true).map_err(unreachable)?;
-    let peer = stream.peer_addr().map_err(unreachable)?;
-    let stream = tokio::time::timeout_at(deadline, tls::connect(stream, ticket.fingerprint()))
-        .await
-        .map_err(|_| Error::NotSabul {
-            address: address.to_owned(),
-            reason: format!("TLS got {}", no_answer(config.timeout)),
-        })?
-        .map_err(|error| Error::from_tls(error, address))?;
+    let (stream, peer) = dial(address, ticket, config.timeout).await?;
     let connection = Connection::new(stream);
     let exporter = connection.proof_exporter().map_err(|error| Error::from_tls(error, address))?;
     let hello = Message::Hello {
@@ -74,6 +69,70 @@ pub async fn connect_to(
     let ConnectConfig { memory_bytes, patience, .. } = config;
     let terms = Terms { machine: Machine::current(), memory_bytes, patience };
     Ok(Session::start(terms, connection, side, peer, None, hello))
+}
+
+/// Why dialling failed.
+enum Failed {
+    /// Something answered, and TLS did not come about.
+    Tls(TlsError),
+    Otherwise(Error),
+}
+
+/// Dials until TLS stands. A listener without room for callers is asked again until the deadline,
+/// one that hangs up a few times, for it may be the same.
+async fn dial(
+    address: &str,
+    ticket: &Ticket,
+    timeout: Duration,
+) -> Result<(TlsStream<TcpStream>, SocketAddr), Error> {
+    let deadline = Instant::now() + timeout;
+    let mut pause = RETRY_PAUSE;
+    let mut hang_ups = 0;
+    let mut before = None;
+    loop {
+        let error = match dial_once(address, ticket, deadline, timeout).await {
+            Ok(found) => return Ok(found),
+            // What was said first tells more than what became of it since.
+            Err(Failed::Otherwise(error)) => return Err(before.unwrap_or(error)),
+            Err(Failed::Tls(error)) => error,
+        };
+        hang_ups += u32::from(error == TlsError::Closed);
+        let is_full = error == TlsError::Busy || error == TlsError::Closed;
+        let error = Error::from_tls(error, address);
+        if !is_full || hang_ups > HANG_UPS_MAX || Instant::now() + pause >= deadline {
+            return Err(error);
+        }
+        before = Some(error);
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(RETRY_PAUSE_MAX);
+    }
+}
+
+async fn dial_once(
+    address: &str,
+    ticket: &Ticket,
+    deadline: Instant,
+    timeout: Duration,
+) -> Result<(TlsStream<TcpStream>, SocketAddr), Failed> {
+    let unreachable =
+        |source| Failed::Otherwise(Error::Unreachable { address: address.to_owned(), source });
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, no_answer(timeout));
+    let stream = tokio::time::timeout_at(deadline, TcpStream::connect(address))
+        .await
+        .map_err(late)
+        .and_then(|connected| connected)
+        .map_err(unreachable)?;
+    stream.set_nodelay(true).map_err(unreachable)?;
+    let peer = stream.peer_addr().map_err(unreachable)?;
+    let handshake = tokio::time::timeout_at(deadline, tls::connect(stream, ticket.fingerprint()));
+    match handshake.await {
+        Ok(Ok(stream)) => Ok((stream, peer)),
+        Ok(Err(error)) => Err(Failed::Tls(error)),
+        Err(_) => Err(Failed::Otherwise(Error::NotSabul {
+            address: address.to_owned(),
+            reason: format!("TLS got {}", no_answer(timeout)),
+        })),
+    }
 }
 
 fn no_answer(waited: Duration) -> String {

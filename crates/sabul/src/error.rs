@@ -137,6 +137,10 @@ impl Error {
                 address: address.to_owned(),
                 reason: "it closed the connection during the TLS handshake".to_owned(),
             },
+            TlsError::Busy => {
+                let source = io::Error::new(io::ErrorKind::TimedOut, error.to_string());
+                Self::Unreachable { address: address.to_owned(), source }
+            }
             TlsError::Other(reason) => {
                 Self::NotSabul { address: address.to_owned(), reason: format!("TLS: {reason}") }
             }

@@ -1,15 +1,21 @@
 //! Waiting for connectors: one TCP port, the same UDP port, a ticket that lets them in.
 
+mod door;
+
+use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustls::ServerConfig;
 use sabul_wire::control::{CONTROL_VERSION, Failure, FailureCode, Message};
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, Semaphore, mpsc};
-use tokio::task::JoinHandle;
-use tracing::{info, warn};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior};
+use tracing::{debug, info, warn};
 
 use crate::config::ListenerConfig;
 use crate::control::Connection;
@@ -22,11 +28,23 @@ use crate::session::{Session, Terms, software};
 use crate::ticket::{self, Ticket};
 use crate::tls::{self, Identity};
 use crate::transfer::Side;
+pub(crate) use door::source;
+use door::{Door, Verdict};
 
-/// How long a connector may take to say who it is.
-const GREETING_PATIENCE: Duration = Duration::from_secs(10);
-/// Connectors that may be saying so at once; more wait in the system's queue.
-const GREETINGS_MAX: usize = 64;
+/// How often those who take too long to say who they are are turned out.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest greeting that is read before the caller has proven anything, in bytes; ours has about a
+/// hundred.
+const HELLO_MAX: usize = 1024;
+/// Handshakes that use a processor at the same time.
+const HANDSHAKE_PROCESSORS: usize = 1;
+/// Callers with a wrong secret that are told so at the same time; more find it closed.
+const FAREWELLS_MAX: usize = 64;
+/// How long that may take.
+const FAREWELL_PATIENCE: Duration = Duration::from_secs(1);
+/// Pause after a connection could not be accepted, and how often that is worth a line in the log.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// Authenticated sessions that may wait for [`Listener::accept`].
 const SESSIONS_WAITING: usize = 16;
 /// Times a port is chosen anew when it is free for TCP and not for UDP.
@@ -37,7 +55,7 @@ const PORT_ATTEMPTS: usize = 8;
 pub struct Listener {
     ticket: Ticket,
     address: SocketAddr,
-    sessions: Mutex<mpsc::Receiver<Session>>,
+    sessions: tokio::sync::Mutex<mpsc::Receiver<Session>>,
     acceptor: JoinHandle<()>,
 }
 
@@ -52,7 +70,7 @@ impl Listener {
             tcp.local_addr().map_err(|source| Error::Io { action: "learn the port", source })?;
         let internal = |error: tls::TlsError| Error::Io {
             action: "make an identity",
-            source: std::io::Error::other(error),
+            source: io::Error::other(error),
         };
         let identity = Identity::generate().map_err(internal)?;
         let tls = identity.server_config().map_err(internal)?;
@@ -71,9 +89,10 @@ impl Listener {
             address,
             memory_bytes: config.memory_bytes,
             patience: config.patience,
+            farewells: Semaphore::new(FAREWELLS_MAX),
         };
         let acceptor = tokio::spawn(accept_all(tcp, Arc::new(gate), accepted));
-        Ok(Self { ticket, address, sessions: Mutex::new(sessions), acceptor })
+        Ok(Self { ticket, address, sessions: tokio::sync::Mutex::new(sessions), acceptor })
     }
 
     /// What connectors need to find, recognise and use this listener.
@@ -111,6 +130,8 @@ struct Gate {
     address: SocketAddr,
     memory_bytes: usize,
     patience: Patience,
+    /// Places for callers that are told why they cannot stay.
+    farewells: Semaphore,
 }
 
 async fn bind_both(config: &ListenerConfig) -> Result<(TcpListener, Demux), Error> {
@@ -154,45 +175,192 @@ fn reachable(address: SocketAddr) -> Vec<SocketAddr> {
     ips.into_iter().map(|ip| SocketAddr::new(ip, address.port())).collect()
 }
 
+/// Takes whoever calls, at once, and gives those who prove that they hold the ticket to the
+/// application.
 async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Session>) {
-    let greetings = Arc::new(Semaphore::new(GREETINGS_MAX));
-    while let Ok(permit) = Arc::clone(&greetings).acquire_owned().await {
-        let (stream, peer) = match tcp.accept().await {
-            Ok(found) => found,
-            Err(error) => {
-                warn!(%error, "a connection could not be accepted");
-                // Out of descriptors, most likely: some may be free again later.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let (gate, accepted) = (Arc::clone(&gate), accepted.clone());
-        tokio::spawn(async move {
-            let greeting = tokio::time::timeout(GREETING_PATIENCE, greet(stream, peer, &gate));
-            match greeting.await {
-                Ok(Ok(session)) => {
-                    drop(permit);
-                    info!(%peer, "session");
-                    // The listener may be gone.
-                    let _ = accepted.send(session).await;
+    let porch = Arc::new(Porch::new());
+    // They end with this task.
+    let mut greetings = JoinSet::new();
+    let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut next_warning = Instant::now();
+    loop {
+        tokio::select! {
+            biased;
+            _ = sweep.tick(), if !greetings.is_empty() => porch.sweep(),
+            Some(_) = greetings.join_next(), if !greetings.is_empty() => {}
+            called = tcp.accept() => match called {
+                Ok((stream, peer)) => match porch.call(peer) {
+                    Ok(caller) => {
+                        let greeting = greet_and_hand_over(
+                            stream, peer, caller.clone(), Arc::clone(&gate), accepted.clone(),
+                        );
+                        let task = greetings.spawn(greeting);
+                        porch.attend(&caller, task);
+                    }
+                    Err(reason) => {
+                        debug!(%peer, reason, "a caller was turned away");
+                        turn_away(stream);
+                    }
+                },
+                Err(error) => {
+                    if Instant::now() >= next_warning {
+                        next_warning = Instant::now() + WARNING_INTERVAL;
+                        warn!(%error, "connections cannot be accepted; trying on");
+                    }
+                    // Out of descriptors or memory, most likely: some may be free again later.
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
-                Ok(Err(reason)) => info!(%peer, reason, "a stranger was turned away"),
-                Err(_) => info!(%peer, "a stranger said nothing and was turned away"),
-            }
-        });
+            },
+        }
     }
 }
 
-async fn greet(stream: TcpStream, peer: SocketAddr, gate: &Gate) -> Result<Session, String> {
+/// Tells a caller that there is no room now, as far as that costs nothing.
+fn turn_away(stream: TcpStream) {
+    if let Ok(mut stream) = stream.into_std() {
+        // It does not wait; a caller that misses it finds its connection closed.
+        let _ = io::Write::write(&mut stream, &tls::BUSY);
+    }
+}
+
+/// Callers that have not proven anything yet, and the tasks that listen to them.
+#[derive(Debug)]
+struct Porch {
+    door: Mutex<Door>,
+    tasks: Mutex<BTreeMap<u64, AbortHandle>>,
+    /// Handshakes that may use a processor at the same time; all others are for sessions.
+    processors: Semaphore,
+}
+
+impl Porch {
+    fn new() -> Self {
+        let mut seed = [0; 8];
+        // Without randomness an attacker might guess who is lucky, and no more.
+        let _ = aws_lc_rs::rand::fill(&mut seed);
+        Self {
+            door: Mutex::new(Door::new(u64::from_be_bytes(seed))),
+            tasks: Mutex::default(),
+            processors: Semaphore::new(HANDSHAKE_PROCESSORS),
+        }
+    }
+
+    fn door(&self) -> MutexGuard<'_, Door> {
+        self.door.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, BTreeMap<u64, AbortHandle>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a caller in, or says why not.
+    fn call(self: &Arc<Self>, peer: SocketAddr) -> Result<Arc<Caller>, &'static str> {
+        match self.door().call(Instant::now(), peer.ip()) {
+            Verdict::Enter { number, instead_of } => {
+                self.stop(instead_of);
+                Ok(Arc::new(Caller { porch: Arc::clone(self), number }))
+            }
+            Verdict::SourceIsFull => Err("too many others from its address are greeting"),
+            Verdict::Unlucky => Err("too many callers are greeting"),
+        }
+    }
+
+    /// Takes note of the task that listens to a caller, unless it is through already.
+    fn attend(&self, caller: &Arc<Caller>, task: AbortHandle) {
+        let mut tasks = self.tasks();
+        if !task.is_finished() {
+            tasks.insert(caller.number, task);
+        }
+    }
+
+    fn sweep(&self) {
+        let late = self.door().sweep(Instant::now());
+        self.stop(late);
+    }
+
+    fn stop(&self, numbers: impl IntoIterator<Item = u64>) {
+        for number in numbers {
+            if let Some(task) = self.tasks().remove(&number) {
+                debug!(number, "a caller had to go");
+                task.abort();
+            }
+        }
+    }
+}
+
+/// A caller's place at the door.
+#[derive(Debug)]
+struct Caller {
+    porch: Arc<Porch>,
+    number: u64,
+}
+
+impl Caller {
+    /// Waits until the listener's part of the handshake may begin.
+    async fn begin(&self) {
+        loop {
+            let asked = self.porch.door().begin(Instant::now(), self.number);
+            match asked {
+                Ok(()) => return,
+                Err(wait) => tokio::time::sleep(wait).await,
+            }
+        }
+    }
+
+    /// Makes room for others: it is no stranger any more, or turned away.
+    fn leave(&self) {
+        self.porch.door().leave(self.number);
+        self.porch.tasks().remove(&self.number);
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+async fn greet_and_hand_over(
+    stream: TcpStream,
+    peer: SocketAddr,
+    caller: Arc<Caller>,
+    gate: Arc<Gate>,
+    accepted: mpsc::Sender<Session>,
+) {
+    match greet(stream, peer, &caller, &gate).await {
+        Ok(session) => {
+            info!(%peer, "session");
+            // The listener may be gone.
+            let _ = accepted.send(session).await;
+        }
+        Err(reason) => info!(%peer, reason, "a stranger was turned away"),
+    }
+}
+
+/// Finds out whether a caller holds the ticket. How long it may take is the door's business.
+async fn greet(
+    stream: TcpStream,
+    peer: SocketAddr,
+    caller: &Caller,
+    gate: &Gate,
+) -> Result<Session, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     stream.set_nodelay(true).map_err(|error| text(&error))?;
-    let stream = tls::accept(stream, Arc::clone(&gate.tls)).await.map_err(|error| text(&error))?;
+    let hello = tls::client_hello(stream).await.map_err(|error| text(&error))?;
+    caller.porch.door().speaks(caller.number);
+    caller.begin().await;
+    let handshake = {
+        let _one_at_a_time = caller.porch.processors.acquire().await;
+        hello.answer(Arc::clone(&gate.tls))
+    };
+    let stream = handshake.await.map_err(|error| text(&error))?;
     let mut connection = Connection::new(stream);
     let exporter = connection.proof_exporter().map_err(|error| text(&error))?;
-    let hello = connection.read().await.map_err(|error| text(&error))?;
+    let hello = read_hello(&mut connection).await.map_err(|error| text(&error))?;
     let Some(Message::Hello { version, proof, suites, software: theirs }) = hello else {
         return Err("it did not greet".to_owned());
     };
+    caller.leave();
     let suite = suites.iter().find_map(|&code| Suite::from_code(code));
     let failure = if !ticket::verify_proof(gate.ticket.secret(), &exporter, &proof) {
         let text = "the ticket's secret is wrong: get a fresh ticket from the listener";
@@ -217,13 +385,32 @@ async fn greet(stream: TcpStream, peer: SocketAddr, gate: &Gate) -> Result<Sessi
         let terms = Terms { machine: Machine::current(), memory_bytes, patience };
         return Ok(Session::start(terms, connection, side, peer, suite, welcome));
     };
-    let reason = failure.message.clone();
-    // It may have left already.
-    let _ = connection.write(&Message::Cancel { transfer: None, failure }).await;
-    // Its request may be on the way; closing before it is read would lose our answer.
-    let _ = tokio::time::timeout(Duration::from_secs(1), async {
-        while let Ok(Some(_)) = connection.read().await {}
-    })
-    .await;
-    Err(reason)
+    refuse(connection, failure.clone(), &gate.farewells).await;
+    Err(failure.message)
+}
+
+/// Tells a caller why it cannot stay.
+async fn refuse(mut connection: Connection, failure: Failure, farewells: &Semaphore) {
+    // Whoever fails in numbers is not worth the memory.
+    let Ok(_place) = farewells.try_acquire() else { return };
+    let farewell = async {
+        // It may have left already.
+        let _ = connection.write(&Message::Cancel { transfer: None, failure }).await;
+        // Its request may be on the way; closing before it is read would lose our answer.
+        let mut scrap = [0; 1024];
+        while matches!(AsyncReadExt::read(&mut connection, &mut scrap).await, Ok(1..)) {}
+    };
+    let _ = tokio::time::timeout(FAREWELL_PATIENCE, farewell).await;
+}
+
+/// The first message, without trusting its length.
+async fn read_hello(connection: &mut Connection) -> io::Result<Option<Message>> {
+    let bad = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let length = usize::try_from(connection.read_u32().await?).unwrap_or(usize::MAX);
+    if length > HELLO_MAX {
+        return Ok(None);
+    }
+    let mut body = vec![0; length];
+    connection.read_exact(&mut body).await?;
+    Message::decode_body(&body).map(Some).map_err(bad)
 }

@@ -25,6 +25,7 @@ use tracing::{debug, warn};
 
 use crate::channel::engine::Datagrams;
 use crate::error::Error;
+use crate::listener::source;
 use crate::seal::{Opener, Sealer, Suite};
 use crate::tls::ChannelSecrets;
 
@@ -40,8 +41,13 @@ const HELLO_GAP_MAX: Duration = Duration::from_millis(500);
 const HELLO_BYTES: usize = 1200;
 /// Bytes of either body that mean something.
 const BODY_BYTES: usize = 16;
-/// Datagrams kept for channels that nobody expects yet: a hello can overtake its request.
+/// Hellos kept for channels that nobody expects yet: a hello can overtake its request.
 const EARLY_MAX: usize = 64;
+/// How many of them may come from one source, so that one host cannot push out the others'.
+const EARLY_PER_SOURCE: usize = 4;
+
+// Whoever lies about its address gets no more out of the listener than it puts in.
+const _: () = assert!(HEADER_LEN + BODY_BYTES + TAG_LEN <= HELLO_BYTES);
 
 /// A path that is open, with what its opening used up.
 #[derive(Debug)]
@@ -181,17 +187,55 @@ struct Expected {
     done: oneshot::Sender<Result<OpenPath, Error>>,
 }
 
-/// A datagram whose channel is not known (yet).
+/// A datagram as it comes.
+#[derive(Clone, Copy)]
+struct Datagram<'a> {
+    payload: &'a [u8],
+    source: SocketAddr,
+    local_ip: Option<IpAddr>,
+}
+
+/// A hello whose channel is not known (yet).
 struct Early {
     payload: Vec<u8>,
     source: SocketAddr,
     local_ip: Option<IpAddr>,
 }
 
+/// The hellos that have come before their channels were expected.
+#[derive(Default)]
+struct EarlyHellos(VecDeque<Early>);
+
+impl EarlyHellos {
+    /// Keeps one; the oldest of its source makes room, or the oldest of all.
+    fn keep(&mut self, datagram: Datagram<'_>) {
+        let from = source(datagram.source.ip());
+        let is_same = |early: &Early| source(early.source.ip()) == from;
+        if self.0.iter().filter(|early| is_same(early)).count() >= EARLY_PER_SOURCE {
+            let oldest = self.0.iter().position(is_same);
+            oldest.map(|index| self.0.remove(index));
+        } else if self.0.len() >= EARLY_MAX {
+            self.0.pop_front();
+        }
+        let Datagram { payload, source, local_ip } = datagram;
+        self.0.push_back(Early { payload: payload.to_vec(), source, local_ip });
+    }
+
+    /// Takes those of a channel.
+    fn take(&mut self, connection: ConnectionId) -> Vec<Early> {
+        let is_its = |early: &Early| {
+            Header::decode(&early.payload).is_ok_and(|header| header.connection == connection)
+        };
+        let (its, others) = std::mem::take(&mut self.0).into_iter().partition(is_its);
+        self.0 = others;
+        Vec::from(its)
+    }
+}
+
 #[derive(Default)]
 struct DemuxState {
     expected: HashMap<u64, Expected>,
-    early: VecDeque<Early>,
+    early: EarlyHellos,
 }
 
 struct DemuxShared {
@@ -288,12 +332,8 @@ impl Demux {
         let connection = secrets.connection_id;
         let mut state = self.shared.lock();
         state.expected.insert(connection, expected);
-        let early = std::mem::take(&mut state.early);
-        for datagram in early {
-            let shared = &self.shared;
-            if let Some(back) = shared.handle(&mut state, datagram) {
-                state.early.push_back(back);
-            }
+        for Early { payload, source, local_ip } in state.early.take(ConnectionId(connection)) {
+            self.shared.handle(&mut state, Datagram { payload: &payload, source, local_ip });
         }
         drop(state);
         Ok(Expectation { shared: Arc::clone(&self.shared), connection, done: receiver })
@@ -326,36 +366,41 @@ impl DemuxShared {
                     continue;
                 }
             }
-            let mut state = self.lock();
             for datagram in buffers.datagrams() {
-                if datagram.payload.len() != HELLO_BYTES {
-                    self.unknown.fetch_add(1, Ordering::Relaxed);
-                    continue;
-                }
-                let early = Early {
-                    payload: datagram.payload.to_vec(),
+                self.take(Datagram {
+                    payload: datagram.payload,
                     source: datagram.source,
                     local_ip: datagram.local_ip,
-                };
-                if let Some(early) = self.handle(&mut state, early) {
-                    self.unknown.fetch_add(1, Ordering::Relaxed);
-                    if state.early.len() >= EARLY_MAX {
-                        state.early.pop_front();
-                    }
-                    state.early.push_back(early);
-                }
+                });
             }
         }
     }
 
-    /// Takes a datagram; gives it back where nobody expects its channel.
-    fn handle(&self, state: &mut DemuxState, datagram: Early) -> Option<Early> {
-        let Ok(header) = Header::decode(&datagram.payload) else { return None };
-        let connection = header.connection;
-        let Some(expected) = state.expected.get_mut(&connection.0) else { return Some(datagram) };
+    /// Takes what comes to the open port. What is no hello costs a look at its first bytes.
+    fn take(&self, datagram: Datagram<'_>) {
+        let header = Header::decode(datagram.payload).ok();
+        let is_hello = |header: &Header| header.kind == Kind::Hello;
+        let hello = header.filter(is_hello).filter(|_| datagram.payload.len() == HELLO_BYTES);
+        let Some(hello) = hello else {
+            self.unknown.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let mut state = self.lock();
+        if state.expected.contains_key(&hello.connection.0) {
+            self.handle(&mut state, datagram);
+        } else {
+            self.unknown.fetch_add(1, Ordering::Relaxed);
+            state.early.keep(datagram);
+        }
+    }
+
+    /// Takes a hello whose channel is expected; nothing where it is not authentic.
+    fn handle(&self, state: &mut DemuxState, datagram: Datagram<'_>) -> Option<()> {
+        let connection = Header::decode(datagram.payload).ok()?.connection;
+        let expected = state.expected.get_mut(&connection.0)?;
         let near = PacketNumber(0);
         let (largest, echo, time) =
-            open_body(&mut expected.opener, &datagram.payload, connection, Kind::Hello, near)?;
+            open_body(&mut expected.opener, datagram.payload, connection, Kind::Hello, near)?;
         let is_known = datagram.source.ip() == expected.tcp_peer || echo == expected.challenge;
         let mut body = [0; BODY_BYTES];
         body[8..].copy_from_slice(&time);
@@ -372,10 +417,7 @@ impl DemuxShared {
             return None;
         }
         let expected = state.expected.remove(&connection.0)?;
-        let local = SocketAddr::new(
-            datagram.local_ip.unwrap_or_else(|| self.socket.local_addr().ip()),
-            self.socket.local_addr().port(),
-        );
+        let local = local_address(self.socket.local_addr(), datagram.local_ip, datagram.source);
         let opened = UdpSocket::bind(local, &self.options)
             .and_then(|socket| socket.connect(datagram.source).map(|()| socket))
             .map_err(|error| Error::Io { action: "open a UDP socket", source: error.into() })
@@ -393,8 +435,20 @@ impl DemuxShared {
             });
         // Whoever waited may have given up meanwhile.
         let _ = expected.done.send(opened);
-        None
+        Some(())
     }
+}
+
+/// Where the socket of a channel binds: where the hello arrived, on the listener's port. A
+/// link-local address means something on one link only: the one that the hello came over.
+fn local_address(listener: SocketAddr, arrived: Option<IpAddr>, from: SocketAddr) -> SocketAddr {
+    let mut local = SocketAddr::new(arrived.unwrap_or_else(|| listener.ip()), listener.port());
+    if let (SocketAddr::V6(local), SocketAddr::V6(from)) = (&mut local, from)
+        && local.ip().is_unicast_link_local()
+    {
+        local.set_scope_id(from.scope_id());
+    }
+    local
 }
 
 #[cfg(test)]
@@ -497,6 +551,67 @@ mod tests {
         let (connector, _stop) = connecting(address, secrets());
         assert!(wait(&mut expected).is_some());
         assert!(connector.join().unwrap().is_some());
+    }
+
+    /// A hello that nobody expects, from this host and for this channel.
+    fn unexpected(demux: &Demux, host: u32, channel: u64) {
+        let secrets = ChannelSecrets { connection_id: channel, ..secrets() };
+        let mut sealer = Sealer::new(SUITE, secrets.to_listener);
+        let body = [0; HELLO_BYTES - HEADER_LEN - TAG_LEN];
+        let connection = ConnectionId(channel);
+        let hello = seal(&mut sealer, Kind::Hello, connection, PacketNumber(0), &body).unwrap();
+        let source = SocketAddr::new(std::net::Ipv4Addr::from_bits(host).into(), 1);
+        demux.shared.take(Datagram { payload: &hello, source, local_ip: None });
+    }
+
+    #[test]
+    fn hellos_that_nobody_expects_take_bounded_room_and_one_host_leaves_room_for_others() {
+        let (demux, _) = demux();
+        unexpected(&demux, 1, 7);
+        for channel in 0..1000 {
+            unexpected(&demux, 2, channel + 100);
+        }
+        let channels = || {
+            let state = demux.shared.lock();
+            let headers = state.early.0.iter().map(|early| Header::decode(&early.payload));
+            headers.map(|header| header.unwrap().connection.0).collect::<Vec<_>>()
+        };
+        assert_eq!(channels(), [7, 1096, 1097, 1098, 1099]);
+        for host in 0..1000 {
+            unexpected(&demux, 1000 + host, 5000);
+        }
+        assert_eq!(channels().len(), EARLY_MAX);
+        let _expected = demux.expect(
+            &ChannelSecrets { connection_id: 5000, ..secrets() },
+            SUITE,
+            [127, 0, 0, 1].into(),
+        );
+        assert!(channels().is_empty(), "looked at once and not kept");
+    }
+
+    #[test]
+    fn what_is_no_hello_is_dropped_at_once() {
+        let (demux, _) = demux();
+        let source = "192.0.2.1:1".parse().unwrap();
+        let mut hello = vec![0; HELLO_BYTES];
+        let header = Header::new(Kind::Data, ConnectionId(7), PacketNumber(0)).encode();
+        hello[..HEADER_LEN].copy_from_slice(&header);
+        for payload in [&hello[..], &[0xFF; HELLO_BYTES], &[], &hello[..HELLO_BYTES - 1]] {
+            demux.shared.take(Datagram { payload, source, local_ip: None });
+        }
+        assert_eq!(demux.shared.unknown.load(Ordering::Relaxed), 4);
+        assert!(demux.shared.lock().early.0.is_empty());
+    }
+
+    #[test]
+    fn a_link_local_address_keeps_its_link() {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let local = |arrived: &str, from| {
+            local_address(address("[::]:4850"), Some(arrived.parse().unwrap()), address(from))
+        };
+        assert_eq!(local("fe80::1", "[fe80::2%3]:9"), address("[fe80::1%3]:4850"));
+        assert_eq!(local("2001:db8::1", "[2001:db8::2]:9"), address("[2001:db8::1]:4850"));
+        assert_eq!(local("192.0.2.1", "192.0.2.2:9"), address("192.0.2.1:4850"));
     }
 
     #[test]

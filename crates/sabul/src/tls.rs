@@ -17,13 +17,13 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{ClientConfig, Resumption};
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
-use rustls::server::{NoServerSessionStorage, ServerConfig};
+use rustls::server::{Acceptor, NoServerSessionStorage, ServerConfig};
 use rustls::{
     AlertDescription, CertificateError, CommonState, ConnectionCommon, DigitallySignedStruct,
     OtherError, SignatureScheme, version,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+use tokio_rustls::{LazyConfigAcceptor, StartHandshake, TlsAcceptor, TlsConnector, client, server};
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// The application protocol of the control connection.
@@ -141,6 +141,40 @@ where
     Ok(stream)
 }
 
+/// What a listener sends to whom it has no room for: a fatal alert of TLS, `internal_error`, in
+/// the clear. [RFC 8446 §6]
+pub(crate) const BUSY: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+
+/// A connector's first message, whole, and nothing done for it yet.
+pub(crate) struct ClientHello<S>(StartHandshake<S>);
+
+/// Waits for a connector's first message. That costs memory only, up to the 64 KiB that TLS allows.
+pub(crate) async fn client_hello<S>(stream: S) -> Result<ClientHello<S>, TlsError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    Ok(ClientHello(LazyConfigAcceptor::new(Acceptor::default(), stream).await?))
+}
+
+impl<S> ClientHello<S>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    /// Does the listener's part at once, which takes processor time, and gives what then waits for
+    /// the connector, as [`accept`] does.
+    pub(crate) fn answer(
+        self,
+        config: Arc<ServerConfig>,
+    ) -> impl Future<Output = Result<server::TlsStream<S>, TlsError>> {
+        let handshake = self.0.into_stream(config);
+        async move {
+            let stream = handshake.await?;
+            check_alpn(stream.get_ref().1)?;
+            Ok(stream)
+        }
+    }
+}
+
 /// TLS lets a peer without any ALPN pass; we do not.
 fn check_alpn(connection: &CommonState) -> Result<(), TlsError> {
     match connection.alpn_protocol() {
@@ -233,6 +267,8 @@ pub enum TlsError {
     KeyRefused,
     /// The connection ended before the handshake did.
     Closed,
+    /// The listener has no room for callers now.
+    Busy,
     /// Anything else.
     Other(String),
 }
@@ -253,6 +289,7 @@ impl fmt::Display for TlsError {
             Self::KeyRefused => f.write_str(
                 "connector refused our key: its ticket is for another run of this listener",
             ),
+            Self::Busy => f.write_str("listener has no room for more callers now: try again later"),
             Self::Closed => f.write_str("peer closed the connection during the TLS handshake"),
             Self::Other(reason) => write!(f, "TLS failed: {reason}"),
         }
@@ -275,6 +312,7 @@ impl From<rustls::Error> for TlsError {
             }
             // What rustls sends when a verifier refuses a certificate for a reason of its own.
             Error::AlertReceived(AlertDescription::CertificateUnknown) => Self::KeyRefused,
+            Error::AlertReceived(AlertDescription::InternalError) => Self::Busy,
             Error::InvalidMessage(_) => Self::NotSabul("what it sends is not TLS".to_owned()),
             Error::NoApplicationProtocol
             | Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
