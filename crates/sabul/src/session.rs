@@ -1,5 +1,7 @@
 //! A session: two ends that know each other, and the transfers between them.
 
+mod asked;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +25,7 @@ use crate::patience::Patience;
 use crate::seal::Suite;
 use crate::stream::{self, ReceiveStream, SendStream};
 use crate::transfer::{self, Context, Plan, Side, Transfer, Work, Writer};
+use asked::{Asked, AskedWriter};
 
 /// How long [`Session::close`] waits for its last words to leave.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
@@ -134,7 +137,8 @@ impl Session {
         self.open(Direction::Send, request, options, |_| Ok(work))
     }
 
-    /// Fetches files or directories of the peer.
+    /// Fetches files or directories of the peer. Only what comes of these sources is written: a
+    /// peer that sends anything else ends the transfer.
     ///
     /// # Errors
     /// If an option cannot be used, the destination cannot be what it has to be, or the session is
@@ -161,6 +165,7 @@ impl Session {
             LocalDestination::Writer(writer) => Ok(Prepared::Writer(writer)),
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)?.map_err(Error::from_failure)?;
+        let asked = Asked::new(&sources, recursive);
         let request = control::Request::Get { sources, recursive };
         self.open(Direction::Receive, request, options, |number| {
             let writer: Box<dyn Writer> = match prepared {
@@ -170,7 +175,7 @@ impl Session {
                 }
                 Prepared::Writer(writer) => Box::new(StreamReceiver::new(writer, number)),
             };
-            Ok(Work::Receive(writer))
+            Ok(Work::Receive(Box::new(AskedWriter { asked, writer })))
         })
     }
 
@@ -620,20 +625,4 @@ impl MeasureRequest {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_of_transfers_end_and_do_not_begin_anew() {
-        for first in [1, 2] {
-            let mut next = first;
-            assert_eq!(take_number(&mut next).ok(), Some(first));
-            assert_eq!(take_number(&mut next).ok(), Some(first + 2));
-        }
-        let mut next = u32::MAX - 2;
-        assert_eq!(take_number(&mut next).ok(), Some(u32::MAX - 2));
-        for _ in 0..2 {
-            assert!(matches!(take_number(&mut next), Err(Error::Config(_))));
-        }
-    }
-}
+mod tests;

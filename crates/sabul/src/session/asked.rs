@@ -1,0 +1,215 @@
+//! What a `get` asked for, held against what the peer announces.
+//!
+//! The peer has the files and names the entries, and the destination takes every name that leads
+//! downwards. So a peer could answer a request for one file with files of its own choice next to
+//! it. Here each announced entry has to come from a source that was asked for.
+//! Not here:    whether a name leads downwards (`sabul_transfer::RelativePath`), what two equal names
+//!              mean (the assembler).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sabul_transfer::{Printable, RelativePath};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message};
+
+use crate::files::Counts;
+use crate::transfer::Writer;
+
+/// The name under which a peer announces a source whose own name is none that could be written.
+const UNNAMED: &[u8] = b"unnamed";
+
+/// What was asked for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// First components that entries may have.
+    names: BTreeSet<Vec<u8>>,
+    /// The content of a directory was asked for, so that any name may come.
+    any_name: bool,
+    recursive: bool,
+    /// Entries that may still come; no limit with directories.
+    entries_left: Option<usize>,
+}
+
+impl Asked {
+    /// These sources, as they are sent to the peer; with what is in directories, or not.
+    pub(super) fn new(sources: &[Vec<u8>], recursive: bool) -> Self {
+        Self {
+            names: sources.iter().map(|source| name(source)).collect(),
+            any_name: recursive && sources.iter().any(|source| is_content(source)),
+            recursive,
+            entries_left: (!recursive).then_some(sources.len()),
+        }
+    }
+
+    /// Refuses entries that were not asked for.
+    fn check(&mut self, entries: &[Entry]) -> Result<(), Failure> {
+        entries.iter().try_for_each(|entry| self.check_one(entry))
+    }
+
+    fn check_one(&mut self, entry: &Entry) -> Result<(), Failure> {
+        let refuse = |why: &str| {
+            let text = format!(
+                "the peer sent '{}', {why}; the transfer was ended before anything of it was written",
+                Printable(&entry.path)
+            );
+            Err(Failure::new(FailureCode::Protocol, text))
+        };
+        if entry.kind == EntryKind::Stream {
+            return refuse("a stream, and files were asked for");
+        }
+        let (top, below) = match entry.path.iter().position(|&byte| byte == b'/') {
+            Some(slash) => (&entry.path[..slash], true),
+            None => (&entry.path[..], false),
+        };
+        if !self.any_name && !self.names.contains(top) {
+            return refuse("which was not asked for");
+        }
+        if !self.recursive && (below || entry.kind == EntryKind::Directory) {
+            return refuse("and no directories were asked for");
+        }
+        match &mut self.entries_left {
+            None => Ok(()),
+            Some(0) => refuse("which is more than was asked for"),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The name that comes of a source: its last component.
+fn name(source: &[u8]) -> Vec<u8> {
+    let last = source.rsplit(|&byte| byte == b'/').find(|part| !part.is_empty());
+    let name = last.unwrap_or_default();
+    if RelativePath::new(name).is_ok() { name.to_vec() } else { UNNAMED.to_vec() }
+}
+
+/// Whether a source stands for what is in a directory: it ends in `/`, `.` or `..`.
+fn is_content(source: &[u8]) -> bool {
+    matches!(source.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
+}
+
+/// A writer that takes nothing but what was asked for.
+pub(super) struct AskedWriter {
+    pub(super) asked: Asked,
+    pub(super) writer: Box<dyn Writer>,
+}
+
+impl Writer for AskedWriter {
+    fn on_message(&mut self, message: Message) -> Result<(), Failure> {
+        if let Message::Manifest { entries, .. } = &message {
+            self.asked.check(entries)?;
+        }
+        self.writer.on_message(message)
+    }
+
+    fn on_block(&mut self, block: Vec<u8>) -> Result<(), Failure> {
+        self.writer.on_block(block)
+    }
+
+    fn poll_free(&mut self) -> Option<Vec<u8>> {
+        self.writer.poll_free()
+    }
+
+    fn poll_messages(&mut self, now: Duration) -> Vec<Message> {
+        self.writer.poll_messages(now)
+    }
+
+    fn finished(&self) -> Option<Counts> {
+        self.writer.finished()
+    }
+
+    fn failures(&self) -> Vec<(Vec<u8>, Failure)> {
+        self.writer.failures()
+    }
+
+    fn totals(&self) -> Option<(u64, u64)> {
+        self.writer.totals()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: EntryKind = EntryKind::File(1);
+
+    fn check(asked: &mut Asked, path: &[u8], kind: EntryKind) -> Result<(), String> {
+        let entry = Entry { path: path.to_vec(), kind, mode: None, modified_ns: None };
+        asked.check(&[entry]).map_err(|failure| {
+            assert_eq!(failure.code, FailureCode::Protocol);
+            failure.message
+        })
+    }
+
+    fn asked(sources: &[&str], recursive: bool) -> Asked {
+        let sources: Vec<_> = sources.iter().map(|source| source.as_bytes().to_vec()).collect();
+        Asked::new(&sources, recursive)
+    }
+
+    #[test]
+    fn one_file_asked_for_is_one_file_of_that_name() {
+        for source in ["data.csv", "a/b/data.csv", "/data.csv", "../data.csv"] {
+            let mut asked = asked(&[source], false);
+            let refusal = check(&mut asked, b".bashrc", FILE).unwrap_err();
+            assert!(
+                refusal.contains("'.bashrc'") && refusal.contains("not asked for"),
+                "{refusal}"
+            );
+            for (path, kind) in [
+                (&b"data.csv/x"[..], FILE),
+                (b".ssh/authorized_keys", FILE),
+                (b"data.csv2", FILE),
+                (b"data.csv", EntryKind::Directory),
+                (b"data.csv", EntryKind::Stream),
+                (b"", FILE),
+                (b"unnamed", FILE),
+            ] {
+                assert!(check(&mut asked, path, kind).is_err(), "{path:?} {kind:?}");
+            }
+            check(&mut asked, b"data.csv", FILE).unwrap();
+            let refusal = check(&mut asked, b"data.csv", FILE).unwrap_err();
+            assert!(refusal.contains("more than"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn several_files_are_those_and_no_more() {
+        let mut asked = asked(&["a", "d/b", "e/a"], false);
+        for path in [&b"b"[..], b"a", b"a"] {
+            check(&mut asked, path, FILE).unwrap();
+        }
+        assert!(check(&mut asked, b"b", FILE).is_err());
+    }
+
+    #[test]
+    fn a_directory_asked_for_brings_what_is_below_it_and_nothing_beside() {
+        let mut asked = asked(&["photos", "x"], true);
+        for (path, kind) in [
+            (&b"photos"[..], EntryKind::Directory),
+            (b"photos/.hidden", FILE),
+            (b"photos/a/b", FILE),
+            (b"x", FILE),
+        ] {
+            check(&mut asked, path, kind).unwrap();
+        }
+        for path in [&b".profile"[..], b"photo", b"photos2/a", b".ssh/config", b"b/photos"] {
+            assert!(check(&mut asked, path, FILE).is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn the_content_of_a_directory_has_any_names() {
+        for source in ["", "/", "dir/", "dir/.", "dir/.."] {
+            let mut with = asked(&[source], true);
+            check(&mut with, b"a", FILE).unwrap();
+            check(&mut with, b".b/c", FILE).unwrap();
+            // Without directories the peer can only say that there is one.
+            let mut without = asked(&[source], false);
+            assert!(check(&mut without, b"a", FILE).is_err());
+            let name = if source.ends_with("dir/") { &b"dir"[..] } else { b"unnamed" };
+            check(&mut without, name, EntryKind::File(0)).unwrap();
+        }
+    }
+}

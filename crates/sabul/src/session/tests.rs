@@ -1,0 +1,78 @@
+use std::path::PathBuf;
+
+use super::*;
+use crate::files::Source;
+use crate::{ConnectConfig, Listener, ListenerConfig, Report, connect};
+
+#[test]
+fn numbers_of_transfers_end_and_do_not_begin_anew() {
+    for first in [1, 2] {
+        let mut next = first;
+        assert_eq!(take_number(&mut next).ok(), Some(first));
+        assert_eq!(take_number(&mut next).ok(), Some(first + 2));
+    }
+    let mut next = u32::MAX - 2;
+    assert_eq!(take_number(&mut next).ok(), Some(u32::MAX - 2));
+    for _ in 0..2 {
+        assert!(matches!(take_number(&mut next), Err(Error::Config(_))));
+    }
+}
+
+/// Both ends of a session.
+async fn pair() -> (Session, Session) {
+    let config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
+    let listener = Listener::bind(config).await.unwrap();
+    let near = connect(listener.ticket(), ConnectConfig::default()).await.unwrap();
+    (near, listener.accept().await.unwrap())
+}
+
+/// Answers the next request for files with this one, whatever was asked for.
+async fn answer_with(session: Session, path: PathBuf) -> Result<Report, Error> {
+    let Some(Request::Get(GetRequest { pending })) = session.next_request().await else {
+        panic!("the other end asks for files")
+    };
+    let set = SourceSet::local(vec![Source::Path(path)], true).unwrap();
+    let work = Work::Send { set, announce_times: false };
+    pending.accept(Direction::Send, |_| Ok(work)).unwrap().finish().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_not_asked_for_is_not_written() {
+    let (there, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for (asked, sent, arrives) in
+        [("data.csv", "data.csv", true), ("data.csv", ".bashrc", false), ("dir", "x", false)]
+    {
+        let path = there.path().join(sent);
+        std::fs::write(&path, b"content").unwrap();
+        let (near, far) = pair().await;
+        let answering = tokio::spawn(answer_with(far, path));
+        let to = LocalDestination::Path { path: here.path().to_owned(), into_directory: true };
+        let sources = vec![asked.as_bytes().to_vec()];
+        let options = TransferOptions::default();
+        let transfer = near.get(sources, asked == "dir", to, &options).await.unwrap();
+        match transfer.finish().await {
+            Ok(report) => assert!(arrives && report.entries == 1, "{sent}"),
+            Err(error) => {
+                assert!(!arrives, "{sent}: {error}");
+                assert!(error.to_string().contains(sent), "{error}");
+                assert!(answering.await.unwrap().is_err());
+            }
+        }
+        assert_eq!(here.path().join(sent).exists(), arrives, "{sent}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_gets_the_one_file_that_was_asked_for() {
+    let there = tempfile::tempdir().unwrap();
+    let path = there.path().join("other");
+    std::fs::write(&path, b"content").unwrap();
+    let (near, far) = pair().await;
+    let answering = tokio::spawn(answer_with(far, path));
+    let to = LocalDestination::Writer(Box::new(std::io::sink()));
+    let options = TransferOptions::default();
+    let transfer = near.get(vec![b"this".to_vec()], false, to, &options).await.unwrap();
+    let error = transfer.finish().await.unwrap_err();
+    assert!(error.to_string().contains("'other'"), "{error}");
+    assert!(answering.await.unwrap().is_err());
+}
