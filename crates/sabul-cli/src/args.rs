@@ -148,6 +148,21 @@ pub(crate) struct ListenArgs {
     /// End after one session; the exit code tells how it went.
     #[arg(long)]
     pub(crate) once: bool,
+    /// Never send faster than this in one transfer, in bit/s with k, M or G, such as 500M.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) bwlimit: Option<Rate>,
+}
+
+/// Which controllers clients may choose for what the server sends.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct AllowArgs {
+    /// Controllers that clients may choose for what is sent to them, with commas between or
+    /// repeated [default: those that react to loss].
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) allow_cc: Vec<String>,
+    /// Clients may choose any controller, also such as send at one rate whatever happens.
+    #[arg(long, conflicts_with = "allow_cc")]
+    pub(crate) any_cc: bool,
 }
 
 /// Arguments of `sabul serve`.
@@ -160,6 +175,8 @@ pub(crate) struct ServeArgs {
     /// Refuse every write.
     #[arg(long)]
     pub(crate) read_only: bool,
+    #[command(flatten)]
+    pub(crate) allow: AllowArgs,
     #[command(flatten)]
     pub(crate) listen: ListenArgs,
 }

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sabul::{Listener, ListenerConfig, Service, Session};
+use sabul::{Controllers, Listener, ListenerConfig, SendPolicy, Service, Session};
 use tokio::task::JoinSet;
 
-use crate::args::{ListenArgs, ServeArgs};
+use crate::args::{AllowArgs, ListenArgs, ServeArgs};
 use crate::error::{CliError, FAILED, INTERRUPTED};
 use crate::interrupt::Interrupt;
 use crate::output;
@@ -40,25 +40,44 @@ pub(crate) async fn files(args: ServeArgs) -> Result<u8, CliError> {
     } else {
         |address: &str| format!("sabul cp FILE sabul://{address}/")
     };
-    run(&args.listen, service, &what, example).await
+    let controllers = controllers(args.allow)?;
+    run(&args.listen, service, controllers, &what, example).await
 }
 
 /// Runs `sabul perf serve`; the result is the exit code.
 pub(crate) async fn perf(args: ListenArgs) -> Result<u8, CliError> {
     output::warn_of_debug_build();
     let service = Service { root: None, read_only: true, measure: true };
-    run(&args, service, "answering tests", |address| format!("sabul perf {address}")).await
+    // Measuring is what it is for.
+    let example = |address: &str| format!("sabul perf {address}");
+    run(&args, service, Controllers::Any, "answering tests", example).await
+}
+
+/// Which controllers clients may choose.
+fn controllers(args: AllowArgs) -> Result<Controllers, CliError> {
+    for name in &args.allow_cc {
+        sabul_cc::registry::find(name)?;
+    }
+    Ok(match args {
+        AllowArgs { any_cc: true, .. } => Controllers::Any,
+        AllowArgs { allow_cc, .. } if !allow_cc.is_empty() => Controllers::Named(allow_cc),
+        AllowArgs { .. } => Controllers::Adaptive,
+    })
 }
 
 async fn run(
     args: &ListenArgs,
     service: Service,
+    controllers: Controllers,
     what: &str,
     example: fn(&str) -> String,
 ) -> Result<u8, CliError> {
     let interrupt = Interrupt::listen()?;
     let address = args.listen;
-    let listener = Listener::bind(ListenerConfig::new(address)).await.map_err(|error| {
+    let mut config = ListenerConfig::new(address);
+    let rate_limit_bps = args.bwlimit.map(|rate| rate.0);
+    config.sending = SendPolicy { controllers, rate_limit_bps };
+    let listener = Listener::bind(config).await.map_err(|error| {
         CliError::usage(format!("cannot serve at {address}: {error}; give another --listen"))
     })?;
     announce(args, &listener, what, example)?;

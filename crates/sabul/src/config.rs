@@ -13,6 +13,7 @@ use sabul_wire::control::{self, ChannelParams};
 
 use crate::error::Error;
 use crate::patience::Patience;
+use crate::policy::SendPolicy;
 
 /// Receive memory per channel where nothing else is asked for, in bytes.
 pub const DEFAULT_MEMORY_BYTES: usize = 48 << 20;
@@ -35,6 +36,8 @@ pub struct ListenerConfig {
     pub sockets: SocketOptions,
     /// How long to wait for peers.
     pub patience: Patience,
+    /// What peers may choose for what this end sends.
+    pub sending: SendPolicy,
 }
 
 impl ListenerConfig {
@@ -46,6 +49,7 @@ impl ListenerConfig {
             memory_bytes: DEFAULT_MEMORY_BYTES,
             sockets: SocketOptions::default(),
             patience: Patience::default(),
+            sending: SendPolicy::default(),
         }
     }
 }

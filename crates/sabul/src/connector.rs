@@ -13,8 +13,9 @@ use crate::config::ConnectConfig;
 use crate::control::Connection;
 use crate::error::Error;
 use crate::machine::Machine;
+use crate::policy::SendPolicy;
 use crate::seal::Suite;
-use crate::session::{Session, Terms, software};
+use crate::session::{Endpoint, Session, software};
 use crate::ticket::{self, Ticket};
 use crate::tls::{self, TlsError};
 use crate::transfer::Side;
@@ -67,8 +68,8 @@ pub async fn connect_to(
     };
     let side = Side::Connector { peer, sockets: config.sockets };
     let ConnectConfig { memory_bytes, patience, .. } = config;
-    let terms = Terms { machine: Machine::current(), memory_bytes, patience };
-    Ok(Session::start(terms, connection, side, peer, None, hello))
+    let endpoint = Endpoint::new(Machine::current(), memory_bytes, patience, SendPolicy::default());
+    Ok(Session::start(connection, side, peer, endpoint, None, hello))
 }
 
 /// Why dialling failed.

@@ -47,6 +47,7 @@ mod listener;
 mod machine;
 mod path;
 mod patience;
+mod policy;
 pub mod seal;
 mod session;
 mod stream;
@@ -65,6 +66,7 @@ pub use connector::{connect, connect_to};
 pub use error::{Error, failure_exit_code};
 pub use listener::Listener;
 pub use patience::Patience;
+pub use policy::{Controllers, SendPolicy};
 pub use sabul_udp::SocketOptions;
 pub use sabul_wire::control::{Failure, FailureCode};
 pub use session::{

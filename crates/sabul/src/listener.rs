@@ -22,9 +22,8 @@ use crate::control::Connection;
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::path::Demux;
-use crate::patience::Patience;
 use crate::seal::Suite;
-use crate::session::{Session, Terms, software};
+use crate::session::{Endpoint, Session, software};
 use crate::ticket::{self, Ticket};
 use crate::tls::{self, Identity};
 use crate::transfer::Side;
@@ -87,8 +86,12 @@ impl Listener {
             ticket: ticket.clone(),
             demux: Arc::new(demux),
             address,
-            memory_bytes: config.memory_bytes,
-            patience: config.patience,
+            endpoint: Endpoint::new(
+                Machine::current(),
+                config.memory_bytes,
+                config.patience,
+                config.sending.clone(),
+            ),
             farewells: Semaphore::new(FAREWELLS_MAX),
         };
         let acceptor = tokio::spawn(accept_all(tcp, Arc::new(gate), accepted));
@@ -128,8 +131,7 @@ struct Gate {
     ticket: Ticket,
     demux: Arc<Demux>,
     address: SocketAddr,
-    memory_bytes: usize,
-    patience: Patience,
+    endpoint: Arc<Endpoint>,
     /// Places for callers that are told why they cannot stay.
     farewells: Semaphore,
 }
@@ -381,9 +383,8 @@ async fn greet(
         let suite_code = suite.map_or(0, Suite::code);
         let welcome =
             Message::Welcome { version: CONTROL_VERSION, suite: suite_code, software: software() };
-        let Gate { memory_bytes, patience, .. } = *gate;
-        let terms = Terms { machine: Machine::current(), memory_bytes, patience };
-        return Ok(Session::start(terms, connection, side, peer, suite, welcome));
+        let endpoint = Arc::clone(&gate.endpoint);
+        return Ok(Session::start(connection, side, peer, endpoint, suite, welcome));
     };
     refuse(connection, failure.clone(), &gate.farewells).await;
     Err(failure.message)

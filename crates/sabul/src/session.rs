@@ -1,6 +1,7 @@
 //! A session: two ends that know each other, and the transfers between them.
 
 mod asked;
+mod endpoint;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -19,13 +20,12 @@ use crate::config::{
 use crate::control::{Connection, Control, Ending, Mailbox, Router};
 use crate::error::Error;
 use crate::files::{Destination, FileReceiver, SourceSet, StreamReceiver, local_destination};
-use crate::jail::{Jail, RootLink};
-use crate::machine::Machine;
-use crate::patience::Patience;
+use crate::jail::Jail;
 use crate::seal::Suite;
 use crate::stream::{self, ReceiveStream, SendStream};
 use crate::transfer::{self, Context, Plan, Side, Transfer, Work, Writer};
 use asked::{Asked, AskedWriter};
+pub(crate) use endpoint::Endpoint;
 
 /// How long [`Session::close`] waits for its last words to leave.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
@@ -69,15 +69,6 @@ pub struct ServeSummary {
     pub last_error: Option<Error>,
 }
 
-/// What a session has from whoever starts it.
-#[derive(Clone, Debug)]
-pub(crate) struct Terms {
-    pub(crate) machine: Machine,
-    /// Memory for blocks per channel, in bytes.
-    pub(crate) memory_bytes: usize,
-    pub(crate) patience: Patience,
-}
-
 /// Name and version, for the peer's log.
 pub(crate) fn software() -> String {
     concat!("sabul ", env!("CARGO_PKG_VERSION")).to_owned()
@@ -86,10 +77,10 @@ pub(crate) fn software() -> String {
 impl Session {
     /// A session over an authenticated connection.
     pub(crate) fn start(
-        terms: Terms,
         connection: Connection,
         side: Side,
         peer: SocketAddr,
+        endpoint: Arc<Endpoint>,
         suite: Option<Suite>,
         first: Message,
     ) -> Self {
@@ -99,12 +90,12 @@ impl Session {
             #[cfg(test)]
             Side::World(ref end) => end.parities(),
         };
-        let Terms { machine, memory_bytes, patience } = terms;
+        let machine = endpoint.machine.clone();
         let (router, requests) = Router::new(peer_parity, suite);
         let (control, written) = Control::start(connection.clone(), Arc::clone(&router), &machine);
         control.send(first);
         let inner = Inner {
-            cx: Context { machine, side, connection, control, router, memory_bytes, patience },
+            cx: Context { machine, side, connection, control, router, endpoint },
             next_number: Mutex::new(own_parity),
             requests: tokio::sync::Mutex::new(requests),
             peer,
@@ -273,15 +264,11 @@ impl Session {
     /// # Errors
     /// If the root cannot be opened, or the session breaks before the peer has closed it.
     pub async fn serve(&self, service: &Service) -> Result<ServeSummary, Error> {
-        let jail = match service.root.clone() {
+        let jail = match &service.root {
             None => None,
             Some(root) => {
-                let machine = &self.inner.cx.machine;
-                let jail = machine.block(move || Jail::open(&root, RootLink::Follow)).await;
-                let jail = jail
-                    .ok_or(Error::Cancelled)?
-                    .map_err(|error| Error::Config(error.to_string()))?;
-                Some(Arc::new(jail))
+                let opened = self.inner.cx.endpoint.open_root(root).await;
+                Some(opened.map_err(|failure| Error::Config(failure.message))?)
             }
         };
         let mut summary = ServeSummary::default();
@@ -381,12 +368,17 @@ impl Pending {
         direction: Direction,
         work: impl FnOnce(u32) -> Result<Work, Failure>,
     ) -> Result<Transfer, Error> {
-        let Some((open, mailbox)) = self.parts.take() else { return Err(Error::Cancelled) };
+        let Some((mut open, mailbox)) = self.parts.take() else { return Err(Error::Cancelled) };
         let work = check_params(&open.channel)
             .and_then(|()| match direction {
-                Direction::Send => check_controller(&open.channel).map_err(|error| {
-                    Error::Config(format!("the end that sends needs the controller: {error}"))
-                }),
+                Direction::Send => check_controller(&open.channel)
+                    .map_err(|error| {
+                        Error::Config(format!("the end that sends needs the controller: {error}"))
+                    })
+                    .and_then(|()| {
+                        let policy = &self.cx.endpoint.sending;
+                        policy.apply(&mut open.channel).map_err(Error::from_failure)
+                    }),
                 Direction::Receive => Ok(()),
             })
             .and_then(|()| {
@@ -492,7 +484,7 @@ impl PutRequest {
     /// # Errors
     /// If that is not possible; the peer is told.
     pub async fn accept(self, root: &std::path::Path) -> Result<Transfer, Error> {
-        match open_root(root).await {
+        match self.pending.cx.endpoint.open_root(root).await {
             Ok(jail) => self.accept_in(jail).await,
             Err(failure) => {
                 self.pending.refuse(failure.clone());
@@ -511,21 +503,10 @@ impl PutRequest {
             return Err(Error::Cancelled);
         };
         let destination = Destination { path: destination, into_directory, preserve, sync: false };
-        let machine = &self.pending.cx.machine;
-        let receiver = machine.block(move || FileReceiver::new(jail, &destination, transfer)).await;
-        let receiver = receiver.ok_or(Error::Cancelled)?;
+        let open = move || FileReceiver::new(jail, &destination, transfer);
+        let receiver = self.pending.cx.endpoint.look(open).await.and_then(|opened| opened);
         self.pending
             .accept(Direction::Receive, |_| receiver.map(|found| Work::Receive(Box::new(found))))
-    }
-}
-
-async fn open_root(root: &std::path::Path) -> Result<Arc<Jail>, Failure> {
-    let root = root.to_owned();
-    let opened = tokio::task::spawn_blocking(move || Jail::open(&root, RootLink::Follow)).await;
-    match opened {
-        Ok(Ok(jail)) => Ok(Arc::new(jail)),
-        Ok(Err(error)) => Err(Failure::new(FailureCode::Unwritable, error.to_string())),
-        Err(_) => Err(Failure::new(FailureCode::Internal, "the root was not opened")),
     }
 }
 
@@ -541,7 +522,7 @@ impl GetRequest {
     /// # Errors
     /// If that is not possible; the peer is told.
     pub async fn accept(self, root: &std::path::Path) -> Result<Transfer, Error> {
-        match open_root(root).await {
+        match self.pending.cx.endpoint.open_root(root).await {
             Ok(jail) => self.accept_in(jail),
             Err(failure) => {
                 self.pending.refuse(failure.clone());

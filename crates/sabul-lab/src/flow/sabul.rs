@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use sabul::{
     Carrier, ChannelStats, ConnectConfig, Direction, Error, Listener, ListenerConfig, LossPolicy,
-    MeasureLimit, Request, Session, Ticket, Transfer, TransferOptions,
+    MeasureLimit, Request, SendPolicy, Session, Ticket, Transfer, TransferOptions,
 };
 use sabul_sim::meter::{Counters, Gauges};
 use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, Profile};
@@ -108,6 +108,7 @@ pub(super) fn prepare(
             let runtime = runtime()?;
             let mut config = ListenerConfig::new(far_task.far.any_port());
             config.memory_bytes = memory_bytes;
+            config.sending = SendPolicy::any();
             let listener = runtime
                 .block_on(Listener::bind(config))
                 .map_err(|error| far_task.failed(error.to_string()))?;

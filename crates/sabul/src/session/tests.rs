@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::files::Source;
-use crate::{ConnectConfig, Listener, ListenerConfig, Report, connect};
+use crate::{ConnectConfig, Listener, ListenerConfig, Report, SendPolicy, connect};
 
 #[test]
 fn numbers_of_transfers_end_and_do_not_begin_anew() {
@@ -75,4 +75,45 @@ async fn a_writer_gets_the_one_file_that_was_asked_for() {
     let error = transfer.finish().await.unwrap_err();
     assert!(error.to_string().contains("'other'"), "{error}");
     assert!(answering.await.unwrap().is_err());
+}
+
+/// A session with a listener that sends by this policy, and serves measurements.
+async fn served_by(sending: SendPolicy) -> Session {
+    let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
+    config.sending = sending;
+    let listener = Listener::bind(config).await.unwrap();
+    let near = connect(listener.ticket(), ConnectConfig::default()).await.unwrap();
+    let far = listener.accept().await.unwrap();
+    tokio::spawn(async move {
+        let service = Service { measure: true, ..Service::default() };
+        // It ends with the listener.
+        let _kept = listener;
+        far.serve(&service).await
+    });
+    near
+}
+
+async fn measured(
+    session: &Session,
+    direction: Direction,
+    controller: &str,
+) -> Result<Report, Error> {
+    let limit = MeasureLimit { bytes: Some(400_000), time: None };
+    let options = TransferOptions { controller: controller.to_owned(), ..Default::default() };
+    session.measure(direction, limit, &options).await?.finish().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_sends_decides_how() {
+    let strict = served_by(SendPolicy::default()).await;
+    let refusal = measured(&strict, Direction::Receive, "fixed").await.unwrap_err();
+    assert!(refusal.to_string().contains("--cc: sabul2003, "), "{refusal}");
+    measured(&strict, Direction::Receive, "newreno").await.unwrap();
+    measured(&strict, Direction::Send, "fixed").await.unwrap();
+    let lenient = served_by(SendPolicy::any()).await;
+    measured(&lenient, Direction::Receive, "fixed").await.unwrap();
+    let slow = SendPolicy { rate_limit_bps: Some(4_000_000), ..SendPolicy::default() };
+    let slow = served_by(slow).await;
+    let report = measured(&slow, Direction::Receive, "sabul2003").await.unwrap();
+    assert!(report.goodput_bps < 6_000_000.0, "{}", report.goodput_bps);
 }

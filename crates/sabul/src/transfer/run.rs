@@ -20,8 +20,8 @@ use crate::error::Error;
 use crate::files::{Counts, SendOptions, SourceSet};
 use crate::machine::Machine;
 use crate::path::{self, CONNECTOR_PATIENCE, Demux, LISTENER_PATIENCE, OpenPath};
-use crate::patience::Patience;
 use crate::seal::Suite;
+use crate::session::Endpoint;
 
 /// How long the end of a transfer waits for its writing thread to clean up.
 const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
@@ -55,8 +55,7 @@ pub(crate) struct Context {
     pub(crate) connection: Connection,
     pub(crate) control: Control,
     pub(crate) router: Arc<Router>,
-    pub(crate) memory_bytes: usize,
-    pub(crate) patience: Patience,
+    pub(crate) endpoint: Arc<Endpoint>,
 }
 
 /// What this side does in a transfer.
@@ -134,8 +133,8 @@ impl Run {
             opener: path.opener,
             largest_opened: path.largest_opened,
             rtt: path.rtt,
-            blocks_max: blocks_max(self.cx.memory_bytes, plan.params.block_bytes),
-            silence: self.cx.patience.silence.into(),
+            blocks_max: blocks_max(self.cx.endpoint.memory_bytes, plan.params.block_bytes),
+            silence: self.cx.endpoint.patience.silence.into(),
             params: plan.params,
         };
         let mut report = match plan.work {

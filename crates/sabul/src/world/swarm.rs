@@ -16,8 +16,9 @@ use crate::error::Error;
 use crate::files::{Source, SourceSet};
 use crate::machine::Machine;
 use crate::patience::Patience;
+use crate::policy::SendPolicy;
 use crate::seal::Suite;
-use crate::session::{Session, Terms, software};
+use crate::session::{Endpoint, Session, software};
 use crate::transfer::{Report, Side};
 
 fn link(loss: f64) -> LinkConfig {
@@ -42,8 +43,8 @@ fn start(
 ) -> Session {
     let peer = end.peer();
     let machine = Machine::World(tasks.clone());
-    let terms = Terms { machine, memory_bytes: MEMORY, patience: Patience::default() };
-    Session::start(terms, connection, Side::World(end), peer, suite, first)
+    let endpoint = Endpoint::new(machine, MEMORY, Patience::default(), SendPolicy::default());
+    Session::start(connection, Side::World(end), peer, endpoint, suite, first)
 }
 
 /// Dials a listener that serves `service`; the connector's end, and a hand on the connection.
