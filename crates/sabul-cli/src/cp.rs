@@ -46,6 +46,7 @@ struct Outcome {
 
 async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
     let plan = Plan::of(args)?;
+    sabul::allow_many_files();
     let options = TransferOptions {
         rate_limit_bps: args.bwlimit.map(|rate| rate.0),
         preserve: args.preserve,

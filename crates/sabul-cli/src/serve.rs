@@ -72,6 +72,7 @@ async fn run(
     what: &str,
     example: fn(&str) -> String,
 ) -> Result<u8, CliError> {
+    sabul::allow_many_files();
     let interrupt = Interrupt::listen()?;
     let address = args.listen;
     let mut config = ListenerConfig::new(address);

@@ -26,7 +26,6 @@ use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sabul_sim::meter::{Counters, Gauges};
 use sabul_sim::scenario::{FlowPlan, Transport};
 use sabul_units::{Instant, SeededRandom, Span};
@@ -148,7 +147,7 @@ impl Flow {
     }
 
     fn prepare_at(plan: &FlowPlan, near: Place, far: Place, seed: u64) -> Result<Self, LabError> {
-        allow_many_files();
+        ::sabul::allow_many_files();
         let (orders, receiver) = watch::channel(Order::Wait);
         let board = Arc::new(Board::default());
         let task = Task {
@@ -250,18 +249,6 @@ pub(crate) fn notes(plan: &FlowPlan) -> Vec<String> {
 pub(crate) fn host_settings(plan: &FlowPlan) -> Vec<(String, String)> {
     let ecn = if plan.is_ecn_capable { "1" } else { "0" };
     vec![("net.ipv4.tcp_ecn".to_owned(), ecn.to_owned())]
-}
-
-/// Lets this process have two sockets for each of thousands of copies, as far as the system permits.
-/// Far more than that would slow down programs that close every file they could have inherited.
-fn allow_many_files() {
-    const FILES: u64 = 65_536;
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = maximum.map_or(FILES, |maximum| maximum.min(FILES));
-    if current.is_some_and(|current| current < wanted) {
-        // Without it, the system says which file was one too many.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
-    }
 }
 
 /// A runtime for the calling thread: what it starts stays in this thread's namespace.

@@ -40,6 +40,7 @@ mod channel;
 mod config;
 mod connector;
 mod control;
+mod descriptors;
 mod error;
 pub mod files;
 pub mod jail;
@@ -63,6 +64,7 @@ pub use config::{
     LossPolicy, MeasureLimit, RemoteDestination, Service, TransferOptions,
 };
 pub use connector::{connect, connect_to};
+pub use descriptors::allow_many_files;
 pub use error::{Error, failure_exit_code};
 pub use listener::Listener;
 pub use patience::Patience;

@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 
 use crate::config::ListenerConfig;
 use crate::control::Connection;
+use crate::descriptors::{self, Purpose};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::path::Demux;
@@ -191,31 +192,56 @@ async fn accept_all(tcp: TcpListener, gate: Arc<Gate>, accepted: mpsc::Sender<Se
             biased;
             _ = sweep.tick(), if !greetings.is_empty() => porch.sweep(),
             Some(_) = greetings.join_next(), if !greetings.is_empty() => {}
-            called = tcp.accept() => match called {
-                Ok((stream, peer)) => match porch.call(peer) {
-                    Ok(caller) => {
-                        let greeting = greet_and_hand_over(
-                            stream, peer, caller.clone(), Arc::clone(&gate), accepted.clone(),
-                        );
-                        let task = greetings.spawn(greeting);
-                        porch.attend(&caller, task);
+            called = tcp.accept() => {
+                let problem = match called {
+                    Ok((stream, peer)) => {
+                        let crowded = descriptors::shortage(&stream, Purpose::Caller);
+                        if crowded.is_some() {
+                            turn_away(stream);
+                            crowded
+                        } else {
+                            let shortage = descriptors::shortage(&stream, Purpose::Session);
+                            match porch.call(peer) {
+                                Ok(caller) => {
+                                    let newcomer = Newcomer { stream, peer, shortage };
+                                    let greeting = greet_and_hand_over(
+                                        newcomer, Arc::clone(&caller), Arc::clone(&gate),
+                                        accepted.clone(),
+                                    );
+                                    porch.attend(&caller, greetings.spawn(greeting));
+                                }
+                                Err(reason) => {
+                                    debug!(%peer, reason, "a caller was turned away");
+                                    turn_away(stream);
+                                }
+                            }
+                            None
+                        }
                     }
-                    Err(reason) => {
-                        debug!(%peer, reason, "a caller was turned away");
-                        turn_away(stream);
+                    Err(error) => {
+                        // Out of descriptors or memory, most likely: some may be free again later.
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                        Some(error.to_string())
                     }
-                },
-                Err(error) => {
-                    if Instant::now() >= next_warning {
-                        next_warning = Instant::now() + WARNING_INTERVAL;
-                        warn!(%error, "connections cannot be accepted; trying on");
-                    }
-                    // Out of descriptors or memory, most likely: some may be free again later.
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                };
+                if let Some(problem) = problem
+                    && Instant::now() >= next_warning
+                {
+                    next_warning = Instant::now() + WARNING_INTERVAL;
+                    warn!(problem, "connections cannot be accepted; trying on");
                 }
-            },
+            }
         }
     }
+}
+
+/// A connection that has just been accepted.
+#[derive(Debug)]
+struct Newcomer {
+    stream: TcpStream,
+    peer: SocketAddr,
+    /// Why this may be no session, whoever it is.
+    shortage: Option<String>,
 }
 
 /// Tells a caller that there is no room now, as far as that costs nothing.
@@ -323,13 +349,13 @@ impl Drop for Caller {
 }
 
 async fn greet_and_hand_over(
-    stream: TcpStream,
-    peer: SocketAddr,
+    newcomer: Newcomer,
     caller: Arc<Caller>,
     gate: Arc<Gate>,
     accepted: mpsc::Sender<Session>,
 ) {
-    match greet(stream, peer, &caller, &gate).await {
+    let peer = newcomer.peer;
+    match greet(newcomer, &caller, &gate).await {
         Ok(session) => {
             info!(%peer, "session");
             // The listener may be gone.
@@ -340,12 +366,8 @@ async fn greet_and_hand_over(
 }
 
 /// Finds out whether a caller holds the ticket. How long it may take is the door's business.
-async fn greet(
-    stream: TcpStream,
-    peer: SocketAddr,
-    caller: &Caller,
-    gate: &Gate,
-) -> Result<Session, String> {
+async fn greet(newcomer: Newcomer, caller: &Caller, gate: &Gate) -> Result<Session, String> {
+    let Newcomer { stream, peer, shortage } = newcomer;
     let text = |error: &dyn std::fmt::Display| error.to_string();
     stream.set_nodelay(true).map_err(|error| text(&error))?;
     let hello = tls::client_hello(stream).await.map_err(|error| text(&error))?;
@@ -373,6 +395,9 @@ async fn greet(
              have no cipher in common: use the same release on both sides"
         );
         Failure::new(FailureCode::Version, text)
+    } else if let Some(shortage) = shortage {
+        warn!(%peer, shortage, "a session was refused");
+        Failure::new(FailureCode::Refused, shortage)
     } else {
         info!(%peer, software = theirs, "authenticated");
         let side = Side::Listener {

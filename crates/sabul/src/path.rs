@@ -19,11 +19,13 @@ use std::time::{Duration, Instant};
 
 use sabul_udp::{Ecn, RecvBuffers, SocketOptions, UdpSocket, Wait, Waker};
 use sabul_units::{PacketNumber, Span};
+use sabul_wire::control::{Failure, FailureCode};
 use sabul_wire::{ConnectionId, HEADER_LEN, Header, Kind, TAG_LEN};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
 use crate::channel::engine::Datagrams;
+use crate::descriptors::{self, Purpose};
 use crate::error::Error;
 use crate::listener::source;
 use crate::seal::{Opener, Sealer, Suite};
@@ -421,6 +423,10 @@ impl DemuxShared {
         let opened = UdpSocket::bind(local, &self.options)
             .and_then(|socket| socket.connect(datagram.source).map(|()| socket))
             .map_err(|error| Error::Io { action: "open a UDP socket", source: error.into() })
+            .and_then(|socket| match descriptors::shortage(&socket, Purpose::Channel) {
+                None => Ok(socket),
+                Some(text) => Err(Error::Failed(Failure::new(FailureCode::Refused, text))),
+            })
             .map(|socket| {
                 let _ = socket.send(&answer, answer.len(), None, Ecn::NotEct);
                 OpenPath {

@@ -1,0 +1,79 @@
+//! A listener that runs out of open files: alone in its process, since the limit is the process's.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sabul::files::{Source, SourceSet};
+use sabul::{
+    ConnectConfig, Direction, Error, Listener, ListenerConfig, MeasureLimit, RemoteDestination,
+    Service, Session, Ticket, TransferOptions, connect,
+};
+
+/// Open files permitted in this test: half of them may be sessions.
+const FILES: u64 = 256;
+
+async fn measured(session: &Session) -> Result<u64, Error> {
+    let limit = MeasureLimit { bytes: Some(1000), time: None };
+    let transfer = session.measure(Direction::Send, limit, &TransferOptions::default()).await?;
+    transfer.finish().await.map(|report| report.bytes)
+}
+
+/// A session with the listener that has moved something, or why there is none.
+async fn session(ticket: &Ticket) -> Result<Session, Error> {
+    let session = connect(ticket, ConnectConfig::default()).await?;
+    measured(&session).await.map(|_| session)
+}
+
+#[test]
+fn sessions_are_refused_in_time_and_those_that_stand_can_work() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(FILES), maximum }).unwrap();
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
+    let test = async {
+        let (root, from) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
+        let listener = Listener::bind(config).await.unwrap();
+        let ticket = listener.ticket().clone();
+        let service =
+            Service { root: Some(root.path().to_owned()), measure: true, ..Service::default() };
+        tokio::spawn(async move {
+            while let Ok(session) = listener.accept().await {
+                let service = service.clone();
+                tokio::spawn(async move { session.serve(&service).await });
+            }
+        });
+        let mut sessions = Vec::new();
+        let refusal = loop {
+            match session(&ticket).await {
+                Ok(session) => sessions.push(session),
+                Err(error) => break error,
+            }
+            assert!(sessions.len() < 200, "the limit does not hold");
+        };
+        assert!(refusal.to_string().contains("too many open files here"), "{refusal}");
+        assert!(sessions.len() > 30, "{}", sessions.len());
+
+        // Whoever is in goes on, with a hundred files.
+        for number in 0..100 {
+            fs::write(from.path().join(number.to_string()), b"content").unwrap();
+        }
+        let set = SourceSet::local(vec![Source::Path(from.path().to_owned())], true).unwrap();
+        let options = TransferOptions::default();
+        let to = RemoteDestination::default();
+        let transfer = sessions[0].put(set, to, &options).await.unwrap();
+        let report = transfer.finish().await.unwrap();
+        assert_eq!((report.files, report.entries_failed), (100, 0));
+
+        // Once some have left, others come in.
+        for session in sessions.drain(..10) {
+            session.close().await;
+        }
+        while session(&ticket).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await }).unwrap();
+    runtime.shutdown_timeout(Duration::from_secs(1));
+}
