@@ -26,7 +26,7 @@ use crate::interval_set::IntervalSet;
 use crate::reports::ReportRule;
 use crate::rtt;
 use pick::Pick;
-use records::{Numbers, Pieces};
+use records::{Numbers, Pieces, Place};
 
 /// IPv4 and UDP headers: what a datagram is on the wire beyond its payload. Rates count IP packets;
 /// IPv6 adds 20 bytes, which the gap ignores.
@@ -85,7 +85,7 @@ pub enum Expiry {
 pub struct DataPacket {
     /// New for each transmission.
     pub number: PacketNumber,
-    /// The same in each retransmission.
+    /// The same in each retransmission, which may be shorter than the transmission before.
     pub seq: SeqNo,
     /// Which block.
     pub block: u32,
@@ -95,6 +95,13 @@ pub struct DataPacket {
     pub length: u32,
     /// It reaches the block's end.
     pub ends_block: bool,
+}
+
+impl DataPacket {
+    const fn new(number: PacketNumber, seq: SeqNo, place: Place) -> Self {
+        let Place { block, offset, length, ends_block } = place;
+        Self { number, seq, block, offset, length, ends_block }
+    }
 }
 
 /// What to do now.
@@ -176,6 +183,8 @@ pub struct SenderStats {
     pub lost_at_receiver: u64,
     /// Packets that the receiver's socket says it dropped.
     pub overflowed: u64,
+    /// DATA packets that arrived, duplicates included.
+    pub arrived: u64,
     /// Payload bytes that arrived, duplicates included.
     pub delivered: u64,
     /// Expiries.
@@ -185,8 +194,10 @@ pub struct SenderStats {
 #[derive(Clone, Copy, Debug)]
 struct Block {
     length: u32,
-    /// Sequence number after its last piece, once it is cut to the end.
+    /// Sequence number after the largest of its pieces, once it is cut to the end.
     end: Option<SeqNo>,
+    /// How many of [`Sender::rests`] are of it.
+    rests: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -216,6 +227,8 @@ pub struct Sender {
     pieces: Pieces,
     numbers: Numbers,
     loss_list: IntervalSet,
+    /// What was cut off pieces that no longer fitted, and has not left since.
+    rests: VecDeque<Place>,
     payload_bytes: u32,
     rate_limit: Option<Rate>,
     pick: Pick,
@@ -234,7 +247,6 @@ pub struct Sender {
     syn_received: u64,
     ack_serial: u64,
     largest_arrived: Option<PacketNumber>,
-    arrived: u64,
     delivered_wire: u64,
     /// Packets below this number left while the window allowed more than there was.
     app_limited_until: PacketNumber,
@@ -267,6 +279,7 @@ impl Sender {
             pieces: Pieces::new(),
             numbers: Numbers::new(config.first_number),
             loss_list: IntervalSet::new(),
+            rests: VecDeque::new(),
             payload_bytes: config.payload_bytes,
             rate_limit: None,
             pick: Pick::new(config.reports.channel, controller.burst()),
@@ -282,7 +295,6 @@ impl Sender {
             syn_received: 0,
             ack_serial: 0,
             largest_arrived: None,
-            arrived: 0,
             delivered_wire: 0,
             app_limited_until: PacketNumber(0),
             marked: 0,
@@ -314,14 +326,15 @@ impl Sender {
     /// The next block is this long. Every block but the last is full.
     pub fn push_block(&mut self, length: u32) {
         debug_assert!(length > 0 && length <= self.config.block_bytes);
-        self.blocks.push_back(Block { length, end: None });
+        self.blocks.push_back(Block { length, end: None, rests: 0 });
     }
 
-    /// New data is cut into pieces of at most this many payload bytes; what was cut before keeps its
-    /// size.
+    /// What leaves from now on has at most this many payload bytes, at least one. Pieces that were
+    /// larger are cut again when they are sent again.
     pub fn set_payload_bytes(&mut self, bytes: u32) {
+        let bytes = bytes.max(1);
         self.payload_bytes = bytes;
-        let packets = (self.config.window_bytes / u64::from(bytes.max(1))).max(2);
+        let packets = (self.config.window_bytes / u64::from(bytes)).max(2);
         self.window.set_unacknowledged_max(Packets(packets));
     }
 
@@ -606,6 +619,8 @@ impl Sender {
         assert!(self.cut.0 <= self.blocks.len(), "nothing is cut beyond the last block");
         assert!(self.blocks.iter().take(self.cut.0).all(|block| block.end.is_some()));
         assert!(self.stats.resent <= self.stats.sent);
+        let rests: u32 = self.blocks.iter().map(|block| block.rests).sum();
+        assert_eq!(rests as usize, self.rests.len(), "each rest keeps its block");
     }
 }
 

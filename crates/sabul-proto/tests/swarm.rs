@@ -19,6 +19,8 @@ use sabul_wire::{Feedback, LossPolicy, Mark};
 const SEEDS_BY_DEFAULT: u64 = 1000;
 const BLOCK_BYTES: u32 = 40_000;
 const HEADERS: u32 = 72;
+/// How long a sender takes to find out what the path carries.
+const PAYLOAD_LEARNT_AFTER: Span = Span::from_millis(150);
 
 /// What one run is made of.
 #[derive(Clone, Debug)]
@@ -31,6 +33,8 @@ struct Plan {
     controller: &'static str,
     params: Vec<(String, String)>,
     payload: u32,
+    /// When the path's largest payload changes, and to what; the sender learns of it by and by.
+    payload_changes: Vec<(Instant, u32)>,
     blocks: u32,
     blocks_max: u32,
     forward: LinkConfig,
@@ -94,6 +98,14 @@ fn draw(seed: u64) -> Plan {
         _ => Vec::new(),
     };
     let policy = if historical { LossPolicy::Historical } else { LossPolicy::Current };
+    let mut path = SeededRandom::new(seed).fork("payload");
+    let payload_changes = (0..path.below(2) * path.below(6))
+        .map(|_| {
+            let at = Instant::ZERO + Span::from_millis(path.below(3000));
+            let most = 1 + path.below(9000);
+            (at, 100 + u32::try_from(path.below(most)).unwrap())
+        })
+        .collect();
     Plan {
         policy,
         reports: ReportRule::of_policy(policy),
@@ -102,6 +114,7 @@ fn draw(seed: u64) -> Plan {
         controller,
         params,
         payload: 500 + u32::try_from(rng.below(1000)).unwrap(),
+        payload_changes,
         blocks: 1 + u32::try_from(rng.below(20)).unwrap(),
         blocks_max: 4 + u32::try_from(rng.below(8)).unwrap(),
         forward,
@@ -186,6 +199,10 @@ struct World {
     receiver: Receiver,
     forward: Link<Packet>,
     back: Link<Packet>,
+    /// Changes of the payload that the path carries, and those that the sender knows of.
+    path_changes: Vec<(Instant, u32)>,
+    known_changes: Vec<(Instant, u32)>,
+    path_payload: u32,
     /// Bytes of each block, true where they have been delivered.
     filled: Vec<Vec<bool>>,
     complete: u32,
@@ -194,6 +211,22 @@ struct World {
 }
 
 impl World {
+    /// The path's packets grow or shrink, and the sender's after them.
+    fn change_payload(&mut self) {
+        while self.path_changes.last().is_some_and(|(at, _)| *at <= self.now) {
+            self.path_payload = self.path_changes.pop().map_or(0, |(_, payload)| payload);
+        }
+        while self
+            .known_changes
+            .last()
+            .is_some_and(|(at, _)| *at + PAYLOAD_LEARNT_AFTER <= self.now)
+        {
+            let payload = self.known_changes.pop().map_or(0, |(_, payload)| payload);
+            self.sender.set_payload_bytes(payload);
+            self.sender.check_invariants();
+        }
+    }
+
     /// Delivers what has arrived, at both ends.
     fn deliver(&mut self, plan: &Plan) {
         while let Some(arrived) = self.forward.poll(self.now) {
@@ -224,8 +257,12 @@ impl World {
                     Admission::Duplicate => {}
                     Admission::Fresh => {
                         let bytes = &mut self.filled[block as usize];
-                        for byte in &mut bytes[offset as usize..(offset + length) as usize] {
-                            assert!(!std::mem::replace(byte, true), "a byte is delivered once");
+                        let bytes = &mut bytes[offset as usize..(offset + length) as usize];
+                        // By place, too, as the shipped table of blocks does.
+                        match bytes.iter().filter(|byte| **byte).count() {
+                            0 => bytes.fill(true),
+                            filled if filled == bytes.len() => {}
+                            _ => return,
                         }
                     }
                 }
@@ -263,6 +300,8 @@ impl World {
     fn transmit(&mut self, plan: &Plan) -> Instant {
         let mut next = loop {
             match self.sender.poll_transmit(self.now) {
+                // Larger than the path's packets are now: gone without a word.
+                Transmit::Data(packet) if packet.length > self.path_payload => {}
                 Transmit::Data(packet) => {
                     self.forward.push(self.now, packet.length + HEADERS, Packet::Data(packet));
                 }
@@ -296,6 +335,7 @@ impl World {
             self.forward.next_deadline(),
             self.back.next_deadline(),
             self.reliable.first().map(|(due, _)| *due),
+            self.known_changes.last().map(|(at, _)| *at + PAYLOAD_LEARNT_AFTER),
         ];
         for deadline in others.into_iter().flatten() {
             next = next.min(deadline);
@@ -326,8 +366,13 @@ fn run(seed: u64, plan: &Plan) -> Outcome {
         block_limit: plan.blocks_max,
         reports: plan.reports,
     };
+    let mut changes = plan.payload_changes.clone();
+    changes.sort_unstable_by(|a, b| b.0.cmp(&a.0));
     let mut world = World {
         now: Instant::ZERO,
+        path_changes: changes.clone(),
+        known_changes: changes,
+        path_payload: plan.payload,
         sender: Sender::new(Instant::ZERO, sender, controller),
         receiver: Receiver::new(receiver),
         forward: Link::new(plan.forward.clone(), &rng.fork("forward")),
@@ -352,6 +397,7 @@ fn run(seed: u64, plan: &Plan) -> Outcome {
             world.sender.stats(),
             world.sender.limits()
         );
+        world.change_payload();
         world.deliver(plan);
         world.now = world.transmit(plan);
     }
@@ -421,6 +467,7 @@ fn bad_paths_deliver_everything_with_every_policy_and_carrier() {
                     controller: "sabul2003",
                     params: Vec::new(),
                     payload: 1428,
+                    payload_changes: Vec::new(),
                     blocks: 100,
                     blocks_max: 32,
                     forward: path.clone(),

@@ -4,7 +4,7 @@ use sabul_cc::{Acked, ChannelRules, LossReport};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
 use sabul_wire::{Ack, DATA_OVERHEAD, Feedback, LossPolicy, Nak, NumberRange};
 
-use super::{ACK2_INTERVAL, Expiry, IP_UDP_BYTES, PeerError, RTT_UNKNOWN, Sender};
+use super::{ACK2_INTERVAL, Block, Expiry, IP_UDP_BYTES, PeerError, RTT_UNKNOWN, Sender};
 use crate::rtt;
 
 /// Ours: a receive buffer joins up to this many datagrams into one, and counts their drop as one.
@@ -66,7 +66,7 @@ impl Sender {
             }
         }
         self.note_overflow(now, ack.overflowed);
-        let is_news = ack.seq > self.pieces.first() || ack.packets > self.arrived;
+        let is_news = ack.seq > self.pieces.first() || ack.packets > self.stats.arrived;
         if ack.seq > self.pieces.first() {
             self.pieces.acknowledge(ack.seq);
             self.loss_list.remove_below(ack.seq.0);
@@ -88,19 +88,19 @@ impl Sender {
             let keep = if is_standard { self.pieces.first() } else { SeqNo(u64::MAX) };
             self.numbers.trim(largest, keep);
         }
-        let newly = ack.packets.saturating_sub(self.arrived);
+        let newly = ack.packets.saturating_sub(self.stats.arrived);
         let marked = ack.marked.saturating_sub(self.marked);
-        self.arrived = self.arrived.max(ack.packets);
+        self.stats.arrived = self.stats.arrived.max(ack.packets);
         self.marked = self.marked.max(ack.marked);
         self.stats.delivered = self.stats.delivered.max(ack.bytes);
         self.delivered_wire = self
             .stats
             .delivered
-            .saturating_add(self.arrived.saturating_mul(DATA_OVERHEAD as u64 + IP_UDP_BYTES));
+            .saturating_add(self.stats.arrived.saturating_mul(DATA_OVERHEAD as u64 + IP_UDP_BYTES));
         if newly > 0 {
             let mut acked = Acked::default();
             acked.newly = Packets(newly);
-            acked.total = Packets(self.arrived);
+            acked.total = Packets(self.stats.arrived);
             acked.in_flight = Packets(self.numbers.in_flight());
             acked.marked = Packets(marked);
             acked.largest = ack.largest.0;
@@ -222,7 +222,8 @@ impl Sender {
     }
 
     fn release_blocks(&mut self, seq: SeqNo) {
-        while self.blocks.front().is_some_and(|block| block.end.is_some_and(|end| end <= seq)) {
+        let is_done = |block: &Block| block.rests == 0 && block.end.is_some_and(|end| end <= seq);
+        while self.blocks.front().is_some_and(is_done) {
             self.blocks.pop_front();
             self.first_block += 1;
             self.cut.0 -= 1;

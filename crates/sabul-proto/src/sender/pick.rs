@@ -10,6 +10,7 @@ use sabul_cc::{BUFFER_PACKETS, BulkReport, ChannelRules};
 use sabul_units::{Instant, Packets, SeqNo, Span};
 use sabul_wire::{LossPolicy, Mark, Missing, NumberRange};
 
+use super::records::Place;
 use super::{BURST, DataPacket, PING_INTERVAL, PeerError, Sender, Transmit, WaitReason};
 use crate::interval_set::IntervalSet;
 
@@ -90,7 +91,11 @@ impl Sender {
             }
         }
         let has_new = self.cut.0 < self.blocks.len();
-        if self.loss_list.is_empty() && !has_new && self.pick.open.is_empty() {
+        if self.loss_list.is_empty()
+            && self.rests.is_empty()
+            && !has_new
+            && self.pick.open.is_empty()
+        {
             return Err((WaitReason::Application, idle_check));
         }
         if self.pick.is_waiting
@@ -110,6 +115,11 @@ impl Sender {
                 self.pace(now);
                 return Ok(packet);
             }
+        }
+        if let Some(rest) = self.rests.pop_front() {
+            let packet = self.send_rest(now, rest);
+            self.pace(now);
+            return Ok(packet);
         }
         if self.pick.rules == ChannelRules::Cyclic
             && let Some(packet) = self.next_of_pass(now)
@@ -198,38 +208,55 @@ impl Sender {
     fn cut_piece(&mut self, now: Instant, block: u32) -> DataPacket {
         let (index, offset) = self.cut;
         let length = (self.blocks[index].length - offset).min(self.payload_bytes);
-        let seq = self.pieces.next();
-        let number = self.numbers.push(seq, now);
         let ends_block = offset + length == self.blocks[index].length;
-        self.pieces.push(block, offset, length, ends_block, number);
         if ends_block {
-            self.blocks[index].end = Some(seq.next());
             self.cut = (index + 1, 0);
         } else {
             self.cut.1 += length;
+        }
+        self.send_new(now, index, Place { block, offset, length, ends_block })
+    }
+
+    /// Sends what no longer fitted its piece, or the front of it.
+    fn send_rest(&mut self, now: Instant, mut rest: Place) -> DataPacket {
+        let index = (rest.block - self.first_block) as usize;
+        match rest.shorten(self.payload_bytes) {
+            Some(more) => self.rests.push_front(more),
+            None => self.blocks[index].rests -= 1,
+        }
+        self.send_new(now, index, rest)
+    }
+
+    /// Sends a piece that has had no sequence number so far.
+    fn send_new(&mut self, now: Instant, index: usize, place: Place) -> DataPacket {
+        let seq = self.pieces.next();
+        let number = self.numbers.push(seq, now);
+        self.pieces.push(place, number);
+        let block = &mut self.blocks[index];
+        if place.ends_block || block.end.is_some() {
+            block.end = Some(seq.next());
         }
         if self.pick.rules == ChannelRules::Cyclic {
             self.pick.open.insert(NumberRange { first: seq.0, last: seq.0 });
             self.pick.cursor = seq.0 + 1;
         }
         self.note_sent(now, false);
-        DataPacket { number, seq, block, offset, length, ends_block }
+        DataPacket::new(number, seq, place)
     }
 
-    /// Sends a piece again, unless it has been acknowledged meanwhile.
+    /// Sends a piece again, unless it has been acknowledged meanwhile. One that no longer fits keeps
+    /// its number and its front, and the rest leaves under new numbers: so a place only ever shrinks,
+    /// and whichever transmission of a number arrives, all of its place has.
     fn resend(&mut self, now: Instant, seq: SeqNo) -> Option<DataPacket> {
         let number = self.numbers.next();
-        let piece = self.pieces.resent(seq, number)?;
+        let (place, rest) = self.pieces.resent(seq, number, self.payload_bytes)?;
+        if let Some(rest) = rest {
+            self.blocks[(rest.block - self.first_block) as usize].rests += 1;
+            self.rests.push_back(rest);
+        }
         self.numbers.push(seq, now);
         self.note_sent(now, true);
-        Some(DataPacket {
-            number,
-            seq,
-            block: piece.block,
-            offset: piece.offset,
-            length: piece.length,
-            ends_block: piece.ends_block,
-        })
+        Some(DataPacket::new(number, seq, place))
     }
 
     /// A mark, where the rules want one now; else when they may. DEV-061: in a datagram, repeated;
@@ -245,6 +272,7 @@ impl Sender {
         let is_at_end =
             matches!(why, WaitReason::Application | WaitReason::Receiver | WaitReason::Window)
                 && self.loss_list.is_empty()
+                && self.rests.is_empty()
                 && !self.pieces.is_empty();
         if !is_at_end {
             return Err(Instant::MAX);
@@ -349,7 +377,7 @@ impl Sender {
                         .remove_range(NumberRange { first: from, last: missing.below.0 - 1 });
                 }
                 self.lose_seqs(now, &missing.ranges);
-                let told = (self.stats.sent - self.numbers.in_flight(), self.arrived);
+                let told = (self.stats.sent - self.numbers.in_flight(), self.stats.arrived);
                 let sent = told.0.saturating_sub(self.pick.told.0);
                 let arrived = told.1.saturating_sub(self.pick.told.1).min(sent);
                 self.pick.told = told;

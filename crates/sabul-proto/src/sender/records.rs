@@ -5,13 +5,32 @@ use std::collections::VecDeque;
 use sabul_units::{Instant, PacketNumber, SeqNo};
 use sabul_wire::NumberRange;
 
-/// A piece of a block that is not acknowledged.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+/// Where in the stream a piece lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
     pub(super) block: u32,
     pub(super) offset: u32,
     pub(super) length: u32,
     pub(super) ends_block: bool,
+}
+
+impl Place {
+    /// Keeps the first `most` bytes; gives what is cut off, if anything is.
+    pub(super) const fn shorten(&mut self, most: u32) -> Option<Self> {
+        if self.length <= most {
+            return None;
+        }
+        let rest = Self { offset: self.offset + most, length: self.length - most, ..*self };
+        self.length = most;
+        self.ends_block = false;
+        Some(rest)
+    }
+}
+
+/// A piece of a block that is not acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) place: Place,
     /// A loss report has named it before (historical policy).
     pub(super) was_reported: bool,
     /// Its newest transmission.
@@ -47,26 +66,25 @@ impl Pieces {
     pub(super) fn range(&self) -> NumberRange {
         NumberRange { first: self.first.0, last: self.next().0.saturating_sub(1) }
     }
-    pub(super) fn push(
-        &mut self,
-        block: u32,
-        offset: u32,
-        length: u32,
-        ends_block: bool,
-        number: PacketNumber,
-    ) {
-        let was_reported = false;
-        self.ring.push_back(Piece { block, offset, length, ends_block, was_reported, number });
+    pub(super) fn push(&mut self, place: Place, number: PacketNumber) {
+        self.ring.push_back(Piece { place, was_reported: false, number });
     }
     pub(super) fn get_mut(&mut self, seq: SeqNo) -> Option<&mut Piece> {
         let index = seq.0.checked_sub(self.first.0)?;
         self.ring.get_mut(usize::try_from(index).ok()?)
     }
-    /// The piece is sent again under `number`.
-    pub(super) fn resent(&mut self, seq: SeqNo, number: PacketNumber) -> Option<Piece> {
+    /// The piece is sent again under `number`, at most `most` bytes of it: it keeps its sequence number
+    /// and its front. Gives what it is now, and what was cut off.
+    pub(super) fn resent(
+        &mut self,
+        seq: SeqNo,
+        number: PacketNumber,
+        most: u32,
+    ) -> Option<(Place, Option<Place>)> {
         let piece = self.get_mut(seq)?;
         piece.number = number;
-        Some(*piece)
+        let rest = piece.place.shorten(most);
+        Some((piece.place, rest))
     }
     /// Forgets everything before `seq`.
     pub(super) fn acknowledge(&mut self, seq: SeqNo) {

@@ -100,6 +100,59 @@ fn a_transmission_is_lost_at_most_once_and_a_lost_retransmission_at_once() {
     assert_eq!(sender.stats().lost, 2);
 }
 
+/// (sequence number, offset, length, whether it ends its block) of everything that goes out now.
+fn places(sender: &mut Sender, now: Instant) -> Vec<(u64, u32, u32, bool)> {
+    let mut sent = Vec::new();
+    loop {
+        sender.check_invariants();
+        match sender.poll_transmit(now) {
+            Transmit::Data(packet) => {
+                sent.push((packet.seq.0, packet.offset, packet.length, packet.ends_block));
+            }
+            Transmit::Ack2 { .. } | Transmit::Mark { .. } => {}
+            Transmit::Wait { .. } => return sent,
+        }
+    }
+}
+
+#[test]
+fn a_lost_piece_that_no_longer_fits_keeps_its_front_and_the_rest_has_new_numbers() {
+    for policy in [LossPolicy::Current, LossPolicy::Historical] {
+        let mut sender = sender(policy, &[]);
+        sender.push_block(2000);
+        sender.push_block(10_000);
+        let first = places(&mut sender, at_ms(0));
+        assert_eq!(first[..2], [(0, 0, 1000, false), (1, 1000, 1000, true)]);
+        sender.set_payload_bytes(400);
+        sender.handle_feedback(at_ms(50), &nak(policy, &[(1, 1)])).unwrap();
+        let again = [(1, 1000, 400, false), (12, 1400, 400, false), (13, 1800, 200, true)];
+        assert_eq!(places(&mut sender, at_ms(50)), again, "{policy:?}");
+        // The block waits for the last of its pieces, whatever its number is.
+        sender.handle_feedback(at_ms(90), &ack(1, 13, 12)).unwrap();
+        assert_eq!(sender.released_blocks(), 0);
+        sender.handle_feedback(at_ms(91), &ack(2, 14, 13)).unwrap();
+        assert!(sender.is_idle(), "{policy:?}");
+    }
+}
+
+#[test]
+fn a_block_is_not_released_before_all_that_was_cut_off_its_pieces_has_left() {
+    let mut sender = sender(LossPolicy::Current, &[("window_packets", "1")]);
+    sender.push_block(1000);
+    drain(&mut sender, at_ms(0));
+    sender.set_payload_bytes(900);
+    sender.handle_feedback(at_ms(50), &nak(LossPolicy::Current, &[(0, 0)])).unwrap();
+    assert!(
+        matches!(sender.poll_transmit(at_ms(50)), Transmit::Data(packet) if packet.length == 900)
+    );
+    // The front is acknowledged; the rest has had no number so far.
+    sender.handle_feedback(at_ms(60), &ack(1, 1, 1)).unwrap();
+    assert!(!sender.is_idle());
+    assert_eq!(places(&mut sender, at_ms(60)), [(1, 900, 100, true)]);
+    sender.handle_feedback(at_ms(70), &ack(2, 2, 2)).unwrap();
+    assert!(sender.is_idle());
+}
+
 #[test]
 fn historical_reports_name_sequence_numbers_and_count_repeats_apart() {
     let mut sender = sender(LossPolicy::Historical, &[]);
@@ -274,7 +327,8 @@ fn a_burst_of_naks_is_one_loss_event_a_syn_interval_in_the_current_policy() {
     }
     for number in 0..300 {
         // Ten packets fly at a time: one in ten is lost and reported in a NAK of its own.
-        sender.pieces.push(0, 0, 1, false, PacketNumber(number));
+        let place = Place { block: 0, offset: 0, length: 1, ends_block: false };
+        sender.pieces.push(place, PacketNumber(number));
         sender.numbers.push(SeqNo(number), at_ms(0));
     }
     let gap = sender.limits().gap;

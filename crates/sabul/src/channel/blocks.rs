@@ -21,13 +21,28 @@ struct Block {
 }
 
 impl Block {
-    fn overlaps(&self, place: NumberRange) -> bool {
-        place.first < u64::from(self.prefix) || self.beyond.overlap(place).next().is_some()
+    /// How many bytes of the place are filled.
+    fn filled(&self, place: NumberRange) -> u64 {
+        let in_prefix = u64::from(self.prefix).clamp(place.first, place.last + 1) - place.first;
+        in_prefix + self.beyond.overlap(place).map(NumberRange::count).sum::<u64>()
     }
 
     fn is_complete(&self) -> bool {
         self.length == Some(self.prefix) && self.beyond.is_empty()
     }
+}
+
+/// What a block has at a place.
+#[derive(Debug)]
+pub(super) enum Space<'a> {
+    /// Nothing authentic: the payload may be opened there.
+    Empty(&'a mut [u8]),
+    /// Everything. It came under another sequence number before a piece was cut again into smaller
+    /// ones; the packet counts, its payload is of no use.
+    Filled,
+    /// Something, or the place lies outside the block: the packet counts as lost. An honest sender
+    /// has sent the piece again by then, smaller and under a newer number.
+    Refused,
 }
 
 /// The blocks that are being received.
@@ -56,28 +71,34 @@ impl Blocks {
         }
     }
 
-    /// The place for `length` bytes, unless authentic bytes are in it, the block has been delivered,
-    /// or it reaches past the block. The receiver core has bounded `block`.
-    pub(super) fn space(&mut self, block: u32, offset: u32, length: usize) -> Option<&mut [u8]> {
-        let index = usize::try_from(block.checked_sub(self.first)?).ok()?;
-        let end = (offset as usize).checked_add(length)?;
+    /// The place for `length` bytes. The receiver core has bounded `block`.
+    pub(super) fn space(&mut self, block: u32, offset: u32, length: usize) -> Space<'_> {
+        let end = (offset as usize).saturating_add(length);
         if length == 0 || end > self.block_bytes {
-            return None;
+            return Space::Refused;
         }
+        // Delivered, so complete.
+        let Some(index) = block.checked_sub(self.first) else {
+            return Space::Filled;
+        };
+        let index = index as usize;
         while self.blocks.len() <= index {
             self.blocks.push_back(Block::default());
         }
         let slot = &mut self.blocks[index];
-        if slot.overlaps(place(offset, length))
-            || slot.length.is_some_and(|block| end > block as usize)
-        {
-            return None;
+        if slot.length.is_some_and(|block| end > block as usize) {
+            return Space::Refused;
+        }
+        match slot.filled(place(offset, length)) {
+            0 => {}
+            filled if filled == length as u64 => return Space::Filled,
+            _ => return Space::Refused,
         }
         if slot.bytes.is_empty() {
             slot.bytes = self.free.pop().unwrap_or_default();
             slot.bytes.resize(self.block_bytes, 0);
         }
-        slot.bytes.get_mut(offset as usize..end)
+        Space::Empty(&mut slot.bytes[offset as usize..end])
     }
 
     /// The place that [`Blocks::space`] gave now holds authentic bytes.
@@ -120,7 +141,10 @@ mod tests {
     use super::*;
 
     fn put(blocks: &mut Blocks, block: u32, offset: u32, bytes: &[u8], ends: bool) {
-        blocks.space(block, offset, bytes.len()).unwrap().copy_from_slice(bytes);
+        let Space::Empty(space) = blocks.space(block, offset, bytes.len()) else {
+            panic!("{block} {offset} is taken");
+        };
+        space.copy_from_slice(bytes);
         blocks.fill(block, offset, u32::try_from(bytes.len()).unwrap(), ends);
     }
 
@@ -142,16 +166,22 @@ mod tests {
         let mut blocks = Blocks::new(8);
         put(&mut blocks, 0, 0, b"ab", false);
         put(&mut blocks, 0, 5, b"f", false);
-        for (offset, length) in [(0, 1), (1, 4), (4, 2), (5, 1), (0, 8)] {
-            assert!(blocks.space(0, offset, length).is_none(), "{offset}+{length}");
+        for (offset, length) in [(1, 4), (4, 2), (0, 8)] {
+            let space = blocks.space(0, offset, length);
+            assert!(matches!(space, Space::Refused), "{offset}+{length}: {space:?}");
         }
-        assert!(blocks.space(0, 2, 3).is_some());
-        assert!(blocks.space(0, 7, 2).is_none(), "past the block");
-        assert!(blocks.space(0, u32::MAX, 2).is_none());
+        for (offset, length) in [(0, 1), (0, 2), (5, 1)] {
+            let space = blocks.space(0, offset, length);
+            assert!(matches!(space, Space::Filled), "{offset}+{length}: {space:?}");
+        }
+        assert!(matches!(blocks.space(0, 2, 3), Space::Empty(_)));
+        assert!(matches!(blocks.space(0, 7, 2), Space::Refused), "past the block");
+        assert!(matches!(blocks.space(0, u32::MAX, 2), Space::Refused));
         put(&mut blocks, 0, 6, b"g", true);
-        assert!(blocks.space(0, 7, 1).is_none(), "past the block's end");
+        assert!(matches!(blocks.space(0, 7, 1), Space::Refused), "past the block's end");
         put(&mut blocks, 0, 2, b"cde", false);
+        assert!(matches!(blocks.space(0, 1, 5), Space::Filled), "whatever pieces filled it");
         assert_eq!(blocks.pop().as_deref(), Some(&b"abcdefg"[..]));
-        assert!(blocks.space(0, 0, 1).is_none(), "delivered");
+        assert!(matches!(blocks.space(0, 0, 1), Space::Filled), "delivered");
     }
 }

@@ -10,7 +10,7 @@ use sabul_wire::{
     DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, Header, Kind, Mark, TAG_LEN,
 };
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, Space};
 use super::engine::{Datagrams, Engine, Pause, Turned};
 use super::link::{Clock, Link};
 use super::silence::Silence;
@@ -254,18 +254,16 @@ impl Turn {
         let aad = &datagram[..DATA_HEADER_LEN];
         let sealed = &datagram[DATA_HEADER_LEN + usize::from(header.congestion_len)..];
         debug_assert_eq!(sealed.len(), length + TAG_LEN);
-        let is_fresh = match self.receiver.admit(number, seq, header.block, header.offset, length) {
-            Admission::Refused(_) => {
-                self.link.refused += 1;
-                return;
-            }
-            Admission::Duplicate => false,
-            Admission::Fresh => true,
+        let space = match self.receiver.admit(number, seq, header.block, header.offset, length) {
+            Admission::Refused(_) => Space::Refused,
+            Admission::Duplicate => Space::Filled,
+            Admission::Fresh => self.blocks.space(header.block, header.offset, length),
         };
-        let space = if is_fresh {
-            self.blocks.space(header.block, header.offset, length)
-        } else {
-            self.scratch.get_mut(..length)
+        let is_fresh = matches!(space, Space::Empty(_));
+        let space = match space {
+            Space::Empty(space) => Some(space),
+            Space::Filled => self.scratch.get_mut(..length),
+            Space::Refused => None,
         };
         let Some(space) = space else {
             self.link.refused += 1;
