@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Transfers between two network namespaces: a path of 1280 bytes, one of 9000, and one without UDP.
+# Transfers between two network namespaces: a path of 1280 bytes, one of 9000, one without UDP, and one, behind a
+# router, whose packets become smaller in the middle of a transfer.
 #
 # Needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN), ip from iproute2, and a built `sabul`
 # (SABUL=PROGRAM names another one). Everything it makes carries its process number and goes with it.
@@ -9,10 +10,14 @@ cd "$(dirname "$0")/.."
 sabul=${SABUL:-target/release/sabul}
 server_ns=sabul-$$-server
 client_ns=sabul-$$-client
+router_ns=sabul-$$-router
 server_if=svs$$
 client_if=svc$$
 server_ip=10.77.0.1
 client_ip=10.77.0.2
+# Behind the router, which has .1 on either side.
+far_server_ip=10.77.1.2
+near_client_ip=10.77.2.2
 port=4700
 file_bytes=$((32 * 1024 * 1024))
 
@@ -41,6 +46,7 @@ clean_up() {
     stop_server
     ip netns del "$client_ns" 2>/dev/null || true
     ip netns del "$server_ns" 2>/dev/null || true
+    ip netns del "$router_ns" 2>/dev/null || true
     [ -z "$work" ] || rm -rf "$work"
 }
 
@@ -102,11 +108,12 @@ stop_server() {
     server_pid=
 }
 
-# Runs the client for at most $1 seconds; its exit code is the result.
+# Runs the client for at most $1 seconds with the options that follow; its exit code is the result.
 copy() {
-    local code=0
-    ip netns exec "$client_ns" timeout "$1" "$sabul" cp "$work/file.bin" \
-        "sabul://$server_ip:$port/" --ticket "$work/ticket" \
+    local code=0 patience=$1
+    shift
+    ip netns exec "$client_ns" timeout "$patience" "$sabul" cp "$work/file.bin" \
+        "sabul://$server_ip:$port/" --ticket "$work/ticket" "$@" \
         >"$work/cp.out" 2>"$work/cp.err" || code=$?
     return "$code"
 }
@@ -156,6 +163,45 @@ no_udp() {
     stop_server
 }
 
+# A second path between client and server, with a router on it; transfers take it from then on.
+add_router() {
+    ip netns add "$router_ns"
+    ip link add "svrs$$" netns "$router_ns" type veth peer name "svfs$$" netns "$server_ns"
+    ip link add "svrc$$" netns "$router_ns" type veth peer name "svfc$$" netns "$client_ns"
+    ip -n "$router_ns" addr add 10.77.1.1/24 dev "svrs$$"
+    ip -n "$router_ns" addr add 10.77.2.1/24 dev "svrc$$"
+    ip -n "$server_ns" addr add "$far_server_ip/24" dev "svfs$$"
+    ip -n "$client_ns" addr add "$near_client_ip/24" dev "svfc$$"
+    ip netns exec "$router_ns" sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
+    ip -n "$router_ns" link set "svrs$$" up
+    ip -n "$router_ns" link set "svrc$$" up
+    ip -n "$server_ns" link set "svfs$$" up
+    ip -n "$client_ns" link set "svfc$$" up
+    ip -n "$server_ns" route add 10.77.2.0/24 via 10.77.1.1
+    ip -n "$client_ns" route add 10.77.1.0/24 via 10.77.2.1
+    server_ip=$far_server_ip
+}
+
+# A second after the start, the link $2 of the namespace $3 carries 1300 bytes instead of 1500; $1 says which it is.
+mtu_falls() {
+    local name="a file arrives though $1 carries only 1300 bytes from its middle on" code=0
+    ip -n "$3" link set "$2" mtu 1500
+    start_server || return 0
+    copy 60 --bwlimit 80M &
+    local copying=$!
+    sleep 1
+    ip -n "$3" link set "$2" mtu 1300
+    wait "$copying" || code=$?
+    if [ "$code" -ne 0 ]; then
+        fail "$name: cp ended with $code"
+    elif [ "$(hash_of "$work/file.bin")" != "$(hash_of "$work/root/file.bin")" ]; then
+        fail "$name: the two ends differ"
+    else
+        pass "$name"
+    fi
+    stop_server
+}
+
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -163,5 +209,8 @@ set_up
 transfer_at_mtu 1280
 transfer_at_mtu 9000
 no_udp
+add_router
+mtu_falls "the router's far link" "svrs$$" "$router_ns"
+mtu_falls "the sender's own interface" "svfc$$" "$client_ns"
 echo "netns: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -44,8 +44,8 @@ pub enum SendStatus {
     TooLarge,
     /// An earlier datagram met a closed port. The next one was not tried; it may be sent at once.
     Refused,
-    /// There is no way to the peer now (no route, interface down, or a firewall of this machine
-    /// said no). Later may be different.
+    /// There is no way to the peer now: no route, an interface that is down, the socket's own address
+    /// gone from this machine, or a firewall that said no. Later may be different.
     Unreachable,
 }
 
@@ -249,6 +249,11 @@ fn status_of(error: io::Error) -> io::Result<SendStatus> {
             | libc::EHOSTUNREACH
             | libc::ENETDOWN
             | libc::EHOSTDOWN
+            | libc::ENODEV
+            | libc::EADDRNOTAVAIL
+            // Linux, where a connected socket's own address is gone. What a call may get wrong has
+            // been checked before it.
+            | libc::EINVAL
             | libc::EPERM
             | libc::EACCES,
         ) => Ok(SendStatus::Unreachable),
@@ -324,6 +329,9 @@ mod tests {
             (libc::EMSGSIZE, SendStatus::TooLarge),
             (libc::ECONNREFUSED, SendStatus::Refused),
             (libc::ENETUNREACH, SendStatus::Unreachable),
+            (libc::ENETDOWN, SendStatus::Unreachable),
+            (libc::EADDRNOTAVAIL, SendStatus::Unreachable),
+            (libc::EINVAL, SendStatus::Unreachable),
             (libc::EPERM, SendStatus::Unreachable),
         ] {
             assert_eq!(status_of(io::Error::from_raw_os_error(errno)).unwrap(), status);

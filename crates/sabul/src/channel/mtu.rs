@@ -1,8 +1,12 @@
 //! Path MTU discovery: padded probes of all likely sizes at once.
 //!
-//! After [RFC8899]: the size in use only grows, and only when a probe of that size has been
-//! answered; lost data never lowers it, so loss is never mistaken for a black hole. Probes are no
-//! data, and their loss is no congestion.
+//! After [RFC8899]: packets grow when a probe of a larger size has been answered. They shrink when the
+//! path has become a black hole for the size in use [RFC8899 §4.3]: nothing larger than the next
+//! smaller size arrives any more, and probes of that one are answered while those of the present one
+//! are not. Loss alone never shows that, however high: it takes answers. Probes are no data, and
+//! their loss is no congestion.
+//! States:      searching → settled → (raise timer) searching; any → checking → settled, or fallen and
+//!              searching below the size that failed
 
 use sabul_units::{Instant, Span};
 use sabul_wire::DATA_OVERHEAD;
@@ -22,29 +26,93 @@ const OVERHEAD: u32 = {
 };
 /// Times that an unanswered size is tried.
 const TRIES: u8 = 3;
+/// Least time between two rounds of probes; otherwise two round trips.
+const ROUND_MIN: Span = Span::from_millis(50);
+/// What a round trip stands for until one is known.
+const RTT_UNKNOWN: Span = Span::from_millis(200);
+/// Ours: nothing large arrives for so long, or for three round trips, before that is looked into.
+const SUSPECT_AFTER: Span = Span::from_secs(1);
+/// Ours: and so many DATA packets have left meanwhile.
+const SUSPECT_PACKETS: u64 = 3;
+/// Ours: answers to the smaller size, with none to the present one, that make a black hole. Where 30 %
+/// of all packets are lost both ways, six come first by chance once in 64 checks, and a check
+/// begins only when no DATA packet has come through for a second.
+const BLACK_HOLE_ANSWERS: u8 = 6;
+/// Ours: rounds of a check after which the path counts as down, and is asked rarely.
+const CHECK_ROUNDS: u8 = 20;
+/// Ours: time between two rounds then.
+const CHECK_SLOW: Span = Span::from_millis(500);
+/// [RFC8899 §5.1.1] PMTU_RAISE_TIMER: larger sizes are tried again after so long.
+const RAISE_AFTER: Span = Span::from_secs(600);
+/// Ours: a size that has just failed is left alone for so long.
+const COOL_DOWN: Span = Span::from_secs(60);
 
-/// The search for one path's largest packet.
+/// What the sender knows of its DATA packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traffic {
+    /// How many have left.
+    pub(super) sent: u64,
+    /// How many have arrived.
+    pub(super) arrived: u64,
+    /// Payload bytes that have arrived.
+    pub(super) bytes: u64,
+}
+
+/// Whether the present size still passes.
+#[derive(Clone, Copy, Debug)]
+struct Check {
+    rounds: u8,
+    /// Answers to the sizes to fall to.
+    answers: [u8; 2],
+    next_round: Instant,
+}
+
+/// The search for one path's largest packet, and the watch over it.
 #[derive(Debug)]
 pub(super) struct MtuSearch {
-    /// Datagram size, tries made; ascending.
+    /// Datagram size, tries made; ascending, all larger than the one in use.
     candidates: Vec<(u32, u8)>,
     header_bytes: u32,
+    limit: Option<u32>,
     datagram: u32,
     next_round: Instant,
+    /// When larger sizes are tried again.
+    raise_at: Option<Instant>,
+    /// What was known when a packet above the smaller size last arrived, and when that was.
+    proof: (Instant, Traffic),
+    seen: Traffic,
+    check: Option<Check>,
 }
 
 impl MtuSearch {
     /// `local` is the MTU of this end's interface, `limit` the largest packet allowed.
     pub(super) fn new(is_ipv6: bool, local: Option<u32>, limit: Option<u32>) -> Self {
         let header_bytes = if is_ipv6 { 48 } else { 28 };
-        let largest = local.unwrap_or(1500).min(limit.unwrap_or(u32::MAX)).min(65_535);
-        let mut sizes: Vec<u32> = PACKETS.into_iter().chain([largest]).collect();
-        sizes.retain(|size| *size <= largest && *size > DATAGRAM_BASE + header_bytes);
+        let mut search = Self {
+            candidates: Vec::new(),
+            header_bytes,
+            limit,
+            datagram: limit.map_or(DATAGRAM_BASE, |limit| DATAGRAM_BASE.min(limit - header_bytes)),
+            next_round: Instant::ZERO,
+            raise_at: None,
+            proof: (Instant::ZERO, Traffic::default()),
+            seen: Traffic::default(),
+            check: None,
+        };
+        search.list(local, u32::MAX);
+        search
+    }
+
+    /// Makes candidates of all sizes above the one in use and below `below`.
+    fn list(&mut self, local: Option<u32>, below: u32) {
+        let headers = self.header_bytes;
+        let largest = local.unwrap_or(1500).min(self.limit.unwrap_or(u32::MAX)).min(65_535);
+        let base = DATAGRAM_BASE + headers;
+        let mut sizes: Vec<u32> = PACKETS.into_iter().chain([base, largest]).collect();
+        sizes.retain(|size| *size <= largest && *size > self.packet() && *size < below);
         sizes.sort_unstable();
         sizes.dedup();
-        let candidates = sizes.into_iter().map(|size| (size - header_bytes, 0)).collect();
-        let base = limit.map_or(DATAGRAM_BASE, |limit| DATAGRAM_BASE.min(limit - header_bytes));
-        Self { candidates, header_bytes, datagram: base, next_round: Instant::ZERO }
+        self.candidates = sizes.into_iter().map(|size| (size - headers, 0)).collect();
     }
 
     /// Bytes of a block that fit a packet of the size in use.
@@ -57,48 +125,150 @@ impl MtuSearch {
         self.datagram + self.header_bytes
     }
 
+    /// Sizes to fall to, the preferred one first.
+    const fn falls(&self) -> [u32; 2] {
+        [DATAGRAM_BASE, MTU_MIN - self.header_bytes]
+    }
+
+    /// The size to fall to, where there is a smaller one.
+    fn smaller(&self) -> Option<u32> {
+        self.falls().into_iter().find(|size| *size < self.datagram)
+    }
+
+    /// Whether larger sizes are to be tried again: see [`Self::raise`].
+    pub(super) fn is_raise_due(&self, now: Instant) -> bool {
+        self.raise_at.is_some_and(|at| now >= at)
+    }
+
+    /// Tries larger sizes again; `local` is the interface's MTU now.
+    pub(super) fn raise(&mut self, now: Instant, local: Option<u32>) {
+        self.list(local, u32::MAX);
+        self.next_round = now;
+        self.raise_at = self.candidates.is_empty().then(|| now + RAISE_AFTER);
+    }
+
+    /// Takes note of what has become of the DATA packets, and begins a check where nothing large
+    /// arrives any more.
+    pub(super) fn watch(&mut self, now: Instant, traffic: Traffic, rtt: Option<Span>) {
+        let (since, before) = self.proof;
+        self.seen = traffic;
+        let Some(smaller) = self.smaller() else { return };
+        let packets = traffic.arrived - before.arrived;
+        // The mean is no more than the largest, so one above the smaller size was among them.
+        let is_proof =
+            traffic.bytes.saturating_sub(before.bytes) > packets * u64::from(smaller - OVERHEAD);
+        if is_proof || traffic.sent < before.sent + SUSPECT_PACKETS {
+            if is_proof {
+                (self.proof, self.check) = ((now, traffic), None);
+            }
+            return;
+        }
+        let patience = (rtt.unwrap_or(RTT_UNKNOWN) * 3).max(SUSPECT_AFTER);
+        if self.check.is_none() && now.since(since) >= patience {
+            self.check = Some(Check { rounds: 0, answers: [0; 2], next_round: now });
+        }
+    }
+
     /// Datagram sizes to probe now; `rtt` spaces the rounds.
     pub(super) fn poll(&mut self, now: Instant, rtt: Option<Span>) -> Vec<u32> {
-        if now < self.next_round || self.candidates.is_empty() {
-            return Vec::new();
+        let round = (rtt.unwrap_or(RTT_UNKNOWN) * 2).max(ROUND_MIN);
+        let mut sizes = Vec::new();
+        let (falls, datagram) = (self.falls(), self.datagram);
+        if let Some(check) = self.check.as_mut().filter(|check| now >= check.next_round) {
+            check.rounds = check.rounds.saturating_add(1);
+            let pause = if check.rounds < CHECK_ROUNDS { round } else { round.max(CHECK_SLOW) };
+            check.next_round = now + pause;
+            sizes.extend(falls.into_iter().filter(|size| *size < datagram));
+            sizes.push(datagram);
         }
-        let rtt = rtt.unwrap_or(Span::from_millis(200));
-        self.next_round = now + (rtt * 2).max(Span::from_millis(50));
-        self.candidates.retain(|(_, tries)| *tries < TRIES);
-        self.candidates
-            .iter_mut()
-            .map(|(size, tries)| {
+        if now >= self.next_round && !self.candidates.is_empty() {
+            self.next_round = now + round;
+            self.candidates.retain(|(_, tries)| *tries < TRIES);
+            for (size, tries) in &mut self.candidates {
                 *tries += 1;
-                *size
-            })
-            .collect()
+                sizes.push(*size);
+            }
+        }
+        if self.candidates.is_empty() && self.raise_at.is_none() {
+            self.raise_at = Some(now + RAISE_AFTER);
+        }
+        sizes
     }
 
     /// When to poll again.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        (!self.candidates.is_empty()).then_some(self.next_round)
+        let search = (!self.candidates.is_empty()).then_some(self.next_round);
+        let check = self.check.map(|check| check.next_round);
+        Instant::earliest([search, check, self.raise_at])
     }
 
-    /// The machine refused a probe of this size: the path's first hop is smaller.
-    pub(super) fn refused(&mut self, size: u32) {
-        self.candidates.retain(|(candidate, _)| *candidate < size);
-    }
-
-    /// A probe of this size was answered; says whether packets may grow.
-    pub(super) fn confirmed(&mut self, size: u32) -> bool {
-        let was_asked = self.candidates.iter().any(|(candidate, _)| *candidate == size);
-        if !was_asked || size <= self.datagram {
+    /// The machine refused a datagram of this size: the path's first hop is smaller. `local` is the
+    /// interface's MTU now. Says whether packets have to shrink.
+    pub(super) fn refused(&mut self, now: Instant, size: u32, local: Option<u32>) -> bool {
+        if size > self.datagram {
+            self.candidates.retain(|(candidate, _)| *candidate < size);
             return false;
         }
-        self.datagram = size;
-        self.candidates.retain(|(candidate, _)| *candidate > size);
+        let fits = local.map(|mtu| mtu.saturating_sub(self.header_bytes));
+        let smaller = self.smaller();
+        // What a router is said to have reported goes into that number, too: never below the base.
+        let fits = fits.filter(|fits| *fits < size && smaller.is_some_and(|least| *fits >= least));
+        match fits.or(smaller) {
+            Some(fits) => {
+                self.fall(now, fits);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A probe of this size was answered; says whether the size in use has changed.
+    pub(super) fn confirmed(&mut self, now: Instant, size: u32) -> bool {
+        if self.candidates.iter().any(|(candidate, _)| *candidate == size) && size > self.datagram {
+            self.datagram = size;
+            self.candidates.retain(|(candidate, _)| *candidate > size);
+            (self.proof, self.check) = ((now, self.seen), None);
+            return true;
+        }
+        let falls = self.falls();
+        let Some(check) = &mut self.check else { return false };
+        if size == self.datagram {
+            // It passes: whatever keeps the data from arriving is not its size.
+            (self.proof, self.check) = ((now, self.seen), None);
+            return false;
+        }
+        for (answers, _) in check.answers.iter_mut().zip(falls).filter(|(_, fall)| *fall == size) {
+            *answers = answers.saturating_add(1);
+        }
+        match check.answers {
+            [base, _] if base >= BLACK_HOLE_ANSWERS => self.fall(now, falls[0]),
+            // Not even the base has passed.
+            [0, least] if least >= BLACK_HOLE_ANSWERS => self.fall(now, falls[1]),
+            _ => return false,
+        }
         true
+    }
+
+    /// Goes down to this size, and searches between it and the one that failed.
+    fn fall(&mut self, now: Instant, size: u32) {
+        let failed = self.packet();
+        self.datagram = size;
+        self.list(Some(failed), failed);
+        self.next_round = now;
+        self.raise_at = Some(now + COOL_DOWN);
+        (self.proof, self.check) = ((now, self.seen), None);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use sabul_units::{Probability, Random, SeededRandom};
+
     use super::*;
+
+    fn at_ms(ms: u64) -> Instant {
+        Instant::ZERO + Span::from_millis(ms)
+    }
 
     #[test]
     fn the_largest_answered_size_is_used() {
@@ -106,25 +276,129 @@ mod tests {
         assert_eq!(search.packet(), 1260, "what any path carries");
         let sizes = search.poll(Instant::ZERO, None);
         assert_eq!(sizes, [1332, 1372, 1392, 1412, 1432, 1464, 1472]);
-        assert!(search.confirmed(1392));
+        assert!(search.confirmed(at_ms(9), 1392));
         assert_eq!(search.packet(), 1420);
-        assert!(!search.confirmed(1372), "never smaller again");
-        assert!(!search.confirmed(8972), "never a size that was not asked");
-        let later = Instant::ZERO + Span::from_secs(1);
-        assert_eq!(search.poll(later, None), [1412, 1432, 1464, 1472]);
+        assert!(!search.confirmed(at_ms(9), 1372), "an answer to a smaller one is no news");
+        assert!(!search.confirmed(at_ms(9), 8972), "never a size that was not asked");
+        assert_eq!(search.poll(at_ms(1000), None), [1412, 1432, 1464, 1472]);
     }
 
     #[test]
     fn a_size_is_given_up_after_three_tries_and_a_limit_holds() {
         let mut search = MtuSearch::new(true, Some(65_536), Some(9000));
         for round in 0..3 {
-            let now = Instant::ZERO + Span::from_secs(round);
-            assert_eq!(search.poll(now, None).last(), Some(&8952));
+            assert_eq!(search.poll(at_ms(round * 1000), None).last(), Some(&8952));
         }
-        assert!(search.poll(Instant::ZERO + Span::from_secs(9), None).is_empty());
-        assert_eq!(search.deadline(), None);
+        assert!(search.poll(at_ms(9000), None).is_empty());
+        assert_eq!(search.deadline(), Some(at_ms(609_000)), "until larger ones are tried again");
         let mut small = MtuSearch::new(false, Some(1500), Some(1280));
         assert_eq!(small.packet(), 1260);
         assert_eq!(small.poll(Instant::ZERO, None), [1252]);
+    }
+
+    /// A sender of packets of the size in use over a path that carries `mtu`, and loses `loss` of all
+    /// packets each way; from `from` to `to` milliseconds. 100 packets a second, 20 ms round trip.
+    struct Path {
+        search: MtuSearch,
+        traffic: Traffic,
+        random: SeededRandom,
+        answers: Vec<(u64, u32)>,
+    }
+
+    impl Path {
+        fn new(search: MtuSearch) -> Self {
+            let random = SeededRandom::new(7);
+            Self { search, traffic: Traffic::default(), random, answers: Vec::new() }
+        }
+
+        fn run(&mut self, from: u64, to: u64, mtu: u32, loss: u64) {
+            let rtt = Some(Span::from_millis(20));
+            for ms in from..to {
+                let mut passes =
+                    |size: u32| size <= mtu && !self.random.chance(Probability::per_mille(loss));
+                if ms % 10 == 0 {
+                    self.traffic.sent += 1;
+                    if passes(self.search.packet()) {
+                        self.traffic.arrived += 1;
+                        self.traffic.bytes += u64::from(self.search.payload());
+                    }
+                }
+                if self.search.is_raise_due(at_ms(ms)) {
+                    self.search.raise(at_ms(ms), Some(1500));
+                }
+                self.search.watch(at_ms(ms), self.traffic, rtt);
+                for size in self.search.poll(at_ms(ms), rtt) {
+                    if passes(size + 28) && passes(80) {
+                        self.answers.push((ms + 20, size));
+                    }
+                }
+                while let Some(at) = self.answers.iter().position(|(due, _)| *due <= ms) {
+                    let (_, size) = self.answers.remove(at);
+                    self.search.confirmed(at_ms(ms), size);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_that_shrinks_is_found_out_and_one_that_grows_again_is_used_again() {
+        let mut path = Path::new(MtuSearch::new(false, Some(1500), None));
+        path.run(0, 1000, 1500, 0);
+        assert_eq!(path.search.packet(), 1500);
+        path.run(1000, 4000, 1400, 0);
+        assert_eq!(path.search.packet(), 1400, "down to the base and up again");
+        path.run(4000, 50_000, 1500, 0);
+        assert_eq!(path.search.packet(), 1400, "what has just failed is left alone for a minute");
+        path.run(50_000, 70_000, 1500, 0);
+        assert_eq!(path.search.packet(), 1500);
+        // Not even the base.
+        path.run(70_000, 76_000, 1000, 0);
+        assert_eq!(path.search.packet(), MTU_MIN);
+        path.run(76_000, 140_000, 1300, 0);
+        assert_eq!(path.search.packet(), 1260);
+        // Six hundred seconds after nothing larger was found.
+        path.run(140_000, 900_000, 1500, 0);
+        assert_eq!(path.search.packet(), 1500);
+    }
+
+    #[test]
+    fn loss_alone_is_no_black_hole_nor_is_a_path_that_is_down() {
+        let mut path = Path::new(MtuSearch::new(false, Some(1500), None));
+        path.run(0, 1000, 1500, 0);
+        for start in [1000, 200_000, 400_000] {
+            path.run(start, start + 100_000, 1500, 300);
+            assert_eq!(path.search.packet(), 1500, "30 % each way");
+            // An outage of ten seconds, then the path is what it was.
+            path.run(start + 100_000, start + 110_000, 1500, 1000);
+            path.run(start + 110_000, start + 112_000, 1500, 0);
+            assert_eq!(path.search.packet(), 1500);
+        }
+    }
+
+    #[test]
+    fn what_the_machine_refuses_shrinks_at_once_but_not_below_the_base() {
+        let searched = || {
+            let mut search = MtuSearch::new(false, Some(1500), None);
+            search.poll(at_ms(0), None);
+            assert!(search.confirmed(at_ms(1), 1472));
+            search
+        };
+        for (local, packet) in
+            [(Some(1300), 1300), (Some(600), 1260), (Some(1500), 1260), (None, 1260)]
+        {
+            let mut search = searched();
+            assert!(search.refused(at_ms(2), 1472, local));
+            assert_eq!(search.packet(), packet, "{local:?}");
+            assert!(!search.refused(at_ms(3), 1472, local), "sealed before it was known");
+            assert_eq!(search.packet(), packet);
+        }
+        let mut search = searched();
+        search.refused(at_ms(2), 1472, Some(1400));
+        assert_eq!(search.poll(at_ms(3), None), [1392, 1412, 1432, 1464], "above 1400, below 1500");
+        // A probe that is too large says nothing about the size in use.
+        assert!(!search.refused(at_ms(3), 1412, Some(1400)));
+        assert_eq!(search.packet(), 1400);
+        let mut least = MtuSearch::new(false, Some(1500), Some(MTU_MIN));
+        assert!(!least.refused(at_ms(0), 548, Some(100)), "nothing is smaller");
     }
 }

@@ -14,7 +14,7 @@ use sabul_wire::{
 
 use super::engine::{Datagrams, Engine, Pause, Turned};
 use super::link::{Clock, Link, ReplayWindow};
-use super::mtu::{MTU_MIN, MtuSearch};
+use super::mtu::{MTU_MIN, MtuSearch, Traffic};
 use super::silence::Silence;
 use super::{ChannelError, ChannelStart, ChannelStats, Shared, reporting};
 
@@ -272,7 +272,7 @@ impl Turn {
             },
             Kind::ProbeAck => {
                 if let Some(size) = body.first_chunk::<4>()
-                    && self.mtu.confirmed(u32::from_be_bytes(*size))
+                    && self.mtu.confirmed(now, u32::from_be_bytes(*size))
                 {
                     self.sender.set_payload_bytes(self.mtu.payload());
                 }
@@ -308,9 +308,16 @@ impl Turn {
         self.shared.changed.notify_all();
     }
 
-    /// Sends the MTU probes that are due.
+    /// Watches whether large packets still pass, and sends the MTU probes that are due.
     fn probe(&mut self, now: Instant) -> Result<(), ChannelError> {
-        for size in self.mtu.poll(now, self.sender.rtt().map(|rtt| rtt.smoothed)) {
+        let stats = self.sender.stats();
+        let rtt = self.sender.rtt().map(|rtt| rtt.smoothed);
+        let traffic = Traffic { sent: stats.sent, arrived: stats.arrived, bytes: stats.delivered };
+        self.mtu.watch(now, traffic, rtt);
+        if self.mtu.is_raise_due(now) {
+            self.mtu.raise(now, self.link.socket.path_mtu());
+        }
+        for size in self.mtu.poll(now, rtt) {
             let body = vec![0; size as usize - HEADER_LEN - TAG_LEN];
             self.flush_all()?;
             if self.is_blocked {
@@ -319,11 +326,18 @@ impl Turn {
             }
             let number = self.sender.take_number();
             if self.link.send_control(Kind::Probe, number, &body)? == SendStatus::TooLarge {
-                self.mtu.refused(size);
+                self.shrink(size);
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// The machine does not send datagrams of this size, or no longer.
+    fn shrink(&mut self, datagram: u32) {
+        if self.mtu.refused(self.clock.now(), datagram, self.link.socket.path_mtu()) {
+            self.sender.set_payload_bytes(self.mtu.payload());
+        }
     }
 
     /// Sends what is due. Gives the time until which there is nothing to do, unless there is more.
@@ -422,7 +436,10 @@ impl Turn {
         match outcome.status {
             SendStatus::WouldBlock => self.is_blocked = true,
             // The path is down for now, or a hop shrank: the packets are lost as any may be.
-            _ => {
+            status => {
+                if status == SendStatus::TooLarge {
+                    self.shrink(u32::try_from(self.batch.segment).unwrap_or(u32::MAX));
+                }
                 self.batch.clear();
                 std::mem::swap(&mut self.batch, &mut self.next_batch);
             }

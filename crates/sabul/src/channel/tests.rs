@@ -1,4 +1,5 @@
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Instant as StdInstant;
 
@@ -58,6 +59,17 @@ fn transfer(params: &ChannelParams, blocks: u8) -> (Vec<Vec<u8>>, ChannelStats, 
     let [here, there] = [(); 2].map(|()| UdpSocket::bind(any, &SocketOptions::default()).unwrap());
     here.connect(there.local_addr()).unwrap();
     there.connect(here.local_addr()).unwrap();
+    transfer_between(here, there, params, blocks, |_| {})
+}
+
+/// The same between these sockets; `on_block` is called with the number of each block that comes.
+fn transfer_between(
+    here: UdpSocket,
+    there: UdpSocket,
+    params: &ChannelParams,
+    blocks: u8,
+    on_block: impl Fn(u8),
+) -> (Vec<Vec<u8>>, ChannelStats, ChannelStats) {
     let (deliver, delivered) = mpsc::channel();
     let (ended, end) = mpsc::channel();
     let (reports, carried) = mpsc::channel();
@@ -86,7 +98,8 @@ fn transfer(params: &ChannelParams, blocks: u8) -> (Vec<Vec<u8>>, ChannelStats, 
         feeder.finish();
     });
     let mut arrived = Vec::new();
-    for _ in 0..blocks {
+    for number in 0..blocks {
+        on_block(number);
         let block = delivered.recv_timeout(Duration::from_secs(20)).expect("blocks keep coming");
         receiver.recycle(Vec::with_capacity(1 << 18));
         arrived.push(block);
@@ -138,6 +151,71 @@ fn loopback_is_discovered_to_carry_large_packets_unless_a_limit_holds() {
     let limited = ChannelParams { mtu_max: Some(1280), ..params("fixed") };
     let (_, sender, _) = transfer(&limited, 20);
     assert_eq!(sender.mtu, 1280);
+}
+
+/// Two sockets with a path between them that carries datagrams of at most so many bytes, and drops
+/// larger ones without a word. It ends with the test.
+fn narrow_path(carries: &Arc<AtomicUsize>) -> [UdpSocket; 2] {
+    let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
+    let ends = [(); 2].map(|()| UdpSocket::bind(any, &SocketOptions::default()).unwrap());
+    let hops = [(); 2].map(|()| std::net::UdpSocket::bind(any).unwrap());
+    for (end, hop) in ends.iter().zip(&hops) {
+        end.connect(hop.local_addr().unwrap()).unwrap();
+        hop.connect(end.local_addr()).unwrap();
+    }
+    let [near, far] = hops;
+    for (from, to) in [(&near, &far), (&far, &near)] {
+        let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+        let carries = Arc::clone(carries);
+        std::thread::spawn(move || {
+            let mut datagram = vec![0; 1 << 16];
+            while let Ok(length) = from.recv(&mut datagram) {
+                if length <= carries.load(Ordering::Relaxed)
+                    && to.send(&datagram[..length]).is_err()
+                {
+                    return;
+                }
+            }
+        });
+    }
+    ends
+}
+
+#[test]
+fn a_transfer_ends_though_the_path_carries_only_smaller_packets_from_its_middle_on() {
+    let cross = |controller: &str, rules| {
+        let params = ChannelParams {
+            rules,
+            control_feedback: rules > 1,
+            rate_limit_bps: Some(100_000_000),
+            mtu_max: Some(9000),
+            ..params(controller)
+        };
+        let carries = Arc::new(AtomicUsize::new(usize::MAX));
+        let [here, there] = narrow_path(&carries);
+        let (arrived, sender, _) = transfer_between(here, there, &params, 30, |block| {
+            if block == 8 {
+                carries.store(1400, Ordering::Relaxed);
+            }
+        });
+        for (fill, block) in arrived.iter().enumerate() {
+            assert_eq!(block.len(), if fill == 29 { 1234 } else { 1 << 18 });
+            assert!(block.iter().all(|byte| usize::from(*byte) == fill), "block {fill}");
+        }
+        assert!((1260..=1428).contains(&sender.mtu), "{controller} {rules}: {sender:?}");
+    };
+    std::thread::scope(|scope| {
+        for (controller, rules) in [
+            ("sabul2003", 0),
+            ("sabul2003", 1),
+            ("rbudp", 2),
+            ("tsunami", 3),
+            ("fobs", 4),
+            ("netblt", 5),
+        ] {
+            scope.spawn(move || cross(controller, rules));
+        }
+    });
 }
 
 #[test]
