@@ -26,6 +26,8 @@ pub(crate) use run::{Context, Plan, Side, Work, start};
 pub(crate) use work::Load;
 pub(crate) use work::{Reading, Writer, Writing, Written};
 
+/// Most intervals that a report has; a longer course has longer ones.
+const INTERVALS_MAX: usize = 4096;
 /// Least time between two wake-ups of [`Transfer::changed`].
 const CHANGE_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -203,6 +205,10 @@ struct BoardState {
     last_at: Duration,
     failures: Vec<(Vec<u8>, Failure)>,
     intervals: Vec<Interval>,
+    /// Least length of an interval; doubles whenever there are too many.
+    interval_min: Duration,
+    /// When the last interval began.
+    interval_start: Duration,
     /// Paths of announced entries, to name those that the receiver reports.
     names: VecDeque<Vec<u8>>,
     /// Index of the first of `names`.
@@ -215,6 +221,43 @@ struct BoardState {
 /// Entries behind the receiver's count that may still be reported as failed: twice those that it
 /// leaves unfinished.
 const NAMES_KEPT: u64 = 2 * sabul_transfer::MAX_UNFINISHED as u64;
+/// Most names kept, however far the receiver's count lags behind. Those before go unnamed.
+const NAMES_MAX: usize = 1 << 16;
+
+impl BoardState {
+    /// Adds what happened up to `at`. Reports that come faster than intervals are long, and all
+    /// neighbours once there are too many, become one.
+    fn add_interval(&mut self, interval: Interval, at: Duration) {
+        match self.intervals.last_mut() {
+            Some(last) if at < self.interval_start + self.interval_min => {
+                *last = last.and(interval)
+            }
+            _ => {
+                self.interval_start = at;
+                self.intervals.push(interval);
+            }
+        }
+        if self.intervals.len() == INTERVALS_MAX {
+            let pairs = self.intervals.chunks(2);
+            self.intervals = pairs.map(|pair| pair[0].and(pair[pair.len() - 1])).collect();
+            self.interval_min = (self.interval_min * 2).max(CHANGE_INTERVAL * 2);
+        }
+    }
+}
+
+impl Interval {
+    /// This one and the one after it as one.
+    fn and(self, next: Self) -> Self {
+        if next.t_s <= self.t_s {
+            return self;
+        }
+        Self {
+            bytes: self.bytes.saturating_add(next.bytes),
+            loss_rate: f64::midpoint(self.loss_rate, next.loss_rate),
+            ..next
+        }
+    }
+}
 
 impl Board {
     pub(crate) fn new() -> Arc<Self> {
@@ -252,7 +295,11 @@ impl Board {
 
     /// Keeps the names of announced entries.
     pub(crate) fn add_names(&self, names: impl Iterator<Item = Vec<u8>>) {
-        self.lock().names.extend(names);
+        let mut state = self.lock();
+        state.names.extend(names);
+        let surplus = state.names.len().saturating_sub(NAMES_MAX);
+        state.names.drain(..surplus);
+        state.names_first += surplus as u64;
     }
 
     /// The receiver has come so far, by its own clock.
@@ -269,7 +316,7 @@ impl Board {
                 loss_rate: ratio(lost, packets),
                 gap_ns: stats.gap_ns,
             };
-            state.intervals.push(interval);
+            state.add_interval(interval, at);
         }
         state.last_at = at;
         state.last_stats = stats;
@@ -296,7 +343,9 @@ impl Board {
     }
 
     pub(crate) fn add_failures(&self, failures: Vec<(Vec<u8>, Failure)>) {
-        self.lock().failures.extend(failures);
+        let kept = &mut self.lock().failures;
+        let room = crate::files::MAX_KEPT_FAILURES.saturating_sub(kept.len());
+        kept.extend(failures.into_iter().take(room));
     }
 
     fn progress(&self) -> Progress {
@@ -373,6 +422,10 @@ impl Board {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "transfer/tests.rs"]
+mod tests;
 
 #[expect(clippy::cast_precision_loss, reason = "a share needs few digits")]
 fn ratio(part: u64, whole: u64) -> f64 {

@@ -1,0 +1,40 @@
+use super::*;
+
+#[test]
+fn a_course_of_any_length_fits_a_bounded_number_of_intervals() {
+    let board = Board::new();
+    let mut reports = 0;
+    // A day of progress each 100 ms.
+    for tick in 1..=864_000_u64 {
+        board.advance(tick * 1000, 0, 0, Duration::from_millis(tick * 100));
+        reports += 1;
+    }
+    let intervals = board.report(Counts::default()).intervals;
+    assert!(intervals.len() < INTERVALS_MAX && intervals.len() > INTERVALS_MAX / 4, "{reports}");
+    assert_eq!(intervals.iter().map(|interval| interval.bytes).sum::<u64>(), 864_000_000);
+    assert!(intervals.is_sorted_by(|a, b| a.t_s < b.t_s));
+    assert!(intervals.last().unwrap().t_s > 86_300.0);
+}
+
+#[test]
+fn a_short_course_keeps_every_report() {
+    let board = Board::new();
+    for tick in 1..=1000_u64 {
+        board.advance(tick, 0, 0, Duration::from_millis(tick * 100));
+    }
+    assert_eq!(board.report(Counts::default()).intervals.len(), 1000);
+}
+
+#[test]
+fn names_that_wait_for_the_receivers_count_are_bounded() {
+    let board = Board::new();
+    for index in 0..200_000_u64 {
+        board.add_names(std::iter::once(index.to_string().into_bytes()));
+    }
+    assert!(board.lock().names.len() <= NAMES_MAX);
+    let failure = || Failure::new(sabul_wire::control::FailureCode::Unwritable, "x");
+    board.entry_failed(199_999, failure());
+    board.entry_failed(7, failure());
+    let failures = board.report(Counts::default()).failures;
+    assert_eq!([&failures[0].0[..], &failures[1].0], [&b"199999"[..], b"entry 7"]);
+}
