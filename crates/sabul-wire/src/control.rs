@@ -25,6 +25,9 @@ pub const MAX_GREETING: usize = 1 << 10;
 pub const MAX_OPEN: usize = 256 << 10;
 /// Longest body of any other message, in bytes: the largest report takes 4.1 kB.
 pub const MAX_SMALL: usize = 8 << 10;
+/// Most [`Message::weight`] of messages about entries that a sender may have on their way to a
+/// transfer's writer. Ours: some ten thousand small files for each round trip.
+pub const BULK_CREDIT: u32 = 4 << 20;
 /// Most entries that one [`Message::Manifest`] carries.
 pub const MAX_MANIFEST_ENTRIES: usize = 1000;
 /// Most sources of one request.
@@ -149,6 +152,18 @@ pub enum Message {
     },
     /// No more transfers will be asked for.
     Close,
+    /// Asks for a [`Message::Pong`], and shows that the asker lives.
+    Ping,
+    /// Answers a [`Message::Ping`] at once.
+    Pong,
+    /// Receiver to sender: messages about entries of this weight are done with, and as much may
+    /// follow. [`BULK_CREDIT`] may be on their way at first.
+    Credit {
+        /// Which transfer.
+        transfer: u32,
+        /// Sum of [`Message::weight`].
+        weight: u32,
+    },
 }
 
 /// A request for a transfer.
@@ -355,6 +370,28 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// What a message is taken to need beside its parts, and each item of a list beside its bytes.
+const BASE: usize = 128;
+const ITEM: usize = 96;
+
+fn weight(parts: usize) -> u32 {
+    u32::try_from(BASE + parts).unwrap_or(u32::MAX)
+}
+
+impl Open {
+    /// What this request is taken to need in memory, in bytes.
+    pub fn weight(&self) -> u32 {
+        let request = match &self.request {
+            Request::Put { destination, .. } => destination.len(),
+            Request::Get { sources, .. } => sources.iter().map(|name| ITEM + name.len()).sum(),
+            Request::Stream { name } => name.len(),
+            Request::Measure { .. } => 0,
+        };
+        let params = self.channel.controller_params.iter();
+        weight(request + params.map(|(key, value)| ITEM + key.len() + value.len()).sum::<usize>())
+    }
+}
+
 impl Message {
     /// Appends length and body to `out`.
     ///
@@ -386,6 +423,19 @@ impl Message {
         let length = u32::try_from(body).unwrap_or(u32::MAX);
         out[start..start + 4].copy_from_slice(&length.to_be_bytes());
         Ok(())
+    }
+
+    /// What this message is taken to need in memory, in bytes. Both ends compute the same.
+    pub fn weight(&self) -> u32 {
+        let rest = match self {
+            Self::Manifest { entries, .. } => {
+                entries.iter().map(|entry| ITEM + entry.path.len()).sum()
+            }
+            Self::EntryEnd { outcome: Err(failure), .. } => failure.message.len(),
+            Self::Open(open) => return open.weight(),
+            _ => 0,
+        };
+        weight(rest)
     }
 
     /// Reads the body of one message, without its length. What it holds is within the limits of this

@@ -26,6 +26,9 @@ use sabul_wire::control::ChannelParams;
 use self::engine::{Datagrams, Job, Wake};
 use crate::seal::{Opener, Sealer};
 
+/// Most reports that wait for the thread of a sending end.
+const REPORTS_MAX: usize = 1024;
+
 /// What both ends of a channel start from.
 #[derive(Debug)]
 pub(crate) struct ChannelStart {
@@ -262,7 +265,12 @@ impl SenderHandle {
 
     /// Takes a report that came over the control connection.
     pub(crate) fn report(&self, report: Vec<u8>) {
-        self.shared.lock().reports.push_back(report);
+        let mut state = self.shared.lock();
+        // The thread takes all in each turn; a flood that outruns it loses some, as a path may.
+        if state.reports.len() < REPORTS_MAX {
+            state.reports.push_back(report);
+        }
+        drop(state);
         self.shared.waker.wake();
     }
 

@@ -11,6 +11,7 @@ use sabul_udp::SocketOptions;
 use sabul_units::Bytes;
 use sabul_wire::control::{self, ChannelParams};
 
+use crate::control::Role;
 use crate::error::Error;
 use crate::patience::Patience;
 use crate::policy::SendPolicy;
@@ -48,7 +49,7 @@ impl ListenerConfig {
             advertise: Vec::new(),
             memory_bytes: DEFAULT_MEMORY_BYTES,
             sockets: SocketOptions::default(),
-            patience: Patience::default(),
+            patience: Patience::LISTENER,
             sending: SendPolicy::default(),
         }
     }
@@ -105,6 +106,13 @@ impl Direction {
         match self {
             Self::Send => control::Direction::Push,
             Self::Receive => control::Direction::Pull,
+        }
+    }
+
+    pub(crate) fn role(self) -> Role {
+        match self {
+            Self::Send => Role::Sender,
+            Self::Receive => Role::Receiver,
         }
     }
 

@@ -1,44 +1,55 @@
 //! The control connection after its handshake: messages in, messages out, and who gets which.
 //!
 //! One task writes, one reads. What a transfer's sender produces in bulk (manifests, ends of
-//! entries) waits for room on its way out and on its way in; everything else is small and rare
-//! and never waits, so two ends that both send cannot block each other.
+//! entries) waits for room on its way out and for credit of the other end's writer; everything else
+//! is small and rare and never waits, so two ends that both send cannot block each other. The
+//! reader never waits for a transfer. What waits anywhere is bounded in bytes, and a peer that makes
+//! it grow beyond the bound ends its session.
 
 mod incoming;
+mod life;
+mod outbox;
+mod socket;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use sabul_wire::control::{Failure, FailureCode, MAX_MESSAGE, Message, Open};
+use sabul_wire::control::{
+    BULK_CREDIT, CONTROL_VERSION, Direction, Failure, FailureCode, MAX_MESSAGE, MAX_NAME, MAX_OPEN,
+    MAX_SOURCES, Message, Open,
+};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until};
 use tokio_rustls::TlsStream;
 use tracing::{debug, warn};
 
 use crate::error::Error;
 use crate::machine::Machine;
+use crate::patience::Patience;
 use crate::seal::Suite;
 use crate::tls::{ChannelSecrets, TlsError};
+use incoming::{Incoming, ReadError};
+use life::Watch;
+use outbox::{NotSent, Outbox, WeakOutbox};
 
-/// Bulk messages that wait to be written; ours: enough to fill a write, little to cancel.
-const BULK_OUT: usize = 64;
-/// Entries that wait in bulk messages for one transfer's writer; not below the entries of one
-/// message. Ours: a few megabytes at most.
-const BULK_IN: usize = 8192;
 /// Transfers that the peer may have under way in one session.
 const PEER_TRANSFERS_MAX: usize = 256;
+/// Requests that may wait before this side has said that it takes any: they can be early.
+const EARLY_MAX: usize = 16;
+/// Most weight of requests that wait, in bytes.
+const REQUESTS_WEIGHT_MAX: usize = 2 << 20;
+/// Messages that may wait for one transfer's task; it never rests for long.
+const EVENTS_MAX: usize = 1024;
 /// How long the end of a session waits for the peer to close too.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes gathered before they are written.
-const WRITE_BYTES: usize = 64 << 10;
-
-use incoming::Incoming;
 
 /// The control connection, shared by the reading and the writing task.
 #[derive(Clone, Debug)]
@@ -99,15 +110,22 @@ impl Connection {
         }
     }
 
-    /// The next message; none where the peer has closed in order.
-    pub(crate) async fn read(&mut self) -> io::Result<Option<Message>> {
-        self.read_at_most(MAX_MESSAGE).await
+    /// Has the system, too, notice a peer that is gone.
+    fn watch_over(&self, patience: Patience) {
+        match &*self.lock() {
+            Stream::Tls(stream) => socket::watch_over(stream.get_ref().0, patience),
+            #[cfg(test)]
+            Stream::World(_) => {}
+        }
     }
 
     /// The next message, whose body may have at most `limit` bytes; none where the peer has closed
     /// in order. A longer one is refused before it is read.
     pub(crate) async fn read_at_most(&mut self, limit: usize) -> io::Result<Option<Message>> {
-        Incoming::new(self).next(limit).await
+        Incoming::new(self).next(limit).await.map_err(|error| match error {
+            ReadError::Io(error) => error,
+            ReadError::Malformed(text) => io::Error::new(io::ErrorKind::InvalidData, text),
+        })
     }
 
     /// Writes one message at once.
@@ -154,59 +172,73 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// A message on its way out, with its place among the bulk.
-type Outgoing = (Message, Option<OwnedSemaphorePermit>);
-
 /// Puts messages on the control connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
-    queue: mpsc::UnboundedSender<Outgoing>,
-    bulk: Arc<Semaphore>,
+    outbox: Outbox,
+    router: Arc<Router>,
     runtime: Handle,
 }
 
 impl Control {
     /// Starts the tasks that write and read. They end, and close the connection, after
-    /// [`Message::Close`] or when every [`Control`] is gone; what had to be written before is
-    /// written, and then the receiver gets a signal.
+    /// [`Message::Close`], when every [`Control`] is gone, or when the session is over for another
+    /// reason; what had to be written before is written, and then the receiver gets a signal.
     pub(crate) fn start(
         connection: Connection,
         router: Arc<Router>,
+        patience: Patience,
         machine: &Machine,
     ) -> (Self, oneshot::Receiver<()>) {
-        let (queue, messages) = mpsc::unbounded_channel();
-        let mut reader = machine.spawn(router.run(connection.clone(), queue.downgrade()));
-        let writer = machine.spawn(write_all(connection, messages));
+        connection.watch_over(patience);
+        let (outbox, messages) = Outbox::new();
+        let reading = Arc::clone(&router).run(connection.clone(), outbox.downgrade(), patience);
+        let mut reader = machine.spawn(reading);
+        let writing = outbox::write_all(connection, messages, Arc::clone(&router), patience);
+        let writer = machine.spawn(writing);
         let (done, written) = oneshot::channel();
+        let ended = Arc::clone(&router);
         machine.spawn(async move {
             // Closing while there is something to read would make the peer lose our last words.
             let _ = writer.await;
             let _ = done.send(());
             if tokio::time::timeout(CLOSE_PATIENCE, &mut reader).await.is_err() {
                 reader.abort();
+                ended.end(Ending::Gone("nothing more could be written".to_owned()));
             }
         });
-        let bulk = Arc::new(Semaphore::new(BULK_OUT));
-        (Self { queue, bulk, runtime: Handle::current() }, written)
+        (Self { outbox, router, runtime: Handle::current() }, written)
     }
 
-    /// Sends without waiting. A dead connection is noticed by the reader.
+    /// Sends without waiting. A dead connection is noticed by the reader; one that the peer does not
+    /// read is the end of the session.
     pub(crate) fn send(&self, message: Message) {
-        let _ = self.queue.send((message, None));
+        match self.outbox.put(&message) {
+            Ok(()) | Err(NotSent::Gone) => {}
+            Err(NotSent::Unfit(error)) => warn!(?error, "a message was too long and was not sent"),
+            Err(NotSent::Full) => self.router.end(Ending::Failure(outbox::overfull())),
+        }
     }
 
-    /// Sends one of many messages and waits for room; for threads, not for tasks. Tells whether
-    /// the connection still stands.
-    pub(crate) fn send_bulk(&self, message: Message) -> bool {
-        let permit = self.runtime.block_on(Arc::clone(&self.bulk).acquire_owned());
-        permit.is_ok_and(|permit| self.queue.send((message, Some(permit))).is_ok())
+    /// Asks for a transfer.
+    ///
+    /// # Errors
+    /// If the request is more than the peer would take.
+    pub(crate) fn ask(&self, open: Open) -> Result<(), Error> {
+        match self.outbox.put(&Message::Open(open)) {
+            Err(NotSent::Unfit(_)) => Err(Error::Config(format!(
+                "the request cannot be sent: it may name {MAX_SOURCES} sources with {} KiB in all, \
+                 names of {MAX_NAME} bytes, and streams and settings without control characters; ask \
+                 for less at once",
+                MAX_OPEN >> 10
+            ))),
+            _ => Ok(()),
+        }
     }
 
-    /// Sends one of many messages and waits for room; for tasks.
-    #[cfg(test)]
-    pub(crate) async fn send_bulk_async(&self, message: Message) -> bool {
-        let permit = Arc::clone(&self.bulk).acquire_owned().await;
-        permit.is_ok_and(|permit| self.queue.send((message, Some(permit))).is_ok())
+    /// For the messages about entries of the transfer of this mailbox.
+    pub(crate) fn bulk(&self, mailbox: &Mailbox) -> Bulk {
+        Bulk { control: self.clone(), credit: Arc::clone(&mailbox.credit) }
     }
 
     /// The runtime that the connection lives on.
@@ -215,39 +247,29 @@ impl Control {
     }
 }
 
-async fn write_all(mut connection: Connection, mut messages: mpsc::UnboundedReceiver<Outgoing>) {
-    let mut bytes = Vec::new();
-    let mut is_last = false;
-    while !is_last && let Some((message, permit)) = messages.recv().await {
-        let mut permits = vec![permit];
-        is_last = message == Message::Close;
-        encode(&message, &mut bytes);
-        while !is_last
-            && bytes.len() < WRITE_BYTES
-            && let Ok((message, permit)) = messages.try_recv()
-        {
-            is_last = message == Message::Close;
-            encode(&message, &mut bytes);
-            permits.push(permit);
-        }
-        let written = async {
-            connection.write_all(&bytes).await?;
-            connection.flush().await
-        };
-        if let Err(error) = written.await {
-            debug!(%error, "control connection cannot be written");
-            return;
-        }
-        bytes.clear();
-    }
-    // The peer learns that nothing was cut off; if it is gone already, there is nobody to tell.
-    let _ = connection.shutdown().await;
+/// Sends the messages about entries of one transfer, as many as the other end has room for.
+#[derive(Clone, Debug)]
+pub(crate) struct Bulk {
+    control: Control,
+    credit: Arc<Semaphore>,
 }
 
-fn encode(message: &Message, bytes: &mut Vec<u8>) {
-    if let Err(error) = message.encode(bytes) {
-        // Batches are bounded far below the limit, so only an enormous name gets here.
-        warn!(?error, "a message was too long and was not sent");
+impl Bulk {
+    /// Sends one and waits for room; for threads, not for tasks. Tells whether that made sense.
+    pub(crate) fn send(&self, message: &Message) -> bool {
+        self.control.runtime.block_on(self.send_when_room(message))
+    }
+
+    /// As [`Bulk::send`], for tasks.
+    pub(crate) async fn send_when_room(&self, message: &Message) -> bool {
+        let weight = message.weight().min(BULK_CREDIT);
+        let Ok(credit) = self.credit.acquire_many(weight).await else { return false };
+        credit.forget();
+        let sent = self.control.outbox.put_bulk(message).await;
+        if let Err(NotSent::Unfit(error)) = &sent {
+            warn!(?error, "a message was too long and was not sent");
+        }
+        sent.is_ok()
     }
 }
 
@@ -258,11 +280,28 @@ pub(crate) enum Ending {
     Closed,
     /// The connection broke.
     Gone(String),
-    /// One of the two ended it for this reason.
+    /// The peer has said nothing for this long.
+    Silent(Duration),
+    /// There was no transfer for this long.
+    Idle(Duration),
+    /// The peer ended it for this reason.
+    Told(Failure),
+    /// This side ended it for this reason.
     Failure(Failure),
 }
 
 impl Ending {
+    /// What a failure to read means.
+    fn of(error: &ReadError) -> Self {
+        match error {
+            ReadError::Malformed(text) => Self::Failure(broke(text)),
+            ReadError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Self::Gone("it was closed".to_owned())
+            }
+            ReadError::Io(error) => Self::Gone(error.to_string()),
+        }
+    }
+
     pub(crate) fn to_error(&self) -> Error {
         match self {
             Self::Closed => Error::PeerGone("the peer has closed the session".to_owned()),
@@ -270,7 +309,33 @@ impl Ending {
                 "the control connection to the peer broke ({why}); check that the peer still runs, \
                  and try again"
             )),
-            Self::Failure(failure) => Error::from_failure(failure.clone()),
+            Self::Silent(_) | Self::Idle(_) | Self::Told(_) | Self::Failure(_) => {
+                let failure = self.failure().unwrap_or_else(|| broke("it ended the session"));
+                Error::from_failure(failure)
+            }
+        }
+    }
+
+    /// The reason, where it is one that has a name.
+    fn failure(&self) -> Option<Failure> {
+        match self {
+            Self::Closed | Self::Gone(_) => None,
+            Self::Silent(time) => Some(Failure::new(
+                FailureCode::Timeout,
+                format!(
+                    "nothing was heard from the other end for {:.0} s, not even an answer to pings: it \
+                     was stopped, fell asleep or lost its network; check that it runs, and try again",
+                    time.as_secs_f64()
+                ),
+            )),
+            Self::Idle(time) => Some(Failure::new(
+                FailureCode::Timeout,
+                format!(
+                    "the session had no transfer for {:.0} s and was ended; connect anew",
+                    time.as_secs_f64()
+                ),
+            )),
+            Self::Told(failure) | Self::Failure(failure) => Some(failure.clone()),
         }
     }
 }
@@ -299,13 +364,38 @@ pub(crate) enum Event {
 pub(crate) enum Input {
     /// The next block.
     Block(Vec<u8>),
-    /// A message about entries, with its place in the queue.
-    Message(
-        Message,
-        #[expect(dead_code, reason = "held until the message is done with")] OwnedSemaphorePermit,
-    ),
+    /// A message about entries.
+    Message(Message),
     /// Nothing more is wanted.
     Stop,
+}
+
+/// What messages about entries a transfer's writer has not worked off, by weight.
+#[derive(Debug, Default)]
+pub(crate) struct Intake {
+    waiting: AtomicU32,
+    /// Worked off, and the sender does not know.
+    untold: AtomicU32,
+}
+
+impl Intake {
+    /// One more; false where the sender had no credit for it.
+    fn add(&self, weight: u32) -> bool {
+        let before = self.waiting.fetch_add(weight, Ordering::AcqRel);
+        before.saturating_add(weight) <= BULK_CREDIT
+    }
+
+    /// One is worked off. Tells what to give back to the sender, when that is worth a message.
+    pub(crate) fn work_off(&self, weight: u32) -> Option<u32> {
+        let untold = self.untold.fetch_add(weight, Ordering::AcqRel) + weight;
+        if untold < BULK_CREDIT / 4 {
+            return None;
+        }
+        // Before the sender knows, or it could be faster than our own count.
+        self.waiting.fetch_sub(untold, Ordering::AcqRel);
+        self.untold.fetch_sub(untold, Ordering::AcqRel);
+        Some(untold)
+    }
 }
 
 /// A transfer's end of the router.
@@ -318,12 +408,61 @@ pub(crate) struct Mailbox {
     pub(crate) inputs: std::sync::mpsc::Receiver<Input>,
     /// To give to the channel.
     pub(crate) input: std::sync::mpsc::Sender<Input>,
+    /// To give to the writer.
+    pub(crate) intake: Arc<Intake>,
+    credit: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
     router: Arc<Router>,
+}
+
+impl Mailbox {
+    /// This side takes part: from now on the peer may say more than that it does not.
+    pub(crate) fn take_part(&self) {
+        if let Some(slot) = self.router.lock().slots.get_mut(&self.number) {
+            slot.is_accepted = true;
+        }
+    }
+
+    /// A message that was among the events has been looked at.
+    pub(crate) fn note_taken(&self) {
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// No more messages about entries are wanted: a thread that waits for credit waits no more.
+    pub(crate) fn end_bulk(&self) {
+        self.credit.close();
+    }
 }
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
+        self.end_bulk();
         self.router.lock().slots.remove(&self.number);
+    }
+}
+
+/// What this side does in a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Sender,
+    Receiver,
+}
+
+impl Role {
+    /// Whether a correct peer says this to one with this role.
+    fn may_hear(self, message: &Message) -> bool {
+        match message {
+            Message::Manifest { .. } | Message::ManifestEnd { .. } | Message::EntryEnd { .. } => {
+                self == Self::Receiver
+            }
+            Message::Progress { .. }
+            | Message::EntryFailed { .. }
+            | Message::Feedback { .. }
+            | Message::Stop { .. }
+            | Message::Credit { .. }
+            | Message::Done(_) => self == Self::Sender,
+            _ => true,
+        }
     }
 }
 
@@ -331,8 +470,86 @@ impl Drop for Mailbox {
 struct Slot {
     events: mpsc::UnboundedSender<Event>,
     input: std::sync::mpsc::Sender<Input>,
-    room: Arc<Semaphore>,
+    intake: Arc<Intake>,
+    /// What the peer still takes about entries.
+    credit: Arc<Semaphore>,
+    /// Messages among the events that nobody has looked at.
+    waiting: Arc<AtomicUsize>,
+    role: Role,
     is_peers: bool,
+    /// The side that was asked takes part.
+    is_accepted: bool,
+    /// The peer has said its last word.
+    is_over: bool,
+}
+
+impl Slot {
+    /// Gives a message to the transfer.
+    fn take(&mut self, message: Message) -> Result<(), Failure> {
+        if self.is_over {
+            return Ok(());
+        }
+        let is_last = matches!(message, Message::Cancel { .. } | Message::Done(_));
+        match &message {
+            Message::Cancel { .. } => {}
+            Message::Accept { .. } if self.is_accepted => {
+                return Err(broke("a transfer was accepted that was not asked for"));
+            }
+            Message::Accept { .. } if !self.is_peers => self.is_accepted = true,
+            _ if !self.is_accepted => {
+                return Err(broke("a message came about a transfer that was not accepted"));
+            }
+            message if !self.role.may_hear(message) => {
+                return Err(broke("a message came that the other end of the data sends"));
+            }
+            Message::Credit { weight, .. } => {
+                let room = self.credit.available_permits() as u64 + u64::from(*weight);
+                if room > u64::from(BULK_CREDIT) {
+                    return Err(broke("more was worked off than was sent"));
+                }
+                self.credit.add_permits(*weight as usize);
+                return Ok(());
+            }
+            Message::Manifest { .. } | Message::ManifestEnd { .. } | Message::EntryEnd { .. } => {
+                if !self.intake.add(message.weight()) {
+                    return Err(broke("more came about entries than there is room for"));
+                }
+                // A transfer that has just ended takes nothing more.
+                let _ = self.input.send(Input::Message(message));
+                return Ok(());
+            }
+            // The next one says more.
+            Message::Progress { .. } if self.waiting.load(Ordering::Acquire) > 0 => return Ok(()),
+            // All of these are repeated, or only for the report.
+            _ if !is_last && self.waiting.load(Ordering::Acquire) >= EVENTS_MAX => return Ok(()),
+            _ => {}
+        }
+        self.is_over = is_last;
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let _ = self.events.send(Event::Control(message));
+        Ok(())
+    }
+}
+
+/// What the peer asks for, in order.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    queue: mpsc::UnboundedReceiver<(Open, Mailbox)>,
+    router: Arc<Router>,
+}
+
+impl Requests {
+    /// The next request; none once there will be no more. Before the first call, this side takes
+    /// only a few.
+    pub(crate) async fn next(&mut self) -> Option<(Open, Mailbox)> {
+        self.router.lock().is_serving = true;
+        let (open, mailbox) = self.queue.recv().await?;
+        let mut state = self.router.lock();
+        state.requests_waiting -= 1;
+        state.requests_weight -= open.weight() as usize;
+        drop(state);
+        Some((open, mailbox))
+    }
 }
 
 /// Sorts what comes in by transfer.
@@ -341,33 +558,43 @@ pub(crate) struct Router {
     state: Mutex<RouterState>,
     /// The suite that the listener chose, once known.
     suite: watch::Sender<Option<Suite>>,
+    /// The session has ended for a reason other than that it was closed.
+    broken: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
 struct RouterState {
-    slots: HashMap<u32, Slot>,
+    slots: BTreeMap<u32, Slot>,
     ending: Option<Ending>,
     requests: Option<mpsc::UnboundedSender<(Open, Mailbox)>>,
+    /// Somebody takes requests.
+    is_serving: bool,
+    requests_waiting: usize,
+    requests_weight: usize,
     /// The parity of numbers that the peer gives: odd for connectors, even for listeners.
     peer_parity: u32,
     peer_last: Option<u32>,
 }
 
 impl Router {
-    pub(crate) fn new(
-        peer_parity: u32,
-        suite: Option<Suite>,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<(Open, Mailbox)>) {
+    pub(crate) fn new(peer_parity: u32, suite: Option<Suite>) -> (Arc<Self>, Requests) {
         let (requests, opened) = mpsc::unbounded_channel();
         let state = RouterState {
-            slots: HashMap::new(),
+            slots: BTreeMap::new(),
             ending: None,
             requests: Some(requests),
+            is_serving: false,
+            requests_waiting: 0,
+            requests_weight: 0,
             peer_parity,
             peer_last: None,
         };
-        let router = Self { state: Mutex::new(state), suite: watch::Sender::new(suite) };
-        (Arc::new(router), opened)
+        let router = Arc::new(Self {
+            state: Mutex::new(state),
+            suite: watch::Sender::new(suite),
+            broken: watch::Sender::new(false),
+        });
+        (Arc::clone(&router), Requests { queue: opened, router })
     }
 
     fn lock(&self) -> MutexGuard<'_, RouterState> {
@@ -384,22 +611,55 @@ impl Router {
         self.lock().ending.clone()
     }
 
+    /// Waits until the session is over for another reason than that it was closed.
+    async fn broken(&self) {
+        // An error says that the router is gone, which cannot be while it is borrowed.
+        let _ = self.broken.subscribe().wait_for(|is_broken| *is_broken).await;
+    }
+
+    /// What to tell the peer at the end.
+    fn last_words(&self) -> Option<Failure> {
+        match self.ending()? {
+            Ending::Closed | Ending::Gone(_) | Ending::Told(_) => None,
+            ending => ending.failure(),
+        }
+    }
+
     /// A mailbox for a transfer of this side.
-    pub(crate) fn register(self: &Arc<Self>, number: u32) -> Result<Mailbox, Error> {
+    pub(crate) fn register(self: &Arc<Self>, number: u32, role: Role) -> Result<Mailbox, Error> {
         let mut state = self.lock();
         if let Some(ending) = &state.ending {
             return Err(ending.to_error());
         }
-        Ok(self.add(&mut state, number, false))
+        Ok(self.add(&mut state, number, role, false))
     }
 
-    fn add(self: &Arc<Self>, state: &mut RouterState, number: u32, is_peers: bool) -> Mailbox {
+    fn add(
+        self: &Arc<Self>,
+        state: &mut RouterState,
+        number: u32,
+        role: Role,
+        is_peers: bool,
+    ) -> Mailbox {
         let (tell, events) = mpsc::unbounded_channel();
         let (input, inputs) = std::sync::mpsc::channel();
-        let room = Arc::new(Semaphore::new(BULK_IN));
-        let slot = Slot { events: tell.clone(), input: input.clone(), room, is_peers };
+        let intake = Arc::<Intake>::default();
+        let credit = Arc::new(Semaphore::new(BULK_CREDIT as usize));
+        let waiting = Arc::<AtomicUsize>::default();
+        let slot = Slot {
+            events: tell.clone(),
+            input: input.clone(),
+            intake: Arc::clone(&intake),
+            credit: Arc::clone(&credit),
+            waiting: Arc::clone(&waiting),
+            role,
+            is_peers,
+            is_accepted: false,
+            is_over: false,
+        };
         state.slots.insert(number, slot);
-        Mailbox { number, events, tell, inputs, input, router: Arc::clone(self) }
+        let router = Arc::clone(self);
+        Mailbox { number, events, tell, inputs, input, intake, credit, waiting, router }
     }
 
     /// No more transfers will be asked for by the peer.
@@ -416,29 +676,51 @@ impl Router {
             for slot in state.slots.values() {
                 let _ = slot.events.send(Event::Ended(ending.clone()));
             }
+            let is_broken = !matches!(ending, Ending::Closed);
             state.ending = Some(ending);
+            drop(state);
+            self.broken.send_replace(is_broken);
         }
     }
 
     /// Reads until the session ends.
-    pub(crate) async fn run(
+    async fn run<R: AsyncRead + Unpin>(
         self: Arc<Self>,
-        mut connection: Connection,
-        control: mpsc::WeakUnboundedSender<Outgoing>,
+        connection: R,
+        outbox: WeakOutbox,
+        patience: Patience,
     ) {
+        let mut incoming = Incoming::new(connection);
+        let mut watch = Watch::new(patience, Instant::now());
         let mut is_closed = false;
         let ending = loop {
-            match connection.read().await {
-                Ok(None) if is_closed => break Ending::Closed,
-                Ok(None) => break Ending::Gone("it was closed".to_owned()),
-                Err(_) if is_closed => break Ending::Closed,
-                Err(error) => break Ending::Gone(error.to_string()),
-                Ok(Some(Message::Close)) => {
+            let message = tokio::select! {
+                biased;
+                message = incoming.next(MAX_MESSAGE) => Some(message),
+                () = sleep_until(watch.next_look()) => None,
+            };
+            let now = Instant::now();
+            if now >= watch.next_look() {
+                let is_busy = !self.lock().slots.is_empty();
+                if let Some(ending) = watch.look(now, incoming.seen(), is_busy) {
+                    break if is_closed { Ending::Closed } else { ending };
+                }
+            }
+            match message {
+                None => {}
+                Some(Ok(None)) if is_closed => break Ending::Closed,
+                Some(Ok(None)) => break Ending::Gone("it was closed".to_owned()),
+                Some(Err(_)) if is_closed => break Ending::Closed,
+                Some(Err(error)) => break Ending::of(&error),
+                Some(Ok(Some(Message::Close))) => {
                     is_closed = true;
                     self.close_requests();
                 }
-                Ok(Some(message)) => {
-                    if let Err(failure) = self.route(message, &control).await {
+                Some(Ok(Some(Message::Cancel { transfer: None, failure }))) => {
+                    break Ending::Told(failure);
+                }
+                Some(Ok(Some(message))) => {
+                    if let Err(failure) = self.route(message, &outbox) {
                         break Ending::Failure(failure);
                     }
                 }
@@ -447,96 +729,107 @@ impl Router {
         self.end(ending);
     }
 
-    async fn route(
-        self: &Arc<Self>,
-        message: Message,
-        control: &mpsc::WeakUnboundedSender<Outgoing>,
-    ) -> Result<(), Failure> {
+    fn route(self: &Arc<Self>, message: Message, outbox: &WeakOutbox) -> Result<(), Failure> {
         let number = match &message {
-            Message::Welcome { suite, .. } => {
-                let suite = Suite::from_code(*suite)
-                    .ok_or_else(|| broke("the listener chose a cipher that was not offered"))?;
-                self.suite.send_replace(Some(suite));
-                return Ok(());
+            Message::Welcome { version, suite, .. } => {
+                return self.on_welcome(*version, *suite);
             }
             Message::Open(_) => {
                 let Message::Open(open) = message else { return Ok(()) };
-                return self.on_open(open, control);
+                return self.on_open(open, outbox);
             }
-            Message::Cancel { transfer: None, failure } => return Err(failure.clone()),
+            Message::Ping => return answer(outbox, &Message::Pong),
+            Message::Pong | Message::Cancel { transfer: None, .. } => return Ok(()),
             Message::Hello { .. } | Message::Close => {
                 return Err(broke("a greeting came in the middle of the session"));
             }
             Message::Manifest { transfer, .. }
             | Message::ManifestEnd { transfer, .. }
-            | Message::EntryEnd { transfer, .. } => {
-                let weight = match &message {
-                    Message::Manifest { entries, .. } => entries.len().clamp(1, BULK_IN),
-                    _ => 1,
-                };
-                let target = {
-                    let state = self.lock();
-                    let slot = state.slots.get(transfer);
-                    slot.map(|slot| (slot.input.clone(), Arc::clone(&slot.room)))
-                };
-                if let Some((input, room)) = target {
-                    let weight = u32::try_from(weight).unwrap_or(1);
-                    if let Ok(permit) = room.acquire_many_owned(weight).await {
-                        // A transfer that has just ended takes nothing more.
-                        let _ = input.send(Input::Message(message, permit));
-                    }
-                }
-                return Ok(());
-            }
-            Message::Accept { transfer }
+            | Message::EntryEnd { transfer, .. }
+            | Message::Accept { transfer }
             | Message::Progress { transfer, .. }
             | Message::EntryFailed { transfer, .. }
             | Message::Feedback { transfer, .. }
             | Message::Stop { transfer }
+            | Message::Credit { transfer, .. }
             | Message::Cancel { transfer: Some(transfer), .. } => *transfer,
             Message::Done(done) => done.transfer,
         };
         // What comes late for a transfer that has ended is of no use to anybody.
-        if let Some(slot) = self.lock().slots.get(&number) {
-            let _ = slot.events.send(Event::Control(message));
+        match self.lock().slots.get_mut(&number) {
+            Some(slot) => slot.take(message),
+            None => Ok(()),
         }
+    }
+
+    /// The listener says once which cipher it has chosen: another choice would use packet numbers of
+    /// a key twice.
+    fn on_welcome(&self, version: u16, suite: u8) -> Result<(), Failure> {
+        if self.lock().peer_parity != 0 || self.suite.borrow().is_some() {
+            return Err(broke("a greeting came in the middle of the session"));
+        }
+        if version != CONTROL_VERSION {
+            let text = format!(
+                "the listener speaks version {version} and this end {CONTROL_VERSION}: use the same \
+                 release on both sides"
+            );
+            return Err(Failure::new(FailureCode::Version, text));
+        }
+        let suite = Suite::from_code(suite)
+            .ok_or_else(|| broke("the listener chose a cipher that was not offered"))?;
+        self.suite.send_replace(Some(suite));
         Ok(())
     }
 
-    fn on_open(
-        self: &Arc<Self>,
-        open: Open,
-        control: &mpsc::WeakUnboundedSender<Outgoing>,
-    ) -> Result<(), Failure> {
+    fn on_open(self: &Arc<Self>, open: Open, outbox: &WeakOutbox) -> Result<(), Failure> {
         let number = open.transfer;
+        let weight = open.weight() as usize;
         let mut state = self.lock();
         if number % 2 != state.peer_parity || state.peer_last.is_some_and(|last| number <= last) {
             return Err(broke("a transfer was opened with a number that is not free"));
         }
         state.peer_last = Some(number);
-        let is_crowded =
-            state.slots.values().filter(|slot| slot.is_peers).count() >= PEER_TRANSFERS_MAX;
-        let requests = state.requests.clone();
-        let refusal = match requests {
+        let transfers = state.slots.values().filter(|slot| slot.is_peers).count();
+        let is_crowded = transfers >= PEER_TRANSFERS_MAX
+            || state.requests_weight + weight > REQUESTS_WEIGHT_MAX
+            || (!state.is_serving && state.requests_waiting >= EARLY_MAX);
+        let refusal = match state.requests.clone() {
             Some(requests) if !is_crowded => {
-                let mailbox = self.add(&mut state, number, true);
+                let role = match open.direction {
+                    Direction::Push => Role::Receiver,
+                    Direction::Pull => Role::Sender,
+                };
+                let mailbox = self.add(&mut state, number, role, true);
+                state.requests_waiting += 1;
+                state.requests_weight += weight;
                 drop(state);
-                match requests.send((open, mailbox)) {
-                    Ok(()) => return Ok(()),
-                    Err(_) => "nobody takes requests on this side",
-                }
+                let Err(mpsc::error::SendError((_, mailbox))) = requests.send((open, mailbox))
+                else {
+                    return Ok(());
+                };
+                drop(mailbox);
+                "nobody takes requests on this side"
             }
             Some(_) => "too many transfers at once; wait for some to end",
             None => "nobody takes requests on this side",
         };
-        if let Some(control) = control.upgrade() {
-            let failure = Failure::new(FailureCode::Refused, refusal);
-            let _ = control.send((Message::Cancel { transfer: Some(number), failure }, None));
-        }
-        Ok(())
+        let failure = Failure::new(FailureCode::Refused, refusal);
+        answer(outbox, &Message::Cancel { transfer: Some(number), failure })
+    }
+}
+
+/// Tells the peer something; one that does not read what it makes us say ends its session.
+fn answer(outbox: &WeakOutbox, message: &Message) -> Result<(), Failure> {
+    match outbox.upgrade().map(|outbox| outbox.put(message)) {
+        Some(Err(NotSent::Full)) => Err(outbox::overfull()),
+        _ => Ok(()),
     }
 }
 
 fn broke(what: &str) -> Failure {
     Failure::new(FailureCode::Protocol, format!("the peer broke the protocol: {what}"))
 }
+
+#[cfg(test)]
+#[path = "control/tests.rs"]
+mod tests;

@@ -380,7 +380,7 @@ async fn greet(newcomer: Newcomer, caller: &Caller, gate: &Gate) -> Result<Sessi
     let stream = handshake.await.map_err(|error| text(&error))?;
     let mut connection = Connection::new(stream);
     let exporter = connection.proof_exporter().map_err(|error| text(&error))?;
-    let hello = read_hello(&mut connection).await.map_err(|error| text(&error))?;
+    let hello = connection.read_at_most(HELLO_MAX).await.map_err(|error| text(&error))?;
     let Some(Message::Hello { version, proof, suites, software: theirs }) = hello else {
         return Err("it did not greet".to_owned());
     };
@@ -427,16 +427,4 @@ async fn refuse(mut connection: Connection, failure: Failure, farewells: &Semaph
         while matches!(AsyncReadExt::read(&mut connection, &mut scrap).await, Ok(1..)) {}
     };
     let _ = tokio::time::timeout(FAREWELL_PATIENCE, farewell).await;
-}
-
-/// The first message, without trusting its length.
-async fn read_hello(connection: &mut Connection) -> io::Result<Option<Message>> {
-    let bad = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-    let length = usize::try_from(connection.read_u32().await?).unwrap_or(usize::MAX);
-    if length > HELLO_MAX {
-        return Ok(None);
-    }
-    let mut body = vec![0; length];
-    connection.read_exact(&mut body).await?;
-    Message::decode_body(&body).map(Some).map_err(bad)
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sabul_wire::control::{self, Failure, FailureCode, Message, Open};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tracing::{debug, info};
 
@@ -17,7 +17,7 @@ use crate::config::{
     Direction, LocalDestination, MeasureLimit, RemoteDestination, Service, TransferOptions,
     check_controller, check_params,
 };
-use crate::control::{Connection, Control, Ending, Mailbox, Router};
+use crate::control::{Connection, Control, Ending, Mailbox, Requests, Router};
 use crate::error::Error;
 use crate::files::{Destination, FileReceiver, SourceSet, StreamReceiver, local_destination};
 use crate::jail::Jail;
@@ -43,7 +43,7 @@ struct Inner {
     /// Of the next transfer that this side opens. Held while one is asked for, since the peer wants
     /// them in order.
     next_number: Mutex<u32>,
-    requests: tokio::sync::Mutex<mpsc::UnboundedReceiver<(Open, Mailbox)>>,
+    requests: tokio::sync::Mutex<Requests>,
     peer: SocketAddr,
     written: Mutex<Option<oneshot::Receiver<()>>>,
 }
@@ -92,7 +92,8 @@ impl Session {
         };
         let machine = endpoint.machine.clone();
         let (router, requests) = Router::new(peer_parity, suite);
-        let (control, written) = Control::start(connection.clone(), Arc::clone(&router), &machine);
+        let (control, written) =
+            Control::start(connection.clone(), Arc::clone(&router), endpoint.patience, &machine);
         control.send(first);
         let inner = Inner {
             cx: Context { machine, side, connection, control, router, endpoint },
@@ -231,22 +232,24 @@ impl Session {
         let mut next_number = next_number.lock().unwrap_or_else(PoisonError::into_inner);
         let number = take_number(&mut next_number)?;
         let work = work(number)?;
-        let mailbox = self.inner.cx.router.register(number)?;
+        let mailbox = self.inner.cx.router.register(number, direction.role())?;
         let open = Open {
             transfer: number,
             direction: direction.for_opener(),
             request,
             channel: params.clone(),
         };
-        self.inner.cx.control.send(Message::Open(open));
+        let is_stream = matches!(open.request, control::Request::Stream { .. });
+        self.inner.cx.control.ask(open)?;
         drop(next_number);
-        let plan = Plan { is_opener: true, params, work };
+        let answer_within = (!is_stream).then_some(self.inner.cx.endpoint.patience.accept);
+        let plan = Plan { is_opener: true, answer_within, params, work };
         Ok(transfer::start(self.inner.cx.clone(), mailbox, plan))
     }
 
     /// What the peer asks for next; none once it asks for nothing more.
     pub async fn next_request(&self) -> Option<Request> {
-        let (open, mailbox) = self.inner.requests.lock().await.recv().await?;
+        let (open, mailbox) = self.inner.requests.lock().await.next().await?;
         let pending = Pending { cx: self.inner.cx.clone(), parts: Some((open.clone(), mailbox)) };
         Some(match open.request {
             control::Request::Put { .. } => Request::Put(PutRequest { pending }),
@@ -391,7 +394,8 @@ impl Pending {
             });
         match work {
             Ok(work) => {
-                let plan = Plan { is_opener: false, params: open.channel, work };
+                let params = open.channel;
+                let plan = Plan { is_opener: false, answer_within: None, params, work };
                 Ok(transfer::start(self.cx.clone(), mailbox, plan))
             }
             Err(error) => {

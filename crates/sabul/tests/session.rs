@@ -590,7 +590,7 @@ fn a_consumer_that_rests_gets_everything_all_the_same() {
     run(async {
         let root = TempDir::new().unwrap();
         file(&root, "f", 3_000_000);
-        let patience = Patience { silence: Duration::from_secs(3) };
+        let patience = Patience { silence: Duration::from_secs(3), ..Patience::default() };
         let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
         config.patience = patience;
         let listener = Listener::bind(config).await.unwrap();

@@ -216,3 +216,22 @@ fn a_long_text_about_a_failure_is_shortened_on_its_way_and_a_longer_one_refused(
     };
     assert!(failure.message.len() <= MAX_TEXT);
 }
+
+/// The heaviest manifest that fits a message must fit the credit, or a sender would wait for ever.
+#[test]
+fn the_heaviest_message_about_entries_is_a_fraction_of_the_credit() {
+    let entry = |length| Entry {
+        path: vec![b'a'; length],
+        kind: EntryKind::Directory,
+        mode: None,
+        modified_ns: None,
+    };
+    let count = MAX_MANIFEST_ENTRIES;
+    let entries = vec![entry(MAX_MESSAGE / count - 10); count];
+    let message = Message::Manifest { transfer: 1, entries };
+    message.encode(&mut Vec::new()).unwrap();
+    assert!(message.weight() < BULK_CREDIT / 2);
+    // Weight is never below what decoding takes.
+    assert!(message.weight() as usize > count * (size_of::<Entry>() + MAX_MESSAGE / count - 10));
+    assert!(Message::Close.weight() as usize >= size_of::<Message>() / 2);
+}

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use sabul_wire::DecodeError;
 use sabul_wire::control::{Message, body_length, body_limit};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -12,6 +13,15 @@ const ROOM_MIN: usize = 1 << 10;
 /// Room that is kept between messages.
 const ROOM_KEPT: usize = 16 << 10;
 
+/// Why there is no next message.
+#[derive(Debug)]
+pub(super) enum ReadError {
+    /// The connection failed.
+    Io(io::Error),
+    /// The bytes are not a message, or one that goes beyond a limit.
+    Malformed(String),
+}
+
 /// Reads messages. What has come of one stays when the reading is given up in the middle of it.
 #[derive(Debug)]
 pub(super) struct Incoming<R> {
@@ -19,17 +29,24 @@ pub(super) struct Incoming<R> {
     bytes: Vec<u8>,
     /// How many of `bytes` have come.
     filled: usize,
+    /// Bytes that have come in all.
+    seen: u64,
 }
 
 impl<R: AsyncRead + Unpin> Incoming<R> {
     pub(super) fn new(from: R) -> Self {
-        Self { from, bytes: Vec::new(), filled: 0 }
+        Self { from, bytes: Vec::new(), filled: 0, seen: 0 }
+    }
+
+    /// Bytes that have come so far: more of them are a sign of life, whole messages or not.
+    pub(super) const fn seen(&self) -> u64 {
+        self.seen
     }
 
     /// The next message, whose body may have at most `limit` bytes; none where the stream ends
     /// between two messages.
-    pub(super) async fn next(&mut self, limit: usize) -> io::Result<Option<Message>> {
-        let bad = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    pub(super) async fn next(&mut self, limit: usize) -> Result<Option<Message>, ReadError> {
+        let bad = |error: DecodeError| ReadError::Malformed(error.to_string());
         loop {
             let length = match self.bytes[..self.filled].first_chunk::<FRONT>() {
                 None => FRONT,
@@ -37,7 +54,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
                     let length = body_length([a, b, c, d]).map_err(bad)?;
                     if length > limit.min(body_limit(kind)) {
                         let text = format!("a message of {length} bytes is longer than it may be");
-                        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+                        return Err(ReadError::Malformed(text));
                     }
                     4 + length
                 }
@@ -53,17 +70,19 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
             if self.bytes.len() < room {
                 self.bytes.resize(room, 0);
             }
-            let read = self.from.read(&mut self.bytes[self.filled..room]).await?;
+            let read = self.from.read(&mut self.bytes[self.filled..room]).await;
+            let read = read.map_err(ReadError::Io)?;
             if read == 0 {
                 return if self.filled == 0 { Ok(None) } else { Err(cut_short()) };
             }
             self.filled += read;
+            self.seen += read as u64;
         }
     }
 }
 
-fn cut_short() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "it was closed in the middle of a message")
+fn cut_short() -> ReadError {
+    ReadError::Io(io::Error::from(io::ErrorKind::UnexpectedEof))
 }
 
 #[cfg(test)]
@@ -102,6 +121,7 @@ mod tests {
                 assert_eq!(incoming.next(MAX_MESSAGE).await.unwrap().as_ref(), Some(message));
             }
             assert_eq!(incoming.next(MAX_MESSAGE).await.unwrap(), None);
+            assert_eq!(incoming.seen(), bytes.len() as u64);
         }
     }
 
@@ -145,10 +165,10 @@ mod tests {
             ([0, 0, 0, 0, 0], MAX_MESSAGE),
         ] {
             let error = Incoming::new(&front[..]).next(limit).await.unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{front:?}");
+            assert!(matches!(error, ReadError::Malformed(_)), "{front:?} {error:?}");
         }
         let bytes = encoded(&[manifest(3)]);
         let error = Incoming::new(&bytes[..bytes.len() - 1]).next(MAX_MESSAGE).await.unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(matches!(error, ReadError::Io(_)), "{error:?}");
     }
 }

@@ -80,6 +80,8 @@ impl Work {
 pub(crate) struct Plan {
     /// This side has asked for it; the peer has to accept.
     pub(crate) is_opener: bool,
+    /// How long the peer may take to answer; none for as long as it lives.
+    pub(crate) answer_within: Option<Duration>,
     pub(crate) params: ChannelParams,
     pub(crate) work: Work,
 }
@@ -121,9 +123,10 @@ struct Run {
 impl Run {
     async fn course(&mut self, plan: Plan) -> Result<Report, Error> {
         if !plan.is_opener {
+            self.mailbox.take_part();
             self.cx.control.send(Message::Accept { transfer: self.mailbox.number });
         }
-        let path = self.establish(plan.is_opener).await?;
+        let path = self.establish(plan.is_opener, plan.answer_within).await?;
         let is_measure = plan.work.is_measure();
         let start = ChannelStart {
             socket: path.socket,
@@ -151,6 +154,9 @@ impl Run {
 
     /// What an event that no transfer survives means; other events are given back.
     fn check(&mut self, event: Event) -> Result<Event, Error> {
+        if let Event::Control(_) = &event {
+            self.mailbox.note_taken();
+        }
         match event {
             Event::Control(Message::Cancel { failure, .. }) => {
                 self.is_peers_end = true;
@@ -180,7 +186,11 @@ impl Run {
     }
 
     /// Waits for the peer's consent and for the UDP path, whichever comes last.
-    async fn establish(&mut self, is_opener: bool) -> Result<OpenPath, Error> {
+    async fn establish(
+        &mut self,
+        is_opener: bool,
+        answer_within: Option<Duration>,
+    ) -> Result<OpenPath, Error> {
         let number = self.mailbox.number;
         let cx = self.cx.clone();
         let (address, patience) = match &cx.side {
@@ -192,14 +202,16 @@ impl Run {
         let mut opening = pin!(open_path(&cx, number));
         let mut opened = None;
         let mut is_accepted = !is_opener;
-        // An application may think as long as it likes before it accepts.
-        let mut deadline = is_accepted.then(|| Instant::now() + patience);
+        // Without an answer there is no path either: only then it counts that UDP may be blocked.
+        let answer_within = if is_accepted { Some(patience) } else { answer_within };
+        let mut deadline = answer_within.map(|time| Instant::now() + time);
         loop {
             if let (Some(path), true) = (opened.take_if(|_| is_accepted), is_accepted) {
                 return Ok(path);
             }
             let give_up = deadline.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             tokio::select! {
+                biased;
                 path = &mut opening, if opened.is_none() => opened = Some(path?),
                 event = self.mailbox.events.recv() => {
                     let event = event.map_or(Err(Error::Cancelled), |event| self.check(event))?;
@@ -209,7 +221,14 @@ impl Run {
                     }
                 }
                 () = tokio::time::sleep_until(give_up), if deadline.is_some() => {
-                    return Err(Error::UdpBlocked { address, waited: patience });
+                    return Err(match answer_within {
+                        Some(time) if !is_accepted => Error::PeerGone(format!(
+                            "the other end lives and has not answered the request within {:.0} s; \
+                             look there for what keeps it busy, and try again",
+                            time.as_secs_f64()
+                        )),
+                        _ => Error::UdpBlocked { address, waited: patience },
+                    });
                 }
             }
         }
@@ -226,7 +245,7 @@ impl Run {
         let machine = self.cx.machine.clone();
         machine.run_channel(job).map_err(Error::from_channel)?;
         self.board.set_handle(Handle::Sender(handle.clone()));
-        let (control, board) = (self.cx.control.clone(), Arc::clone(&self.board));
+        let (control, board) = (self.cx.control.bulk(&self.mailbox), Arc::clone(&self.board));
         let spawned = machine.run_reader(Reading {
             transfer: number,
             load: match work {
@@ -290,6 +309,7 @@ impl Run {
                 Event::Control(Message::Done(found)) => {
                     // A timed measurement may be over while its last blocks wait.
                     handle.stop();
+                    self.mailbox.end_bulk();
                     done = Some(found);
                 }
                 Event::Sent(found) => summary = Some(found),
@@ -343,6 +363,8 @@ impl Run {
             stop: Arc::clone(&self.stop),
             opened: Instant::now(),
             end: TellsEnd::new(self.mailbox.tell.clone()),
+            transfer: number,
+            intake: Arc::clone(&self.mailbox.intake),
         });
         let result = match spawned {
             Ok(()) => self.wait_for_written().await,

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Board;
 use crate::channel::{ReceiverHandle, SenderHandle};
 use crate::config::MeasureLimit;
-use crate::control::{Control, Event, Input};
+use crate::control::{Bulk, Control, Event, Input, Intake};
 use crate::files::{
     Counts, Outlet, PROGRESS_INTERVAL, Receiver, SendOptions, SendSummary, Sink, SourceSet,
     Stopped, send_files,
@@ -31,7 +31,7 @@ pub(crate) struct Written {
 #[derive(Clone, Debug)]
 pub(crate) struct ChannelOutlet {
     pub(crate) handle: SenderHandle,
-    pub(crate) control: Control,
+    pub(crate) control: Bulk,
     pub(crate) board: Arc<Board>,
 }
 
@@ -61,7 +61,7 @@ impl Outlet for ChannelOutlet {
 
     fn message(&mut self, message: Message) -> Result<(), Stopped> {
         self.note(&message);
-        if self.control.send_bulk(message) { Ok(()) } else { Err(Stopped) }
+        if self.control.send(&message) { Ok(()) } else { Err(Stopped) }
     }
 }
 
@@ -139,7 +139,7 @@ fn send_measure(
     let path = b"measurement".to_vec();
     let entry = Entry { path, kind: EntryKind::Stream, mode: None, modified_ns: None };
     outlet.message(Message::Manifest { transfer, entries: vec![entry] }).ok()?;
-    outlet.control.send_bulk(Message::ManifestEnd { transfer, entries: 1, bytes: 0 });
+    outlet.control.send(&Message::ManifestEnd { transfer, entries: 1, bytes: 0 });
     outlet.board.set_totals(1, limit.bytes);
     let mut bytes = 0;
     let mut start = None;
@@ -306,6 +306,8 @@ pub(crate) struct Writing {
     pub(crate) board: Arc<Board>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) opened: Instant,
+    pub(crate) transfer: u32,
+    pub(crate) intake: Arc<Intake>,
     pub(crate) end: TellsEnd,
 }
 
@@ -335,8 +337,12 @@ impl Writing {
         let writer = &mut self.writer;
         let result = match input {
             Some(Input::Block(block)) => writer.on_block(block),
-            Some(Input::Message(message, _)) => {
+            Some(Input::Message(message)) => {
+                let weight = message.weight();
                 let result = writer.on_message(message);
+                if let Some(weight) = self.intake.work_off(weight) {
+                    self.control.send(Message::Credit { transfer: self.transfer, weight });
+                }
                 if let Some((entries, bytes)) = writer.totals() {
                     self.board.set_totals(entries, Some(bytes));
                 }

@@ -89,7 +89,7 @@ pub(crate) async fn run_reader(mut reading: Reading) {
         let is_handed_over = match step {
             Step::Message(message) => {
                 reading.outlet.note(&message);
-                reading.outlet.control.send_bulk_async(message).await
+                reading.outlet.control.send_when_room(&message).await
             }
             Step::Block(block) => loop {
                 match reading.outlet.handle.try_buffer() {

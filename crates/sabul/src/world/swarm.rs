@@ -68,7 +68,7 @@ fn dial(
     let (tasks, net) = (there.clone(), net.clone());
     there.spawn(async move {
         let mut far = Connection::over(Stream::World(far));
-        let Ok(Some(Message::Hello { .. })) = far.read().await else { return };
+        let Ok(Some(Message::Hello { .. })) = far.read_at_most(1024).await else { return };
         let welcome = Message::Welcome {
             version: CONTROL_VERSION,
             suite: suite.code(),

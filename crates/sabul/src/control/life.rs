@@ -1,0 +1,112 @@
+//! Whether the peer still lives: by the bytes that come, in the time in which we could hear them.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Ending;
+use crate::patience::Patience;
+
+/// A look that comes later than this was not ours to take: the process was stopped or the machine
+/// slept. Ours: far beyond what a busy machine delays.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+
+/// Keeps account of the peer's silence and of the session's idleness, from look to look.
+#[derive(Debug)]
+pub(super) struct Watch {
+    patience: Patience,
+    looked_at: Instant,
+    /// Bytes that had come then.
+    seen: u64,
+    heard_at: Instant,
+    busy_at: Instant,
+}
+
+impl Watch {
+    pub(super) fn new(patience: Patience, now: Instant) -> Self {
+        Self { patience, looked_at: now, seen: 0, heard_at: now, busy_at: now }
+    }
+
+    /// When to look next.
+    pub(super) fn next_look(&self) -> Instant {
+        self.looked_at + (self.patience.silence / 6).max(Duration::from_millis(10))
+    }
+
+    /// Looks: `seen` bytes have come so far, and the session has transfers or not. What waits in the
+    /// socket has to be read before. Tells why the session is over, if it is.
+    pub(super) fn look(&mut self, now: Instant, seen: u64, is_busy: bool) -> Option<Ending> {
+        let pause = now.saturating_duration_since(self.next_look());
+        self.looked_at = now;
+        if seen != self.seen || pause > PAUSE_MIN {
+            self.seen = seen;
+            self.heard_at = now;
+        }
+        if is_busy || pause > PAUSE_MIN {
+            self.busy_at = now;
+        }
+        if now - self.heard_at > self.patience.silence {
+            return Some(Ending::Silent(self.patience.silence));
+        }
+        let idle = self.patience.idle.filter(|idle| now - self.busy_at > *idle);
+        idle.map(Ending::Idle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Patience = Patience {
+        silence: Duration::from_secs(30),
+        accept: Duration::from_secs(60),
+        idle: Some(Duration::from_secs(900)),
+    };
+
+    /// Looks whenever it is time, for this many seconds; when and why the session ended.
+    fn watch(
+        watch: &mut Watch,
+        seconds: u64,
+        mut seen: impl FnMut(u64) -> u64,
+        is_busy: bool,
+    ) -> Option<(u64, Ending)> {
+        let start = watch.looked_at;
+        loop {
+            let now = watch.next_look();
+            let at = (now - start).as_secs();
+            if at > seconds {
+                return None;
+            }
+            if let Some(ending) = watch.look(now, seen(at), is_busy) {
+                return Some((at, ending));
+            }
+        }
+    }
+
+    #[test]
+    fn a_peer_that_says_nothing_for_too_long_is_gone() {
+        let mut silent = Watch::new(PATIENCE, Instant::now());
+        let (at, ending) = watch(&mut silent, 1000, |at| at.min(100), true).unwrap();
+        assert!(matches!(ending, Ending::Silent(_)), "{ending:?}");
+        assert!((130..=140).contains(&at), "{at}");
+    }
+
+    #[test]
+    fn a_peer_that_answers_pings_may_rest_and_a_session_without_transfers_only_so_long() {
+        let mut resting = Watch::new(PATIENCE, Instant::now());
+        assert!(watch(&mut resting, 7200, |at| at / 10, true).is_none());
+        let (at, ending) = watch(&mut resting, 7200, |at| 720 + at / 10, false).unwrap();
+        assert!(matches!(ending, Ending::Idle(_)) && (900..=910).contains(&at), "{at} {ending:?}");
+        let mut patient = Watch::new(Patience { idle: None, ..PATIENCE }, Instant::now());
+        assert!(watch(&mut patient, 7200, |at| at / 10, false).is_none());
+    }
+
+    #[test]
+    fn time_in_which_we_did_not_run_is_not_the_peers_silence() {
+        let mut asleep = Watch::new(PATIENCE, Instant::now());
+        assert!(watch(&mut asleep, 25, |_| 0, true).is_none());
+        let awake = asleep.looked_at + Duration::from_secs(3600);
+        assert!(asleep.look(awake, 0, false).is_none());
+        let (at, ending) = watch(&mut asleep, 1000, |_| 0, false).unwrap();
+        assert!(matches!(ending, Ending::Silent(_)) && (30..=40).contains(&at), "{at} {ending:?}");
+    }
+}

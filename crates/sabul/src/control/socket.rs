@@ -1,0 +1,41 @@
+//! What the system does for a control connection: it, too, notices a peer that is gone.
+
+use rustix::net::sockopt;
+use tokio::net::TcpStream;
+
+use crate::patience::Patience;
+
+/// Probes an idle peer, and gives up on one that acknowledges nothing, in the time that a peer may
+/// be silent and a little more: our own count should come first, since it has a better reason.
+pub(super) fn watch_over(socket: &TcpStream, patience: Patience) {
+    let limit = patience.silence + patience.silence / 4;
+    let interval = (patience.silence / 3).max(std::time::Duration::from_secs(1));
+    // Without any of these the peer is missed by our own count alone.
+    let _ = sockopt::set_socket_keepalive(socket, true);
+    let _ = sockopt::set_tcp_keepidle(socket, interval);
+    let _ = sockopt::set_tcp_keepintvl(socket, interval);
+    let _ = sockopt::set_tcp_keepcnt(socket, 4);
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        let millis = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+        let _ = sockopt::set_tcp_user_timeout(socket, millis);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_system_gives_up_soon_after_us() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        watch_over(&socket, Patience::default());
+        assert!(sockopt::socket_keepalive(&socket).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&socket).unwrap(), Duration::from_secs(10));
+        #[cfg(target_os = "linux")]
+        assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 37_500);
+    }
+}

@@ -1,0 +1,457 @@
+use sabul_units::{Random, SeededRandom};
+use sabul_wire::control::{ChannelParams, Done, Entry, EntryKind, Request};
+use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::*;
+
+/// A session's end without its socket: the router with both its tasks.
+struct End {
+    router: Arc<Router>,
+    requests: Requests,
+    outbox: Outbox,
+    reader: JoinHandle<()>,
+    writer: JoinHandle<()>,
+}
+
+const LISTENER: u32 = 0;
+const CONNECTOR: u32 = 1;
+
+/// The end that talks to a peer of this parity over `stream`.
+fn end(stream: DuplexStream, peer: u32, patience: Patience) -> End {
+    let suite = (peer == CONNECTOR).then(|| Suite::preference()[0]);
+    let (router, requests) = Router::new(peer, suite);
+    let (outbox, messages) = Outbox::new();
+    let (from, to): (ReadHalf<_>, WriteHalf<_>) = split(stream);
+    let reader = tokio::spawn(Arc::clone(&router).run(from, outbox.downgrade(), patience));
+    let writing = outbox::write_all(to, messages, Arc::clone(&router), patience);
+    End { writer: tokio::spawn(writing), router, requests, outbox, reader }
+}
+
+/// An end, and the peer's side of its connection, which a test plays.
+fn played(peer: u32) -> (End, DuplexStream) {
+    let (near, far) = duplex(1 << 20);
+    (end(near, peer, Patience::default()), far)
+}
+
+async fn say(far: &mut DuplexStream, message: Message) {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes).unwrap();
+    // An end that is over reads no more.
+    let _ = far.write_all(&bytes).await;
+}
+
+/// Why the session is over; it has to be soon.
+async fn ending(end: &End) -> Ending {
+    timeout(Duration::from_secs(600), end.router.broken()).await.expect("the session ends");
+    end.router.ending().unwrap()
+}
+
+/// Lets the other tasks do all they can.
+async fn settle() {
+    sleep(Duration::from_millis(1)).await;
+}
+
+fn protocol_broken(ending: &Ending) -> bool {
+    matches!(ending, Ending::Failure(failure) if failure.code == FailureCode::Protocol)
+}
+
+fn open(transfer: u32, direction: Direction) -> Message {
+    let channel = ChannelParams {
+        controller: "fixed".to_owned(),
+        controller_params: Vec::new(),
+        block_bytes: 1 << 20,
+        window_bytes: 64 << 20,
+        rate_limit_bps: None,
+        mtu_max: None,
+        rules: 0,
+        control_feedback: false,
+    };
+    let request = Request::Measure { bytes: None, millis: None };
+    Message::Open(Open { transfer, direction, request, channel })
+}
+
+fn manifest(transfer: u32, entries: usize) -> Message {
+    let path = b"name".to_vec();
+    let entry = Entry { path, kind: EntryKind::Directory, mode: None, modified_ns: None };
+    Message::Manifest { transfer, entries: vec![entry; entries] }
+}
+
+fn progress(transfer: u32, bytes: u64) -> Message {
+    Message::Progress { transfer, bytes, entries: 0, files: 0, at_us: bytes }
+}
+
+fn done(transfer: u32) -> Message {
+    let (bytes, entries, files, failed, elapsed_us, cpu_us) = (0, 0, 0, 0, 0, 0);
+    Message::Done(Done { transfer, bytes, entries, files, failed, elapsed_us, cpu_us })
+}
+
+fn failure() -> Failure {
+    Failure::new(FailureCode::Changed, "x".repeat(1000))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_says_nothing_ends_the_session_with_its_reason() {
+    let (end, mut far) = played(CONNECTOR);
+    let mailbox = end.router.register(2, Role::Sender).unwrap();
+    let began = Instant::now();
+    let ending = ending(&end).await;
+    assert!(matches!(ending, Ending::Silent(_)), "{ending:?}");
+    let took = began.elapsed().as_secs();
+    assert!((30..=40).contains(&took), "{took}");
+    assert!(ending.to_error().to_string().contains("not even an answer to pings"));
+    // The transfers know, and so does the peer if it wakes up.
+    let mut mailbox = mailbox;
+    assert!(matches!(mailbox.events.recv().await, Some(Event::Ended(Ending::Silent(_)))));
+    end.reader.await.unwrap();
+    end.writer.await.unwrap();
+    let mut words = Vec::new();
+    while let Ok(Some(message)) = Incoming::new(&mut far).next(MAX_MESSAGE).await {
+        words.push(message);
+    }
+    assert_eq!(words[0], Message::Ping);
+    assert!(matches!(words.last(), Some(Message::Cancel { transfer: None, .. })), "{words:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_ends_that_live_may_rest_for_hours() {
+    let (near, far) = duplex(1 << 16);
+    let hasty = Patience { silence: Duration::from_secs(3), ..Patience::default() };
+    let ends = [end(near, LISTENER, Patience::default()), end(far, CONNECTOR, hasty)];
+    sleep(Duration::from_secs(4 * 3600)).await;
+    for end in ends {
+        assert!(end.router.ending().is_none(), "{:?}", end.router.ending());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_without_transfers_ends_after_its_time_and_the_peer_is_told() {
+    let (near, far) = duplex(1 << 16);
+    let idle = end(near, CONNECTOR, Patience::LISTENER);
+    let peer = end(far, LISTENER, Patience::default());
+    let mailbox = idle.router.register(2, Role::Sender).unwrap();
+    sleep(Duration::from_secs(3600)).await;
+    assert!(idle.router.ending().is_none(), "a transfer may take its time");
+    drop(mailbox);
+    sleep(Duration::from_secs(14 * 60)).await;
+    assert!(idle.router.ending().is_none());
+    let why = ending(&idle).await;
+    assert!(matches!(why, Ending::Idle(_)), "{why:?}");
+    let told = ending(&peer).await;
+    assert!(matches!(&told, Ending::Told(why) if why.message.contains("900 s")), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_pings_and_reads_nothing_ends_the_session() {
+    let (near, mut far) = duplex(1 << 10);
+    let end = end(near, CONNECTOR, Patience::default());
+    for _ in 0..40 {
+        end.outbox.put(&Message::Cancel { transfer: Some(2), failure: failure() }).unwrap();
+    }
+    tokio::spawn(async move {
+        loop {
+            say(&mut far, Message::Pong).await;
+            sleep(Duration::from_secs(1)).await;
+        }
+    });
+    let ending = ending(&end).await;
+    assert!(matches!(&ending, Ending::Failure(why) if why.message.contains("took nothing")));
+    timeout(Duration::from_secs(10), end.writer).await.expect("the writer leaves").unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_whose_refusals_are_not_read_do_not_pile_up() {
+    let (near, far) = duplex(1 << 10);
+    let end = end(near, CONNECTOR, Patience::default());
+    let (_unread, mut far) = split(far);
+    let flood = tokio::spawn(async move {
+        let mut bytes = Vec::new();
+        for number in (1..).step_by(2).take(200_000) {
+            bytes.clear();
+            open(number, Direction::Push).encode(&mut bytes).unwrap();
+            if far.write_all(&bytes).await.is_err() {
+                break;
+            }
+        }
+    });
+    let ending = ending(&end).await;
+    assert!(matches!(&ending, Ending::Failure(why) if why.code == FailureCode::Timeout));
+    assert!(end.outbox.backlog() <= 9 << 20, "{}", end.outbox.backlog());
+    flood.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_side_that_serves_nobody_takes_few_requests() {
+    let (mut end, mut far) = played(LISTENER);
+    for number in (2..=400).step_by(2) {
+        say(&mut far, open(number, Direction::Push)).await;
+    }
+    settle().await;
+    assert_eq!(end.router.lock().slots.len(), EARLY_MAX);
+    // Those that were early are served all the same, and then there is room.
+    for number in (2..=2 * u32::try_from(EARLY_MAX).unwrap()).step_by(2) {
+        assert_eq!(end.requests.next().await.unwrap().0.transfer, number);
+    }
+    assert_eq!(end.router.lock().requests_weight, 0);
+    for number in (402..=480).step_by(2) {
+        say(&mut far, open(number, Direction::Pull)).await;
+    }
+    settle().await;
+    assert_eq!(end.router.lock().requests_waiting, 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_are_bounded_by_weight() {
+    let (mut end, mut far) = played(CONNECTOR);
+    assert!(timeout(Duration::ZERO, end.requests.next()).await.is_err());
+    let Message::Open(mut open) = open(1, Direction::Pull) else { unreachable!() };
+    open.request = Request::Get { sources: vec![Vec::new(); MAX_SOURCES], recursive: true };
+    for number in (1..512).step_by(2) {
+        say(&mut far, Message::Open(Open { transfer: number, ..open.clone() })).await;
+    }
+    settle().await;
+    let state = end.router.lock();
+    assert!(state.requests_waiting >= 2 && state.requests_weight <= REQUESTS_WEIGHT_MAX);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_role_of_a_transfer_cannot_hear_breaks_the_protocol() {
+    let of_sender = || {
+        vec![
+            manifest(1, 1),
+            Message::ManifestEnd { transfer: 1, entries: 1, bytes: 1 },
+            Message::EntryEnd { transfer: 1, index: 0, bytes: 0, outcome: Err(failure()) },
+        ]
+    };
+    let of_receiver = || {
+        vec![
+            progress(1, 1),
+            Message::EntryFailed { transfer: 1, index: 0, failure: failure() },
+            Message::Feedback { transfer: 1, report: Vec::new() },
+            Message::Stop { transfer: 1 },
+            Message::Credit { transfer: 1, weight: 0 },
+            done(1),
+        ]
+    };
+    for (role, right, wrong) in
+        [(Role::Receiver, of_sender(), of_receiver()), (Role::Sender, of_receiver(), of_sender())]
+    {
+        for message in wrong {
+            let (end, mut far) = played(LISTENER);
+            let _mailbox = end.router.register(1, role).unwrap();
+            say(&mut far, Message::Accept { transfer: 1 }).await;
+            say(&mut far, message.clone()).await;
+            assert!(protocol_broken(&ending(&end).await), "{role:?} {message:?}");
+        }
+        let (end, mut far) = played(LISTENER);
+        let _mailbox = end.router.register(1, role).unwrap();
+        say(&mut far, Message::Accept { transfer: 1 }).await;
+        for message in right {
+            say(&mut far, message).await;
+        }
+        settle().await;
+        assert!(end.router.ending().is_none(), "{:?}", end.router.ending());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_but_a_refusal_may_come_before_a_transfer_is_accepted() {
+    // The peer's request, which nobody has answered.
+    let (end, mut far) = played(CONNECTOR);
+    say(&mut far, open(1, Direction::Push)).await;
+    say(&mut far, manifest(1, 1)).await;
+    assert!(protocol_broken(&ending(&end).await));
+    // Our request.
+    let (end, mut far) = played(LISTENER);
+    let _mailbox = end.router.register(1, Role::Sender).unwrap();
+    say(&mut far, progress(1, 1)).await;
+    assert!(protocol_broken(&ending(&end).await));
+    // Accepted twice, or without being asked.
+    let (end, mut far) = played(LISTENER);
+    let _mailbox = end.router.register(1, Role::Sender).unwrap();
+    say(&mut far, Message::Accept { transfer: 1 }).await;
+    say(&mut far, Message::Accept { transfer: 1 }).await;
+    assert!(protocol_broken(&ending(&end).await));
+    let (end, mut far) = played(CONNECTOR);
+    say(&mut far, open(1, Direction::Push)).await;
+    say(&mut far, Message::Accept { transfer: 1 }).await;
+    assert!(protocol_broken(&ending(&end).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_about_entries_need_credit_and_the_reader_never_waits_for_a_writer() {
+    let (end, mut far) = played(LISTENER);
+    let stuck = end.router.register(1, Role::Receiver).unwrap();
+    let mut other = end.router.register(3, Role::Sender).unwrap();
+    for transfer in [1, 3] {
+        say(&mut far, Message::Accept { transfer }).await;
+    }
+    let message = manifest(1, 500);
+    let fits = BULK_CREDIT / message.weight();
+    for _ in 0..fits {
+        say(&mut far, message.clone()).await;
+    }
+    // The writer of 1 is stuck; 3 hears what is said to it.
+    say(&mut far, done(3)).await;
+    let heard = timeout(Duration::from_secs(1), async {
+        while !matches!(other.events.recv().await, Some(Event::Control(Message::Done(_)))) {}
+    });
+    heard.await.expect("one transfer does not stop another");
+    // What the writer works off comes back as credit, and may be used.
+    let mut returned = 0;
+    for _ in 0..fits / 2 {
+        let Ok(Input::Message(worked_off)) = stuck.inputs.try_recv() else { panic!("a message") };
+        returned += stuck.intake.work_off(worked_off.weight()).unwrap_or(0);
+    }
+    assert!(returned >= BULK_CREDIT / 4);
+    for _ in 0..returned / message.weight() {
+        say(&mut far, message.clone()).await;
+    }
+    settle().await;
+    assert!(end.router.ending().is_none());
+    for _ in 0..2 {
+        say(&mut far, message.clone()).await;
+    }
+    assert!(protocol_broken(&ending(&end).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn credit_for_what_was_not_sent_breaks_the_protocol() {
+    for weight in [1, u32::MAX] {
+        let (end, mut far) = played(LISTENER);
+        let mailbox = end.router.register(1, Role::Sender).unwrap();
+        say(&mut far, Message::Accept { transfer: 1 }).await;
+        mailbox.credit.try_acquire_many(1000).unwrap().forget();
+        say(&mut far, Message::Credit { transfer: 1, weight: 1000 }).await;
+        settle().await;
+        assert_eq!(mailbox.credit.available_permits(), BULK_CREDIT as usize);
+        say(&mut far, Message::Credit { transfer: 1, weight }).await;
+        assert!(protocol_broken(&ending(&end).await));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_greets_once_and_a_connector_never() {
+    let suite = Suite::preference()[0].code();
+    let welcome = |version, suite| Message::Welcome { version, suite, software: String::new() };
+    let (end, mut far) = played(LISTENER);
+    say(&mut far, welcome(CONTROL_VERSION, suite)).await;
+    settle().await;
+    assert!(end.router.suite().borrow().is_some() && end.router.ending().is_none());
+    say(&mut far, welcome(CONTROL_VERSION, suite)).await;
+    assert!(protocol_broken(&ending(&end).await));
+    let (end, mut far) = played(CONNECTOR);
+    say(&mut far, welcome(CONTROL_VERSION, suite)).await;
+    assert!(protocol_broken(&ending(&end).await));
+    let (end, mut far) = played(LISTENER);
+    say(&mut far, welcome(CONTROL_VERSION + 1, suite)).await;
+    let ending = ending(&end).await;
+    assert!(matches!(ending, Ending::Failure(why) if why.code == FailureCode::Version));
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_nobody_looks_at_are_bounded() {
+    let (end, mut far) = played(LISTENER);
+    let mailbox = end.router.register(1, Role::Sender).unwrap();
+    say(&mut far, Message::Accept { transfer: 1 }).await;
+    for index in 0..5000 {
+        say(&mut far, progress(1, index)).await;
+        say(&mut far, Message::EntryFailed { transfer: 1, index, failure: failure() }).await;
+        say(&mut far, Message::Feedback { transfer: 1, report: vec![0; 100] }).await;
+    }
+    let cancel = || Message::Cancel { transfer: Some(1), failure: failure() };
+    for _ in 0..5000 {
+        say(&mut far, cancel()).await;
+    }
+    say(&mut far, open(2, Direction::Push)).await;
+    for _ in 0..5000 {
+        say(&mut far, Message::Cancel { transfer: Some(2), failure: failure() }).await;
+    }
+    settle().await;
+    assert!(end.router.ending().is_none());
+    assert!(mailbox.events.len() <= EVENTS_MAX + 2, "{}", mailbox.events.len());
+    let mut requests = end.requests;
+    let (_, refused) = requests.next().await.unwrap();
+    assert_eq!(refused.events.len(), 1);
+}
+
+/// What the end holds for its peer, in bytes, as a generous estimate.
+fn held(end: &End, mailboxes: &[Mailbox]) -> usize {
+    let state = end.router.lock();
+    let events: usize = mailboxes.iter().map(|mailbox| mailbox.events.len() * 9000).sum();
+    let waiting = |slot: &Slot| slot.intake.waiting.load(Ordering::Acquire) as usize;
+    let bulk: usize = state.slots.values().map(waiting).sum();
+    events + bulk + state.requests_weight + end.outbox.backlog() + state.slots.len() * 2000
+}
+
+/// Any message at all, mostly about a few transfers, some of them heavy.
+fn any_message(rng: &mut SeededRandom) -> Message {
+    let transfer = u32::try_from(rng.below(8)).unwrap();
+    let index = rng.below(10);
+    match rng.below(16) {
+        0 => Message::Ping,
+        1 => Message::Pong,
+        2 | 3 => manifest(transfer, usize::try_from(rng.below(1000)).unwrap()),
+        4 => Message::ManifestEnd { transfer, entries: index, bytes: index },
+        5 | 6 => Message::EntryEnd { transfer, index, bytes: index, outcome: Err(failure()) },
+        7 => progress(transfer, index),
+        8 | 9 => Message::EntryFailed { transfer, index, failure: failure() },
+        10 | 11 => Message::Feedback { transfer, report: vec![1; 8000] },
+        12 => Message::Cancel { transfer: Some(transfer), failure: failure() },
+        13 => Message::Credit { transfer, weight: 0 },
+        14 => done(transfer),
+        _ => open(100 + transfer, Direction::Push),
+    }
+}
+
+/// Whatever comes, and whoever does not read: a session holds a few megabytes for each transfer and
+/// for itself, or it is over.
+#[tokio::test(start_paused = true)]
+async fn no_stream_of_messages_takes_more_than_the_budget() {
+    const TRANSFERS: u32 = 4;
+    let budget = TRANSFERS as usize * (BULK_CREDIT as usize + EVENTS_MAX * 9000) + (12 << 20);
+    let mut survived = 0_u64;
+    for seed in 1..=60 {
+        let mut rng = SeededRandom::new(seed);
+        let (end, mut far) = played(if seed % 2 == 0 { LISTENER } else { CONNECTOR });
+        let roles = [Role::Sender, Role::Receiver, Role::Sender, Role::Receiver];
+        let mailboxes: Vec<_> = (0..TRANSFERS)
+            .zip(roles)
+            .map(|(number, role)| end.router.register(number, role).unwrap())
+            .collect();
+        for mailbox in &mailboxes {
+            mailbox.take_part();
+        }
+        // One kind over and over, or a mixture without what ends the session at once.
+        let favourite = any_message(&mut rng);
+        for _ in 0..3000 {
+            let message = if seed % 3 == 0 { favourite.clone() } else { any_message(&mut rng) };
+            let is_fatal = |slot: &Slot| !slot.role.may_hear(&message);
+            let number = match &message {
+                Message::Manifest { transfer, .. }
+                | Message::ManifestEnd { transfer, .. }
+                | Message::EntryEnd { transfer, .. }
+                | Message::Progress { transfer, .. }
+                | Message::EntryFailed { transfer, .. }
+                | Message::Feedback { transfer, .. } => Some(*transfer),
+                Message::Done(done) => Some(done.transfer),
+                _ => None,
+            };
+            let slot_is_wrong = number
+                .is_some_and(|number| end.router.lock().slots.get(&number).is_some_and(is_fatal));
+            if seed % 3 != 0 && (slot_is_wrong || matches!(message, Message::Open(_))) {
+                continue;
+            }
+            say(&mut far, message).await;
+            if end.router.ending().is_some() {
+                break;
+            }
+            survived += 1;
+        }
+        settle().await;
+        let held = held(&end, &mailboxes);
+        assert!(held <= budget, "seed {seed}: {held} bytes");
+    }
+    assert!(survived > 5000, "{survived} messages were taken");
+}
