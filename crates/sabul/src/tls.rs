@@ -1,6 +1,6 @@
 //! TLS of the control connection: who the listener is, and the secrets that both ends export.
 //!
-//! TLS 1.3 only, X25519MLKEM768 preferred, ALPN `sabul/1`. The listener shows a self-signed
+//! TLS 1.3 only, X25519MLKEM768 only, ALPN `sabul/1`. The listener shows a self-signed
 //! certificate; the connector knows its fingerprint beforehand (from a ticket) and trusts nothing
 //! else, so there are no authorities, names or dates to check. There is no resumption and no early
 //! data: each connection has a full handshake, and its exported secrets are its own.
@@ -412,8 +412,11 @@ fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
     digest.as_ref().try_into().expect("SHA-256 gives 32 bytes")
 }
 
+/// Both ends are ours, so neither has to take less than the hybrid: what is recorded today stays
+/// closed to a quantum computer.
 fn crypto_provider() -> Arc<CryptoProvider> {
-    Arc::new(provider::default_provider())
+    let kx_groups = vec![provider::kx_group::X25519MLKEM768];
+    Arc::new(CryptoProvider { kx_groups, ..provider::default_provider() })
 }
 
 #[cfg(test)]

@@ -105,6 +105,42 @@ async fn a_peer_that_does_not_speak_tls_is_named_as_such() {
 }
 
 #[tokio::test]
+async fn a_peer_with_classical_key_exchange_only_is_refused_by_either_end() {
+    let classical = CryptoProvider {
+        kx_groups: vec![provider::kx_group::X25519],
+        ..provider::default_provider()
+    };
+    let identity = Identity::generate().unwrap();
+    let verifier =
+        PinnedCertificate { expected: identity.fingerprint(), provider: crypto_provider() };
+    let mut config = ClientConfig::builder_with_provider(Arc::new(classical.clone()))
+        .with_protocol_versions(&[&version::TLS13])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    let (near, far) = duplex(1 << 16);
+    let connector = TlsConnector::from(Arc::new(config));
+    let dialling = connector.connect(ServerName::try_from(NAME).unwrap(), near);
+    let (client, server) = both(dialling, accept(far, identity.server_config().unwrap())).await;
+    assert!(client.is_err());
+    assert!(matches!(server, Err(TlsError::NotSabul(_))), "{server:?}");
+
+    let key = PrivateKeyDer::Pkcs8(identity.key.clone_key());
+    let mut config = ServerConfig::builder_with_provider(Arc::new(classical))
+        .with_protocol_versions(&[&version::TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![identity.certificate.clone()], key)
+        .unwrap();
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    let (client, server) = handshake(identity.fingerprint(), Arc::new(config)).await;
+    assert!(matches!(client, Err(TlsError::NotSabul(_))), "{client:?}");
+    assert!(server.is_err());
+}
+
+#[tokio::test]
 async fn a_peer_that_leaves_is_named_as_such() {
     assert_eq!(against(b"").await, TlsError::Closed);
     let config = Identity::generate().unwrap().server_config().unwrap();
