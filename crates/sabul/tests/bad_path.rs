@@ -10,7 +10,7 @@ use std::time::Duration;
 use sabul::files::{Source, SourceSet};
 use sabul::{
     Carrier, ConnectConfig, Listener, ListenerConfig, LocalDestination, LossPolicy,
-    RemoteDestination, Service, Session, Ticket, TransferOptions, connect_to,
+    RemoteDestination, SendPolicy, Service, Session, Ticket, TransferOptions, connect_to,
 };
 use sabul_lab::{Relay, RelayConfig};
 use sabul_sim::{LinkConfig, Outage, QueueLimit};
@@ -48,7 +48,8 @@ fn worst() -> LinkConfig {
 }
 
 async fn serving(root: &Path) -> (Ticket, SocketAddr) {
-    let config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
+    let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
+    config.sending = SendPolicy::any();
     let listener = Listener::bind(config).await.unwrap();
     let (ticket, address) = (listener.ticket().clone(), listener.local_addr());
     let service = Service { root: Some(root.to_owned()), read_only: false, measure: true };
