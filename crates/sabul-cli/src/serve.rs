@@ -1,5 +1,6 @@
 //! `sabul serve` and `sabul perf serve`: answer the requests of ticket holders.
 
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -130,6 +131,12 @@ fn announce(
         output::note(format_args!(
             "ready: save the line below as a file TICKET of mode 0600 (it is a secret), then: {line}"
         ));
+        if !std::io::stdout().is_terminal() {
+            output::note(
+                "the ticket goes to standard output, which is no terminal: whoever can read where that \
+                 ends, such as the log of a service, has it; --ticket-file writes it for you alone",
+            );
+        }
         output::print_line(ticket)?;
     }
     Ok(())
