@@ -6,6 +6,8 @@
 //! the system calls. Everything blocks, so it belongs on threads of its own.
 
 mod destination;
+mod group;
+mod part;
 mod receive;
 mod send;
 mod source;
@@ -13,13 +15,14 @@ mod stream;
 
 use std::io;
 
+use rustix::io::Errno;
 use sabul_transfer::Printable;
 use sabul_wire::control::{Failure, FailureCode, Message};
 
 use crate::jail::JailError;
 
 pub use destination::{Destination, FileReceiver, FileSink, local_destination};
-pub use receive::{Counts, PROGRESS_INTERVAL, Receiver, Sink};
+pub use receive::{Counts, Kept, PROGRESS_INTERVAL, Receiver, Settled, Sink};
 pub use send::{MAX_KEPT_FAILURES, SendOptions, SendSummary, send_files};
 pub use source::{Source, SourceSet};
 pub use stream::{StreamReceiver, StreamSink};
@@ -56,6 +59,51 @@ impl std::fmt::Display for Stopped {
 }
 
 impl std::error::Error for Stopped {}
+
+/// Why an entry could not be written, and whether that ends the transfer: where one file finds no
+/// room, or a disk that can only be read, so will the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// For the report.
+    pub failure: Failure,
+    /// No entry can be written any more.
+    pub ends_transfer: bool,
+    /// Too many files are open; it may go well once others are closed.
+    pub lacks_descriptors: bool,
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self { failure, ends_transfer: false, lacks_descriptors: false }
+    }
+}
+
+/// [`write_failure`] with what it means for the transfer.
+fn trouble(path: &[u8], error: &io::Error) -> Trouble {
+    Trouble::new(write_failure(path, error), Some(error))
+}
+
+/// [`jail_write_failure`] with what it means for the transfer.
+fn jail_trouble(error: &JailError) -> Trouble {
+    Trouble::new(jail_write_failure(error), error.io_error())
+}
+
+impl Trouble {
+    fn new(failure: Failure, cause: Option<&io::Error>) -> Self {
+        use io::ErrorKind as Kind;
+        let ends_transfer = cause.is_some_and(|cause| {
+            matches!(
+                cause.kind(),
+                Kind::StorageFull | Kind::QuotaExceeded | Kind::ReadOnlyFilesystem
+            )
+        });
+        let lacks_descriptors = cause.is_some_and(|cause| {
+            let errno = cause.raw_os_error().map(Errno::from_raw_os_error);
+            matches!(errno, Some(Errno::MFILE | Errno::NFILE))
+        });
+        Self { failure, ends_transfer, lacks_descriptors }
+    }
+}
 
 /// Why a source could not be read.
 fn read_failure(path: &[u8], error: &io::Error) -> Failure {

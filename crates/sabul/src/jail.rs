@@ -20,14 +20,11 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 pub use path::{JailPath, MAX_NAME, MAX_PATH, NameFault};
 use resolve::{Links, Resolver};
-
-/// Times a part file is created anew when others keep creating one of its name.
-const ATTEMPTS: usize = 8;
 
 /// Whether the root's own path may end in a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,17 +77,32 @@ pub struct FileTime {
     pub nanoseconds: u32,
 }
 
+/// Which file it is, whatever its name: no two files share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileId {
+    /// Number of the device, as the system gives it.
+    pub device: u64,
+    /// Number of the file on it, which another may get when it is gone.
+    pub inode: u64,
+    /// When it was made, in nanoseconds since 1970; zero where the system does not tell.
+    pub born_ns: i64,
+}
+
 /// What is known of a file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
+    /// Which file it is.
+    pub id: FileId,
     /// What it is.
     pub kind: Kind,
     /// Bytes; for anything but a plain file, what the system says.
     pub size: u64,
     /// Permission bits, up to 0o7777.
     pub mode: u32,
-    /// When its content last changed.
+    /// When its content last changed, or what somebody set in its place.
     pub mtime: FileTime,
+    /// When anything about it last changed, its names included; nobody can set that.
+    pub ctime: FileTime,
 }
 
 impl Metadata {
@@ -99,22 +111,76 @@ impl Metadata {
     /// # Errors
     /// If the system cannot tell.
     pub fn of(file: &File) -> io::Result<Self> {
-        Ok(Self::from(&rustix::fs::fstat(file)?))
+        Ok(examine(file.as_fd())?)
     }
 }
 
 impl From<&Stat> for Metadata {
     fn from(stat: &Stat) -> Self {
+        let nanoseconds = |ns| u32::try_from(ns).unwrap_or(0);
         Self {
+            id: FileId { device: stat.st_dev, inode: stat.st_ino, born_ns: 0 },
             kind: FileType::from_raw_mode(stat.st_mode).into(),
             size: u64::try_from(stat.st_size).unwrap_or(0),
             mode: Mode::from_raw_mode(stat.st_mode).bits() & 0o7777,
             mtime: FileTime {
                 seconds: stat.st_mtime,
-                nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
+                nanoseconds: nanoseconds(stat.st_mtime_nsec),
+            },
+            ctime: FileTime {
+                seconds: stat.st_ctime,
+                nanoseconds: nanoseconds(stat.st_ctime_nsec),
             },
         }
     }
+}
+
+/// What is known of an open file.
+fn examine(fd: BorrowedFd<'_>) -> Result<Metadata, Errno> {
+    #[cfg(target_os = "linux")]
+    match statx(fd, c"", AtFlags::EMPTY_PATH) {
+        Err(Errno::NOSYS) => {}
+        result => return result,
+    }
+    rustix::fs::fstat(fd).map(|stat| Metadata::from(&stat))
+}
+
+/// What is known of a name in a folder; a link is not followed.
+fn examine_at(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Metadata, Errno> {
+    #[cfg(target_os = "linux")]
+    match statx(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOSYS) => {}
+        result => return result,
+    }
+    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Metadata::from(&stat))
+}
+
+/// The call that tells when a file was made.
+#[cfg(target_os = "linux")]
+fn statx(
+    folder: BorrowedFd<'_>,
+    name: impl rustix::path::Arg,
+    flags: AtFlags,
+) -> Result<Metadata, Errno> {
+    use rustix::fs::{StatxFlags, StatxTimestamp, makedev};
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let found = rustix::fs::statx(folder, name, flags, wanted)?;
+    let time = |time: StatxTimestamp| FileTime { seconds: time.tv_sec, nanoseconds: time.tv_nsec };
+    let has_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    let born = found.stx_btime;
+    let born_ns = born.tv_sec.wrapping_mul(1_000_000_000).wrapping_add(born.tv_nsec.into());
+    Ok(Metadata {
+        id: FileId {
+            device: makedev(found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+            born_ns: if has_birth { born_ns } else { 0 },
+        },
+        kind: FileType::from_raw_mode(found.stx_mode.into()).into(),
+        size: found.stx_size,
+        mode: u32::from(found.stx_mode) & 0o7777,
+        mtime: time(found.stx_mtime),
+        ctime: time(found.stx_ctime),
+    })
 }
 
 /// A name in a folder.
@@ -166,33 +232,21 @@ impl Jail {
         Ok(File::from(fd))
     }
 
-    /// Creates an empty file for writing and reading, in place of any older one of that name.
-    ///
-    /// The older file is not truncated but unlinked, so that nothing else that shares it (a hard
-    /// link, a process still writing to it) is touched. Only the permission bits of `mode` count,
-    /// less the umask.
+    /// Creates an empty file for writing and reading under a name that nothing has. Only the
+    /// permission bits of `mode` count, less the umask.
     ///
     /// # Errors
-    /// If the folder it goes into is missing or reached through a link, a folder has this name, or
-    /// the system refuses.
+    /// If the name is taken, the folder it goes into is missing or reached through a link, or the
+    /// system refuses.
     pub fn create_part(&self, path: &JailPath, mode: u32) -> Result<File, JailError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         self.in_parent("create", path, Links::Refuse, |parent, name| {
-            for _ in 0..ATTEMPTS {
-                match rustix::fs::openat(parent, name, flags | OFlags::CLOEXEC, permissions(mode)) {
-                    Err(Errno::EXIST) => {}
-                    other => return other.map(File::from),
-                }
-                match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
-                    Ok(()) | Err(Errno::NOENT) => {}
-                    Err(errno) => return Err(errno),
-                }
-            }
-            Err(Errno::EXIST)
+            rustix::fs::openat(parent, name, flags | OFlags::CLOEXEC, permissions(mode))
+                .map(File::from)
         })
     }
 
-    /// Opens an older part file for writing and reading, its content kept, to resume it.
+    /// Opens an older part file for writing and reading, its content kept.
     ///
     /// # Errors
     /// If there is none, it is not a plain file, another name shares it, or a link is in the way.
@@ -208,6 +262,24 @@ impl Jail {
             return Err(JailError::Shared(path.to_string()));
         }
         Ok(File::from(fd))
+    }
+
+    /// Creates a folder in one that exists, and tells whether it was missing; one that exists is
+    /// fine.
+    ///
+    /// # Errors
+    /// If something else than a folder, a link included, has the name or leads to it.
+    pub fn create_dir(&self, path: &JailPath) -> Result<bool, JailError> {
+        if path.is_root() {
+            return Ok(false);
+        }
+        self.in_parent("create folder", path, Links::Refuse, |parent, name| {
+            match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) => Ok(true),
+                Err(Errno::EXIST) => resolve::enter(parent, name).map(|_| false),
+                Err(errno) => Err(errno),
+            }
+        })
     }
 
     /// Creates a folder and those above it that are missing; one that exists is fine.
@@ -272,26 +344,23 @@ impl Jail {
     /// # Errors
     /// If there is nothing, or the way to it leads out.
     pub fn stat(&self, path: &JailPath, link: LinkTarget) -> Result<Metadata, JailError> {
-        let stat = if link == LinkTarget::Follow || path.is_root() {
+        if link == LinkTarget::Follow || path.is_root() {
             let fd = self.resolve("examine", path, resolve::EXAMINE, Links::FollowInside)?;
-            rustix::fs::fstat(fd).map_err(|errno| fail("examine", path, errno))?
+            examine(fd.as_fd()).map_err(|errno| fail("examine", path, errno))
         } else {
-            self.in_parent("examine", path, Links::FollowInside, |parent, name| {
-                rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
-            })?
-        };
-        Ok(Metadata::from(&stat))
+            self.in_parent("examine", path, Links::FollowInside, examine_at)
+        }
     }
 
-    /// The names in a folder, sorted by their bytes. Links to the folder are followed if they stay
-    /// inside.
+    /// The names in a folder, in no order. Links to the folder are followed if they stay inside.
     ///
     /// # Errors
     /// If it is not a folder, or the way to it leads out.
-    pub fn read_dir(&self, path: &JailPath) -> Result<Vec<Entry>, JailError> {
+    pub fn read_dir(&self, path: &JailPath) -> Result<Names, JailError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = self.resolve("list", path, flags, Links::FollowInside)?;
-        list(fd).map_err(|errno| fail("list", path, errno))
+        let folder = Dir::new(fd).map_err(|errno| fail("list", path, errno))?;
+        Ok(Names { folder, path: path.clone() })
     }
 
     fn resolve(
@@ -401,8 +470,13 @@ impl JailError {
 
     /// The kind of the system's error, if it is one: no space, no permission and so on.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        self.io_error().map(io::Error::kind)
+    }
+
+    /// The system's error, if it is one.
+    pub fn io_error(&self) -> Option<&io::Error> {
         match self {
-            Self::Io { source, .. } => Some(source.kind()),
+            Self::Io { source, .. } => Some(source),
             _ => None,
         }
     }
@@ -449,7 +523,7 @@ impl std::error::Error for JailError {
     }
 }
 
-fn fail(operation: &'static str, path: impl ToString, errno: Errno) -> JailError {
+pub(crate) fn fail(operation: &'static str, path: impl ToString, errno: Errno) -> JailError {
     let path = path.to_string();
     match errno {
         Errno::XDEV => JailError::Escapes(path),
@@ -472,30 +546,45 @@ fn permissions(mode: u32) -> Mode {
     Mode::from_bits_truncate(mode & 0o777)
 }
 
-fn list(fd: OwnedFd) -> Result<Vec<Entry>, Errno> {
-    let mut entries = Vec::new();
-    let mut folder = Dir::new(fd)?;
-    while let Some(entry) = folder.read() {
-        let entry = entry?;
-        let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
-            continue;
-        }
-        let kind = match entry.file_type() {
-            // Some file systems do not say.
-            FileType::Unknown => {
-                match rustix::fs::statat(folder.fd()?, name, AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(stat) => FileType::from_raw_mode(stat.st_mode).into(),
-                    Err(Errno::NOENT) => continue,
-                    Err(errno) => return Err(errno),
-                }
+/// The names in a folder, read bit by bit; ends with the first error.
+#[derive(Debug)]
+pub struct Names {
+    folder: Dir,
+    path: JailPath,
+}
+
+impl Iterator for Names {
+    type Item = Result<Entry, JailError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.folder.read()?.and_then(|entry| classify(&self.folder, &entry)) {
+                Ok(Some(entry)) => return Some(Ok(entry)),
+                Ok(None) => {}
+                Err(errno) => return Some(Err(fail("list", &self.path, errno))),
             }
-            file_type => file_type.into(),
-        };
-        entries.push(Entry { name: name.to_bytes().to_vec(), kind });
+        }
     }
-    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    Ok(entries)
+}
+
+/// An entry of a folder; none where it is no name of something below, or is gone.
+fn classify(folder: &Dir, entry: &DirEntry) -> Result<Option<Entry>, Errno> {
+    let name = entry.file_name();
+    if matches!(name.to_bytes(), b"." | b"..") {
+        return Ok(None);
+    }
+    let kind = match entry.file_type() {
+        // Some file systems do not say.
+        FileType::Unknown => {
+            match rustix::fs::statat(folder.fd()?, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => FileType::from_raw_mode(stat.st_mode).into(),
+                Err(Errno::NOENT) => return Ok(None),
+                Err(errno) => return Err(errno),
+            }
+        }
+        file_type => file_type.into(),
+    };
+    Ok(Some(Entry { name: name.to_bytes().to_vec(), kind }))
 }
 
 #[cfg(test)]

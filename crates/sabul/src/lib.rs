@@ -41,6 +41,7 @@ mod config;
 mod connector;
 mod control;
 mod descriptors;
+pub mod disk;
 mod error;
 pub mod files;
 pub mod jail;
@@ -57,6 +58,12 @@ pub mod tls;
 mod transfer;
 #[cfg(test)]
 mod world;
+
+/// Doubles of the machine for tests: not part of the interface, and free to change.
+#[doc(hidden)]
+pub mod testing {
+    pub use crate::disk::memory::{Fault, MemoryDisk};
+}
 
 pub use channel::ChannelStats;
 pub use config::{

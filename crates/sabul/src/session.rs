@@ -541,7 +541,7 @@ impl GetRequest {
         else {
             return Err(Error::Cancelled);
         };
-        let set = SourceSet::in_jail(jail, sources, recursive);
+        let set = SourceSet::in_disk(jail, sources, recursive);
         self.pending.accept(Direction::Send, |_| Ok(Work::Send { set, announce_times: true }))
     }
 }

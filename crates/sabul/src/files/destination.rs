@@ -1,32 +1,37 @@
 //! Writing files below a root: part files, then an atomic rename.
 //!
-//! Content goes to `<name>.sabul-part` beside the final name, so a reader sees the old file or
-//! the whole new one and nothing between; a part that stayed from an earlier run is replaced.
+//! Content goes to a part beside the final name (`part.rs`), so a reader sees the old file or the
+//! whole new one and nothing between. With `sync`, content is on the disk before its file gets its
+//! name, and an entry counts as kept only when its name is on the disk too (`group.rs`).
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
-use rustix::io::Errno;
 use sabul_transfer::Printable;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 
-use super::receive::{Receiver, Sink};
-use super::{jail_write_failure, write_failure};
-use crate::jail::{
-    FileTime, Jail, JailError, JailPath, Kind, LinkTarget, MAX_NAME, Metadata, RootLink, set_mode,
-    set_mtime,
-};
+use super::group::Group;
+use super::part::{Part, keep_metadata, reclaim};
+use super::receive::{Kept, Receiver, Settled, Sink};
+use super::{MAX_KEPT_FAILURES, Trouble, jail_trouble, jail_write_failure, trouble, write_failure};
+use crate::disk::{Disk, DiskFile};
+use crate::jail::{Jail, JailError, JailPath, Kind, LinkTarget, RootLink};
 
-/// What the name of a file under construction ends in.
-const PART_SUFFIX: &[u8] = b".sabul-part";
-/// Files of at least this many bytes get their space before their content, so that a full disk is
-/// found early and the file is in few pieces. Ours: below it, the extra call costs more.
-const PREALLOCATE_BYTES: u64 = 1 << 20;
+/// Most parts that keep a descriptor, those that wait for their flush among them. Ours: a quarter
+/// of what one process has by default on old systems.
+const OPEN_MAX: usize = 256;
+/// Most bytes of directories that wait for their times and bits, as far as the transfer is not in
+/// them. Ours: beyond, they get them early.
+const DIRECTORIES_BYTES: usize = 16 << 20;
+/// What a waiting directory takes beside its two paths, in bytes, about.
+const DIRECTORY_OVERHEAD: usize = 160;
+/// Most folders of which it is remembered that leftovers were looked for. Ours.
+const SEARCHED_MAX: usize = 4096;
 
 /// Receives entries into a directory tree.
 pub type FileReceiver = Receiver<FileSink>;
@@ -42,20 +47,36 @@ pub struct Destination {
     /// Keep modification times and permission bits, without the bits that lend rights (setuid,
     /// setgid) or the sticky bit. Otherwise files are new and the umask applies to their bits.
     pub preserve: bool,
-    /// Have each file on the disk before it gets its name.
+    /// Have each file on the disk before it gets its name, and its name before it counts as kept.
     pub sync: bool,
 }
 
 impl FileReceiver {
-    /// Receives a transfer into a place below the root of `jail`.
+    /// Receives a transfer into a place below the root of `disk`.
     ///
     /// # Errors
     /// If the destination leaves the root or cannot be what it has to be.
-    pub fn new(jail: Arc<Jail>, destination: &Destination, transfer: u32) -> Result<Self, Failure> {
-        let place = Place::resolve(&jail, destination)?;
-        let &Destination { preserve, sync, .. } = destination;
-        let (parts, directories) = (BTreeMap::new(), Vec::new());
-        let sink = FileSink { jail, place, preserve, sync, parts, directories };
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        destination: &Destination,
+        transfer: u32,
+    ) -> Result<Self, Failure> {
+        let place = Place::resolve(&*disk, destination)?;
+        let sink = FileSink {
+            disk,
+            place,
+            preserve: destination.preserve,
+            sync: destination.sync,
+            parts: BTreeMap::new(),
+            open: 0,
+            open_max: OPEN_MAX,
+            group: Group::default(),
+            settled: Vec::new(),
+            directories: Vec::new(),
+            directories_bytes: 0,
+            early_failures: Vec::new(),
+            searched: BTreeSet::new(),
+        };
         Ok(Self::with_sink(sink, transfer))
     }
 }
@@ -70,7 +91,7 @@ pub fn local_destination(path: &Path, into_directory: bool) -> Result<(Jail, Vec
     let fail = |error: io::Error| write_failure(bytes, &error);
     let is_directory = fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
     if !is_directory && (into_directory || bytes.ends_with(b"/")) {
-        fs::create_dir_all(path).map_err(fail)?;
+        create_dir_all(path).map_err(fail)?;
     } else if !is_directory {
         let name = path.file_name().ok_or_else(|| fail(io::ErrorKind::NotFound.into()))?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -81,28 +102,48 @@ pub fn local_destination(path: &Path, into_directory: bool) -> Result<(Jail, Vec
     Ok((jail, Vec::new()))
 }
 
+/// Creates a directory and those above it, each on the disk when this returns.
+fn create_dir_all(path: &Path) -> io::Result<()> {
+    let missing: Vec<PathBuf> = path
+        .ancestors()
+        .filter(|path| !path.as_os_str().is_empty())
+        .take_while(|path| !path.exists())
+        .map(Path::to_path_buf)
+        .collect();
+    fs::create_dir_all(path)?;
+    for path in missing {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        fs::File::open(parent.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
+}
+
 /// Writes entries as files below a root.
 #[derive(Debug)]
 pub struct FileSink {
-    jail: Arc<Jail>,
+    disk: Arc<dyn Disk>,
     place: Place,
     preserve: bool,
     sync: bool,
-    /// Files under construction, by index.
+    /// Files under construction that are not verified, by index.
     parts: BTreeMap<u64, Part>,
+    /// How many of those have a descriptor.
+    open: usize,
+    /// How many may have one, those that wait for their flush among them.
+    pub(super) open_max: usize,
+    /// Files and folders on their way to the disk.
+    group: Group,
+    /// What the group has settled.
+    settled: Vec<Settled>,
     /// Directories whose times and bits are set last, since writing into them changes the ones
     /// and may need others than the other.
     directories: Vec<(u64, JailPath, Entry)>,
-}
-
-/// A file under construction.
-#[derive(Debug)]
-struct Part {
-    /// Open until the last byte.
-    file: Option<File>,
-    path: JailPath,
-    target: JailPath,
-    written: u64,
+    /// What those take, in bytes, about.
+    directories_bytes: usize,
+    /// Those that failed to get them before the end.
+    early_failures: Vec<(u64, Vec<u8>, Failure)>,
+    /// Folders in which nothing is left behind by the dead.
+    searched: BTreeSet<JailPath>,
 }
 
 /// How names of entries become paths below the root.
@@ -115,14 +156,14 @@ enum Place {
 }
 
 impl Place {
-    fn resolve(jail: &Jail, destination: &Destination) -> Result<Self, Failure> {
+    fn resolve(disk: &dyn Disk, destination: &Destination) -> Result<Self, Failure> {
         let bytes = &destination.path;
         let names = bytes.split(|&byte| byte == b'/');
         let fail = |error: JailError| jail_write_failure(&error);
         let path =
             JailPath::new(names.filter(|name| !matches!(*name, b"" | b"."))).map_err(fail)?;
         let is_directory_wanted = destination.into_directory || bytes.ends_with(b"/");
-        match jail.stat(&path, LinkTarget::Follow) {
+        match disk.stat(&path, LinkTarget::Follow) {
             Ok(metadata) if metadata.kind == Kind::Directory => Ok(Self::Inside(path)),
             Ok(_) if is_directory_wanted => {
                 Err(jail_write_failure(&JailError::NotADirectory(path.to_string())))
@@ -131,7 +172,7 @@ impl Place {
                 Err(jail_write_failure(&JailError::NotAFile(path.to_string())))
             }
             Err(error) if error.is_not_found() && is_directory_wanted => {
-                jail.create_dir_all(&path).map_err(fail)?;
+                make_all(disk, &path).map_err(fail)?;
                 Ok(Self::Inside(path))
             }
             Err(error) if !error.is_not_found() => Err(fail(error)),
@@ -163,164 +204,160 @@ impl Place {
     }
 }
 
-/// The name beside `target` under which it is built.
-fn part_path(target: &JailPath) -> Result<JailPath, Failure> {
-    let (Some(parent), Some(name)) = (target.parent(), target.name()) else {
-        return Err(jail_write_failure(&JailError::IsADirectory(target.to_string())));
-    };
-    if name.ends_with(PART_SUFFIX) {
-        let message = format!(
-            "'{target}' has a name that is reserved for files under construction; rename it"
-        );
-        return Err(Failure::new(FailureCode::Refused, message));
+/// Creates a folder and those above it; tells whether it was missing.
+fn make_all(disk: &dyn Disk, path: &JailPath) -> Result<bool, JailError> {
+    match disk.create_dir(path) {
+        Err(error) if error.is_not_found() => {}
+        result => return result,
     }
-    let part = if name.len() + PART_SUFFIX.len() <= MAX_NAME {
-        [name, PART_SUFFIX].concat()
-    } else {
-        // Too long with the suffix: the start of the name, and a hash of all of it.
-        let hash = blake3::hash(name).to_hex();
-        let keep = MAX_NAME - PART_SUFFIX.len() - 17;
-        [&name[..keep], b"~", &hash.as_bytes()[..16], PART_SUFFIX].concat()
-    };
-    parent.join(part).map_err(|error| jail_write_failure(&error))
+    let mut above = JailPath::root();
+    let mut is_new = false;
+    for name in path.components() {
+        above = above.join(name)?;
+        is_new = disk.create_dir(&above)?;
+    }
+    Ok(is_new)
 }
 
 impl FileSink {
-    fn part(&mut self, index: u64) -> Result<&mut Part, Failure> {
-        self.parts.get_mut(&index).ok_or_else(|| {
-            Failure::new(FailureCode::Internal, format!("entry {index} is written but not begun"))
-        })
+    fn part(&mut self, index: u64) -> Result<&mut Part, Trouble> {
+        self.parts.get_mut(&index).ok_or_else(|| not_begun(index))
     }
 
-    /// Gives a complete part its times and bits, and closes it.
-    fn seal(&mut self, index: u64, entry: &Entry) -> Result<(), Failure> {
-        let (preserve, sync) = (self.preserve, self.sync);
-        let part = self.part(index)?;
-        let Some(file) = part.file.take() else { return Ok(()) };
-        let seal = || {
-            if preserve {
-                keep_metadata(&file, entry)?;
+    fn insert(&mut self, index: u64, part: Part) {
+        self.open += usize::from(part.is_open());
+        self.parts.insert(index, part);
+    }
+
+    fn remove(&mut self, index: u64) -> Option<Part> {
+        let part = self.parts.remove(&index)?;
+        self.open -= usize::from(part.is_open());
+        Some(part)
+    }
+
+    /// Creates a part, with descriptors of others where there are no more.
+    fn create_part(&mut self, target: JailPath, entry: &Entry) -> Result<Part, Trouble> {
+        if self.open + self.group.open_files() >= self.open_max {
+            self.free_descriptors(self.open_max / 2);
+        }
+        match Part::create(&*self.disk, target.clone(), entry) {
+            Err(trouble) if trouble.lacks_descriptors && self.free_descriptors(0) => {
+                Part::create(&*self.disk, target, entry)
             }
-            if sync { file.sync_all() } else { Ok(()) }
-        };
-        seal().map_err(|error| write_failure(part.target.as_bytes(), &error))
-    }
-}
-
-/// Takes from a new directory, which has what the umask left, the bits that `mode` lacks; those of
-/// its owner aside, which are needed to fill it.
-fn narrow(directory: &File, mode: u32) -> io::Result<()> {
-    let now = Metadata::of(directory)?.mode;
-    // Setting bits also drops an inherited setgid, so it is not done without need.
-    if now & 0o777 & !(mode | 0o700) == 0 {
-        Ok(())
-    } else {
-        set_mode(directory, now & (mode | 0o700))
-    }
-}
-
-/// Sets modification time and permission bits as announced.
-fn keep_metadata(file: &File, entry: &Entry) -> io::Result<()> {
-    if let Some(mode) = entry.mode {
-        set_mode(file, mode)?;
-    }
-    if let Some(ns) = entry.modified_ns {
-        const SECOND: i64 = 1_000_000_000;
-        // The remainder of a euclidean division is not negative and below a second.
-        let nanoseconds = u32::try_from(ns.rem_euclid(SECOND)).unwrap_or(0);
-        set_mtime(file, FileTime { seconds: ns.div_euclid(SECOND), nanoseconds })?;
-    }
-    Ok(())
-}
-
-/// Reserves space. A file system that cannot is fine.
-fn preallocate(file: &File, size: u64) -> io::Result<()> {
-    // Asked first: a reservation that fails may have taken all the space there was meanwhile.
-    if let Ok(disk) = fstatvfs(file)
-        && size > disk.f_bavail.saturating_mul(disk.f_frsize)
-    {
-        return Err(io::ErrorKind::StorageFull.into());
-    }
-    loop {
-        return match fallocate(file, FallocateFlags::empty(), 0, size) {
-            Err(Errno::INTR) => continue,
-            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(error.into()),
-            _ => Ok(()),
-        };
-    }
-}
-
-impl Sink for FileSink {
-    fn make_directory(&mut self, index: u64, entry: &Entry) -> Result<(), Failure> {
-        let path = self.place.target(entry)?;
-        let fail = |error: JailError| jail_write_failure(&error);
-        let is_new = match self.jail.stat(&path, LinkTarget::Itself) {
-            Err(error) if error.is_not_found() => true,
-            Err(error) => return Err(fail(error)),
-            Ok(_) => false,
-        };
-        self.jail.create_dir_all(&path).map_err(fail)?;
-        if is_new && let Some(mode) = entry.mode {
-            let directory = self.jail.open_dir(&path).map_err(fail)?;
-            narrow(&directory, mode).map_err(|error| write_failure(path.as_bytes(), &error))?;
-        }
-        if self.preserve {
-            self.directories.push((index, path, entry.clone()));
-        }
-        Ok(())
-    }
-
-    fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Failure> {
-        let target = self.place.target(entry)?;
-        let path = part_path(&target)?;
-        let file = self
-            .jail
-            .create_part(&path, entry.mode.unwrap_or(0o666))
-            .map_err(|error| jail_write_failure(&error))?;
-        let size = entry.kind.size();
-        let reserved = match size {
-            Some(size) if size >= PREALLOCATE_BYTES => preallocate(&file, size),
-            _ => Ok(()),
-        };
-        let result = reserved.map_err(|error| write_failure(target.as_bytes(), &error));
-        self.parts.insert(index, Part { file: Some(file), path, target, written: 0 });
-        result?;
-        if size == Some(0) { self.seal(index, entry) } else { Ok(()) }
-    }
-
-    fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), Failure> {
-        let part = self.part(index)?;
-        if let Some(file) = &mut part.file {
-            file.write_all(content)
-                .map_err(|error| write_failure(part.target.as_bytes(), &error))?;
-        }
-        part.written += content.len() as u64;
-        // Closed with its last byte, so that files that wait for their hash need no descriptor.
-        if entry.kind == EntryKind::File(part.written) { self.seal(index, entry) } else { Ok(()) }
-    }
-
-    fn finish(&mut self, index: u64, entry: &Entry) -> Result<(), Failure> {
-        self.seal(index, entry)?;
-        let part = &self.parts[&index];
-        self.jail.rename(&part.path, &part.target).map_err(|error| jail_write_failure(&error))?;
-        self.parts.remove(&index);
-        Ok(())
-    }
-
-    fn discard(&mut self, index: u64) {
-        if let Some(part) = self.parts.remove(&index) {
-            // A part that cannot be removed is replaced by the next attempt.
-            let _ = self.jail.remove_file(&part.path);
+            result => result,
         }
     }
 
-    fn complete(&mut self) -> Vec<(u64, Vec<u8>, Failure)> {
+    /// Gives descriptors back until so many are in use; tells whether that freed any.
+    fn free_descriptors(&mut self, most: usize) -> bool {
+        let before = self.open + self.group.open_files();
+        if self.group.open_files() > 0 {
+            self.group.flush(&*self.disk);
+        }
+        for part in self.parts.values_mut().filter(|part| part.is_full() && part.is_open()) {
+            if self.open <= most {
+                break;
+            }
+            part.park(&*self.disk);
+            self.open -= usize::from(!part.is_open());
+        }
+        self.open + self.group.open_files() < before
+    }
+
+    /// Prepares a verified part for its flush, or gives it its name where nothing is flushed.
+    fn ready(&mut self, part: &mut Part, entry: &Entry) -> Result<Kept, Trouble> {
+        part.unpark(&*self.disk)?;
+        if self.preserve && entry.kind == EntryKind::Stream {
+            part.keep_metadata(entry)?;
+        }
+        if self.sync {
+            return Ok(Kept::Later);
+        }
+        // Some file systems tell only now that content is lost.
+        part.close()?;
+        self.group.rename(&*self.disk, part)?;
+        Ok(Kept::Now)
+    }
+
+    /// Notes what the group has settled; folders that failed there need nothing more.
+    fn collect_settled(&mut self) {
+        let settled = self.group.take_settled();
+        let failed: BTreeSet<u64> = settled
+            .iter()
+            .filter(|settled| settled.is_directory && settled.result.is_err())
+            .map(|settled| settled.index)
+            .collect();
+        if !failed.is_empty() {
+            self.directories.retain(|(index, ..)| !failed.contains(index));
+        }
+        self.settled.extend(settled);
+    }
+
+    /// Removes what the dead left in a folder, the first time something is written there.
+    fn tidy(&mut self, part: &Part) {
+        let Some(folder) = part.target().parent() else { return };
+        if self.searched.contains(&folder) {
+            return;
+        }
+        if let Some(now) = part.touched() {
+            reclaim(&*self.disk, &folder, now);
+        }
+        self.note_searched(folder);
+    }
+
+    fn note_searched(&mut self, folder: JailPath) {
+        if self.searched.len() >= SEARCHED_MAX {
+            self.searched.clear();
+        }
+        self.searched.insert(folder);
+    }
+
+    /// Has a directory get its time and bits in the end; where too many wait for that, those that
+    /// the transfer has left behind get them now.
+    fn note_directory(&mut self, index: u64, path: JailPath, entry: &Entry) {
+        self.directories_bytes += directory_bytes(&path, entry);
+        if self.directories_bytes > DIRECTORIES_BYTES {
+            self.relieve_directories(&path);
+        }
+        self.directories.push((index, path, entry.clone()));
+    }
+
+    fn relieve_directories(&mut self, path: &JailPath) {
+        self.group.flush_all(&*self.disk);
+        self.collect_settled();
+        let mut in_use: BTreeSet<JailPath> =
+            self.parts.values().filter_map(|part| part.target().parent()).collect();
+        let mut above = Some(path.clone());
+        while let Some(folder) = above {
+            above = folder.parent();
+            in_use.insert(folder);
+        }
+        let (stay, go) = std::mem::take(&mut self.directories)
+            .into_iter()
+            .partition(|(_, path, _)| in_use.contains(path));
+        self.directories = stay;
+        self.directories_bytes =
+            self.directories.iter().map(|(_, path, entry)| directory_bytes(path, entry)).sum();
+        let failures = self.finish_directories(go);
+        self.early_failures.extend(failures);
+    }
+
+    /// Sets times and bits of directories; tells what went wrong.
+    fn finish_directories(
+        &self,
+        directories: Vec<(u64, JailPath, Entry)>,
+    ) -> Vec<(u64, Vec<u8>, Failure)> {
         let mut failures = Vec::new();
         // Children first: setting the parent's bits may close the way to them.
-        for (index, path, entry) in self.directories.drain(..).rev() {
-            let result = match self.jail.open_dir(&path) {
-                Ok(directory) => keep_metadata(&directory, &entry)
-                    .map_err(|error| write_failure(path.as_bytes(), &error)),
+        for (index, path, entry) in directories.into_iter().rev() {
+            let set = |directory: Box<dyn DiskFile>| {
+                keep_metadata(&*directory, &entry)?;
+                if self.sync { directory.sync() } else { Ok(()) }
+            };
+            let result = match self.disk.open_dir(&path) {
+                Ok(directory) => {
+                    set(directory).map_err(|error| write_failure(path.as_bytes(), &error))
+                }
                 Err(error) => Err(jail_write_failure(&error)),
             };
             if let Err(failure) = result {
@@ -329,10 +366,126 @@ impl Sink for FileSink {
         }
         failures
     }
+}
+
+fn not_begun(index: u64) -> Trouble {
+    let text = format!("entry {index} is written but not begun");
+    Failure::new(FailureCode::Internal, text).into()
+}
+
+fn directory_bytes(path: &JailPath, entry: &Entry) -> usize {
+    path.as_bytes().len() + entry.path.len() + DIRECTORY_OVERHEAD
+}
+
+/// Takes from a new directory, which has what the umask left, the bits that `mode` lacks; those of
+/// its owner aside, which are needed to fill it.
+fn narrow(directory: &dyn DiskFile, mode: u32) -> io::Result<()> {
+    let now = directory.metadata()?.mode;
+    // Setting bits also drops an inherited setgid, so it is not done without need.
+    if now & 0o777 & !(mode | 0o700) == 0 {
+        Ok(())
+    } else {
+        directory.set_mode(now & (mode | 0o700))
+    }
+}
+
+impl Sink for FileSink {
+    fn make_directory(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+        if self.early_failures.len() > MAX_KEPT_FAILURES {
+            let text = "too many directories do not take the times and bits announced for them";
+            let failure = Failure::new(FailureCode::Unwritable, text);
+            return Err(Trouble { ends_transfer: true, ..failure.into() });
+        }
+        let path = self.place.target(entry)?;
+        let is_new = make_all(&*self.disk, &path).map_err(|error| jail_trouble(&error))?;
+        if is_new {
+            if let Some(mode) = entry.mode {
+                let directory = self.disk.open_dir(&path).map_err(|error| jail_trouble(&error))?;
+                narrow(&*directory, mode).map_err(|error| trouble(path.as_bytes(), &error))?;
+            }
+            self.note_searched(path.clone());
+        }
+        let is_kept = !self.sync || self.group.has_on_disk(&path);
+        if !is_kept {
+            let device = self.group.expect_in(&*self.disk, &path)?;
+            self.group.add_folder(index, entry.path.clone(), &path, device);
+        }
+        if self.preserve {
+            self.note_directory(index, path, entry);
+        }
+        self.group.flush_if_full(&*self.disk);
+        Ok(if is_kept { Kept::Now } else { Kept::Later })
+    }
+
+    fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Trouble> {
+        let target = self.place.target(entry)?;
+        let part = self.create_part(target, entry)?;
+        self.tidy(&part);
+        if self.sync
+            && let Some(folder) = part.target().parent()
+        {
+            self.group.expect(&*self.disk, &folder, part.id().device);
+        }
+        let room = part.check_room();
+        let is_empty = part.is_full();
+        self.insert(index, part);
+        room?;
+        if is_empty && self.preserve { self.part(index)?.keep_metadata(entry) } else { Ok(()) }
+    }
+
+    fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), Trouble> {
+        let (sync, preserve) = (self.sync, self.preserve);
+        let part = self.part(index)?;
+        part.write(content, sync)?;
+        if preserve && entry.kind == EntryKind::File(part.written()) {
+            part.keep_metadata(entry)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+        let mut part = self.remove(index).ok_or_else(|| not_begun(index))?;
+        let result = self.ready(&mut part, entry);
+        if result.is_err() {
+            part.remove(&*self.disk);
+        } else if self.sync {
+            self.group.add(index, entry.path.clone(), part);
+            self.group.flush_if_full(&*self.disk);
+        }
+        result
+    }
+
+    fn discard(&mut self, index: u64) {
+        if let Some(part) = self.remove(index) {
+            part.remove(&*self.disk);
+        }
+    }
+
+    fn tick(&mut self, now: Duration) {
+        self.group.tick(&*self.disk, now);
+    }
+
+    fn settle(&mut self) {
+        self.group.flush_all(&*self.disk);
+    }
+
+    fn settled(&mut self) -> Vec<Settled> {
+        self.collect_settled();
+        std::mem::take(&mut self.settled)
+    }
+
+    fn complete(&mut self) -> Vec<(u64, Vec<u8>, Failure)> {
+        let directories = std::mem::take(&mut self.directories);
+        let mut failures = std::mem::take(&mut self.early_failures);
+        failures.extend(self.finish_directories(directories));
+        failures
+    }
 
     fn abort(&mut self) {
         while let Some((_, part)) = self.parts.pop_first() {
-            let _ = self.jail.remove_file(&part.path);
+            part.remove(&*self.disk);
         }
+        self.open = 0;
+        self.group.abort(&*self.disk);
     }
 }

@@ -6,13 +6,36 @@ use std::time::Duration;
 use sabul_transfer::{Assembler, Next, Op};
 use sabul_wire::control::{Entry, Failure, FailureCode, Message};
 
-use super::MAX_KEPT_FAILURES;
+use super::{MAX_KEPT_FAILURES, Trouble};
 
 /// Least time between two progress messages.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Whether an entry is where it belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Yes, as far as the sink promises anything.
+    Now,
+    /// Not yet; [`Sink::settled`] tells.
+    Later,
+}
+
+/// What became of an entry that was to be kept later.
+#[derive(Debug)]
+pub struct Settled {
+    /// Which entry.
+    pub index: u64,
+    /// Its path as announced.
+    pub path: Vec<u8>,
+    /// It is a directory.
+    pub is_directory: bool,
+    /// Whether it is where it belongs.
+    pub result: Result<(), Trouble>,
+}
+
 /// A place where entries are written. A call that fails is the last for its entry, except for
-/// [`Self::discard`]: the entry fails alone and its content is dropped.
+/// [`Self::discard`]: the entry fails alone and its content is dropped, unless the trouble ends the
+/// transfer.
 pub trait Sink {
     /// Most entries it can take.
     fn max_entries(&self) -> u64 {
@@ -23,28 +46,39 @@ pub trait Sink {
     ///
     /// # Errors
     /// Why there is none now.
-    fn make_directory(&mut self, index: u64, entry: &Entry) -> Result<(), Failure>;
+    fn make_directory(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble>;
 
     /// Begins a file or stream.
     ///
     /// # Errors
     /// Why it cannot be written.
-    fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Failure>;
+    fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Trouble>;
 
     /// Appends to an entry that was begun; never nothing.
     ///
     /// # Errors
     /// Why it cannot be written.
-    fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), Failure>;
+    fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), Trouble>;
 
     /// Keeps an entry, whose content is complete and verified.
     ///
     /// # Errors
     /// Why it cannot be kept.
-    fn finish(&mut self, index: u64, entry: &Entry) -> Result<(), Failure>;
+    fn finish(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble>;
 
     /// Throws away what there is of an entry; fine if there is nothing.
     fn discard(&mut self, index: u64);
+
+    /// Time goes on: `now` is that since the channel was opened. Called several times a second.
+    fn tick(&mut self, _now: Duration) {}
+
+    /// Settles all that was to be kept later, however long that takes.
+    fn settle(&mut self) {}
+
+    /// What was settled since the last call, in the order of keeping.
+    fn settled(&mut self) -> Vec<Settled> {
+        Vec::new()
+    }
 
     /// Every entry is finished. Returns the directories that are not as they should be after all,
     /// by index and entry path.
@@ -61,7 +95,7 @@ pub trait Sink {
 pub struct Counts {
     /// Content bytes handed to the sink, in bytes.
     pub bytes: u64,
-    /// Entries complete and verified.
+    /// Entries complete, verified and kept as the sink promises.
     pub entries: u64,
     /// How many of those are not directories.
     pub files: u64,
@@ -87,6 +121,8 @@ pub struct Receiver<S: Sink> {
     /// When the last progress was told, and what it was.
     told: Option<(Duration, Counts)>,
     is_finished: bool,
+    /// Why nothing more can be done.
+    over: Option<Failure>,
 }
 
 impl<S: Sink> Receiver<S> {
@@ -104,6 +140,7 @@ impl<S: Sink> Receiver<S> {
             messages: Vec::new(),
             told: None,
             is_finished: false,
+            over: None,
         }
     }
 
@@ -168,6 +205,10 @@ impl<S: Sink> Receiver<S> {
     /// Messages for the sender: failures at once, progress at most every [`PROGRESS_INTERVAL`]
     /// and at the end. `now` is the time since the channel was opened.
     pub fn poll_messages(&mut self, now: Duration) -> Vec<Message> {
+        if !self.is_finished {
+            self.sink.tick(now);
+            self.take_settled();
+        }
         let is_due = self.told.is_none_or(|(when, _)| now >= when + PROGRESS_INTERVAL);
         let is_news = self.told.map(|(_, what)| what).unwrap_or_default() != self.counts;
         if is_news && (is_due || self.is_finished) {
@@ -219,7 +260,25 @@ impl<S: Sink> Receiver<S> {
     }
 
     fn run(&mut self) -> Result<(), Failure> {
+        if let Some(failure) = &self.over {
+            return Err(failure.clone());
+        }
+        let result = self.work();
+        if let Err(failure) = &result {
+            // What is complete stays.
+            self.sink.settle();
+            self.take_settled();
+            self.over = Some(failure.clone());
+        }
+        result
+    }
+
+    fn work(&mut self) -> Result<(), Failure> {
         loop {
+            self.take_settled();
+            if let Some(failure) = self.over.take() {
+                return Err(failure);
+            }
             let block = self.queue.front().map(Vec::as_slice);
             match self.assembler.next(block)? {
                 Next::Op(op) => self.carry_out(op),
@@ -227,6 +286,11 @@ impl<S: Sink> Receiver<S> {
                 Next::NeedBlock | Next::NeedMessage => return Ok(()),
                 Next::Done => {
                     if !self.is_finished {
+                        self.sink.settle();
+                        self.take_settled();
+                        if let Some(failure) = self.over.take() {
+                            return Err(failure);
+                        }
                         self.is_finished = true;
                         for (index, path, failure) in self.sink.complete() {
                             self.counts.entries -= 1;
@@ -253,18 +317,19 @@ impl<S: Sink> Receiver<S> {
                 }
                 return;
             }
-            Op::MakeDirectory(_) => {
-                self.sink.make_directory(index, entry).map(|()| self.counts.entries += 1)
-            }
+            Op::MakeDirectory(_) => self
+                .sink
+                .make_directory(index, entry)
+                .map(|kept| self.counts.entries += u64::from(kept == Kept::Now)),
             Op::Create(_) => self.sink.create(index, entry),
             Op::Write { range, .. } => {
                 let block = self.queue.front().expect("a write is about the current block");
                 self.counts.bytes += range.len() as u64;
                 self.sink.write(index, entry, &block[range])
             }
-            Op::Finish { verified: Ok(()), .. } => self.sink.finish(index, entry).map(|()| {
-                self.counts.entries += 1;
-                self.counts.files += 1;
+            Op::Finish { verified: Ok(()), .. } => self.sink.finish(index, entry).map(|kept| {
+                self.counts.entries += u64::from(kept == Kept::Now);
+                self.counts.files += u64::from(kept == Kept::Now);
             }),
             Op::Finish { verified: Err(rejection), .. } => {
                 let path = entry.path.clone();
@@ -273,14 +338,34 @@ impl<S: Sink> Receiver<S> {
                 return;
             }
         };
-        if let Err(failure) = result {
+        if let Err(trouble) = result {
             let path = entry.path.clone();
             self.sink.discard(index);
-            self.fail(index, path, failure, false);
+            self.fail_for(index, path, trouble);
             if has_more {
                 self.dropping.insert(index);
             }
         }
+    }
+
+    fn take_settled(&mut self) {
+        for Settled { index, path, is_directory, result } in self.sink.settled() {
+            match result {
+                Ok(()) => {
+                    self.counts.entries += 1;
+                    self.counts.files += u64::from(!is_directory);
+                }
+                Err(trouble) => self.fail_for(index, path, trouble),
+            }
+        }
+    }
+
+    fn fail_for(&mut self, index: u64, path: Vec<u8>, trouble: Trouble) {
+        let Trouble { failure, ends_transfer, .. } = trouble;
+        if ends_transfer {
+            self.over.get_or_insert_with(|| failure.clone());
+        }
+        self.fail(index, path, failure, false);
     }
 
     fn fail(&mut self, index: u64, path: Vec<u8>, failure: Failure, is_known_to_sender: bool) {

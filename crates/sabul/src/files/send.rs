@@ -3,16 +3,17 @@
 //! Entries are announced in batches, each just before its content. Content goes into blocks
 //! without gaps: a block holds the tail of one file, many small ones, and the head of the next.
 
-use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::buffer::spare_capacity;
 use sabul_transfer::Printable;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, MAX_MANIFEST_ENTRIES, Message};
+use tracing::warn;
 
 use super::source::{Found, SourceSet, Stream, Walk, modified_ns};
 use super::{Outlet, Stopped, read_failure};
+use crate::disk::DiskFile;
+use crate::jail::Metadata;
 
 /// Most failures that a [`SendSummary`] keeps; more are only counted.
 pub const MAX_KEPT_FAILURES: usize = 10_000;
@@ -102,6 +103,9 @@ pub fn send_files(
         }
     }
     sender.flush()?;
+    if walk.left_out() > 0 {
+        warn!(files = walk.left_out(), "files under construction (.sabul-part) were left out");
+    }
     Ok(sender.summary)
 }
 
@@ -157,7 +161,7 @@ impl Sender<'_> {
             (0, Err(failure.clone()))
         } else {
             match walk.open(&found.path) {
-                Ok(file) => self.send_content(&file, size, found)?,
+                Ok(file) => self.send_content(&*file, size, found)?,
                 Err(failure) => (0, Err(failure)),
             }
         };
@@ -169,7 +173,7 @@ impl Sender<'_> {
     /// Sends up to `size` bytes of a file; tells how many, and their hash.
     fn send_content(
         &mut self,
-        file: &File,
+        file: &dyn DiskFile,
         size: u64,
         found: &Found,
     ) -> Result<(u64, Result<[u8; 32], Failure>), Stopped> {
@@ -179,12 +183,11 @@ impl Sender<'_> {
         while sent < size {
             self.make_room()?;
             let start = self.block.len();
-            // Straight into the block's unused memory: no zeroing and no copy.
-            match rustix::io::pread(file, spare_capacity(&mut self.block), sent) {
+            match file.read_at(&mut self.block, sent) {
                 Ok(0) => break,
                 Ok(_) => {}
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(error) => return Ok((sent, Err(read_failure(path, &error.into())))),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Ok((sent, Err(read_failure(path, &error)))),
             }
             let room = self.options.block_bytes - start;
             let wanted = usize::try_from(size - sent).unwrap_or(usize::MAX);
@@ -279,11 +282,11 @@ impl Sender<'_> {
 /// How a file changed since it was announced, if it did.
 fn change(now: &Metadata, sent: u64, grew: bool, entry: &Entry) -> Option<&'static str> {
     let size = entry.kind.size().unwrap_or(sent);
-    if sent < size || now.len() < size {
+    if sent < size || now.size < size {
         Some("shrank")
-    } else if grew || now.len() > size {
+    } else if grew || now.size > size {
         Some("grew")
-    } else if modified_ns(now) != entry.modified_ns {
+    } else if modified_ns(now.mtime) != entry.modified_ns {
         Some("changed")
     } else {
         None
@@ -292,6 +295,6 @@ fn change(now: &Metadata, sent: u64, grew: bool, entry: &Entry) -> Option<&'stat
 
 /// Whether there is a byte behind the announced size. Only asked of files that claim to be empty:
 /// those of /proc do, and are not.
-fn is_longer(file: &File, size: u64) -> bool {
-    size == 0 && rustix::io::pread(file, &mut [0_u8; 1], 0).is_ok_and(|read| read > 0)
+fn is_longer(file: &dyn DiskFile, size: u64) -> bool {
+    size == 0 && file.read_at(&mut Vec::with_capacity(1), 0).is_ok_and(|read| read > 0)
 }

@@ -1,13 +1,14 @@
 //! What to send: local files and directories, a stream, or what a listener's root holds.
 //!
-//! The walk is lazy and sorted by bytes, so that two runs send the same order and memory grows
-//! with the widest directory, not with the tree. Links are followed, as scp does; a link to a
+//! The walk is lazy and sorted by bytes, so that two runs send the same order; of a directory with
+//! more than [`NAMES_HELD`] names it sorts one part after the other, so that memory stays bounded.
+//! Links are followed, as scp does; a link to a
 //! directory that contains it is reported. Below a listener's root, links to files are followed as
 //! far as they stay inside, and links to directories are reported. Nothing but regular files is ever opened: opening a
 //! FIFO or a device can wait for ever or act on hardware.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -17,11 +18,17 @@ use std::sync::Arc;
 use sabul_transfer::{Printable, RelativePath};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 
+use super::part::is_reserved;
 use super::{jail_read_failure, read_failure};
-use crate::jail::{FileTime, Jail, JailPath, Kind, LinkTarget};
+use crate::disk::{Disk, DiskFile};
+use crate::jail::{FileTime, JailPath, Kind, LinkTarget};
 
 /// Name of the entry that carries standard input, until the destination names it.
 const STDIN_NAME: &[u8] = b"stdin";
+
+/// Most names of directories that a walk holds at a time, as far as each directory on the way
+/// down may have a hundredth of them. Ours: some 5 MB of usual names.
+const NAMES_HELD: usize = 100_000;
 
 /// What nobody can copy.
 const SPECIAL: &str = "a device, pipe or socket; only files and directories are copied";
@@ -76,7 +83,7 @@ pub(super) enum Tree {
     /// This machine, as the user sees it.
     Local,
     /// A listener's root, which nothing leaves.
-    Jail(Arc<Jail>),
+    Disk(Arc<dyn Disk>),
 }
 
 /// The reader of a stream entry.
@@ -111,9 +118,9 @@ impl SourceSet {
     }
 
     /// Sources below a listener's root, as a peer asks for them. A `/` in front is the root.
-    pub fn in_jail(jail: Arc<Jail>, sources: Vec<Vec<u8>>, recursive: bool) -> Self {
+    pub fn in_disk(disk: Arc<dyn Disk>, sources: Vec<Vec<u8>>, recursive: bool) -> Self {
         let roots = sources.into_iter().map(|path| OsString::from_vec(path).into()).collect();
-        Self { tree: Tree::Jail(jail), roots, stream: None, recursive }
+        Self { tree: Tree::Disk(disk), roots, stream: None, recursive }
     }
 
     /// Whether the destination has to be a directory: with several sources, or when the content
@@ -126,7 +133,9 @@ impl SourceSet {
     /// The walk, the tree it happens in, and the stream that comes last.
     pub(super) fn into_parts(self) -> (Walk, Option<(Vec<u8>, Stream)>) {
         let Self { tree, roots, stream, recursive } = self;
-        (Walk { tree, roots: roots.into_iter(), recursive, stack: Vec::new() }, stream)
+        let roots = roots.into_iter();
+        let (stack, names_held) = (Vec::new(), NAMES_HELD);
+        (Walk { tree, roots, recursive, stack, names_held, left_out: 0 }, stream)
     }
 }
 
@@ -153,17 +162,29 @@ pub(super) struct Walk {
     roots: std::vec::IntoIter<PathBuf>,
     recursive: bool,
     stack: Vec<Level>,
+    names_held: usize,
+    left_out: u64,
 }
 
+/// Names in a directory as they are read.
+type Children = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>> + Send>;
+
 /// A directory whose children are being visited.
-#[derive(Debug)]
 struct Level {
     path: PathBuf,
     /// Name of the directory in the transfer; empty where its content goes to the top.
     name: Vec<u8>,
     children: std::vec::IntoIter<Vec<u8>>,
+    /// Gives the children after those, if there are any.
+    rest: Option<Children>,
     /// Device and inode, where links to directories are followed.
     identity: Option<(u64, u64)>,
+}
+
+impl std::fmt::Debug for Level {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Level").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl Iterator for Walk {
@@ -171,6 +192,7 @@ impl Iterator for Walk {
 
     fn next(&mut self) -> Option<Found> {
         loop {
+            let most = self.room_for_names();
             let Some(level) = self.stack.last_mut() else {
                 let root = self.roots.next()?;
                 match self.start(root) {
@@ -179,7 +201,15 @@ impl Iterator for Walk {
                 }
             };
             let Some(child) = level.children.next() else {
-                self.stack.pop();
+                match sorted_part(&mut level.rest, most) {
+                    Ok(names) if !names.is_empty() => level.children = names.into_iter(),
+                    result => {
+                        let level = self.stack.pop();
+                        if let (Err(failure), Some(Level { path, name, .. })) = (result, level) {
+                            return Some(failed(name, path, failure));
+                        }
+                    }
+                }
                 continue;
             };
             let path = level.path.join(OsStr::from_bytes(&child));
@@ -188,7 +218,9 @@ impl Iterator for Walk {
                 name.push(b'/');
             }
             name.extend(child);
-            return Some(self.visit(path, name));
+            if let Some(found) = self.visit(path, name) {
+                return Some(found);
+            }
         }
     }
 }
@@ -198,7 +230,7 @@ impl Walk {
     ///
     /// # Errors
     /// Why it cannot be read.
-    pub(super) fn open(&self, path: &Path) -> Result<File, Failure> {
+    pub(super) fn open(&self, path: &Path) -> Result<Box<dyn DiskFile>, Failure> {
         self.tree.open(path)
     }
 
@@ -207,7 +239,7 @@ impl Walk {
         let bytes = root.as_os_str().as_bytes();
         let name = last_component(bytes);
         if !is_content(bytes) {
-            return Some(self.visit(root, name));
+            return self.visit(root, name);
         }
         let result = match self.tree.facts(&root, true) {
             Ok(Facts { kind: FactKind::Directory(identity), .. }) => {
@@ -219,18 +251,38 @@ impl Walk {
         result.err().map(|failure| failed(name, root, failure))
     }
 
-    fn visit(&mut self, path: PathBuf, name: Vec<u8>) -> Found {
+    /// Looks at a path; nothing where it is a file under construction.
+    fn visit(&mut self, path: PathBuf, name: Vec<u8>) -> Option<Found> {
         match self.try_visit(&path, &name) {
-            Ok((kind, Facts { mode, modified_ns, .. })) => {
+            Ok(Some((kind, Facts { mode, modified_ns, .. }))) => {
                 let entry = Entry { path: name, kind, mode: Some(mode), modified_ns };
-                Found { entry, path, failure: None }
+                Some(Found { entry, path, failure: None })
             }
-            Err(failure) => failed(name, path, failure),
+            Ok(None) => {
+                self.left_out += 1;
+                None
+            }
+            Err(failure) => Some(failed(name, path, failure)),
         }
     }
 
-    fn try_visit(&mut self, path: &Path, name: &[u8]) -> Result<(EntryKind, Facts), Failure> {
+    fn try_visit(
+        &mut self,
+        path: &Path,
+        name: &[u8],
+    ) -> Result<Option<(EntryKind, Facts)>, Failure> {
         let facts = self.tree.facts(path, self.stack.is_empty())?;
+        if matches!(facts.kind, FactKind::File(_)) && is_reserved(name) {
+            if !self.stack.is_empty() {
+                return Ok(None);
+            }
+            let message = format!(
+                "'{}' is a file under construction, or has the name of one; wait for the transfer \
+                 that writes it, or rename it",
+                Printable(path.as_os_str().as_bytes())
+            );
+            return Err(Failure::new(FailureCode::Refused, message));
+        }
         RelativePath::new(name)
             .map_err(|error| Failure::new(FailureCode::Unreadable, error.to_string()))?;
         let kind = match facts.kind {
@@ -246,7 +298,12 @@ impl Walk {
             }
             FactKind::Other(what) => return Err(unreadable(path, &format!("is {what}"))),
         };
-        Ok((kind, facts))
+        Ok(Some((kind, facts)))
+    }
+
+    /// Files under construction that were met and left out.
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Goes on with the children of a directory, which have `name` in front of theirs.
@@ -262,10 +319,28 @@ impl Walk {
         if identity.is_some() && self.stack.iter().any(|level| level.identity == identity) {
             return Err(unreadable(path, "is a link to a directory that contains it"));
         }
-        let children = self.tree.list(path)?.into_iter();
-        self.stack.push(Level { path: path.to_path_buf(), name, children, identity });
+        let mut rest = Some(self.tree.list(path)?);
+        let children = sorted_part(&mut rest, self.room_for_names())?.into_iter();
+        self.stack.push(Level { path: path.to_path_buf(), name, children, rest, identity });
         Ok(())
     }
+
+    /// How many more names may be held.
+    fn room_for_names(&self) -> usize {
+        let held: usize = self.stack.iter().map(|level| level.children.len()).sum();
+        self.names_held.saturating_sub(held).max(self.names_held / 100).max(1)
+    }
+}
+
+/// The next names of a directory, at most so many, sorted by their bytes; none at its end.
+fn sorted_part(rest: &mut Option<Children>, most: usize) -> Result<Vec<Vec<u8>>, Failure> {
+    let Some(names) = rest else { return Ok(Vec::new()) };
+    let mut part = names.take(most).collect::<Result<Vec<_>, _>>()?;
+    if part.len() < most {
+        *rest = None;
+    }
+    part.sort_unstable();
+    Ok(part)
 }
 
 /// What the walk needs to know of a file or directory.
@@ -291,12 +366,12 @@ impl Tree {
             Self::Local => fs::metadata(path)
                 .map(|metadata| local_facts(&metadata))
                 .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
-            Self::Jail(jail) => {
+            Self::Disk(disk) => {
                 let fail = |error| jail_read_failure(&error);
                 let path = jail_path(path)?;
-                let metadata = jail.stat(&path, LinkTarget::Follow).map_err(fail)?;
+                let metadata = disk.stat(&path, LinkTarget::Follow).map_err(fail)?;
                 let is_link = || {
-                    let itself = jail.stat(&path, LinkTarget::Itself);
+                    let itself = disk.stat(&path, LinkTarget::Itself);
                     itself.map(|it| it.kind == Kind::Symlink).map_err(fail)
                 };
                 let kind = match metadata.kind {
@@ -307,14 +382,13 @@ impl Tree {
                     Kind::Directory => FactKind::Directory(None),
                     Kind::Symlink | Kind::Other => FactKind::Other(SPECIAL),
                 };
-                let FileTime { seconds, nanoseconds } = metadata.mtime;
-                let modified_ns = nanoseconds_since_epoch(seconds, nanoseconds.into());
+                let modified_ns = modified_ns(metadata.mtime);
                 Ok(Facts { kind, mode: metadata.mode, modified_ns })
             }
         }
     }
 
-    fn open(&self, path: &Path) -> Result<File, Failure> {
+    fn open(&self, path: &Path) -> Result<Box<dyn DiskFile>, Failure> {
         match self {
             Self::Local => {
                 // The file may have been replaced since it was looked at; a FIFO must not hold us.
@@ -323,30 +397,31 @@ impl Tree {
                     .read(true)
                     .custom_flags(flags.bits().cast_signed())
                     .open(path)
+                    .map(|file| Box::new(file) as Box<dyn DiskFile>)
                     .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))
             }
-            Self::Jail(jail) => {
-                jail.open_read(&jail_path(path)?).map_err(|error| jail_read_failure(&error))
+            Self::Disk(disk) => {
+                disk.open_read(&jail_path(path)?).map_err(|error| jail_read_failure(&error))
             }
         }
     }
 
-    /// The names in a directory, sorted by their bytes.
-    fn list(&self, path: &Path) -> Result<Vec<Vec<u8>>, Failure> {
+    /// The names in a directory, in no order.
+    fn list(&self, path: &Path) -> Result<Children, Failure> {
         match self {
             Self::Local => {
-                let names = || -> io::Result<Vec<_>> {
-                    fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().into_vec())).collect()
-                };
-                let mut names =
-                    names().map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))?;
-                names.sort_unstable();
-                Ok(names)
+                let shown = path.as_os_str().as_bytes().to_vec();
+                let fail = move |error: io::Error| read_failure(&shown, &error);
+                let entries = fs::read_dir(path).map_err(&fail)?;
+                Ok(Box::new(entries.map(move |entry| {
+                    entry.map(|entry| entry.file_name().into_vec()).map_err(&fail)
+                })))
             }
-            Self::Jail(jail) => jail
-                .read_dir(&jail_path(path)?)
-                .map(|entries| entries.into_iter().map(|entry| entry.name).collect())
-                .map_err(|error| jail_read_failure(&error)),
+            Self::Disk(disk) => {
+                let fail = |error| jail_read_failure(&error);
+                let entries = disk.names(&jail_path(path)?).map_err(fail)?;
+                Ok(Box::new(entries.map(move |entry| entry.map(|it| it.name).map_err(fail))))
+            }
         }
     }
 }
@@ -374,7 +449,7 @@ fn last_component(path: &[u8]) -> Vec<u8> {
     path.rsplit(|&byte| byte == b'/').find(|part| !part.is_empty()).unwrap_or(path).to_vec()
 }
 
-fn local_facts(metadata: &Metadata) -> Facts {
+fn local_facts(metadata: &fs::Metadata) -> Facts {
     let file_type = metadata.file_type();
     let kind = if file_type.is_file() {
         FactKind::File(metadata.len())
@@ -383,14 +458,12 @@ fn local_facts(metadata: &Metadata) -> Facts {
     } else {
         FactKind::Other(SPECIAL)
     };
-    Facts { kind, mode: metadata.mode() & 0o7777, modified_ns: modified_ns(metadata) }
+    let nanoseconds = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
+    let mtime = FileTime { seconds: metadata.mtime(), nanoseconds };
+    Facts { kind, mode: metadata.mode() & 0o7777, modified_ns: modified_ns(mtime) }
 }
 
-/// Modification time in nanoseconds since 1970; none beyond the years 1678 to 2262.
-pub(super) fn modified_ns(metadata: &Metadata) -> Option<i64> {
-    nanoseconds_since_epoch(metadata.mtime(), metadata.mtime_nsec())
-}
-
-fn nanoseconds_since_epoch(seconds: i64, nanoseconds: i64) -> Option<i64> {
-    seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
+/// A time in nanoseconds since 1970; none beyond the years 1678 to 2262.
+pub(super) fn modified_ns(time: FileTime) -> Option<i64> {
+    time.seconds.checked_mul(1_000_000_000)?.checked_add(time.nanoseconds.into())
 }

@@ -5,8 +5,8 @@ use std::io::Write;
 use sabul_transfer::Printable;
 use sabul_wire::control::{Entry, Failure, FailureCode};
 
-use super::receive::{Receiver, Sink};
-use super::write_failure;
+use super::receive::{Kept, Receiver, Sink};
+use super::{Trouble, write_failure};
 
 /// Receives one file or stream into a writer.
 pub type StreamReceiver<W> = Receiver<StreamSink<W>>;
@@ -40,22 +40,23 @@ impl<W: Write> Sink for StreamSink<W> {
         1
     }
 
-    fn make_directory(&mut self, _index: u64, entry: &Entry) -> Result<(), Failure> {
+    fn make_directory(&mut self, _index: u64, entry: &Entry) -> Result<Kept, Trouble> {
         let message =
             format!("'{}' is a directory and cannot go to a stream", Printable(&entry.path));
-        Err(Failure::new(FailureCode::BadSetting, message))
+        Err(Failure::new(FailureCode::BadSetting, message).into())
     }
 
-    fn create(&mut self, _index: u64, _entry: &Entry) -> Result<(), Failure> {
+    fn create(&mut self, _index: u64, _entry: &Entry) -> Result<(), Trouble> {
         Ok(())
     }
 
-    fn write(&mut self, _index: u64, entry: &Entry, content: &[u8]) -> Result<(), Failure> {
-        self.writer.write_all(content).map_err(|error| write_failure(&entry.path, &error))
+    fn write(&mut self, _index: u64, entry: &Entry, content: &[u8]) -> Result<(), Trouble> {
+        self.writer.write_all(content).map_err(|error| write_failure(&entry.path, &error).into())
     }
 
-    fn finish(&mut self, _index: u64, entry: &Entry) -> Result<(), Failure> {
-        self.writer.flush().map_err(|error| write_failure(&entry.path, &error))
+    fn finish(&mut self, _index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+        self.writer.flush().map_err(|error| write_failure(&entry.path, &error))?;
+        Ok(Kept::Now)
     }
 
     fn discard(&mut self, _index: u64) {}

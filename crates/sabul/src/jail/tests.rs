@@ -53,6 +53,18 @@ fn path(text: &str) -> JailPath {
     JailPath::new(text.split('/').filter(|name| !name.is_empty())).unwrap()
 }
 
+/// What a folder holds, by name.
+fn sorted(jail: &Jail, path: &JailPath) -> Result<Vec<Entry>, JailError> {
+    let mut entries = jail.read_dir(path)?.collect::<Result<Vec<_>, _>>()?;
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(entries)
+}
+
+#[track_caller]
+fn assert_taken(result: Result<File, JailError>) {
+    assert_eq!(result.unwrap_err().io_kind(), Some(io::ErrorKind::AlreadyExists));
+}
+
 fn content(file: Result<File, JailError>) -> String {
     let mut text = String::new();
     file.unwrap().read_to_string(&mut text).unwrap();
@@ -190,8 +202,8 @@ fn links_that_stay_inside_are_followed_for_reading() {
             let metadata = jail.stat(&path(name), LinkTarget::Follow).unwrap();
             assert_eq!((metadata.kind, metadata.size), (Kind::File, 14), "{name}");
         }
-        assert_eq!(jail.read_dir(&path("dir-link")).unwrap().len(), 2);
-        assert_eq!(jail.read_dir(&path("self")).unwrap().len(), 6);
+        assert_eq!(jail.read_dir(&path("dir-link")).unwrap().count(), 2);
+        assert_eq!(jail.read_dir(&path("self")).unwrap().count(), 6);
         let error = jail.open_read(&path("circle")).unwrap_err();
         assert!(matches!(error, JailError::Link(_)), "{error}");
         assert!(jail.open_read(&path("dangling")).unwrap_err().is_not_found());
@@ -230,21 +242,21 @@ fn writing_follows_no_link_at_all() {
             assert!(matches!(error, JailError::Link(_)), "{name}: {error}");
         }
     }
-    // A link under the part's or the final name is replaced; what it led to stays as it was.
+    // A link under the part's name is in the way, one under the final name is replaced; what it led
+    // to stays as it was.
     for jail in place.jails() {
         for name in ["file-link", "dangling"] {
-            jail.create_part(&path(name), 0o644).unwrap().write_all(b"new").unwrap();
-            assert!(!fs::symlink_metadata(place.inside(name)).unwrap().is_symlink());
-            fs::remove_file(place.inside(name)).unwrap();
-            symlink("../outside/secret", place.inside(name)).unwrap();
+            assert_taken(jail.create_part(&path(name), 0o644));
+            assert!(fs::symlink_metadata(place.inside(name)).unwrap().is_symlink());
             jail.create_part(&path("part"), 0o644).unwrap().write_all(b"new").unwrap();
             jail.rename(&path("part"), &path(name)).unwrap();
             assert_eq!(fs::read_to_string(place.inside(name)).unwrap(), "new");
             jail.remove_file(&path(name)).unwrap();
+            symlink("target", place.inside(name)).unwrap();
         }
-        symlink("target", place.inside("file-link")).unwrap();
-        jail.remove_file(&path("file-link")).unwrap();
     }
+    let jail = &place.jails()[0];
+    jail.remove_file(&path("file-link")).unwrap();
     assert_eq!(fs::read_to_string(place.inside("target")).unwrap(), "kept");
     assert_eq!(fs::read_dir(place.inside("sub")).unwrap().count(), 1);
     place.assert_outside_untouched();
@@ -284,6 +296,7 @@ fn a_link_swapped_in_midway_gains_nothing() {
                 count(jail.open_part(&secret).map(drop));
                 count(jail.create_part(&path("sub/part"), 0o600).map(drop));
                 count(jail.rename(&path("sub/part"), &path("sub/final")));
+                count(jail.create_dir(&path("sub/y")).map(drop));
                 count(jail.create_dir_all(&path("sub/x/y")));
                 count(jail.remove_file(&path("sub/final")));
             }
@@ -295,12 +308,12 @@ fn a_link_swapped_in_midway_gains_nothing() {
 }
 
 #[test]
-fn a_part_file_replaces_a_stale_one_and_becomes_the_final_one() {
+fn a_part_file_takes_no_other_ones_name_and_becomes_the_final_one() {
     let place = Place::new();
     for jail in place.jails() {
         let (part, last) = (path("sub/new.part"), path("sub/new"));
-        jail.create_part(&part, 0o644).unwrap().write_all(b"stale and longer").unwrap();
         jail.create_part(&part, 0o600).unwrap().write_all(b"fre").unwrap();
+        assert_taken(jail.create_part(&part, 0o644));
         let mut resumed = jail.open_part(&part).unwrap();
         assert_eq!(content(resumed.try_clone().map_err(|_| unreachable!())), "fre");
         resumed.write_all(b"sh").unwrap();
@@ -322,8 +335,7 @@ fn a_hard_link_to_the_outside_is_not_written_to() {
         fs::hard_link(place.outside("secret"), &planted).unwrap();
         let error = jail.open_part(&path("part")).unwrap_err();
         assert!(matches!(error, JailError::Shared(_)), "{error}");
-        jail.create_part(&path("part"), 0o644).unwrap().write_all(b"new").unwrap();
-        assert_eq!(fs::read_to_string(&planted).unwrap(), "new");
+        assert_taken(jail.create_part(&path("part"), 0o644));
         fs::remove_file(&planted).unwrap();
     }
     place.assert_outside_untouched();
@@ -334,12 +346,12 @@ fn folders_are_not_taken_for_files_nor_files_for_folders() {
     let place = Place::new();
     for jail in place.jails() {
         let part = path("part");
-        jail.create_part(&part, 0o644).unwrap();
+        let _ = jail.create_part(&part, 0o644);
+        assert_taken(jail.create_part(&path("sub"), 0o644));
         for error in [
             jail.rename(&part, &path("sub")).unwrap_err(),
             jail.open_read(&path("sub")).unwrap_err(),
             jail.open_part(&path("sub")).unwrap_err(),
-            jail.create_part(&path("sub"), 0o644).unwrap_err(),
             jail.remove_file(&path("sub")).unwrap_err(),
             jail.open_read(&JailPath::root()).unwrap_err(),
             jail.create_part(&JailPath::root(), 0o644).unwrap_err(),
@@ -348,9 +360,11 @@ fn folders_are_not_taken_for_files_nor_files_for_folders() {
             assert!(matches!(error, JailError::IsADirectory(_)), "{error}");
         }
         for error in [
+            jail.create_dir(&path("sub/file")).unwrap_err(),
+            jail.create_dir(&path("sub/file/x")).unwrap_err(),
             jail.create_dir_all(&path("sub/file")).unwrap_err(),
             jail.create_dir_all(&path("sub/file/x")).unwrap_err(),
-            jail.read_dir(&path("sub/file")).unwrap_err(),
+            sorted(&jail, &path("sub/file")).unwrap_err(),
             jail.open_read(&path("sub/file/x")).unwrap_err(),
             jail.create_part(&path("sub/file/x"), 0o644).unwrap_err(),
         ] {
@@ -383,6 +397,10 @@ fn folders_are_created_with_those_above_them() {
         jail.create_dir_all(&deep).unwrap();
         jail.create_dir_all(&deep).unwrap();
         jail.create_dir_all(&JailPath::root()).unwrap();
+        assert!(!jail.create_dir(&JailPath::root()).unwrap());
+        assert!(!jail.create_dir(&deep).unwrap());
+        assert!(jail.create_dir(&deep.join("d").unwrap()).unwrap());
+        assert!(jail.create_dir(&path(&format!("sub/{name}/x/y"))).unwrap_err().is_not_found());
         assert_eq!(jail.stat(&deep, LinkTarget::Itself).unwrap().kind, Kind::Directory);
         jail.open_dir(&deep).unwrap().sync_all().unwrap();
         jail.open_dir(&JailPath::root()).unwrap().sync_all().unwrap();
@@ -390,14 +408,14 @@ fn folders_are_created_with_those_above_them() {
 }
 
 #[test]
-fn names_are_listed_sorted_by_their_bytes() {
+fn every_name_is_listed_with_its_kind() {
     let place = Place::new();
     for name in ["b", "a", "B", "é", "a.part"] {
         fs::write(place.inside(name), "").unwrap();
     }
     symlink("a", place.inside("link")).unwrap();
     for jail in place.jails() {
-        let entries = jail.read_dir(&JailPath::root()).unwrap();
+        let entries = sorted(&jail, &JailPath::root()).unwrap();
         let names: Vec<_> = entries.iter().map(|e| std::str::from_utf8(&e.name).unwrap()).collect();
         assert_eq!(names, ["B", "a", "a.part", "b", "link", "sub", "é"]);
         let kinds: BTreeSet<_> =
@@ -422,9 +440,9 @@ fn mode_and_time_are_set_and_special_bits_are_not() {
         ] {
             set_mtime(&file, mtime).unwrap();
             let metadata = jail.stat(&name, LinkTarget::Itself).unwrap();
-            let expected = Metadata { kind: Kind::File, size: 14, mode: 0o751, mtime };
-            assert_eq!(metadata, expected);
-            assert_eq!(Metadata::of(&file).unwrap(), expected);
+            let Metadata { kind, size, mode, .. } = metadata;
+            assert_eq!((kind, size, mode, metadata.mtime), (Kind::File, 14, 0o751, mtime));
+            assert_eq!(Metadata::of(&file).unwrap(), metadata);
         }
         for nanoseconds in [1_000_000_000, (1 << 30) - 1, (1 << 30) - 2, u32::MAX] {
             let error = set_mtime(&file, FileTime { seconds: 1, nanoseconds }).unwrap_err();
@@ -434,6 +452,7 @@ fn mode_and_time_are_set_and_special_bits_are_not() {
         set_mode(&folder, 0o700).unwrap();
         let mode = fs::metadata(place.inside("sub")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o700);
+        let _ = jail.remove_file(&path("suid"));
         let part = jail.create_part(&path("suid"), 0o4755).unwrap();
         assert_eq!(Metadata::of(&part).unwrap().mode & 0o7000, 0);
     }

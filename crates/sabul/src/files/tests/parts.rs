@@ -41,40 +41,200 @@ fn a_transfer_that_ends_early_leaves_no_parts() {
 }
 
 #[test]
-fn whatever_has_the_name_of_a_part_is_replaced_and_not_followed() {
+fn a_name_that_is_kept_for_parts_is_refused() {
+    let to = TempDir::new().unwrap();
+    let mut receiver = receiver(to.path(), "", true);
+    receiver.on_message(manifest(vec![entry("z.sabul-part", EntryKind::File(1))])).unwrap();
+    receiver.on_block(vec![0]).unwrap();
+    let failure = &receiver.failures()[0].1;
+    assert_eq!(failure.code, FailureCode::Refused);
+    assert!(failure.message.contains("reserved"), "{failure}");
+    assert!(names(to.path()).is_empty());
+}
+
+#[test]
+fn files_under_construction_are_left_out_and_not_fetched_by_name() {
     let from = TempDir::new().unwrap();
-    let file = write(from.path(), "f", b"content");
-    let other = write(from.path(), "other", b"untouched");
-    let stale: [fn(&Path, &Path); 3] = [
-        |part, _| fs::write(part, b"longer than the content").unwrap(),
-        |part, other| symlink(other, part).unwrap(),
-        |part, _| {
-            rustix::fs::mkfifoat(rustix::fs::CWD, part, rustix::fs::Mode::RWXU).unwrap();
-        },
-    ];
-    for make in stale {
+    write(from.path(), "d/a", b"a");
+    write(from.path(), "d/b.0123456789abcdef.sabul-part", b"half");
+    write(from.path(), "d/c.sabul-part/inner", b"a folder may have the name");
+    for set in [
+        local(&[&from.path().join("d")]),
+        SourceSet::in_disk(jail(from.path()), vec![b"d".to_vec()], true),
+    ] {
+        let (sent, summary) = record(set, OPTIONS);
+        assert_eq!(summary.failures, []);
         let to = TempDir::new().unwrap();
-        make(&to.path().join("f.sabul-part"), &other);
-        copy(&[&file], to.path(), "", true);
-        assert_eq!(names(to.path()), ["f"]);
-        assert!(to.path().join("f").symlink_metadata().unwrap().is_file());
-        assert_eq!(fs::read(to.path().join("f")).unwrap(), b"content");
-        assert_eq!(fs::read(&other).unwrap(), b"untouched");
+        let mut receiver = receiver(to.path(), "", true);
+        replay(sent, &mut receiver, false);
+        assert_eq!(names(to.path()), ["d", "d/a", "d/c.sabul-part", "d/c.sabul-part/inner"]);
+    }
+    let name = "d/b.0123456789abcdef.sabul-part";
+    for set in [
+        local(&[&from.path().join(name)]),
+        SourceSet::in_disk(jail(from.path()), vec![name.into()], true),
+    ] {
+        let (_, summary) = record(set, OPTIONS);
+        assert_eq!(summary.failures[0].1.code, FailureCode::Refused);
+        assert!(summary.failures[0].1.message.contains("under construction"));
     }
 }
 
 #[test]
-fn a_file_larger_than_the_disk_fails_before_its_first_byte() {
+fn a_file_larger_than_the_disk_ends_the_transfer_before_its_first_byte() {
     let to = TempDir::new().unwrap();
     let mut receiver = receiver(to.path(), "", true);
-    let entries = vec![entry("huge", EntryKind::File(1 << 60)), entry("b", EntryKind::File(1))];
+    let entries = vec![
+        entry("a", EntryKind::File(1)),
+        entry("huge", EntryKind::File(1 << 60)),
+        entry("b", EntryKind::File(1)),
+    ];
     receiver.on_message(manifest(entries)).unwrap();
-    receiver.on_block(vec![0; 10]).unwrap();
-    let messages = receiver.poll_messages(Duration::ZERO);
-    let [Message::EntryFailed { index: 0, failure, .. }, _progress] = &messages[..] else {
-        panic!("{messages:?}")
-    };
+    let outcome = Ok(blake3::hash(b"a").into());
+    receiver
+        .on_message(Message::EntryEnd { transfer: TRANSFER, index: 0, bytes: 1, outcome })
+        .unwrap();
+    let failure = receiver.on_block(b"abcdefghij".to_vec()).unwrap_err();
     assert_eq!(failure.code, FailureCode::NoSpace);
     assert!(failure.message.contains("'huge'"), "{failure}");
-    assert!(names(to.path()).is_empty());
+    assert_eq!(receiver.on_block(vec![1]).unwrap_err(), failure, "and stays ended");
+    assert_eq!(receiver.counts().files, 1, "what is complete stays");
+    drop(receiver);
+    assert_eq!(names(to.path()), ["a"]);
+}
+
+/// A transfer of one file in two halves, whose end can wait.
+fn halfway(to: &Path, content: &[u8], sync: bool) -> FileReceiver {
+    let destination = Destination { path: Vec::new(), into_directory: true, preserve: false, sync };
+    let mut receiver = FileReceiver::new(jail(to), &destination, TRANSFER).unwrap();
+    receiver.on_message(manifest(vec![entry("x", EntryKind::File(content.len() as u64))])).unwrap();
+    receiver.on_block(content[..content.len() / 2].to_vec()).unwrap();
+    receiver
+}
+
+fn second_half(receiver: &mut FileReceiver, content: &[u8]) {
+    let bytes = content.len() as u64;
+    receiver.on_block(content[content.len() / 2..].to_vec()).unwrap();
+    let outcome = Ok(blake3::hash(content).into());
+    receiver
+        .on_message(Message::EntryEnd { transfer: TRANSFER, index: 0, bytes, outcome })
+        .unwrap();
+    receiver.on_message(Message::ManifestEnd { transfer: TRANSFER, entries: 1, bytes }).unwrap();
+}
+
+#[test]
+fn of_two_writers_to_one_name_each_writes_its_own_file() {
+    let (one, two) = ([1_u8; 3000], [2_u8; 5000]);
+    for sync in [true, false] {
+        let to = TempDir::new().unwrap();
+        let mut first = halfway(to.path(), &one, sync);
+        let mut second = halfway(to.path(), &two, sync);
+        assert_eq!(names(to.path()).len(), 2, "a part for each");
+        second_half(&mut first, &one);
+        assert_eq!(first.finished().unwrap().files, 1);
+        assert_eq!(fs::read(to.path().join("x")).unwrap(), one);
+        // The slower one dies: what the faster one wrote stays.
+        second.abort();
+        assert_eq!(fs::read(to.path().join("x")).unwrap(), one);
+        assert_eq!(names(to.path()), ["x"]);
+
+        // Or comes to its end: the last whole file has the name.
+        let mut second = halfway(to.path(), &two, sync);
+        let mut first = halfway(to.path(), &one, sync);
+        second_half(&mut first, &one);
+        second_half(&mut second, &two);
+        assert_eq!((first.failures(), second.failures()), (&[][..], &[][..]));
+        assert_eq!(fs::read(to.path().join("x")).unwrap(), two);
+        assert_eq!(names(to.path()), ["x"]);
+    }
+}
+
+#[test]
+fn a_retry_is_not_harmed_by_the_end_of_the_transfer_it_replaces() {
+    let content = [3_u8; 4000];
+    let to = TempDir::new().unwrap();
+    let stalled = halfway(to.path(), &content, true);
+    let mut retry = halfway(to.path(), &content, true);
+    drop(stalled);
+    second_half(&mut retry, &content);
+    assert_eq!(retry.failures(), []);
+    assert_eq!(fs::read(to.path().join("x")).unwrap(), content);
+    assert_eq!(names(to.path()), ["x"]);
+}
+
+#[test]
+fn a_part_that_somebody_removed_or_replaced_fails_its_file() {
+    let content = [4_u8; 4000];
+    for (sync, replace) in [(true, true), (true, false), (false, true), (false, false)] {
+        let to = TempDir::new().unwrap();
+        write(to.path(), "x", b"old");
+        let mut receiver = halfway(to.path(), &content, sync);
+        let part = names(to.path()).into_iter().find(|name| name != "x").unwrap();
+        fs::remove_file(to.path().join(&part)).unwrap();
+        if replace {
+            write(to.path(), &part, b"somebody else's");
+        }
+        second_half(&mut receiver, &content);
+        let failure = &receiver.failures()[0].1;
+        assert!(failure.message.contains("removed or replaced"), "{failure}");
+        assert_eq!(fs::read(to.path().join("x")).unwrap(), b"old");
+        assert_eq!(to.path().join(&part).exists(), replace, "what is not ours stays");
+    }
+}
+
+#[test]
+fn what_the_dead_left_is_removed_and_what_the_living_write_is_not() {
+    let from = TempDir::new().unwrap();
+    let file = write(from.path(), "f", b"content");
+    let to = TempDir::new().unwrap();
+    let living = halfway(to.path(), &[5; 100], true);
+    let kept = names(to.path());
+    for left in ["x.0123456789abcdef.sabul-part", "y.aaaaaaaaaaaaaaaa.sabul-part"] {
+        write(to.path(), left, b"left behind");
+    }
+    let foreign = ["a.sabul-part", "x.0123456789abcdef.sabul-part.txt", "0123456789abcdef"];
+    for name in foreign {
+        write(to.path(), name, b"not ours");
+    }
+    // Its transfer may come back to it within the hour.
+    write(to.path(), "p.0123456789abcdef.parked.sabul-part", b"parked");
+    copy(&[&file], to.path(), "", true);
+    let mut expected: Vec<String> = foreign.map(str::to_owned).to_vec();
+    expected.extend(kept);
+    expected.extend(["f".to_owned(), "p.0123456789abcdef.parked.sabul-part".to_owned()]);
+    expected.sort();
+    assert_eq!(names(to.path()), expected);
+    drop(living);
+}
+
+#[test]
+fn files_that_wait_for_their_hash_need_few_descriptors() {
+    const COUNT: usize = 600;
+    let to = TempDir::new().unwrap();
+    for sync in [true, false] {
+        let destination =
+            Destination { path: Vec::new(), into_directory: true, preserve: false, sync };
+        let mut receiver = FileReceiver::new(jail(to.path()), &destination, TRANSFER).unwrap();
+        let entries = (0..COUNT).map(|i| entry(&format!("{i:04}"), EntryKind::File(4))).collect();
+        receiver.on_message(manifest(entries)).unwrap();
+        let content: Vec<u8> = (0..COUNT).flat_map(|i| format!("{i:04}").into_bytes()).collect();
+        receiver.on_block(content).unwrap();
+        let descriptors = fs::read_dir("/proc/self/fd").unwrap();
+        let below = |entry: io::Result<fs::DirEntry>| {
+            fs::read_link(entry.unwrap().path()).is_ok_and(|path| path.starts_with(to.path()))
+        };
+        assert!(descriptors.filter_map(|entry| Some(below(entry)).filter(|&it| it)).count() < 270);
+        for index in 0..COUNT as u64 {
+            let outcome = Ok(blake3::hash(format!("{index:04}").as_bytes()).into());
+            receiver
+                .on_message(Message::EntryEnd { transfer: TRANSFER, index, bytes: 4, outcome })
+                .unwrap();
+        }
+        let (entries, bytes) = (COUNT as u64, 4 * COUNT as u64);
+        receiver.on_message(Message::ManifestEnd { transfer: TRANSFER, entries, bytes }).unwrap();
+        assert_eq!(receiver.failures(), []);
+        assert_eq!(receiver.finished().unwrap().files, entries);
+        assert_eq!(names(to.path()).len(), COUNT);
+        assert_eq!(fs::read(to.path().join("0599")).unwrap(), b"0599");
+    }
 }

@@ -1,0 +1,324 @@
+//! What files are written to and served from, one system call at a time.
+//!
+//! [`Jail`] is the real thing. Whatever writes files does so through [`Disk`] and [`DiskFile`], so
+//! that a disk in memory can take its place, and fail, or lose its power, at each single call.
+//! A file that is open and a name are two things: what is done to the one may miss the other.
+
+pub(crate) mod memory;
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+
+use rustix::buffer::spare_capacity;
+use rustix::fs::{Advice, FallocateFlags, FlockOperation};
+use rustix::io::Errno;
+
+use crate::jail::{
+    self, Entry, FileTime, Jail, JailError, JailPath, LinkTarget, Metadata, set_mode, set_mtime,
+};
+
+/// A tree of folders and files; paths are relative to its root and never leave it.
+pub trait Disk: Send + Sync + fmt::Debug {
+    /// What the path stands for.
+    ///
+    /// # Errors
+    /// If there is nothing, or the way to it leads out.
+    fn stat(&self, path: &JailPath, link: LinkTarget) -> Result<Metadata, JailError>;
+
+    /// Creates a folder in one that exists, and tells whether it was missing.
+    ///
+    /// # Errors
+    /// If it can neither be made nor is there.
+    fn create_dir(&self, path: &JailPath) -> Result<bool, JailError>;
+
+    /// Creates an empty file under a name that nothing has.
+    ///
+    /// # Errors
+    /// If the name is taken, or the system refuses.
+    fn create_file(&self, path: &JailPath, mode: u32) -> Result<Box<dyn DiskFile>, JailError>;
+
+    /// Opens a file for writing that no other name shares.
+    ///
+    /// # Errors
+    /// If there is none, or the system refuses.
+    fn open_file(&self, path: &JailPath) -> Result<Box<dyn DiskFile>, JailError>;
+
+    /// Opens a plain file for reading.
+    ///
+    /// # Errors
+    /// If there is none, or the system refuses.
+    fn open_read(&self, path: &JailPath) -> Result<Box<dyn DiskFile>, JailError>;
+
+    /// Opens a folder, to set its mode or time or to flush its names.
+    ///
+    /// # Errors
+    /// If there is none, or the system refuses.
+    fn open_dir(&self, path: &JailPath) -> Result<Box<dyn DiskFile>, JailError>;
+
+    /// The names in a folder, in no order.
+    ///
+    /// # Errors
+    /// If it is no folder, or cannot be listed.
+    fn names(&self, path: &JailPath) -> Result<Names, JailError>;
+
+    /// Gives a file another name in the same folder in one step; a file of that name is replaced.
+    ///
+    /// # Errors
+    /// If the new name is that of a folder, or the system refuses.
+    fn rename(&self, from: &JailPath, to: &JailPath) -> Result<(), JailError>;
+
+    /// Removes a file, never a folder.
+    ///
+    /// # Errors
+    /// If there is none, or the system refuses.
+    fn remove_file(&self, path: &JailPath) -> Result<(), JailError>;
+
+    /// Bits for a name that nobody else has or can guess.
+    ///
+    /// # Errors
+    /// If the system has none to give.
+    fn draw(&self) -> io::Result<u64>;
+}
+
+/// The names in a folder, read as they are asked for; ends with the first error.
+pub type Names = Box<dyn Iterator<Item = Result<Entry, JailError>> + Send>;
+
+/// What came of an attempt to lock a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// It is ours until it is closed or our process ends, however it ends.
+    Held,
+    /// Somebody else has it.
+    Busy,
+    /// This file system knows no locks.
+    Unknown,
+}
+
+/// An open file or folder. What it is called, if anything, does not matter to it.
+pub trait DiskFile: Send + fmt::Debug {
+    /// What is known of it.
+    ///
+    /// # Errors
+    /// If the system cannot tell.
+    fn metadata(&self) -> io::Result<Metadata>;
+
+    /// Reads from this offset in bytes into the unused capacity of `into`; tells how many bytes.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn read_at(&self, into: &mut Vec<u8>, offset: u64) -> io::Result<usize>;
+
+    /// Writes some of the bytes at the end of what was written; tells how many.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Bytes that there is room for on its disk.
+    ///
+    /// # Errors
+    /// If the system cannot tell.
+    fn free_bytes(&self) -> io::Result<u64>;
+
+    /// Reserves space for a range without changing the length. A file system that cannot is fine.
+    ///
+    /// # Errors
+    /// If there is not so much space.
+    fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()>;
+
+    /// Asks the system to begin to write a range to the disk; waits for nothing.
+    fn start_writeback(&self, offset: u64, bytes: u64);
+
+    /// Sets the permission bits.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn set_mode(&self, mode: u32) -> io::Result<()>;
+
+    /// Sets the time of modification.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn set_mtime(&self, mtime: FileTime) -> io::Result<()>;
+
+    /// Waits until it is on the disk: content and metadata of a file, names in a folder.
+    ///
+    /// # Errors
+    /// If any of it could not be written.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Waits until all of its file system is on the disk.
+    ///
+    /// # Errors
+    /// If anything on it could not be written since this file was opened; `Unsupported` where this
+    /// would not mean what it says.
+    fn sync_file_system(&self) -> io::Result<()>;
+
+    /// Locks it for ourselves, without waiting.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn lock(&self) -> io::Result<Lock>;
+
+    /// Closes it, and tells what went wrong with earlier writes, which some file systems find out
+    /// only now.
+    ///
+    /// # Errors
+    /// If content is lost.
+    fn close(self: Box<Self>) -> io::Result<()>;
+}
+
+impl Disk for Jail {
+    fn stat(&self, path: &JailPath, link: LinkTarget) -> Result<Metadata, JailError> {
+        self.stat(path, link)
+    }
+
+    fn create_dir(&self, path: &JailPath) -> Result<bool, JailError> {
+        self.create_dir(path)
+    }
+
+    fn create_file(&self, path: &JailPath, mode: u32) -> Result<Box<dyn DiskFile>, JailError> {
+        Ok(Box::new(self.create_part(path, mode)?))
+    }
+
+    fn open_file(&self, path: &JailPath) -> Result<Box<dyn DiskFile>, JailError> {
+        Ok(Box::new(self.open_part(path)?))
+    }
+
+    fn open_read(&self, path: &JailPath) -> Result<Box<dyn DiskFile>, JailError> {
+        Ok(Box::new(self.open_read(path)?))
+    }
+
+    fn open_dir(&self, path: &JailPath) -> Result<Box<dyn DiskFile>, JailError> {
+        Ok(Box::new(self.open_dir(path)?))
+    }
+
+    fn names(&self, path: &JailPath) -> Result<Names, JailError> {
+        Ok(Box::new(self.read_dir(path)?))
+    }
+
+    fn rename(&self, from: &JailPath, to: &JailPath) -> Result<(), JailError> {
+        self.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &JailPath) -> Result<(), JailError> {
+        self.remove_file(path)
+    }
+
+    fn draw(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        aws_lc_rs::rand::fill(&mut bytes)
+            .map_err(|_| io::Error::other("the system gives no random numbers"))?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+}
+
+impl DiskFile for File {
+    fn metadata(&self) -> io::Result<Metadata> {
+        Metadata::of(self)
+    }
+
+    fn read_at(&self, into: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
+        // Straight into unused memory: no zeroing and no copy.
+        Ok(rustix::io::pread(self, spare_capacity(into), offset)?)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::Write::write(self, bytes)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let disk = rustix::fs::fstatvfs(self)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
+    fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        loop {
+            return match rustix::fs::fallocate(self, FallocateFlags::KEEP_SIZE, offset, bytes) {
+                Err(Errno::INTR) => continue,
+                Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(error.into()),
+                _ => Ok(()),
+            };
+        }
+    }
+
+    fn start_writeback(&self, offset: u64, bytes: u64) {
+        // This advice makes Linux write what is dirty first; what it cannot drop stays in memory.
+        let bytes = std::num::NonZeroU64::new(bytes);
+        let _ = rustix::fs::fadvise(self, offset, bytes, Advice::DontNeed);
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        set_mode(self, mode)
+    }
+
+    fn set_mtime(&self, mtime: FileTime) -> io::Result<()> {
+        set_mtime(self, mtime)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_all()
+    }
+
+    fn sync_file_system(&self) -> io::Result<()> {
+        sync_file_system(self)
+    }
+
+    fn lock(&self) -> io::Result<Lock> {
+        match rustix::fs::flock(self, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Lock::Held),
+            Err(Errno::WOULDBLOCK) => Ok(Lock::Busy),
+            Err(Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL) => Ok(Lock::Unknown),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn close(self: Box<Self>) -> io::Result<()> {
+        match nix::unistd::close(*self) {
+            // Linux has closed it nevertheless.
+            Ok(()) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Flushes a whole file system, where one call does that and tells of every error: those that
+/// live on a disk of this machine, from Linux 5.8 on.
+#[cfg(target_os = "linux")]
+fn sync_file_system(file: &File) -> io::Result<()> {
+    /// ext2 to ext4, XFS, Btrfs, F2FS, tmpfs and overlays of these, as `statfs` calls them.
+    const LOCAL: [u64; 6] =
+        [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994, 0x794C_7630];
+    let unsupported = || io::ErrorKind::Unsupported.into();
+    // The types differ between machines; the numbers have 32 bits.
+    let kind = u64::try_from(rustix::fs::fstatfs(file)?.f_type).unwrap_or(0);
+    if !LOCAL.contains(&kind) || !tells_errors() {
+        return Err(unsupported());
+    }
+    Ok(rustix::fs::syncfs(file)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync_file_system(_file: &File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Whether `syncfs` reports what could not be written.
+#[cfg(target_os = "linux")]
+fn tells_errors() -> bool {
+    let name = rustix::system::uname();
+    let mut numbers =
+        name.release().to_bytes().split(|byte| !byte.is_ascii_digit()).map(|digits| {
+            std::str::from_utf8(digits)
+                .ok()
+                .and_then(|digits| digits.parse::<u32>().ok())
+                .unwrap_or(0)
+        });
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (5, 8)
+}
+
+/// The error of a call on a path that a disk in memory makes up.
+pub(crate) fn made_up(operation: &'static str, path: &JailPath, errno: Errno) -> JailError {
+    jail::fail(operation, path, errno)
+}

@@ -1,0 +1,414 @@
+//! Files under construction: parts, and what stays of them when their writer dies.
+//!
+//! A part lies beside the name it will have, under one of its own: the start of that name, 64
+//! random bits and [`SUFFIX`]. It is created where nothing has that name, and locked until it is
+//! renamed or removed; both happen only while the name still leads to the very file that was
+//! written. So two writers of one name never touch each other's bytes, and the lock of a dead one
+//! is free: what it left is removed when a later transfer writes into the folder.
+//!
+//! A part whose content is complete may have to wait for its hash without a descriptor. It is
+//! parked then: closed, under a name that says so. Nothing holds a lock on it meanwhile, so
+//! parked parts count as left behind only after [`PARKED_PATIENCE`]; should one be removed all the
+//! same, its transfer finds that out and the file fails.
+
+use std::io;
+
+use sabul_wire::control::{Entry, Failure, FailureCode};
+use tracing::{debug, info};
+
+use super::{Trouble, jail_trouble, trouble};
+use crate::disk::{Disk, DiskFile, Lock};
+use crate::jail::{
+    Entry as Name, FileId, FileTime, JailError, JailPath, Kind, LinkTarget, MAX_NAME, Metadata,
+};
+
+/// What the name of a file under construction ends in.
+pub(super) const SUFFIX: &[u8] = b".sabul-part";
+/// What stands before the suffix of one that is parked.
+const PARKED: &[u8] = b".parked";
+/// Random bits of a name in hexadecimal digits.
+const DIGITS: usize = 16;
+/// Times a name is drawn before we believe that something is wrong.
+const ATTEMPTS: usize = 8;
+/// Files of at least this many bytes get space before their content, so that they are in few
+/// pieces. Ours: below it, the extra call costs more.
+const RESERVE_FROM: u64 = 1 << 20;
+/// Space is reserved so many bytes ahead: little at first, so that an announcement alone takes no
+/// disk away from others, then more.
+const RESERVE_STEPS: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
+/// The system is asked to begin writing whenever so many bytes have come. Ours: a disk takes them
+/// in one sweep, and what is left at the end is flushed in a fraction of a second.
+const WRITEBACK_BYTES: u64 = 8 << 20;
+/// How long a parked part may be waited for, in seconds. Ours: a transfer is over after 30 s of
+/// silence.
+pub(super) const PARKED_PATIENCE: i64 = 3600;
+/// Most names of a folder that are searched for parts left behind. Ours: a tenth of a second.
+const NAMES_SEARCHED: usize = 100_000;
+
+/// Whether a name is kept for files under construction.
+pub(super) fn is_reserved(name: &[u8]) -> bool {
+    name.ends_with(SUFFIX)
+}
+
+/// The name for a part of a file.
+fn part_name(name: &[u8], bits: u64) -> Vec<u8> {
+    let most = MAX_NAME - 1 - DIGITS - PARKED.len() - SUFFIX.len();
+    let mut kept = name.len().min(most);
+    // Some file systems refuse half a character.
+    while kept < name.len() && kept > most - 3 && name[kept] & 0xC0 == 0x80 {
+        kept -= 1;
+    }
+    [&name[..kept], b".", format!("{bits:016x}").as_bytes(), SUFFIX].concat()
+}
+
+/// The name of a part when it is parked.
+fn parked_name(name: &[u8]) -> Vec<u8> {
+    [name.strip_suffix(SUFFIX).unwrap_or(name), PARKED, SUFFIX].concat()
+}
+
+/// Whether a name is one that [`part_name`] gives, and of a part that is parked.
+fn recognise(name: &[u8]) -> Option<bool> {
+    let stem = name.strip_suffix(SUFFIX)?;
+    let (stem, is_parked) = stem.strip_suffix(PARKED).map_or((stem, false), |stem| (stem, true));
+    let (start, digits) = stem.split_at_checked(stem.len().checked_sub(DIGITS)?)?;
+    let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    (start.ends_with(b".") && start.len() > 1 && digits.iter().all(is_hex)).then_some(is_parked)
+}
+
+/// A file under construction.
+#[derive(Debug)]
+pub(super) struct Part {
+    path: JailPath,
+    target: JailPath,
+    id: FileId,
+    /// None while it is parked.
+    file: Option<Box<dyn DiskFile>>,
+    /// What was announced.
+    size: Option<u64>,
+    written: u64,
+    reserved: u64,
+    step: u64,
+    /// The system was asked to write what is before this.
+    handed_over: u64,
+    /// What went wrong when it was parked.
+    fault: Option<Trouble>,
+}
+
+impl Part {
+    /// Begins a file, without its space.
+    pub(super) fn create(
+        disk: &dyn Disk,
+        target: JailPath,
+        entry: &Entry,
+    ) -> Result<Self, Trouble> {
+        let (Some(parent), Some(name)) = (target.parent(), target.name()) else {
+            return Err(jail_trouble(&JailError::IsADirectory(target.to_string())));
+        };
+        if is_reserved(name) {
+            let message = format!(
+                "'{target}' has a name that is reserved for files under construction; rename it"
+            );
+            return Err(Failure::new(FailureCode::Refused, message).into());
+        }
+        let fail = |error: io::Error| trouble(target.as_bytes(), &error);
+        for _ in 0..ATTEMPTS {
+            let path = parent
+                .join(part_name(name, disk.draw().map_err(fail)?))
+                .map_err(|error| jail_trouble(&error))?;
+            let file = match disk.create_file(&path, entry.mode.unwrap_or(0o666)) {
+                Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => continue,
+                result => result.map_err(|error| jail_trouble(&error))?,
+            };
+            let begun = file.metadata().and_then(|metadata| Ok((metadata.id, file.lock()?)));
+            let (id, lock) = match begun {
+                Ok(begun) => begun,
+                Err(error) => {
+                    // It is empty; what else it may be, its lock is free soon.
+                    let _ = disk.remove_file(&path);
+                    return Err(fail(error));
+                }
+            };
+            let target = target.clone();
+            let size = entry.kind.size();
+            let step = *RESERVE_STEPS.start();
+            let (file, written, reserved, handed_over) = (Some(file), 0, 0, 0);
+            let fault = None;
+            let part =
+                Self { path, target, id, file, size, written, reserved, step, handed_over, fault };
+            // Somebody who tidies up may have met it before it was locked, and will remove it.
+            if lock != Lock::Busy && part.has_its_name(disk)? {
+                return Ok(part);
+            }
+        }
+        let message = format!("cannot write '{target}': no name for its part is free; try again");
+        Err(Failure::new(FailureCode::Unwritable, message).into())
+    }
+
+    /// Where it will be.
+    pub(super) fn target(&self) -> &JailPath {
+        &self.target
+    }
+
+    /// Which file it is.
+    pub(super) fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// Whether it takes up a descriptor.
+    pub(super) fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Whether all that was announced is there.
+    pub(super) fn is_full(&self) -> bool {
+        self.size == Some(self.written)
+    }
+
+    /// Bytes of content so far.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// When its name was made or its content written, by the clock of the disk.
+    pub(super) fn touched(&self) -> Option<FileTime> {
+        self.file.as_ref().and_then(|file| file.metadata().ok()).map(|metadata| metadata.ctime)
+    }
+
+    /// Fails at once where the disk has no room for what was announced.
+    pub(super) fn check_room(&self) -> Result<(), Trouble> {
+        let size = self.size.filter(|&size| size >= RESERVE_FROM);
+        let (Some(size), Some(file)) = (size, &self.file) else { return Ok(()) };
+        match file.free_bytes() {
+            Ok(free) if free < size => Err(self.trouble(&io::ErrorKind::StorageFull.into())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends content; with `hand_over`, has the system begin to write it down.
+    pub(super) fn write(&mut self, mut content: &[u8], hand_over: bool) -> Result<(), Trouble> {
+        let end = self.written + content.len() as u64;
+        self.reserve(end)?;
+        while !content.is_empty() {
+            let result = match &mut self.file {
+                Some(file) => file.write(content),
+                None => Err(io::ErrorKind::NotConnected.into()),
+            };
+            match result {
+                Ok(0) => return Err(self.trouble(&io::ErrorKind::WriteZero.into())),
+                Ok(count) => {
+                    self.written += count as u64;
+                    content = content.get(count..).unwrap_or_default();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.trouble(&error)),
+            }
+        }
+        let waiting = self.written - self.handed_over;
+        if hand_over
+            && waiting >= WRITEBACK_BYTES
+            && let Some(file) = &self.file
+        {
+            file.start_writeback(self.handed_over, waiting);
+            self.handed_over = self.written;
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self, end: u64) -> Result<(), Trouble> {
+        let (Some(size), Some(file)) = (self.size, &self.file) else { return Ok(()) };
+        if size < RESERVE_FROM || end <= self.reserved || self.reserved >= size {
+            return Ok(());
+        }
+        let until = end.saturating_add(self.step).min(size);
+        file.reserve(self.reserved, until - self.reserved).map_err(|error| self.trouble(&error))?;
+        self.reserved = until;
+        self.step = (self.step * 2).min(*RESERVE_STEPS.end());
+        Ok(())
+    }
+
+    /// Sets modification time and permission bits as announced.
+    pub(super) fn keep_metadata(&self, entry: &Entry) -> Result<(), Trouble> {
+        match &self.file {
+            Some(file) => keep_metadata(&**file, entry).map_err(|error| self.trouble(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until its content is on the disk.
+    pub(super) fn sync(&self) -> Result<(), Trouble> {
+        match &self.file {
+            Some(file) => file.sync().map_err(|error| self.trouble(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Closes it; its lock is free then.
+    pub(super) fn close(&mut self) -> Result<(), Trouble> {
+        match self.file.take() {
+            Some(file) => file.close().map_err(|error| self.trouble(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives its descriptor back until its hash is known. What goes wrong shows then.
+    pub(super) fn park(&mut self, disk: &dyn Disk) {
+        self.fault = self.try_park(disk).err();
+    }
+
+    fn try_park(&mut self, disk: &dyn Disk) -> Result<(), Trouble> {
+        self.require_its_name(disk)?;
+        let name = parked_name(self.path.name().unwrap_or_default());
+        let parent = self.path.parent().unwrap_or(JailPath::root());
+        let path = parent.join(name).map_err(|error| jail_trouble(&error))?;
+        disk.rename(&self.path, &path).map_err(|error| jail_trouble(&error))?;
+        self.path = path;
+        self.close()
+    }
+
+    /// Takes up a descriptor and its lock again.
+    pub(super) fn unpark(&mut self, disk: &dyn Disk) -> Result<(), Trouble> {
+        if let Some(trouble) = self.fault.take() {
+            return Err(trouble);
+        }
+        if self.file.is_some() {
+            return Ok(());
+        }
+        let file = disk.open_file(&self.path).map_err(|error| jail_trouble(&error))?;
+        let is_ours = file
+            .metadata()
+            .and_then(|metadata| Ok(metadata.id == self.id && file.lock()? != Lock::Busy));
+        if !is_ours.map_err(|error| self.trouble(&error))? {
+            return Err(self.is_lost());
+        }
+        self.file = Some(file);
+        self.require_its_name(disk)
+    }
+
+    /// Gives it its final name; what had that name is replaced.
+    pub(super) fn rename(&self, disk: &dyn Disk) -> Result<(), Trouble> {
+        self.require_its_name(disk)?;
+        disk.rename(&self.path, &self.target).map_err(|error| jail_trouble(&error))
+    }
+
+    /// Throws it away.
+    pub(super) fn remove(self, disk: &dyn Disk) {
+        // What cannot be removed now is removed when somebody writes into the folder later.
+        if matches!(self.has_its_name(disk), Ok(true))
+            && let Err(error) = disk.remove_file(&self.path)
+        {
+            debug!(%error, "a part stays behind");
+        }
+    }
+
+    fn has_its_name(&self, disk: &dyn Disk) -> Result<bool, Trouble> {
+        match disk.stat(&self.path, LinkTarget::Itself) {
+            Ok(Metadata { id, .. }) => Ok(id == self.id),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(jail_trouble(&error)),
+        }
+    }
+
+    fn require_its_name(&self, disk: &dyn Disk) -> Result<(), Trouble> {
+        if self.has_its_name(disk)? { Ok(()) } else { Err(self.is_lost()) }
+    }
+
+    fn is_lost(&self) -> Trouble {
+        let message = format!(
+            "cannot write '{}': somebody removed or replaced it while it was under construction; \
+             copy it again",
+            self.target
+        );
+        Failure::new(FailureCode::Unwritable, message).into()
+    }
+
+    fn trouble(&self, error: &io::Error) -> Trouble {
+        trouble(self.target.as_bytes(), error)
+    }
+}
+
+/// Sets modification time and permission bits of a file or folder as announced.
+pub(super) fn keep_metadata(file: &dyn DiskFile, entry: &Entry) -> io::Result<()> {
+    if let Some(mode) = entry.mode {
+        file.set_mode(mode)?;
+    }
+    if let Some(ns) = entry.modified_ns {
+        const SECOND: i64 = 1_000_000_000;
+        // The remainder of a euclidean division is not negative and below a second.
+        let nanoseconds = u32::try_from(ns.rem_euclid(SECOND)).unwrap_or(0);
+        file.set_mtime(FileTime { seconds: ns.div_euclid(SECOND), nanoseconds })?;
+    }
+    Ok(())
+}
+
+/// Removes the parts in a folder that nobody writes any more; tells how many. `now` is the time by
+/// the clock of the disk.
+pub(super) fn reclaim(disk: &dyn Disk, folder: &JailPath, now: FileTime) -> usize {
+    let Ok(names) = disk.names(folder) else { return 0 };
+    let mut removed = 0;
+    for Name { name, kind } in names.take(NAMES_SEARCHED).map_while(Result::ok) {
+        let Some(is_parked) = recognise(&name).filter(|_| kind == Kind::File) else { continue };
+        let Ok(path) = folder.join(&name) else { continue };
+        match remove_if_dead(disk, &path, is_parked, now) {
+            Ok(true) => {
+                info!(part = %path, "removed what an earlier transfer left unfinished");
+                removed += 1;
+            }
+            Ok(false) => {}
+            Err(error) => debug!(part = %path, %error, "a part stays behind"),
+        }
+    }
+    removed
+}
+
+fn remove_if_dead(
+    disk: &dyn Disk,
+    path: &JailPath,
+    is_parked: bool,
+    now: FileTime,
+) -> Result<bool, Box<dyn std::error::Error>> {
+    let file = disk.open_file(path)?;
+    if file.lock()? != Lock::Held {
+        return Ok(false);
+    }
+    let found = file.metadata()?;
+    let is_recent = now.seconds.saturating_sub(found.ctime.seconds) < PARKED_PATIENCE;
+    // Its writer may have renamed it, or parked it, before it was locked here.
+    if is_parked && is_recent || disk.stat(path, LinkTarget::Itself)?.id != found.id {
+        return Ok(false);
+    }
+    disk.remove_file(path)?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_has_a_name_of_its_own_that_fits_and_is_known_again() {
+        for name in [&b"a"[..], b"caf\xE9", &[b'x'; MAX_NAME], "é".repeat(127).as_bytes()] {
+            let part = part_name(name, 0xAB);
+            let parked = parked_name(&part);
+            assert!(part.len() <= MAX_NAME && parked.len() <= MAX_NAME);
+            assert_ne!(part, part_name(name, 0xAC));
+            assert_eq!((recognise(&part), recognise(&parked)), (Some(false), Some(true)));
+            assert!(is_reserved(&part) && is_reserved(&parked));
+            assert_eq!(std::str::from_utf8(&part).is_ok(), std::str::from_utf8(name).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_name_that_people_chose_is_no_part() {
+        for name in [
+            "a.sabul-part",
+            ".sabul-part",
+            ".0123456789abcdef.sabul-part",
+            "a.0123456789ABCDEF.sabul-part",
+            "a.0123456789abcde.sabul-part",
+            "a0123456789abcdef.sabul-part",
+            "a.0123456789abcdef.sabul-parts",
+        ] {
+            assert_eq!(recognise(name.as_bytes()), None, "{name}");
+        }
+    }
+}
