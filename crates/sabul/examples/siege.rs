@@ -1,0 +1,248 @@
+//! Loads a server of your own as honest crowds and hostile peers do, for measurements.
+//!
+//! ```text
+//! siege crowd TICKET BUSY IDLE BYTES     BUSY transfers of BYTES at once beside IDLE sessions; one line of JSON
+//! siege callers ADDR RATE SECONDS        RATE connections a second that say nothing, held open
+//! siege garbage ADDR MBPS SECONDS        datagrams of noise to the UDP port
+//! siege sources|refused|ends TICKET SECONDS   a ticket holder that asks for too much, asks and does not
+//!                                        listen, or ends entries with long failures, again and again
+//! ```
+//! Servers of your own only: it holds thousands of connections and sends what no honest peer does.
+
+#![expect(clippy::unwrap_used, reason = "a tool for measurements may stop where it fails")]
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use sabul::files::{Source, SourceSet};
+use sabul::{ConnectConfig, RemoteDestination, Session, Ticket, TransferOptions, connect, tls};
+use sabul_wire::control::{
+    CONTROL_VERSION, ChannelParams, Direction, Entry, EntryKind, Failure, FailureCode, Message,
+    Open, Request,
+};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, sleep_until};
+use tokio_rustls::client::TlsStream;
+
+#[tokio::main]
+async fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let number = |text: &str| text.parse::<u64>().unwrap();
+    match args[..] {
+        ["crowd", ticket, busy, idle, bytes] => {
+            crowd(&read(ticket), number(busy), number(idle), number(bytes)).await;
+        }
+        ["callers", address, rate, seconds] => {
+            callers(address.parse().unwrap(), number(rate), seconds_from(seconds)).await;
+        }
+        ["garbage", address, mbps, seconds] => {
+            garbage(address.parse().unwrap(), number(mbps), seconds_from(seconds)).await;
+        }
+        [mode @ ("sources" | "refused" | "ends"), ticket, seconds] => {
+            ticket_holder(mode, &read(ticket), seconds_from(seconds)).await;
+        }
+        _ => eprintln!("see the first lines of examples/siege.rs"),
+    }
+}
+
+fn read(path: &str) -> Ticket {
+    Ticket::read_file(Path::new(path)).unwrap()
+}
+
+fn seconds_from(text: &str) -> Instant {
+    Instant::now() + Duration::from_secs(text.parse().unwrap())
+}
+
+/// Everybody is connected before the first transfer begins; then all begin at once.
+async fn crowd(ticket: &Ticket, busy: u64, idle: u64, bytes: u64) {
+    let dialled = Instant::now();
+    let mut dialling = JoinSet::new();
+    let mut sessions: Vec<Session> = Vec::new();
+    let mut refused = 0;
+    for _ in 0..busy + idle {
+        // As many at a time as one address may have at the door.
+        if dialling.len() >= 6 {
+            take(&mut dialling, &mut sessions, &mut refused).await;
+        }
+        let ticket = ticket.clone();
+        dialling.spawn(async move { connect(&ticket, ConnectConfig::default()).await });
+    }
+    while !dialling.is_empty() {
+        take(&mut dialling, &mut sessions, &mut refused).await;
+    }
+    let dialled_s = dialled.elapsed().as_secs_f64();
+    let began = Instant::now();
+    let mut transfers = JoinSet::new();
+    let options = TransferOptions::default();
+    for (n, session) in sessions.iter().take(usize::try_from(busy).unwrap()).enumerate() {
+        let name = format!("crowd-{n}").into_bytes();
+        let reader = Box::new(std::io::Read::take(std::io::repeat(7), bytes));
+        let set = SourceSet::local(vec![Source::Stream { name, reader }], false).unwrap();
+        let to = RemoteDestination { path: Vec::new(), into_directory: true };
+        let transfer = session.put(set, to, &options).await.unwrap();
+        transfers.spawn(async move {
+            let began = Instant::now();
+            (transfer.finish().await, began.elapsed().as_secs_f64())
+        });
+    }
+    let (mut rates, mut failures) = (Vec::new(), Vec::new());
+    while let Some(ended) = transfers.join_next().await {
+        match ended.unwrap() {
+            (Ok(report), seconds) if report.bytes == bytes => {
+                rates.push(bytes as f64 * 8.0 / seconds);
+            }
+            (Ok(report), _) => failures.push(format!("{} bytes arrived", report.bytes)),
+            (Err(error), _) => failures.push(error.to_string()),
+        }
+    }
+    let wall_s = began.elapsed().as_secs_f64();
+    rates.sort_by(f64::total_cmp);
+    let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
+    let slowest = rates.first().copied().unwrap_or(0.0);
+    println!(
+        "{{\"busy\":{busy},\"idle\":{idle},\"bytes\":{bytes},\"sessions\":{},\"refused\":{refused},\
+         \"dialled_s\":{dialled_s:.2},\"wall_s\":{wall_s:.2},\"ended\":{},\"failed\":{},\
+         \"aggregate_bps\":{:.0},\"mean_bps\":{mean:.0},\"slowest_bps\":{slowest:.0},\
+         \"slowest_over_mean\":{:.3},\"first_failure\":{:?}}}",
+        sessions.len(),
+        rates.len(),
+        failures.len(),
+        rates.len() as f64 * bytes as f64 * 8.0 / wall_s,
+        slowest / mean.max(1.0),
+        failures.first().map_or("", String::as_str),
+    );
+}
+
+async fn take(
+    dialling: &mut JoinSet<Result<Session, sabul::Error>>,
+    sessions: &mut Vec<Session>,
+    refused: &mut u64,
+) {
+    match dialling.join_next().await {
+        Some(Ok(Ok(session))) => sessions.push(session),
+        Some(_) => *refused += 1,
+        None => {}
+    }
+}
+
+/// Connections at a steady rate; the oldest go when there are too many for this process.
+async fn callers(address: SocketAddr, rate: u64, until: Instant) {
+    let began = Instant::now();
+    let mut held = std::collections::VecDeque::new();
+    let (mut made, mut failed) = (0_u64, 0_u64);
+    while Instant::now() < until {
+        match tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => held.push_back(stream),
+            _ => failed += 1,
+        }
+        made += 1;
+        if held.len() > 800 {
+            held.pop_front();
+        }
+        sleep_until((began + Duration::from_nanos(1_000_000_000 * made / rate)).into()).await;
+    }
+    println!("{{\"made\":{made},\"failed\":{failed}}}");
+}
+
+/// Noise of the size of a hello, since that is what the port looks at.
+async fn garbage(address: SocketAddr, mbps: u64, until: Instant) {
+    const SIZE: u64 = 1200;
+    let socket = UdpSocket::bind("0.0.0.0:0").await.unwrap();
+    let (began, mut sent) = (Instant::now(), 0_u64);
+    let mut noise = vec![0_u8; 1200];
+    while Instant::now() < until {
+        let due = began.elapsed().as_micros() as u64 * mbps / (8 * (SIZE + 28));
+        while sent < due {
+            for (n, byte) in noise.iter_mut().enumerate().take(64) {
+                *byte = (sent.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (n % 56)) as u8;
+            }
+            // Every other one looks like a hello at first sight.
+            noise[0] = if sent % 2 == 0 { 0x14 } else { noise[0] };
+            let _ = socket.send_to(&noise, address).await;
+            sent += 1;
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+    println!("{{\"sent\":{sent}}}");
+}
+
+async fn dial(ticket: &Ticket) -> Option<TlsStream<TcpStream>> {
+    let tcp = TcpStream::connect(ticket.addresses()[0].as_str()).await.ok()?;
+    let mut stream = tls::connect(tcp, ticket.fingerprint()).await.ok()?;
+    let exporter = tls::proof_exporter(&**stream.get_ref().1).ok()?;
+    let proof = sabul::ticket::proof(ticket.secret(), &exporter);
+    let software = "siege".to_owned();
+    let hello = Message::Hello { version: CONTROL_VERSION, proof, suites: vec![1], software };
+    say(&mut stream, &hello).await.then_some(stream)
+}
+
+/// Says something, however long it is, and waits two seconds at most.
+async fn say(to: &mut (impl AsyncWrite + Unpin), message: &Message) -> bool {
+    let body = postcard::to_allocvec(message).unwrap();
+    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+    let bytes = [&length[..], &body].concat();
+    let said = async { to.write_all(&bytes).await.is_ok() && to.flush().await.is_ok() };
+    tokio::time::timeout(Duration::from_secs(2), said).await.unwrap_or(false)
+}
+
+fn open(transfer: u32, direction: Direction, request: Request) -> Message {
+    let channel = ChannelParams {
+        controller: "bbr3".to_owned(),
+        controller_params: Vec::new(),
+        block_bytes: 1 << 20,
+        window_bytes: 64 << 20,
+        rate_limit_bps: None,
+        mtu_max: None,
+        rules: 0,
+        control_feedback: false,
+    };
+    Message::Open(Open { transfer, direction, request, channel })
+}
+
+/// Does its mischief until it is thrown out, and then anew.
+async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
+    let (mut sessions, mut said) = (0_u64, 0_u64);
+    while Instant::now() < until {
+        let Some(mut stream) = dial(ticket).await else {
+            sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        sessions += 1;
+        let entry = |n: u64| Entry {
+            path: format!("e{n}").into_bytes(),
+            kind: EntryKind::File(1),
+            mode: None,
+            modified_ns: None,
+        };
+        let put =
+            || Request::Put { destination: Vec::new(), into_directory: true, preserve: false };
+        for n in 0.. {
+            let number = 2 * u32::try_from(n).unwrap() + 1;
+            let message = match mode {
+                "sources" => {
+                    let sources = vec![b"x".to_vec(); 4000];
+                    open(number, Direction::Pull, Request::Get { sources, recursive: false })
+                }
+                "refused" => open(number, Direction::Push, Request::Stream { name: String::new() }),
+                _ if n == 0 => open(1, Direction::Push, put()),
+                _ if n == 1 => {
+                    Message::Manifest { transfer: 1, entries: (0..1000).map(entry).collect() }
+                }
+                _ => {
+                    let failure = Failure::new(FailureCode::Changed, "x".repeat(4000));
+                    let index = u64::try_from(n).unwrap() - 2;
+                    Message::EntryEnd { transfer: 1, index, bytes: 1, outcome: Err(failure) }
+                }
+            };
+            said += 1;
+            if Instant::now() >= until || !say(&mut stream, &message).await {
+                break;
+            }
+        }
+    }
+    println!("{{\"sessions\":{sessions},\"said\":{said}}}");
+}
