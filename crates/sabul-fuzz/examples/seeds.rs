@@ -191,6 +191,16 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                 failure: Failure::new(FailureCode::Cancelled, "stopped"),
             })?,
         ),
+        (
+            "cancel-escape",
+            message(&Message::Cancel {
+                transfer: Some(2),
+                failure: Failure::new(FailureCode::Refused, "\u{1b}[31mred\u{202e}"),
+            })?,
+        ),
+        ("ping", message(&Message::Ping)?),
+        ("pong", message(&Message::Pong)?),
+        ("credit", message(&Message::Credit { transfer: 2, weight: 1 << 20 })?),
     ])
 }
 
