@@ -323,7 +323,7 @@ impl Sender {
         self.rate_limit = limit;
     }
 
-    /// The next block is this long. Every block but the last is full.
+    /// The next block is this long. One that is not full takes the room of a full one at the receiver.
     pub fn push_block(&mut self, length: u32) {
         debug_assert!(length > 0 && length <= self.config.block_bytes);
         self.blocks.push_back(Block { length, end: None, rests: 0 });

@@ -243,7 +243,7 @@ impl SenderHandle {
         Ok(may_allocate.then(Vec::new))
     }
 
-    /// Hands over the next block. Every block but the last has exactly the block's size.
+    /// Hands over the next block. One that is not full takes the room of a full one at the receiver.
     pub(crate) fn block(&self, block: Vec<u8>) -> Result<(), Ended> {
         debug_assert!(!block.is_empty() && block.len() <= self.block_bytes);
         let mut state = self.shared.lock();

@@ -8,6 +8,7 @@
 mod destination;
 mod group;
 mod part;
+mod prompt;
 mod receive;
 mod send;
 mod source;
@@ -22,6 +23,7 @@ use sabul_wire::control::{Failure, FailureCode, Message};
 use crate::jail::JailError;
 
 pub use destination::{Destination, FileReceiver, FileSink, local_destination};
+pub(crate) use prompt::FLUSH_AFTER;
 pub use receive::{Counts, Kept, PROGRESS_INTERVAL, Receiver, Settled, Sink};
 pub use send::{MAX_KEPT_FAILURES, SendOptions, SendSummary, send_files};
 pub use source::{Source, SourceSet};
@@ -35,7 +37,8 @@ pub trait Outlet {
     /// If the transfer is over.
     fn buffer(&mut self) -> Result<Vec<u8>, Stopped>;
 
-    /// The next block of the stream; only the last one is short.
+    /// The next block of the stream; short ones are the last, and those after which a stream had
+    /// nothing more for a while.
     ///
     /// # Errors
     /// If the transfer is over.

@@ -12,9 +12,10 @@ use tokio::io::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
 };
 use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
 
 use crate::error::Error;
-use crate::files::{Source, SourceSet};
+use crate::files::{FLUSH_AFTER, Source, SourceSet};
 use crate::transfer::{Progress, Report, Transfer};
 
 /// Bytes between the application and the thread that fills or empties blocks. Ours: enough to
@@ -33,7 +34,8 @@ pub(crate) struct SourcePipe {
 pub(crate) fn source(runtime: Handle) -> Result<(SourcePipe, SourceSet), Error> {
     let (pipe, far) = duplex(PIPE_BYTES);
     let is_complete = Arc::new(AtomicBool::new(false));
-    let reader = PipeReader { runtime, pipe: far, is_complete: Arc::clone(&is_complete) };
+    let is_ended = Arc::clone(&is_complete);
+    let reader = PipeReader { runtime, pipe: far, is_complete: is_ended, since: None };
     let source = Source::Stream { name: ENTRY_NAME.to_vec(), reader: Box::new(reader) };
     let set = SourceSet::local(vec![source], false).map_err(Error::from_failure)?;
     Ok((SourcePipe { pipe, is_complete }, set))
@@ -50,11 +52,25 @@ struct PipeReader {
     runtime: Handle,
     pipe: DuplexStream,
     is_complete: Arc<AtomicBool>,
+    /// When the first byte was read that may wait in a block for more.
+    since: Option<Instant>,
 }
 
 impl Read for PipeReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.runtime.block_on(self.pipe.read(buffer))?;
+        let pipe = &mut self.pipe;
+        let since = &mut self.since;
+        let read = self.runtime.block_on(async {
+            let deadline = since.unwrap_or_else(Instant::now) + FLUSH_AFTER;
+            let read = timeout_at(deadline, pipe.read(buffer)).await.ok()?;
+            since.get_or_insert_with(Instant::now);
+            Some(read)
+        });
+        let Some(read) = read else {
+            *since = None;
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        let read = read?;
         if read == 0 && !buffer.is_empty() && !self.is_complete.load(Ordering::Acquire) {
             return Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,
@@ -82,7 +98,7 @@ impl Write for PipeWriter {
     }
 }
 
-/// A stream to the peer. `shutdown` ends it; [`SendStream::finish`] waits until the peer has all
+/// A stream to the peer. What is written leaves within 200 ms. `shutdown` ends it; [`SendStream::finish`] waits until the peer has all
 /// of it. Dropped before its end, it fails at the peer.
 pub struct SendStream {
     source: SourcePipe,

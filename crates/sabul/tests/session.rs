@@ -258,6 +258,25 @@ fn an_empty_stream_is_a_stream() {
 }
 
 #[test]
+fn what_is_written_to_a_stream_arrives_while_it_is_open() {
+    run(async {
+        let (near, far) = pair().await;
+        let mut sender = near.send_stream("log", &options()).await.unwrap();
+        let Some(Request::Stream(request)) = far.next_request().await else { panic!("no stream") };
+        let mut receiver = request.accept_receiver().unwrap();
+        for line in ["first", "later"] {
+            sender.write_all(line.as_bytes()).await.unwrap();
+            let mut arrived = [0; 5];
+            receiver.read_exact(&mut arrived).await.unwrap();
+            assert_eq!(arrived, line.as_bytes());
+        }
+        sender.shutdown().await.unwrap();
+        assert_eq!(receiver.read(&mut [0]).await.unwrap(), 0);
+        assert_eq!(sender.finish().await.unwrap().bytes, 10);
+    });
+}
+
+#[test]
 fn a_stream_dropped_before_its_end_does_not_look_complete() {
     run(async {
         let (near, far) = pair().await;

@@ -222,6 +222,8 @@ impl Sender<'_> {
             sent += (self.block.len() - start) as u64;
             match read {
                 Ok(0) => break Ok(hasher.finalize().into()),
+                // Nothing more for now: whoever reads the stream should have what there is.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.flush()?,
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                     break Err(read_failure(&name, &error));
                 }

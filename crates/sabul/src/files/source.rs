@@ -19,6 +19,7 @@ use sabul_transfer::{Printable, RelativePath};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 
 use super::part::is_reserved;
+use super::prompt::Prompt;
 use super::{jail_read_failure, read_failure};
 use crate::disk::{Disk, DiskFile};
 use crate::jail::{FileTime, JailPath, Kind, LinkTarget};
@@ -41,7 +42,9 @@ pub enum Source {
     Stream {
         /// Name of the entry; one plain component.
         name: Vec<u8>,
-        /// Where the bytes come from.
+        /// Where the bytes come from. Where it fails with [`io::ErrorKind::WouldBlock`], what was
+        /// read leaves, though no block is full, and it is asked again at once: it has to wait a
+        /// little itself before it fails so.
         reader: Box<dyn Read + Send>,
     },
 }
@@ -61,7 +64,11 @@ impl Source {
     /// A source as written on a command line: a path, or `-` for standard input.
     pub fn from_argument(argument: &OsStr) -> Self {
         if argument == "-" {
-            Self::Stream { name: STDIN_NAME.to_vec(), reader: Box::new(io::stdin()) }
+            let reader: Box<dyn Read + Send> = match Prompt::stdin() {
+                Ok(prompt) => Box::new(prompt),
+                Err(_) => Box::new(io::stdin()),
+            };
+            Self::Stream { name: STDIN_NAME.to_vec(), reader }
         } else {
             Self::Path(argument.into())
         }

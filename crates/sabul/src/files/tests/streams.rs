@@ -35,6 +35,32 @@ impl Read for Trickle {
     }
 }
 
+/// Has nothing for now between its pieces.
+struct Halting(Trickle, bool);
+
+impl Read for Halting {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.1 = !self.1;
+        if self.1 { Err(io::ErrorKind::WouldBlock.into()) } else { self.0.read(buffer) }
+    }
+}
+
+#[test]
+fn what_a_stream_has_leaves_when_it_has_no_more_for_now() {
+    let content: Vec<u8> = (0..2500_u32).flat_map(u32::to_le_bytes).collect();
+    let reader = Box::new(Halting(Trickle(io::Cursor::new(content.clone())), false));
+    let source = Source::Stream { name: b"stdin".to_vec(), reader };
+    let mut sent = Record { may_be_short: true, ..Record::default() };
+    sent.block_bytes = OPTIONS.block_bytes;
+    let set = SourceSet::local(vec![source], false).unwrap();
+    send_files(set, TRANSFER, OPTIONS, &mut sent).unwrap();
+    let lengths: Vec<_> = sent.blocks.iter().map(Vec::len).collect();
+    assert_eq!((lengths.len(), lengths[0], lengths[16]), (17, 617, 10_000 - 16 * 617));
+    let mut stream = StreamReceiver::new(Vec::new(), TRANSFER);
+    replay(sent, &mut stream, true);
+    assert_eq!(stream.writer(), &content);
+}
+
 #[test]
 fn a_stream_that_breaks_fails_and_leaves_no_file() {
     struct Broken;
