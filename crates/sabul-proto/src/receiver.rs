@@ -7,12 +7,13 @@
 //! Two loss policies. *Historical* reports data sequence numbers as published. *Current* reports
 //! packet numbers: a retransmission has a new one, so a lost retransmission shows as a new gap at
 //! once, and each transmission is reported lost at most once. Since a NAK may itself be lost on UDP,
-//! what the sender has not confirmed (ACK2) rides along in the ACKs.
-//! What other rules of the channel report is in `bulk`.
+//! what the sender has not confirmed (ACK2) rides along in the ACKs. When a gap counts as a loss is in
+//! `reorder`; what other rules of the channel report is in `bulk`.
 //! Invariants:  `largest` and every missing number below it account for all packet numbers.
 //! Not here:    bytes; the owner opens and stores them where [`Receiver::admit`] allows.
 
 mod bulk;
+mod reorder;
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -24,6 +25,7 @@ use crate::interval_set::IntervalSet;
 use crate::reports::{ERR_INTERVAL, Repeat, RepeatRtt, ReportRule};
 use crate::rtt;
 use bulk::Bulk;
+use reorder::Gaps;
 
 /// [SABUL §II-D] A loss is reported again after k × RTT; k starts here and grows by one with each
 /// report, so that NAKs never bury a blocked path.
@@ -96,6 +98,8 @@ pub struct ReceiverStats {
     pub duplicates: u64,
     /// Numbers reported missing, each report counted.
     pub reported: u64,
+    /// Packets that had been reported missing and came all the same: late, not lost.
+    pub late: u64,
     /// Packets with the ECN mark.
     pub marked: u64,
 }
@@ -110,7 +114,10 @@ pub struct Receiver {
     // Packet numbers.
     largest: Option<(PacketNumber, Instant)>,
     missing_numbers: IntervalSet,
-    /// Current policy: missing numbers that the sender has not confirmed to know of.
+    /// Current policy: numbers passed over, reported or not yet.
+    gaps: Gaps,
+    /// Current policy: missing numbers that have been reported and that the sender has not confirmed
+    /// to know of.
     unconfirmed: IntervalSet,
     // Data sequence numbers.
     next_seq: SeqNo,
@@ -149,11 +156,19 @@ impl Receiver {
         );
         Self {
             config,
-            stats: ReceiverStats { packets: 0, bytes: 0, duplicates: 0, reported: 0, marked: 0 },
+            stats: ReceiverStats {
+                packets: 0,
+                bytes: 0,
+                duplicates: 0,
+                reported: 0,
+                late: 0,
+                marked: 0,
+            },
             rtt: None,
             first_rtt: None,
             largest: None,
             missing_numbers: IntervalSet::new(),
+            gaps: Gaps::new(),
             unconfirmed: IntervalSet::new(),
             next_seq: SeqNo(0),
             missing_seqs: IntervalSet::new(),
@@ -293,8 +308,11 @@ impl Receiver {
         // Numbers count from zero: a first packet that is not number zero shows a gap before it.
         let expected = self.largest.map_or(0, |(largest, _)| largest.0 + 1);
         if number.0 < expected {
-            self.missing_numbers.remove(number.0);
+            let was_missing = self.missing_numbers.remove(number.0);
             self.unconfirmed.remove(number.0);
+            if was_missing && self.config.policy == LossPolicy::Current {
+                self.stats.late += u64::from(self.gaps.fill(now, number));
+            }
             return;
         }
         if number.0 > expected {
@@ -302,13 +320,26 @@ impl Receiver {
             self.missing_numbers.insert(gap);
             self.missing_numbers.remove_below(number.0.saturating_sub(REPLAY_WINDOW));
             if self.config.policy == LossPolicy::Current {
-                self.unconfirmed.insert(gap);
                 self.unconfirmed.remove_below(number.0.saturating_sub(REPLAY_WINDOW));
-                // DEV-007: packet numbers, each reported once; confirmed by ACK2, not repeated.
-                self.nak(gap);
+                self.gaps.open(now, gap);
             }
         }
         self.largest = Some((number, now));
+    }
+
+    /// Current policy: reports what is still missing of the gaps that have been open for long enough.
+    fn report_gaps(&mut self, now: Instant) {
+        while let Some(gap) = self.gaps.next_lost(now, self.rtt) {
+            let missing: Vec<_> = self.missing_numbers.overlap(gap).collect();
+            if !missing.is_empty() {
+                self.gaps.note_lost();
+            }
+            for range in missing {
+                // DEV-007: packet numbers, each reported once; confirmed by ACK2, not repeated.
+                self.unconfirmed.insert(range);
+                self.nak(range);
+            }
+        }
     }
 
     /// DEV-023: published for 2002 are single numbers.
@@ -386,6 +417,7 @@ impl Receiver {
 
     /// The next report to send now, if there is one. Call until it gives none.
     pub fn poll_feedback(&mut self, now: Instant) -> Option<Feedback> {
+        self.report_gaps(now);
         while let Some(&(due, first, last, k)) = self.repeats.first() {
             if due > now {
                 break;
@@ -451,17 +483,20 @@ impl Receiver {
         }
     }
 
-    /// A report's worth of unconfirmed numbers, going round where there are more.
+    /// A report's worth of unconfirmed numbers, going round where there are more: with fewer than
+    /// [`MAX_RANGES`] the list is complete.
     fn list_unconfirmed(&mut self) -> Vec<NumberRange> {
-        let mut missing: Vec<_> =
-            self.unconfirmed.iter_from(self.list_from).take(MAX_RANGES).collect();
-        self.list_from = match missing.last() {
+        let from = self.list_from;
+        let behind: Vec<_> = self.unconfirmed.iter_from(from).take(MAX_RANGES).collect();
+        let room = MAX_RANGES - behind.len();
+        let before = self.unconfirmed.iter().take_while(|range| range.last < from).take(room);
+        let mut missing: Vec<_> = before.collect();
+        let last = missing.last().or_else(|| behind.last()).copied();
+        missing.extend(behind);
+        self.list_from = match last {
             Some(last) if missing.len() == MAX_RANGES => last.last + 1,
             _ => 0,
         };
-        if missing.is_empty() && !self.unconfirmed.is_empty() {
-            missing = self.unconfirmed.iter().take(MAX_RANGES).collect();
-        }
         missing
     }
 
@@ -472,7 +507,8 @@ impl Receiver {
         }
         let ack = self.ack_wanted.then_some(self.next_ack);
         let repeat = self.repeats.first().map(|(due, ..)| *due);
-        Instant::earliest([ack, repeat, self.next_syn, self.bulk_deadline()])
+        let gap = self.gaps.deadline(self.rtt);
+        Instant::earliest([ack, repeat, gap, self.next_syn, self.bulk_deadline()])
     }
 
     /// What must hold between any two calls.

@@ -1,7 +1,10 @@
 use super::*;
 
+/// On a path of which it is known that packets are lost there and that none was late.
 fn receiver(policy: LossPolicy) -> Receiver {
-    with_rule(policy, ReportRule::of_policy(policy))
+    let mut receiver = with_rule(policy, ReportRule::of_policy(policy));
+    receiver.gaps.note_lost();
+    receiver
 }
 
 fn with_rule(policy: LossPolicy, reports: ReportRule) -> Receiver {
@@ -150,6 +153,105 @@ fn the_overflow_count_goes_ahead_of_the_losses_it_explains() {
     let reports = feedback(&mut receiver, 0);
     assert!(matches!(&reports[0], Feedback::Ack(ack) if ack.overflowed == 7), "{reports:?}");
     assert!(matches!(reports[1], Feedback::Nak(_)));
+}
+
+// Late packets.
+
+/// All numbers from `from` on that are `not` left out, a millisecond apart; NAKs with their times.
+fn stream(
+    receiver: &mut Receiver,
+    numbers: std::ops::Range<u64>,
+    not: &[u64],
+) -> Vec<(u64, (u64, u64))> {
+    let mut all = Vec::new();
+    for number in numbers {
+        if !not.contains(&number) {
+            arrive(receiver, number, number, number);
+        }
+        all.extend(errs(&timeline(receiver, number, number + 1)));
+    }
+    all
+}
+
+#[test]
+fn what_comes_late_before_anybody_asks_for_a_report_was_never_missing() {
+    let mut receiver = receiver(LossPolicy::Current);
+    for number in [0, 2, 3, 1, 5] {
+        arrive(&mut receiver, 0, number, number);
+    }
+    assert_eq!(receiver.stats().late, 0);
+    let reports = feedback(&mut receiver, 0);
+    assert_eq!((naks(&reports), &acks(&reports)[0].missing[..]), (vec![], &[][..]), "window open");
+    // Three late packets are few: the window is the longest, 5/4 of the 100 ms an unknown RTT counts.
+    assert_eq!(receiver.deadline(), Some(at_ms(125)));
+    assert_eq!(naks(&feedback(&mut receiver, 124)), []);
+    assert_eq!(naks(&feedback(&mut receiver, 125)), [(4, 4)]);
+}
+
+#[test]
+fn a_gap_is_reported_when_it_is_open_for_longer_than_packets_here_are_late() {
+    let mut receiver = receiver(LossPolicy::Current);
+    receiver.seed_rtt(Span::from_millis(40));
+    // Each is late by 8 ms; the first is reported all the same.
+    for late in (0..20).map(|n| n * 10 + 1) {
+        stream(&mut receiver, late - 1..late + 9, &[late]);
+        arrive(&mut receiver, late + 9, late, late);
+    }
+    assert_eq!(receiver.stats().late, 1, "the first was reported before anything was known");
+    // 16 ms is twice as long, and more than a quarter of the round trip.
+    let reports = stream(&mut receiver, 200..260, &[210, 240]);
+    assert_eq!(reports, [(227, (210, 210)), (257, (240, 240))]);
+    // Nothing late for a minute: the path is what it was.
+    let quiet = stream(&mut receiver, 260..61_000, &[]);
+    assert_eq!(quiet, []);
+    assert_eq!(stream(&mut receiver, 61_000..61_010, &[61_005]), [(61_006, (61_005, 61_005))]);
+}
+
+#[test]
+fn the_first_missing_packets_of_a_channel_have_a_round_trip_unless_they_are_many() {
+    let of_unknown = || {
+        let mut receiver = with_rule(LossPolicy::Current, ReportRule::current());
+        receiver.seed_rtt(Span::from_millis(40));
+        receiver
+    };
+    let mut few = of_unknown();
+    let reports = stream(&mut few, 0..100, &[10, 80]);
+    // 5/4 × 40 ms after it was seen; the second at once.
+    assert_eq!(reports, [(61, (10, 10)), (81, (80, 80))]);
+    let mut many = of_unknown();
+    let gone: Vec<_> = (0..17).map(|n| 10 + 2 * n).collect();
+    let reports = stream(&mut many, 0..60, &gone);
+    assert_eq!(reports.iter().map(|(ms, _)| *ms).min(), Some(27), "with the ninth");
+    assert_eq!(reports.len(), 17);
+}
+
+#[test]
+fn historical_reports_know_no_window() {
+    let mut receiver = with_rule(LossPolicy::Historical, ReportRule::sabul2003());
+    arrive(&mut receiver, 0, 0, 0);
+    arrive(&mut receiver, 0, 2, 2);
+    assert_eq!(naks(&feedback(&mut receiver, 0)), [(1, 1)]);
+    arrive(&mut receiver, 9, 1, 1);
+    arrive(&mut receiver, 9, 4, 4);
+    assert_eq!(naks(&feedback(&mut receiver, 9)), [(3, 3)]);
+    assert_eq!(receiver.stats().late, 0);
+}
+
+#[test]
+fn a_list_that_is_not_full_is_complete() {
+    let mut receiver = receiver(LossPolicy::Current);
+    for number in (0..=2 * 250).step_by(2) {
+        arrive(&mut receiver, 0, number, number);
+    }
+    let mut listed = BTreeSet::new();
+    for ms in [0, 100] {
+        arrive(&mut receiver, ms, 1000 + ms, 1000 + ms);
+        let missing = acks(&feedback(&mut receiver, ms)).remove(0).missing;
+        assert_eq!(missing.len(), MAX_RANGES);
+        assert!(missing.is_sorted());
+        listed.extend(missing.into_iter().map(|range| range.first));
+    }
+    assert_eq!(listed.len(), 252, "in two lists, going round");
 }
 
 // The 2002 rule.
