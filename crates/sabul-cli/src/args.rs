@@ -82,6 +82,9 @@ pub(crate) struct ChannelArgs {
     /// Parameter of the controller, repeatable; `sabul cc show NAME` lists them.
     #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]
     pub(crate) cc_params: Vec<(String, String)>,
+    /// Memory for all blocks, such as 512M [default: a quarter of what is available, at most 16 GiB].
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
+    pub(crate) memory: Option<usize>,
     /// Largest packet to try, in bytes with the IP header [default: found out].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65535))]
     pub(crate) mtu: Option<u32>,
@@ -148,6 +151,10 @@ pub(crate) struct ListenArgs {
     /// End after one session; the exit code tells how it went.
     #[arg(long)]
     pub(crate) once: bool,
+    /// Memory for all sessions and transfers together, such as 1G [default: a quarter of what is
+    /// available, at most 16 GiB].
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
+    pub(crate) memory: Option<usize>,
     /// Never send faster than this in one transfer, in bit/s with k, M or G, such as 500M.
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Rate>,
@@ -470,6 +477,15 @@ fn parse_param(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(format!("'{text}' is not KEY=VALUE, such as syn_interval_ms=10")),
     }
+}
+
+fn parse_memory(text: &str) -> Result<usize, String> {
+    let bytes = usize::try_from(parse_bytes(text)?).unwrap_or(usize::MAX);
+    let least = sabul::MemoryBudget::BYTES_MIN;
+    if bytes < least {
+        return Err(format!("'{text}' is too little: {} MiB are needed at least", least >> 20));
+    }
+    Ok(bytes)
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {

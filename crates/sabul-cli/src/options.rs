@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sabul::{Session, Ticket, TransferOptions};
+use sabul::{MemoryBudget, Session, Ticket, TransferOptions};
 use sabul_units::Bytes;
 
 use crate::address::Host;
@@ -41,8 +41,10 @@ impl ChannelArgs {
     ) -> Result<Session, CliError> {
         let ticket = self.read_ticket()?;
         let address = host.dial(&ticket)?;
+        let memory = self.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
+        let config = sabul::ConnectConfig { memory, ..sabul::ConnectConfig::default() };
         tokio::select! {
-            session = sabul::connect_to(&address, &ticket, sabul::ConnectConfig::default()) => {
+            session = sabul::connect_to(&address, &ticket, config) => {
                 Ok(session?)
             }
             () = interrupt.wait() => {

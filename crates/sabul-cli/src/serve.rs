@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::Path;
 use std::time::Duration;
 
-use sabul::{Controllers, Listener, ListenerConfig, SendPolicy, Service, Session};
+use sabul::{Controllers, Listener, ListenerConfig, MemoryBudget, SendPolicy, Service, Session};
 use tokio::task::JoinSet;
 
 use crate::args::{AllowArgs, ListenArgs, ServeArgs};
@@ -78,6 +78,7 @@ async fn run(
     let address = args.listen;
     let mut config = ListenerConfig::new(address);
     let rate_limit_bps = args.bwlimit.map(|rate| rate.0);
+    config.memory = args.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
     config.sending = SendPolicy { controllers, rate_limit_bps };
     let listener = Listener::bind(config).await.map_err(|error| {
         CliError::usage(format!("cannot serve at {address}: {error}; give another --listen"))

@@ -449,3 +449,46 @@ fn small_commands_print_to_standard_output() {
     expect_code(&run(sabul().args(["man", "--out"]).arg(folder.path())), 0);
     assert!(files_below(folder.path()).len() >= 8, "{:?}", files_below(folder.path()));
 }
+
+#[test]
+fn a_server_sends_by_its_own_rules() {
+    let fixed = ["--cc", "fixed", "--cc-param", "rate_mbps=200"];
+    let strict = Bench::new();
+    fs::write(strict.root("a"), "x").unwrap();
+    let output = run(strict.cp([&strict.url("a"), "."]).args(fixed));
+    expect_code(&output, 1);
+    assert!(stderr(&output).contains("--allow-cc fixed"), "{}", stderr(&output));
+    for allow in [&["--any-cc"][..], &["--allow-cc", "cubic,fixed"]] {
+        let arguments = [&["serve", "--root", "root", "--memory", "64M"][..], allow].concat();
+        let lenient = Bench::with(&arguments);
+        fs::write(lenient.root("a"), "x").unwrap();
+        let output = run(lenient.cp(["--memory", "32M", &lenient.url("a"), "."]).args(fixed));
+        expect_code(&output, 0);
+    }
+    // The client's own data goes as the client likes.
+    fs::write(strict.path("b"), "x").unwrap();
+    expect_code(&run(strict.cp(["b", &strict.url("")]).args(fixed)), 0);
+}
+
+#[test]
+fn settings_of_a_server_that_cannot_be_are_refused_with_2() {
+    let folder = tempdir().unwrap();
+    for (arguments, part) in [
+        (&["--allow-cc", "sabul2004"][..], "sabul2003"),
+        (&["--allow-cc", "cubic", "--any-cc"], "--any-cc"),
+        (&["--memory", "1M"], "16 MiB"),
+        (&["--bwlimit", "5MB/s"], "bits per second"),
+    ] {
+        let mut command = sabul();
+        command.current_dir(folder.path()).args([
+            "serve",
+            "--root",
+            ".",
+            "--listen",
+            "127.0.0.1:0",
+        ]);
+        let output = run(command.args(arguments));
+        expect_code(&output, 2);
+        assert!(stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
+    }
+}

@@ -343,6 +343,11 @@ impl Sender {
         self.first_block
     }
 
+    /// Blocks of which nothing has been sent yet, and the one that is being cut.
+    pub fn uncut_blocks(&self) -> usize {
+        self.blocks.len() - self.cut.0
+    }
+
     /// Whether every block so far has been acknowledged.
     pub fn is_idle(&self) -> bool {
         self.blocks.is_empty()

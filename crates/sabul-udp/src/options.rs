@@ -26,6 +26,13 @@ impl SocketOptions {
     /// 10 Gbit/s, which is as long as a busy machine may keep a thread from its core.
     pub const BUFFER_BYTES_USEFUL: usize = 4 << 20;
 
+    /// With both buffers of this size in bytes, as far as no other was asked for.
+    pub fn with_buffers(mut self, bytes: usize) -> Self {
+        self.recv_buffer.get_or_insert(bytes);
+        self.send_buffer.get_or_insert(bytes);
+        self
+    }
+
     pub(crate) fn recv_buffer_asked(&self) -> usize {
         self.recv_buffer.unwrap_or(Self::BUFFER_BYTES_MAX)
     }

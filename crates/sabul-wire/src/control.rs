@@ -77,6 +77,8 @@ pub enum Message {
     Accept {
         /// Which transfer.
         transfer: u32,
+        /// Bytes of one block: what was asked for, or a smaller power of two where memory is short.
+        block_bytes: u32,
     },
     /// Sender to receiver: the next entries, in the order of the byte stream.
     Manifest {

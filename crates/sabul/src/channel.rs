@@ -5,10 +5,12 @@
 //! [`SenderHandle`], of a receiving end [`ReceiverHandle`].
 
 mod blocks;
+mod buffers;
 pub(crate) mod engine;
 mod link;
 mod mtu;
 mod receiver;
+mod room;
 mod sender;
 mod silence;
 
@@ -24,7 +26,9 @@ use sabul_wire::LossPolicy;
 use sabul_wire::control::ChannelParams;
 
 use self::engine::{Datagrams, Job, Wake};
+use crate::budget::BlockLoan;
 use crate::seal::{Opener, Sealer};
+use buffers::Buffers;
 
 /// Most reports that wait for the thread of a sending end.
 const REPORTS_MAX: usize = 1024;
@@ -48,8 +52,6 @@ pub(crate) struct ChannelStart {
     pub(crate) rtt: Option<Span>,
     /// How the channel behaves.
     pub(crate) params: ChannelParams,
-    /// Most blocks this end keeps in memory.
-    pub(crate) blocks_max: usize,
     /// Silence after which a peer that owes something counts as gone.
     pub(crate) silence: Span,
 }
@@ -154,10 +156,12 @@ struct State {
     outgoing: VecDeque<Vec<u8>>,
     /// Reports that came over the control connection.
     reports: VecDeque<Vec<u8>>,
-    /// Empty buffers.
+    /// Used buffers of a receiving end, on their way back.
     free: Vec<Vec<u8>>,
-    /// Buffers that may still be allocated.
-    unallocated: usize,
+    /// The buffers of a sending end.
+    buffers: Option<Buffers>,
+    /// The application waits for one of them.
+    is_awaited: bool,
     /// No more blocks will come.
     is_finished: bool,
     /// The application wants out, or the thread has ended.
@@ -198,9 +202,14 @@ pub(crate) type Report = Box<dyn FnMut(Vec<u8>) + Send>;
 
 impl SenderHandle {
     /// A sending end, and the work of its driver.
-    pub(crate) fn new(start: ChannelStart, on_end: OnEnd) -> Result<(Self, Job), ChannelError> {
+    pub(crate) fn new(
+        start: ChannelStart,
+        memory: BlockLoan,
+        on_end: OnEnd,
+    ) -> Result<(Self, Job), ChannelError> {
+        let buffers = Some(Buffers::new(memory));
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { unallocated: start.blocks_max, ..State::default() }),
+            state: Mutex::new(State { buffers, ..State::default() }),
             changed: Condvar::new(),
             waker: start.socket.waker(),
         });
@@ -217,13 +226,11 @@ impl SenderHandle {
             if state.is_stopped {
                 return Err(Ended);
             }
-            if let Some(buffer) = state.free.pop() {
+            if let Some(buffer) = state.buffers.as_mut().and_then(Buffers::take) {
+                state.is_awaited = false;
                 return Ok(buffer);
             }
-            if state.unallocated > 0 {
-                state.unallocated -= 1;
-                return Ok(Vec::with_capacity(self.block_bytes));
-            }
+            state.is_awaited = true;
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -235,12 +242,9 @@ impl SenderHandle {
         if state.is_stopped {
             return Err(Ended);
         }
-        if let Some(buffer) = state.free.pop() {
-            return Ok(Some(buffer));
-        }
-        let may_allocate = state.unallocated > 0;
-        state.unallocated -= usize::from(may_allocate);
-        Ok(may_allocate.then(Vec::new))
+        let buffer = state.buffers.as_mut().and_then(Buffers::take);
+        state.is_awaited = buffer.is_none();
+        Ok(buffer)
     }
 
     /// Hands over the next block. One that is not full takes the room of a full one at the receiver.
@@ -251,6 +255,9 @@ impl SenderHandle {
             return Err(Ended);
         }
         state.outgoing.push_back(block);
+        if let Some(buffers) = &mut state.buffers {
+            buffers.read();
+        }
         drop(state);
         self.shared.waker.wake();
         Ok(())
@@ -296,6 +303,7 @@ impl ReceiverHandle {
     /// failure; `on_end` is called once either way.
     pub(crate) fn new(
         start: ChannelStart,
+        memory: BlockLoan,
         deliver: Deliver,
         report: Report,
         on_end: OnEnd,
@@ -305,7 +313,8 @@ impl ReceiverHandle {
             changed: Condvar::new(),
             waker: start.socket.waker(),
         });
-        let engine = Box::new(receiver::Turn::new(start, Arc::clone(&shared), deliver, report)?);
+        let engine =
+            Box::new(receiver::Turn::new(start, memory, Arc::clone(&shared), deliver, report)?);
         let job = Job { name: "sabul-recv", engine, shared: Arc::clone(&shared), on_end };
         Ok((Self { shared }, job))
     }

@@ -11,18 +11,15 @@ use sabul_udp::SocketOptions;
 use sabul_units::Bytes;
 use sabul_wire::control::{self, ChannelParams};
 
+use crate::budget::MemoryBudget;
 use crate::control::Role;
 use crate::error::Error;
 use crate::patience::Patience;
 use crate::policy::SendPolicy;
 
-/// Receive memory per channel where nothing else is asked for, in bytes.
-pub const DEFAULT_MEMORY_BYTES: usize = 48 << 20;
 /// Sizes of a block that are accepted, in bytes. Ours: below, control costs more than data; above,
 /// few blocks fit the memory.
 const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 4096..=16 << 20;
-/// Fewest blocks in memory; fewer would make one end wait for the other.
-const BLOCKS_MIN: usize = 4;
 
 /// How to listen.
 #[derive(Clone, Debug)]
@@ -31,8 +28,8 @@ pub struct ListenerConfig {
     pub address: SocketAddr,
     /// The `host:port` texts to put in the ticket; empty derives them from `address`.
     pub advertise: Vec<String>,
-    /// Memory for blocks per channel, in bytes.
-    pub memory_bytes: usize,
+    /// Memory for sessions and transfers.
+    pub memory: MemoryBudget,
     /// How UDP sockets are opened.
     pub sockets: SocketOptions,
     /// How long to wait for peers.
@@ -47,7 +44,7 @@ impl ListenerConfig {
         Self {
             address,
             advertise: Vec::new(),
-            memory_bytes: DEFAULT_MEMORY_BYTES,
+            memory: MemoryBudget::default(),
             sockets: SocketOptions::default(),
             patience: Patience::LISTENER,
             sending: SendPolicy::default(),
@@ -58,8 +55,8 @@ impl ListenerConfig {
 /// How to connect.
 #[derive(Clone, Debug)]
 pub struct ConnectConfig {
-    /// Memory for blocks per channel, in bytes.
-    pub memory_bytes: usize,
+    /// Memory for sessions and transfers.
+    pub memory: MemoryBudget,
     /// How UDP sockets are opened.
     pub sockets: SocketOptions,
     /// Longest time for the TCP connection and the TLS handshake together, per address.
@@ -71,7 +68,7 @@ pub struct ConnectConfig {
 impl Default for ConnectConfig {
     fn default() -> Self {
         Self {
-            memory_bytes: DEFAULT_MEMORY_BYTES,
+            memory: MemoryBudget::default(),
             sockets: SocketOptions::default(),
             timeout: Duration::from_secs(10),
             patience: Patience::default(),
@@ -193,9 +190,9 @@ pub struct TransferOptions {
     pub mtu_max: Option<u32>,
     /// Keep modification times and permission bits of files.
     pub preserve: bool,
-    /// Size of a block in bytes, a power of two.
+    /// Size of a block in bytes, a power of two; it becomes smaller where memory is short.
     pub block_bytes: u32,
-    /// Most bytes sent and not yet acknowledged.
+    /// Most bytes sent and not yet acknowledged; the memory of both ends bounds them too.
     pub window_bytes: u64,
     /// How losses are named.
     pub loss_policy: LossPolicy,
@@ -215,7 +212,7 @@ impl Default for TransferOptions {
             mtu_max: None,
             preserve: false,
             block_bytes: 1 << 20,
-            window_bytes: 64 << 20,
+            window_bytes: u64::MAX,
             loss_policy: LossPolicy::Current,
             carrier: Carrier::Udp,
             sync: false,
@@ -247,9 +244,14 @@ impl TransferOptions {
     }
 }
 
+/// Whether blocks may have this size in bytes.
+pub(crate) fn is_block_size(bytes: u32) -> bool {
+    BLOCK_BYTES.contains(&bytes) && bytes.is_power_of_two()
+}
+
 /// Refuses settings that this end cannot follow, its own and the peer's.
 pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
-    if !BLOCK_BYTES.contains(&params.block_bytes) || !params.block_bytes.is_power_of_two() {
+    if !is_block_size(params.block_bytes) {
         return Err(Error::Config(format!(
             "block size {} is not possible: choose a power of two from {} to {} bytes",
             params.block_bytes,
@@ -318,10 +320,4 @@ pub(crate) fn rules(params: &ChannelParams) -> Option<(LossPolicy, ChannelRules)
         [LossPolicy::Current, LossPolicy::Historical].map(|policy| (policy, rules))
     })
     .find(|(policy, rules)| rules_code(*rules, *policy) == params.rules)
-}
-
-/// How many blocks of this size a channel keeps in so much memory.
-pub(crate) fn blocks_max(memory_bytes: usize, block_bytes: u32) -> usize {
-    let block = usize::try_from(block_bytes).unwrap_or(usize::MAX);
-    (memory_bytes / block).max(BLOCKS_MIN)
 }

@@ -67,9 +67,11 @@ pub async fn connect_to(
         software: software(),
     };
     let side = Side::Connector { peer, sockets: config.sockets };
-    let ConnectConfig { memory_bytes, patience, .. } = config;
-    let endpoint = Endpoint::new(Machine::current(), memory_bytes, patience, SendPolicy::default());
-    Ok(Session::start(connection, side, peer, endpoint, None, hello))
+    let ConnectConfig { memory, patience, .. } = config;
+    let endpoint = Endpoint::new(Machine::current(), memory, patience, SendPolicy::default());
+    let loan = endpoint.memory.session();
+    let loan = loan.map_err(|refusal| Error::Config(refusal.to_string()))?;
+    Ok(Session::start(connection, side, peer, endpoint, loan, None, hello))
 }
 
 /// Why dialling failed.

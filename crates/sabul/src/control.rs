@@ -40,8 +40,8 @@ use incoming::{Incoming, ReadError};
 use life::Watch;
 use outbox::{NotSent, Outbox, WeakOutbox};
 
-/// Transfers that the peer may have under way in one session.
-const PEER_TRANSFERS_MAX: usize = 256;
+/// Transfers that the peer may have under way in one session; memory bounds those of the process.
+const PEER_TRANSFERS_MAX: usize = 64;
 /// Requests that may wait before this side has said that it takes any: they can be early.
 const EARLY_MAX: usize = 16;
 /// Most weight of requests that wait, in bytes.
@@ -746,7 +746,7 @@ impl Router {
             Message::Manifest { transfer, .. }
             | Message::ManifestEnd { transfer, .. }
             | Message::EntryEnd { transfer, .. }
-            | Message::Accept { transfer }
+            | Message::Accept { transfer, .. }
             | Message::Progress { transfer, .. }
             | Message::EntryFailed { transfer, .. }
             | Message::Feedback { transfer, .. }

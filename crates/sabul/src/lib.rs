@@ -36,6 +36,7 @@
 //!
 //! Everything asynchronous needs a multi-threaded tokio runtime with I/O and time enabled.
 
+mod budget;
 mod channel;
 mod config;
 mod connector;
@@ -65,10 +66,11 @@ pub mod testing {
     pub use crate::disk::memory::{Fault, MemoryDisk};
 }
 
+pub use budget::MemoryBudget;
 pub use channel::ChannelStats;
 pub use config::{
-    Carrier, ConnectConfig, DEFAULT_MEMORY_BYTES, Direction, ListenerConfig, LocalDestination,
-    LossPolicy, MeasureLimit, RemoteDestination, Service, TransferOptions,
+    Carrier, ConnectConfig, Direction, ListenerConfig, LocalDestination, LossPolicy, MeasureLimit,
+    RemoteDestination, Service, TransferOptions,
 };
 pub use connector::{connect, connect_to};
 pub use descriptors::allow_many_files;

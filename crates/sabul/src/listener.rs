@@ -89,7 +89,7 @@ impl Listener {
             address,
             endpoint: Endpoint::new(
                 Machine::current(),
-                config.memory_bytes,
+                config.memory.clone(),
                 config.patience,
                 config.sending.clone(),
             ),
@@ -386,33 +386,43 @@ async fn greet(newcomer: Newcomer, caller: &Caller, gate: &Gate) -> Result<Sessi
     };
     caller.leave();
     let suite = suites.iter().find_map(|&code| Suite::from_code(code));
-    let failure = if !ticket::verify_proof(gate.ticket.secret(), &exporter, &proof) {
+    let refused = |text: String| Failure::new(FailureCode::Refused, text);
+    let admitted = if !ticket::verify_proof(gate.ticket.secret(), &exporter, &proof) {
         let text = "the ticket's secret is wrong: get a fresh ticket from the listener";
-        Failure::new(FailureCode::Authentication, text)
+        Err(Failure::new(FailureCode::Authentication, text))
     } else if version != CONTROL_VERSION || suite.is_none() {
         let text = format!(
             "the listener speaks version {CONTROL_VERSION} and the connector {version}, or they \
              have no cipher in common: use the same release on both sides"
         );
-        Failure::new(FailureCode::Version, text)
+        Err(Failure::new(FailureCode::Version, text))
     } else if let Some(shortage) = shortage {
-        warn!(%peer, shortage, "a session was refused");
-        Failure::new(FailureCode::Refused, shortage)
+        Err(refused(shortage))
     } else {
-        info!(%peer, software = theirs, "authenticated");
-        let side = Side::Listener {
-            demux: Arc::clone(&gate.demux),
-            peer: peer.ip(),
-            address: gate.address,
-        };
-        let suite_code = suite.map_or(0, Suite::code);
-        let welcome =
-            Message::Welcome { version: CONTROL_VERSION, suite: suite_code, software: software() };
-        let endpoint = Arc::clone(&gate.endpoint);
-        return Ok(Session::start(connection, side, peer, endpoint, suite, welcome));
+        gate.endpoint.memory.session().map_err(|shortage| refused(shortage.to_string()))
     };
-    refuse(connection, failure.clone(), &gate.farewells).await;
-    Err(failure.message)
+    match admitted {
+        Ok(loan) => {
+            info!(%peer, software = theirs, "authenticated");
+            let side = Side::Listener {
+                demux: Arc::clone(&gate.demux),
+                peer: peer.ip(),
+                address: gate.address,
+            };
+            let suite_code = suite.map_or(0, Suite::code);
+            let welcome = Message::Welcome {
+                version: CONTROL_VERSION,
+                suite: suite_code,
+                software: software(),
+            };
+            let endpoint = Arc::clone(&gate.endpoint);
+            Ok(Session::start(connection, side, peer, endpoint, loan, suite, welcome))
+        }
+        Err(failure) => {
+            refuse(connection, failure.clone(), &gate.farewells).await;
+            Err(failure.message)
+        }
+    }
 }
 
 /// Tells a caller why it cannot stay.

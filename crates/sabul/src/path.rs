@@ -186,6 +186,8 @@ struct Expected {
     /// Where the control connection comes from.
     tcp_peer: IpAddr,
     challenge: [u8; 8],
+    /// How large the buffers of its socket may be.
+    buffer_bytes: usize,
     done: oneshot::Sender<Result<OpenPath, Error>>,
 }
 
@@ -314,6 +316,7 @@ impl Demux {
         secrets: &ChannelSecrets,
         suite: Suite,
         tcp_peer: IpAddr,
+        buffer_bytes: usize,
     ) -> Result<Expectation, Error> {
         let mut challenge = [0; 8];
         aws_lc_rs::rand::fill(&mut challenge).map_err(|_| Error::Io {
@@ -329,6 +332,7 @@ impl Demux {
             opener: Opener::new(suite, secrets.to_listener),
             tcp_peer: tcp_peer.to_canonical(),
             challenge,
+            buffer_bytes,
             done,
         };
         let connection = secrets.connection_id;
@@ -420,7 +424,8 @@ impl DemuxShared {
         }
         let expected = state.expected.remove(&connection.0)?;
         let local = local_address(self.socket.local_addr(), datagram.local_ip, datagram.source);
-        let opened = UdpSocket::bind(local, &self.options)
+        let options = self.options.clone().with_buffers(expected.buffer_bytes);
+        let opened = UdpSocket::bind(local, &options)
             .and_then(|socket| socket.connect(datagram.source).map(|()| socket))
             .map_err(|error| Error::Io { action: "open a UDP socket", source: error.into() })
             .and_then(|socket| match descriptors::shortage(&socket, Purpose::Channel) {
@@ -462,6 +467,7 @@ mod tests {
     use super::*;
 
     const SUITE: Suite = Suite::ChaCha20Poly1305;
+    const BUFFER: usize = 1 << 20;
 
     fn secrets() -> ChannelSecrets {
         ChannelSecrets { connection_id: 7, to_listener: [1; 32], to_connector: [2; 32] }
@@ -501,7 +507,8 @@ mod tests {
     #[test]
     fn a_hello_from_the_known_address_is_answered_at_once() {
         let (demux, address) = demux();
-        let mut expected = demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap()).unwrap();
+        let mut expected =
+            demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap(), BUFFER).unwrap();
         let (connector, _stop) = connecting(address, secrets());
         let far = wait(&mut expected).unwrap();
         let near = connector.join().unwrap().unwrap();
@@ -517,7 +524,8 @@ mod tests {
     #[test]
     fn a_hello_from_another_address_has_to_echo_a_challenge() {
         let (demux, address) = demux();
-        let mut expected = demux.expect(&secrets(), SUITE, "192.0.2.1".parse().unwrap()).unwrap();
+        let mut expected =
+            demux.expect(&secrets(), SUITE, "192.0.2.1".parse().unwrap(), BUFFER).unwrap();
         let (connector, _stop) = connecting(address, secrets());
         let far = wait(&mut expected).unwrap();
         let near = connector.join().unwrap().unwrap();
@@ -536,7 +544,8 @@ mod tests {
         while demux.shared.unknown.load(Ordering::Relaxed) == 0 {
             thread::sleep(Duration::from_millis(1));
         }
-        let mut expected = demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap()).unwrap();
+        let mut expected =
+            demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap(), BUFFER).unwrap();
         assert!(wait(&mut expected).is_some());
         assert!(connector.join().unwrap().is_some());
         assert!(demux.shared.lock().expected.is_empty());
@@ -545,7 +554,8 @@ mod tests {
     #[test]
     fn a_forged_hello_gets_no_answer_and_changes_nothing() {
         let (demux, address) = demux();
-        let mut expected = demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap()).unwrap();
+        let mut expected =
+            demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap(), BUFFER).unwrap();
         let forged =
             ChannelSecrets { connection_id: 7, to_listener: [9; 32], to_connector: [9; 32] };
         let (forger, stop) = connecting(address, forged);
@@ -591,6 +601,7 @@ mod tests {
             &ChannelSecrets { connection_id: 5000, ..secrets() },
             SUITE,
             [127, 0, 0, 1].into(),
+            BUFFER,
         );
         assert!(channels().is_empty(), "looked at once and not kept");
     }
@@ -623,7 +634,7 @@ mod tests {
     #[test]
     fn nothing_stays_behind_where_nobody_waits_any_more() {
         let (demux, _) = demux();
-        drop(demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap()).unwrap());
+        drop(demux.expect(&secrets(), SUITE, "127.0.0.1".parse().unwrap(), BUFFER).unwrap());
         assert!(demux.shared.lock().expected.is_empty());
     }
 }

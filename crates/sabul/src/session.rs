@@ -8,11 +8,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sabul_wire::control::{self, Failure, FailureCode, Message, Open};
-use tokio::sync::oneshot;
+use sabul_wire::control::{self, ChannelParams, Failure, FailureCode, Message, Open};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info};
 
+use crate::budget::Loan;
 use crate::config::{
     Direction, LocalDestination, MeasureLimit, RemoteDestination, Service, TransferOptions,
     check_controller, check_params,
@@ -27,6 +28,8 @@ use crate::transfer::{self, Context, Plan, Side, Transfer, Work, Writer};
 use asked::{Asked, AskedWriter};
 pub(crate) use endpoint::Endpoint;
 
+/// Transfers of files that a peer may have under way where [`Session::serve`] answers.
+const FILE_TRANSFERS_MAX: usize = 16;
 /// How long [`Session::close`] waits for its last words to leave.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -46,6 +49,8 @@ struct Inner {
     requests: tokio::sync::Mutex<Requests>,
     peer: SocketAddr,
     written: Mutex<Option<oneshot::Receiver<()>>>,
+    /// The session's own memory.
+    _loan: Loan,
 }
 
 impl fmt::Debug for Session {
@@ -81,6 +86,7 @@ impl Session {
         side: Side,
         peer: SocketAddr,
         endpoint: Arc<Endpoint>,
+        loan: Loan,
         suite: Option<Suite>,
         first: Message,
     ) -> Self {
@@ -101,6 +107,7 @@ impl Session {
             requests: tokio::sync::Mutex::new(requests),
             peer,
             written: Mutex::new(Some(written)),
+            _loan: loan,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -227,7 +234,10 @@ impl Session {
         options: &TransferOptions,
         work: impl FnOnce(u32) -> Result<Work, Error>,
     ) -> Result<Transfer, Error> {
-        let params = options.channel_params()?;
+        let mut params = options.channel_params()?;
+        let memory = self.inner.cx.endpoint.memory.channel(params.block_bytes);
+        let memory = memory.map_err(|refusal| Error::Failed(refused(refusal.to_string())))?;
+        params.block_bytes = memory.block_bytes();
         let next_number = &self.inner.next_number;
         let mut next_number = next_number.lock().unwrap_or_else(PoisonError::into_inner);
         let number = take_number(&mut next_number)?;
@@ -243,7 +253,7 @@ impl Session {
         self.inner.cx.control.ask(open)?;
         drop(next_number);
         let answer_within = (!is_stream).then_some(self.inner.cx.endpoint.patience.accept);
-        let plan = Plan { is_opener: true, answer_within, params, work };
+        let plan = Plan { is_opener: true, answer_within, params, work, memory };
         Ok(transfer::start(self.inner.cx.clone(), mailbox, plan))
     }
 
@@ -276,6 +286,8 @@ impl Session {
         };
         let mut summary = ServeSummary::default();
         let mut running = JoinSet::new();
+        // Each transfer of files holds one.
+        let places = Arc::new(Semaphore::new(FILE_TRANSFERS_MAX));
         let mut is_open = true;
         while is_open || !running.is_empty() {
             tokio::select! {
@@ -283,8 +295,18 @@ impl Session {
                     None => is_open = false,
                     Some(request) => {
                         debug!(?request, peer = %self.inner.peer, "request");
+                        let is_files = matches!(request, Request::Put(_) | Request::Get(_));
+                        let place = is_files.then(|| Arc::clone(&places).try_acquire_owned());
                         let (service, jail) = (service.clone(), jail.clone());
                         running.spawn(async move {
+                            let Ok(_place) = place.transpose() else {
+                                let text = format!(
+                                    "{FILE_TRANSFERS_MAX} transfers of files are under way in this \
+                                     session; wait for one to end"
+                                );
+                                request.refuse(&text);
+                                return Err(Error::Failed(refused(text)));
+                            };
                             request.answer(&service, jail).await?.finish().await
                         });
                     }
@@ -392,10 +414,16 @@ impl Pending {
                     Err(Error::Failed(Failure::new(FailureCode::Protocol, text)))
                 }
             });
+        let work = work.and_then(|work| {
+            let memory = self.cx.endpoint.memory.channel(open.channel.block_bytes);
+            let memory = memory.map_err(|refusal| Error::Failed(refused(refusal.to_string())))?;
+            Ok((work, memory))
+        });
         match work {
-            Ok(work) => {
-                let params = open.channel;
-                let plan = Plan { is_opener: false, answer_within: None, params, work };
+            Ok((work, memory)) => {
+                let block_bytes = memory.block_bytes();
+                let params = ChannelParams { block_bytes, ..open.channel };
+                let plan = Plan { is_opener: false, answer_within: None, params, work, memory };
                 Ok(transfer::start(self.cx.clone(), mailbox, plan))
             }
             Err(error) => {

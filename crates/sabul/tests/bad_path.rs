@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sabul::files::{Source, SourceSet};
 use sabul::{
-    Carrier, ConnectConfig, Listener, ListenerConfig, LocalDestination, LossPolicy,
+    Carrier, ConnectConfig, Listener, ListenerConfig, LocalDestination, LossPolicy, MemoryBudget,
     RemoteDestination, SendPolicy, Service, Session, Ticket, TransferOptions, connect_to,
 };
 use sabul_lab::{Relay, RelayConfig};
@@ -198,7 +198,7 @@ fn a_stranger_on_the_udp_port_changes_nothing_and_gets_no_answer() {
 fn a_receiver_that_stops_reading_holds_the_sender_back() {
     run(async {
         let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
-        config.memory_bytes = 4 << 20;
+        config.memory = MemoryBudget::each(4 << 20);
         let listener = Listener::bind(config).await.unwrap();
         let address = listener.local_addr().to_string();
         let session =

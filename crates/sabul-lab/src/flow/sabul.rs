@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use sabul::{
     Carrier, ChannelStats, ConnectConfig, Direction, Error, Listener, ListenerConfig, LossPolicy,
-    MeasureLimit, Request, SendPolicy, Session, Ticket, Transfer, TransferOptions,
+    MeasureLimit, MemoryBudget, Request, SendPolicy, Session, Ticket, Transfer, TransferOptions,
 };
 use sabul_sim::meter::{Counters, Gauges};
 use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, Profile};
@@ -107,7 +107,7 @@ pub(super) fn prepare(
         let listen = || {
             let runtime = runtime()?;
             let mut config = ListenerConfig::new(far_task.far.any_port());
-            config.memory_bytes = memory_bytes;
+            config.memory = MemoryBudget::each(memory_bytes);
             config.sending = SendPolicy::any();
             let listener = runtime
                 .block_on(Listener::bind(config))
@@ -124,7 +124,8 @@ pub(super) fn prepare(
 
     let (mut near_task, shared) = (task.clone(), Arc::clone(&sabul));
     start_thread("lab-sabul-near", &task.near, threads, move |prepared| {
-        let config = ConnectConfig { memory_bytes, ..ConnectConfig::default() };
+        let memory = MemoryBudget::each(memory_bytes);
+        let config = ConnectConfig { memory, ..ConnectConfig::default() };
         let connect = || {
             let runtime = runtime()?;
             let session = runtime

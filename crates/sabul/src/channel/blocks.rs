@@ -71,6 +71,16 @@ impl Blocks {
         }
     }
 
+    /// Keeps at most so many buffers for later blocks.
+    pub(super) fn keep_free(&mut self, buffers: usize) {
+        self.free.truncate(buffers);
+    }
+
+    /// Blocks that have been begun since the start.
+    pub(super) fn begun(&self) -> u32 {
+        self.first.saturating_add(u32::try_from(self.blocks.len()).unwrap_or(u32::MAX))
+    }
+
     /// The place for `length` bytes. The receiver core has bounded `block`.
     pub(super) fn space(&mut self, block: u32, offset: u32, length: usize) -> Space<'_> {
         let end = (offset as usize).saturating_add(length);

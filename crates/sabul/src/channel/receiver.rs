@@ -13,8 +13,10 @@ use sabul_wire::{
 use super::blocks::{Blocks, Space};
 use super::engine::{Datagrams, Engine, Pause, Turned};
 use super::link::{Clock, Link};
+use super::room::Room;
 use super::silence::Silence;
 use super::{ChannelError, ChannelStart, ChannelStats, Deliver, Report, Shared, reporting};
+use crate::budget::BlockLoan;
 
 /// How often the application's figures and the socket's drop count are read.
 const HOUSEKEEPING: Span = Span::from_millis(5);
@@ -35,7 +37,7 @@ pub(super) struct Turn {
     deliver: Deliver,
     report: Report,
     on_control: bool,
-    block_limit: u32,
+    room: Room,
     next_number: PacketNumber,
     scratch: Vec<u8>,
     /// Largest DATA datagram opened so far, in bytes.
@@ -104,17 +106,19 @@ impl Engine for Turn {
 impl Turn {
     pub(super) fn new(
         start: ChannelStart,
+        memory: BlockLoan,
         shared: Arc<Shared>,
         deliver: Deliver,
         report: Report,
     ) -> Result<Self, ChannelError> {
         let params = &start.params;
         let (policy, reports) = reporting(params)?;
-        let block_limit = u32::try_from(start.blocks_max).unwrap_or(u32::MAX);
+        let clock = Clock::start();
+        let room = Room::new(memory, clock.now());
+        let block_limit = room.limit();
         let config =
             ReceiverConfig { policy, block_bytes: params.block_bytes, block_limit, reports };
         let mut receiver = Receiver::new(config);
-        let clock = Clock::start();
         if let Some(largest) = start.largest_opened {
             receiver.start_after(clock.now(), largest);
         }
@@ -130,7 +134,7 @@ impl Turn {
             shared,
             deliver,
             report,
-            block_limit,
+            room,
             scratch: vec![0; 1 << 16],
             largest_datagram: 0,
             header_bytes,
@@ -153,12 +157,17 @@ impl Turn {
         }
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
+        self.room.returned(u32::try_from(state.free.len()).unwrap_or(u32::MAX));
         for buffer in state.free.drain(..) {
             self.blocks.recycle(buffer);
             self.blocks_out = self.blocks_out.saturating_sub(1);
-            self.block_limit = self.block_limit.saturating_add(1);
         }
-        self.receiver.open_to(self.block_limit);
+        if is_due {
+            let rtt = self.receiver.rtt().map(|rtt| rtt.smoothed);
+            self.room.review(now, rtt);
+            self.blocks.keep_free(self.room.keep(self.blocks.begun()));
+        }
+        self.receiver.open_to(self.room.limit());
         if is_due || state.is_stopped {
             let stats = self.receiver.stats();
             let rtt = self.receiver.rtt();

@@ -85,7 +85,7 @@ impl Engine for Turn {
         let now = self.clock.now();
         let is_finished = self.exchange(now)?;
         self.receive(buffers)?;
-        self.release();
+        self.release(now);
         if is_finished && self.sender.is_idle() && !self.is_complete {
             // The figures are those of the work; the rest of the time says nothing about it.
             self.publish(now);
@@ -191,7 +191,13 @@ impl Turn {
         }
         let reports = std::mem::take(&mut state.reports);
         let is_finished = state.is_finished;
+        let uncut = self.sender.uncut_blocks();
+        let may_read_more = state.buffers.as_mut().is_some_and(|it| it.set_ahead(uncut));
+        let is_awaited = state.is_awaited && may_read_more;
         drop(state);
+        if is_awaited {
+            shared.changed.notify_all();
+        }
         for report in reports {
             match Feedback::decode(&report) {
                 Ok(feedback) => self.take_feedback(now, &feedback)?,
@@ -291,7 +297,7 @@ impl Turn {
     }
 
     /// Gives acknowledged blocks' buffers back to the application.
-    fn release(&mut self) {
+    fn release(&mut self, now: Instant) {
         let released = self.sender.released_blocks();
         if released == self.first_block {
             return;
@@ -300,7 +306,9 @@ impl Turn {
         while self.first_block < released {
             if let Some(mut block) = self.blocks.pop_front() {
                 block.clear();
-                state.free.push(block);
+                if let Some(buffers) = &mut state.buffers {
+                    buffers.put_back(now, block);
+                }
             }
             self.first_block += 1;
         }

@@ -6,6 +6,7 @@ use std::time::Instant as StdInstant;
 use sabul_udp::{SocketOptions, UdpSocket};
 
 use super::*;
+use crate::budget::MemoryBudget;
 use crate::seal::Suite;
 
 fn params(controller: &str) -> ChannelParams {
@@ -31,25 +32,29 @@ fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> Channe
         largest_opened: None,
         rtt: None,
         params: params.clone(),
-        blocks_max: 32,
         silence: Span::from_secs(30),
     }
 }
 
 /// A sending end on a thread of its own.
-fn sending(start: ChannelStart, on_end: OnEnd) -> Result<SenderHandle, ChannelError> {
-    let (handle, job) = SenderHandle::new(start, on_end)?;
+fn sending(
+    start: ChannelStart,
+    memory: BlockLoan,
+    on_end: OnEnd,
+) -> Result<SenderHandle, ChannelError> {
+    let (handle, job) = SenderHandle::new(start, memory, on_end)?;
     job.spawn_thread().map(|()| handle)
 }
 
 /// A receiving end on a thread of its own.
 fn receiving(
     start: ChannelStart,
+    memory: BlockLoan,
     deliver: Deliver,
     report: Report,
     on_end: OnEnd,
 ) -> Result<ReceiverHandle, ChannelError> {
-    let (handle, job) = ReceiverHandle::new(start, deliver, report, on_end)?;
+    let (handle, job) = ReceiverHandle::new(start, memory, deliver, report, on_end)?;
     job.spawn_thread().map(|()| handle)
 }
 
@@ -60,6 +65,11 @@ fn block_length(fill: u8, blocks: u8) -> usize {
         _ if fill % 16 == 3 => usize::from(fill),
         _ => 1 << 18,
     }
+}
+
+/// Memory for one end.
+fn memory(params: &ChannelParams) -> BlockLoan {
+    MemoryBudget::new(64 << 20).channel(params.block_bytes).unwrap()
 }
 
 /// Sends `blocks` blocks over loopback and gives back what arrived and both ends' figures.
@@ -84,13 +94,18 @@ fn transfer_between(
     let (reports, carried) = mpsc::channel();
     let receiver = receiving(
         start(there, 2, 1, params),
+        memory(params),
         Box::new(move |block| deliver.send(block).unwrap()),
         Box::new(move |report| reports.send(report).unwrap()),
         Box::new(|_| {}),
     )
     .unwrap();
-    let sender =
-        sending(start(here, 1, 2, params), Box::new(move |r| ended.send(r).unwrap())).unwrap();
+    let sender = sending(
+        start(here, 1, 2, params),
+        memory(params),
+        Box::new(move |r| ended.send(r).unwrap()),
+    )
+    .unwrap();
     let (feeder, forwarder) = (sender.clone(), sender.clone());
     std::thread::spawn(move || {
         for report in carried {
@@ -230,7 +245,9 @@ fn a_transfer_ends_though_the_path_carries_only_smaller_packets_from_its_middle_
 fn an_unknown_controller_is_refused_before_a_thread_starts() {
     let socket =
         UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into(), &SocketOptions::default()).unwrap();
-    let refused = sending(start(socket, 1, 2, &params("cubik")), Box::new(|_| {}));
+    let params = params("cubik");
+    let start = start(socket, 1, 2, &params);
+    let refused = sending(start, memory(&params), Box::new(|_| {}));
     assert!(matches!(refused, Err(ChannelError::Config(_))), "{refused:?}");
 }
 
@@ -240,13 +257,14 @@ fn rules_that_are_unknown_or_not_the_controllers_are_refused_at_both_ends() {
     let open = || UdpSocket::bind(any, &SocketOptions::default()).unwrap();
     for (controller, rules) in [("rbudp", 0), ("sabul2003", 2), ("fobs", 5)] {
         let params = ChannelParams { rules, ..params(controller) };
-        let refused = sending(start(open(), 1, 2, &params), Box::new(|_| {}));
+        let refused = sending(start(open(), 1, 2, &params), memory(&params), Box::new(|_| {}));
         assert!(matches!(refused, Err(ChannelError::Config(_))), "{refused:?}");
         assert!(crate::config::check_controller(&params).is_err());
     }
     let params = ChannelParams { rules: 6, ..params("sabul2003") };
     let refused = receiving(
         start(open(), 1, 2, &params),
+        memory(&params),
         Box::new(|_| {}),
         Box::new(|_| {}),
         Box::new(|_| {}),
@@ -264,6 +282,7 @@ fn a_stopped_channel_ends_at_once_and_says_so() {
     let (ended, end) = mpsc::channel();
     let sender = sending(
         start(socket, 1, 2, &params("sabul2003")),
+        memory(&params("sabul2003")),
         Box::new(move |result| ended.send(result).unwrap()),
     )
     .unwrap();
@@ -296,6 +315,7 @@ fn impatient_pair(silence: Span) -> Pair {
     let (sender_ended, sender_end) = mpsc::channel();
     let receiver = receiving(
         ChannelStart { silence, ..start(there, 2, 1, &params) },
+        memory(&params),
         Box::new(move |block| drop(deliver.send(block))),
         Box::new(|_| {}),
         Box::new(move |result| drop(receiver_ended.send(result))),
@@ -303,6 +323,7 @@ fn impatient_pair(silence: Span) -> Pair {
     .unwrap();
     let sender = sending(
         ChannelStart { silence, ..start(here, 1, 2, &params) },
+        memory(&params),
         Box::new(move |result| drop(sender_ended.send(result))),
     )
     .unwrap();

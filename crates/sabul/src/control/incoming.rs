@@ -110,7 +110,8 @@ mod tests {
 
     #[tokio::test]
     async fn messages_come_whole_and_in_order_however_they_are_cut() {
-        let messages = [Message::Close, manifest(900), Message::Accept { transfer: 3 }];
+        let messages =
+            [Message::Close, manifest(900), Message::Accept { transfer: 3, block_bytes: 4096 }];
         let bytes = encoded(&messages);
         for step in [1, 7, 4096] {
             let (mut far, near) = tokio::io::duplex(step);

@@ -240,13 +240,13 @@ async fn what_the_role_of_a_transfer_cannot_hear_breaks_the_protocol() {
         for message in wrong {
             let (end, mut far) = played(LISTENER);
             let _mailbox = end.router.register(1, role).unwrap();
-            say(&mut far, Message::Accept { transfer: 1 }).await;
+            say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
             say(&mut far, message.clone()).await;
             assert!(protocol_broken(&ending(&end).await), "{role:?} {message:?}");
         }
         let (end, mut far) = played(LISTENER);
         let _mailbox = end.router.register(1, role).unwrap();
-        say(&mut far, Message::Accept { transfer: 1 }).await;
+        say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
         for message in right {
             say(&mut far, message).await;
         }
@@ -270,12 +270,12 @@ async fn nothing_but_a_refusal_may_come_before_a_transfer_is_accepted() {
     // Accepted twice, or without being asked.
     let (end, mut far) = played(LISTENER);
     let _mailbox = end.router.register(1, Role::Sender).unwrap();
-    say(&mut far, Message::Accept { transfer: 1 }).await;
-    say(&mut far, Message::Accept { transfer: 1 }).await;
+    say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
+    say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
     assert!(protocol_broken(&ending(&end).await));
     let (end, mut far) = played(CONNECTOR);
     say(&mut far, open(1, Direction::Push)).await;
-    say(&mut far, Message::Accept { transfer: 1 }).await;
+    say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
     assert!(protocol_broken(&ending(&end).await));
 }
 
@@ -285,7 +285,7 @@ async fn messages_about_entries_need_credit_and_the_reader_never_waits_for_a_wri
     let stuck = end.router.register(1, Role::Receiver).unwrap();
     let mut other = end.router.register(3, Role::Sender).unwrap();
     for transfer in [1, 3] {
-        say(&mut far, Message::Accept { transfer }).await;
+        say(&mut far, Message::Accept { transfer, block_bytes: 4096 }).await;
     }
     let message = manifest(1, 500);
     let fits = BULK_CREDIT / message.weight();
@@ -321,7 +321,7 @@ async fn credit_for_what_was_not_sent_breaks_the_protocol() {
     for weight in [1, u32::MAX] {
         let (end, mut far) = played(LISTENER);
         let mailbox = end.router.register(1, Role::Sender).unwrap();
-        say(&mut far, Message::Accept { transfer: 1 }).await;
+        say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
         mailbox.credit.try_acquire_many(1000).unwrap().forget();
         say(&mut far, Message::Credit { transfer: 1, weight: 1000 }).await;
         settle().await;
@@ -354,7 +354,7 @@ async fn a_listener_greets_once_and_a_connector_never() {
 async fn events_that_nobody_looks_at_are_bounded() {
     let (end, mut far) = played(LISTENER);
     let mailbox = end.router.register(1, Role::Sender).unwrap();
-    say(&mut far, Message::Accept { transfer: 1 }).await;
+    say(&mut far, Message::Accept { transfer: 1, block_bytes: 4096 }).await;
     for index in 0..5000 {
         say(&mut far, progress(1, index)).await;
         say(&mut far, Message::EntryFailed { transfer: 1, index, failure: failure() }).await;

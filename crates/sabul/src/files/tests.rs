@@ -511,7 +511,7 @@ fn messages_that_do_not_belong_here_are_refused() {
     let to = TempDir::new().unwrap();
     let others = [
         Message::ManifestEnd { transfer: TRANSFER + 1, entries: 0, bytes: 0 },
-        Message::Accept { transfer: TRANSFER },
+        Message::Accept { transfer: TRANSFER, block_bytes: 4096 },
         manifest(vec![entry("../x", EntryKind::File(0))]),
         manifest(vec![entry("/etc/x", EntryKind::Directory)]),
     ];

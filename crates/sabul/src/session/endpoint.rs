@@ -8,6 +8,7 @@ use std::time::Duration;
 use sabul_wire::control::{Failure, FailureCode};
 use tokio::sync::Semaphore;
 
+use crate::budget::MemoryBudget;
 use crate::jail::{Jail, RootLink};
 use crate::machine::Machine;
 use crate::patience::Patience;
@@ -25,8 +26,8 @@ pub(crate) struct Endpoint {
     pub(crate) machine: Machine,
     /// How long to wait for peers.
     pub(crate) patience: Patience,
-    /// Memory for the blocks of each channel, in bytes.
-    pub(crate) memory_bytes: usize,
+    /// Memory for all of them.
+    pub(crate) memory: MemoryBudget,
     /// What peers may choose.
     pub(crate) sending: SendPolicy,
     /// Directories that are served, as long as somebody uses them: one descriptor each.
@@ -37,13 +38,13 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     pub(crate) fn new(
         machine: Machine,
-        memory_bytes: usize,
+        memory: MemoryBudget,
         patience: Patience,
         sending: SendPolicy,
     ) -> Arc<Self> {
         let looks = Arc::new(Semaphore::new(LOOKS_MAX));
         let roots = Mutex::default();
-        Arc::new(Self { machine, patience, memory_bytes, sending, roots, looks })
+        Arc::new(Self { machine, patience, memory, sending, roots, looks })
     }
 
     /// The directory to serve; the same one for all who ask for it at the same time.
@@ -111,7 +112,12 @@ mod tests {
     use super::*;
 
     fn endpoint() -> Arc<Endpoint> {
-        Endpoint::new(Machine::current(), 0, Patience::default(), SendPolicy::default())
+        Endpoint::new(
+            Machine::current(),
+            MemoryBudget::default(),
+            Patience::default(),
+            SendPolicy::default(),
+        )
     }
 
     #[tokio::test]

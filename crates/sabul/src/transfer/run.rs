@@ -13,8 +13,9 @@ use tracing::debug;
 
 use super::work::{ChannelOutlet, Counter, Load, Reading, TellsEnd, Writer, Writing, micros};
 use super::{Board, Handle, Report, Transfer};
+use crate::budget::BlockLoan;
 use crate::channel::{ChannelStart, ReceiverHandle, SenderHandle};
-use crate::config::{MeasureLimit, blocks_max};
+use crate::config::{MeasureLimit, is_block_size};
 use crate::control::{Connection, Control, Ending, Event, Input, Mailbox, Router};
 use crate::error::Error;
 use crate::files::{Counts, SendOptions, SourceSet};
@@ -84,6 +85,7 @@ pub(crate) struct Plan {
     pub(crate) answer_within: Option<Duration>,
     pub(crate) params: ChannelParams,
     pub(crate) work: Work,
+    pub(crate) memory: BlockLoan,
 }
 
 /// Starts a transfer.
@@ -122,12 +124,22 @@ struct Run {
 
 impl Run {
     async fn course(&mut self, plan: Plan) -> Result<Report, Error> {
-        if !plan.is_opener {
+        let Plan { is_opener, answer_within, mut params, work, mut memory } = plan;
+        if !is_opener {
             self.mailbox.take_part();
-            self.cx.control.send(Message::Accept { transfer: self.mailbox.number });
+            let (transfer, block_bytes) = (self.mailbox.number, params.block_bytes);
+            self.cx.control.send(Message::Accept { transfer, block_bytes });
         }
-        let path = self.establish(plan.is_opener, plan.answer_within).await?;
-        let is_measure = plan.work.is_measure();
+        let (path, accepted) = self.establish(is_opener, answer_within).await?;
+        if let Some(block_bytes) = accepted {
+            if block_bytes > params.block_bytes || !is_block_size(block_bytes) {
+                let text = format!("the peer wants blocks of {block_bytes} bytes");
+                return Err(Error::Failed(Failure::new(FailureCode::Protocol, text)));
+            }
+            memory.shrink_blocks(block_bytes);
+            params.block_bytes = block_bytes;
+        }
+        let is_measure = work.is_measure();
         let start = ChannelStart {
             socket: path.socket,
             connection: path.connection,
@@ -136,16 +148,15 @@ impl Run {
             opener: path.opener,
             largest_opened: path.largest_opened,
             rtt: path.rtt,
-            blocks_max: blocks_max(self.cx.endpoint.memory_bytes, plan.params.block_bytes),
             silence: self.cx.endpoint.patience.silence.into(),
-            params: plan.params,
+            params,
         };
-        let mut report = match plan.work {
-            Work::Send { .. } | Work::SendMeasure(_) => self.send(start, plan.work).await?,
-            Work::Receive(writer) => self.receive(start, writer).await?,
+        let mut report = match work {
+            Work::Send { .. } | Work::SendMeasure(_) => self.send(start, memory, work).await?,
+            Work::Receive(writer) => self.receive(start, memory, writer).await?,
             Work::ReceiveMeasure(limit) => {
                 let counter = Counter::new(self.mailbox.number, limit);
-                self.receive(start, Box::new(counter)).await?
+                self.receive(start, memory, Box::new(counter)).await?
             }
         };
         report.verified &= !is_measure;
@@ -186,11 +197,12 @@ impl Run {
     }
 
     /// Waits for the peer's consent and for the UDP path, whichever comes last.
+    /// With the path comes the size of a block that the peer has accepted, where it was asked.
     async fn establish(
         &mut self,
         is_opener: bool,
         answer_within: Option<Duration>,
-    ) -> Result<OpenPath, Error> {
+    ) -> Result<(OpenPath, Option<u32>), Error> {
         let number = self.mailbox.number;
         let cx = self.cx.clone();
         let (address, patience) = match &cx.side {
@@ -202,12 +214,13 @@ impl Run {
         let mut opening = pin!(open_path(&cx, number));
         let mut opened = None;
         let mut is_accepted = !is_opener;
+        let mut accepted = None;
         // Without an answer there is no path either: only then it counts that UDP may be blocked.
         let answer_within = if is_accepted { Some(patience) } else { answer_within };
         let mut deadline = answer_within.map(|time| Instant::now() + time);
         loop {
             if let (Some(path), true) = (opened.take_if(|_| is_accepted), is_accepted) {
-                return Ok(path);
+                return Ok((path, accepted));
             }
             let give_up = deadline.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             tokio::select! {
@@ -215,8 +228,11 @@ impl Run {
                 path = &mut opening, if opened.is_none() => opened = Some(path?),
                 event = self.mailbox.events.recv() => {
                     let event = event.map_or(Err(Error::Cancelled), |event| self.check(event))?;
-                    if matches!(event, Event::Control(Message::Accept { .. })) && !is_accepted {
+                    if let Event::Control(Message::Accept { block_bytes, .. }) = event
+                        && !is_accepted
+                    {
                         is_accepted = true;
+                        accepted = Some(block_bytes);
                         deadline = Some(Instant::now() + patience);
                     }
                 }
@@ -234,14 +250,20 @@ impl Run {
         }
     }
 
-    async fn send(&mut self, start: ChannelStart, work: Work) -> Result<Report, Error> {
+    async fn send(
+        &mut self,
+        start: ChannelStart,
+        memory: BlockLoan,
+        work: Work,
+    ) -> Result<Report, Error> {
         let number = self.mailbox.number;
         let block_bytes = usize::try_from(start.params.block_bytes).unwrap_or(usize::MAX);
         let tell = self.mailbox.tell.clone();
         let on_end = Box::new(move |result| {
             let _ = tell.send(Event::Channel(result));
         });
-        let (handle, job) = SenderHandle::new(start, on_end).map_err(Error::from_channel)?;
+        let (handle, job) =
+            SenderHandle::new(start, memory, on_end).map_err(Error::from_channel)?;
         let machine = self.cx.machine.clone();
         machine.run_channel(job).map_err(Error::from_channel)?;
         self.board.set_handle(Handle::Sender(handle.clone()));
@@ -333,6 +355,7 @@ impl Run {
     async fn receive(
         &mut self,
         start: ChannelStart,
+        memory: BlockLoan,
         writer: Box<dyn Writer>,
     ) -> Result<Report, Error> {
         let number = self.mailbox.number;
@@ -340,6 +363,7 @@ impl Run {
         let control = self.cx.control.clone();
         let (handle, job) = ReceiverHandle::new(
             start,
+            memory,
             Box::new(move |block| {
                 let _ = input.send(Input::Block(block));
             }),
@@ -431,7 +455,8 @@ async fn open_path(cx: &Context, number: u32) -> Result<OpenPath, Error> {
         Side::Listener { demux, peer, .. } => {
             let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
             let suite = suites.borrow().unwrap_or_else(first_suite);
-            demux.expect(&secrets, suite, *peer)?.wait().await
+            let buffers = cx.endpoint.memory.socket_bytes();
+            demux.expect(&secrets, suite, *peer, buffers)?.wait().await
         }
         #[cfg(test)]
         Side::World(end) => {
@@ -442,7 +467,8 @@ async fn open_path(cx: &Context, number: u32) -> Result<OpenPath, Error> {
             let suite = suites.borrow_and_update().unwrap_or_else(first_suite);
             let secrets = cx.connection.channel_secrets(number).map_err(internal)?;
             let stop = StopOnDrop(Arc::default());
-            let (peer, sockets, flag) = (*peer, sockets.clone(), Arc::clone(&stop.0));
+            let sockets = sockets.clone().with_buffers(cx.endpoint.memory.socket_bytes());
+            let (peer, flag) = (*peer, Arc::clone(&stop.0));
             let mut attempt = tokio::task::spawn_blocking(move || {
                 path::connect(peer, &sockets, &secrets, suite, &flag)
             });

@@ -10,6 +10,7 @@ use sabul_wire::control::{CONTROL_VERSION, Message};
 use super::Tasks;
 use super::net::{End, Net};
 use super::wire::{Grip, Wire};
+use crate::budget::MemoryBudget;
 use crate::config::{RemoteDestination, Service, TransferOptions};
 use crate::control::{Connection, Stream};
 use crate::error::Error;
@@ -32,7 +33,7 @@ fn link(loss: f64) -> LinkConfig {
 }
 
 /// Memory of a session, in bytes.
-const MEMORY: usize = 4 << 20;
+const MEMORY: usize = 64 << 20;
 
 fn start(
     tasks: &Tasks,
@@ -43,8 +44,14 @@ fn start(
 ) -> Session {
     let peer = end.peer();
     let machine = Machine::World(tasks.clone());
-    let endpoint = Endpoint::new(machine, MEMORY, Patience::default(), SendPolicy::default());
-    Session::start(connection, Side::World(end), peer, endpoint, suite, first)
+    let endpoint = Endpoint::new(
+        machine,
+        MemoryBudget::new(MEMORY),
+        Patience::default(),
+        SendPolicy::default(),
+    );
+    let loan = endpoint.memory.session().unwrap();
+    Session::start(connection, Side::World(end), peer, endpoint, loan, suite, first)
 }
 
 /// Dials a listener that serves `service`; the connector's end, and a hand on the connection.

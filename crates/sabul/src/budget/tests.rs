@@ -1,0 +1,147 @@
+use sabul_units::{Random as _, SeededRandom};
+
+use super::*;
+
+const MIB: usize = 1 << 20;
+const BLOCK: u32 = 1 << 20;
+
+#[test]
+fn a_lone_transfer_may_have_all_but_the_reserve() {
+    let budget = MemoryBudget::new(512 * MIB);
+    let mut loan = budget.channel(BLOCK).unwrap();
+    assert_eq!((loan.blocks(), loan.block_bytes()), (BLOCKS_MIN, BLOCK));
+    while loan.borrow(loan.blocks()) > 0 {}
+    assert_eq!(loan.blocks(), 447);
+    assert_eq!(budget.lent(), 447 * MIB + CHANNEL_BYTES);
+    drop(loan);
+    assert_eq!(budget.lent(), 0);
+}
+
+#[test]
+fn the_rich_give_back_until_everybody_has_a_share() {
+    let budget = MemoryBudget::new(1024 * MIB);
+    let mut rich = budget.channel(BLOCK).unwrap();
+    while rich.borrow(rich.blocks()) > 0 {}
+    assert_eq!((rich.blocks(), rich.excess()), (895, 0), "nobody waits");
+    let mut others: Vec<_> = (0..3).map(|_| budget.channel(BLOCK).unwrap()).collect();
+    for _ in 0..100 {
+        // Each returns a block now and then, and wants more.
+        rich.give_back(rich.excess().min(8));
+        for other in &mut others {
+            other.borrow(4);
+        }
+        assert!(budget.lent() <= budget.bytes());
+    }
+    let share = 1024 * 7 / 8 / 4;
+    assert!(rich.blocks() >= share - 1, "{}", rich.blocks());
+    for other in &others {
+        assert!(other.blocks() >= share - 8, "{}", other.blocks());
+    }
+    drop((rich, others));
+    assert_eq!(budget.lent(), 0);
+}
+
+#[test]
+fn blocks_become_smaller_before_anybody_is_refused() {
+    let budget = MemoryBudget::new(64 * MIB);
+    let mut loans = Vec::new();
+    let refusal = loop {
+        match budget.channel(BLOCK) {
+            Ok(loan) => loans.push(loan),
+            Err(refusal) => break refusal.to_string(),
+        }
+    };
+    assert_eq!(loans[0].block_bytes(), BLOCK);
+    assert!(loans.is_sorted_by(|a, b| a.block_bytes() >= b.block_bytes()));
+    assert!(loans.len() > 50, "{}", loans.len());
+    assert!(refusal.contains(&format!("{} transfers", loans.len())), "{refusal}");
+    assert!(refusal.contains("64 MiB") && refusal.contains("--memory"), "{refusal}");
+    loans.pop();
+    assert!(budget.channel(BLOCK).is_ok(), "there is room again");
+    // Blocks that were asked for small stay as they are.
+    drop(loans);
+    assert_eq!(budget.channel(4096).unwrap().block_bytes(), 4096);
+}
+
+#[test]
+fn two_hundred_busy_and_two_thousand_idle_sessions_fit_a_gibibyte() {
+    let budget = MemoryBudget::new(1024 * MIB);
+    let sessions: Vec<_> = (0..2200).map(|_| budget.session().unwrap()).collect();
+    let mut busy: Vec<_> = (0..200).map(|_| budget.channel(BLOCK).unwrap()).collect();
+    let sockets: usize = (0..200).map(|_| budget.socket_bytes()).sum();
+    assert!(sockets <= 200 * 256 * 1024, "{sockets}");
+    for _ in 0..20 {
+        for loan in &mut busy {
+            loan.give_back(loan.excess());
+            loan.borrow(1);
+        }
+    }
+    assert!(budget.lent() <= 1024 * MIB);
+    let bytes = |loan: &BlockLoan| loan.blocks() * loan.block_bytes() as usize;
+    let least = busy.iter().map(bytes).min().unwrap();
+    let most = busy.iter().map(bytes).max().unwrap();
+    assert!(least * 4 >= most, "{least} and {most}");
+    drop((sessions, busy));
+    assert_eq!(budget.lent(), 0);
+}
+
+#[test]
+fn memory_for_each_is_there_at_once_and_never_grows() {
+    let budget = MemoryBudget::each(48 * MIB);
+    let mut one = budget.channel(BLOCK).unwrap();
+    let other = budget.channel(16 << 20).unwrap();
+    assert_eq!((one.blocks(), one.borrow(1), one.excess()), (48, 0, 0));
+    assert_eq!((other.blocks(), other.block_bytes()), (BLOCKS_MIN, 16 << 20));
+}
+
+#[test]
+fn smaller_blocks_give_the_rest_back() {
+    let budget = MemoryBudget::new(64 * MIB);
+    let mut loan = budget.channel(BLOCK).unwrap();
+    loan.shrink_blocks(1 << 16);
+    assert_eq!(loan.blocks(), BLOCKS_MIN);
+    assert_eq!(budget.lent(), (BLOCKS_MIN << 16) + CHANNEL_BYTES);
+}
+
+/// Whatever is borrowed and given back in whatever order, the sum is right.
+#[test]
+fn what_is_lent_is_the_sum_of_all_loans() {
+    for seed in 0..200 {
+        let mut random = SeededRandom::new(seed);
+        let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN << random.below(4));
+        let (mut sessions, mut channels) = (Vec::new(), Vec::new());
+        for _ in 0..500 {
+            let amount = usize::try_from(random.below(40)).unwrap();
+            match random.below(7) {
+                0 => sessions.extend(budget.session()),
+                1 => drop(sessions.pop()),
+                2 => channels.extend(budget.channel(4096 << random.below(9))),
+                3 if !channels.is_empty() => {
+                    channels.swap_remove(amount % channels.len());
+                }
+                kind if !channels.is_empty() => {
+                    let index = amount % channels.len();
+                    let loan: &mut BlockLoan = &mut channels[index];
+                    match kind {
+                        4 => {
+                            loan.borrow(amount);
+                        }
+                        5 => loan.give_back(amount),
+                        _ => loan.give_back(loan.excess()),
+                    }
+                }
+                _ => {}
+            }
+            let blocks = channels.iter().map(|it| it.blocks() * it.block_bytes() as usize);
+            let sum = blocks.sum::<usize>()
+                + channels.len() * CHANNEL_BYTES
+                + sessions.len() * SESSION_BYTES;
+            assert_eq!(budget.lent(), sum, "seed {seed}");
+            assert!(sum <= budget.bytes(), "seed {seed}");
+            assert!(channels.iter().all(|loan| loan.blocks() >= BLOCKS_MIN), "seed {seed}");
+        }
+        drop((sessions, channels));
+        assert_eq!(budget.lent(), 0, "seed {seed}");
+        assert_eq!(budget.pool.lock().ends, 0, "seed {seed}");
+    }
+}

@@ -1,0 +1,191 @@
+//! The buffers of a sending end: as many as the path needs, and a few blocks read ahead.
+//!
+//! A new buffer is borrowed only while fewer than `AHEAD` blocks are read and not begun to be sent:
+//! so there are as many as are on their way, and those. What nobody has needed for some seconds is
+//! given back, and whatever is beyond a share while others wait for memory.
+//! Invariants:  buffers in existence are never more than the blocks that are lent.
+
+use sabul_units::{Instant, Span};
+
+use crate::budget::BlockLoan;
+
+/// Blocks read ahead of what is sent; covers the pauses of a disk.
+const AHEAD: usize = 8;
+/// Buffers that are not needed for so long are given back.
+const UNNEEDED_AFTER: Span = Span::from_secs(4);
+
+/// The buffers of a sending end.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    memory: BlockLoan,
+    /// Buffers in existence, here or elsewhere.
+    existing: usize,
+    free: Vec<Vec<u8>>,
+    /// Blocks read and not begun to be sent.
+    ahead: usize,
+    /// Fewest buffers that there were too many, since this time.
+    spare: (Instant, usize),
+    /// Buffers to give back as they come.
+    surplus: usize,
+}
+
+impl Buffers {
+    pub(super) const fn new(memory: BlockLoan) -> Self {
+        Self {
+            memory,
+            existing: 0,
+            free: Vec::new(),
+            ahead: 0,
+            spare: (Instant::ZERO, usize::MAX),
+            surplus: 0,
+        }
+    }
+
+    /// An empty buffer with room for one block, if there is one or memory for it.
+    pub(super) fn take(&mut self) -> Option<Vec<u8>> {
+        self.note_spare();
+        if let Some(buffer) = self.free.pop() {
+            return Some(buffer);
+        }
+        if self.existing >= self.memory.blocks()
+            && (self.ahead >= AHEAD || self.memory.borrow(1) == 0)
+        {
+            return None;
+        }
+        self.existing += 1;
+        Some(Vec::with_capacity(self.memory.block_bytes() as usize))
+    }
+
+    /// A block has been read.
+    pub(super) const fn read(&mut self) {
+        self.ahead += 1;
+    }
+
+    /// So many blocks are read and not begun to be sent. Says whether one more may be read than
+    /// before.
+    pub(super) const fn set_ahead(&mut self, blocks: usize) -> bool {
+        let may_read_more = blocks < AHEAD && blocks < self.ahead;
+        self.ahead = blocks;
+        may_read_more
+    }
+
+    /// A block has been acknowledged, and its buffer comes back empty.
+    pub(super) fn put_back(&mut self, now: Instant, buffer: Vec<u8>) {
+        if self.surplus > 0 || self.memory.excess() > 0 {
+            self.surplus = self.surplus.saturating_sub(1);
+            self.existing -= 1;
+            self.memory.give_back(1);
+        } else {
+            self.free.push(buffer);
+        }
+        self.note_spare();
+        if now >= self.spare.0 + UNNEEDED_AFTER {
+            self.surplus = if self.spare.1 == usize::MAX { 0 } else { self.spare.1 };
+            self.spare = (now, usize::MAX);
+        }
+    }
+
+    fn note_spare(&mut self) {
+        let spare = self.free.len() + self.ahead.saturating_sub(AHEAD);
+        self.spare.1 = self.spare.1.min(spare);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{BLOCKS_MIN, CHANNEL_BYTES, MemoryBudget};
+
+    const MIB: usize = 1 << 20;
+    const BLOCK: u32 = 1 << 20;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Span::from_millis(millis)
+    }
+
+    /// Reads as far ahead as there are buffers.
+    fn read(buffers: &mut Buffers) -> usize {
+        let mut count = 0;
+        while buffers.take().is_some() {
+            buffers.read();
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn nothing_is_read_further_ahead_than_useful() {
+        let budget = MemoryBudget::new(512 * MIB);
+        let mut buffers = Buffers::new(budget.channel(BLOCK).unwrap());
+        assert_eq!(read(&mut buffers), AHEAD);
+        assert_eq!(budget.lent(), AHEAD * MIB + CHANNEL_BYTES);
+        // Three are on their way: three more may be read.
+        assert!(buffers.set_ahead(AHEAD - 3));
+        assert_eq!(read(&mut buffers), 3);
+        assert!(!buffers.set_ahead(AHEAD));
+        // One is acknowledged, and used again before anything is borrowed.
+        buffers.put_back(at(1), Vec::new());
+        assert_eq!(read(&mut buffers), 1);
+        assert_eq!(budget.lent(), (AHEAD + 3) * MIB + CHANNEL_BYTES);
+    }
+
+    #[test]
+    fn a_long_path_gets_what_it_holds_until_memory_ends() {
+        let budget = MemoryBudget::new(64 * MIB);
+        let mut buffers = Buffers::new(budget.channel(BLOCK).unwrap());
+        for _ in 0..100 {
+            read(&mut buffers);
+            buffers.set_ahead(0);
+        }
+        assert_eq!(budget.lent(), 55 * MIB + CHANNEL_BYTES, "all but the reserve");
+        drop(buffers);
+        assert_eq!(budget.lent(), 0);
+    }
+
+    #[test]
+    fn what_is_not_needed_any_more_is_given_back() {
+        let budget = MemoryBudget::new(512 * MIB);
+        let mut buffers = Buffers::new(budget.channel(BLOCK).unwrap());
+        for _ in 0..20 {
+            read(&mut buffers);
+            buffers.set_ahead(0);
+        }
+        let before = buffers.existing;
+        assert!(before >= 100);
+        // From now on two blocks are on their way at a time.
+        let mut ahead = 0;
+        for _ in 0..before {
+            buffers.put_back(at(0), Vec::new());
+        }
+        for round in 1..2000 {
+            ahead += read(&mut buffers);
+            ahead -= 2;
+            buffers.set_ahead(ahead);
+            buffers.put_back(at(round * 20), Vec::new());
+            buffers.put_back(at(round * 20), Vec::new());
+        }
+        assert!(buffers.existing <= AHEAD + 4, "{}", buffers.existing);
+        assert!(budget.lent() <= (AHEAD + 5) * MIB, "{}", budget.lent());
+    }
+
+    #[test]
+    fn who_has_most_gives_back_while_others_wait() {
+        let budget = MemoryBudget::new(64 * MIB);
+        let mut buffers = Buffers::new(budget.channel(BLOCK).unwrap());
+        for _ in 0..20 {
+            read(&mut buffers);
+            buffers.set_ahead(0);
+        }
+        let mut others: Vec<_> = (0..3).map(|_| budget.channel(BLOCK).unwrap()).collect();
+        for _ in 0..100 {
+            if buffers.existing > BLOCKS_MIN {
+                buffers.put_back(at(1), Vec::new());
+            }
+            for other in &mut others {
+                other.borrow(1);
+            }
+        }
+        let share = 64 * 7 / 8 / 4;
+        assert!(buffers.memory.blocks() <= share + 2, "{}", buffers.memory.blocks());
+    }
+}

@@ -1,0 +1,222 @@
+//! How much room a receiver announces: it grows with what goes through it, as far as memory is lent.
+//!
+//! Source:      ours, as TCP's receivers size their buffers: room for twice what the application took
+//!              in one round trip keeps a sender from waiting that doubles its rate in each.
+//! Model:       an interval is a round trip, or 20 ms where that is longer, so that a short path has
+//!              room for the pauses of a disk. When the blocks that came back within one interval are
+//!              more than half of the room, it doubles. When for some seconds no interval had an
+//!              eighth of it, it halves. While others wait for memory, it falls to a share.
+//!              Blocks count when they come back, not when they arrive: room is no cure for a slow
+//!              disk.
+//! Invariants:  what is announced and has not come back is never more than what is lent; nothing
+//!              announced is taken back.
+//! Not here:    the buffers themselves (`blocks.rs`).
+
+use sabul_units::{Instant, Span};
+
+use crate::budget::{BLOCKS_MIN, BlockLoan};
+
+/// Shortest interval.
+const INTERVAL_MIN: Span = Span::from_millis(20);
+/// What a round trip counts as before one is known.
+const RTT_UNKNOWN: Span = Span::from_millis(100);
+/// Room that is not needed for so long is given back.
+const UNNEEDED_AFTER: Span = Span::from_secs(4);
+
+/// The room of a receiving end.
+#[derive(Debug)]
+pub(super) struct Room {
+    memory: BlockLoan,
+    /// Blocks of room that the path needs.
+    target: usize,
+    /// Blocks that have come back, since the start.
+    returned: u32,
+    /// Blocks that are announced, since the start.
+    limit: u32,
+    /// The interval under way: since when, and the blocks that had come back by then.
+    interval: (Instant, u32),
+    /// Most blocks of an interval, since this time.
+    most: (Instant, usize),
+}
+
+impl Room {
+    pub(super) fn new(memory: BlockLoan, now: Instant) -> Self {
+        let target = memory.blocks();
+        Self {
+            memory,
+            target,
+            returned: 0,
+            limit: u32::try_from(target).unwrap_or(u32::MAX),
+            interval: (now, 0),
+            most: (now, 0),
+        }
+    }
+
+    /// Blocks for which there is room, counted from the start of the channel.
+    pub(super) const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Used buffers have come back.
+    pub(super) fn returned(&mut self, blocks: u32) {
+        self.returned = self.returned.saturating_add(blocks);
+        self.settle();
+    }
+
+    /// How many of the buffers that were used so far are worth keeping. `begun` blocks have been
+    /// begun since the start.
+    pub(super) fn keep(&self, begun: u32) -> usize {
+        self.memory.blocks().saturating_sub(begun.saturating_sub(self.returned) as usize)
+    }
+
+    /// Looks whether the room is right.
+    pub(super) fn review(&mut self, now: Instant, rtt: Option<Span>) {
+        let (since, before) = self.interval;
+        let came = (self.returned - before) as usize;
+        let length = rtt.unwrap_or(RTT_UNKNOWN).max(INTERVAL_MIN);
+        if came.saturating_mul(2) > self.target {
+            self.interval = (now, self.returned);
+            self.most = (now, 0);
+            self.grow();
+        } else if now >= since + length {
+            self.interval = (now, self.returned);
+            self.most.1 = self.most.1.max(came);
+        }
+        let excess = self.memory.excess();
+        if excess > 0 {
+            self.target = self.memory.blocks().saturating_sub(excess).max(BLOCKS_MIN);
+            self.settle();
+        } else if now >= self.most.0 + UNNEEDED_AFTER + length {
+            if self.most.1.saturating_mul(8) < self.target {
+                self.target = (self.target / 2).max(BLOCKS_MIN);
+                self.settle();
+            }
+            self.most = (now, 0);
+        }
+    }
+
+    fn grow(&mut self) {
+        // What is lent already may be more than the target, while announced blocks are out.
+        let wanted = self.target.saturating_mul(2);
+        self.memory.borrow(wanted.saturating_sub(self.memory.blocks()));
+        self.target = wanted.min(self.memory.blocks());
+        self.settle();
+    }
+
+    /// Announces what the target permits, and gives back what is beyond it and not announced.
+    fn settle(&mut self) {
+        let target = u32::try_from(self.target).unwrap_or(u32::MAX);
+        self.limit = self.limit.max(self.returned.saturating_add(target));
+        let announced = (self.limit - self.returned) as usize;
+        self.memory.give_back(self.memory.blocks().saturating_sub(announced));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::MemoryBudget;
+
+    const MIB: usize = 1 << 20;
+    const BLOCK: u32 = 1 << 20;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Span::from_millis(millis)
+    }
+
+    /// A path of this rate in bytes a millisecond and this round trip; each block comes back at
+    /// once. Gives the bytes that came.
+    fn flow(room: &mut Room, from: u64, millis: u64, rate: u64, rtt: u64, mut bytes: u64) -> u64 {
+        let start = bytes;
+        for now in from..from + millis {
+            // The sender has at most the room on the way in a round trip.
+            let permitted = room.target as u64 * u64::from(BLOCK) / rtt.max(1);
+            bytes += rate.min(permitted);
+            let done = u32::try_from(bytes / u64::from(BLOCK)).unwrap();
+            room.returned(done - room.returned);
+            room.review(at(now), Some(Span::from_millis(rtt)));
+            assert!((room.limit - room.returned) as usize <= room.memory.blocks());
+        }
+        bytes - start
+    }
+
+    #[test]
+    fn room_grows_to_what_a_long_fast_path_needs_and_no_further() {
+        let budget = MemoryBudget::new(1024 * MIB);
+        let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
+        assert_eq!(room.limit(), 4);
+        // 10 Gb/s over 200 ms: 250 MB are on the way.
+        flow(&mut room, 0, 4000, 1_250_000, 200, 0);
+        let came = flow(&mut room, 4000, 1000, 1_250_000, 200, 5_000_000_000);
+        assert_eq!(came, 1_250_000_000, "nothing waits for room any more");
+        assert!((239..=954).contains(&room.target), "{}", room.target);
+    }
+
+    #[test]
+    fn a_short_path_keeps_little() {
+        let budget = MemoryBudget::new(1024 * MIB);
+        let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
+        flow(&mut room, 0, 3000, 125_000, 1, 0);
+        assert!(room.target <= 8, "1 Gb/s: {}", room.target);
+    }
+
+    #[test]
+    fn a_slow_disk_behind_a_fast_path_gets_no_more_room() {
+        let budget = MemoryBudget::new(1024 * MIB);
+        let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
+        for now in 0..10_000 {
+            // A block each 100 ms comes back, and the room is full at all times.
+            room.returned(u32::from(now % 100 == 0));
+            room.review(at(now), Some(Span::from_millis(10)));
+        }
+        assert_eq!(room.memory.blocks(), 4);
+    }
+
+    #[test]
+    fn room_that_is_not_needed_any_more_is_given_back() {
+        let budget = MemoryBudget::new(1024 * MIB);
+        let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
+        flow(&mut room, 0, 3000, 1_250_000, 100, 0);
+        let before = budget.lent();
+        assert!(before > 119 * MIB, "{before}");
+        let bytes = u64::from(room.returned) * u64::from(BLOCK);
+        flow(&mut room, 3000, 60_000, 10_000, 100, bytes);
+        assert!(budget.lent() <= 16 * MIB, "{}", budget.lent());
+        assert_eq!(room.memory.blocks(), (room.limit - room.returned) as usize);
+    }
+
+    #[test]
+    fn who_has_most_makes_room_for_others_without_taking_back_what_it_announced() {
+        let budget = MemoryBudget::new(256 * MIB);
+        let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
+        flow(&mut room, 0, 3000, 1_250_000, 500, 0);
+        assert!(budget.lent() > 200 * MIB);
+        let mut others: Vec<_> = (0..7).map(|_| budget.channel(BLOCK).unwrap()).collect();
+        let announced = room.limit();
+        room.review(at(3001), None);
+        assert_eq!(room.limit(), announced);
+        let bytes = u64::from(room.returned) * u64::from(BLOCK);
+        for now in 0..80 {
+            for other in &mut others {
+                other.borrow(4);
+            }
+            flow(&mut room, 3100 + now * 100, 100, 50_000, 500, bytes + now * 5_000_000);
+        }
+        assert!(room.memory.blocks() <= 64, "{}", room.memory.blocks());
+        for other in &others {
+            let megabytes = other.blocks() * other.block_bytes() as usize / MIB;
+            assert!(megabytes >= 12, "{megabytes}");
+        }
+    }
+
+    #[test]
+    fn used_buffers_are_kept_only_for_room_that_is_there() {
+        let budget = MemoryBudget::new(64 * MIB);
+        let mut room = Room::new(budget.channel(BLOCK).unwrap(), at(0));
+        assert_eq!(room.keep(0), 4);
+        assert_eq!(room.keep(3), 1);
+        room.returned(3);
+        assert_eq!(room.keep(3), 4);
+        assert_eq!(room.limit(), 7);
+    }
+}
