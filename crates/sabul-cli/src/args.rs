@@ -109,9 +109,9 @@ pub(crate) struct CpArgs {
     /// Never send faster than this, in bit/s with k, M or G, such as 500M.
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Rate>,
-    /// Have every file on the disk before it gets its name.
+    /// Do not wait for the receiver's disk: faster, but a power cut soon after may cost files.
     #[arg(long)]
-    pub(crate) sync: bool,
+    pub(crate) no_sync: bool,
     /// Print one JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
@@ -126,7 +126,9 @@ means the content of a directory, one without means the directory itself, as in 
 destination that is a directory, or ends in '/', takes the sources in; otherwise a single source \
 takes its name. A local name with a ':' is written with './' in front.
 
-A file appears under its name complete and verified, or not at all.
+A file appears under its name complete and verified, or not at all. What counts as copied is on the \
+receiver's disk, and a power cut does not take it back; --no-sync leaves that to chance. Meanwhile, files have \
+names that end in '.sabul-part'; a later copy into the same directory removes what a killed one left.
 
 Examples:
   sabul cp big.iso sabul://host:4850/ --ticket ticket

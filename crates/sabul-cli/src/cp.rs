@@ -50,7 +50,7 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
     let options = TransferOptions {
         rate_limit_bps: args.bwlimit.map(|rate| rate.0),
         preserve: args.preserve,
-        sync: args.sync,
+        sync: !args.no_sync,
         ..args.channel.transfer_options()?
     };
     if args.json && plan.writes_stdout() {
@@ -135,7 +135,11 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
             count(report.files, "file"),
             report.elapsed.as_secs_f64(),
             show_rate(report.goodput_bps),
-            if report.verified && report.entries > 0 { ", verified" } else { "" }
+            match (report.entries > 0 && report.verified, report.durable) {
+                (true, true) => ", verified, durable",
+                (true, false) => ", verified",
+                (false, _) => "",
+            }
         ));
         if let Some(hint) = &report.channel.hint {
             output::note(format_args!("hint: {hint}"));

@@ -32,6 +32,7 @@ pub(crate) struct TransferJson {
     pub(crate) mtu: u32,
     pub(crate) resumed_bytes: u64,
     pub(crate) verified: bool,
+    pub(crate) durable: bool,
     pub(crate) limiter: BTreeMap<String, f64>,
     pub(crate) cpu_seconds_sender: Option<f64>,
     pub(crate) cpu_seconds_receiver: Option<f64>,
@@ -92,6 +93,7 @@ impl TransferJson {
             mtu: 0,
             resumed_bytes: 0,
             verified: false,
+            durable: false,
             limiter: BTreeMap::new(),
             cpu_seconds_sender: None,
             cpu_seconds_receiver: None,
@@ -107,6 +109,7 @@ impl TransferJson {
         json.seconds = report.elapsed.as_secs_f64();
         json.goodput_bps = report.goodput_bps;
         json.verified = report.verified;
+        json.durable = report.durable;
         json.cpu_seconds_sender = report.cpu_sender.as_ref().map(Duration::as_secs_f64);
         json.cpu_seconds_receiver = report.cpu_receiver.as_ref().map(Duration::as_secs_f64);
         json.errors =
@@ -197,6 +200,7 @@ mod tests {
             "packets_retransmitted",
             "resumed_bytes",
             "verified",
+            "durable",
             "limiter",
             "errors",
         ] {

@@ -18,7 +18,7 @@ const REDRAW_HZ: u8 = 5;
 /// Over how long the shown rate is averaged.
 const RATE_WINDOW: Duration = Duration::from_secs(2);
 
-/// Shows how far a transfer has come: bytes that are durable at the receiver.
+/// Shows how far a transfer has come: bytes that the receiver has written.
 #[derive(Debug)]
 pub(crate) struct Meter {
     style: Style,

@@ -163,6 +163,7 @@ fn json_has_the_promised_fields() {
     }
     assert_eq!(document["cc"], "fixed");
     assert_eq!(document["verified"], true);
+    assert_eq!(document["durable"], true);
     // No packet holds more than 65 536 bytes: the figures are those of the whole transfer.
     assert!(document["packets_sent"].as_u64().unwrap() >= 1_000_000_u64.div_ceil(65_536));
     for key in ["seconds", "goodput_bps", "rtt_ms_min", "rtt_ms"] {
@@ -173,6 +174,60 @@ fn json_has_the_promised_fields() {
     }
     assert!(document["limiter"].is_object());
     assert_eq!(document["errors"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn durable_is_said_where_files_were_flushed_and_nowhere_else() {
+    let bench = Bench::new();
+    fs::write(bench.path("a"), content(7, 100_000)).unwrap();
+    let url = bench.url("a");
+    for (arguments, is_durable) in [
+        (&["a", &url][..], true),
+        (&["--no-sync", "a", &url], false),
+        (&[&url, "b"], true),
+        (&["--no-sync", &url, "b"], false),
+    ] {
+        let output = run(bench.cp(["--json"]).args(arguments));
+        expect_code(&output, 0);
+        assert_eq!(json(&output)["durable"], is_durable, "{arguments:?}");
+        assert_eq!(stderr(&output).contains("durable"), is_durable, "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn two_copies_to_one_name_are_each_whole_or_nothing() {
+    let bench = Bench::new();
+    let (small, large) = (content(8, 2_000_000), content(9, 20_000_000));
+    fs::write(bench.path("small"), &small).unwrap();
+    fs::write(bench.path("large"), &large).unwrap();
+    let slow = || Running::start(&mut bench.cp(["--bwlimit", "20M", "large", &bench.url("x")]));
+    let slower = slow();
+    wait_for_part(&bench.root(""));
+    expect_code(&run(&mut bench.cp(["small", &bench.url("x")])), 0);
+    assert_eq!(fs::read(bench.root("x")).unwrap(), small, "the faster one is there whole");
+    slower.signal(Signal::KILL);
+    // A retry while the server still waits for the dead one.
+    expect_code(&run(&mut bench.cp(["large", &bench.url("x")])), 0);
+    assert!(fs::read(bench.root("x")).unwrap() == large);
+    drop(slower);
+    wait_for("the end of the part of the dead copy", || files_below(&bench.root("")).len() == 1);
+    assert!(fs::read(bench.root("x")).unwrap() == large);
+}
+
+#[test]
+fn what_a_killed_server_left_is_removed_by_the_next_copy() {
+    let mut bench = Bench::new();
+    fs::write(bench.path("large"), content(10, 20_000_000)).unwrap();
+    let copy = Running::start(&mut bench.cp(["--bwlimit", "20M", "large", &bench.url("")]));
+    wait_for_part(&bench.root(""));
+    bench.server.take().unwrap().signal(Signal::KILL);
+    drop(copy);
+    assert_eq!(files_below(&bench.root("")).len(), 1, "the part stays");
+    let other = Bench::new();
+    fs::write(other.root("b"), b"b").unwrap();
+    let (from, to) = (other.url("b"), bench.root(""));
+    expect_code(&run(&mut other.cp([OsStr::new(&from), to.as_os_str()])), 0);
+    assert_eq!(files_below(&bench.root("")), [std::path::PathBuf::from("b")]);
 }
 
 #[test]

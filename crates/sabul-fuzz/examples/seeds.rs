@@ -142,6 +142,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                     destination: b"to/there".to_vec(),
                     into_directory: true,
                     preserve: false,
+                    sync: true,
                 },
             )?,
         ),

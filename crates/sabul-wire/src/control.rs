@@ -108,7 +108,7 @@ pub enum Message {
         /// BLAKE3 of the content, or why the content is not good.
         outcome: Result<[u8; 32], Failure>,
     },
-    /// Receiver to sender: what has been written down, and when by the receiver's clock.
+    /// Receiver to sender: what has been written, and when by the receiver's clock.
     Progress {
         /// Which transfer.
         transfer: u32,
@@ -202,6 +202,8 @@ pub enum Request {
         into_directory: bool,
         /// Keep times and modes.
         preserve: bool,
+        /// Have everything on the disk before it counts as finished.
+        sync: bool,
     },
     /// Files from the sender (pull).
     Get {

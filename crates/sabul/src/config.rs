@@ -198,8 +198,9 @@ pub struct TransferOptions {
     pub loss_policy: LossPolicy,
     /// What carries reports.
     pub carrier: Carrier,
-    /// Have each received file on the disk before it gets its name; counts where files are
-    /// written on this side.
+    /// Have each received file on the disk before it gets its name, and its name before it counts
+    /// as finished, on whichever side files are written. Without it, a power cut soon after the
+    /// end may take files back or leave them empty.
     pub sync: bool,
 }
 
@@ -215,7 +216,7 @@ impl Default for TransferOptions {
             window_bytes: u64::MAX,
             loss_policy: LossPolicy::Current,
             carrier: Carrier::Udp,
-            sync: false,
+            sync: true,
         }
     }
 }

@@ -131,6 +131,7 @@ impl Session {
             destination: destination.path,
             into_directory: destination.into_directory || sources.needs_directory(),
             preserve: options.preserve,
+            sync: options.sync,
         };
         let work = Work::Send { set: sources, announce_times: options.preserve };
         self.open(Direction::Send, request, options, |_| Ok(work))
@@ -152,6 +153,7 @@ impl Session {
         let is_content = |source: &Vec<u8>| source.ends_with(b"/");
         let needs_directory = sources.len() > 1 || sources.iter().any(is_content);
         let &TransferOptions { preserve, sync, .. } = options;
+        let writes_files = matches!(destination, LocalDestination::Path { .. });
         let prepared = self.inner.cx.machine.block(move || match destination {
             LocalDestination::Path { path, into_directory } => {
                 let into_directory = into_directory || needs_directory;
@@ -166,6 +168,7 @@ impl Session {
         let prepared = prepared.await.ok_or(Error::Cancelled)?.map_err(Error::from_failure)?;
         let asked = Asked::new(&sources, recursive);
         let request = control::Request::Get { sources, recursive };
+        let options = &TransferOptions { sync: sync && writes_files, ..options.clone() };
         self.open(Direction::Receive, request, options, |number| {
             let writer: Box<dyn Writer> = match prepared {
                 Prepared::Files(jail, destination) => {
@@ -243,6 +246,11 @@ impl Session {
         let number = take_number(&mut next_number)?;
         let work = work(number)?;
         let mailbox = self.inner.cx.router.register(number, direction.role())?;
+        let is_durable = match &request {
+            control::Request::Put { sync, .. } => *sync,
+            control::Request::Get { .. } => options.sync,
+            control::Request::Stream { .. } | control::Request::Measure { .. } => false,
+        };
         let open = Open {
             transfer: number,
             direction: direction.for_opener(),
@@ -253,7 +261,7 @@ impl Session {
         self.inner.cx.control.ask(open)?;
         drop(next_number);
         let answer_within = (!is_stream).then_some(self.inner.cx.endpoint.patience.accept);
-        let plan = Plan { is_opener: true, answer_within, params, work, memory };
+        let plan = Plan { is_opener: true, answer_within, params, work, memory, is_durable };
         Ok(transfer::start(self.inner.cx.clone(), mailbox, plan))
     }
 
@@ -423,7 +431,16 @@ impl Pending {
             Ok((work, memory)) => {
                 let block_bytes = memory.block_bytes();
                 let params = ChannelParams { block_bytes, ..open.channel };
-                let plan = Plan { is_opener: false, answer_within: None, params, work, memory };
+                // Whoever asks for files knows alone whether they reach a disk.
+                let is_durable = matches!(open.request, control::Request::Put { sync: true, .. });
+                let plan = Plan {
+                    is_opener: false,
+                    answer_within: None,
+                    params,
+                    work,
+                    memory,
+                    is_durable,
+                };
                 Ok(transfer::start(self.cx.clone(), mailbox, plan))
             }
             Err(error) => {
@@ -528,13 +545,13 @@ impl PutRequest {
     async fn accept_in(self, jail: Arc<Jail>) -> Result<Transfer, Error> {
         let Some(Open {
             transfer,
-            request: control::Request::Put { destination, into_directory, preserve },
+            request: control::Request::Put { destination, into_directory, preserve, sync },
             ..
         }) = self.pending.open().cloned()
         else {
             return Err(Error::Cancelled);
         };
-        let destination = Destination { path: destination, into_directory, preserve, sync: false };
+        let destination = Destination { path: destination, into_directory, preserve, sync };
         let open = move || FileReceiver::new(jail, &destination, transfer);
         let receiver = self.pending.cx.endpoint.look(open).await.and_then(|opened| opened);
         self.pending

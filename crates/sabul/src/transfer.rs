@@ -38,7 +38,8 @@ pub struct Progress {
     pub bytes: u64,
     /// Content bytes in all, once known.
     pub bytes_total: Option<u64>,
-    /// Entries that the receiver has finished, well or badly.
+    /// Entries that the receiver has finished, well or badly; with
+    /// [`sync`](crate::TransferOptions::sync) they are on its disk.
     pub entries: u64,
     /// Entries other than directories that are complete and verified.
     pub files: u64,
@@ -85,6 +86,9 @@ pub struct Report {
     /// The content of every entry that counts as arrived was compared with its hash, and none was
     /// found wrong.
     pub verified: bool,
+    /// Every entry that counts as arrived was on the receiver's disk, with its name, before it
+    /// counted: no cut of power takes it back. False where that was not asked for, or is not known.
+    pub durable: bool,
     /// What failed and why, by path; the first ten thousand.
     pub failures: Vec<(Vec<u8>, Failure)>,
     /// The channel as this side saw it.
@@ -386,6 +390,7 @@ impl Board {
             elapsed,
             goodput_bps,
             verified: !failures.iter().any(|(_, failure)| is_wrong(failure)),
+            durable: false,
             failures,
             channel,
             intervals: std::mem::take(&mut state.intervals),

@@ -86,6 +86,8 @@ pub(crate) struct Plan {
     pub(crate) params: ChannelParams,
     pub(crate) work: Work,
     pub(crate) memory: BlockLoan,
+    /// What is finished is on a disk.
+    pub(crate) is_durable: bool,
 }
 
 /// Starts a transfer.
@@ -124,7 +126,7 @@ struct Run {
 
 impl Run {
     async fn course(&mut self, plan: Plan) -> Result<Report, Error> {
-        let Plan { is_opener, answer_within, mut params, work, mut memory } = plan;
+        let Plan { is_opener, answer_within, mut params, work, mut memory, is_durable } = plan;
         if !is_opener {
             self.mailbox.take_part();
             let (transfer, block_bytes) = (self.mailbox.number, params.block_bytes);
@@ -160,6 +162,7 @@ impl Run {
             }
         };
         report.verified &= !is_measure;
+        report.durable = is_durable;
         Ok(report)
     }
 
