@@ -44,6 +44,7 @@ test-lab: build ## everything that makes network namespaces; needs root and ipro
 sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-proto --test swarm
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test swarm
+	SABUL_WORLD_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul --lib world::swarm
 
 reproduce: build ## the papers' tables and figures in virtual time; fails if a verdict changed; OUT=results
 	$(SABUL) reproduce run all --out $(or $(OUT),results)

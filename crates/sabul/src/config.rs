@@ -151,6 +151,9 @@ pub enum LocalDestination {
     /// The content of the one file that is asked for goes here. It is verified at the end, when
     /// the bytes are already out.
     Writer(Box<dyn Write + Send>),
+    /// A folder of a disk of a simulated host.
+    #[cfg(test)]
+    Disk(std::sync::Arc<dyn crate::disk::Disk>, Vec<u8>),
 }
 
 impl fmt::Debug for LocalDestination {
@@ -162,6 +165,8 @@ impl fmt::Debug for LocalDestination {
                 .field("into_directory", into_directory)
                 .finish(),
             Self::Writer(_) => f.write_str("Writer"),
+            #[cfg(test)]
+            Self::Disk(disk, path) => f.debug_tuple("Disk").field(disk).field(path).finish(),
         }
     }
 }

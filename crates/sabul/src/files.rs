@@ -7,7 +7,7 @@
 
 mod destination;
 mod group;
-mod part;
+pub(crate) mod part;
 mod prompt;
 mod receive;
 mod send;

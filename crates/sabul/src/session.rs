@@ -19,9 +19,9 @@ use crate::config::{
     check_controller, check_params,
 };
 use crate::control::{Connection, Control, Ending, Mailbox, Requests, Router};
+use crate::disk::Disk;
 use crate::error::Error;
 use crate::files::{Destination, FileReceiver, SourceSet, StreamReceiver, local_destination};
-use crate::jail::Jail;
 use crate::seal::Suite;
 use crate::stream::{self, ReceiveStream, SendStream};
 use crate::transfer::{self, Context, Plan, Side, Transfer, Work, Writer};
@@ -153,7 +153,7 @@ impl Session {
         let is_content = |source: &Vec<u8>| source.ends_with(b"/");
         let needs_directory = sources.len() > 1 || sources.iter().any(is_content);
         let &TransferOptions { preserve, sync, .. } = options;
-        let writes_files = matches!(destination, LocalDestination::Path { .. });
+        let writes_files = !matches!(destination, LocalDestination::Writer(_));
         let prepared = self.inner.cx.machine.block(move || match destination {
             LocalDestination::Path { path, into_directory } => {
                 let into_directory = into_directory || needs_directory;
@@ -164,6 +164,11 @@ impl Session {
                 ))
             }
             LocalDestination::Writer(writer) => Ok(Prepared::Writer(writer)),
+            #[cfg(test)]
+            LocalDestination::Disk(disk, path) => {
+                let into_directory = true;
+                Ok(Prepared::Files(disk, Destination { path, into_directory, preserve, sync }))
+            }
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)?.map_err(Error::from_failure)?;
         let asked = Asked::new(&sources, recursive);
@@ -171,8 +176,8 @@ impl Session {
         let options = &TransferOptions { sync: sync && writes_files, ..options.clone() };
         self.open(Direction::Receive, request, options, |number| {
             let writer: Box<dyn Writer> = match prepared {
-                Prepared::Files(jail, destination) => {
-                    let receiver = FileReceiver::new(jail, &destination, number);
+                Prepared::Files(disk, destination) => {
+                    let receiver = FileReceiver::new(disk, &destination, number);
                     Box::new(receiver.map_err(Error::from_failure)?)
                 }
                 Prepared::Writer(writer) => Box::new(StreamReceiver::new(writer, number)),
@@ -285,13 +290,22 @@ impl Session {
     /// # Errors
     /// If the root cannot be opened, or the session breaks before the peer has closed it.
     pub async fn serve(&self, service: &Service) -> Result<ServeSummary, Error> {
-        let jail = match &service.root {
+        let disk: Option<Arc<dyn Disk>> = match &service.root {
             None => None,
             Some(root) => {
                 let opened = self.inner.cx.endpoint.open_root(root).await;
                 Some(opened.map_err(|failure| Error::Config(failure.message))?)
             }
         };
+        self.serve_on(disk, service).await
+    }
+
+    /// As [`Session::serve`], with a root that is open.
+    pub(crate) async fn serve_on(
+        &self,
+        disk: Option<Arc<dyn Disk>>,
+        service: &Service,
+    ) -> Result<ServeSummary, Error> {
         let mut summary = ServeSummary::default();
         let mut running = JoinSet::new();
         // Each transfer of files holds one.
@@ -299,13 +313,14 @@ impl Session {
         let mut is_open = true;
         while is_open || !running.is_empty() {
             tokio::select! {
+                biased;
                 request = self.next_request(), if is_open => match request {
                     None => is_open = false,
                     Some(request) => {
                         debug!(?request, peer = %self.inner.peer, "request");
                         let is_files = matches!(request, Request::Put(_) | Request::Get(_));
                         let place = is_files.then(|| Arc::clone(&places).try_acquire_owned());
-                        let (service, jail) = (service.clone(), jail.clone());
+                        let (service, disk) = (service.clone(), disk.clone());
                         running.spawn(async move {
                             let Ok(_place) = place.transpose() else {
                                 let text = format!(
@@ -315,7 +330,7 @@ impl Session {
                                 request.refuse(&text);
                                 return Err(Error::Failed(refused(text)));
                             };
-                            request.answer(&service, jail).await?.finish().await
+                            request.answer(&service, disk).await?.finish().await
                         });
                     }
                 },
@@ -367,7 +382,7 @@ fn take_number(next: &mut u32) -> Result<u32, Error> {
 }
 
 enum Prepared {
-    Files(Arc<Jail>, Destination),
+    Files(Arc<dyn Disk>, Destination),
     Writer(Box<dyn std::io::Write + Send>),
 }
 
@@ -489,8 +504,12 @@ pub enum Request {
 }
 
 impl Request {
-    async fn answer(self, service: &Service, jail: Option<Arc<Jail>>) -> Result<Transfer, Error> {
-        let refusal = match (&self, &jail) {
+    async fn answer(
+        self,
+        service: &Service,
+        disk: Option<Arc<dyn Disk>>,
+    ) -> Result<Transfer, Error> {
+        let refusal = match (&self, &disk) {
             (Self::Put(_), _) if service.read_only => "the listener only lets files be read",
             (Self::Put(_) | Self::Get(_), None) => "the listener serves no files",
             (Self::Measure(_), _) if !service.measure => "the listener takes no measurements",
@@ -501,9 +520,9 @@ impl Request {
             self.refuse(refusal);
             return Err(Error::Failed(refused(refusal)));
         }
-        match (self, jail) {
-            (Self::Put(request), Some(jail)) => request.accept_in(jail).await,
-            (Self::Get(request), Some(jail)) => request.accept_in(jail),
+        match (self, disk) {
+            (Self::Put(request), Some(disk)) => request.accept_in(disk).await,
+            (Self::Get(request), Some(disk)) => request.accept_in(disk),
             (Self::Measure(request), _) => request.accept(),
             _ => Err(Error::Cancelled),
         }
@@ -542,7 +561,7 @@ impl PutRequest {
         }
     }
 
-    async fn accept_in(self, jail: Arc<Jail>) -> Result<Transfer, Error> {
+    async fn accept_in(self, disk: Arc<dyn Disk>) -> Result<Transfer, Error> {
         let Some(Open {
             transfer,
             request: control::Request::Put { destination, into_directory, preserve, sync },
@@ -552,7 +571,7 @@ impl PutRequest {
             return Err(Error::Cancelled);
         };
         let destination = Destination { path: destination, into_directory, preserve, sync };
-        let open = move || FileReceiver::new(jail, &destination, transfer);
+        let open = move || FileReceiver::new(disk, &destination, transfer);
         let receiver = self.pending.cx.endpoint.look(open).await.and_then(|opened| opened);
         self.pending
             .accept(Direction::Receive, |_| receiver.map(|found| Work::Receive(Box::new(found))))
@@ -580,13 +599,13 @@ impl GetRequest {
         }
     }
 
-    fn accept_in(self, jail: Arc<Jail>) -> Result<Transfer, Error> {
+    fn accept_in(self, disk: Arc<dyn Disk>) -> Result<Transfer, Error> {
         let Some(Open { request: control::Request::Get { sources, recursive }, .. }) =
             self.pending.open().cloned()
         else {
             return Err(Error::Cancelled);
         };
-        let set = SourceSet::in_disk(jail, sources, recursive);
+        let set = SourceSet::in_disk(disk, sources, recursive);
         self.pending.accept(Direction::Send, |_| Ok(Work::Send { set, announce_times: true }))
     }
 }

@@ -6,6 +6,10 @@
 //!
 //! Not here: TLS itself, the hellos that open a UDP path, threads racing each other.
 
+#![expect(clippy::cast_possible_truncation, reason = "what tests draw is small")]
+
+mod host;
+mod hostile;
 mod net;
 mod run;
 mod swarm;
@@ -71,6 +75,11 @@ impl Tasks {
         for handle in handles.iter() {
             handle.abort();
         }
+    }
+
+    /// Whether it was killed.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.0.is_dead.load(Ordering::Acquire)
     }
 
     /// Whether a task has panicked.

@@ -258,6 +258,11 @@ impl MemoryDisk {
         self.lock_world().kill(self.process);
     }
 
+    /// Whether this process is dead.
+    pub fn is_dead(&self) -> bool {
+        self.lock_world().dead.contains(&self.process)
+    }
+
     /// Cuts the power: all processes die, what was not flushed may be lost.
     pub fn cut_power(&self) {
         self.lock_world().cut_power();

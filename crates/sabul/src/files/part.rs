@@ -23,7 +23,7 @@ use crate::jail::{
 };
 
 /// What the name of a file under construction ends in.
-pub(super) const SUFFIX: &[u8] = b".sabul-part";
+pub(crate) const SUFFIX: &[u8] = b".sabul-part";
 /// What stands before the suffix of one that is parked.
 const PARKED: &[u8] = b".parked";
 /// Random bits of a name in hexadecimal digits.

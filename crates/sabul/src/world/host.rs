@@ -1,0 +1,267 @@
+//! Hosts of a world: a process with its tasks and its disk, which can die and come back.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sabul_wire::control::{CONTROL_VERSION, Message};
+use tokio::time::{Instant, sleep};
+
+use super::Tasks;
+use super::net::{End, Net};
+use super::wire::{Grip, Wire};
+use crate::budget::MemoryBudget;
+use crate::config::{LocalDestination, RemoteDestination, Service, TransferOptions};
+use crate::control::{Connection, Stream};
+use crate::disk::memory::MemoryDisk;
+use crate::error::Error;
+use crate::files::SourceSet;
+use crate::machine::Machine;
+use crate::patience::Patience;
+use crate::policy::SendPolicy;
+use crate::seal::Suite;
+use crate::session::{Endpoint, Session, software};
+use crate::transfer::{Report, Side};
+
+/// Memory of a process, in bytes.
+const MEMORY: usize = 64 << 20;
+/// How long a server is away.
+const DOWNTIME: Duration = Duration::from_millis(1500);
+const SUITE: Suite = Suite::Aes128Gcm;
+
+/// A process: what it runs, and the disk as it sees it.
+#[derive(Debug)]
+struct Process {
+    tasks: Tasks,
+    disk: MemoryDisk,
+    is_up: bool,
+    endpoint: Arc<Endpoint>,
+}
+
+impl Process {
+    fn new(disk: MemoryDisk) -> Self {
+        let tasks = Tasks::default();
+        let machine = Machine::World(tasks.clone());
+        let memory = MemoryBudget::new(MEMORY);
+        let policy = SendPolicy::default();
+        let endpoint = Endpoint::new(machine, memory, Patience::default(), policy);
+        Self { tasks, disk, is_up: true, endpoint }
+    }
+
+    /// Ends without a word, and is there anew.
+    fn restart(&mut self, is_power_cut: bool) {
+        // The disk first: what is dropped with the tasks must not reach it.
+        if is_power_cut {
+            self.disk.cut_power();
+        } else {
+            self.disk.kill();
+        }
+        self.tasks.kill();
+        *self = Self::new(self.disk.process());
+    }
+}
+
+/// A listener's host.
+#[derive(Debug)]
+pub(super) struct Server {
+    net: Net,
+    rtt: Duration,
+    process: Mutex<Process>,
+    /// The disk from outside, whatever process uses it.
+    disk: MemoryDisk,
+    faults: Mutex<Vec<Tasks>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Server {
+    pub(super) fn new(net: Net, rtt: Duration, disk: MemoryDisk) -> Self {
+        let process = Process::new(disk.process());
+        let faults = Mutex::new(vec![process.tasks.clone()]);
+        Self { net, rtt, process: Mutex::new(process), disk, faults }
+    }
+
+    pub(super) const fn disk(&self) -> &MemoryDisk {
+        &self.disk
+    }
+
+    /// Whether a fault of the disk has killed the process.
+    pub(super) fn disk_is_dead(&self) -> bool {
+        lock(&self.process).disk.is_dead()
+    }
+
+    pub(super) fn is_at_fault(&self) -> bool {
+        lock(&self.faults).iter().any(Tasks::is_at_fault)
+    }
+
+    /// Ends without a word, and comes back after a while.
+    pub(super) async fn restart(&self, is_power_cut: bool) {
+        {
+            let mut process = lock(&self.process);
+            process.restart(is_power_cut);
+            process.is_up = false;
+            lock(&self.faults).push(process.tasks.clone());
+        }
+        sleep(DOWNTIME).await;
+        lock(&self.process).is_up = true;
+    }
+
+    /// Memory lent, and how much there is.
+    pub(super) fn memory(&self) -> (usize, usize) {
+        let memory = &lock(&self.process).endpoint.memory;
+        (memory.lent(), memory.bytes())
+    }
+
+    /// Lets a hostile peer in.
+    pub(super) fn haunt(&self, seed: u64) -> impl Future<Output = ()> + use<> {
+        let secret = blake3::hash(&seed.to_be_bytes()).into();
+        let (near, far, _) = Wire::pair(self.rtt / 2, secret);
+        let is_let_in = self.accept(far).is_ok();
+        async move {
+            if is_let_in {
+                super::hostile::haunt(near, seed).await;
+            }
+        }
+    }
+
+    /// Takes a call, and greets.
+    fn accept(&self, far: Wire) -> Result<(), Error> {
+        let process = lock(&self.process);
+        if !process.is_up {
+            return Err(Error::PeerGone("nobody listens".to_owned()));
+        }
+        let (endpoint, disk) = (Arc::clone(&process.endpoint), Arc::new(process.disk.clone()));
+        let end = End::listener(self.net.clone(), self.rtt);
+        process.tasks.spawn(async move {
+            let mut far = Connection::over(Stream::World(far));
+            let Ok(Some(Message::Hello { .. })) = far.read_at_most(1024).await else { return };
+            let welcome = Message::Welcome {
+                version: CONTROL_VERSION,
+                suite: SUITE.code(),
+                software: software(),
+            };
+            let peer = end.peer();
+            let side = Side::World(end);
+            let Ok(loan) = endpoint.memory.session() else { return };
+            let session = Session::start(far, side, peer, endpoint, loan, Some(SUITE), welcome);
+            let _ = session.serve_on(Some(disk), &Service::default()).await;
+        });
+        Ok(())
+    }
+}
+
+/// A connector's host.
+#[derive(Debug)]
+pub(super) struct Client {
+    process: Mutex<Process>,
+    disk: MemoryDisk,
+    faults: Mutex<Vec<Tasks>>,
+    grips: Mutex<Vec<Grip>>,
+    calls: Mutex<u32>,
+    number: usize,
+    /// Uploads wait until they are on the disk.
+    is_durable: bool,
+}
+
+impl Client {
+    pub(super) fn new(disk: MemoryDisk, number: usize, is_durable: bool) -> Self {
+        let process = Process::new(disk.process());
+        let faults = Mutex::new(vec![process.tasks.clone()]);
+        let (grips, calls) = (Mutex::default(), Mutex::new(0));
+        Self { process: Mutex::new(process), disk, faults, grips, calls, number, is_durable }
+    }
+
+    pub(super) const fn disk(&self) -> &MemoryDisk {
+        &self.disk
+    }
+
+    pub(super) fn is_at_fault(&self) -> bool {
+        lock(&self.faults).iter().any(Tasks::is_at_fault)
+    }
+
+    /// Waits for the end of the process that runs now.
+    pub(super) fn death(&self) -> impl Future<Output = ()> + use<> {
+        let tasks = lock(&self.process).tasks.clone();
+        async move {
+            while !tasks.is_dead() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+
+    /// Ends without a word, and is there anew.
+    pub(super) fn restart(&self) {
+        let mut process = lock(&self.process);
+        process.restart(false);
+        lock(&self.faults).push(process.tasks.clone());
+    }
+
+    /// Resets its control connections.
+    pub(super) fn reset(&self) {
+        lock(&self.grips).iter().for_each(Grip::cut);
+    }
+
+    /// Lets nothing pass on its control connections before this time.
+    pub(super) fn hold(&self, until: Instant) {
+        lock(&self.grips).iter().for_each(|grip| grip.hold(until));
+    }
+
+    fn dial(&self, server: &Server) -> Result<Session, Error> {
+        let secret = {
+            let mut calls = lock(&self.calls);
+            *calls += 1;
+            // Each call of each client has channels of its own.
+            blake3::hash(format!("{} {calls}", self.number).as_bytes()).into()
+        };
+        let (near, far, grip) = Wire::pair(server.rtt / 2, secret);
+        server.accept(far)?;
+        lock(&self.grips).push(grip);
+        let process = lock(&self.process);
+        let end = End::connector(server.net.clone(), server.rtt);
+        let hello = Message::Hello {
+            version: CONTROL_VERSION,
+            proof: [0; 32],
+            suites: vec![SUITE.code()],
+            software: software(),
+        };
+        let peer = end.peer();
+        let near = Connection::over(Stream::World(near));
+        let endpoint = Arc::clone(&process.endpoint);
+        let loan = endpoint.memory.session().map_err(|no| Error::Config(no.to_string()))?;
+        Ok(Session::start(near, Side::World(end), peer, endpoint, loan, None, hello))
+    }
+
+    fn options(&self) -> TransferOptions {
+        let sync = self.is_durable;
+        TransferOptions { block_bytes: 4096, sync, ..TransferOptions::default() }
+    }
+
+    /// Uploads what is below `source` to the server's root.
+    pub(super) async fn put(&self, server: &Server, source: Vec<u8>) -> Result<Report, Error> {
+        let session = self.dial(server)?;
+        let disk = Arc::new(lock(&self.process).disk.clone());
+        let set = SourceSet::in_disk(disk, vec![source], true);
+        let to = RemoteDestination { path: Vec::new(), into_directory: true };
+        let transfer = session.put(set, to, &self.options()).await?;
+        let result = transfer.finish().await;
+        session.close().await;
+        result
+    }
+
+    /// Fetches a folder into another.
+    pub(super) async fn get(
+        &self,
+        server: &Server,
+        source: Vec<u8>,
+        to: Vec<u8>,
+    ) -> Result<Report, Error> {
+        let session = self.dial(server)?;
+        let disk = Arc::new(lock(&self.process).disk.clone());
+        let to = LocalDestination::Disk(disk, to);
+        let transfer = session.get(vec![source], true, to, &self.options()).await?;
+        let result = transfer.finish().await;
+        session.close().await;
+        result
+    }
+}
