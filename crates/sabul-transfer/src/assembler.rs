@@ -12,9 +12,11 @@
 //! after later ones were begun, and an empty one is begun only when it is finished; each `Create`
 //! is followed by exactly one `Finish`; a `Finish` comes without a `Create` where the entry was
 //! known to be bad before its first byte.
+//! Not here: whether two entries have one name. Only the place they go to knows which names it
+//! takes for one, and it needs no memory for that.
 //! Input is hostile: whatever breaks the protocol ends the transfer with an error that stays.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use sabul_wire::Printable;
@@ -105,8 +107,6 @@ pub struct Assembler {
     /// No entry below this index may be ended any more.
     next_end: u64,
     announced: Announced,
-    /// 128 bits of hash of each path, and whether it is a directory.
-    names: BTreeMap<[u8; 16], bool>,
     /// The first slot was handed out for the last time.
     retire: bool,
     broken: Option<Failure>,
@@ -125,8 +125,6 @@ struct Slot {
     entry: Entry,
     state: State,
     end: Option<End>,
-    /// Wrong from the start: bytes are skipped and the entry fails with this.
-    flaw: Option<Failure>,
 }
 
 #[derive(Debug)]
@@ -153,13 +151,10 @@ impl Slot {
     /// Whether content with this hash is good; nothing before the `EntryEnd`.
     fn verdict(&self, hash: [u8; 32]) -> Option<Result<(), Rejection>> {
         let end = self.end.as_ref()?;
-        Some(match (&self.flaw, &end.outcome) {
-            (_, Err(failure)) => {
-                Err(Rejection { failure: failure.clone(), is_known_to_sender: true })
-            }
-            (Some(flaw), _) => Err(Rejection::here(flaw.clone())),
-            (None, Ok(expected)) if *expected == hash => Ok(()),
-            (None, Ok(_)) => Err(Rejection::here(Failure::new(
+        Some(match &end.outcome {
+            Err(failure) => Err(Rejection { failure: failure.clone(), is_known_to_sender: true }),
+            Ok(expected) if *expected == hash => Ok(()),
+            Ok(_) => Err(Rejection::here(Failure::new(
                 FailureCode::Verification,
                 format!(
                     "the content of '{}' does not match its BLAKE3 hash; copy it again",
@@ -190,7 +185,6 @@ impl Assembler {
             full: 0,
             next_end: 0,
             announced: Announced::default(),
-            names: BTreeMap::new(),
             retire: false,
             broken: None,
         }
@@ -236,19 +230,6 @@ impl Assembler {
         }
         let path = RelativePath::new(std::mem::take(&mut entry.path))
             .map_err(|error| broke(error.to_string()))?;
-        let is_directory = entry.kind == EntryKind::Directory;
-        let mut flaw = None;
-        let mut name = [0; 16];
-        name.copy_from_slice(&blake3::hash(path.as_bytes()).as_bytes()[..16]);
-        if let Some(&was_directory) = self.names.get(&name) {
-            // Two sources may share directories; anything else would overwrite or be in the way.
-            if !(is_directory && was_directory) {
-                let message = format!("'{path}' comes twice; rename one of the two sources");
-                flaw = Some(broke(message));
-            }
-        } else {
-            self.names.insert(name, is_directory);
-        }
         entry.path = path.into_bytes();
 
         let announced = &mut self.announced;
@@ -265,7 +246,7 @@ impl Assembler {
                 self.slots.len()
             )));
         }
-        self.slots.push_back(Slot { entry, state: State::Waiting, end: None, flaw });
+        self.slots.push_back(Slot { entry, state: State::Waiting, end: None });
         Ok(())
     }
 
@@ -358,14 +339,8 @@ impl Assembler {
             match slot.state {
                 State::Waiting if slot.entry.kind == EntryKind::Directory => {
                     slot.state = State::Made;
-                    let is_good = slot.flaw.is_none();
-                    let verified = slot.flaw.take().map(Rejection::here).map_or(Ok(()), Err);
                     self.current += 1;
-                    return Ok(Next::Op(if is_good {
-                        Op::MakeDirectory(index)
-                    } else {
-                        Op::Finish { index, verified }
-                    }));
+                    return Ok(Next::Op(Op::MakeDirectory(index)));
                 }
                 State::Waiting if full >= MAX_UNFINISHED => return Ok(Next::NeedMessage),
                 State::Waiting if slot.entry.kind == EntryKind::File(0) => {
@@ -378,8 +353,7 @@ impl Assembler {
                     }
                 }
                 State::Waiting => {
-                    let is_bad = slot.end.as_ref().is_some_and(|end| end.outcome.is_err());
-                    let skip = is_bad || slot.flaw.is_some();
+                    let skip = slot.end.as_ref().is_some_and(|end| end.outcome.is_err());
                     slot.state = State::Open { skip };
                     if !skip {
                         return Ok(Next::Op(Op::Create(index)));

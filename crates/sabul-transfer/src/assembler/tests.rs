@@ -144,22 +144,6 @@ fn an_entry_known_to_be_bad_is_never_created_and_its_bytes_are_skipped() {
 }
 
 #[test]
-fn the_second_of_two_equal_names_fails_unless_both_are_directories() {
-    let mut disk = Disk::default();
-    let d = || entry("d", EntryKind::Directory);
-    disk.assembler.manifest(vec![d(), file("a", 1), d(), file("a", 1), file("d", 1)]).unwrap();
-    disk.assembler.manifest_end(5, 3).unwrap();
-    for index in [1, 3, 4] {
-        disk.assembler.entry_end(index, 1, Ok(hash(b"1"))).unwrap();
-    }
-    assert_eq!(disk.give(b"111"), Ok(Next::Done));
-    assert_eq!(disk.failures.keys().collect::<Vec<_>>(), [&3, &4]);
-    assert!(disk.failures[&3].message.contains("'a' comes twice"));
-    assert_eq!(disk.directories.len(), 2);
-    assert_eq!(disk.files.len(), 1);
-}
-
-#[test]
 fn a_stream_ends_where_its_end_says() {
     for end_first in [true, false] {
         let mut disk = Disk::default();

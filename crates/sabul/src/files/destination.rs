@@ -74,6 +74,7 @@ impl FileReceiver {
             settled: Vec::new(),
             directories: Vec::new(),
             directories_bytes: 0,
+            directories_max: DIRECTORIES_BYTES,
             early_failures: Vec::new(),
             searched: BTreeSet::new(),
         };
@@ -140,6 +141,8 @@ pub struct FileSink {
     directories: Vec<(u64, JailPath, Entry)>,
     /// What those take, in bytes, about.
     directories_bytes: usize,
+    /// How much they may take.
+    pub(super) directories_max: usize,
     /// Those that failed to get them before the end.
     early_failures: Vec<(u64, Vec<u8>, Failure)>,
     /// Folders in which nothing is left behind by the dead.
@@ -316,7 +319,7 @@ impl FileSink {
     /// the transfer has left behind get them now.
     fn note_directory(&mut self, index: u64, path: JailPath, entry: &Entry) {
         self.directories_bytes += directory_bytes(&path, entry);
-        if self.directories_bytes > DIRECTORIES_BYTES {
+        if self.directories_bytes > self.directories_max {
             self.relieve_directories(&path);
         }
         self.directories.push((index, path, entry.clone()));

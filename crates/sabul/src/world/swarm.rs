@@ -257,7 +257,7 @@ impl World {
                 let below = |folder: &[u8]| [folder, b"/", name.as_slice()].concat();
                 let mine = &mut truth.clients[job.client];
                 let know = |versions: &mut Versions, name| {
-                    versions.entry(name).or_insert_with(BTreeSet::new).insert(content.clone());
+                    versions.entry(name).or_default().insert(content.clone());
                 };
                 if job.is_upload {
                     clients[job.client].disk().put(&path(&below(&folder(n))), content).unwrap();

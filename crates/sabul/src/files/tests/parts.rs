@@ -238,3 +238,75 @@ fn files_that_wait_for_their_hash_need_few_descriptors() {
         assert_eq!(fs::read(to.path().join("0599")).unwrap(), b"0599");
     }
 }
+
+#[test]
+fn a_name_that_comes_twice_fails_unless_both_are_directories() {
+    for sync in [true, false] {
+        let to = TempDir::new().unwrap();
+        write(to.path(), "a", b"old");
+        let destination =
+            Destination { path: Vec::new(), into_directory: true, preserve: true, sync };
+        let mut receiver = FileReceiver::new(jail(to.path()), &destination, TRANSFER).unwrap();
+        let (d, f) = (EntryKind::Directory, EntryKind::File(1));
+        let entries = [("d", d), ("a", f), ("d", d), ("a", f), ("d", f), ("d/x", f), ("d/x", f)];
+        let entries: Vec<_> = entries.map(|(path, kind)| entry(path, kind)).to_vec();
+        let count = entries.len() as u64;
+        receiver.on_message(manifest(entries)).unwrap();
+        receiver.on_block(b"12345".to_vec()).unwrap();
+        for (index, content) in [(1, b"1"), (3, b"2"), (4, b"3"), (5, b"4"), (6, b"5")] {
+            let outcome = Ok(blake3::hash(content).into());
+            receiver
+                .on_message(Message::EntryEnd { transfer: TRANSFER, index, bytes: 1, outcome })
+                .unwrap();
+        }
+        let end = Message::ManifestEnd { transfer: TRANSFER, entries: count, bytes: 5 };
+        receiver.on_message(end).unwrap();
+        let failed: Vec<_> = receiver
+            .poll_messages(Duration::ZERO)
+            .into_iter()
+            .filter_map(|message| match message {
+                Message::EntryFailed { index, failure, .. } => Some((index, failure.message)),
+                _ => None,
+            })
+            .collect();
+        let [(3, first), (4, second), (6, third)] = &failed[..] else { panic!("{failed:?}") };
+        assert!(first.contains("'a' comes twice") && third.contains("'d/x' comes twice"));
+        assert!(second.contains("is a folder"), "{second}");
+        assert_eq!(receiver.finished(), Some(Counts { bytes: 5, entries: 4, files: 2, failed: 3 }));
+        assert_eq!(fs::read(to.path().join("a")).unwrap(), b"1", "the first one stays");
+        assert_eq!(names(to.path()), ["a", "d", "d/x"]);
+    }
+}
+
+#[test]
+fn the_times_of_many_directories_are_kept_in_little_memory() {
+    let to = TempDir::new().unwrap();
+    let mut receiver = receiver(to.path(), "", true);
+    receiver.sink_mut().directories_max = 1000;
+    let directory = |path: &str, seconds: i64| {
+        let modified_ns = Some(seconds * 1_000_000_000);
+        Entry { modified_ns, mode: Some(0o755), ..entry(path, EntryKind::Directory) }
+    };
+    let mut entries = vec![directory("top", 1)];
+    for i in 0..50 {
+        entries.push(directory(&format!("top/{i:02}"), 100 + i));
+        entries.push(entry(&format!("top/{i:02}/f"), EntryKind::File(1)));
+    }
+    let count = entries.len() as u64;
+    receiver.on_message(manifest(entries)).unwrap();
+    receiver.on_block(vec![b'x'; 50]).unwrap();
+    for index in 0..50 {
+        let outcome = Ok(blake3::hash(b"x").into());
+        let (transfer, index) = (TRANSFER, 2 + 2 * index);
+        receiver.on_message(Message::EntryEnd { transfer, index, bytes: 1, outcome }).unwrap();
+    }
+    let end = Message::ManifestEnd { transfer: TRANSFER, entries: count, bytes: 50 };
+    receiver.on_message(end).unwrap();
+    assert_eq!(receiver.failures(), []);
+    assert_eq!(receiver.finished().unwrap().entries, count);
+    for i in 0..50 {
+        let metadata = fs::metadata(to.path().join(format!("top/{i:02}"))).unwrap();
+        assert_eq!(metadata.mtime(), 100 + i, "top/{i:02}");
+    }
+    assert_eq!(fs::metadata(to.path().join("top")).unwrap().mtime(), 1);
+}
