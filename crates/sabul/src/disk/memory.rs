@@ -59,6 +59,8 @@ struct World {
     chance: Option<(Probability, Errno)>,
     is_read_only: bool,
     has_short_writes: bool,
+    /// Names that differ in case only are one.
+    folds_case: bool,
     room: Option<u64>,
 }
 
@@ -141,7 +143,7 @@ impl World {
     fn resolve(&self, path: &JailPath) -> Result<u64, Errno> {
         path.components().try_fold(ROOT, |inode, name| {
             let folder = self.folder(inode)?;
-            folder.names.get(name).copied().ok_or(Errno::NOENT)
+            folder.names.get(&self.fold(name)).copied().ok_or(Errno::NOENT)
         })
     }
 
@@ -154,24 +156,29 @@ impl World {
         self.nodes.get_mut(&inode).ok_or(Errno::NOENT)
     }
 
+    /// A name as it is kept.
+    fn fold(&self, name: &[u8]) -> Vec<u8> {
+        if self.folds_case { name.to_ascii_lowercase() } else { name.to_vec() }
+    }
+
     /// The folder of a path and its last name.
-    fn parent<'a>(&self, path: &'a JailPath) -> Result<(u64, &'a [u8]), Errno> {
+    fn parent(&self, path: &JailPath) -> Result<(u64, Vec<u8>), Errno> {
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
             return Err(Errno::ISDIR);
         };
         let parent = self.resolve(&parent)?;
         self.folder(parent)?;
-        Ok((parent, name))
+        Ok((parent, self.fold(name)))
     }
 
     fn make(&mut self, path: &JailPath, kind: Kind, mode: u32) -> Result<u64, Errno> {
         let (parent, name) = self.parent(path)?;
-        if self.folder(parent)?.names.contains_key(name) {
+        if self.folder(parent)?.names.contains_key(&name) {
             return Err(Errno::EXIST);
         }
         let inode = self.nodes.keys().next_back().map_or(ROOT, |last| last + 1);
         self.nodes.insert(inode, Node::new(kind, mode, self.clock_ns));
-        self.node(parent)?.change(vec![(name.to_vec(), Some(inode))]);
+        self.node(parent)?.change(vec![(name, Some(inode))]);
         Ok(inode)
     }
 
@@ -239,6 +246,7 @@ impl MemoryDisk {
             chance: None,
             is_read_only: false,
             has_short_writes: false,
+            folds_case: false,
             room: None,
         };
         Self { world: Arc::new(Mutex::new(world)), process: 0 }
@@ -290,6 +298,11 @@ impl MemoryDisk {
     /// Has writes take a part of their bytes now and then.
     pub fn write_in_pieces(&self) {
         self.lock_world().has_short_writes = true;
+    }
+
+    /// Takes names that differ in the case of their ASCII letters for one, from now on.
+    pub fn fold_case(&self) {
+        self.lock_world().folds_case = true;
     }
 
     /// Leaves room for so many bytes more.
@@ -481,15 +494,15 @@ impl Disk for MemoryDisk {
                 return Err(Errno::XDEV);
             }
             let names = &world.folder(parent)?.names;
-            let inode = *names.get(from).ok_or(Errno::NOENT)?;
-            if let Some(&old) = names.get(to)
+            let inode = *names.get(&from).ok_or(Errno::NOENT)?;
+            if let Some(&old) = names.get(&to)
                 && world.folder(old).is_ok()
             {
                 return Err(Errno::ISDIR);
             }
             let now = world.clock_ns;
             world.node(inode)?.ctime_ns = now;
-            let change = vec![(from.to_vec(), None), (to.to_vec(), Some(inode))];
+            let change = vec![(from, None), (to, Some(inode))];
             world.node(parent)?.change(change);
             Ok(())
         };
@@ -501,11 +514,11 @@ impl Disk for MemoryDisk {
             let mut world = self.call("remove")?;
             world.writable()?;
             let (parent, name) = world.parent(path)?;
-            let inode = *world.folder(parent)?.names.get(name).ok_or(Errno::NOENT)?;
+            let inode = *world.folder(parent)?.names.get(&name).ok_or(Errno::NOENT)?;
             if world.folder(inode).is_ok() {
                 return Err(Errno::ISDIR);
             }
-            world.node(parent)?.change(vec![(name.to_vec(), None)]);
+            world.node(parent)?.change(vec![(name, None)]);
             Ok(())
         };
         remove().map_err(|errno| made_up("remove", path, errno))

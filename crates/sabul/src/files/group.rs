@@ -54,13 +54,22 @@ struct Named {
     is_directory: bool,
 }
 
+/// A folder with names to be flushed.
+#[derive(Clone, Copy, Debug)]
+struct Unflushed {
+    /// What it is on.
+    device: u64,
+    /// A name in it is ours, not only left by somebody before.
+    is_changed: bool,
+}
+
 /// The group that is being gathered, and the one before it.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     verified: Vec<Verified>,
     named: Vec<Named>,
-    /// Folders with names to be flushed, and the device they are on.
-    folders: BTreeMap<JailPath, u64>,
+    /// Folders with names to be flushed.
+    folders: BTreeMap<JailPath, Unflushed>,
     /// Folders whose own name is on the disk, and those of the folders above.
     kept: BTreeSet<JailPath>,
     bytes: u64,
@@ -181,7 +190,9 @@ impl Group {
         let mut names = whole.unwrap_or(Ok(()));
         let contents = names.clone();
         if is_one_by_one {
-            names = folders.keys().try_for_each(|folder| sync_folder(disk, folder));
+            names = folders
+                .iter()
+                .try_for_each(|(folder, unflushed)| sync_folder(disk, folder, *unflushed));
         }
         if names.is_ok() {
             if self.kept.len() + folders.len() > KEPT_MAX {
@@ -215,13 +226,14 @@ impl Group {
     fn flush_whole(
         &self,
         verified: &[Verified],
-        folders: &BTreeMap<JailPath, u64>,
+        folders: &BTreeMap<JailPath, Unflushed>,
     ) -> Option<Result<(), Trouble>> {
         if verified.len() + folders.len() <= ONE_BY_ONE {
             return None;
         }
         let files = verified.iter().map(|verified| verified.part.id().device);
-        let devices: BTreeSet<u64> = files.chain(folders.values().copied()).collect();
+        let devices: BTreeSet<u64> =
+            files.chain(folders.values().map(|folder| folder.device)).collect();
         let anchors =
             devices.iter().map(|device| self.anchors.get(device)).collect::<Option<Vec<_>>>()?;
         for anchor in anchors {
@@ -236,20 +248,33 @@ impl Group {
 
     /// A name in this folder is new.
     fn note_folder(&mut self, folder: &JailPath, device: u64) {
-        self.folders.insert(folder.clone(), device);
+        self.folders.insert(folder.clone(), Unflushed { device, is_changed: true });
         // Above it, only what nobody may have flushed yet: an earlier run that was killed, say.
         let mut folder = folder.clone();
         while !self.kept.contains(&folder)
             && let Some(parent) = folder.parent()
         {
-            self.folders.entry(parent.clone()).or_insert(device);
+            let unflushed = Unflushed { device, is_changed: false };
+            self.folders.entry(parent.clone()).or_insert(unflushed);
             folder = parent;
         }
     }
 }
 
-fn sync_folder(disk: &dyn Disk, folder: &JailPath) -> Result<(), Trouble> {
-    let open = disk.open_dir(folder).map_err(|error| jail_trouble(&error))?;
+fn sync_folder(disk: &dyn Disk, folder: &JailPath, unflushed: Unflushed) -> Result<(), Trouble> {
+    let open = match disk.open_dir(folder) {
+        Ok(open) => open,
+        Err(error) if error.io_kind() == Some(io::ErrorKind::PermissionDenied) => {
+            if !unflushed.is_changed {
+                // Somebody else's, who has to see to it.
+                return Ok(());
+            }
+            let mut trouble = jail_trouble(&error);
+            trouble.failure.message += "; to be flushed, a folder has to be readable: allow that, or copy without flushing";
+            return Err(trouble);
+        }
+        Err(error) => return Err(jail_trouble(&error)),
+    };
     open.sync().map_err(|error| trouble(folder.as_bytes(), &error))
 }
 

@@ -396,3 +396,22 @@ fn a_thousand_small_files_need_a_handful_of_flushes() {
     let flushes = disk.calls().iter().filter(|call| call.starts_with("flush")).count();
     assert!(flushes <= 30, "{flushes}");
 }
+
+#[test]
+fn names_that_the_disk_takes_for_one_do_not_overwrite_each_other() {
+    let file = |path: &str, fill: u8| (path.to_owned(), Some(vec![fill; 10]));
+    let tree = vec![file("a", 1), file("A", 2), file("b", 3)];
+    for is_folded in [true, false] {
+        let disk = old();
+        if is_folded {
+            disk.fold_case();
+        }
+        let copy = Copy::start(&disk, &tree, false).unwrap().run();
+        let failed = copy.receiver.failures();
+        assert_eq!(failed.len(), usize::from(is_folded));
+        assert!(
+            failed.iter().all(|(path, it)| path == b"A" && it.message.contains("takes for one"))
+        );
+        assert_eq!(disk.tree()[&b"a"[..]], tree[0].1, "the first one stays");
+    }
+}
