@@ -8,13 +8,14 @@
 
 mod incoming;
 mod life;
+mod mailbox;
 mod outbox;
 mod socket;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -38,7 +39,10 @@ use crate::seal::Suite;
 use crate::tls::{ChannelSecrets, TlsError};
 use incoming::{Incoming, ReadError};
 use life::Watch;
+use mailbox::Slot;
 use outbox::{NotSent, Outbox, WeakOutbox};
+
+pub(crate) use mailbox::{Event, Input, Intake, Mailbox, Role};
 
 /// Transfers that the peer may have under way in one session; memory bounds those of the process.
 const PEER_TRANSFERS_MAX: usize = 64;
@@ -46,8 +50,6 @@ const PEER_TRANSFERS_MAX: usize = 64;
 const EARLY_MAX: usize = 16;
 /// Most weight of requests that wait, in bytes.
 const REQUESTS_WEIGHT_MAX: usize = 2 << 20;
-/// Messages that may wait for one transfer's task; it never rests for long.
-const EVENTS_MAX: usize = 1024;
 /// How long the end of a session waits for the peer to close too.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -337,197 +339,6 @@ impl Ending {
             )),
             Self::Told(failure) | Self::Failure(failure) => Some(failure.clone()),
         }
-    }
-}
-
-/// What happens to a transfer.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// A message about it that is not for its writer.
-    Control(Message),
-    /// The session is over.
-    Ended(Ending),
-    /// The application wants it to end.
-    Abort,
-    /// Its channel has ended.
-    Channel(Result<(), crate::channel::ChannelError>),
-    /// All was read and handed to the channel, or the channel was stopped meanwhile.
-    Sent(Option<crate::files::SendSummary>),
-    /// All was written, or cannot be.
-    Written(Result<crate::transfer::Written, Failure>),
-    /// The reader or the writer ended without a word: a fault of this program.
-    Broken,
-}
-
-/// What the writing thread of a receiving transfer takes in.
-#[derive(Debug)]
-pub(crate) enum Input {
-    /// The next block.
-    Block(Vec<u8>),
-    /// A message about entries.
-    Message(Message),
-    /// Nothing more is wanted.
-    Stop,
-}
-
-/// What messages about entries a transfer's writer has not worked off, by weight.
-#[derive(Debug, Default)]
-pub(crate) struct Intake {
-    waiting: AtomicU32,
-    /// Worked off, and the sender does not know.
-    untold: AtomicU32,
-}
-
-impl Intake {
-    /// One more; false where the sender had no credit for it.
-    fn add(&self, weight: u32) -> bool {
-        let before = self.waiting.fetch_add(weight, Ordering::AcqRel);
-        before.saturating_add(weight) <= BULK_CREDIT
-    }
-
-    /// One is worked off. Tells what to give back to the sender, when that is worth a message.
-    pub(crate) fn work_off(&self, weight: u32) -> Option<u32> {
-        let untold = self.untold.fetch_add(weight, Ordering::AcqRel) + weight;
-        if untold < BULK_CREDIT / 4 {
-            return None;
-        }
-        // Before the sender knows, or it could be faster than our own count.
-        self.waiting.fetch_sub(untold, Ordering::AcqRel);
-        self.untold.fetch_sub(untold, Ordering::AcqRel);
-        Some(untold)
-    }
-}
-
-/// A transfer's end of the router.
-#[derive(Debug)]
-pub(crate) struct Mailbox {
-    pub(crate) number: u32,
-    pub(crate) events: mpsc::UnboundedReceiver<Event>,
-    /// To give to those who have events to tell.
-    pub(crate) tell: mpsc::UnboundedSender<Event>,
-    pub(crate) inputs: std::sync::mpsc::Receiver<Input>,
-    /// To give to the channel.
-    pub(crate) input: std::sync::mpsc::Sender<Input>,
-    /// To give to the writer.
-    pub(crate) intake: Arc<Intake>,
-    credit: Arc<Semaphore>,
-    waiting: Arc<AtomicUsize>,
-    router: Arc<Router>,
-}
-
-impl Mailbox {
-    /// This side takes part: from now on the peer may say more than that it does not.
-    pub(crate) fn take_part(&self) {
-        if let Some(slot) = self.router.lock().slots.get_mut(&self.number) {
-            slot.is_accepted = true;
-        }
-    }
-
-    /// A message that was among the events has been looked at.
-    pub(crate) fn note_taken(&self) {
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    /// No more messages about entries are wanted: a thread that waits for credit waits no more.
-    pub(crate) fn end_bulk(&self) {
-        self.credit.close();
-    }
-}
-
-impl Drop for Mailbox {
-    fn drop(&mut self) {
-        self.end_bulk();
-        self.router.lock().slots.remove(&self.number);
-    }
-}
-
-/// What this side does in a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Sender,
-    Receiver,
-}
-
-impl Role {
-    /// Whether a correct peer says this to one with this role.
-    fn may_hear(self, message: &Message) -> bool {
-        match message {
-            Message::Manifest { .. } | Message::ManifestEnd { .. } | Message::EntryEnd { .. } => {
-                self == Self::Receiver
-            }
-            Message::Progress { .. }
-            | Message::EntryFailed { .. }
-            | Message::Feedback { .. }
-            | Message::Stop { .. }
-            | Message::Credit { .. }
-            | Message::Done(_) => self == Self::Sender,
-            _ => true,
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Slot {
-    events: mpsc::UnboundedSender<Event>,
-    input: std::sync::mpsc::Sender<Input>,
-    intake: Arc<Intake>,
-    /// What the peer still takes about entries.
-    credit: Arc<Semaphore>,
-    /// Messages among the events that nobody has looked at.
-    waiting: Arc<AtomicUsize>,
-    role: Role,
-    is_peers: bool,
-    /// The side that was asked takes part.
-    is_accepted: bool,
-    /// The peer has said its last word.
-    is_over: bool,
-}
-
-impl Slot {
-    /// Gives a message to the transfer.
-    fn take(&mut self, message: Message) -> Result<(), Failure> {
-        if self.is_over {
-            return Ok(());
-        }
-        let is_last = matches!(message, Message::Cancel { .. } | Message::Done(_));
-        match &message {
-            Message::Cancel { .. } => {}
-            Message::Accept { .. } if self.is_accepted => {
-                return Err(broke("a transfer was accepted that was not asked for"));
-            }
-            Message::Accept { .. } if !self.is_peers => self.is_accepted = true,
-            _ if !self.is_accepted => {
-                return Err(broke("a message came about a transfer that was not accepted"));
-            }
-            message if !self.role.may_hear(message) => {
-                return Err(broke("a message came that the other end of the data sends"));
-            }
-            Message::Credit { weight, .. } => {
-                let room = self.credit.available_permits() as u64 + u64::from(*weight);
-                if room > u64::from(BULK_CREDIT) {
-                    return Err(broke("more was worked off than was sent"));
-                }
-                self.credit.add_permits(*weight as usize);
-                return Ok(());
-            }
-            Message::Manifest { .. } | Message::ManifestEnd { .. } | Message::EntryEnd { .. } => {
-                if !self.intake.add(message.weight()) {
-                    return Err(broke("more came about entries than there is room for"));
-                }
-                // A transfer that has just ended takes nothing more.
-                let _ = self.input.send(Input::Message(message));
-                return Ok(());
-            }
-            // The next one says more.
-            Message::Progress { .. } if self.waiting.load(Ordering::Acquire) > 0 => return Ok(()),
-            // All of these are repeated, or only for the report.
-            _ if !is_last && self.waiting.load(Ordering::Acquire) >= EVENTS_MAX => return Ok(()),
-            _ => {}
-        }
-        self.is_over = is_last;
-        self.waiting.fetch_add(1, Ordering::AcqRel);
-        let _ = self.events.send(Event::Control(message));
-        Ok(())
     }
 }
 

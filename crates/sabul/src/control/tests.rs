@@ -1,9 +1,12 @@
+use std::sync::atomic::Ordering;
+
 use sabul_units::{Random, SeededRandom};
 use sabul_wire::control::{ChannelParams, Done, Entry, EntryKind, Request};
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use super::mailbox::EVENTS_MAX;
 use super::*;
 
 /// A session's end without its socket: the router with both its tasks.
