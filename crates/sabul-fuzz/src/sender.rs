@@ -230,7 +230,7 @@ impl Run {
         let packets = input.near(self.next_number);
         let mut ack = Ack { serial, seq, largest, packets, ..Ack::default() };
         ack.block_limit = self.block_limit.saturating_add((input.u8() % 4).into());
-        ack.bytes = packets.saturating_mul(1000);
+        ack.bytes = packets.saturating_mul(1000).min(self.sender.stats().sent_bytes);
         ack.arrived_at = self.now.elapsed();
         // Rarely anything else: each is a byte, so that scripts stay short.
         let odd = input.u8();
@@ -324,8 +324,7 @@ impl Run {
     fn is_truthful(&self, report: &Feedback) -> bool {
         let counts_are_true = match report {
             Feedback::Ack(ack) => {
-                let sent = self.sender.stats().sent;
-                ack.packets <= sent && ack.bytes <= ack.packets * 1000 && ack.marked <= ack.packets
+                ack.packets <= self.sender.stats().sent && ack.marked <= ack.packets
             }
             _ => true,
         };
@@ -345,6 +344,7 @@ impl Run {
             Feedback::Ack(ack) => {
                 ack.seq.0 <= seqs
                     && (ack.packets == 0 || ack.largest.0 < self.next_number)
+                    && ack.bytes <= self.sender.stats().sent_bytes
                     && below(&ack.missing, self.next_number)
             }
             Feedback::Syn { received } => {

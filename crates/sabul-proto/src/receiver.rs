@@ -26,6 +26,7 @@ use crate::reports::{ERR_INTERVAL, Repeat, RepeatRtt, ReportRule};
 use crate::rtt;
 use bulk::Bulk;
 use reorder::Gaps;
+pub(crate) use reorder::WINDOW_MAX;
 
 /// [SABUL §II-D] A loss is reported again after k × RTT; k starts here and grows by one with each
 /// report, so that NAKs never bury a blocked path.

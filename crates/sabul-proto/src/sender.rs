@@ -11,6 +11,7 @@
 mod feedback;
 mod pick;
 mod records;
+mod skips;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,7 +19,7 @@ use std::fmt;
 use sabul_cc::{
     ChannelRules, Context, Controller, Fault, IntervalReport, LossReport, RttEstimate, SendLimits,
 };
-use sabul_units::{Bytes, Instant, PacketNumber, Packets, Rate, SeqNo, Span};
+use sabul_units::{Bytes, Instant, PacketNumber, Packets, Random, Rate, SeqNo, Span};
 use sabul_wire::{DATA_OVERHEAD, LossPolicy, Mark, NumberRange};
 
 use crate::flow_window::FlowWindow;
@@ -27,6 +28,7 @@ use crate::reports::ReportRule;
 use crate::rtt;
 use pick::Pick;
 use records::{Numbers, Pieces, Place};
+use skips::Skips;
 
 /// IPv4 and UDP headers: what a datagram is on the wire beyond its payload. Rates count IP packets;
 /// IPv6 adds 20 bytes, which the gap ignores.
@@ -173,6 +175,8 @@ impl std::error::Error for PeerError {}
 pub struct SenderStats {
     /// DATA packets sent.
     pub sent: u64,
+    /// Their payload bytes.
+    pub sent_bytes: u64,
     /// Retransmissions among them.
     pub resent: u64,
     /// Packets reported lost on the path, each once.
@@ -226,6 +230,7 @@ pub struct Sender {
     cut: (usize, u32),
     pieces: Pieces,
     numbers: Numbers,
+    skips: Skips,
     loss_list: IntervalSet,
     /// What was cut off pieces that no longer fitted, and has not left since.
     rests: VecDeque<Place>,
@@ -278,6 +283,7 @@ impl Sender {
             cut: (0, 0),
             pieces: Pieces::new(),
             numbers: Numbers::new(config.first_number),
+            skips: Skips::none(),
             loss_list: IntervalSet::new(),
             rests: VecDeque::new(),
             payload_bytes: config.payload_bytes,
@@ -316,6 +322,15 @@ impl Sender {
     /// A round trip seen while the path was opened.
     pub fn seed_rtt(&mut self, sample: Span) {
         self.rtt = Some(rtt::update(None, sample));
+    }
+
+    /// Leaves out a packet number now and then, where nobody can know who does not have `random`, and
+    /// takes a peer that acknowledges it for a liar. Of no effect where reports do not name packet
+    /// numbers.
+    pub fn skip_numbers(&mut self, random: Box<dyn Random + Send>) {
+        if self.config.policy == LossPolicy::Current {
+            self.skips.start(self.numbers.next(), random);
+        }
     }
 
     /// Never send faster than this, IP headers included, whatever the controller says.
@@ -419,6 +434,9 @@ impl Sender {
             self.waited[why as usize] += now.since(since);
         }
         self.run_timers(now);
+        if self.skips.take(now, self.numbers.next()) {
+            self.numbers.push_other();
+        }
         if let Some(serial) = self.ack2_due.take() {
             return Transmit::Ack2 { number: self.numbers.push_other(), serial };
         }
@@ -451,8 +469,9 @@ impl Sender {
         }
     }
 
-    fn note_sent(&mut self, now: Instant, is_repeat: bool) {
+    fn note_sent(&mut self, now: Instant, length: u32, is_repeat: bool) {
         self.stats.sent += 1;
+        self.stats.sent_bytes += u64::from(length);
         self.interval.sent += 1;
         self.note_picked();
         if is_repeat {

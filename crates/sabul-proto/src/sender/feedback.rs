@@ -44,14 +44,21 @@ impl Sender {
         if ack.missing.last().is_some_and(|range| range.last >= self.numbers.next().0) {
             return Err(PeerError("it misses what was never sent"));
         }
-        if ack.packets > self.stats.sent || ack.marked > ack.packets {
+        if ack.packets > self.stats.sent
+            || ack.bytes > self.stats.sent_bytes
+            || ack.marked > ack.packets
+        {
             return Err(PeerError("it received more than was sent"));
         }
         if ack.serial <= self.ack_serial {
             // Overtaken by a newer one, which said more.
             return Ok(());
         }
+        self.skips.check(ack)?;
         self.ack_serial = ack.serial;
+        if ack.packets > 0 {
+            self.skips.note(now, &ack.missing, Some(ack.largest), self.numbers.next());
+        }
         if now >= self.next_ack2 || !ack.missing.is_empty() {
             self.ack2_due = Some(ack.serial);
             self.next_ack2 = now + ACK2_INTERVAL;
@@ -65,7 +72,7 @@ impl Sender {
                 self.rtt = Some(rtt::update(self.rtt, sample.max(Span::from_micros(1))));
             }
         }
-        self.note_overflow(now, ack.overflowed);
+        self.note_overflow(now, ack);
         let is_news = ack.seq > self.pieces.first() || ack.packets > self.stats.arrived;
         if ack.seq > self.pieces.first() {
             self.pieces.acknowledge(ack.seq);
@@ -131,7 +138,10 @@ impl Sender {
         }
         match nak.policy {
             LossPolicy::Historical => self.lose_seqs(now, &nak.ranges),
-            LossPolicy::Current => self.lose_numbers(now, &nak.ranges),
+            LossPolicy::Current => {
+                self.skips.note(now, &nak.ranges, None, self.numbers.next());
+                self.lose_numbers(now, &nak.ranges);
+            }
         }
         if self.config.expiry == Expiry::Everything {
             // [SABUL2] An ERR is an answer, too.
@@ -205,14 +215,20 @@ impl Sender {
         }
     }
 
-    fn note_overflow(&mut self, now: Instant, total: u64) {
+    fn note_overflow(&mut self, now: Instant, ack: &Ack) {
         let rtt = self.rtt.map_or(RTT_UNKNOWN, |rtt| rtt.smoothed);
-        if total > self.stats.overflowed {
-            let newly = total - self.stats.overflowed;
-            self.stats.overflowed = total;
-            self.overflow_credit =
-                self.overflow_credit.saturating_add(newly.saturating_mul(OVERFLOW_JOINED));
-            self.overflow_credit_until = now + rtt + ACK2_INTERVAL;
+        if ack.overflowed > self.stats.overflowed {
+            let newly = ack.overflowed - self.stats.overflowed;
+            self.stats.overflowed = ack.overflowed;
+            // No more than may be lost: what has left, has not come and is not known to be lost.
+            let stats = &self.stats;
+            let settled = stats.arrived.max(ack.packets) + stats.lost + stats.lost_at_receiver;
+            self.overflow_credit = self
+                .overflow_credit
+                .saturating_add(newly.saturating_mul(OVERFLOW_JOINED))
+                .min(stats.sent.saturating_sub(settled));
+            // The loss report may come a reordering window later.
+            self.overflow_credit_until = now + rtt * 2 + ACK2_INTERVAL;
             self.window.shrink(Packets(self.numbers.in_flight()));
             self.next_window_growth = now + rtt;
         } else if now >= self.next_window_growth {

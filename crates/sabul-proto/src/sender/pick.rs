@@ -240,7 +240,7 @@ impl Sender {
             self.pick.open.insert(NumberRange { first: seq.0, last: seq.0 });
             self.pick.cursor = seq.0 + 1;
         }
-        self.note_sent(now, false);
+        self.note_sent(now, place.length, false);
         DataPacket::new(number, seq, place)
     }
 
@@ -255,7 +255,7 @@ impl Sender {
             self.rests.push_back(rest);
         }
         self.numbers.push(seq, now);
-        self.note_sent(now, true);
+        self.note_sent(now, place.length, true);
         Some(DataPacket::new(number, seq, place))
     }
 

@@ -13,8 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use sabul_udp::{Ecn, RecvBuffers, SendOutcome, UdpSocket, Wait};
-use sabul_units::Instant;
+use sabul_units::{Instant, Random};
 
+use super::link::Entropy;
 use super::{ChannelError, OnEnd, Shared};
 
 /// A connected socket for datagrams, with a way to end its wait.
@@ -38,6 +39,8 @@ pub(crate) trait Datagrams: Send + Debug {
     fn peer_addr(&self) -> Option<SocketAddr>;
     /// One sentence about what this machine should change, where there is something.
     fn hint(&self) -> Option<String>;
+    /// Randomness that a peer cannot foresee.
+    fn random(&self) -> Box<dyn Random + Send>;
     /// The socket, if it is one of a world in virtual time.
     #[cfg(test)]
     fn in_world(&self) -> Option<&crate::world::Socket> {
@@ -82,6 +85,10 @@ impl Datagrams for UdpSocket {
 
     fn hint(&self) -> Option<String> {
         self.capabilities().hint
+    }
+
+    fn random(&self) -> Box<dyn Random + Send> {
+        Box::new(Entropy)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sabul_udp::SendStatus;
-use sabul_units::{Instant, PacketNumber};
+use sabul_units::{Instant, PacketNumber, Random};
 use sabul_wire::{ConnectionId, HEADER_LEN, Header, Kind, TAG_LEN};
 
 use super::ChannelError;
@@ -25,6 +25,19 @@ impl Clock {
     /// Time from now until `deadline`.
     pub(super) fn until(self, deadline: Instant) -> Duration {
         deadline.since(self.now()).into()
+    }
+}
+
+/// The system's randomness, which a peer cannot foresee.
+#[derive(Debug)]
+pub(super) struct Entropy;
+
+impl Random for Entropy {
+    fn next_u64(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        // Keys were made of it a moment ago. Without it a peer may foresee what is left out, no more.
+        let _ = aws_lc_rs::rand::fill(&mut bytes);
+        u64::from_ne_bytes(bytes)
     }
 }
 

@@ -155,6 +155,7 @@ impl Turn {
         let clock = Clock::start();
         let mut sender = Sender::new(clock.now(), config, controller);
         sender.limit_rate(params.rate_limit_bps.map(Rate));
+        sender.skip_numbers(start.socket.random());
         if let Some(rtt) = start.rtt {
             sender.seed_rtt(rtt);
         }

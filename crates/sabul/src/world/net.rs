@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sabul_sim::{Link, LinkConfig};
 use sabul_udp::{RecvBuffers, SendOutcome, SendStatus, Wait};
-use sabul_units::{Instant as LinkInstant, PacketNumber, SeededRandom, Span};
+use sabul_units::{Instant as LinkInstant, PacketNumber, Random, SeededRandom, Span};
 use sabul_wire::ConnectionId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -291,6 +291,10 @@ impl Datagrams for Socket {
 
     fn hint(&self) -> Option<String> {
         None
+    }
+
+    fn random(&self) -> Box<dyn Random + Send> {
+        Box::new(SeededRandom::new(self.connection))
     }
 
     fn in_world(&self) -> Option<&Socket> {
