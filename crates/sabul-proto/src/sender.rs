@@ -189,6 +189,8 @@ pub struct SenderStats {
     pub overflowed: u64,
     /// DATA packets that arrived, duplicates included.
     pub arrived: u64,
+    /// How often the newest packet to arrive held as much as fits now.
+    pub full_arrived: u64,
     /// Payload bytes that arrived, duplicates included.
     pub delivered: u64,
     /// Expiries.

@@ -135,6 +135,21 @@ fn fobs_goes_round_over_what_has_not_arrived() {
     assert_eq!(sent, [4, 1, 4, 1], "the pass goes on where it was");
 }
 
+#[test]
+fn a_pass_goes_on_behind_a_piece_that_had_to_be_cut_again() {
+    let mut sender = sender("fobs", &[("rate_mbps", "8.576")], 3);
+    for ms in 0..3 {
+        leave(&mut sender, ms * 1000);
+    }
+    sender.set_payload_bytes(400);
+    let mut sent = Vec::new();
+    for ms in 3..14 {
+        sent.extend(leave(&mut sender, ms * 1000).0);
+    }
+    // The fronts of 0, 1 and 2 and what was cut off them, each once; then the next pass.
+    assert_eq!(sent[..11], [0, 3, 4, 1, 5, 6, 2, 7, 8, 3, 4]);
+}
+
 fn receiver(rules: ChannelRules) -> Receiver {
     let (policy, reports) = ReportRule::of_rules(rules, LossPolicy::Current);
     let block_limit = u32::MAX;

@@ -67,6 +67,10 @@ impl Sender {
         if self.largest_arrived.is_none_or(|largest| ack.largest > largest) && !nothing_arrived {
             self.largest_arrived = Some(ack.largest);
             self.numbers.arrived(ack.largest);
+            let seq = self.numbers.get(ack.largest).and_then(|sent| sent.seq);
+            let newest = seq.and_then(|seq| self.pieces.get_mut(seq));
+            let is_full = newest.is_some_and(|piece| piece.place.length >= self.payload_bytes);
+            self.stats.full_arrived += u64::from(is_full);
             if let Some(sent_at) = self.numbers.get(ack.largest).and_then(|sent| sent.sent_at) {
                 let sample = now.since(sent_at).saturating_sub(ack.delay);
                 self.rtt = Some(rtt::update(self.rtt, sample.max(Span::from_micros(1))));

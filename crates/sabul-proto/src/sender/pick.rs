@@ -214,6 +214,8 @@ impl Sender {
         } else {
             self.cut.1 += length;
         }
+        // Cyclic: a pass ends where new data begins; what was cut off on the way does not end it.
+        self.pick.cursor = self.pieces.next().0 + 1;
         self.send_new(now, index, Place { block, offset, length, ends_block })
     }
 
@@ -238,7 +240,6 @@ impl Sender {
         }
         if self.pick.rules == ChannelRules::Cyclic {
             self.pick.open.insert(NumberRange { first: seq.0, last: seq.0 });
-            self.pick.cursor = seq.0 + 1;
         }
         self.note_sent(now, place.length, false);
         DataPacket::new(number, seq, place)

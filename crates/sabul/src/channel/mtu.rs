@@ -1,9 +1,9 @@
 //! Path MTU discovery: padded probes of all likely sizes at once.
 //!
 //! After [RFC8899]: packets grow when a probe of a larger size has been answered. They shrink when the
-//! path has become a black hole for the size in use [RFC8899 §4.3]: nothing larger than the next
-//! smaller size arrives any more, and probes of that one are answered while those of the present one
-//! are not. Loss alone never shows that, however high: it takes answers. Probes are no data, and
+//! path has become a black hole for the size in use [RFC8899 §4.3]: none of them
+//! arrives any more, and probes of a smaller size are answered while those of the present one are
+//! not. Loss alone never shows that, however high: it takes answers. Probes are no data, and
 //! their loss is no congestion.
 //! States:      searching → settled → (raise timer) searching; any → checking → settled, or fallen and
 //!              searching below the size that failed
@@ -30,7 +30,7 @@ const TRIES: u8 = 3;
 const ROUND_MIN: Span = Span::from_millis(50);
 /// What a round trip stands for until one is known.
 const RTT_UNKNOWN: Span = Span::from_millis(200);
-/// Ours: nothing large arrives for so long, or for three round trips, before that is looked into.
+/// Ours: nothing of the full size arrives for so long, or for three round trips, before that is looked into.
 const SUSPECT_AFTER: Span = Span::from_secs(1);
 /// Ours: and so many DATA packets have left meanwhile.
 const SUSPECT_PACKETS: u64 = 3;
@@ -52,10 +52,8 @@ const COOL_DOWN: Span = Span::from_secs(60);
 pub(super) struct Traffic {
     /// How many have left.
     pub(super) sent: u64,
-    /// How many have arrived.
-    pub(super) arrived: u64,
-    /// Payload bytes that have arrived.
-    pub(super) bytes: u64,
+    /// How often one of the full size was seen to arrive.
+    pub(super) full: u64,
 }
 
 /// Whether the present size still passes.
@@ -78,7 +76,7 @@ pub(super) struct MtuSearch {
     next_round: Instant,
     /// When larger sizes are tried again.
     raise_at: Option<Instant>,
-    /// What was known when a packet above the smaller size last arrived, and when that was.
+    /// What was known when a packet of the size in use last arrived, and when that was.
     proof: (Instant, Traffic),
     seen: Traffic,
     check: Option<Check>,
@@ -147,20 +145,15 @@ impl MtuSearch {
         self.raise_at = self.candidates.is_empty().then(|| now + RAISE_AFTER);
     }
 
-    /// Takes note of what has become of the DATA packets, and begins a check where nothing large
-    /// arrives any more.
+    /// Takes note of what has become of the DATA packets, and begins a check where none of the
+    /// full size arrives any more.
     pub(super) fn watch(&mut self, now: Instant, traffic: Traffic, rtt: Option<Span>) {
         let (since, before) = self.proof;
         self.seen = traffic;
-        let Some(smaller) = self.smaller() else { return };
-        let packets = traffic.arrived - before.arrived;
-        // The mean is no more than the largest, so one above the smaller size was among them.
-        let is_proof =
-            traffic.bytes.saturating_sub(before.bytes) > packets * u64::from(smaller - OVERHEAD);
-        if is_proof || traffic.sent < before.sent + SUSPECT_PACKETS {
-            if is_proof {
-                (self.proof, self.check) = ((now, traffic), None);
-            }
+        if traffic.full > before.full {
+            (self.proof, self.check) = ((now, traffic), None);
+        }
+        if self.smaller().is_none() || traffic.sent < self.proof.1.sent + SUSPECT_PACKETS {
             return;
         }
         let patience = (rtt.unwrap_or(RTT_UNKNOWN) * 3).max(SUSPECT_AFTER);
@@ -319,8 +312,7 @@ mod tests {
                 if ms % 10 == 0 {
                     self.traffic.sent += 1;
                     if passes(self.search.packet()) {
-                        self.traffic.arrived += 1;
-                        self.traffic.bytes += u64::from(self.search.payload());
+                        self.traffic.full += 1;
                     }
                 }
                 if self.search.is_raise_due(at_ms(ms)) {

@@ -321,7 +321,7 @@ impl Turn {
     fn probe(&mut self, now: Instant) -> Result<(), ChannelError> {
         let stats = self.sender.stats();
         let rtt = self.sender.rtt().map(|rtt| rtt.smoothed);
-        let traffic = Traffic { sent: stats.sent, arrived: stats.arrived, bytes: stats.delivered };
+        let traffic = Traffic { sent: stats.sent, full: stats.full_arrived };
         self.mtu.watch(now, traffic, rtt);
         if self.mtu.is_raise_due(now) {
             self.mtu.raise(now, self.link.socket.path_mtu());
