@@ -70,6 +70,28 @@ impl IntervalSet {
         )
     }
 
+    /// The parts of `range` that are not in the set, ascending.
+    pub fn lacking(&self, range: NumberRange) -> Vec<NumberRange> {
+        let mut parts = Vec::new();
+        let mut from = range.first;
+        for held in self.overlap(range) {
+            if held.first > from {
+                parts.push(NumberRange { first: from, last: held.first - 1 });
+            }
+            from = held.last.saturating_add(1);
+        }
+        if from <= range.last {
+            parts.push(NumberRange { first: from, ..range });
+        }
+        parts
+    }
+
+    /// Whether taking this number out would make two ranges of one.
+    pub fn would_split(&self, number: u64) -> bool {
+        let range = self.ranges.range(..=number).next_back();
+        range.is_some_and(|(first, last)| *first < number && number < *last)
+    }
+
     /// Adds every number of `range`; numbers that are in the set already stay.
     pub fn insert(&mut self, range: NumberRange) {
         let (mut first, mut last) = (range.first, range.last);
@@ -213,6 +235,14 @@ mod tests {
                 let inside: Vec<u64> = set.overlap(range).flat_map(|r| r.first..=r.last).collect();
                 let expected: Vec<u64> = model.range(range.first..=range.last).copied().collect();
                 assert_eq!(inside, expected, "seed {seed}");
+                let outside: Vec<u64> =
+                    set.lacking(range).into_iter().flat_map(|r| r.first..=r.last).collect();
+                let expected: Vec<u64> =
+                    (range.first..=range.last).filter(|n| !model.contains(n)).collect();
+                assert_eq!(outside, expected, "seed {seed}");
+                let neighbours = first.checked_sub(1).is_some_and(|n| model.contains(&n))
+                    && model.contains(&(first + 1));
+                assert_eq!(set.would_split(first), neighbours && model.contains(&first));
             }
             let all: Vec<u64> = set.iter().flat_map(|r| r.first..=r.last).collect();
             assert_eq!(all, model.into_iter().collect::<Vec<_>>(), "seed {seed}");

@@ -36,7 +36,12 @@ const RTT_UNKNOWN: Span = Span::from_millis(100);
 /// Ours: no round trip counts as shorter.
 const RTT_SAMPLE_MIN: Span = Span::from_micros(1);
 /// Ours: holes in the sequence numbers; data that would make more is dropped until some are filled.
-const HOLES_MAX: usize = 1 << 20;
+const HOLES_MAX: usize = 1 << 18;
+/// Ours: a loss is repeated no sooner, however short the round trip is said to be: the sender times it.
+const REPEAT_MIN: Span = Span::from_millis(1);
+/// Ours: and no more than so many ranges are repeated within each so long.
+const REPEAT_RANGES: u32 = 4000;
+const REPEAT_PERIOD: Span = Span::from_millis(10);
 /// Ours: packet numbers this far below the largest are forgotten and count as replayed.
 const REPLAY_WINDOW: u64 = 1 << 20;
 /// Ours: ACKs whose confirmation is still awaited; older ones are given up and reported anew.
@@ -125,6 +130,9 @@ pub struct Receiver {
     missing_seqs: IntervalSet,
     /// Historical policy: (when, first, last, k) of reports to repeat unless the data has come.
     repeats: BTreeSet<(Instant, u64, u64, u64)>,
+    /// How many of them have been repeated in this period.
+    repeated: u32,
+    repeat_period_end: Instant,
     // Feedback.
     naks: VecDeque<Vec<NumberRange>>,
     ack_wanted: bool,
@@ -174,6 +182,8 @@ impl Receiver {
             next_seq: SeqNo(0),
             missing_seqs: IntervalSet::new(),
             repeats: BTreeSet::new(),
+            repeated: 0,
+            repeat_period_end: Instant::ZERO,
             naks: VecDeque::new(),
             ack_wanted: false,
             next_ack: Instant::ZERO,
@@ -258,8 +268,8 @@ impl Receiver {
         if seq < self.next_seq && !self.missing_seqs.contains(seq.0) {
             return Admission::Duplicate;
         }
-        if block >= self.block_limit
-            || (seq > self.next_seq && self.missing_seqs.range_count() >= HOLES_MAX)
+        let makes_hole = seq > self.next_seq || self.missing_seqs.would_split(seq.0);
+        if block >= self.block_limit || (makes_hole && self.missing_seqs.range_count() >= HOLES_MAX)
         {
             return Admission::Refused(Refusal::BeyondLimit);
         }
@@ -366,11 +376,21 @@ impl Receiver {
         };
         let rtt = rtt.unwrap_or(RTT_UNKNOWN);
         let due = match self.config.reports.repeat {
-            Repeat::KTimesRtt => now + rtt * k,
+            Repeat::KTimesRtt => now + (rtt * k).max(REPEAT_MIN),
             // The first check that finds the report older than that.
             Repeat::Periodic => self.next_of(ERR_INTERVAL, now + ReportRule::report_age(rtt)),
         };
         self.repeats.insert((due, range.first, range.last, k));
+    }
+
+    /// Historical policy: whether one more range may be repeated now; takes note of it.
+    fn may_repeat(&mut self, now: Instant) -> bool {
+        if now >= self.repeat_period_end {
+            (self.repeat_period_end, self.repeated) = (now + REPEAT_PERIOD, 0);
+        }
+        let may = self.repeated < REPEAT_RANGES;
+        self.repeated += u32::from(may);
+        may
     }
 
     /// The first time after `now` that is a whole number of intervals after the first DATA packet.
@@ -420,7 +440,7 @@ impl Receiver {
     pub fn poll_feedback(&mut self, now: Instant) -> Option<Feedback> {
         self.report_gaps(now);
         while let Some(&(due, first, last, k)) = self.repeats.first() {
-            if due > now {
+            if due > now || !self.may_repeat(now) {
                 break;
             }
             self.repeats.pop_first();
@@ -507,7 +527,10 @@ impl Receiver {
             return Some(Instant::ZERO);
         }
         let ack = self.ack_wanted.then_some(self.next_ack);
-        let repeat = self.repeats.first().map(|(due, ..)| *due);
+        let repeat = self.repeats.first().map(|(due, ..)| match self.repeated {
+            ..REPEAT_RANGES => *due,
+            REPEAT_RANGES.. => (*due).max(self.repeat_period_end),
+        });
         let gap = self.gaps.deadline(self.rtt);
         Instant::earliest([ack, repeat, gap, self.next_syn, self.bulk_deadline()])
     }

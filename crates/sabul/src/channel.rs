@@ -106,6 +106,8 @@ pub(crate) enum ChannelError {
     Peer(&'static str),
     /// The thread of the channel met a fault of this program; standard error has the details.
     Broken,
+    /// The transfer has more blocks than a channel has numbers for.
+    TooManyBlocks,
     /// The keys of the channel are used up or unusable.
     Seal(crate::seal::SealError),
 }
@@ -127,6 +129,9 @@ impl fmt::Display for ChannelError {
             Self::Broken => {
                 f.write_str("a fault of this program ended the channel; please report it")
             }
+            Self::TooManyBlocks => f.write_str(
+                "the transfer has more than 4294967294 blocks; send it with larger blocks, or in parts",
+            ),
             Self::Seal(error) => write!(f, "a packet could not be sealed: {error}"),
         }
     }

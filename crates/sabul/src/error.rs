@@ -120,7 +120,10 @@ impl Error {
             ChannelError::Peer(_) => {
                 Self::Failed(Failure::new(FailureCode::Protocol, error.to_string()))
             }
-            ChannelError::Controller(_) | ChannelError::Seal(_) | ChannelError::Broken => {
+            ChannelError::Controller(_)
+            | ChannelError::Seal(_)
+            | ChannelError::TooManyBlocks
+            | ChannelError::Broken => {
                 Self::Failed(Failure::new(FailureCode::Internal, error.to_string()))
             }
         }

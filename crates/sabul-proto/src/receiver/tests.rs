@@ -254,6 +254,58 @@ fn a_list_that_is_not_full_is_complete() {
     assert_eq!(listed.len(), 252, "in two lists, going round");
 }
 
+#[test]
+fn holes_are_bounded_however_they_come_about() {
+    let mut receiver = with_rule(LossPolicy::Historical, ReportRule::sabul2003());
+    let far = 4 * HOLES_MAX as u64;
+    arrive(&mut receiver, 0, far, far);
+    // One hole is there; every other number inside it makes one more.
+    let mut seq = 1;
+    loop {
+        let number = PacketNumber(seq);
+        let data = Some((SeqNo(seq), 1));
+        if receiver.admit(number, SeqNo(seq), 0, 0, 1) != Admission::Fresh {
+            break;
+        }
+        receiver.accept(at_ms(0), &Arrival { number, data, is_marked: false });
+        seq += 2;
+        assert!(seq < far, "there is no bound");
+    }
+    assert_eq!(receiver.missing_seqs.range_count(), HOLES_MAX);
+    let admit = |seq| receiver.admit(PacketNumber(far + 1), SeqNo(seq), 0, 0, 1);
+    assert_eq!(admit(seq), Admission::Refused(Refusal::BeyondLimit));
+    assert_eq!(admit(far + 2), Admission::Refused(Refusal::BeyondLimit));
+    for filling in [0, seq - 1, far - 1, far + 1] {
+        assert_eq!(admit(filling), Admission::Fresh, "{filling} makes no hole");
+    }
+}
+
+#[test]
+fn repeats_have_a_floor_and_a_bound_whatever_round_trip_the_sender_makes_us_measure() {
+    let mut receiver = with_rule(LossPolicy::Historical, ReportRule::sabul2003());
+    receiver.seed_rtt(Span::ZERO);
+    for number in 0..20_000 {
+        arrive_unchecked(&mut receiver, 2 * number);
+    }
+    let ranges =
+        |report: Feedback| if let Feedback::Nak(nak) = report { nak.ranges.len() } else { 0 };
+    let mut now = at_ms(0);
+    let mut repeated = 0;
+    std::iter::from_fn(|| receiver.poll_feedback(now)).for_each(drop);
+    while now < at_ms(1000) {
+        now = now + Span::from_micros(100);
+        repeated += std::iter::from_fn(|| receiver.poll_feedback(now)).map(ranges).sum::<usize>();
+        assert!(receiver.deadline().is_none_or(|due| due > now), "it would spin");
+    }
+    assert!((300_000..=404_000).contains(&repeated), "{repeated}");
+}
+
+fn arrive_unchecked(receiver: &mut Receiver, number: u64) {
+    let data = Some((SeqNo(number), 1));
+    let arrival = Arrival { number: PacketNumber(number), data, is_marked: false };
+    receiver.accept(at_ms(0), &arrival);
+}
+
 // The 2002 rule.
 
 const SYN_2002: Span = Span::from_millis(200);

@@ -174,7 +174,8 @@ impl Sender {
     fn lose_numbers(&mut self, now: Instant, ranges: &[NumberRange]) {
         let (mut lost, mut first_lost) = (0, None);
         for range in ranges {
-            for number in self.numbers.clamp(*range) {
+            let new = self.numbers.report(*range);
+            for number in new.into_iter().flat_map(|part| part.first..=part.last) {
                 let Some(seq) = self.numbers.settle(number) else {
                     continue;
                 };

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use sabul_units::{Instant, PacketNumber, SeqNo};
 use sabul_wire::NumberRange;
 
+use crate::interval_set::IntervalSet;
+
 /// Where in the stream a piece lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
@@ -108,6 +110,8 @@ pub(super) struct Sent {
 pub(super) struct Numbers {
     first: PacketNumber,
     ring: VecDeque<Sent>,
+    /// Numbers that loss reports have named: a report that names them again costs nothing.
+    reported: IntervalSet,
     /// Everything below has arrived or been overtaken.
     settled: PacketNumber,
     /// DATA packets from there on.
@@ -116,7 +120,13 @@ pub(super) struct Numbers {
 
 impl Numbers {
     pub(super) const fn new(first: PacketNumber) -> Self {
-        Self { first, ring: VecDeque::new(), settled: first, in_flight: 0 }
+        Self {
+            first,
+            ring: VecDeque::new(),
+            reported: IntervalSet::new(),
+            settled: first,
+            in_flight: 0,
+        }
     }
     pub(super) fn next(&self) -> PacketNumber {
         PacketNumber(self.first.0 + self.ring.len() as u64)
@@ -160,14 +170,23 @@ impl Numbers {
     pub(super) fn trim(&mut self, largest: PacketNumber, acknowledged: SeqNo) {
         while let Some(sent) = self.ring.front() {
             if self.first > largest || sent.seq.is_some_and(|seq| seq >= acknowledged) {
-                return;
+                break;
             }
             self.ring.pop_front();
             self.first = self.first.next();
         }
+        self.reported.remove_below(self.first.0);
     }
-    /// Numbers from the first remembered one to the last given.
-    pub(super) fn clamp(&self, range: NumberRange) -> std::ops::Range<u64> {
-        range.first.max(self.first.0)..(range.last + 1).min(self.next().0)
+    /// The numbers of a loss report that are remembered and that no report has named before.
+    pub(super) fn report(&mut self, range: NumberRange) -> Vec<NumberRange> {
+        let first = range.first.max(self.first.0);
+        let last = range.last.min(self.next().0.saturating_sub(1));
+        if first > last {
+            return Vec::new();
+        }
+        let known = NumberRange { first, last };
+        let new = self.reported.lacking(known);
+        self.reported.insert(known);
+        new
     }
 }

@@ -154,6 +154,22 @@ fn a_block_is_not_released_before_all_that_was_cut_off_its_pieces_has_left() {
 }
 
 #[test]
+fn a_report_costs_no_more_than_what_is_new_in_it() {
+    let mut sender = sender(LossPolicy::Current, &[]);
+    for _ in 0..10 {
+        sender.push_block(10_000);
+    }
+    drain(&mut sender, at_ms(0));
+    sender.handle_feedback(at_ms(1), &nak(LossPolicy::Current, &[(10, 19), (30, 98)])).unwrap();
+    let all = NumberRange { first: 0, last: u64::MAX - 1 };
+    let new: Vec<_> =
+        sender.numbers.report(all).into_iter().map(|range| (range.first, range.last)).collect();
+    assert_eq!(new, [(0, 9), (20, 29), (99, 99)]);
+    assert_eq!(sender.numbers.report(all), [], "and once");
+    assert_eq!(sender.stats().lost, 79);
+}
+
+#[test]
 fn historical_reports_name_sequence_numbers_and_count_repeats_apart() {
     let mut sender = sender(LossPolicy::Historical, &[]);
     sender.push_block(5000);

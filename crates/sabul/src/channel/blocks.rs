@@ -9,6 +9,11 @@ use std::collections::VecDeque;
 use sabul_proto::IntervalSet;
 use sabul_wire::NumberRange;
 
+/// Ours: a block has no more holes than one for each so many of its bytes, and a few: what honest
+/// pieces at the least MTU can make. What would make more counts as lost.
+const HOLE_BYTES: usize = 512;
+const HOLES_MIN: usize = 8;
+
 #[derive(Debug, Default)]
 struct Block {
     bytes: Vec<u8>,
@@ -25,6 +30,13 @@ impl Block {
     fn filled(&self, place: NumberRange) -> u64 {
         let in_prefix = u64::from(self.prefix).clamp(place.first, place.last + 1) - place.first;
         in_prefix + self.beyond.overlap(place).map(NumberRange::count).sum::<u64>()
+    }
+
+    /// Whether filling the place adds to the number of holes.
+    fn makes_hole(&self, place: NumberRange) -> bool {
+        place.first > u64::from(self.prefix)
+            && !self.beyond.contains(place.first - 1)
+            && !self.beyond.contains(place.last + 1)
     }
 
     fn is_complete(&self) -> bool {
@@ -64,7 +76,7 @@ impl Blocks {
         Self { block_bytes, first: 0, blocks: VecDeque::new(), free: Vec::new() }
     }
 
-    /// Takes an empty buffer for a later block.
+    /// Takes a buffer for a later block, best with the length that it left with.
     pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
         if buffer.capacity() >= self.block_bytes {
             self.free.push(buffer);
@@ -104,8 +116,15 @@ impl Blocks {
             filled if filled == length as u64 => return Space::Filled,
             _ => return Space::Refused,
         }
+        if slot.beyond.range_count() >= self.block_bytes / HOLE_BYTES + HOLES_MIN
+            && slot.makes_hole(place(offset, length))
+        {
+            return Space::Refused;
+        }
         if slot.bytes.is_empty() {
-            slot.bytes = self.free.pop().unwrap_or_default();
+            // What is new is zeroed by the system, page by page as it is used; what was used before
+            // is not zeroed: every byte is overwritten before the block leaves.
+            slot.bytes = self.free.pop().unwrap_or_else(|| vec![0; self.block_bytes]);
             slot.bytes.resize(self.block_bytes, 0);
         }
         Space::Empty(&mut slot.bytes[offset as usize..end])
@@ -141,7 +160,14 @@ impl Blocks {
         }
         let mut block = self.blocks.pop_front()?;
         self.first += 1;
-        block.bytes.truncate(block.prefix as usize);
+        let length = block.prefix as usize;
+        if length <= self.block_bytes / 2 {
+            // A sender that makes all blocks short must not make us zero the rest of each again.
+            let short = block.bytes[..length].to_vec();
+            self.free.push(block.bytes);
+            return Some(short);
+        }
+        block.bytes.truncate(length);
         Some(block.bytes)
     }
 }
@@ -169,6 +195,40 @@ mod tests {
         assert_eq!(blocks.pop().as_deref(), Some(&b"abcdefgh"[..]));
         assert_eq!(blocks.pop().as_deref(), Some(&b"tail"[..]));
         assert_eq!(blocks.pop(), None);
+    }
+
+    #[test]
+    fn pieces_that_make_too_many_holes_count_as_lost_until_some_are_filled() {
+        let mut blocks = Blocks::new(1 << 16);
+        let most = (1 << 16) / HOLE_BYTES + HOLES_MIN;
+        let fits =
+            |blocks: &mut Blocks, offset| matches!(blocks.space(0, offset, 1), Space::Empty(_));
+        let mut offset = 2;
+        while fits(&mut blocks, offset) {
+            put(&mut blocks, 0, offset, b"x", false);
+            offset += 2;
+            assert!(offset < 1 << 16, "there is no bound");
+        }
+        assert_eq!(blocks.blocks[0].beyond.range_count(), most);
+        assert!(fits(&mut blocks, offset - 3), "what fills a hole is welcome");
+        assert!(fits(&mut blocks, 0), "and what comes next");
+        put(&mut blocks, 0, 0, b"ab", false);
+        assert!(fits(&mut blocks, offset), "one hole less");
+    }
+
+    #[test]
+    fn a_short_block_costs_no_more_than_its_length_and_its_buffer_serves_again() {
+        let mut blocks = Blocks::new(1 << 16);
+        put(&mut blocks, 0, 0, b"a", true);
+        let short = blocks.pop().unwrap();
+        assert!(short == b"a" && short.capacity() < 100);
+        assert_eq!(blocks.free[0].len(), 1 << 16, "as long as it was, so nothing is zeroed again");
+        let address = blocks.free[0].as_ptr();
+        blocks.recycle(short);
+        assert_eq!(blocks.free.len(), 1, "the copy is not kept");
+        put(&mut blocks, 1, 0, b"bc", true);
+        assert_eq!(blocks.blocks[0].bytes.as_ptr(), address);
+        assert_eq!(blocks.pop().as_deref(), Some(&b"bc"[..]), "nothing of the block before");
     }
 
     #[test]

@@ -53,6 +53,12 @@ impl Batch {
     }
 }
 
+/// Whether the block behind `queued` others, of which `first` is the number of the first, can have a
+/// number: 32 bits, and one more for the limit behind it.
+fn has_number(first: u32, queued: usize) -> bool {
+    (first as usize).checked_add(queued).is_some_and(|number| number < u32::MAX as usize)
+}
+
 /// A sending end without its thread.
 #[derive(Debug)]
 pub(super) struct Turn {
@@ -187,6 +193,9 @@ impl Turn {
             return Err(ChannelError::Stopped);
         }
         while let Some(block) = state.outgoing.pop_front() {
+            if !has_number(self.first_block, self.blocks.len()) {
+                return Err(ChannelError::TooManyBlocks);
+            }
             self.sender.push_block(u32::try_from(block.len()).unwrap_or(u32::MAX));
             self.blocks.push_back(block);
         }
@@ -470,5 +479,18 @@ impl Turn {
         until = until.min(now + Span::from(Duration::from_millis(100)));
         let wait = if self.is_blocked { Wait::BOTH } else { Wait::READABLE };
         Pause { rest: None, wait, until }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_number;
+
+    #[test]
+    fn block_numbers_end_before_they_begin_again() {
+        assert!(has_number(0, 0));
+        assert!(has_number(u32::MAX - 3, 2));
+        assert!(!has_number(u32::MAX - 3, 3), "the limit behind it would be none");
+        assert!(!has_number(u32::MAX, usize::MAX));
     }
 }
