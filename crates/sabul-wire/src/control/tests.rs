@@ -80,7 +80,8 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
     };
     let place = |length| {
         let destination = vec![b'a'; length];
-        Message::Open(open(Request::Put { destination, into_directory: false, preserve: false }))
+        let (into_directory, preserve, sync) = (false, false, false);
+        Message::Open(open(Request::Put { destination, into_directory, preserve, sync }))
     };
     let stream = |length| Message::Open(open(Request::Stream { name: "n".repeat(length) }));
     let hello = |suites, software: usize| Message::Hello {

@@ -57,13 +57,14 @@ fn receiving(
     job.spawn_thread().map(|()| handle)
 }
 
-/// The last block is short, and so are some in the middle, as those of a slow stream are.
-fn block_length(fill: u8, blocks: u8) -> usize {
-    match fill {
-        _ if fill + 1 == blocks => 1234,
-        _ if fill % 16 == 3 => usize::from(fill),
-        _ => 1 << 18,
-    }
+/// The last block is short.
+fn file(fill: u8, blocks: u8) -> usize {
+    if fill + 1 == blocks { 1234 } else { 1 << 18 }
+}
+
+/// Some blocks in the middle are short, too.
+fn slow_stream(fill: u8, blocks: u8) -> usize {
+    if fill % 16 == 3 { usize::from(fill) } else { file(fill, blocks) }
 }
 
 /// Memory for one end.
@@ -77,7 +78,7 @@ fn transfer(params: &ChannelParams, blocks: u8) -> (Vec<Vec<u8>>, ChannelStats, 
     let [here, there] = [(); 2].map(|()| UdpSocket::bind(any, &SocketOptions::default()).unwrap());
     here.connect(there.local_addr()).unwrap();
     there.connect(here.local_addr()).unwrap();
-    transfer_between(here, there, params, blocks)
+    transfer_between(here, there, params, (blocks, slow_stream))
 }
 
 /// The same between these sockets.
@@ -85,7 +86,7 @@ fn transfer_between(
     here: UdpSocket,
     there: UdpSocket,
     params: &ChannelParams,
-    blocks: u8,
+    (blocks, length): (u8, fn(u8, u8) -> usize),
 ) -> (Vec<Vec<u8>>, ChannelStats, ChannelStats) {
     let (deliver, delivered) = mpsc::channel();
     let (ended, end) = mpsc::channel();
@@ -113,7 +114,7 @@ fn transfer_between(
     std::thread::spawn(move || {
         for fill in 0..blocks {
             let mut block = feeder.buffer().unwrap();
-            block.resize(block_length(fill, blocks), fill);
+            block.resize(length(fill, blocks), fill);
             feeder.block(block).unwrap();
         }
         feeder.finish();
@@ -127,7 +128,7 @@ fn transfer_between(
         arrived.push(block);
     }
     // The sender hears the last ACK, and then stays until it is stopped.
-    let bytes = (0..blocks).map(|fill| block_length(fill, blocks) as u64).sum();
+    let bytes = (0..blocks).map(|fill| length(fill, blocks) as u64).sum();
     let began = StdInstant::now();
     while sender.stats().bytes < bytes {
         assert!(began.elapsed() < Duration::from_secs(20), "all is acknowledged");
@@ -159,7 +160,7 @@ fn blocks_cross_loopback_in_order_and_intact_with_every_policy_and_carrier() {
         let params = ChannelParams { rules, control_feedback, ..params(controller) };
         let (arrived, sender, _) = transfer(&params, 100);
         for (fill, block) in arrived.iter().enumerate() {
-            assert_eq!(block.len(), block_length(u8::try_from(fill).unwrap(), 100));
+            assert_eq!(block.len(), slow_stream(u8::try_from(fill).unwrap(), 100));
             assert!(block.iter().all(|byte| usize::from(*byte) == fill), "block {fill}");
         }
         assert!(sender.packets > 0, "{controller} {rules} {control_feedback}");
@@ -215,7 +216,7 @@ fn a_transfer_ends_though_the_path_carries_only_smaller_packets_from_its_middle_
             ..params(controller)
         };
         let [here, there] = narrowing_path(2 << 20);
-        let (arrived, sender, _) = transfer_between(here, there, &params, 24);
+        let (arrived, sender, _) = transfer_between(here, there, &params, (24, file));
         for (fill, block) in arrived.iter().enumerate() {
             assert_eq!(block.len(), if fill == 23 { 1234 } else { 1 << 18 });
             assert!(block.iter().all(|byte| usize::from(*byte) == fill), "block {fill}");
