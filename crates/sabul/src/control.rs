@@ -46,8 +46,9 @@ pub(crate) use mailbox::{Event, Input, Intake, Mailbox, Role};
 
 /// Transfers that the peer may have under way in one session; memory bounds those of the process.
 const PEER_TRANSFERS_MAX: usize = 64;
-/// Requests that may wait before this side has said that it takes any: they can be early.
-const EARLY_MAX: usize = 16;
+/// Requests that may wait before this side has said that it takes any: they can be early, all that the
+/// peer may have under way, as those of `perf --streams 64` right after it has connected.
+const EARLY_MAX: usize = PEER_TRANSFERS_MAX;
 /// Most weight of requests that wait, in bytes.
 const REQUESTS_WEIGHT_MAX: usize = 2 << 20;
 /// How long the end of a session waits for the peer to close too.
