@@ -155,10 +155,10 @@ async fn garbage(address: SocketAddr, mbps: u64, until: Instant) {
     let (began, mut sent) = (Instant::now(), 0_u64);
     let mut noise = vec![0_u8; 1200];
     while Instant::now() < until {
-        let due = began.elapsed().as_micros() as u64 * mbps / (8 * (SIZE + 28));
+        let due = u64::try_from(began.elapsed().as_micros()).unwrap() * mbps / (8 * (SIZE + 28));
         while sent < due {
             for (n, byte) in noise.iter_mut().enumerate().take(64) {
-                *byte = (sent.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (n % 56)) as u8;
+                *byte = (sent.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (n % 56)).to_le_bytes()[0];
             }
             // Every other one looks like a hello at first sight.
             noise[0] = if sent % 2 == 0 { 0x14 } else { noise[0] };
@@ -218,8 +218,12 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
             mode: None,
             modified_ns: None,
         };
-        let put =
-            || Request::Put { destination: Vec::new(), into_directory: true, preserve: false };
+        let put = || Request::Put {
+            destination: Vec::new(),
+            into_directory: true,
+            preserve: false,
+            sync: false,
+        };
         for n in 0.. {
             let number = 2 * u32::try_from(n).unwrap() + 1;
             let message = match mode {
