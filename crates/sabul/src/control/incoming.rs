@@ -48,11 +48,14 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
     pub(super) async fn next(&mut self, limit: usize) -> Result<Option<Message>, ReadError> {
         let bad = |error: DecodeError| ReadError::Malformed(error.to_string());
         loop {
-            let length = match self.bytes[..self.filled].first_chunk::<FRONT>() {
+            let front = &self.bytes[..self.filled.min(FRONT)];
+            let length = match front.split_first_chunk::<4>() {
                 None => FRONT,
-                Some(&[a, b, c, d, kind]) => {
-                    let length = body_length([a, b, c, d]).map_err(bad)?;
-                    if length > limit.min(body_limit(kind)) {
+                Some((length, kind)) => {
+                    let length = body_length(*length).map_err(bad)?;
+                    // Before the kind is known, too: whoever announces too much is not waited for.
+                    let limit = kind.first().map_or(limit, |kind| limit.min(body_limit(*kind)));
+                    if length > limit {
                         let text = format!("a message of {length} bytes is longer than it may be");
                         return Err(ReadError::Malformed(text));
                     }
