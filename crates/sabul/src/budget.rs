@@ -1,8 +1,8 @@
 //! One memory for all sessions and channels of a process, lent in blocks.
 //!
 //! A session borrows a little, an end of a channel at least [`BLOCKS_MIN`] blocks, and more as far as
-//! its path needs it and the budget lends. Who cannot have that is refused at the start; nobody who
-//! has begun is ever without.
+//! its path needs it and the budget lends. Who cannot have that waits a moment for others to give
+//! back, and is refused at the start if that does not help; nobody who has begun is ever without.
 //!
 //! Model:       the last eighth is for those who have less than their share, so that newcomers find
 //!              something; a share is what each end of a channel would have of the rest. While
@@ -55,6 +55,15 @@ struct State {
     lent: usize,
     /// Ends of channels that have a loan.
     ends: usize,
+    /// Ends that wait for one.
+    waiting: usize,
+}
+
+impl State {
+    /// Ends that should have a share.
+    const fn claims(&self) -> usize {
+        self.ends + self.waiting
+    }
 }
 
 /// There is not enough left.
@@ -131,7 +140,7 @@ impl MemoryBudget {
         if let Some(each) = pool.each {
             blocks = (each / (block_bytes as usize).max(1)).max(BLOCKS_MIN);
         } else {
-            let share = pool.share(state.ends + 1);
+            let share = pool.share(state.claims() + 1);
             let room = |block: u32, state: &State| {
                 let blocks = block as usize;
                 let free = pool.bytes.saturating_sub(state.lent);
@@ -148,6 +157,13 @@ impl MemoryBudget {
         drop(state);
         let loan = Loan { pool: Arc::clone(pool), bytes, is_end: true };
         Ok(BlockLoan { loan, block_bytes, blocks })
+    }
+
+    /// An end of a channel waits for memory: until this is dropped, others count with it and give
+    /// back what is beyond their share then.
+    pub(crate) fn wait(&self) -> Waiting {
+        self.pool.lock().waiting += 1;
+        Waiting { pool: Arc::clone(&self.pool) }
     }
 
     /// How large the buffers of a channel's socket may be, in bytes. The kernel has that memory, and
@@ -181,6 +197,18 @@ impl Pool {
     }
 }
 
+/// An end of a channel that waits for memory.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pool: Arc<Pool>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.pool.lock().waiting -= 1;
+    }
+}
+
 /// Something borrowed; dropping it gives it back.
 #[derive(Debug)]
 pub(crate) struct Loan {
@@ -196,7 +224,7 @@ impl Loan {
             return false;
         }
         let mut state = self.pool.lock();
-        let is_rich = self.bytes + bytes > self.pool.share(state.ends);
+        let is_rich = self.bytes + bytes > self.pool.share(state.claims());
         let kept = if is_rich { self.pool.reserve() } else { 0 };
         let free = self.pool.bytes.saturating_sub(state.lent).saturating_sub(kept);
         if bytes > free {
@@ -219,7 +247,7 @@ impl Loan {
         if self.pool.each.is_some() || self.pool.bytes - state.lent >= self.pool.reserve() {
             return 0;
         }
-        self.bytes.saturating_sub(self.pool.share(state.ends))
+        self.bytes.saturating_sub(self.pool.share(state.claims()))
     }
 }
 

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sabul_wire::control::{self, ChannelParams, Failure, FailureCode, Message, Open};
+use sabul_wire::control::{self, Failure, FailureCode, Message, Open};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info};
@@ -266,7 +266,8 @@ impl Session {
         self.inner.cx.control.ask(open)?;
         drop(next_number);
         let answer_within = (!is_stream).then_some(self.inner.cx.endpoint.patience.accept);
-        let plan = Plan { is_opener: true, answer_within, params, work, memory, is_durable };
+        let plan =
+            Plan { is_opener: true, answer_within, params, work, memory: Some(memory), is_durable };
         Ok(transfer::start(self.inner.cx.clone(), mailbox, plan))
     }
 
@@ -437,23 +438,16 @@ impl Pending {
                     Err(Error::Failed(Failure::new(FailureCode::Protocol, text)))
                 }
             });
-        let work = work.and_then(|work| {
-            let memory = self.cx.endpoint.memory.channel(open.channel.block_bytes);
-            let memory = memory.map_err(|refusal| Error::Failed(refused(refusal.to_string())))?;
-            Ok((work, memory))
-        });
         match work {
-            Ok((work, memory)) => {
-                let block_bytes = memory.block_bytes();
-                let params = ChannelParams { block_bytes, ..open.channel };
+            Ok(work) => {
                 // Whoever asks for files knows alone whether they reach a disk.
                 let is_durable = matches!(open.request, control::Request::Put { sync: true, .. });
                 let plan = Plan {
                     is_opener: false,
                     answer_within: None,
-                    params,
+                    params: open.channel,
                     work,
-                    memory,
+                    memory: None,
                     is_durable,
                 };
                 Ok(transfer::start(self.cx.clone(), mailbox, plan))

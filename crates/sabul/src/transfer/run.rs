@@ -26,6 +26,9 @@ use crate::session::Endpoint;
 
 /// How long the end of a transfer waits for its writing thread to clean up.
 const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a transfer waits for memory that others have to give back, and how often it looks.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(15);
+const MEMORY_LOOK: Duration = Duration::from_millis(20);
 /// Seals with this before the listener has chosen; a listener chooses the first it knows.
 pub(crate) fn first_suite() -> Suite {
     Suite::preference()[0]
@@ -85,7 +88,8 @@ pub(crate) struct Plan {
     pub(crate) answer_within: Option<Duration>,
     pub(crate) params: ChannelParams,
     pub(crate) work: Work,
-    pub(crate) memory: BlockLoan,
+    /// Borrowed already, or to be borrowed before the peer is told that it may begin.
+    pub(crate) memory: Option<BlockLoan>,
     /// What is finished is on a disk.
     pub(crate) is_durable: bool,
 }
@@ -126,7 +130,11 @@ struct Run {
 
 impl Run {
     async fn course(&mut self, plan: Plan) -> Result<Report, Error> {
-        let Plan { is_opener, answer_within, mut params, work, mut memory, is_durable } = plan;
+        let Plan { is_opener, answer_within, mut params, work, memory, is_durable } = plan;
+        let mut memory = match memory {
+            Some(memory) => memory,
+            None => self.borrow(&mut params).await?,
+        };
         if !is_opener {
             self.mailbox.take_part();
             let (transfer, block_bytes) = (self.mailbox.number, params.block_bytes);
@@ -164,6 +172,36 @@ impl Run {
         report.verified &= !is_measure;
         report.durable = is_durable;
         Ok(report)
+    }
+
+    /// Memory for this end, in blocks of the size that there is memory for. Others that have more
+    /// than a share give it back, which takes them a moment.
+    async fn borrow(&mut self, params: &mut ChannelParams) -> Result<BlockLoan, Error> {
+        let budget = self.cx.endpoint.memory.clone();
+        let deadline = Instant::now() + MEMORY_PATIENCE;
+        let mut waiting = None;
+        loop {
+            match budget.channel(params.block_bytes) {
+                Ok(memory) => {
+                    params.block_bytes = memory.block_bytes();
+                    return Ok(memory);
+                }
+                Err(refusal) if Instant::now() >= deadline => {
+                    let failure = Failure::new(FailureCode::Refused, refusal.to_string());
+                    return Err(Error::Failed(failure));
+                }
+                Err(_) => {}
+            }
+            waiting.get_or_insert_with(|| budget.wait());
+            tokio::select! {
+                biased;
+                event = self.mailbox.events.recv() => {
+                    // Before it is accepted, a transfer can only end.
+                    event.map_or(Err(Error::Cancelled), |event| self.check(event))?;
+                }
+                () = tokio::time::sleep(MEMORY_LOOK) => {}
+            }
+        }
     }
 
     /// What an event that no transfer survives means; other events are given back.
