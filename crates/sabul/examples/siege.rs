@@ -22,7 +22,7 @@ use sabul_wire::control::{
     Open, Request,
 };
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 use tokio_rustls::client::TlsStream;
@@ -135,7 +135,7 @@ async fn callers(address: SocketAddr, rate: u64, until: Instant) {
     let mut held = std::collections::VecDeque::new();
     let (mut made, mut failed) = (0_u64, 0_u64);
     while Instant::now() < until {
-        match tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
+        match tokio::time::timeout(Duration::from_millis(200), call(address)).await {
             Ok(Ok(stream)) => held.push_back(stream),
             _ => failed += 1,
         }
@@ -146,6 +146,16 @@ async fn callers(address: SocketAddr, rate: u64, until: Instant) {
         sleep_until((began + Duration::from_nanos(1_000_000_000 * made / rate)).into()).await;
     }
     println!("{{\"made\":{made},\"failed\":{failed}}}");
+}
+
+/// Calls from another address than honest callers, where the server is on this machine.
+async fn call(address: SocketAddr) -> std::io::Result<TcpStream> {
+    if !address.ip().is_loopback() {
+        return TcpStream::connect(address).await;
+    }
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from(([127, 0, 0, 2], 0)))?;
+    socket.connect(address).await
 }
 
 /// Noise of the size of a hello, since that is what the port looks at.
