@@ -136,14 +136,14 @@ expect "two labs run side by side" 0 '^second$'
 wait "$other" || true
 grep -q first "$work/first" || fail "the other of two labs"
 
-if su nobody -s /bin/sh -c 'unshare -Urn true' 2>/dev/null; then
+if su nobody -s /bin/sh -c 'unshare -Urn true && : <>/dev/net/tun' 2>/dev/null; then
     cp "$sabul" "$work/sabul" && chmod 755 "$work/sabul"
     attempt 30 su nobody -s /bin/sh -c "cd / && '$work/sabul' lab shell --rtt 4 -- id -u"
     expect "without root, in a user namespace" 0 '^0$'
     attempt 30 su nobody -s /bin/sh -c "cd / && echo 0 >/dev/null; '$work/sabul' lab run /no/such/file.toml"
     expect "a missing file is a usage error" 2 '' 'no/such/file'
 else
-    skip "no unprivileged user namespaces here"
+    skip "no unprivileged user namespaces here, or no /dev/net/tun in them"
 fi
 
 if unshare -m mount -t tmpfs none /dev/net 2>/dev/null; then

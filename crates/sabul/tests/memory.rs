@@ -185,14 +185,14 @@ fn whoever_asks_for_more_than_there_is_hears_so() {
             let transfer = session.measure(direction, limit, &large).await.unwrap();
             assert_eq!(transfer.finish().await.unwrap().bytes, 20_000_000);
         }
-        // So many transfers cannot be at all.
+        // So many transfers cannot be at all; who finds nothing waits for a while, and hears it then.
         let slow =
             TransferOptions { rate_limit_bps: Some(1_000_000), ..TransferOptions::default() };
         let mut sessions = vec![session];
         let mut transfers = Vec::new();
         let refusal = 'asking: loop {
             let session = connect(&ticket, with(&here)).await.unwrap();
-            for _ in 0..30 {
+            for _ in transfers.len()..30 {
                 match session.measure(Direction::Receive, limit, &slow).await {
                     Ok(transfer) => transfers.push(transfer),
                     // There is no memory for the session itself.
