@@ -6,6 +6,7 @@ mod lab;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use sabul_units::Rate;
@@ -85,6 +86,9 @@ pub(crate) struct ChannelArgs {
     /// Memory for all blocks, such as 512M [default: a quarter of what is available, at most 16 GiB].
     #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub(crate) memory: Option<usize>,
+    /// Give up on a peer that has said nothing for so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
+    pub(crate) timeout: Duration,
     /// Largest packet to try, in bytes with the IP header [default: found out].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65535))]
     pub(crate) mtu: Option<u32>,
@@ -157,6 +161,9 @@ pub(crate) struct ListenArgs {
     /// available, at most 16 GiB].
     #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub(crate) memory: Option<usize>,
+    /// Give up on a peer that has said nothing for so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
+    pub(crate) timeout: Duration,
     /// Never send faster than this in one transfer, in bit/s with k, M or G, such as 500M.
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Rate>,
@@ -490,6 +497,15 @@ fn parse_memory(text: &str) -> Result<usize, String> {
     Ok(bytes)
 }
 
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    let seconds = text.trim().trim_end_matches('s').parse::<u64>().ok();
+    // Below, a lost packet or two would end a session.
+    seconds
+        .filter(|seconds| (3..=86_400).contains(seconds))
+        .map(Duration::from_secs)
+        .ok_or_else(|| format!("'{text}' is not a number of seconds from 3 to 86400"))
+}
+
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.trim().trim_end_matches('s').parse::<f64>().ok();
     seconds
@@ -519,5 +535,14 @@ mod tests {
         assert!(test.command.is_none() && test.test.reverse);
         assert_eq!(test.test.bytes, Some(1 << 20));
         assert!(perf(&["host:1", "-n", "1M", "-t", "3"]).is_none());
+    }
+
+    #[test]
+    fn a_time_limit_is_seconds_that_a_lost_packet_survives() {
+        assert_eq!(parse_timeout("3"), Ok(Duration::from_secs(3)));
+        assert_eq!(parse_timeout("3600s"), Ok(Duration::from_secs(3600)));
+        for bad in ["2", "0", "86401", "-5", "1.5", "soon", ""] {
+            assert!(parse_timeout(bad).unwrap_err().contains("3 to 86400"), "{bad}");
+        }
     }
 }

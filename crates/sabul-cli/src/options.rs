@@ -42,7 +42,8 @@ impl ChannelArgs {
         let ticket = self.read_ticket()?;
         let address = host.dial(&ticket)?;
         let memory = self.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
-        let config = sabul::ConnectConfig { memory, ..sabul::ConnectConfig::default() };
+        let patience = sabul::Patience::default().with_silence(self.timeout);
+        let config = sabul::ConnectConfig { memory, patience, ..sabul::ConnectConfig::default() };
         tokio::select! {
             session = sabul::connect_to(&address, &ticket, config) => {
                 Ok(session?)

@@ -79,6 +79,7 @@ async fn run(
     let mut config = ListenerConfig::new(address);
     let rate_limit_bps = args.bwlimit.map(|rate| rate.0);
     config.memory = args.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
+    config.patience = config.patience.with_silence(args.timeout);
     config.sending = SendPolicy { controllers, rate_limit_bps };
     let listener = Listener::bind(config).await.map_err(|error| {
         CliError::usage(format!("cannot serve at {address}: {error}; give another --listen"))

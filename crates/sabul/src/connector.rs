@@ -131,10 +131,11 @@ async fn dial_once(
     match handshake.await {
         Ok(Ok(stream)) => Ok((stream, peer)),
         Ok(Err(error)) => Err(Failed::Tls(error)),
-        Err(_) => Err(Failed::Otherwise(Error::NotSabul {
-            address: address.to_owned(),
-            reason: format!("TLS got {}", no_answer(timeout)),
-        })),
+        Err(late_by) => {
+            let silent = late(late_by).to_string();
+            let why = format!("it took the connection and then gave {silent}");
+            Err(unreachable(io::Error::new(io::ErrorKind::TimedOut, why)))
+        }
     }
 }
 

@@ -29,6 +29,14 @@ impl Patience {
         Self { silence: Duration::from_secs(30), accept: Duration::from_secs(60), idle: None };
 }
 
+impl Patience {
+    /// The same with another longest silence. An answer, too, may take that long.
+    #[must_use]
+    pub fn with_silence(self, silence: Duration) -> Self {
+        Self { silence, accept: self.accept.max(silence), ..self }
+    }
+}
+
 impl Default for Patience {
     fn default() -> Self {
         Self::DEFAULT

@@ -143,3 +143,20 @@ fn a_caller_without_a_proof_is_not_listened_to_for_long() {
         }
     });
 }
+
+#[test]
+fn a_port_that_takes_calls_and_says_nothing_is_not_called_another_program() {
+    run(async {
+        let (ticket, _) = listening().await;
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = silent.local_addr().unwrap().to_string();
+        let timeout = Duration::from_millis(300);
+        let config = ConnectConfig { timeout, ..ConnectConfig::default() };
+        let error = sabul::connect_to(&address, &ticket, config).await.unwrap_err();
+        assert!(matches!(error, sabul::Error::Unreachable { .. }), "{error:?}");
+        assert!(
+            error.to_string().contains("took the connection and then gave no answer"),
+            "{error}"
+        );
+    });
+}
