@@ -147,7 +147,19 @@ struct End {
     outcome: Result<[u8; 32], Failure>,
 }
 
+impl End {
+    /// Why it failed takes memory too.
+    fn text_bytes(&self) -> u64 {
+        self.outcome.as_ref().err().map_or(0, |failure| failure.message.len() as u64)
+    }
+}
+
 impl Slot {
+    /// What it is taken to need, in bytes.
+    fn cost(&self) -> u64 {
+        cost(&self.entry) + self.end.as_ref().map_or(0, End::text_bytes)
+    }
+
     /// Whether content with this hash is good; nothing before the `EntryEnd`.
     fn verdict(&self, hash: [u8; 32]) -> Option<Result<(), Rejection>> {
         let end = self.end.as_ref()?;
@@ -205,6 +217,11 @@ impl Assembler {
         self.announced.complete
     }
 
+    /// Memory that announced entries are taken to need until they are finished, in bytes.
+    pub fn pending_bytes(&self) -> u64 {
+        self.pending_bytes
+    }
+
     /// Takes the next entries of the manifest.
     ///
     /// # Errors
@@ -239,14 +256,19 @@ impl Assembler {
             .ok_or_else(|| broke("the sizes in the manifest add up to more than 2^64 bytes"))?;
         announced.entries += 1;
         announced.has_stream = entry.kind == EntryKind::Stream;
-        self.pending_bytes += cost(&entry);
+        self.charge(cost(&entry))?;
+        self.slots.push_back(Slot { entry, state: State::Waiting, end: None });
+        Ok(())
+    }
+
+    fn charge(&mut self, bytes: u64) -> Result<(), Failure> {
+        self.pending_bytes += bytes;
         if self.pending_bytes > MAX_PENDING_BYTES {
             return Err(broke(format!(
                 "entries are announced too far ahead of their content; {} are unfinished",
                 self.slots.len()
             )));
         }
-        self.slots.push_back(Slot { entry, state: State::Waiting, end: None });
         Ok(())
     }
 
@@ -308,9 +330,11 @@ impl Assembler {
                 }
                 _ => {}
             }
-            slot.end = Some(End { bytes, outcome });
+            let end = End { bytes, outcome };
+            let text = end.text_bytes();
+            slot.end = Some(end);
             this.next_end = index + 1;
-            Ok(())
+            this.charge(text)
         })
     }
 
@@ -443,7 +467,7 @@ impl Assembler {
             && let Some(slot) = self.slots.pop_front()
         {
             self.first += 1;
-            self.pending_bytes -= cost(&slot.entry);
+            self.pending_bytes -= slot.cost();
         }
     }
 

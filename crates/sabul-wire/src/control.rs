@@ -435,7 +435,10 @@ impl Message {
             Self::Manifest { entries, .. } => {
                 entries.iter().map(|entry| ITEM + entry.path.len()).sum()
             }
-            Self::EntryEnd { outcome: Err(failure), .. } => failure.message.len(),
+            Self::EntryEnd { outcome: Err(failure), .. }
+            | Self::EntryFailed { failure, .. }
+            | Self::Cancel { failure, .. } => failure.message.len(),
+            Self::Feedback { report, .. } => report.len(),
             Self::Open(open) => return open.weight(),
             _ => 0,
         };

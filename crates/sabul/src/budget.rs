@@ -2,7 +2,9 @@
 //!
 //! A session borrows a little, an end of a channel at least [`BLOCKS_MIN`] blocks, and more as far as
 //! its path needs it and the budget lends. Who cannot have that waits a moment for others to give
-//! back, and is refused at the start if that does not help; nobody who has begun is ever without.
+//! back, and is refused at the start if that does not help; nobody who has begun is ever without
+//! blocks. What waits in a session's queues is borrowed as it comes: where nothing is left for it, the
+//! session or the transfer that it waits for ends with that reason.
 //!
 //! Model:       the last eighth is for those who have less than their share, so that newcomers find
 //!              something; a share is what each end of a channel would have of the rest. While
@@ -14,6 +16,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 mod machine;
+mod tally;
+
+pub(crate) use tally::Tally;
 
 /// Fewest blocks at an end of a channel; fewer would make one end wait for the other.
 pub(crate) const BLOCKS_MIN: usize = 4;

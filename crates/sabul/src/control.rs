@@ -32,6 +32,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_rustls::TlsStream;
 use tracing::{debug, warn};
 
+use crate::budget::{MemoryBudget, Tally};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::patience::Patience;
@@ -194,7 +195,7 @@ impl Control {
         machine: &Machine,
     ) -> (Self, oneshot::Receiver<()>) {
         connection.watch_over(patience);
-        let (outbox, messages) = Outbox::new();
+        let (outbox, messages) = Outbox::new(Tally::new(&router.memory));
         let reading = Arc::clone(&router).run(connection.clone(), outbox.downgrade(), patience);
         let mut reader = machine.spawn(reading);
         let writing = outbox::write_all(connection, messages, Arc::clone(&router), patience);
@@ -220,6 +221,9 @@ impl Control {
             Ok(()) | Err(NotSent::Gone) => {}
             Err(NotSent::Unfit(error)) => warn!(?error, "a message was too long and was not sent"),
             Err(NotSent::Full) => self.router.end(Ending::Failure(outbox::overfull())),
+            Err(NotSent::NoMemory(refusal)) => {
+                self.router.end(Ending::Failure(outbox::out_of_memory(refusal)));
+            }
         }
     }
 
@@ -269,8 +273,12 @@ impl Bulk {
         let Ok(credit) = self.credit.acquire_many(weight).await else { return false };
         credit.forget();
         let sent = self.control.outbox.put_bulk(message).await;
-        if let Err(NotSent::Unfit(error)) = &sent {
-            warn!(?error, "a message was too long and was not sent");
+        match &sent {
+            Err(NotSent::Unfit(error)) => warn!(?error, "a message was too long and was not sent"),
+            Err(NotSent::NoMemory(refusal)) => {
+                self.control.router.end(Ending::Failure(outbox::out_of_memory(*refusal)));
+            }
+            _ => {}
         }
         sent.is_ok()
     }
@@ -368,6 +376,8 @@ impl Requests {
 #[derive(Debug)]
 pub(crate) struct Router {
     state: Mutex<RouterState>,
+    /// Where the memory of the session's queues comes from.
+    memory: MemoryBudget,
     /// The suite that the listener chose, once known.
     suite: watch::Sender<Option<Suite>>,
     /// The session has ended for a reason other than that it was closed.
@@ -389,7 +399,11 @@ struct RouterState {
 }
 
 impl Router {
-    pub(crate) fn new(peer_parity: u32, suite: Option<Suite>) -> (Arc<Self>, Requests) {
+    pub(crate) fn new(
+        peer_parity: u32,
+        suite: Option<Suite>,
+        memory: MemoryBudget,
+    ) -> (Arc<Self>, Requests) {
         let (requests, opened) = mpsc::unbounded_channel();
         let state = RouterState {
             slots: BTreeMap::new(),
@@ -403,6 +417,7 @@ impl Router {
         };
         let router = Arc::new(Self {
             state: Mutex::new(state),
+            memory,
             suite: watch::Sender::new(suite),
             broken: watch::Sender::new(false),
         });
@@ -455,7 +470,7 @@ impl Router {
     ) -> Mailbox {
         let (tell, events) = mpsc::unbounded_channel();
         let (input, inputs) = std::sync::mpsc::channel();
-        let intake = Arc::<Intake>::default();
+        let intake = Arc::new(Intake::new(Tally::new(&self.memory)));
         let credit = Arc::new(Semaphore::new(BULK_CREDIT as usize));
         let waiting = Arc::<AtomicUsize>::default();
         let slot = Slot {

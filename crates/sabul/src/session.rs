@@ -97,7 +97,7 @@ impl Session {
             Side::World(ref end) => end.parities(),
         };
         let machine = endpoint.machine.clone();
-        let (router, requests) = Router::new(peer_parity, suite);
+        let (router, requests) = Router::new(peer_parity, suite, endpoint.memory.clone());
         let (control, written) =
             Control::start(connection.clone(), Arc::clone(&router), endpoint.patience, &machine);
         control.send(first);

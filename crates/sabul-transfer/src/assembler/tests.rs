@@ -239,6 +239,20 @@ fn whatever_breaks_the_protocol_ends_the_transfer_for_good() {
 }
 
 #[test]
+fn why_an_entry_failed_counts_until_the_entry_is_gone() {
+    let mut disk = Disk::default();
+    disk.assembler.manifest(vec![file("a", 3), file("b", 3)]).unwrap();
+    let announced = disk.assembler.pending_bytes();
+    let failure = Failure::new(FailureCode::Changed, "x".repeat(1000));
+    disk.assembler.entry_end(0, 0, Err(failure)).unwrap();
+    assert_eq!(disk.assembler.pending_bytes(), announced + 1000);
+    disk.assembler.entry_end(1, 3, Ok(hash(b"two"))).unwrap();
+    disk.assembler.manifest_end(2, 6).unwrap();
+    assert_eq!(disk.give(b"onetwo"), Ok(Next::Done));
+    assert_eq!((disk.failures.len(), disk.assembler.pending_bytes()), (1, 0));
+}
+
+#[test]
 fn entries_far_ahead_of_their_content_are_refused_before_memory_runs_out() {
     let mut assembler = Assembler::new();
     let refused = (0..u64::MAX).find_map(|batch| {
@@ -247,7 +261,7 @@ fn entries_far_ahead_of_their_content_are_refused_before_memory_runs_out() {
         assembler.manifest(entries).err()
     });
     assert!(refused.unwrap().message.contains("too far ahead"));
-    assert!(assembler.pending_bytes < MAX_PENDING_BYTES + 8192);
+    assert!(assembler.pending_bytes() < MAX_PENDING_BYTES + 8192);
 }
 
 type Files = BTreeMap<Vec<u8>, Vec<u8>>;

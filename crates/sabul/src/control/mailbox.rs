@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use sabul_wire::control::{BULK_CREDIT, Failure, Message};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::{Ending, Router, broke};
+use super::{Ending, Router, broke, outbox};
+use crate::budget::Tally;
 
 /// Messages that may wait for one transfer's task; it never rests for long.
 pub(super) const EVENTS_MAX: usize = 1024;
@@ -41,23 +42,48 @@ pub(crate) enum Input {
     Stop,
 }
 
-/// What messages about entries a transfer's writer has not worked off, by weight.
-#[derive(Debug, Default)]
+/// What messages about entries a transfer's writer has not worked off, by weight; and the memory for
+/// these, for the events of its task, and for the entries that wait for their content.
+#[derive(Debug)]
 pub(crate) struct Intake {
+    memory: Tally,
+    /// What entries that wait for their content hold, in bytes.
+    entries: AtomicUsize,
     pub(super) waiting: AtomicU32,
     /// Worked off, and the sender does not know.
     untold: AtomicU32,
 }
 
 impl Intake {
-    /// One more; false where the sender had no credit for it.
-    fn add(&self, weight: u32) -> bool {
+    pub(super) fn new(memory: Tally) -> Self {
+        let (waiting, untold) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { memory, entries: AtomicUsize::new(0), waiting, untold }
+    }
+
+    /// One more, for which the sender has to have credit and this end memory.
+    fn add(&self, weight: u32) -> Result<(), Failure> {
         let before = self.waiting.fetch_add(weight, Ordering::AcqRel);
-        before.saturating_add(weight) <= BULK_CREDIT
+        if before.saturating_add(weight) > BULK_CREDIT {
+            return Err(broke("more came about entries than there is room for"));
+        }
+        self.memory.add(weight as usize).map_err(outbox::out_of_memory)
+    }
+
+    /// So many bytes are held for entries that wait for their content; for the one writer.
+    pub(crate) fn hold(&self, bytes: usize) -> Result<(), Failure> {
+        let before = self.entries.load(Ordering::Acquire);
+        if bytes > before {
+            self.memory.add(bytes - before).map_err(outbox::out_of_memory)?;
+        } else {
+            self.memory.remove(before - bytes);
+        }
+        self.entries.store(bytes, Ordering::Release);
+        Ok(())
     }
 
     /// One is worked off. Tells what to give back to the sender, when that is worth a message.
     pub(crate) fn work_off(&self, weight: u32) -> Option<u32> {
+        self.memory.remove(weight as usize);
         let untold = self.untold.fetch_add(weight, Ordering::AcqRel) + weight;
         if untold < BULK_CREDIT / 4 {
             return None;
@@ -95,7 +121,8 @@ impl Mailbox {
     }
 
     /// A message that was among the events has been looked at.
-    pub(crate) fn note_taken(&self) {
+    pub(crate) fn note_taken(&self, message: &Message) {
+        self.intake.memory.remove(message.weight() as usize);
         self.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -183,9 +210,7 @@ impl Slot {
                 return Ok(());
             }
             Message::Manifest { .. } | Message::ManifestEnd { .. } | Message::EntryEnd { .. } => {
-                if !self.intake.add(message.weight()) {
-                    return Err(broke("more came about entries than there is room for"));
-                }
+                self.intake.add(message.weight())?;
                 // A transfer that has just ended takes nothing more.
                 let _ = self.input.send(Input::Message(message));
                 return Ok(());
@@ -196,6 +221,7 @@ impl Slot {
             _ if !is_last && self.waiting.load(Ordering::Acquire) >= EVENTS_MAX => return Ok(()),
             _ => {}
         }
+        self.intake.memory.add(message.weight() as usize).map_err(outbox::out_of_memory)?;
         self.is_over = is_last;
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let _ = self.events.send(Event::Control(message));

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
 use super::{Ending, Router};
+use crate::budget::{NoMemory, Tally};
 use crate::patience::Patience;
 
 /// Most bytes of small messages that wait to be written. Ours: reports of minutes; a peer that lets
@@ -38,17 +39,25 @@ pub(super) struct Outgoing {
     place: Place,
 }
 
-/// Gives its place back when the message has been written or dropped.
+/// Gives its place and its memory back when the message has been written or dropped.
 #[derive(Debug)]
-enum Place {
-    Small { backlog: Arc<AtomicUsize>, bytes: usize },
+struct Place {
+    bytes: usize,
+    memory: Arc<Tally>,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Small(Arc<AtomicUsize>),
     Bulk(#[expect(dead_code, reason = "held until the message is written")] OwnedSemaphorePermit),
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Self::Small { backlog, bytes } = self {
-            backlog.fetch_sub(*bytes, Ordering::AcqRel);
+        self.memory.remove(self.bytes);
+        if let Kind::Small(backlog) = &self.kind {
+            backlog.fetch_sub(self.bytes, Ordering::AcqRel);
         }
     }
 }
@@ -60,6 +69,8 @@ pub(super) enum NotSent {
     Unfit(DecodeError),
     /// Too much waits already.
     Full,
+    /// There is no memory for it.
+    NoMemory(NoMemory),
     /// The writing task is gone.
     Gone,
 }
@@ -71,6 +82,7 @@ pub(super) struct Outbox {
     queue: mpsc::UnboundedSender<Outgoing>,
     backlog: Arc<AtomicUsize>,
     bulk: Arc<Semaphore>,
+    memory: Arc<Tally>,
 }
 
 /// An [`Outbox`] that does not keep the connection open.
@@ -79,25 +91,32 @@ pub(super) struct WeakOutbox {
     queue: mpsc::WeakUnboundedSender<Outgoing>,
     backlog: Arc<AtomicUsize>,
     bulk: Arc<Semaphore>,
+    memory: Arc<Tally>,
 }
 
 impl WeakOutbox {
     pub(super) fn upgrade(&self) -> Option<Outbox> {
         let (backlog, bulk) = (Arc::clone(&self.backlog), Arc::clone(&self.bulk));
-        self.queue.upgrade().map(|queue| Outbox { queue, backlog, bulk })
+        let memory = Arc::clone(&self.memory);
+        self.queue.upgrade().map(|queue| Outbox { queue, backlog, bulk, memory })
     }
 }
 
 impl Outbox {
-    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Outgoing>) {
+    pub(super) fn new(memory: Tally) -> (Self, mpsc::UnboundedReceiver<Outgoing>) {
         let (queue, messages) = mpsc::unbounded_channel();
         let bulk = Arc::new(Semaphore::new(BULK_OUT as usize));
-        (Self { queue, backlog: Arc::default(), bulk }, messages)
+        (Self { queue, backlog: Arc::default(), bulk, memory: Arc::new(memory) }, messages)
     }
 
     pub(super) fn downgrade(&self) -> WeakOutbox {
         let (backlog, bulk) = (Arc::clone(&self.backlog), Arc::clone(&self.bulk));
-        WeakOutbox { queue: self.queue.downgrade(), backlog, bulk }
+        WeakOutbox {
+            queue: self.queue.downgrade(),
+            backlog,
+            bulk,
+            memory: Arc::clone(&self.memory),
+        }
     }
 
     /// Queues a small message, without waiting.
@@ -106,8 +125,9 @@ impl Outbox {
         message.encode(&mut bytes).map_err(NotSent::Unfit)?;
         bytes.shrink_to_fit();
         let size = bytes.len() + ITEM_BYTES;
+        self.memory.add(size).map_err(NotSent::NoMemory)?;
         let waiting = self.backlog.fetch_add(size, Ordering::AcqRel);
-        let place = Place::Small { backlog: Arc::clone(&self.backlog), bytes: size };
+        let place = self.place(size, Kind::Small(Arc::clone(&self.backlog)));
         if waiting + size > BACKLOG_MAX {
             return Err(NotSent::Full);
         }
@@ -123,8 +143,16 @@ impl Outbox {
         let size = u32::try_from(bytes.len()).map_or(BULK_OUT, |size| size.min(BULK_OUT));
         let bulk = Arc::clone(&self.bulk);
         let permit = bulk.acquire_many_owned(size).await.map_err(|_| NotSent::Gone)?;
-        let outgoing = Outgoing { bytes, is_last: false, place: Place::Bulk(permit) };
+        let size = bytes.len() + ITEM_BYTES;
+        self.memory.add(size).map_err(NotSent::NoMemory)?;
+        let outgoing =
+            Outgoing { bytes, is_last: false, place: self.place(size, Kind::Bulk(permit)) };
         self.queue.send(outgoing).map_err(|_| NotSent::Gone)
+    }
+
+    /// For bytes that are in the tally.
+    fn place(&self, bytes: usize, kind: Kind) -> Place {
+        Place { bytes, memory: Arc::clone(&self.memory), kind }
     }
 
     /// Bytes of small messages that wait.
@@ -132,6 +160,11 @@ impl Outbox {
     pub(super) fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Acquire)
     }
+}
+
+/// Why a session ends that has no memory for what it has to say or has been told.
+pub(super) fn out_of_memory(refusal: NoMemory) -> Failure {
+    Failure::new(FailureCode::Refused, refusal.to_string())
 }
 
 /// Why a session ends whose peer lets too much gather.

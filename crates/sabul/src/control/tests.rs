@@ -23,9 +23,13 @@ const CONNECTOR: u32 = 1;
 
 /// The end that talks to a peer of this parity over `stream`.
 fn end(stream: DuplexStream, peer: u32, patience: Patience) -> End {
+    end_with(stream, peer, patience, &MemoryBudget::new(1 << 30))
+}
+
+fn end_with(stream: DuplexStream, peer: u32, patience: Patience, memory: &MemoryBudget) -> End {
     let suite = (peer == CONNECTOR).then(|| Suite::preference()[0]);
-    let (router, requests) = Router::new(peer, suite);
-    let (outbox, messages) = Outbox::new();
+    let (router, requests) = Router::new(peer, suite, memory.clone());
+    let (outbox, messages) = Outbox::new(Tally::new(memory));
     let (from, to): (ReadHalf<_>, WriteHalf<_>) = split(stream);
     let reader = tokio::spawn(Arc::clone(&router).run(from, outbox.downgrade(), patience));
     let writing = outbox::write_all(to, messages, Arc::clone(&router), patience);
@@ -406,6 +410,50 @@ fn any_message(rng: &mut SeededRandom) -> Message {
         14 => done(transfer),
         _ => open(100 + transfer, Direction::Push),
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_borrowed_from_the_budget_and_given_back() {
+    let budget = MemoryBudget::new(1 << 30);
+    let (near, mut far) = duplex(1 << 10);
+    let end = end_with(near, CONNECTOR, Patience::default(), &budget);
+    let mailbox = end.router.register(2, Role::Receiver).unwrap();
+    mailbox.take_part();
+    for _ in 0..100 {
+        end.outbox.put(&Message::Feedback { transfer: 2, report: vec![1; 4000] }).unwrap();
+    }
+    let out = budget.lent();
+    assert!((350_000..600_000).contains(&out), "{out} bytes for 100 reports to be written");
+    let message = manifest(2, 1000);
+    say(&mut far, message.clone()).await;
+    settle().await;
+    let taken_in = budget.lent() - out;
+    assert!((32_000..300_000).contains(&taken_in), "{taken_in} bytes for 1000 entries");
+    mailbox.intake.work_off(message.weight());
+    mailbox.intake.hold(1 << 20).unwrap();
+    assert!(budget.lent() > 1 << 20);
+    mailbox.intake.hold(0).unwrap();
+    drop((mailbox, far));
+    ending(&end).await;
+    timeout(Duration::from_secs(10), end.writer).await.expect("the writer leaves").unwrap();
+    assert_eq!(budget.lent(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_queues_find_no_memory_ends_and_says_so() {
+    let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
+    let all = Tally::new(&budget);
+    all.add(MemoryBudget::BYTES_MIN).unwrap();
+    let (near, mut far) = duplex(1 << 20);
+    let end = end_with(near, CONNECTOR, Patience::default(), &budget);
+    let mailbox = end.router.register(2, Role::Receiver).unwrap();
+    mailbox.take_part();
+    say(&mut far, manifest(2, 1000)).await;
+    let ending = ending(&end).await;
+    assert!(
+        matches!(&ending, Ending::Failure(why) if why.message.contains("larger --memory")),
+        "{ending:?}"
+    );
 }
 
 /// Whatever comes, and whoever does not read: a session holds a few megabytes for each transfer and

@@ -245,6 +245,11 @@ impl<S: Sink> Receiver<S> {
         (entries, bytes, self.assembler.manifest_is_complete())
     }
 
+    /// What entries that were announced and are not finished hold, in bytes.
+    pub fn pending_bytes(&self) -> u64 {
+        self.assembler.pending_bytes()
+    }
+
     /// Gives up: removes what is half-written and frees all blocks.
     pub fn abort(&mut self) {
         self.sink.abort();

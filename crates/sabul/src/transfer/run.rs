@@ -206,8 +206,8 @@ impl Run {
 
     /// What an event that no transfer survives means; other events are given back.
     fn check(&mut self, event: Event) -> Result<Event, Error> {
-        if let Event::Control(_) = &event {
-            self.mailbox.note_taken();
+        if let Event::Control(message) = &event {
+            self.mailbox.note_taken(message);
         }
         match event {
             Event::Control(Message::Cancel { failure, .. }) => {

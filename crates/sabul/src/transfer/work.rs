@@ -179,6 +179,10 @@ pub(crate) trait Writer: Send {
     fn failures(&self) -> Vec<(Vec<u8>, Failure)>;
     /// Entries and bytes in all, once known.
     fn totals(&self) -> Option<(u64, u64)>;
+    /// What it holds for entries that wait for their content, in bytes.
+    fn pending_bytes(&self) -> usize {
+        0
+    }
 }
 
 impl<S: Sink + Send> Writer for Receiver<S> {
@@ -209,6 +213,10 @@ impl<S: Sink + Send> Writer for Receiver<S> {
     fn totals(&self) -> Option<(u64, u64)> {
         let (entries, bytes, is_complete) = self.announced();
         is_complete.then_some((entries, bytes))
+    }
+
+    fn pending_bytes(&self) -> usize {
+        usize::try_from(self.pending_bytes()).unwrap_or(usize::MAX)
     }
 }
 
@@ -351,6 +359,7 @@ impl Writing {
             Some(Input::Stop) => return Some(Err(stopped())),
             None => Ok(()),
         };
+        let result = result.and_then(|()| self.intake.hold(writer.pending_bytes()));
         while let Some(block) = writer.poll_free() {
             self.handle.recycle(block);
         }

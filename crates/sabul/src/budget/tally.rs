@@ -1,0 +1,110 @@
+//! Memory whose need goes up and down in small pieces, borrowed in steps: what waits in the queues
+//! of the control connection, and entries that wait for their content.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{MemoryBudget, NoMemory, Pool};
+
+/// What each tally may hold without borrowing: it is part of what its session or its end of a
+/// channel has borrowed anyway.
+const ALLOWANCE: usize = 16 << 10;
+/// Borrowed and given back in steps of so many bytes, so that the pool is rarely asked.
+const STEP: usize = 64 << 10;
+
+/// Counts bytes that are held somewhere and borrows what they need; dropping it gives all back.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pool: Arc<Pool>,
+    state: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    bytes: usize,
+    /// A multiple of [`STEP`].
+    borrowed: usize,
+}
+
+impl Tally {
+    pub(crate) fn new(budget: &MemoryBudget) -> Self {
+        Self { pool: Arc::clone(&budget.pool), state: Mutex::default() }
+    }
+
+    /// So many bytes more are held.
+    ///
+    /// # Errors
+    /// If the pool has nothing left; they must not be held then.
+    pub(crate) fn add(&self, bytes: usize) -> Result<(), NoMemory> {
+        let mut held = self.lock();
+        let total = held.bytes.saturating_add(bytes);
+        let needed = total.saturating_sub(ALLOWANCE).div_ceil(STEP) * STEP;
+        if needed > held.borrowed {
+            self.pool.take(&mut self.pool.lock(), needed - held.borrowed)?;
+            held.borrowed = needed;
+        }
+        held.bytes = total;
+        Ok(())
+    }
+
+    /// So many bytes are held no longer.
+    pub(crate) fn remove(&self, bytes: usize) {
+        let mut held = self.lock();
+        held.bytes = held.bytes.saturating_sub(bytes);
+        let needed = held.bytes.saturating_sub(ALLOWANCE).div_ceil(STEP) * STEP;
+        // One step is kept while anything is held: a queue that fills and empties asks once.
+        let kept = if held.bytes == 0 { 0 } else { needed + STEP };
+        if held.borrowed > kept {
+            self.pool.lock().lent -= held.borrowed - kept;
+            held.borrowed = kept;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        let borrowed = self.lock().borrowed;
+        self.pool.lock().lent -= borrowed;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_borrows_what_it_holds_in_steps_and_gives_it_back() {
+        let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
+        let tally = Tally::new(&budget);
+        tally.add(ALLOWANCE).unwrap();
+        assert_eq!(budget.lent(), 0);
+        tally.add(1).unwrap();
+        assert_eq!(budget.lent(), STEP);
+        tally.add(10 * STEP).unwrap();
+        assert_eq!(budget.lent(), 11 * STEP);
+        tally.remove(9 * STEP);
+        assert_eq!(budget.lent(), 3 * STEP, "what it needs and one step");
+        tally.remove(STEP + 1 + ALLOWANCE);
+        assert_eq!(budget.lent(), 0);
+        tally.add(STEP * 4).unwrap();
+        drop(tally);
+        assert_eq!(budget.lent(), 0);
+    }
+
+    #[test]
+    fn what_the_pool_has_not_is_not_held() {
+        let budget = MemoryBudget::new(MemoryBudget::BYTES_MIN);
+        let (one, other) = (Tally::new(&budget), Tally::new(&budget));
+        one.add(MemoryBudget::BYTES_MIN).unwrap();
+        assert_eq!(budget.lent(), budget.bytes());
+        other.add(ALLOWANCE).unwrap();
+        other.add(1).unwrap_err();
+        one.add(STEP).unwrap_err();
+        one.remove(2 * STEP);
+        other.add(1).unwrap();
+        assert!(budget.lent() <= budget.bytes());
+    }
+}
