@@ -3,32 +3,32 @@
 //! Source: [SABUL §II-D]: the loss list first, then new data while the flow window allows, each at
 //! the time that rate control gives; every SYN interval, or with every SYN report of a peer that
 //! sends them, a rate control event. Expiry after [UDT4 §3.5].
-//! States:      each packet number: in flight → arrived or lost; each sequence number: in flight →
-//!              on the loss list → in flight … → acknowledged
-//! Invariants:  acknowledged <= cut; the loss list holds only unacknowledged numbers.
+//! States:      of blocks: `stream`; of numbers: `ledger`.
 //! Not here:    bytes, keys, sockets; what the loss report means for the rate (`sabul-cc`).
 
 mod feedback;
+mod ledger;
 mod pick;
 mod records;
 mod skips;
+mod stream;
 
-use std::collections::VecDeque;
 use std::fmt;
 
 use sabul_cc::{
     ChannelRules, Context, Controller, Fault, IntervalReport, LossReport, RttEstimate, SendLimits,
 };
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, Random, Rate, SeqNo, Span};
-use sabul_wire::{DATA_OVERHEAD, LossPolicy, Mark, NumberRange};
+use sabul_wire::{DATA_OVERHEAD, LossPolicy, Mark};
 
 use crate::flow_window::FlowWindow;
-use crate::interval_set::IntervalSet;
 use crate::reports::ReportRule;
 use crate::rtt;
+use ledger::Ledger;
 use pick::Pick;
-use records::{Numbers, Pieces, Place};
+use records::Place;
 use skips::Skips;
+use stream::Stream;
 
 /// IPv4 and UDP headers: what a datagram is on the wire beyond its payload. Rates count IP packets;
 /// IPv6 adds 20 bytes, which the gap ignores.
@@ -197,15 +197,6 @@ pub struct SenderStats {
     pub expiries: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Block {
-    length: u32,
-    /// Sequence number after the largest of its pieces, once it is cut to the end.
-    end: Option<SeqNo>,
-    /// How many of [`Sender::rests`] are of it.
-    rests: u32,
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
     sent: u64,
@@ -225,18 +216,9 @@ pub struct Sender {
     stats: SenderStats,
     rtt: Option<RttEstimate>,
     // Data.
-    blocks: VecDeque<Block>,
-    /// Number of the block at the front of `blocks`.
-    first_block: u32,
-    /// Where the next new piece is cut: index into `blocks`, offset.
-    cut: (usize, u32),
-    pieces: Pieces,
-    numbers: Numbers,
+    stream: Stream,
+    ledger: Ledger,
     skips: Skips,
-    loss_list: IntervalSet,
-    /// What was cut off pieces that no longer fitted, and has not left since.
-    rests: VecDeque<Place>,
-    payload_bytes: u32,
     rate_limit: Option<Rate>,
     pick: Pick,
     // Time.
@@ -280,15 +262,9 @@ impl Sender {
             window: FlowWindow::new(Packets(packets), config.block_limit),
             stats: SenderStats::default(),
             rtt: None,
-            blocks: VecDeque::new(),
-            first_block: 0,
-            cut: (0, 0),
-            pieces: Pieces::new(),
-            numbers: Numbers::new(config.first_number),
+            stream: Stream::new(config.payload_bytes),
+            ledger: Ledger::new(config.first_number),
             skips: Skips::none(),
-            loss_list: IntervalSet::new(),
-            rests: VecDeque::new(),
-            payload_bytes: config.payload_bytes,
             rate_limit: None,
             pick: Pick::new(config.reports.channel, controller.burst()),
             next_send: now,
@@ -331,7 +307,7 @@ impl Sender {
     /// numbers.
     pub fn skip_numbers(&mut self, random: Box<dyn Random + Send>) {
         if self.config.policy == LossPolicy::Current {
-            self.skips.start(self.numbers.next(), random);
+            self.skips.start(self.ledger.numbers.next(), random);
         }
     }
 
@@ -343,31 +319,31 @@ impl Sender {
     /// The next block is this long. One that is not full takes the room of a full one at the receiver.
     pub fn push_block(&mut self, length: u32) {
         debug_assert!(length > 0 && length <= self.config.block_bytes);
-        self.blocks.push_back(Block { length, end: None, rests: 0 });
+        self.stream.push(length);
     }
 
     /// What leaves from now on has at most this many payload bytes, at least one. Pieces that were
     /// larger are cut again when they are sent again.
     pub fn set_payload_bytes(&mut self, bytes: u32) {
         let bytes = bytes.max(1);
-        self.payload_bytes = bytes;
+        self.stream.set_payload_bytes(bytes);
         let packets = (self.config.window_bytes / u64::from(bytes)).max(2);
         self.window.set_unacknowledged_max(Packets(packets));
     }
 
     /// Blocks that are acknowledged to the end: the first that is not has this number.
     pub const fn released_blocks(&self) -> u32 {
-        self.first_block
+        self.stream.first()
     }
 
     /// Blocks of which nothing has been sent yet, and the one that is being cut.
     pub fn uncut_blocks(&self) -> usize {
-        self.blocks.len() - self.cut.0
+        self.stream.uncut()
     }
 
     /// Whether every block so far has been acknowledged.
     pub fn is_idle(&self) -> bool {
-        self.blocks.is_empty()
+        self.stream.is_empty()
     }
 
     /// Counts since the start.
@@ -387,7 +363,7 @@ impl Sender {
 
     /// DATA packets of which nothing is known yet.
     pub const fn in_flight(&self) -> u64 {
-        self.numbers.in_flight()
+        self.ledger.numbers.in_flight()
     }
 
     /// What the controller is doing.
@@ -414,12 +390,12 @@ impl Sender {
 
     /// A packet number for a datagram of another kind, which no loss report will count.
     pub fn take_number(&mut self) -> PacketNumber {
-        self.numbers.push_other()
+        self.ledger.numbers.push_other()
     }
 
     /// Size on the wire of a full packet.
     pub fn packet_bytes(&self) -> Bytes {
-        Bytes(u64::from(self.payload_bytes) + DATA_OVERHEAD as u64 + IP_UDP_BYTES)
+        Bytes(u64::from(self.stream.payload_bytes()) + DATA_OVERHEAD as u64 + IP_UDP_BYTES)
     }
 
     fn context(&self, now: Instant) -> Context {
@@ -436,14 +412,14 @@ impl Sender {
             self.waited[why as usize] += now.since(since);
         }
         self.run_timers(now);
-        if self.skips.take(now, self.numbers.next()) {
-            self.numbers.push_other();
+        if self.skips.take(now, self.ledger.numbers.next()) {
+            self.ledger.numbers.push_other();
         }
         if let Some(serial) = self.ack2_due.take() {
-            return Transmit::Ack2 { number: self.numbers.push_other(), serial };
+            return Transmit::Ack2 { number: self.ledger.numbers.push_other(), serial };
         }
         if std::mem::take(&mut self.ping_due) {
-            return Transmit::Ack2 { number: self.numbers.push_other(), serial: 0 };
+            return Transmit::Ack2 { number: self.ledger.numbers.push_other(), serial: 0 };
         }
         match self.next_data(now) {
             Ok(packet) => Transmit::Data(packet),
@@ -458,9 +434,12 @@ impl Sender {
                 );
                 self.interval.paced |= matches!(why, WaitReason::Pacing | WaitReason::Freeze);
                 if matches!(why, WaitReason::Application | WaitReason::Receiver)
-                    && self.limits.window.is_none_or(|most| self.numbers.in_flight() < most.0)
+                    && self
+                        .limits
+                        .window
+                        .is_none_or(|most| self.ledger.numbers.in_flight() < most.0)
                 {
-                    self.app_limited_until = self.numbers.next();
+                    self.app_limited_until = self.ledger.numbers.next();
                 }
                 self.last_wait = Some((why, now));
                 let loss_event = self.unheard_loss.map(|_| self.next_loss_event);
@@ -515,11 +494,11 @@ impl Sender {
         }
         if self.next_tick.is_some_and(|tick| now >= tick) {
             self.tick(now);
-            let outstanding = !self.pieces.is_empty() || self.cut.0 < self.blocks.len();
+            let outstanding = !self.ledger.pieces.is_empty() || self.stream.uncut() > 0;
             self.next_tick = outstanding.then(|| self.tick_after(now));
         }
         if self.expiry_at.is_some_and(|expiry| now >= expiry) {
-            if self.pieces.is_empty() {
+            if self.ledger.pieces.is_empty() {
                 self.expiry_at = None;
             } else {
                 self.expire(now);
@@ -559,22 +538,15 @@ impl Sender {
             // A lost mark, or a lost answer to one.
             _ if self.pick.rules != ChannelRules::Standard => self.repeat_mark(),
             Expiry::Everything => {
-                // [SABUL2] From the highest number down to the first that is on the list already.
-                let NumberRange { first, last } = self.pieces.range();
-                let first = self.loss_list.iter().last().map_or(first, |listed| listed.last + 1);
-                if first <= last {
-                    self.loss_list.insert(NumberRange { first, last });
-                }
+                self.ledger.lose_above_list();
             }
             // DEV-004: the papers say nothing of silence; UDT's rule, shorter on short paths.
             Expiry::Adaptive => {
                 if self.config.policy == LossPolicy::Historical
-                    && self.loss_list.is_empty()
                     && self.expiry_count.is_power_of_two()
                 {
-                    // [UDT4 §3.5] Everything outstanding goes onto the loss list; ever more rarely,
-                    // or it would keep out the reports that it waits for.
-                    self.loss_list.insert(self.pieces.range());
+                    // [UDT4 §3.5] Ever more rarely, or it would keep out the reports that it waits for.
+                    self.ledger.lose_all();
                 }
                 self.probe_due = true;
             }
@@ -632,21 +604,10 @@ impl Sender {
     /// # Panics
     /// If it does not.
     pub fn check_invariants(&self) {
-        self.loss_list.check_invariants();
-        let range = self.pieces.range();
-        assert!(
-            self.loss_list.iter().all(|r| r.first >= range.first && r.last <= range.last),
-            "the loss list holds only unacknowledged numbers"
-        );
-        assert!(
-            self.pick.open().iter().all(|r| r.first >= range.first && r.last <= range.last),
-            "only unacknowledged numbers are gone over"
-        );
-        assert!(self.cut.0 <= self.blocks.len(), "nothing is cut beyond the last block");
-        assert!(self.blocks.iter().take(self.cut.0).all(|block| block.end.is_some()));
+        self.stream.check_invariants();
+        self.ledger.check_invariants();
+        assert!(self.ledger.covers(self.pick.open()), "only unacknowledged numbers are gone over");
         assert!(self.stats.resent <= self.stats.sent);
-        let rests: u32 = self.blocks.iter().map(|block| block.rests).sum();
-        assert_eq!(rests as usize, self.rests.len(), "each rest keeps its block");
     }
 }
 

@@ -1,10 +1,10 @@
 //! What the sender makes of an ACK, a NAK and a SYN report.
 
-use sabul_cc::{Acked, ChannelRules, LossReport};
-use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
+use sabul_cc::{Acked, ChannelRules};
+use sabul_units::{Bytes, Instant, Packets, SeqNo, Span};
 use sabul_wire::{Ack, DATA_OVERHEAD, Feedback, LossPolicy, Nak, NumberRange};
 
-use super::{ACK2_INTERVAL, Block, Expiry, IP_UDP_BYTES, PeerError, RTT_UNKNOWN, Sender};
+use super::{ACK2_INTERVAL, Expiry, IP_UDP_BYTES, PeerError, RTT_UNKNOWN, Sender};
 use crate::rtt;
 
 /// Ours: a receive buffer joins up to this many datagrams into one, and counts their drop as one.
@@ -20,7 +20,7 @@ impl Sender {
     /// # Errors
     /// If it acknowledges or misses what was never sent; nothing of it is taken over then.
     pub fn handle_feedback(&mut self, now: Instant, feedback: &Feedback) -> Result<(), PeerError> {
-        if self.numbers.len() > NUMBERS_MAX {
+        if self.ledger.numbers.len() > NUMBERS_MAX {
             return Err(PeerError("it reports losses without end and acknowledges nothing"));
         }
         match feedback {
@@ -37,11 +37,12 @@ impl Sender {
 
     fn handle_ack(&mut self, now: Instant, ack: &Ack) -> Result<(), PeerError> {
         let nothing_arrived = ack.packets == 0;
-        if ack.seq > self.pieces.next() || (!nothing_arrived && ack.largest >= self.numbers.next())
+        if ack.seq > self.ledger.pieces.next()
+            || (!nothing_arrived && ack.largest >= self.ledger.numbers.next())
         {
             return Err(PeerError("it acknowledged what was never sent"));
         }
-        if ack.missing.last().is_some_and(|range| range.last >= self.numbers.next().0) {
+        if ack.missing.last().is_some_and(|range| range.last >= self.ledger.numbers.next().0) {
             return Err(PeerError("it misses what was never sent"));
         }
         if ack.packets > self.stats.sent
@@ -57,7 +58,7 @@ impl Sender {
         self.skips.check(ack)?;
         self.ack_serial = ack.serial;
         if ack.packets > 0 {
-            self.skips.note(now, &ack.missing, Some(ack.largest), self.numbers.next());
+            self.skips.note(now, &ack.missing, Some(ack.largest), self.ledger.numbers.next());
         }
         if now >= self.next_ack2 || !ack.missing.is_empty() {
             self.ack2_due = Some(ack.serial);
@@ -66,29 +67,31 @@ impl Sender {
         self.window.open_to(ack.block_limit);
         if self.largest_arrived.is_none_or(|largest| ack.largest > largest) && !nothing_arrived {
             self.largest_arrived = Some(ack.largest);
-            self.numbers.arrived(ack.largest);
-            let seq = self.numbers.get(ack.largest).and_then(|sent| sent.seq);
-            let newest = seq.and_then(|seq| self.pieces.get_mut(seq));
-            let is_full = newest.is_some_and(|piece| piece.place.length >= self.payload_bytes);
+            self.ledger.numbers.arrived(ack.largest);
+            let seq = self.ledger.numbers.get(ack.largest).and_then(|sent| sent.seq);
+            let newest = seq.and_then(|seq| self.ledger.pieces.get_mut(seq));
+            let is_full =
+                newest.is_some_and(|piece| piece.place.length >= self.stream.payload_bytes());
             self.stats.full_arrived += u64::from(is_full);
-            if let Some(sent_at) = self.numbers.get(ack.largest).and_then(|sent| sent.sent_at) {
+            if let Some(sent_at) =
+                self.ledger.numbers.get(ack.largest).and_then(|sent| sent.sent_at)
+            {
                 let sample = now.since(sent_at).saturating_sub(ack.delay);
                 self.rtt = Some(rtt::update(self.rtt, sample.max(Span::from_micros(1))));
             }
         }
         self.note_overflow(now, ack);
-        let is_news = ack.seq > self.pieces.first() || ack.packets > self.stats.arrived;
-        if ack.seq > self.pieces.first() {
-            self.pieces.acknowledge(ack.seq);
-            self.loss_list.remove_below(ack.seq.0);
-            self.release_blocks(ack.seq);
+        let is_news = ack.seq > self.ledger.pieces.first() || ack.packets > self.stats.arrived;
+        if ack.seq > self.ledger.pieces.first() {
+            self.ledger.acknowledge(ack.seq);
+            self.stream.release(ack.seq);
             self.note_acknowledged(now, ack.seq);
         }
         self.expiry_count = 0;
         // The answer to a ping says that the path lives, not that the tail has arrived: it may bring
         // expiry forward but never puts it off.
         let latest = if is_news { None } else { self.expiry_at };
-        self.expiry_at = (!self.pieces.is_empty())
+        self.expiry_at = (!self.ledger.pieces.is_empty())
             .then(|| (now + self.expiry_period()).min(latest.unwrap_or(Instant::MAX)));
 
         // Losses first: the rate must not rise on an ACK that lists them.
@@ -96,8 +99,8 @@ impl Sender {
         if let Some(largest) = self.largest_arrived {
             // Only the standard rules ask what a lost transmission carried.
             let is_standard = self.pick.rules == ChannelRules::Standard;
-            let keep = if is_standard { self.pieces.first() } else { SeqNo(u64::MAX) };
-            self.numbers.trim(largest, keep);
+            let keep = if is_standard { self.ledger.pieces.first() } else { SeqNo(u64::MAX) };
+            self.ledger.numbers.trim(largest, keep);
         }
         let newly = ack.packets.saturating_sub(self.stats.arrived);
         let marked = ack.marked.saturating_sub(self.marked);
@@ -112,12 +115,12 @@ impl Sender {
             let mut acked = Acked::default();
             acked.newly = Packets(newly);
             acked.total = Packets(self.stats.arrived);
-            acked.in_flight = Packets(self.numbers.in_flight());
+            acked.in_flight = Packets(self.ledger.numbers.in_flight());
             acked.marked = Packets(marked);
             acked.largest = ack.largest.0;
             acked.lost = Packets(self.stats.lost);
             acked.is_app_limited = ack.largest < self.app_limited_until;
-            acked.next = self.numbers.next().0;
+            acked.next = self.ledger.numbers.next().0;
             acked.delivered = Bytes(self.delivered_wire);
             acked.arrived_at = ack.arrived_at;
             self.controller.on_ack(&acked, &self.context(now));
@@ -134,8 +137,8 @@ impl Sender {
             return Err(PeerError("it reports losses by the other kind of number"));
         }
         let next = match nak.policy {
-            LossPolicy::Historical => self.pieces.next().0,
-            LossPolicy::Current => self.numbers.next().0,
+            LossPolicy::Historical => self.ledger.pieces.next().0,
+            LossPolicy::Current => self.ledger.numbers.next().0,
         };
         if nak.ranges.last().is_some_and(|range| range.last >= next) {
             return Err(PeerError("it misses what was never sent"));
@@ -143,14 +146,14 @@ impl Sender {
         match nak.policy {
             LossPolicy::Historical => self.lose_seqs(now, &nak.ranges),
             LossPolicy::Current => {
-                self.skips.note(now, &nak.ranges, None, self.numbers.next());
+                self.skips.note(now, &nak.ranges, None, self.ledger.numbers.next());
                 self.lose_numbers(now, &nak.ranges);
             }
         }
         if self.config.expiry == Expiry::Everything {
             // [SABUL2] An ERR is an answer, too.
             self.expiry_count = 0;
-            self.expiry_at = (!self.pieces.is_empty()).then(|| now + self.expiry_period());
+            self.expiry_at = (!self.ledger.pieces.is_empty()).then(|| now + self.expiry_period());
         }
         Ok(())
     }
@@ -172,51 +175,16 @@ impl Sender {
 
     /// Current policy: transmissions are lost.
     fn lose_numbers(&mut self, now: Instant, ranges: &[NumberRange]) {
-        let (mut lost, mut first_lost) = (0, None);
-        for range in ranges {
-            let new = self.numbers.report(*range);
-            for number in new.into_iter().flat_map(|part| part.first..=part.last) {
-                let Some(seq) = self.numbers.settle(number) else {
-                    continue;
-                };
-                lost += 1;
-                first_lost = first_lost.or(Some(number));
-                // Only the newest transmission of a piece decides that it goes out again.
-                let newest =
-                    self.pieces.get_mut(seq).is_some_and(|p| p.number == PacketNumber(number));
-                if newest {
-                    self.loss_list.insert(NumberRange { first: seq.0, last: seq.0 });
-                }
-            }
-        }
-        if let Some(first) = first_lost {
-            let largest = self.numbers.next().0 - 1;
-            self.report_loss(now, LossReport::new(Packets(lost), Packets(0), first, largest));
+        if let Some(report) = self.ledger.lose_numbers(ranges) {
+            self.report_loss(now, report);
         }
     }
 
     /// Historical policy: pieces are missing.
     pub(super) fn lose_seqs(&mut self, now: Instant, ranges: &[NumberRange]) {
-        let (mut lost, mut repeats, mut first_lost) = (0, 0, None);
-        for range in ranges {
-            for seq in range.first.max(self.pieces.first().0)..=range.last {
-                let Some(piece) = self.pieces.get_mut(SeqNo(seq)) else {
-                    continue;
-                };
-                if std::mem::replace(&mut piece.was_reported, true) {
-                    repeats += 1;
-                } else {
-                    lost += 1;
-                }
-                first_lost = first_lost.or(Some(seq));
-                if self.pick.rules != ChannelRules::Cyclic {
-                    self.loss_list.insert(NumberRange { first: seq, last: seq });
-                }
-            }
-        }
-        if let Some(first) = first_lost {
-            let largest = self.pieces.next().0 - 1;
-            self.report_loss(now, LossReport::new(Packets(lost), Packets(repeats), first, largest));
+        let has_loss_list = self.pick.rules != ChannelRules::Cyclic;
+        if let Some(report) = self.ledger.lose_seqs(ranges, has_loss_list) {
+            self.report_loss(now, report);
         }
     }
 
@@ -234,20 +202,11 @@ impl Sender {
                 .min(stats.sent.saturating_sub(settled));
             // The loss report may come a reordering window later.
             self.overflow_credit_until = now + rtt * 2 + ACK2_INTERVAL;
-            self.window.shrink(Packets(self.numbers.in_flight()));
+            self.window.shrink(Packets(self.ledger.numbers.in_flight()));
             self.next_window_growth = now + rtt;
         } else if now >= self.next_window_growth {
             self.window.grow();
             self.next_window_growth = now + rtt;
-        }
-    }
-
-    fn release_blocks(&mut self, seq: SeqNo) {
-        let is_done = |block: &Block| block.rests == 0 && block.end.is_some_and(|end| end <= seq);
-        while self.blocks.front().is_some_and(is_done) {
-            self.blocks.pop_front();
-            self.first_block += 1;
-            self.cut.0 -= 1;
         }
     }
 }

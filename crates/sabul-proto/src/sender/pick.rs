@@ -85,21 +85,23 @@ impl Sender {
         if self.probe_due {
             // Expiry: one packet past every limit, so that the peer has something to answer.
             self.probe_due = false;
-            let seq = self.loss_list.pop_first().map_or_else(|| self.pieces.first(), SeqNo);
+            let first = self.ledger.pieces.first();
+            let seq = self.ledger.next_lost().unwrap_or(first);
             if let Some(packet) = self.resend(now, seq) {
                 return Ok(packet);
             }
         }
-        let has_new = self.cut.0 < self.blocks.len();
-        if self.loss_list.is_empty()
-            && self.rests.is_empty()
-            && !has_new
+        let new = self.stream.next_block();
+        if self.ledger.loss_list.is_empty()
+            && !self.stream.has_rest()
+            && new.is_none()
             && self.pick.open.is_empty()
         {
             return Err((WaitReason::Application, idle_check));
         }
         if self.pick.is_waiting
-            || (self.pick.rules != ChannelRules::Standard && self.numbers.len() >= NUMBERS_MAX)
+            || (self.pick.rules != ChannelRules::Standard
+                && self.ledger.numbers.len() >= NUMBERS_MAX)
         {
             return Err((WaitReason::Window, idle_check));
         }
@@ -110,14 +112,14 @@ impl Sender {
             return Err((WaitReason::Pacing, self.next_send));
         }
         // [SABUL §II-D] The loss list first; it is not subject to the flow window.
-        while let Some(seq) = self.loss_list.pop_first() {
-            if let Some(packet) = self.resend(now, SeqNo(seq)) {
+        while let Some(seq) = self.ledger.next_lost() {
+            if let Some(packet) = self.resend(now, seq) {
                 self.pace(now);
                 return Ok(packet);
             }
         }
-        if let Some(rest) = self.rests.pop_front() {
-            let packet = self.send_rest(now, rest);
+        if let Some(rest) = self.stream.pop_rest() {
+            let packet = self.send_new(now, rest);
             self.pace(now);
             return Ok(packet);
         }
@@ -126,9 +128,11 @@ impl Sender {
         {
             return Ok(packet);
         }
-        match self.room(has_new) {
-            Ok(block) => {
-                let packet = self.cut_piece(now, block);
+        match self.cut(new) {
+            Ok(piece) => {
+                // Cyclic: a pass ends where new data begins; what was cut off on the way does not end it.
+                self.pick.cursor = self.ledger.pieces.next().0 + 1;
+                let packet = self.send_new(now, piece);
                 self.pace(now);
                 Ok(packet)
             }
@@ -139,17 +143,16 @@ impl Sender {
         }
     }
 
-    /// The block that the next piece is cut from, if it may be sent.
-    fn room(&self, has_new: bool) -> Result<u32, WaitReason> {
-        if !has_new {
+    /// Cuts the next new piece, if it may be sent.
+    fn cut(&mut self, block: Option<u32>) -> Result<Place, WaitReason> {
+        let Some(block) = block else {
             return Err(WaitReason::Application);
-        }
-        let block = self.first_block + u32::try_from(self.cut.0).unwrap_or(u32::MAX);
+        };
         if !self.window.has_room_for(block) {
             return Err(WaitReason::Receiver);
         }
-        let unacknowledged = self.pieces.len();
-        let in_flight = self.numbers.in_flight();
+        let unacknowledged = self.ledger.pieces.len();
+        let in_flight = self.ledger.numbers.in_flight();
         let controlled = match self.config.policy {
             // DEV-001: [SABUL §II-D] counts what is not acknowledged; a lost packet stalls that, so
             // the current policy counts what may still be on the path.
@@ -161,7 +164,7 @@ impl Sender {
         {
             return Err(WaitReason::Window);
         }
-        Ok(block)
+        self.stream.cut().ok_or(WaitReason::Application)
     }
 
     /// Cyclic: the next piece that is not known to have arrived.
@@ -204,40 +207,10 @@ impl Sender {
         }
     }
 
-    /// Cuts the next piece off the stream.
-    fn cut_piece(&mut self, now: Instant, block: u32) -> DataPacket {
-        let (index, offset) = self.cut;
-        let length = (self.blocks[index].length - offset).min(self.payload_bytes);
-        let ends_block = offset + length == self.blocks[index].length;
-        if ends_block {
-            self.cut = (index + 1, 0);
-        } else {
-            self.cut.1 += length;
-        }
-        // Cyclic: a pass ends where new data begins; what was cut off on the way does not end it.
-        self.pick.cursor = self.pieces.next().0 + 1;
-        self.send_new(now, index, Place { block, offset, length, ends_block })
-    }
-
-    /// Sends what no longer fitted its piece, or the front of it.
-    fn send_rest(&mut self, now: Instant, mut rest: Place) -> DataPacket {
-        let index = (rest.block - self.first_block) as usize;
-        match rest.shorten(self.payload_bytes) {
-            Some(more) => self.rests.push_front(more),
-            None => self.blocks[index].rests -= 1,
-        }
-        self.send_new(now, index, rest)
-    }
-
     /// Sends a piece that has had no sequence number so far.
-    fn send_new(&mut self, now: Instant, index: usize, place: Place) -> DataPacket {
-        let seq = self.pieces.next();
-        let number = self.numbers.push(seq, now);
-        self.pieces.push(place, number);
-        let block = &mut self.blocks[index];
-        if place.ends_block || block.end.is_some() {
-            block.end = Some(seq.next());
-        }
+    fn send_new(&mut self, now: Instant, place: Place) -> DataPacket {
+        let (number, seq) = self.ledger.send(now, place);
+        self.stream.note_number(place, seq);
         if self.pick.rules == ChannelRules::Cyclic {
             self.pick.open.insert(NumberRange { first: seq.0, last: seq.0 });
         }
@@ -245,17 +218,9 @@ impl Sender {
         DataPacket::new(number, seq, place)
     }
 
-    /// Sends a piece again, unless it has been acknowledged meanwhile. One that no longer fits keeps
-    /// its number and its front, and the rest leaves under new numbers: so a place only ever shrinks,
-    /// and whichever transmission of a number arrives, all of its place has.
+    /// Sends a piece again, unless it has been acknowledged meanwhile.
     fn resend(&mut self, now: Instant, seq: SeqNo) -> Option<DataPacket> {
-        let number = self.numbers.next();
-        let (place, rest) = self.pieces.resent(seq, number, self.payload_bytes)?;
-        if let Some(rest) = rest {
-            self.blocks[(rest.block - self.first_block) as usize].rests += 1;
-            self.rests.push_back(rest);
-        }
-        self.numbers.push(seq, now);
+        let (number, place) = self.ledger.send_again(now, seq, &mut self.stream)?;
         self.note_sent(now, place.length, true);
         Some(DataPacket::new(number, seq, place))
     }
@@ -272,9 +237,9 @@ impl Sender {
         };
         let is_at_end =
             matches!(why, WaitReason::Application | WaitReason::Receiver | WaitReason::Window)
-                && self.loss_list.is_empty()
-                && self.rests.is_empty()
-                && !self.pieces.is_empty();
+                && self.ledger.loss_list.is_empty()
+                && !self.stream.has_rest()
+                && !self.ledger.pieces.is_empty();
         if !is_at_end {
             return Err(Instant::MAX);
         }
@@ -282,7 +247,7 @@ impl Sender {
             if now < pick.next_mark {
                 return Err(pick.next_mark);
             }
-            pick.mark = Mark { serial: pick.mark.serial + 1, end: self.pieces.next() };
+            pick.mark = Mark { serial: pick.mark.serial + 1, end: self.ledger.pieces.next() };
             pick.is_waiting = pick.rules == ChannelRules::Rounds;
             pick.is_unmarked = false;
             pick.mark_due = true;
@@ -291,7 +256,7 @@ impl Sender {
             return Err(Instant::MAX);
         }
         pick.next_mark = now + interval;
-        Ok(Transmit::Mark { mark: pick.mark, number: self.numbers.push_other() })
+        Ok(Transmit::Mark { mark: pick.mark, number: self.ledger.numbers.push_other() })
     }
 
     /// Nothing was heard: says the newest mark again, if nothing has left since.
@@ -341,7 +306,7 @@ impl Sender {
             return Err(PeerError("it lists what is missing, which nobody asked for"));
         }
         let is_inside = missing.ranges.last().is_none_or(|range| range.last < missing.below.0);
-        if missing.below > self.pieces.next()
+        if missing.below > self.ledger.pieces.next()
             || missing.serial > self.pick.mark.serial
             || !is_inside
         {
@@ -378,7 +343,7 @@ impl Sender {
                         .remove_range(NumberRange { first: from, last: missing.below.0 - 1 });
                 }
                 self.lose_seqs(now, &missing.ranges);
-                let told = (self.stats.sent - self.numbers.in_flight(), self.stats.arrived);
+                let told = (self.stats.sent - self.ledger.numbers.in_flight(), self.stats.arrived);
                 let sent = told.0.saturating_sub(self.pick.told.0);
                 let arrived = told.1.saturating_sub(self.pick.told.1).min(sent);
                 self.pick.told = told;

@@ -162,10 +162,15 @@ fn a_report_costs_no_more_than_what_is_new_in_it() {
     drain(&mut sender, at_ms(0));
     sender.handle_feedback(at_ms(1), &nak(LossPolicy::Current, &[(10, 19), (30, 98)])).unwrap();
     let all = NumberRange { first: 0, last: u64::MAX - 1 };
-    let new: Vec<_> =
-        sender.numbers.report(all).into_iter().map(|range| (range.first, range.last)).collect();
+    let new: Vec<_> = sender
+        .ledger
+        .numbers
+        .report(all)
+        .into_iter()
+        .map(|range| (range.first, range.last))
+        .collect();
     assert_eq!(new, [(0, 9), (20, 29), (99, 99)]);
-    assert_eq!(sender.numbers.report(all), [], "and once");
+    assert_eq!(sender.ledger.numbers.report(all), [], "and once");
     assert_eq!(sender.stats().lost, 79);
 }
 
@@ -377,7 +382,7 @@ fn found_out_at(mut say: impl FnMut(&Sender, u64, &[u64]) -> Feedback) -> Option
 fn a_peer_that_acknowledges_what_it_has_not_received_is_found_out() {
     let all = |sender: &Sender, serial, numbers: &[u64], missing| {
         let largest = PacketNumber(*numbers.last().unwrap());
-        let (seq, packets) = (sender.pieces.next(), sender.stats().sent);
+        let (seq, packets) = (sender.ledger.pieces.next(), sender.stats().sent);
         Feedback::Ack(Ack {
             serial,
             seq,
@@ -443,8 +448,8 @@ fn a_burst_of_naks_is_one_loss_event_a_syn_interval_in_the_current_policy() {
     for number in 0..300 {
         // Ten packets fly at a time: one in ten is lost and reported in a NAK of its own.
         let place = Place { block: 0, offset: 0, length: 1, ends_block: false };
-        sender.pieces.push(place, PacketNumber(number));
-        sender.numbers.push(SeqNo(number), at_ms(0));
+        sender.ledger.pieces.push(place, PacketNumber(number));
+        sender.ledger.numbers.push(SeqNo(number), at_ms(0));
     }
     let gap = sender.limits().gap;
     for (number, ms) in (0..20).map(|i| (i * 10, 1 + i / 10)) {
@@ -589,21 +594,22 @@ fn after_a_second_everything_above_the_end_of_the_loss_list_goes_onto_it() {
     sender.handle_feedback(at_ms(300), &err).unwrap();
     // Nobody asks the sender to send until it expires, a second after the ERR.
     sender.run_timers(at_ms(1299));
-    assert_eq!(sender.loss_list.count(), 2);
+    assert_eq!(sender.ledger.loss_list.count(), 2);
     syn(&mut sender, 1299, 10);
     sender.run_timers(at_ms(1300));
-    let listed: Vec<_> = sender.loss_list.iter().map(|range| (range.first, range.last)).collect();
+    let listed: Vec<_> =
+        sender.ledger.loss_list.iter().map(|range| (range.first, range.last)).collect();
     assert_eq!(listed, [(2, 9)], "0 and 1 lie below what was on the list");
     sender.check_invariants();
     send(&mut sender, at_ms(1300), 8);
-    assert!(sender.loss_list.is_empty());
+    assert!(sender.ledger.loss_list.is_empty());
     sender.run_timers(at_ms(2300));
-    assert_eq!(sender.loss_list.count(), 10, "and all of it after the next second");
+    assert_eq!(sender.ledger.loss_list.count(), 10, "and all of it after the next second");
     // The adaptive expiry has long sent one packet by then, and nothing else.
     let mut adaptive = sender_2002(Expiry::Adaptive, &[]);
     adaptive.push_block(1428 * 10);
     send(&mut adaptive, at_ms(0), 10);
     adaptive.handle_feedback(at_ms(300), &err).unwrap();
     adaptive.run_timers(at_ms(1300));
-    assert_eq!((adaptive.loss_list.count(), adaptive.stats().expiries), (2, 1));
+    assert_eq!((adaptive.ledger.loss_list.count(), adaptive.stats().expiries), (2, 1));
 }

@@ -1,0 +1,142 @@
+//! What has been sent and not settled: pieces by sequence number, transmissions by packet number, and
+//! the loss list.
+//!
+//! States:      each packet number: in flight → arrived or lost; each sequence number: in flight →
+//!              on the loss list → in flight … → acknowledged
+//! Invariants:  the loss list holds only unacknowledged numbers.
+
+use sabul_cc::LossReport;
+use sabul_units::{Instant, PacketNumber, Packets, SeqNo};
+use sabul_wire::NumberRange;
+
+use super::records::{Numbers, Pieces, Place};
+use super::stream::Stream;
+use crate::interval_set::IntervalSet;
+
+/// The accounts of one sender.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pub(super) pieces: Pieces,
+    pub(super) numbers: Numbers,
+    pub(super) loss_list: IntervalSet,
+}
+
+impl Ledger {
+    pub(super) const fn new(first: PacketNumber) -> Self {
+        Self { pieces: Pieces::new(), numbers: Numbers::new(first), loss_list: IntervalSet::new() }
+    }
+
+    /// A piece is sent for the first time.
+    pub(super) fn send(&mut self, now: Instant, place: Place) -> (PacketNumber, SeqNo) {
+        let seq = self.pieces.next();
+        let number = self.numbers.push(seq, now);
+        self.pieces.push(place, number);
+        (number, seq)
+    }
+
+    /// A piece is sent again, unless it has been acknowledged meanwhile. One that no longer fits keeps
+    /// its number and its front, and the rest goes back to the stream and leaves under new numbers: so
+    /// a place only ever shrinks, and whichever transmission of a number arrives, all of its place has.
+    pub(super) fn send_again(
+        &mut self,
+        now: Instant,
+        seq: SeqNo,
+        stream: &mut Stream,
+    ) -> Option<(PacketNumber, Place)> {
+        let number = self.numbers.next();
+        let (place, rest) = self.pieces.resent(seq, number, stream.payload_bytes())?;
+        if let Some(rest) = rest {
+            stream.push_rest(rest);
+        }
+        self.numbers.push(seq, now);
+        Some((number, place))
+    }
+
+    /// The first of the loss list, taken off it.
+    pub(super) fn next_lost(&mut self) -> Option<SeqNo> {
+        self.loss_list.pop_first().map(SeqNo)
+    }
+
+    /// Current policy: transmissions are lost. Tells of those that no report had named before.
+    pub(super) fn lose_numbers(&mut self, ranges: &[NumberRange]) -> Option<LossReport> {
+        let (mut lost, mut first_lost) = (0, None);
+        for range in ranges {
+            let new = self.numbers.report(*range);
+            for number in new.into_iter().flat_map(|part| part.first..=part.last) {
+                let Some(seq) = self.numbers.settle(number) else {
+                    continue;
+                };
+                lost += 1;
+                first_lost = first_lost.or(Some(number));
+                // Only the newest transmission of a piece decides that it goes out again.
+                let newest =
+                    self.pieces.get_mut(seq).is_some_and(|p| p.number == PacketNumber(number));
+                if newest {
+                    self.loss_list.insert(NumberRange { first: seq.0, last: seq.0 });
+                }
+            }
+        }
+        let largest = self.numbers.next().0.saturating_sub(1);
+        first_lost.map(|first| LossReport::new(Packets(lost), Packets(0), first, largest))
+    }
+
+    /// Historical policy: pieces are missing. They go onto the loss list where rules have one.
+    pub(super) fn lose_seqs(
+        &mut self,
+        ranges: &[NumberRange],
+        has_loss_list: bool,
+    ) -> Option<LossReport> {
+        let (mut lost, mut repeats, mut first_lost) = (0, 0, None);
+        for range in ranges {
+            for seq in range.first.max(self.pieces.first().0)..=range.last {
+                let Some(piece) = self.pieces.get_mut(SeqNo(seq)) else {
+                    continue;
+                };
+                if std::mem::replace(&mut piece.was_reported, true) {
+                    repeats += 1;
+                } else {
+                    lost += 1;
+                }
+                first_lost = first_lost.or(Some(seq));
+                if has_loss_list {
+                    self.loss_list.insert(NumberRange { first: seq, last: seq });
+                }
+            }
+        }
+        let largest = self.pieces.next().0.saturating_sub(1);
+        first_lost.map(|first| LossReport::new(Packets(lost), Packets(repeats), first, largest))
+    }
+
+    /// [SABUL2] Everything from the highest number down to the first that is listed already is lost.
+    pub(super) fn lose_above_list(&mut self) {
+        let NumberRange { first, last } = self.pieces.range();
+        let first = self.loss_list.iter().last().map_or(first, |listed| listed.last + 1);
+        if first <= last {
+            self.loss_list.insert(NumberRange { first, last });
+        }
+    }
+
+    /// [UDT4 §3.5] Everything outstanding is lost, unless some of it is known to be.
+    pub(super) fn lose_all(&mut self) {
+        if self.loss_list.is_empty() {
+            self.loss_list.insert(self.pieces.range());
+        }
+    }
+
+    /// Everything before `seq` has arrived.
+    pub(super) fn acknowledge(&mut self, seq: SeqNo) {
+        self.pieces.acknowledge(seq);
+        self.loss_list.remove_below(seq.0);
+    }
+
+    /// Whether these are all unacknowledged.
+    pub(super) fn covers(&self, set: &IntervalSet) -> bool {
+        let range = self.pieces.range();
+        set.iter().all(|r| r.first >= range.first && r.last <= range.last)
+    }
+
+    pub(super) fn check_invariants(&self) {
+        self.loss_list.check_invariants();
+        assert!(self.covers(&self.loss_list), "the loss list holds only unacknowledged numbers");
+    }
+}
