@@ -5,7 +5,7 @@
 //! overflows. The last is how a slow receiver slows the sender: through flow control, never
 //! through congestion control. The published growth from one packet is `sabul2003`'s slow start.
 
-use sabul_units::Packets;
+use sabul_units::{Instant, Packets, Span};
 
 /// Ours: fewer packets in flight than this would make a slow receiver slower.
 const IN_FLIGHT_MIN: u64 = 16;
@@ -16,12 +16,15 @@ pub struct FlowWindow {
     unacknowledged_max: u64,
     block_limit: u32,
     in_flight_max: u64,
+    /// When that may grow next.
+    next_growth: Instant,
 }
 
 impl FlowWindow {
     /// At most `unacknowledged_max` packets, and `block_limit` blocks to begin with.
-    pub const fn new(unacknowledged_max: Packets, block_limit: u32) -> Self {
-        Self { unacknowledged_max: unacknowledged_max.0, block_limit, in_flight_max: u64::MAX }
+    pub const fn new(now: Instant, unacknowledged_max: Packets, block_limit: u32) -> Self {
+        let (unacknowledged_max, in_flight_max) = (unacknowledged_max.0, u64::MAX);
+        Self { unacknowledged_max, block_limit, in_flight_max, next_growth: now }
     }
 
     /// Packets changed their size, so another number of them holds as many bytes.
@@ -44,16 +47,21 @@ impl FlowWindow {
         self.block_limit = self.block_limit.max(limit);
     }
 
-    /// The receiver's socket dropped packets while this many were in flight.
-    pub fn shrink(&mut self, in_flight: Packets) {
+    /// The receiver's socket dropped packets while this many were in flight. The bound stands until
+    /// `until`.
+    pub fn shrink(&mut self, until: Instant, in_flight: Packets) {
         let reference = in_flight.0.min(self.in_flight_max);
         self.in_flight_max = (reference / 4 * 3).max(IN_FLIGHT_MIN);
+        self.next_growth = until;
     }
 
-    /// A round trip passed without such drops.
-    pub const fn grow(&mut self) {
-        // An eighth each round trip: back to double within six.
-        self.in_flight_max = self.in_flight_max.saturating_add(self.in_flight_max / 8 + 1);
+    /// No such drop is known of now; the bound grows once a round trip.
+    pub fn grow(&mut self, now: Instant, rtt: Span) {
+        if now >= self.next_growth {
+            // An eighth each round trip: back to double within six.
+            self.in_flight_max = self.in_flight_max.saturating_add(self.in_flight_max / 8 + 1);
+            self.next_growth = now + rtt;
+        }
     }
 }
 
@@ -61,25 +69,32 @@ impl FlowWindow {
 mod tests {
     use super::*;
 
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Span::from_millis(ms)
+    }
+
     #[test]
     fn each_of_the_three_bounds_binds() {
-        let mut window = FlowWindow::new(Packets(100), 2);
+        let mut window = FlowWindow::new(at(0), Packets(100), 2);
         assert!(window.allows(Packets(99), Packets(99)));
         assert!(!window.allows(Packets(100), Packets(0)));
         assert!(window.has_room_for(1) && !window.has_room_for(2));
         window.open_to(5);
         window.open_to(3);
         assert!(window.has_room_for(4), "room is never taken back");
-        window.shrink(Packets(80));
+        window.shrink(at(10), Packets(80));
         assert!(
             window.allows(Packets(80), Packets(59)) && !window.allows(Packets(80), Packets(60))
         );
-        window.grow();
+        window.grow(at(9), Span::from_millis(10));
+        assert!(!window.allows(Packets(80), Packets(60)), "not before a round trip");
+        window.grow(at(10), Span::from_millis(10));
+        window.grow(at(11), Span::from_millis(10));
         assert!(
             window.allows(Packets(80), Packets(67)) && !window.allows(Packets(80), Packets(68))
         );
         for _ in 0..100 {
-            window.shrink(Packets(1));
+            window.shrink(at(10), Packets(1));
         }
         assert!(window.allows(Packets(0), Packets(IN_FLIGHT_MIN - 1)), "never shut");
     }

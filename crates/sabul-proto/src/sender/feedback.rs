@@ -1,18 +1,25 @@
 //! What the sender makes of an ACK, a NAK and a SYN report.
 
 use sabul_cc::{Acked, ChannelRules};
-use sabul_units::{Bytes, Instant, Packets, SeqNo, Span};
+use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
 use sabul_wire::{Ack, DATA_OVERHEAD, Feedback, LossPolicy, Nak, NumberRange};
 
-use super::{ACK2_INTERVAL, Expiry, IP_UDP_BYTES, PeerError, RTT_UNKNOWN, Sender};
-use crate::rtt;
-
-/// Ours: a receive buffer joins up to this many datagrams into one, and counts their drop as one.
-const OVERFLOW_JOINED: u64 = 64;
+use super::answers::ACK2_INTERVAL;
+use super::{Expiry, IP_UDP_BYTES, PeerError, Sender};
 
 /// Ours: transmissions remembered for a peer that never acknowledges the oldest. Also what an opener
 /// two key epochs behind could still follow.
 const NUMBERS_MAX: usize = 1 << 21;
+
+/// What the peer has told so far.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    ack_serial: u64,
+    largest: Option<PacketNumber>,
+    marked: u64,
+    /// DATA packets that SYN reports have told of.
+    syn_received: u64,
+}
 
 impl Sender {
     /// Takes a report of the receiver, whichever carrier brought it.
@@ -31,7 +38,7 @@ impl Sender {
             Feedback::Missing(missing) => self.handle_missing(now, missing)?,
             Feedback::ErrorRate(rate) => self.handle_error_rate(now, *rate)?,
         }
-        self.last_heard = now;
+        self.silence.note_heard(now);
         Ok(())
     }
 
@@ -51,22 +58,19 @@ impl Sender {
         {
             return Err(PeerError("it received more than was sent"));
         }
-        if ack.serial <= self.ack_serial {
+        if ack.serial <= self.heard.ack_serial {
             // Overtaken by a newer one, which said more.
             return Ok(());
         }
         self.skips.check(ack)?;
-        self.ack_serial = ack.serial;
+        self.heard.ack_serial = ack.serial;
         if ack.packets > 0 {
             self.skips.note(now, &ack.missing, Some(ack.largest), self.ledger.numbers.next());
         }
-        if now >= self.next_ack2 || !ack.missing.is_empty() {
-            self.ack2_due = Some(ack.serial);
-            self.next_ack2 = now + ACK2_INTERVAL;
-        }
+        self.answers.note_ack(now, ack.serial, !ack.missing.is_empty());
         self.window.open_to(ack.block_limit);
-        if self.largest_arrived.is_none_or(|largest| ack.largest > largest) && !nothing_arrived {
-            self.largest_arrived = Some(ack.largest);
+        if self.heard.largest.is_none_or(|largest| ack.largest > largest) && !nothing_arrived {
+            self.heard.largest = Some(ack.largest);
             self.ledger.numbers.arrived(ack.largest);
             let seq = self.ledger.numbers.get(ack.largest).and_then(|sent| sent.seq);
             let newest = seq.and_then(|seq| self.ledger.pieces.get_mut(seq));
@@ -77,7 +81,7 @@ impl Sender {
                 self.ledger.numbers.get(ack.largest).and_then(|sent| sent.sent_at)
             {
                 let sample = now.since(sent_at).saturating_sub(ack.delay);
-                self.rtt = Some(rtt::update(self.rtt, sample.max(Span::from_micros(1))));
+                self.rate.note_rtt(sample.max(Span::from_micros(1)));
             }
         }
         self.note_overflow(now, ack);
@@ -87,30 +91,23 @@ impl Sender {
             self.stream.release(ack.seq);
             self.note_acknowledged(now, ack.seq);
         }
-        self.expiry_count = 0;
         // The answer to a ping says that the path lives, not that the tail has arrived: it may bring
         // expiry forward but never puts it off.
-        let latest = if is_news { None } else { self.expiry_at };
-        self.expiry_at = (!self.ledger.pieces.is_empty())
-            .then(|| (now + self.expiry_period()).min(latest.unwrap_or(Instant::MAX)));
+        self.note_answer(now, if is_news { None } else { self.silence.expires() });
 
         // Losses first: the rate must not rise on an ACK that lists them.
         self.lose_numbers(now, &ack.missing);
-        if let Some(largest) = self.largest_arrived {
+        if let Some(largest) = self.heard.largest {
             // Only the standard rules ask what a lost transmission carried.
             let is_standard = self.pick.rules == ChannelRules::Standard;
             let keep = if is_standard { self.ledger.pieces.first() } else { SeqNo(u64::MAX) };
             self.ledger.numbers.trim(largest, keep);
         }
         let newly = ack.packets.saturating_sub(self.stats.arrived);
-        let marked = ack.marked.saturating_sub(self.marked);
+        let marked = ack.marked.saturating_sub(self.heard.marked);
         self.stats.arrived = self.stats.arrived.max(ack.packets);
-        self.marked = self.marked.max(ack.marked);
+        self.heard.marked = self.heard.marked.max(ack.marked);
         self.stats.delivered = self.stats.delivered.max(ack.bytes);
-        self.delivered_wire = self
-            .stats
-            .delivered
-            .saturating_add(self.stats.arrived.saturating_mul(DATA_OVERHEAD as u64 + IP_UDP_BYTES));
         if newly > 0 {
             let mut acked = Acked::default();
             acked.newly = Packets(newly);
@@ -119,12 +116,10 @@ impl Sender {
             acked.marked = Packets(marked);
             acked.largest = ack.largest.0;
             acked.lost = Packets(self.stats.lost);
-            acked.is_app_limited = ack.largest < self.app_limited_until;
             acked.next = self.ledger.numbers.next().0;
-            acked.delivered = Bytes(self.delivered_wire);
+            acked.delivered = Bytes(self.delivered_on_wire());
             acked.arrived_at = ack.arrived_at;
-            self.controller.on_ack(&acked, &self.context(now));
-            self.refresh_limits();
+            self.rate.on_ack(now, acked);
         }
         Ok(())
     }
@@ -150,10 +145,9 @@ impl Sender {
                 self.lose_numbers(now, &nak.ranges);
             }
         }
-        if self.config.expiry == Expiry::Everything {
+        if self.silence.rule == Expiry::Everything {
             // [SABUL2] An ERR is an answer, too.
-            self.expiry_count = 0;
-            self.expiry_at = (!self.ledger.pieces.is_empty()).then(|| now + self.expiry_period());
+            self.note_answer(now, None);
         }
         Ok(())
     }
@@ -164,12 +158,12 @@ impl Sender {
         if self.config.reports.syn_interval.is_none() {
             return Err(PeerError("it sends SYN reports, which nobody asked for"));
         }
-        let total = self.syn_received.checked_add(received);
+        let total = self.heard.syn_received.checked_add(received);
         let Some(total) = total.filter(|total| *total <= self.stats.sent) else {
             return Err(PeerError("it received more than was sent"));
         };
-        self.syn_received = total;
-        self.tick(now);
+        self.heard.syn_received = total;
+        self.rate.end_interval(now, self.silence.is_heard());
         Ok(())
     }
 
@@ -188,25 +182,33 @@ impl Sender {
         }
     }
 
+    /// What is still outstanding has its time again, but no more than until `latest`.
+    fn note_answer(&mut self, now: Instant, latest: Option<Instant>) {
+        let (rtt, report) = (self.rate.longest_rtt(), self.report_interval());
+        let is_outstanding = !self.ledger.pieces.is_empty();
+        self.silence.note_answer(now, rtt, report, is_outstanding, latest);
+    }
+
+    /// Bytes that have arrived, as they were on the wire.
+    const fn delivered_on_wire(&self) -> u64 {
+        let headers = self.stats.arrived.saturating_mul(DATA_OVERHEAD as u64 + IP_UDP_BYTES);
+        self.stats.delivered.saturating_add(headers)
+    }
+
     fn note_overflow(&mut self, now: Instant, ack: &Ack) {
-        let rtt = self.rtt.map_or(RTT_UNKNOWN, |rtt| rtt.smoothed);
+        let rtt = self.rate.smoothed_rtt();
         if ack.overflowed > self.stats.overflowed {
             let newly = ack.overflowed - self.stats.overflowed;
             self.stats.overflowed = ack.overflowed;
             // No more than may be lost: what has left, has not come and is not known to be lost.
             let stats = &self.stats;
             let settled = stats.arrived.max(ack.packets) + stats.lost + stats.lost_at_receiver;
-            self.overflow_credit = self
-                .overflow_credit
-                .saturating_add(newly.saturating_mul(OVERFLOW_JOINED))
-                .min(stats.sent.saturating_sub(settled));
+            let most = stats.sent.saturating_sub(settled);
             // The loss report may come a reordering window later.
-            self.overflow_credit_until = now + rtt * 2 + ACK2_INTERVAL;
-            self.window.shrink(Packets(self.ledger.numbers.in_flight()));
-            self.next_window_growth = now + rtt;
-        } else if now >= self.next_window_growth {
-            self.window.grow();
-            self.next_window_growth = now + rtt;
+            self.losses.excuse(newly, most, now + rtt * 2 + ACK2_INTERVAL);
+            self.window.shrink(now + rtt, Packets(self.ledger.numbers.in_flight()));
+        } else {
+            self.window.grow(now, rtt);
         }
     }
 }

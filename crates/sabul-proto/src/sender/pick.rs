@@ -10,8 +10,9 @@ use sabul_cc::{BUFFER_PACKETS, BulkReport, ChannelRules};
 use sabul_units::{Instant, Packets, SeqNo, Span};
 use sabul_wire::{LossPolicy, Mark, Missing, NumberRange};
 
+use super::pace::From;
 use super::records::Place;
-use super::{BURST, DataPacket, PING_INTERVAL, PeerError, Sender, Transmit, WaitReason};
+use super::{DataPacket, PeerError, Sender, Timer, Transmit, WaitReason};
 use crate::interval_set::IntervalSet;
 
 /// Ours: transmissions remembered under rules that do not wait for acknowledgements.
@@ -25,10 +26,6 @@ const MARK_INTERVAL_BUFFERS: Span = Span::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Pick {
     pub(super) rules: ChannelRules,
-    /// Packets of a burst, how many of the present one are still to come, and when it began.
-    burst: u64,
-    burst_left: u64,
-    burst_at: Instant,
     /// The newest mark.
     mark: Mark,
     mark_due: bool,
@@ -52,12 +49,9 @@ pub(super) struct Pick {
 }
 
 impl Pick {
-    pub(super) fn new(rules: ChannelRules, burst: Packets) -> Self {
+    pub(super) const fn new(rules: ChannelRules) -> Self {
         Self {
             rules,
-            burst: burst.0.max(1),
-            burst_left: burst.0.max(1),
-            burst_at: Instant::ZERO,
             mark: Mark { serial: 0, end: SeqNo(0) },
             mark_due: false,
             next_mark: Instant::ZERO,
@@ -81,10 +75,9 @@ impl Pick {
 
 impl Sender {
     pub(super) fn next_data(&mut self, now: Instant) -> Result<DataPacket, (WaitReason, Instant)> {
-        let idle_check = self.next_ping.max(self.last_heard + PING_INTERVAL);
-        if self.probe_due {
-            // Expiry: one packet past every limit, so that the peer has something to answer.
-            self.probe_due = false;
+        let idle_check = self.due(Timer::Ping).unwrap_or(Instant::MAX);
+        if std::mem::take(&mut self.is_probe_due) {
+            // One packet past every limit, so that the peer has something to answer.
             let first = self.ledger.pieces.first();
             let seq = self.ledger.next_lost().unwrap_or(first);
             if let Some(packet) = self.resend(now, seq) {
@@ -105,11 +98,11 @@ impl Sender {
         {
             return Err((WaitReason::Window, idle_check));
         }
-        if let Some(hold) = self.limits.hold_until.filter(|hold| *hold > now) {
+        if let Some(hold) = self.rate.limits().hold_until.filter(|hold| *hold > now) {
             return Err((WaitReason::Freeze, hold));
         }
-        if self.next_send > now {
-            return Err((WaitReason::Pacing, self.next_send));
+        if self.pace.next() > now {
+            return Err((WaitReason::Pacing, self.pace.next()));
         }
         // [SABUL §II-D] The loss list first; it is not subject to the flow window.
         while let Some(seq) = self.ledger.next_lost() {
@@ -160,7 +153,7 @@ impl Sender {
             LossPolicy::Current => in_flight,
         };
         if !self.window.allows(Packets(unacknowledged), Packets(in_flight))
-            || self.limits.window.is_some_and(|window| controlled >= window.0)
+            || self.rate.limits().window.is_some_and(|window| controlled >= window.0)
         {
             return Err(WaitReason::Window);
         }
@@ -178,33 +171,14 @@ impl Sender {
     }
 
     fn pace(&mut self, now: Instant) {
-        let cap = self.rate_limit.map_or(Span::ZERO, |rate| rate.gap(self.packet_bytes()).0);
-        let gap = self.limits.gap.0.max(cap);
-        if self.pick.burst > 1 {
-            self.pace_burst(now, gap, cap);
-        } else if self.pick.rules == ChannelRules::Rounds {
-            // [RBUDP] The times of a round count from its start.
-            if std::mem::take(&mut self.pick.is_round_new) {
-                self.next_send = self.next_send.max(now);
+        // [RBUDP] The times of a round count from its start.
+        let from = match self.pick.rules {
+            ChannelRules::Rounds => {
+                From::Row { is_first: std::mem::take(&mut self.pick.is_round_new) }
             }
-            self.next_send = self.next_send + gap;
-        } else {
-            self.next_send = self.next_send.max(now - BURST) + gap;
-        }
-    }
-
-    /// [RFC998] The next burst comes its interval after this one began.
-    fn pace_burst(&mut self, now: Instant, gap: Span, cap: Span) {
-        let due = self.next_send.max(now - BURST);
-        if self.pick.burst_left == self.pick.burst {
-            self.pick.burst_at = due;
-        }
-        self.next_send = due + cap;
-        self.pick.burst_left -= 1;
-        if self.pick.burst_left == 0 {
-            self.pick.burst_left = self.pick.burst;
-            self.next_send = self.next_send.max(self.pick.burst_at + gap * self.pick.burst);
-        }
+            _ => From::Due,
+        };
+        self.pace.note_sent(now, self.rate.limits().gap.0, self.rate.packet_bytes(), from);
     }
 
     /// Sends a piece that has had no sequence number so far.
@@ -292,8 +266,7 @@ impl Sender {
 
     fn tell_account(&mut self, now: Instant, sent: u64, arrived: u64) {
         let report = BulkReport::Account { sent: Packets(sent), arrived: Packets(arrived) };
-        self.controller.on_report(&report, &self.context(now));
-        self.refresh_limits();
+        self.rate.on_report(now, &report);
     }
 
     /// What is missing of a stretch; everything else in it has arrived.
@@ -367,8 +340,7 @@ impl Sender {
         if self.pick.rules != ChannelRules::Requests {
             return Err(PeerError("it tells an error rate, which nobody asked for"));
         }
-        self.controller.on_report(&BulkReport::ErrorRate(rate), &self.context(now));
-        self.refresh_limits();
+        self.rate.on_report(now, &BulkReport::ErrorRate(rate));
         Ok(())
     }
 }

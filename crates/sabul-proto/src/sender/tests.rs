@@ -281,7 +281,7 @@ fn a_lost_tail_is_sent_again_however_long_the_round_trip() {
 #[test]
 fn a_receiver_without_room_stops_new_blocks_and_is_asked_again() {
     let mut sender = sender(LossPolicy::Current, &[]);
-    sender.window = FlowWindow::new(Packets(1000), 1);
+    sender.window = FlowWindow::new(at_ms(0), Packets(1000), 1);
     sender.push_block(1000);
     sender.push_block(1000);
     assert_eq!(drain(&mut sender, at_ms(0)), [(0, 0)]);
@@ -440,8 +440,7 @@ fn a_burst_of_naks_is_one_loss_event_a_syn_interval_in_the_current_policy() {
     let given = [("start".to_owned(), "published".to_owned())];
     let controller = registry::find("sabul2003").unwrap().build(&given, Bytes(1500)).unwrap();
     let mut sender = sender(LossPolicy::Current, &[]);
-    sender.controller = controller;
-    sender.refresh_limits();
+    sender.rate.set_controller(controller);
     for _ in 0..40 {
         sender.push_block(10_000);
     }

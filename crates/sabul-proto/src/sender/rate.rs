@@ -1,0 +1,207 @@
+//! Rate control: the controller, what it allows, and the intervals at which it is asked.
+//!
+//! Source: [SABUL §II-D]: a rate control event every SYN interval, or with every SYN report of a peer
+//! that sends them.
+//! States:      no data yet → in an interval → between intervals, while nothing is outstanding → …
+
+use sabul_cc::{
+    Acked, BulkReport, Context, Controller, IntervalReport, LossReport, RttEstimate, SendLimits,
+};
+use sabul_units::{Bytes, Instant, PacketNumber, Packets, Span};
+
+use super::WaitReason;
+use crate::rtt;
+
+/// Ours: what RTT stands for until one is known.
+const RTT_UNKNOWN: Span = Span::from_millis(300);
+
+/// What has happened since the controller was asked last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Interval {
+    sent: u64,
+    resent: u64,
+    lost: u64,
+    starved: bool,
+    paced: bool,
+}
+
+/// The controller of one sender with its clock.
+#[derive(Debug)]
+pub(super) struct RateControl {
+    controller: Box<dyn Controller>,
+    limits: SendLimits,
+    rtt: Option<RttEstimate>,
+    /// Size on the wire of a full packet.
+    packet_bytes: Bytes,
+    /// The peer's reports end intervals, not this end's clock.
+    is_driven_by_peer: bool,
+    interval: Interval,
+    began: Instant,
+    ends: Option<Instant>,
+    /// Packets below this number left while the window allowed more than there was.
+    app_limited_until: PacketNumber,
+}
+
+impl RateControl {
+    pub(super) fn new(
+        now: Instant,
+        controller: Box<dyn Controller>,
+        packet_bytes: Bytes,
+        is_driven_by_peer: bool,
+    ) -> Self {
+        Self {
+            limits: controller.limits(),
+            controller,
+            rtt: None,
+            packet_bytes,
+            is_driven_by_peer,
+            interval: Interval::default(),
+            began: now,
+            ends: None,
+            app_limited_until: PacketNumber(0),
+        }
+    }
+
+    pub(super) fn controller(&self) -> &dyn Controller {
+        &*self.controller
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_controller(&mut self, controller: Box<dyn Controller>) {
+        self.limits = controller.limits();
+        self.controller = controller;
+    }
+
+    pub(super) const fn limits(&self) -> SendLimits {
+        self.limits
+    }
+
+    pub(super) const fn packet_bytes(&self) -> Bytes {
+        self.packet_bytes
+    }
+
+    pub(super) const fn set_packet_bytes(&mut self, bytes: Bytes) {
+        self.packet_bytes = bytes;
+    }
+
+    pub(super) const fn rtt(&self) -> Option<RttEstimate> {
+        self.rtt
+    }
+
+    /// The average round trip, or what stands for it.
+    pub(super) fn smoothed_rtt(&self) -> Span {
+        self.rtt.map_or(RTT_UNKNOWN, |rtt| rtt.smoothed)
+    }
+
+    /// [UDT4 §3.5] The round trip and four deviations.
+    pub(super) fn longest_rtt(&self) -> Span {
+        self.rtt.map_or(RTT_UNKNOWN, |rtt| rtt.smoothed + rtt.variance * 4)
+    }
+
+    pub(super) fn note_rtt(&mut self, sample: Span) {
+        self.rtt = Some(rtt::update(self.rtt, sample));
+    }
+
+    fn context(&self, now: Instant) -> Context {
+        Context::new(now, self.rtt, self.packet_bytes)
+    }
+
+    /// A DATA packet has left.
+    pub(super) fn note_sent(&mut self, now: Instant, is_repeat: bool) {
+        self.interval.sent += 1;
+        self.interval.resent += u64::from(is_repeat);
+        if self.ends.is_none() {
+            self.began = now;
+            self.ends = Some(self.end_after(now));
+        }
+    }
+
+    /// Packets were reported lost for the first time.
+    pub(super) const fn note_lost(&mut self, packets: u64) {
+        self.interval.lost += packets;
+    }
+
+    /// Nothing may leave now, for this reason; packets up to `next` have left.
+    pub(super) fn note_held(&mut self, why: WaitReason, in_flight: u64, next: PacketNumber) {
+        match why {
+            WaitReason::Pacing | WaitReason::Freeze => self.interval.paced = true,
+            WaitReason::Application | WaitReason::Receiver | WaitReason::Window => {
+                self.interval.starved = true;
+            }
+        }
+        if matches!(why, WaitReason::Application | WaitReason::Receiver)
+            && self.limits.window.is_none_or(|most| in_flight < most.0)
+        {
+            self.app_limited_until = next;
+        }
+    }
+
+    /// When the interval ends by this end's clock.
+    pub(super) const fn ends(&self) -> Option<Instant> {
+        self.ends
+    }
+
+    /// This end's clock ends the interval; another begins where data is outstanding.
+    pub(super) fn turn(&mut self, now: Instant, is_outstanding: bool, is_heard: bool) {
+        self.end_interval(now, is_heard);
+        self.ends = is_outstanding.then(|| self.end_after(now));
+    }
+
+    /// When this end's own clock ends the interval that begins now.
+    fn end_after(&self, now: Instant) -> Instant {
+        if self.is_driven_by_peer { Instant::MAX } else { now + self.controller.syn_interval() }
+    }
+
+    /// An interval has ended; the controller is asked unless the peer is not heard.
+    pub(super) fn end_interval(&mut self, now: Instant, is_heard: bool) {
+        let Interval { sent, resent, lost, starved, paced } = std::mem::take(&mut self.interval);
+        let report = IntervalReport::new(
+            Packets(sent),
+            Packets(resent),
+            Packets(lost),
+            now.since(self.began),
+            // Where pacing never bound, the machine did: the rate was not reached.
+            starved || !paced,
+        );
+        self.began = now;
+        // DEV-015: as published, an interval without a report counts as one without a loss, and a
+        // sender that hears nothing goes faster and faster.
+        if is_heard {
+            self.tell(now, |controller, cx| {
+                controller.on_interval(&report, cx);
+            });
+        }
+    }
+
+    pub(super) fn on_loss(&mut self, now: Instant, report: &LossReport) {
+        self.tell(now, |controller, cx| {
+            controller.on_loss(report, cx);
+        });
+    }
+
+    pub(super) fn on_ack(&mut self, now: Instant, mut acked: Acked) {
+        acked.is_app_limited = acked.largest < self.app_limited_until.0;
+        self.tell(now, |controller, cx| {
+            controller.on_ack(&acked, cx);
+        });
+    }
+
+    pub(super) fn on_report(&mut self, now: Instant, report: &BulkReport) {
+        self.tell(now, |controller, cx| {
+            controller.on_report(report, cx);
+        });
+    }
+
+    pub(super) fn on_timeout(&mut self, now: Instant) {
+        self.tell(now, |controller, cx| {
+            controller.on_timeout(cx);
+        });
+    }
+
+    /// The one place where the controller hears anything; what it allows is known afterwards.
+    fn tell(&mut self, now: Instant, fact: impl FnOnce(&mut dyn Controller, &Context)) {
+        let cx = self.context(now);
+        fact(&mut *self.controller, &cx);
+        self.limits = self.controller.limits();
+    }
+}
