@@ -14,6 +14,7 @@ mod pace;
 mod pick;
 mod rate;
 mod records;
+mod rules;
 mod silence;
 mod skips;
 mod stream;
@@ -21,7 +22,7 @@ mod waits;
 
 use std::fmt;
 
-use sabul_cc::{ChannelRules, Controller, Fault, LossReport, RttEstimate, SendLimits};
+use sabul_cc::{Controller, Fault, LossReport, RttEstimate, SendLimits};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, Random, Rate, SeqNo, Span};
 use sabul_wire::{DATA_OVERHEAD, LossPolicy, Mark};
 
@@ -32,9 +33,9 @@ use feedback::Heard;
 use ledger::Ledger;
 use losses::Losses;
 use pace::Pace;
-use pick::Pick;
 use rate::RateControl;
 use records::Place;
+use rules::Rules;
 use silence::Silence;
 use skips::Skips;
 use stream::Stream;
@@ -191,7 +192,7 @@ pub struct Sender {
     ledger: Ledger,
     skips: Skips,
     window: FlowWindow,
-    pick: Pick,
+    rules: Rules,
     rate: RateControl,
     pace: Pace,
     losses: Losses,
@@ -216,7 +217,7 @@ impl Sender {
             ledger: Ledger::new(config.first_number),
             skips: Skips::none(),
             window: FlowWindow::new(now, Packets(packets), config.block_limit),
-            pick: Pick::new(config.reports.channel),
+            rules: Rules::new(config.reports.channel),
             rate: RateControl::new(now, controller, packet_bytes, is_driven_by_peer),
             pace: Pace::new(now, burst),
             losses: Losses::new(now),
@@ -359,7 +360,7 @@ impl Sender {
         self.stats.sent += 1;
         self.stats.sent_bytes += u64::from(length);
         self.stats.resent += u64::from(is_repeat);
-        self.note_picked();
+        self.rules.note_sent();
         self.rate.note_sent(now, is_repeat);
         self.silence.expect(now, self.rate.longest_rtt(), self.report_interval());
     }
@@ -402,7 +403,7 @@ impl Sender {
         let count = self.silence.expire();
         match self.silence.rule {
             // A lost mark, or a lost answer to one.
-            _ if self.pick.rules != ChannelRules::Standard => self.repeat_mark(),
+            _ if !self.rules.has_naks() => self.rules.repeat_mark(),
             Expiry::Everything => self.ledger.lose_above_list(),
             // DEV-004: the papers say nothing of silence; UDT's rule, shorter on short paths.
             Expiry::Adaptive => {
@@ -454,7 +455,11 @@ impl Sender {
     pub fn check_invariants(&self) {
         self.stream.check_invariants();
         self.ledger.check_invariants();
-        assert!(self.ledger.covers(self.pick.open()), "only unacknowledged numbers are gone over");
+        let open = self.rules.open();
+        assert!(
+            open.is_none_or(|open| self.ledger.covers(open)),
+            "only unacknowledged numbers are gone over"
+        );
         assert!(self.stats.resent <= self.stats.sent);
     }
 }

@@ -1,6 +1,6 @@
 //! What the sender makes of an ACK, a NAK and a SYN report.
 
-use sabul_cc::{Acked, ChannelRules};
+use sabul_cc::Acked;
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
 use sabul_wire::{Ack, DATA_OVERHEAD, Feedback, LossPolicy, Nak, NumberRange};
 
@@ -89,7 +89,9 @@ impl Sender {
         if ack.seq > self.ledger.pieces.first() {
             self.ledger.acknowledge(ack.seq);
             self.stream.release(ack.seq);
-            self.note_acknowledged(now, ack.seq);
+            if let Some(account) = self.rules.note_acknowledged(ack.seq) {
+                self.rate.on_report(now, &account.report());
+            }
         }
         // The answer to a ping says that the path lives, not that the tail has arrived: it may bring
         // expiry forward but never puts it off.
@@ -99,8 +101,8 @@ impl Sender {
         self.lose_numbers(now, &ack.missing);
         if let Some(largest) = self.heard.largest {
             // Only the standard rules ask what a lost transmission carried.
-            let is_standard = self.pick.rules == ChannelRules::Standard;
-            let keep = if is_standard { self.ledger.pieces.first() } else { SeqNo(u64::MAX) };
+            let keep =
+                if self.rules.has_naks() { self.ledger.pieces.first() } else { SeqNo(u64::MAX) };
             self.ledger.numbers.trim(largest, keep);
         }
         let newly = ack.packets.saturating_sub(self.stats.arrived);
@@ -125,7 +127,7 @@ impl Sender {
     }
 
     fn handle_nak(&mut self, now: Instant, nak: &Nak) -> Result<(), PeerError> {
-        if self.pick.rules != ChannelRules::Standard {
+        if !self.rules.has_naks() {
             return Err(PeerError("it sends loss reports, which nobody asked for"));
         }
         if nak.policy != self.config.policy {
@@ -176,8 +178,7 @@ impl Sender {
 
     /// Historical policy: pieces are missing.
     pub(super) fn lose_seqs(&mut self, now: Instant, ranges: &[NumberRange]) {
-        let has_loss_list = self.pick.rules != ChannelRules::Cyclic;
-        if let Some(report) = self.ledger.lose_seqs(ranges, has_loss_list) {
+        if let Some(report) = self.ledger.lose_seqs(ranges, self.rules.has_loss_list()) {
             self.report_loss(now, report);
         }
     }
