@@ -8,44 +8,42 @@
 //! packet numbers: a retransmission has a new one, so a lost retransmission shows as a new gap at
 //! once, and each transmission is reported lost at most once. Since a NAK may itself be lost on UDP,
 //! what the sender has not confirmed (ACK2) rides along in the ACKs. When a gap counts as a loss is in
-//! `reorder`; what other rules of the channel report is in `bulk`.
-//! Invariants:  `largest` and every missing number below it account for all packet numbers.
+//! `reorder`; what other rules of the channel report is in `rules`.
+//! States:      of packet numbers: `numbers`; of data: `sequence`; of ACKs: `acks`.
 //! Not here:    bytes; the owner opens and stores them where [`Receiver::admit`] allows.
 
-mod bulk;
+mod acks;
+mod lists;
+mod numbers;
 mod reorder;
+mod repeats;
+mod rules;
+mod sequence;
+mod syn;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use sabul_cc::{ChannelRules, RttEstimate};
+use sabul_cc::RttEstimate;
 use sabul_units::{Instant, PacketNumber, SeqNo, Span};
-use sabul_wire::{Ack, DataHeader, Feedback, LossPolicy, MAX_RANGES, Nak, NumberRange};
+use sabul_wire::{Ack, DataHeader, Feedback, LossPolicy, MAX_RANGES, Mark, Nak, NumberRange};
 
-use crate::interval_set::IntervalSet;
-use crate::reports::{ERR_INTERVAL, Repeat, RepeatRtt, ReportRule};
+use crate::reports::{RepeatRtt, ReportRule};
 use crate::rtt;
-use bulk::Bulk;
-use reorder::Gaps;
+use acks::Acks;
+use lists::Lists;
+use numbers::Numbers;
 pub(crate) use reorder::WINDOW_MAX;
+use repeats::{K_START, Repeats};
+use rules::{Desk, Rules};
+use sequence::Sequence;
+use syn::{Clock, SynReports};
 
-/// [SABUL §II-D] A loss is reported again after k × RTT; k starts here and grows by one with each
-/// report, so that NAKs never bury a blocked path.
-const REPEAT_K_START: u64 = 2;
 /// Ours: what RTT stands for until one is known.
 const RTT_UNKNOWN: Span = Span::from_millis(100);
 /// Ours: no round trip counts as shorter.
 const RTT_SAMPLE_MIN: Span = Span::from_micros(1);
-/// Ours: holes in the sequence numbers; data that would make more is dropped until some are filled.
-const HOLES_MAX: usize = 1 << 18;
-/// Ours: a loss is repeated no sooner, however short the round trip is said to be: the sender times it.
-const REPEAT_MIN: Span = Span::from_millis(1);
-/// Ours: and no more than so many ranges are repeated within each so long.
-const REPEAT_RANGES: u32 = 4000;
-const REPEAT_PERIOD: Span = Span::from_millis(10);
-/// Ours: packet numbers this far below the largest are forgotten and count as replayed.
-const REPLAY_WINDOW: u64 = 1 << 20;
-/// Ours: ACKs whose confirmation is still awaited; older ones are given up and reported anew.
-const ACK_LOG_MAX: usize = 256;
+/// Ours: a mark this far beyond what has come is no honest one.
+const MARK_AHEAD_MAX: u64 = 1 << 40;
 
 /// How a receiver behaves.
 #[derive(Clone, Copy, Debug)]
@@ -110,47 +108,48 @@ pub struct ReceiverStats {
     pub marked: u64,
 }
 
+/// The round trip as the receiver knows it.
+#[derive(Debug, Default)]
+struct RoundTrip {
+    estimate: Option<RttEstimate>,
+    first: Option<Span>,
+}
+
+impl RoundTrip {
+    fn note(&mut self, sample: Span) {
+        // Never zero, or repeats after k × RTT would never end.
+        let sample = sample.max(RTT_SAMPLE_MIN);
+        self.estimate = Some(rtt::update(self.estimate, sample));
+        self.first = self.first.or(Some(sample));
+    }
+
+    /// The one that repeats go by.
+    fn of(&self, which: RepeatRtt) -> Span {
+        let known = match which {
+            RepeatRtt::Averaged => self.estimate.map(|rtt| rtt.smoothed),
+            RepeatRtt::First => self.first,
+        };
+        known.unwrap_or(RTT_UNKNOWN)
+    }
+}
+
 /// The receiving end.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
     stats: ReceiverStats,
-    rtt: Option<RttEstimate>,
-    first_rtt: Option<Span>,
-    // Packet numbers.
-    largest: Option<(PacketNumber, Instant)>,
-    missing_numbers: IntervalSet,
-    /// Current policy: numbers passed over, reported or not yet.
-    gaps: Gaps,
-    /// Current policy: missing numbers that have been reported and that the sender has not confirmed
-    /// to know of.
-    unconfirmed: IntervalSet,
-    // Data sequence numbers.
-    next_seq: SeqNo,
-    missing_seqs: IntervalSet,
-    /// Historical policy: (when, first, last, k) of reports to repeat unless the data has come.
-    repeats: BTreeSet<(Instant, u64, u64, u64)>,
-    /// How many of them have been repeated in this period.
-    repeated: u32,
-    repeat_period_end: Instant,
-    // Feedback.
+    rtt: RoundTrip,
+    numbers: Numbers,
+    data: Sequence,
+    /// Losses to report now.
     naks: VecDeque<Vec<NumberRange>>,
-    ack_wanted: bool,
-    next_ack: Instant,
-    serial: u64,
-    ack_log: VecDeque<(u64, Instant, Vec<NumberRange>)>,
-    /// Where the next ACK goes on listing unconfirmed numbers.
-    list_from: u64,
-    overflowed: u64,
-    overflow_reported: u64,
+    repeats: Repeats,
+    acks: Acks,
+    clock: Clock,
+    syn: SynReports,
+    rules: Rules,
+    lists: Lists,
     block_limit: u32,
-    // Periodic reports.
-    /// When the first DATA packet came: SYN reports and checks for repeats count from there.
-    opened_at: Instant,
-    next_syn: Option<Instant>,
-    /// DATA packets that SYN reports have told of.
-    syn_packets: u64,
-    bulk: Bulk,
 }
 
 impl Receiver {
@@ -158,45 +157,25 @@ impl Receiver {
     ///
     /// # Panics
     /// If the rule has a SYN interval of zero.
-    pub const fn new(config: ReceiverConfig) -> Self {
+    pub fn new(config: ReceiverConfig) -> Self {
         assert!(
             !matches!(config.reports.syn_interval, Some(Span::ZERO)),
             "a SYN report every zero seconds would never end"
         );
         Self {
             config,
-            stats: ReceiverStats {
-                packets: 0,
-                bytes: 0,
-                duplicates: 0,
-                reported: 0,
-                late: 0,
-                marked: 0,
-            },
-            rtt: None,
-            first_rtt: None,
-            largest: None,
-            missing_numbers: IntervalSet::new(),
-            gaps: Gaps::new(),
-            unconfirmed: IntervalSet::new(),
-            next_seq: SeqNo(0),
-            missing_seqs: IntervalSet::new(),
-            repeats: BTreeSet::new(),
-            repeated: 0,
-            repeat_period_end: Instant::ZERO,
+            stats: ReceiverStats::default(),
+            rtt: RoundTrip::default(),
+            numbers: Numbers::new(config.policy),
+            data: Sequence::new(),
             naks: VecDeque::new(),
-            ack_wanted: false,
-            next_ack: Instant::ZERO,
-            serial: 0,
-            ack_log: VecDeque::new(),
-            list_from: 0,
-            overflowed: 0,
-            overflow_reported: 0,
+            repeats: Repeats::new(),
+            acks: Acks::new(),
+            clock: Clock::new(),
+            syn: SynReports::new(config.reports.syn_interval),
+            rules: Rules::new(config.reports.channel),
+            lists: Lists::new(),
             block_limit: config.block_limit,
-            opened_at: Instant::ZERO,
-            next_syn: None,
-            syn_packets: 0,
-            bulk: Bulk::new(),
         }
     }
 
@@ -207,50 +186,38 @@ impl Receiver {
 
     /// The round trip, once an ACK has been confirmed.
     pub const fn rtt(&self) -> Option<RttEstimate> {
-        self.rtt
+        self.rtt.estimate
     }
 
     /// All data before this number has been received.
     pub fn ack_seq(&self) -> SeqNo {
-        self.missing_seqs.first().map_or(self.next_seq, SeqNo)
+        self.data.complete()
     }
 
     /// The full numbers of a packet whose low halves these are.
     pub fn expand(&self, header: &DataHeader) -> (PacketNumber, SeqNo) {
-        (self.expand_number(header.number_low), SeqNo::expand(header.seq_low, self.next_seq))
+        (self.expand_number(header.number_low), SeqNo::expand(header.seq_low, self.data.next()))
     }
 
     /// The full packet number whose low half this is.
     pub fn expand_number(&self, low: u32) -> PacketNumber {
-        let near = self.largest.map_or(PacketNumber(0), |(number, _)| number);
+        let near = self.numbers.largest().map_or(PacketNumber(0), |(number, _)| number);
         PacketNumber::expand(low, near)
     }
 
     /// A round trip seen while the path was opened. DEV-022: published is one of the TCP connection.
     pub fn seed_rtt(&mut self, sample: Span) {
-        self.note_rtt(sample);
-    }
-
-    fn note_rtt(&mut self, sample: Span) {
-        // Never zero, or repeats after k × RTT would never end.
-        let sample = sample.max(RTT_SAMPLE_MIN);
-        self.rtt = Some(rtt::update(self.rtt, sample));
-        self.first_rtt = self.first_rtt.or(Some(sample));
+        self.rtt.note(sample);
     }
 
     /// Packet numbers start after those used while the path was opened.
-    pub fn start_after(&mut self, now: Instant, largest: PacketNumber) {
-        self.largest = Some((largest, now));
+    pub const fn start_after(&mut self, now: Instant, largest: PacketNumber) {
+        self.numbers.set_largest(now, largest);
     }
 
     /// Whether a packet number can be new.
     pub fn is_replayed(&self, number: PacketNumber) -> bool {
-        match self.largest {
-            Some((largest, _)) if number <= largest => {
-                number.0 + REPLAY_WINDOW < largest.0 || !self.missing_numbers.contains(number.0)
-            }
-            _ => false,
-        }
+        self.numbers.is_replayed(number)
     }
 
     /// Whether a DATA packet is wanted, judged by its readable header alone.
@@ -265,12 +232,10 @@ impl Receiver {
         if self.is_replayed(number) {
             return Admission::Refused(Refusal::Replayed);
         }
-        if seq < self.next_seq && !self.missing_seqs.contains(seq.0) {
+        if self.data.has(seq) {
             return Admission::Duplicate;
         }
-        let makes_hole = seq > self.next_seq || self.missing_seqs.would_split(seq.0);
-        if block >= self.block_limit || (makes_hole && self.missing_seqs.range_count() >= HOLES_MAX)
-        {
+        if block >= self.block_limit || !self.data.may_take(seq) {
             return Admission::Refused(Refusal::BeyondLimit);
         }
         let end = u64::from(offset) + length as u64;
@@ -282,75 +247,65 @@ impl Receiver {
 
     /// Takes note of an authentic packet that [`Receiver::admit`] did not refuse.
     pub fn accept(&mut self, now: Instant, arrival: &Arrival) {
-        self.note_number(now, arrival.number);
+        self.stats.late += u64::from(self.numbers.note(now, arrival.number));
         let Some((seq, length)) = arrival.data else {
             return;
         };
         self.stats.packets += 1;
         if self.stats.packets == 1 {
-            self.opened_at = now;
-            self.next_syn = self.config.reports.syn_interval.map(|interval| now + interval);
+            self.clock.start(now);
+            self.syn.start(now);
         }
         self.stats.bytes += u64::from(length);
         self.stats.marked += u64::from(arrival.is_marked);
         // Something new for the sender, even where the data is a duplicate: the ACK that would
         // have spared it may have been lost.
-        self.ack_wanted |= self.is_ack_due();
-        if seq >= self.next_seq {
-            if seq > self.next_seq {
-                let gap = NumberRange { first: self.next_seq.0, last: seq.0 - 1 };
-                self.missing_seqs.insert(gap);
-                if self.config.reports.channel != ChannelRules::Standard {
-                    self.note_gap(now, gap);
-                } else if self.config.policy == LossPolicy::Historical {
-                    self.report(now, gap, REPEAT_K_START);
-                }
-            }
-            self.next_seq = seq.next();
-        } else if !self.missing_seqs.remove(seq.0) {
-            self.stats.duplicates += 1;
+        if self.rules.wants_ack(self.stats.packets) {
+            self.acks.want();
         }
-        if self.config.reports.channel != ChannelRules::Standard {
-            self.note_piece(now, seq);
+        if let Some(gap) = self.data.pass_over(seq) {
+            self.note_gap(now, gap);
+        }
+        self.stats.duplicates += u64::from(!self.data.note(seq));
+        let (rules, mut desk) = self.desk(now);
+        rules.on_piece(&mut desk, seq);
+    }
+
+    /// Data is missing that nobody knew of.
+    fn note_gap(&mut self, now: Instant, gap: NumberRange) {
+        if !self.rules.has_naks() {
+            let (rules, mut desk) = self.desk(now);
+            rules.on_gap(&mut desk, gap);
+        } else if self.config.policy == LossPolicy::Historical {
+            self.report(now, gap, K_START);
         }
     }
 
-    fn note_number(&mut self, now: Instant, number: PacketNumber) {
-        // Numbers count from zero: a first packet that is not number zero shows a gap before it.
-        let expected = self.largest.map_or(0, |(largest, _)| largest.0 + 1);
-        if number.0 < expected {
-            let was_missing = self.missing_numbers.remove(number.0);
-            self.unconfirmed.remove(number.0);
-            if was_missing && self.config.policy == LossPolicy::Current {
-                self.stats.late += u64::from(self.gaps.fill(now, number));
-            }
+    /// The rules, and what they may look at.
+    const fn desk(&mut self, now: Instant) -> (&mut Rules, Desk<'_>) {
+        let desk = Desk {
+            now,
+            data: &self.data,
+            rtt: self.rtt.estimate,
+            stats: &mut self.stats,
+            acks: &mut self.acks,
+            lists: &mut self.lists,
+        };
+        (&mut self.rules, desk)
+    }
+
+    /// The sender has sent everything before the mark's end, and nothing more for now.
+    pub fn handle_mark(&mut self, now: Instant, mark: Mark) {
+        if !self.rules.has_marks() || mark.end.0 > self.data.next().0.saturating_add(MARK_AHEAD_MAX)
+        {
             return;
         }
-        if number.0 > expected {
-            let gap = NumberRange { first: expected, last: number.0 - 1 };
-            self.missing_numbers.insert(gap);
-            self.missing_numbers.remove_below(number.0.saturating_sub(REPLAY_WINDOW));
-            if self.config.policy == LossPolicy::Current {
-                self.unconfirmed.remove_below(number.0.saturating_sub(REPLAY_WINDOW));
-                self.gaps.open(now, gap);
-            }
-        }
-        self.largest = Some((number, now));
-    }
-
-    /// Current policy: reports what is still missing of the gaps that have been open for long enough.
-    fn report_gaps(&mut self, now: Instant) {
-        while let Some(gap) = self.gaps.next_lost(now, self.rtt) {
-            let missing: Vec<_> = self.missing_numbers.overlap(gap).collect();
-            if !missing.is_empty() {
-                self.gaps.note_lost();
-            }
-            for range in missing {
-                // DEV-007: packet numbers, each reported once; confirmed by ACK2, not repeated.
-                self.unconfirmed.insert(range);
-                self.nak(range);
-            }
-        }
+        // The tail is lost, or late.
+        let tail = self.data.pass_over(mark.end);
+        // Where nothing is missing, that is all the sender waits for.
+        self.acks.want_now(now);
+        let (rules, mut desk) = self.desk(now);
+        rules.on_mark(&mut desk, mark, tail);
     }
 
     /// DEV-023: published for 2002 are single numbers.
@@ -370,127 +325,79 @@ impl Receiver {
     /// Historical policy: reports a range of sequence numbers and plans the repeat.
     fn report(&mut self, now: Instant, range: NumberRange, k: u64) {
         self.nak(range);
-        let rtt = match self.config.reports.repeat_rtt {
-            RepeatRtt::Averaged => self.rtt.map(|rtt| rtt.smoothed),
-            RepeatRtt::First => self.first_rtt,
-        };
-        let rtt = rtt.unwrap_or(RTT_UNKNOWN);
-        let due = match self.config.reports.repeat {
-            Repeat::KTimesRtt => now + (rtt * k).max(REPEAT_MIN),
-            // The first check that finds the report older than that.
-            Repeat::Periodic => self.next_of(ERR_INTERVAL, now + ReportRule::report_age(rtt)),
-        };
-        self.repeats.insert((due, range.first, range.last, k));
-    }
-
-    /// Historical policy: whether one more range may be repeated now; takes note of it.
-    fn may_repeat(&mut self, now: Instant) -> bool {
-        if now >= self.repeat_period_end {
-            (self.repeat_period_end, self.repeated) = (now + REPEAT_PERIOD, 0);
-        }
-        let may = self.repeated < REPEAT_RANGES;
-        self.repeated += u32::from(may);
-        may
-    }
-
-    /// The first time after `now` that is a whole number of intervals after the first DATA packet.
-    fn next_of(&self, interval: Span, now: Instant) -> Instant {
-        self.opened_at + interval * (now.since(self.opened_at).0 / interval.0 + 1)
+        let rule = &self.config.reports;
+        let rtt = self.rtt.of(rule.repeat_rtt);
+        self.repeats.plan(now, range, k, rule.repeat, rtt, &self.clock);
     }
 
     /// The sender has seen the ACK of this serial number; zero asks for an ACK at once.
     pub fn handle_ack2(&mut self, now: Instant, serial: u64) {
         if serial == 0 {
-            self.ack_wanted = true;
-            self.next_ack = now;
-            return;
-        }
-        while let Some((logged, sent_at, _)) = self.ack_log.front() {
-            if *logged > serial {
-                return;
-            }
-            let (logged, sent_at) = (*logged, *sent_at);
-            let Some((_, _, ranges)) = self.ack_log.pop_front() else {
-                return;
-            };
-            // Only the very ACK that was answered is known to have arrived.
-            if logged == serial {
-                self.note_rtt(now.since(sent_at));
-                for range in ranges {
-                    self.unconfirmed.remove_range(range);
-                }
-            }
+            self.acks.want_now(now);
+        } else if let Some((sent_at, listed)) = self.acks.confirm(serial) {
+            self.rtt.note(now.since(sent_at));
+            self.numbers.confirm(&listed);
         }
     }
 
     /// The owner has room for all blocks below `limit`.
-    pub fn open_to(&mut self, limit: u32) {
+    pub const fn open_to(&mut self, limit: u32) {
         if limit > self.block_limit {
             self.block_limit = limit;
-            self.ack_wanted = true;
+            self.acks.want();
         }
     }
 
     /// The socket has dropped this many packets since the start.
     pub fn note_overflow(&mut self, total: u64) {
-        self.overflowed = self.overflowed.max(total);
+        self.acks.note_overflow(total);
     }
 
     /// The next report to send now, if there is one. Call until it gives none.
     pub fn poll_feedback(&mut self, now: Instant) -> Option<Feedback> {
-        self.report_gaps(now);
-        while let Some(&(due, first, last, k)) = self.repeats.first() {
-            if due > now || !self.may_repeat(now) {
-                break;
-            }
-            self.repeats.pop_first();
-            let still: Vec<_> = self.missing_seqs.overlap(NumberRange { first, last }).collect();
-            for range in still {
-                self.report(now, range, k + 1);
-            }
-        }
-        if self.config.reports.channel != ChannelRules::Standard {
-            self.run_bulk(now);
-        }
+        self.run_timers(now);
         // The overflow count goes ahead of the losses that it explains.
-        let explains = self.overflowed > self.overflow_reported && !self.naks.is_empty();
-        if explains || (self.ack_wanted && now >= self.next_ack) {
-            self.ack_wanted = false;
-            self.overflow_reported = self.overflowed;
-            let rtt_min = self.rtt.map(|rtt| rtt.min);
-            self.next_ack = now + self.config.reports.ack_interval(rtt_min);
+        let explains = self.acks.has_untold_overflow() && !self.naks.is_empty();
+        if explains || self.due(Timer::Ack).is_some_and(|due| now >= due) {
             return Some(Feedback::Ack(self.ack(now)));
         }
         if let Some(ranges) = self.naks.pop_front() {
             return Some(Feedback::Nak(Nak { policy: self.config.policy, ranges }));
         }
-        if self.config.reports.channel != ChannelRules::Standard {
-            return self.next_list();
+        if !self.rules.has_naks() {
+            let report = self.lists.next(&self.data, &mut self.stats)?;
+            self.rules.note_listed(&report);
+            return Some(report);
         }
         // After the losses that were noticed in the interval that it ends.
-        self.syn(now)
-    }
-
-    /// The SYN report, if it is due; one stands for all that nobody asked for in time.
-    fn syn(&mut self, now: Instant) -> Option<Feedback> {
-        let interval = self.config.reports.syn_interval?;
-        self.next_syn.filter(|due| *due <= now)?;
-        self.next_syn = Some(self.next_of(interval, now));
-        let received = self.stats.packets - self.syn_packets;
-        self.syn_packets = self.stats.packets;
+        let received = self.syn.next(now, &self.clock, self.stats.packets)?;
         Some(Feedback::Syn { received })
     }
 
-    fn ack(&mut self, now: Instant) -> Ack {
-        self.serial += 1;
-        let missing = self.list_unconfirmed();
-        if self.ack_log.len() == ACK_LOG_MAX {
-            self.ack_log.pop_front();
+    /// What makes reports; ACKs and SYN reports are made when they leave.
+    fn run_timers(&mut self, now: Instant) {
+        while let Some(missing) = self.numbers.next_lost(now, self.rtt.estimate) {
+            for range in missing {
+                self.nak(range);
+            }
         }
-        self.ack_log.push_back((self.serial, now, missing.clone()));
-        let (largest, arrived) = self.largest.unwrap_or((PacketNumber(0), now));
+        while let Some((range, k)) = self.repeats.next(now) {
+            let still: Vec<_> = self.data.missing().overlap(range).collect();
+            for range in still {
+                self.report(now, range, k + 1);
+            }
+        }
+        let (rules, mut desk) = self.desk(now);
+        rules.run(&mut desk);
+    }
+
+    fn ack(&mut self, now: Instant) -> Ack {
+        let missing = self.numbers.list_unconfirmed();
+        let rtt_min = self.rtt.estimate.map(|rtt| rtt.min);
+        let interval = self.config.reports.ack_interval(rtt_min);
+        let (largest, arrived) = self.numbers.largest().unwrap_or((PacketNumber(0), now));
         Ack {
-            serial: self.serial,
+            serial: self.acks.send(now, interval, missing.clone()),
             seq: self.ack_seq(),
             largest,
             delay: now.since(arrived),
@@ -498,41 +405,29 @@ impl Receiver {
             packets: self.stats.packets,
             bytes: self.stats.bytes,
             marked: self.stats.marked,
-            overflowed: self.overflowed,
+            overflowed: self.acks.overflowed(),
             block_limit: self.block_limit,
             missing,
         }
     }
 
-    /// A report's worth of unconfirmed numbers, going round where there are more: with fewer than
-    /// [`MAX_RANGES`] the list is complete.
-    fn list_unconfirmed(&mut self) -> Vec<NumberRange> {
-        let from = self.list_from;
-        let behind: Vec<_> = self.unconfirmed.iter_from(from).take(MAX_RANGES).collect();
-        let room = MAX_RANGES - behind.len();
-        let before = self.unconfirmed.iter().take_while(|range| range.last < from).take(room);
-        let mut missing: Vec<_> = before.collect();
-        let last = missing.last().or_else(|| behind.last()).copied();
-        missing.extend(behind);
-        self.list_from = match last {
-            Some(last) if missing.len() == MAX_RANGES => last.last + 1,
-            _ => 0,
-        };
-        missing
+    /// When something has to be done though nothing happens.
+    fn due(&self, timer: Timer) -> Option<Instant> {
+        match timer {
+            Timer::Ack => self.acks.due(),
+            Timer::Repeat => self.repeats.due(),
+            Timer::Gap => self.numbers.gap_due(self.rtt.estimate),
+            Timer::Syn => self.syn.due(),
+            Timer::Rules => self.rules.due(),
+        }
     }
 
     /// When to poll again though nothing happens.
     pub fn deadline(&self) -> Option<Instant> {
-        if !self.naks.is_empty() || self.has_list() {
+        if !self.naks.is_empty() || !self.lists.is_empty() {
             return Some(Instant::ZERO);
         }
-        let ack = self.ack_wanted.then_some(self.next_ack);
-        let repeat = self.repeats.first().map(|(due, ..)| match self.repeated {
-            ..REPEAT_RANGES => *due,
-            REPEAT_RANGES.. => (*due).max(self.repeat_period_end),
-        });
-        let gap = self.gaps.deadline(self.rtt);
-        Instant::earliest([ack, repeat, gap, self.next_syn, self.bulk_deadline()])
+        Instant::earliest(Timer::ALL.map(|timer| self.due(timer)))
     }
 
     /// What must hold between any two calls.
@@ -540,22 +435,30 @@ impl Receiver {
     /// # Panics
     /// If it does not.
     pub fn check_invariants(&self) {
-        self.missing_numbers.check_invariants();
-        self.missing_seqs.check_invariants();
-        self.unconfirmed.check_invariants();
-        let largest = self.largest.map_or(0, |(number, _)| number.0);
-        assert!(!self.missing_numbers.contains(largest), "the largest number has arrived");
-        assert!(self.missing_numbers.iter().all(|range| range.last < largest.max(1)));
-        assert!(self.missing_seqs.iter().all(|range| range.last < self.next_seq.0));
-        for range in self.unconfirmed.iter() {
-            let inside: u64 = self.missing_numbers.overlap(range).map(NumberRange::count).sum();
-            assert_eq!(inside, range.count(), "only missing numbers await confirmation");
-        }
-        self.check_bulk();
-        assert!(self.syn_packets <= self.stats.packets, "SYN reports tell of packets that came");
-        let has_syn = self.config.reports.syn_interval.is_some() && self.stats.packets > 0;
-        assert_eq!(self.next_syn.is_some(), has_syn, "SYN reports go on for ever");
+        self.numbers.check_invariants();
+        self.data.check_invariants();
+        self.rules.check_invariants();
+        self.syn.check_invariants(self.stats.packets);
     }
+}
+
+/// Why a receiver has something to do though nothing happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// The next ACK may leave.
+    Ack,
+    /// A gap has been open for so long that it counts as a loss.
+    Gap,
+    /// A loss is reported again.
+    Repeat,
+    /// A SYN report is due, whatever has arrived.
+    Syn,
+    /// The rules want to list what is missing.
+    Rules,
+}
+
+impl Timer {
+    const ALL: [Self; 5] = [Self::Ack, Self::Gap, Self::Repeat, Self::Syn, Self::Rules];
 }
 
 #[cfg(test)]

@@ -1,9 +1,13 @@
+use std::collections::BTreeSet;
+
+use super::sequence::HOLES_MAX;
 use super::*;
+use crate::reports::Repeat;
 
 /// On a path of which it is known that packets are lost there and that none was late.
 fn receiver(policy: LossPolicy) -> Receiver {
     let mut receiver = with_rule(policy, ReportRule::of_policy(policy));
-    receiver.gaps.note_lost();
+    receiver.numbers.gaps_mut().note_lost();
     receiver
 }
 
@@ -271,7 +275,7 @@ fn holes_are_bounded_however_they_come_about() {
         seq += 2;
         assert!(seq < far, "there is no bound");
     }
-    assert_eq!(receiver.missing_seqs.range_count(), HOLES_MAX);
+    assert_eq!(receiver.data.missing().range_count(), HOLES_MAX);
     let admit = |seq| receiver.admit(PacketNumber(far + 1), SeqNo(seq), 0, 0, 1);
     assert_eq!(admit(seq), Admission::Refused(Refusal::BeyondLimit));
     assert_eq!(admit(far + 2), Admission::Refused(Refusal::BeyondLimit));

@@ -1,0 +1,151 @@
+//! The packet numbers: which have come, which count as lost, and what the sender knows of that.
+//!
+//! States:      each number: to come → missing → reported → confirmed; or → has come, at any of them
+//! Invariants:  `largest` and every missing number below it account for all packet numbers; only
+//!              missing numbers wait to be confirmed.
+
+use sabul_cc::RttEstimate;
+use sabul_units::{Instant, PacketNumber};
+use sabul_wire::{LossPolicy, MAX_RANGES, NumberRange};
+
+use super::reorder::Gaps;
+use crate::interval_set::IntervalSet;
+
+/// Ours: packet numbers this far below the largest are forgotten and count as replayed.
+const REPLAY_WINDOW: u64 = 1 << 20;
+
+/// What is known of the packet numbers.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    policy: LossPolicy,
+    largest: Option<(PacketNumber, Instant)>,
+    missing: IntervalSet,
+    /// Current policy: numbers passed over, reported or not yet.
+    gaps: Gaps,
+    /// Current policy: missing numbers that have been reported and that the sender has not confirmed
+    /// to know of.
+    unconfirmed: IntervalSet,
+    /// Where the next ACK goes on listing them.
+    list_from: u64,
+}
+
+impl Numbers {
+    pub(super) const fn new(policy: LossPolicy) -> Self {
+        Self {
+            policy,
+            largest: None,
+            missing: IntervalSet::new(),
+            gaps: Gaps::new(),
+            unconfirmed: IntervalSet::new(),
+            list_from: 0,
+        }
+    }
+
+    /// The largest that has come, and when.
+    pub(super) const fn largest(&self) -> Option<(PacketNumber, Instant)> {
+        self.largest
+    }
+
+    pub(super) const fn set_largest(&mut self, now: Instant, largest: PacketNumber) {
+        self.largest = Some((largest, now));
+    }
+
+    /// Whether a number has come before, or is too old to tell.
+    pub(super) fn is_replayed(&self, number: PacketNumber) -> bool {
+        match self.largest {
+            Some((largest, _)) if number <= largest => {
+                number.0 + REPLAY_WINDOW < largest.0 || !self.missing.contains(number.0)
+            }
+            _ => false,
+        }
+    }
+
+    /// A number has come. Says whether it had been reported missing.
+    pub(super) fn note(&mut self, now: Instant, number: PacketNumber) -> bool {
+        // Numbers count from zero: a first packet that is not number zero shows a gap before it.
+        let expected = self.largest.map_or(0, |(largest, _)| largest.0 + 1);
+        if number.0 < expected {
+            let was_missing = self.missing.remove(number.0);
+            self.unconfirmed.remove(number.0);
+            return was_missing
+                && self.policy == LossPolicy::Current
+                && self.gaps.fill(now, number);
+        }
+        if number.0 > expected {
+            let gap = NumberRange { first: expected, last: number.0 - 1 };
+            let forgotten = number.0.saturating_sub(REPLAY_WINDOW);
+            self.missing.insert(gap);
+            self.missing.remove_below(forgotten);
+            if self.policy == LossPolicy::Current {
+                self.unconfirmed.remove_below(forgotten);
+                self.gaps.open(now, gap);
+            }
+        }
+        self.largest = Some((number, now));
+        false
+    }
+
+    /// Current policy: what is still missing of the next gap that has been open for long enough.
+    /// DEV-007: each number is reported once; confirmed by ACK2, not repeated.
+    pub(super) fn next_lost(
+        &mut self,
+        now: Instant,
+        rtt: Option<RttEstimate>,
+    ) -> Option<Vec<NumberRange>> {
+        let gap = self.gaps.next_lost(now, rtt)?;
+        let missing: Vec<_> = self.missing.overlap(gap).collect();
+        if !missing.is_empty() {
+            self.gaps.note_lost();
+        }
+        for range in &missing {
+            self.unconfirmed.insert(*range);
+        }
+        Some(missing)
+    }
+
+    /// When a gap will have been open for long enough.
+    pub(super) fn gap_due(&self, rtt: Option<RttEstimate>) -> Option<Instant> {
+        self.gaps.deadline(rtt)
+    }
+
+    /// The sender knows that these are missing.
+    pub(super) fn confirm(&mut self, ranges: &[NumberRange]) {
+        for range in ranges {
+            self.unconfirmed.remove_range(*range);
+        }
+    }
+
+    /// A report's worth of unconfirmed numbers, going round where there are more: with fewer than
+    /// [`MAX_RANGES`] the list is complete.
+    pub(super) fn list_unconfirmed(&mut self) -> Vec<NumberRange> {
+        let from = self.list_from;
+        let behind: Vec<_> = self.unconfirmed.iter_from(from).take(MAX_RANGES).collect();
+        let room = MAX_RANGES - behind.len();
+        let before = self.unconfirmed.iter().take_while(|range| range.last < from).take(room);
+        let mut missing: Vec<_> = before.collect();
+        let last = missing.last().or_else(|| behind.last()).copied();
+        missing.extend(behind);
+        self.list_from = match last {
+            Some(last) if missing.len() == MAX_RANGES => last.last + 1,
+            _ => 0,
+        };
+        missing
+    }
+
+    #[cfg(test)]
+    pub(super) const fn gaps_mut(&mut self) -> &mut Gaps {
+        &mut self.gaps
+    }
+
+    pub(super) fn check_invariants(&self) {
+        self.missing.check_invariants();
+        self.unconfirmed.check_invariants();
+        let largest = self.largest.map_or(0, |(number, _)| number.0);
+        assert!(!self.missing.contains(largest), "the largest number has arrived");
+        assert!(self.missing.iter().all(|range| range.last < largest.max(1)));
+        for range in self.unconfirmed.iter() {
+            let inside: u64 = self.missing.overlap(range).map(NumberRange::count).sum();
+            assert_eq!(inside, range.count(), "only missing numbers await confirmation");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What a receiver reports under the rules of SABUL's relatives.
+//!
+//! Four rules, one kind of report: a stretch of the data and what is missing of it. They differ in when
+//! it leaves. *Rounds*: all of it, when the sender's mark has come and the path has been quiet.
+//! *Requests*: each gap at once, everything outstanding with each mark and each 350 ms. *Cyclic*: some
+//! of it with every 64th packet, going round. *Buffers*: each buffer when its last packet has come, or
+//! should have.
+
+mod buffers;
+mod cyclic;
+mod requests;
+mod rounds;
+mod spacing;
+
+use sabul_cc::{ChannelRules, RttEstimate};
+use sabul_units::{Instant, SeqNo};
+use sabul_wire::{Feedback, Mark, NumberRange};
+
+use super::ReceiverStats;
+use super::acks::Acks;
+use super::lists::Lists;
+use super::sequence::Sequence;
+use buffers::Buffers;
+use cyclic::Cyclic;
+use requests::Requests;
+use rounds::Rounds;
+
+/// The rules of one channel with what each keeps in mind.
+#[derive(Debug)]
+pub(super) enum Rules {
+    /// NAKs at once.
+    Naks,
+    Rounds(Rounds),
+    Requests(Requests),
+    Cyclic(Cyclic),
+    Buffers(Buffers),
+}
+
+/// What the rules look at, and where their reports go.
+#[derive(Debug)]
+pub(super) struct Desk<'a> {
+    pub(super) now: Instant,
+    pub(super) data: &'a Sequence,
+    pub(super) rtt: Option<RttEstimate>,
+    pub(super) stats: &'a mut ReceiverStats,
+    pub(super) acks: &'a mut Acks,
+    pub(super) lists: &'a mut Lists,
+}
+
+impl Rules {
+    pub(super) const fn new(rules: ChannelRules) -> Self {
+        match rules {
+            ChannelRules::Standard => Self::Naks,
+            ChannelRules::Rounds => Self::Rounds(Rounds::new()),
+            ChannelRules::Requests => Self::Requests(Requests::new()),
+            ChannelRules::Cyclic => Self::Cyclic(Cyclic::new()),
+            ChannelRules::Buffers => Self::Buffers(Buffers::new()),
+        }
+    }
+
+    /// Gaps are told by NAK.
+    pub(super) const fn has_naks(&self) -> bool {
+        matches!(self, Self::Naks)
+    }
+
+    /// The sender may mark what it has sent.
+    pub(super) const fn has_marks(&self) -> bool {
+        matches!(self, Self::Rounds(_) | Self::Requests(_) | Self::Buffers(_))
+    }
+
+    /// Whether an ACK leaves on account of the newest of so many packets.
+    pub(super) const fn wants_ack(&self, packets: u64) -> bool {
+        match self {
+            Self::Cyclic(_) => Cyclic::is_turn(packets),
+            _ => true,
+        }
+    }
+
+    /// Numbers are missing that nobody knew of.
+    pub(super) fn on_gap(&mut self, desk: &mut Desk<'_>, gap: NumberRange) {
+        match self {
+            Self::Requests(requests) => requests.on_gap(desk, gap),
+            Self::Buffers(buffers) => buffers.on_gap(desk, gap),
+            Self::Naks | Self::Rounds(_) | Self::Cyclic(_) => {}
+        }
+    }
+
+    /// A piece has come, and the gap before it and the piece itself are noted.
+    pub(super) fn on_piece(&mut self, desk: &mut Desk<'_>, seq: SeqNo) {
+        match self {
+            Self::Naks => {}
+            Self::Rounds(rounds) => rounds.on_piece(desk.now),
+            Self::Requests(requests) => requests.on_piece(desk),
+            Self::Cyclic(cyclic) => cyclic.on_piece(desk),
+            Self::Buffers(buffers) => buffers.on_piece(desk, seq),
+        }
+    }
+
+    /// The sender has sent everything before the mark's end, and nothing more for now; `tail` of it was
+    /// not known to be missing.
+    pub(super) fn on_mark(&mut self, desk: &mut Desk<'_>, mark: Mark, tail: Option<NumberRange>) {
+        match self {
+            Self::Rounds(rounds) => rounds.on_mark(desk.now, mark),
+            Self::Requests(requests) => requests.ask_again(desk),
+            Self::Buffers(buffers) => buffers.on_mark(desk, tail),
+            Self::Naks | Self::Cyclic(_) => {}
+        }
+    }
+
+    /// What is due by the clock.
+    pub(super) fn run(&mut self, desk: &mut Desk<'_>) {
+        match self {
+            Self::Rounds(rounds) => rounds.run(desk),
+            Self::Buffers(buffers) => buffers.run(desk),
+            Self::Naks | Self::Requests(_) | Self::Cyclic(_) => {}
+        }
+    }
+
+    /// A list leaves.
+    pub(super) const fn note_listed(&mut self, report: &Feedback) {
+        if let (Self::Cyclic(cyclic), Feedback::Missing(missing)) = (self, report) {
+            cyclic.note_listed(missing);
+        }
+    }
+
+    /// When something is due though nothing happens.
+    pub(super) fn due(&self) -> Option<Instant> {
+        match self {
+            Self::Rounds(rounds) => rounds.due(),
+            Self::Buffers(buffers) => buffers.due(),
+            Self::Naks | Self::Requests(_) | Self::Cyclic(_) => None,
+        }
+    }
+
+    pub(super) fn check_invariants(&self) {
+        match self {
+            Self::Requests(requests) => requests.check_invariants(),
+            Self::Buffers(buffers) => buffers.check_invariants(),
+            Self::Naks | Self::Rounds(_) | Self::Cyclic(_) => {}
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Buffers: each row of packets is answered for when its last one has come, or should have. [RFC998]
+//!
+//! States:      each buffer: nothing of it yet → its timer runs → answered for; again where some is
+//!              missing
+//! Invariants:  each timer is in both orders; at most [`BUFFERS_MAX`] run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sabul_cc::{BUFFER_PACKETS, RttEstimate, SYN_INTERVAL};
+use sabul_units::{Instant, SeqNo, Span};
+use sabul_wire::{Feedback, NumberRange};
+
+use super::Desk;
+use super::spacing::Spacing;
+use crate::receiver::RTT_UNKNOWN;
+use crate::receiver::lists::Listing;
+
+/// Ours: silence in between counts as distance, too, and must not put a timer off for ever.
+const TIMER_MAX: Span = Span::from_secs(1);
+/// Ours: buffers whose timers run at once, so that one packet far ahead has a bounded answer.
+const BUFFERS_MAX: usize = 512;
+
+/// When each incomplete buffer is overdue.
+#[derive(Debug)]
+pub(in crate::receiver) struct Buffers {
+    spacing: Spacing,
+    due: BTreeMap<u64, Instant>,
+    queue: BTreeSet<(Instant, u64)>,
+}
+
+impl Buffers {
+    pub(super) const fn new() -> Self {
+        Self { spacing: Spacing::new(), due: BTreeMap::new(), queue: BTreeSet::new() }
+    }
+
+    fn set_due(&mut self, buffer: u64, due: Option<Instant>) {
+        if let Some(old) = self.due.remove(&buffer) {
+            self.queue.remove(&(old, buffer));
+        }
+        if let Some(due) = due
+            && self.due.len() < BUFFERS_MAX
+        {
+            self.due.insert(buffer, due);
+            self.queue.insert((due, buffer));
+        }
+    }
+
+    /// The data timer, unless it runs; so many packets are still to come.
+    fn start_timer(&mut self, desk: &Desk<'_>, buffer: u64, packets: u64) {
+        if !self.due.contains_key(&buffer) {
+            let due = desk.now + self.time_for(packets) + rtt_slack(desk.rtt);
+            self.set_due(buffer, Some(due));
+        }
+    }
+
+    /// Half as long again as so many packets take on average. DEV-065: published is the sender's rate.
+    fn time_for(&self, packets: u64) -> Span {
+        (self.spacing.mean() * packets).mul_ratio(3, 2).min(TIMER_MAX)
+    }
+
+    pub(super) fn on_gap(&mut self, desk: &Desk<'_>, gap: NumberRange) {
+        // What follows them has come: nothing of those before is expected any more.
+        let first = gap.first / BUFFER_PACKETS;
+        let last = (gap.last / BUFFER_PACKETS).min(first + BUFFERS_MAX as u64);
+        for buffer in first..=last {
+            let behind = numbers_of(buffer).last.saturating_sub(gap.last);
+            self.start_timer(desk, buffer, behind);
+        }
+    }
+
+    /// Sets the timer of a piece's buffer, or has it answered for.
+    pub(super) fn on_piece(&mut self, desk: &Desk<'_>, seq: SeqNo) {
+        self.spacing.note(desk.now);
+        let buffer = seq.0 / BUFFER_PACKETS;
+        let numbers = numbers_of(buffer);
+        let is_seen = desk.data.next().0 > numbers.last;
+        let is_complete = is_seen && desk.data.missing().overlap(numbers).next().is_none();
+        if is_complete || seq.0 == numbers.last {
+            self.set_due(buffer, Some(desk.now));
+        } else {
+            self.start_timer(desk, buffer, numbers.last - seq.0);
+        }
+    }
+
+    /// Those that a mark says are sent are answered for, unless that is under way.
+    pub(super) fn on_mark(&mut self, desk: &Desk<'_>, tail: Option<NumberRange>) {
+        if let Some(tail) = tail {
+            self.on_gap(desk, tail);
+        }
+        // The one that the mark cuts short has a timer for packets that will not come.
+        let last = desk.data.next().0.saturating_sub(1) / BUFFER_PACKETS;
+        if self.due.contains_key(&last) {
+            self.set_due(last, Some(desk.now));
+        }
+        let first = desk.data.complete();
+        if first < desk.data.next() {
+            let first = first.0 / BUFFER_PACKETS;
+            if !self.due.contains_key(&first) {
+                self.set_due(first, Some(desk.now));
+            }
+        }
+    }
+
+    pub(super) fn run(&mut self, desk: &mut Desk<'_>) {
+        while let Some(&(due, buffer)) = self.queue.first() {
+            if due > desk.now {
+                return;
+            }
+            self.answer_for(desk, buffer);
+        }
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.queue.first().map(|(due, _)| *due)
+    }
+
+    /// All is here, or this is missing. [RFC998] OK and RESEND
+    fn answer_for(&mut self, desk: &mut Desk<'_>, buffer: u64) {
+        let numbers = numbers_of(buffer);
+        let next = desk.data.next();
+        let below = next.0.min(numbers.last + 1);
+        self.set_due(buffer, None);
+        if below <= numbers.first {
+            return;
+        }
+        let listing = Listing { serial: 0, from: numbers.first, below, lists: 1 };
+        let missing = listing.list(desk.data, desk.stats);
+        let count: u64 = missing.ranges.iter().map(|range| range.count()).sum();
+        let complete = desk.data.complete();
+        if count > 0 {
+            // What is sent again comes after a round trip, behind what is on its way.
+            let rtt = desk.rtt.map_or(RTT_UNKNOWN, |rtt| rtt.smoothed);
+            let due = desk.now + rtt + self.time_for(count) + rtt_slack(desk.rtt);
+            self.set_due(buffer, Some(due));
+        } else if complete < next {
+            // Where a gap was longer than there are timers, this is the next to have one.
+            self.start_timer(desk, complete.0 / BUFFER_PACKETS, 0);
+        }
+        if count > 0 || below > numbers.last {
+            desk.acks.want_now(desk.now);
+            desk.lists.push(Feedback::Missing(missing));
+        }
+    }
+
+    pub(super) fn check_invariants(&self) {
+        assert_eq!(self.due.len(), self.queue.len(), "each timer is in both orders");
+        assert!(self.due.len() <= BUFFERS_MAX);
+    }
+}
+
+/// The numbers of a buffer.
+const fn numbers_of(buffer: u64) -> NumberRange {
+    let first = buffer * BUFFER_PACKETS;
+    NumberRange { first, last: first + BUFFER_PACKETS - 1 }
+}
+
+fn rtt_slack(rtt: Option<RttEstimate>) -> Span {
+    SYN_INTERVAL + rtt.map_or(Span::ZERO, |rtt| rtt.variance * 4)
+}

@@ -1,0 +1,94 @@
+//! Requests: each gap is asked for at once, everything outstanding with each mark and each 350 ms.
+//! \[TSUNAMI\]
+
+use sabul_units::{Instant, SeqNo, Span};
+use sabul_wire::{ERROR_RATE_MAX, Feedback, MAX_RANGES, Missing, NumberRange};
+
+use super::Desk;
+
+/// [TSUNAMI] What is outstanding is asked for again this often, which is looked at each so many blocks.
+const UPDATE_INTERVAL: Span = Span::from_millis(350);
+const UPDATE_BLOCKS: u64 = 50;
+/// [TSUNAMI] Most numbers asked for at once.
+const BATCH_NUMBERS: u64 = 2048;
+/// [TSUNAMI] Most numbers of one gap that are asked for: its table has no more.
+const GAP_NUMBERS: u64 = 65_536;
+/// [TSUNAMI] Weight of the old error rate, and what an update full of requests counts.
+const ERROR_WEIGHT_OLD: f64 = 0.25;
+const ERROR_SCALE: f64 = 50_000.0;
+
+/// Numbers asked for and blocks received in this period, and when it began.
+#[derive(Debug)]
+pub(in crate::receiver) struct Requests {
+    asked: u64,
+    received: u64,
+    period_start: Instant,
+    error: f64,
+}
+
+impl Requests {
+    pub(super) const fn new() -> Self {
+        Self { asked: 0, received: 0, period_start: Instant::ZERO, error: 0.0 }
+    }
+
+    pub(super) fn on_gap(&mut self, desk: &mut Desk<'_>, gap: NumberRange) {
+        let last = gap.last.min(gap.first.saturating_add(GAP_NUMBERS - 1));
+        self.ask(desk, vec![NumberRange { last, ..gap }]);
+    }
+
+    /// Asks for these numbers, at most one report's worth of ranges.
+    fn ask(&mut self, desk: &mut Desk<'_>, ranges: Vec<NumberRange>) {
+        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
+            return;
+        };
+        let (from, below) = (SeqNo(first.first), SeqNo(last.last + 1));
+        let count: u64 = ranges.iter().map(|range| range.count()).sum();
+        self.asked = self.asked.saturating_add(count);
+        desk.stats.reported += count;
+        desk.lists.push(Feedback::Missing(Missing { serial: 0, from, below, ranges }));
+    }
+
+    /// Asks for everything outstanding, as far as one batch goes.
+    pub(super) fn ask_again(&mut self, desk: &mut Desk<'_>) {
+        let mut left = BATCH_NUMBERS;
+        let mut all = Vec::new();
+        for range in desk.data.missing().iter() {
+            if left == 0 {
+                break;
+            }
+            let last = range.last.min(range.first + left - 1);
+            left -= last - range.first + 1;
+            all.push(NumberRange { last, ..range });
+        }
+        for ranges in all.chunks(MAX_RANGES) {
+            self.ask(desk, ranges.to_vec());
+        }
+    }
+
+    /// A block has come; ends the period where it is time.
+    #[expect(clippy::cast_precision_loss, reason = "counts of a third of a second")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100 000")]
+    pub(super) fn on_piece(&mut self, desk: &mut Desk<'_>) {
+        if desk.stats.packets == 1 {
+            self.period_start = desk.now;
+        }
+        self.received += 1;
+        if !desk.stats.packets.is_multiple_of(UPDATE_BLOCKS)
+            || desk.now.since(self.period_start) <= UPDATE_INTERVAL
+        {
+            return;
+        }
+        self.ask_again(desk);
+        // DEV-063: the receive ring, whose fill counts in the original, never overflows here.
+        let asked = self.asked as f64 / (1 + self.asked + self.received) as f64;
+        self.error = ERROR_WEIGHT_OLD * self.error + (1.0 - ERROR_WEIGHT_OLD) * ERROR_SCALE * asked;
+        let rate = (self.error as u32).min(ERROR_RATE_MAX);
+        desk.lists.push(Feedback::ErrorRate(rate));
+        (self.asked, self.received) = (0, 0);
+        self.period_start = desk.now;
+    }
+
+    pub(super) fn check_invariants(&self) {
+        assert!((0.0..=f64::from(ERROR_RATE_MAX)).contains(&self.error));
+    }
+}

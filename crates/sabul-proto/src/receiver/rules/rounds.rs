@@ -1,0 +1,60 @@
+//! Rounds: everything that is missing, when the mark has come and the path has been quiet. \[RBUDP\]
+//!
+//! States:      nothing to answer → a mark to answer, put off by each packet → answered
+
+use sabul_units::{Instant, Span};
+use sabul_wire::Mark;
+
+use super::Desk;
+use super::spacing::Spacing;
+use crate::receiver::lists::Listing;
+
+/// [RBUDP] A few times between packets: what a mark has overtaken comes within it.
+const QUIET_PACKETS: u64 = 4;
+/// Ours: no longer than this.
+const QUIET_MAX: Span = Span::from_millis(10);
+
+/// The mark to answer.
+#[derive(Debug)]
+pub(in crate::receiver) struct Rounds {
+    spacing: Spacing,
+    /// And when.
+    mark: Option<(Mark, Instant)>,
+}
+
+impl Rounds {
+    pub(super) const fn new() -> Self {
+        Self { spacing: Spacing::new(), mark: None }
+    }
+
+    /// How long the path must be quiet after a mark.
+    fn quiet(&self) -> Span {
+        (self.spacing.mean() * QUIET_PACKETS).min(QUIET_MAX)
+    }
+
+    pub(super) fn on_piece(&mut self, now: Instant) {
+        self.spacing.note(now);
+        let due = now + self.quiet();
+        if let Some((_, at)) = &mut self.mark {
+            *at = due;
+        }
+    }
+
+    pub(super) fn on_mark(&mut self, now: Instant, mark: Mark) {
+        self.mark = Some((mark, now + self.quiet()));
+    }
+
+    pub(super) fn run(&mut self, desk: &mut Desk<'_>) {
+        let complete = desk.data.complete();
+        let is_due = |(mark, due): &mut (Mark, Instant)| *due <= desk.now || complete >= mark.end;
+        if let Some((mark, _)) = self.mark.take_if(is_due) {
+            desk.acks.want_now(desk.now);
+            let (from, below) = (complete.0.min(mark.end.0), mark.end.0);
+            desk.lists.begin(Listing { serial: mark.serial, from, below, lists: u32::MAX });
+        }
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.mark.map(|(_, due)| due)
+    }
+}

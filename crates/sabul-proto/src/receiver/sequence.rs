@@ -1,0 +1,74 @@
+//! The data sequence numbers: what has come and what has not.
+//!
+//! Invariants:  everything below `next` that is not missing has come.
+
+use sabul_units::SeqNo;
+use sabul_wire::NumberRange;
+
+use crate::interval_set::IntervalSet;
+
+/// Ours: holes in the sequence numbers; data that would make more is dropped until some are filled.
+pub(super) const HOLES_MAX: usize = 1 << 18;
+
+/// What has come of the stream.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    next: SeqNo,
+    missing: IntervalSet,
+}
+
+impl Sequence {
+    pub(super) const fn new() -> Self {
+        Self { next: SeqNo(0), missing: IntervalSet::new() }
+    }
+
+    /// The number after the largest that has come, or that the sender says it has sent.
+    pub(super) const fn next(&self) -> SeqNo {
+        self.next
+    }
+
+    /// Everything before this has come.
+    pub(super) fn complete(&self) -> SeqNo {
+        self.missing.first().map_or(self.next, SeqNo)
+    }
+
+    pub(super) const fn missing(&self) -> &IntervalSet {
+        &self.missing
+    }
+
+    pub(super) fn has(&self, seq: SeqNo) -> bool {
+        seq < self.next && !self.missing.contains(seq.0)
+    }
+
+    /// Whether there is room for the hole that this number may make.
+    pub(super) fn may_take(&self, seq: SeqNo) -> bool {
+        let makes_hole = seq > self.next || self.missing.would_split(seq.0);
+        !makes_hole || self.missing.range_count() < HOLES_MAX
+    }
+
+    /// Everything before this has been sent. What is newly known to be missing is the answer.
+    pub(super) fn pass_over(&mut self, below: SeqNo) -> Option<NumberRange> {
+        if below <= self.next {
+            return None;
+        }
+        let gap = NumberRange { first: self.next.0, last: below.0 - 1 };
+        self.missing.insert(gap);
+        self.next = below;
+        Some(gap)
+    }
+
+    /// A number has come; false if it had before. Gaps are noted before it is.
+    pub(super) fn note(&mut self, seq: SeqNo) -> bool {
+        if seq >= self.next {
+            debug_assert!(seq == self.next, "the gap before it is noted");
+            self.next = seq.next();
+            return true;
+        }
+        self.missing.remove(seq.0)
+    }
+
+    pub(super) fn check_invariants(&self) {
+        self.missing.check_invariants();
+        assert!(self.missing.iter().all(|range| range.last < self.next.0));
+    }
+}

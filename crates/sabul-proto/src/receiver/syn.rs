@@ -1,0 +1,64 @@
+//! What runs by a clock that begins with the first DATA packet: SYN reports. [OVV04 §2, SABUL2]
+
+use sabul_units::{Instant, Span};
+
+/// Counts from the first DATA packet.
+#[derive(Debug)]
+pub(super) struct Clock {
+    opened_at: Instant,
+}
+
+impl Clock {
+    pub(super) const fn new() -> Self {
+        Self { opened_at: Instant::ZERO }
+    }
+
+    pub(super) const fn start(&mut self, now: Instant) {
+        self.opened_at = now;
+    }
+
+    /// The first time after `now` that is a whole number of intervals after the first DATA packet.
+    pub(super) fn next(&self, interval: Span, now: Instant) -> Instant {
+        self.opened_at + interval * (now.since(self.opened_at).0 / interval.0 + 1)
+    }
+}
+
+/// A report each interval, whatever arrives.
+#[derive(Debug)]
+pub(super) struct SynReports {
+    interval: Option<Span>,
+    next: Option<Instant>,
+    /// DATA packets that they have told of.
+    told: u64,
+}
+
+impl SynReports {
+    pub(super) const fn new(interval: Option<Span>) -> Self {
+        Self { interval, next: None, told: 0 }
+    }
+
+    /// The first DATA packet has come.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.next = self.interval.map(|interval| now + interval);
+    }
+
+    pub(super) const fn due(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Packets to tell of, if a report is due; one stands for all that nobody asked for in time.
+    pub(super) fn next(&mut self, now: Instant, clock: &Clock, packets: u64) -> Option<u64> {
+        let interval = self.interval?;
+        self.next.filter(|due| *due <= now)?;
+        self.next = Some(clock.next(interval, now));
+        let received = packets - self.told;
+        self.told = packets;
+        Some(received)
+    }
+
+    pub(super) fn check_invariants(&self, packets: u64) {
+        assert!(self.told <= packets, "SYN reports tell of packets that came");
+        let has_syn = self.interval.is_some() && packets > 0;
+        assert_eq!(self.next.is_some(), has_syn, "SYN reports go on for ever");
+    }
+}
