@@ -5,7 +5,6 @@ use std::fmt;
 use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
 
 use crate::channel::{BulkReport, ChannelRules};
-use crate::guard::Fault;
 
 /// [SABUL §II-E] The SYN interval, in which rate control ticks: 0.01 s, the authors' trade-off
 /// between efficiency and fairness.
@@ -142,8 +141,7 @@ impl IntervalReport {
 
 /// The sender half of an algorithm. Callbacks without a use keep their empty default body.
 ///
-/// A controller that [`Entry::build`](crate::registry::Entry::build) makes sits in a guard, which
-/// hands on each call: one that is new here has to be added there (`guard.rs`).
+/// What drives one holds it behind a guard (`guard`), which hands on each call.
 pub trait Controller: fmt::Debug + Send {
     /// What the sender may do from now on. Pure: two calls in a row agree.
     fn limits(&self) -> SendLimits;
@@ -173,11 +171,6 @@ pub trait Controller: fmt::Debug + Send {
     /// One word for what it is doing, for traces.
     fn phase(&self) -> &'static str {
         "steady"
-    }
-    /// What it did that no controller may do; whoever drives it ends the run and says so. The guard
-    /// answers this: an algorithm leaves it alone.
-    fn fault(&self) -> Option<&Fault> {
-        None
     }
 }
 

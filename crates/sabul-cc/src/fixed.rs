@@ -5,10 +5,21 @@
 
 use sabul_units::{Bytes, Gap, Packets, Rate};
 
-use crate::controller::{Context, Controller, LossReport, SendLimits};
+use crate::controller::{Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "fixed",
+    summary: "One constant rate, deaf to loss: a baseline, for paths that are yours alone",
+    source: "ours",
+    params: PARAMS,
+    family: Family::Rate,
+    is_adaptive: false,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     ParamSpec {
         name: "rate_mbps",
         unit: Unit::Mbps,
@@ -35,10 +46,7 @@ struct Fixed {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranges are checked")]
-pub(crate) fn build(
-    params: &ParamValues,
-    packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     let rate = params.rate("rate_mbps");
     let window = params.number("window_packets") as u64;
     Ok(Box::new(Fixed {
@@ -55,7 +63,7 @@ impl Controller for Fixed {
     }
     fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
     fn on_timeout(&mut self, _cx: &Context) {}
-    fn on_interval(&mut self, _report: &crate::IntervalReport, cx: &Context) {
+    fn on_interval(&mut self, _report: &IntervalReport, cx: &Context) {
         self.packet_bytes = cx.packet_bytes;
     }
     fn phase(&self) -> &'static str {

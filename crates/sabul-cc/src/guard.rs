@@ -1,5 +1,7 @@
 //! The guard around every controller: a bug in one ends the runs that use it, and nothing else.
 //!
+//! A [`Guarded`] is what senders own. It answers as the controller in it does, without being one.
+//!
 //! Model:       each fact goes to the controller, then its answers are asked for, looked at and kept.
 //!              The first panic, or the first answer that would stop or swamp a sender, is its
 //!              [`Fault`]: from then on the controller is asked nothing, and the last good answers
@@ -21,8 +23,8 @@ use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{
     Acked, Context, Controller, IntervalReport, LossReport, SYN_INTERVAL, SendLimits,
 };
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamValues};
-use crate::registry::{Entry, Family};
 
 /// Ours: longest time that a controller may keep a sender from sending. A peer that hears nothing for
 /// half of it takes the sender for dead.
@@ -111,7 +113,7 @@ fn panic_text(cause: &(dyn Any + Send)) -> String {
 }
 
 /// What a controller says of itself between two facts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Answers {
     limits: SendLimits,
     syn_interval: Span,
@@ -150,9 +152,9 @@ impl Answers {
     }
 }
 
-/// See the module.
+/// A controller behind its guard: what a sender owns, tells facts and asks for limits.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub struct Guarded {
     name: &'static str,
     needs_window: bool,
     /// None after a fault.
@@ -163,43 +165,69 @@ pub(crate) struct Guard {
     fault: Option<Box<Fault>>,
 }
 
-impl Guard {
-    /// A new controller of this kind, guarded.
+impl Entry {
+    /// A controller of this kind; `packet_bytes` is the full packet's size on the wire. Panics and
+    /// impossible answers of it become its [`Guarded::fault`].
     ///
     /// # Errors
-    /// If the controller refuses the parameters. That it panics at them is a fault.
-    pub(crate) fn build(
+    /// On an unknown parameter or a value out of its range.
+    pub fn build(
+        &self,
+        params: &[(String, String)],
+        packet_bytes: Bytes,
+    ) -> Result<Guarded, ConfigError> {
+        let values = ParamValues::check(self.name, self.params, params)?;
+        Guarded::build(self, &values, packet_bytes)
+    }
+}
+
+impl Guarded {
+    /// A new controller of this kind. That it panics at its parameters is a fault.
+    fn build(
         entry: &Entry,
         params: &ParamValues,
         packet_bytes: Bytes,
     ) -> Result<Self, ConfigError> {
-        let mut guard = Self {
-            name: entry.name,
-            needs_window: entry.family != Family::Rate,
+        let mut guarded = Self::empty(entry.name, entry.family);
+        match caught(|| (entry.build)(params, packet_bytes)) {
+            Ok(built) => guarded.take_in(built?),
+            Err(what) => guarded.blame(BUILD, Instant::ZERO, what),
+        }
+        Ok(guarded)
+    }
+
+    /// A controller that is in no table, guarded.
+    pub fn around(name: &'static str, family: Family, controller: Box<dyn Controller>) -> Self {
+        let mut guarded = Self::empty(name, family);
+        guarded.take_in(controller);
+        guarded
+    }
+
+    fn empty(name: &'static str, family: Family) -> Self {
+        Self {
+            name,
+            needs_window: family != Family::Rate,
             inner: None,
             answers: TRICKLE,
             rules: ChannelRules::Standard,
             burst: Packets(1),
             fault: None,
-        };
-        match caught(|| (entry.build)(params, packet_bytes)) {
-            Ok(built) => {
-                guard.inner = Some(built?);
-                let (mut rules, mut burst) = (guard.rules, guard.burst);
-                guard.tell(BUILD, Instant::ZERO, None, |inner| {
-                    (rules, burst) = (inner.rules(), inner.burst());
-                });
-                if (1..=BURST_MAX).contains(&burst.0) {
-                    (guard.rules, guard.burst) = (rules, burst);
-                } else if guard.fault.is_none() {
-                    let what =
-                        format!("left a burst of {} packets; one has 1 to {BURST_MAX}", burst.0);
-                    guard.blame(BUILD, Instant::ZERO, what);
-                }
-            }
-            Err(what) => guard.blame(BUILD, Instant::ZERO, what),
         }
-        Ok(guard)
+    }
+
+    /// Asks what is asked once.
+    fn take_in(&mut self, controller: Box<dyn Controller>) {
+        self.inner = Some(controller);
+        let (mut rules, mut burst) = (self.rules, self.burst);
+        self.tell(BUILD, Instant::ZERO, None, |inner| {
+            (rules, burst) = (inner.rules(), inner.burst());
+        });
+        if (1..=BURST_MAX).contains(&burst.0) {
+            (self.rules, self.burst) = (rules, burst);
+        } else if self.fault.is_none() {
+            let what = format!("left a burst of {} packets; one has 1 to {BURST_MAX}", burst.0);
+            self.blame(BUILD, Instant::ZERO, what);
+        }
     }
 
     /// Lets the controller take in one fact, and looks at what it makes of it.
@@ -246,41 +274,66 @@ impl Guard {
     ) {
         self.tell(callback, cx.now, cx.rtt.map(|rtt| rtt.smoothed), fact);
     }
-}
 
-impl Controller for Guard {
-    fn limits(&self) -> SendLimits {
+    /// What the sender may do from now on.
+    pub const fn limits(&self) -> SendLimits {
         self.answers.limits
     }
-    fn on_loss(&mut self, loss: &LossReport, cx: &Context) {
+
+    /// A NAK arrived. Losses that the receiver's own socket caused are not among them.
+    pub fn on_loss(&mut self, loss: &LossReport, cx: &Context) {
         self.fact("on_loss", cx, |inner| inner.on_loss(loss, cx));
     }
-    fn on_timeout(&mut self, cx: &Context) {
+
+    /// Nothing was heard for a whole expiry period while data was outstanding.
+    pub fn on_timeout(&mut self, cx: &Context) {
         self.fact("on_timeout", cx, |inner| inner.on_timeout(cx));
     }
-    fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+
+    /// An ACK arrived.
+    pub fn on_ack(&mut self, acked: &Acked, cx: &Context) {
         self.fact("on_ack", cx, |inner| inner.on_ack(acked, cx));
     }
-    fn on_interval(&mut self, report: &IntervalReport, cx: &Context) {
+
+    /// One SYN interval ended.
+    pub fn on_interval(&mut self, report: &IntervalReport, cx: &Context) {
         self.fact("on_interval", cx, |inner| inner.on_interval(report, cx));
     }
-    fn on_report(&mut self, report: &BulkReport, cx: &Context) {
+
+    /// A report arrived that only [`Self::rules`] other than the standard ones have.
+    pub fn on_report(&mut self, report: &BulkReport, cx: &Context) {
         self.fact("on_report", cx, |inner| inner.on_report(report, cx));
     }
-    fn rules(&self) -> ChannelRules {
+
+    /// What the algorithm needs of the channel.
+    pub const fn rules(&self) -> ChannelRules {
         self.rules
     }
-    fn burst(&self) -> Packets {
+
+    /// How many packets leave back to back each time.
+    pub const fn burst(&self) -> Packets {
         self.burst
     }
-    fn syn_interval(&self) -> Span {
+
+    /// How long the controller's own interval is.
+    pub const fn syn_interval(&self) -> Span {
         self.answers.syn_interval
     }
-    fn phase(&self) -> &'static str {
+
+    /// One word for what the controller is doing.
+    pub const fn phase(&self) -> &'static str {
         self.answers.phase
     }
-    fn fault(&self) -> Option<&Fault> {
+
+    /// What the controller did that none may do; whoever drives it ends the run and says so.
+    pub fn fault(&self) -> Option<&Fault> {
         self.fault.as_deref()
+    }
+
+    /// Whether the controller, asked again, answers as it did after the newest fact.
+    pub(crate) fn answers_again(&self) -> bool {
+        let Some(inner) = self.inner.as_deref() else { return true };
+        caught(|| Answers::of(inner)).is_ok_and(|again| again == self.answers)
     }
 }
 

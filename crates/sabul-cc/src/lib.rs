@@ -3,13 +3,14 @@
 //! A [`Controller`] is told what happened and answers one question, [`Controller::limits`]: what
 //! may the sender do. It sees no connection, socket or clock, so the same object runs on the wire
 //! and in the simulator. [`registry`] lists every controller with its parameters and sources, and takes
-//! those of a program's own; a guard around each turns its panics and impossible answers into a
-//! [`Fault`]. [`conformance`] is the suite that each of them must pass.
+//! those of a program's own; what senders own is [`Guarded`], which turns a controller's panics and
+//! impossible answers into a [`Fault`]. [`conformance`] is the suite that each of them must pass.
 
 mod bulk;
 mod channel;
 pub mod conformance;
 mod controller;
+mod entry;
 mod fixed;
 mod guard;
 mod params;
@@ -24,5 +25,5 @@ pub use channel::{BUFFER_PACKETS, BulkReport, ChannelRules};
 pub use controller::{
     Acked, Context, Controller, IntervalReport, LossReport, RttEstimate, SYN_INTERVAL, SendLimits,
 };
-pub use guard::{Fault, tell_panics_as_faults};
+pub use guard::{Fault, Guarded, tell_panics_as_faults};
 pub use params::{ConfigError, ParamSpec, ParamValues, Unit};

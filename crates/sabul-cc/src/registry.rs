@@ -5,12 +5,8 @@
 
 use std::sync::OnceLock;
 
-use sabul_units::Bytes;
-
 use crate::bulk::{fobs, netblt, rbudp, tsunami};
-use crate::controller::Controller;
-use crate::guard::Guard;
-use crate::params::{ConfigError, ParamSpec, ParamValues};
+use crate::params::{ConfigError, ParamValues};
 use crate::tcp::{
     bbr1, bbr3, bic, cubic, dctcp, fast, highspeed, htcp, lowpriority, ltcp, multcp, newreno, reno,
     scalable,
@@ -18,41 +14,10 @@ use crate::tcp::{
 use crate::udt::{udt1, udt2, udt4};
 use crate::{fixed, sabul2002, sabul2003};
 
+pub use crate::entry::{Build, Entry, Family};
+
 /// The controller used where none is named.
 pub const DEFAULT: &str = "bbr3";
-
-/// Makes a controller.
-pub type Build = fn(&ParamValues, Bytes) -> Result<Box<dyn Controller>, ConfigError>;
-
-/// What a controller limits at all times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// The gap between packets.
-    Rate,
-    /// The packets on the way: what a TCP host needs.
-    Window,
-    /// Both, each in need of the other: a TCP host that keeps the gap.
-    PacedWindow,
-}
-
-/// One registered controller.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// The name users type.
-    pub name: &'static str,
-    /// One line for lists.
-    pub summary: &'static str,
-    /// Where the algorithm comes from.
-    pub source: &'static str,
-    /// Its parameters.
-    pub params: &'static [ParamSpec],
-    /// What it limits.
-    pub family: Family,
-    /// Whether it reacts to loss; baselines do not.
-    pub is_adaptive: bool,
-    /// Makes one from checked parameters and the size of a full packet on the wire.
-    pub build: Build,
-}
 
 /// Longest name of a controller.
 const NAME_MAX: usize = 32;
@@ -62,248 +27,32 @@ static ADDED: OnceLock<&'static [Entry]> = OnceLock::new();
 
 /// The controllers of this crate, in the order shown to users. [`all`] has those of the program too.
 pub const ENTRIES: &[Entry] = &[
-    Entry {
-        name: "sabul2003",
-        summary: "SABUL's rate control as published in 2003, started by a search for the rate",
-        source: "[SABUL] Gu, Hong, Mazzucco, Grossman 2003, sections II-D and II-E",
-        params: sabul2003::PARAMS,
-        family: Family::Rate,
-        is_adaptive: true,
-        build: sabul2003::build,
-    },
-    Entry {
-        name: "sabul2002",
-        summary: "SABUL's first rate control, multiplicative both ways: a historical reference",
-        source: "[OVV-T §II] Oothongsap, Viniotis, Vouk; defects after [OVV04 §3]",
-        params: sabul2002::PARAMS,
-        family: Family::Rate,
-        is_adaptive: true,
-        build: sabul2002::build,
-    },
-    Entry {
-        name: "newreno",
-        summary: "TCP NewReno's window: one packet a round trip more, half at each loss; paced",
-        source: "[RFC5681 §3.1], [RFC6582 §3.2]",
-        params: newreno::PARAMS,
-        family: Family::Window,
-        is_adaptive: true,
-        build: newreno::build,
-    },
-    Entry {
-        name: "cubic",
-        summary: "TCP CUBIC's window: a cubic curve of the time since the last loss; paced",
-        source: "[RFC9438 §4], [RFC9406 §4]",
-        params: cubic::PARAMS,
-        family: Family::Window,
-        is_adaptive: true,
-        build: cubic::build,
-    },
-    Entry {
-        name: "reno",
-        summary: "TCP Reno's window: as newreno, but a decrease answers the losses of one round trip",
-        source: "[RFC5681 §3.1], [RFC5681 §3.2]",
-        params: reno::PARAMS,
-        family: Family::Window,
-        is_adaptive: true,
-        build: reno::build,
-    },
-    Entry {
-        name: "highspeed",
-        summary: "HighSpeed TCP's window: the larger it is, the more it grows and the less it falls; paced",
-        source: "[RFC3649 §5], [RFC3649 §7]",
-        params: highspeed::PARAMS,
-        family: Family::Window,
-        is_adaptive: true,
-        build: highspeed::build,
-    },
-    Entry {
-        name: "scalable",
-        summary: "Scalable TCP's window: 1 % a round trip more, an eighth less at each loss; paced",
-        source: "[STCP] Kelly 2003",
-        params: scalable::PARAMS,
-        family: Family::Window,
-        is_adaptive: true,
-        build: scalable::build,
-    },
-    Entry {
-        name: "htcp",
-        summary: "H-TCP's window: the longer ago the last loss, the faster it grows; paced",
-        source: "[HTCP] Shorten, Leith 2004; details after [LINUX tcp_htcp.c]",
-        params: htcp::PARAMS,
-        family: Family::Window,
-        is_adaptive: true,
-        build: htcp::build,
-    },
-    Entry {
-        name: "bic",
-        summary: "BIC's window: a binary search for where the last loss came; paced",
-        source: "[BIC] Xu, Harfoush, Rhee 2004; constants of [LINUX tcp_bic.c]",
-        params: bic::PARAMS,
-        family: Family::Window,
-        is_adaptive: true,
-        build: bic::build,
-    },
-    Entry {
-        name: "ltcp",
-        summary: "LTCP's window: grows like as many flows as it has layers; paced",
-        source: "[LTCP] Bhandarkar, Jain, Reddy 2006",
-        params: ltcp::PARAMS,
-        family: Family::Window,
-        is_adaptive: true,
-        build: ltcp::build,
-    },
-    Entry {
-        name: "multcp",
-        summary: "MulTCP's window: that of several newreno flows together; paced",
-        source: "[MULTCP] Crowcroft, Oechslin 1998",
-        params: multcp::PARAMS,
-        family: Family::Window,
-        is_adaptive: true,
-        build: multcp::build,
-    },
-    Entry {
-        name: "fast",
-        summary: "FAST's window: a fixed number of packets queued, told by the delay; paced",
-        source: "[FAST] Jin, Wei, Low 2004",
-        params: fast::PARAMS,
-        family: Family::Window,
-        is_adaptive: true,
-        build: fast::build,
-    },
-    Entry {
-        name: "tcp-lp",
-        summary: "TCP-LP's window: newreno that makes room when the delay grows; paced",
-        source: "[TCPLP] Kuzmanovic, Knightly 2003",
-        params: lowpriority::PARAMS,
-        family: Family::Window,
-        is_adaptive: true,
-        build: lowpriority::build_tcp_lp,
-    },
-    Entry {
-        name: "hstcp-lp",
-        summary: "HSTCP-LP's window: highspeed that makes room when the delay grows; paced",
-        source: "[HSTCPLP] Kuzmanovic, Knightly, Cottrell 2004",
-        params: lowpriority::PARAMS,
-        family: Family::Window,
-        is_adaptive: true,
-        build: lowpriority::build_hstcp_lp,
-    },
-    Entry {
-        name: "dctcp",
-        summary: "DCTCP's window: a mark takes as much as the share of marked packets; paced",
-        source: "[RFC8257 §3.3]",
-        params: dctcp::PARAMS,
-        family: Family::Window,
-        is_adaptive: true,
-        build: dctcp::build,
-    },
-    Entry {
-        name: "bbr1",
-        summary: "BBR version 1: paces at the largest rate at which packets were seen to arrive",
-        source: "[BBR] Cardwell, Cheng, Gunn, Yeganeh, Jacobson 2016; details after [LINUX tcp_bbr.c]",
-        params: bbr1::PARAMS,
-        family: Family::PacedWindow,
-        is_adaptive: true,
-        build: bbr1::build,
-    },
-    Entry {
-        name: "bbr3",
-        summary: "BBR version 3: as bbr1, but loss bounds what it keeps on the way and how it probes",
-        source: "[BBR3] Cardwell, Swett, Beshay (editors), Internet-Draft of 2026",
-        params: bbr3::PARAMS,
-        family: Family::PacedWindow,
-        is_adaptive: true,
-        build: bbr3::build,
-    },
-    Entry {
-        name: "udt1",
-        summary: "UDT 1's rate and window: SABUL's decrease, an increase by what is free",
-        source: "[UDT1] Gu, Grossman 2003",
-        params: udt1::PARAMS,
-        family: Family::Rate,
-        is_adaptive: true,
-        build: udt1::build,
-    },
-    Entry {
-        name: "udt2",
-        summary: "UDT 2's rate and window: chance says which loss reports lower the rate",
-        source: "[UDT2] Gu 2006; [DAIMD] Gu, Hong, Grossman 2004",
-        params: udt2::PARAMS,
-        family: Family::Rate,
-        is_adaptive: true,
-        build: udt2::build,
-    },
-    Entry {
-        name: "udt4",
-        summary: "UDT 4's rate and window: starts at the speed of arrival, five cuts an epoch at most",
-        source: "[UDT4 §7.2], [UDT4 ccc.cpp] Gu 2010, 2013",
-        params: udt4::PARAMS,
-        family: Family::Rate,
-        is_adaptive: true,
-        build: udt4::build,
-    },
-    Entry {
-        name: "rbudp",
-        summary: "RBUDP: one constant rate; what a round lost is sent in the next, deaf to loss",
-        source: "[RBUDP] He, Leigh, Yu 2002",
-        params: rbudp::PARAMS,
-        family: Family::Rate,
-        is_adaptive: false,
-        build: rbudp::build,
-    },
-    Entry {
-        name: "tsunami",
-        summary: "Tsunami: the gap follows the share of blocks that the receiver asks for again",
-        source: "[TSUNAMI] Indiana University's client and server, 2006 to 2010",
-        params: tsunami::PARAMS,
-        family: Family::Rate,
-        is_adaptive: true,
-        build: tsunami::build,
-    },
-    Entry {
-        name: "fobs",
-        summary: "FOBS: round and round over what is not acknowledged, never waiting",
-        source: "[FOBS] Dickens, Gropp 2002",
-        params: fobs::PARAMS,
-        family: Family::Rate,
-        is_adaptive: false,
-        build: fobs::build,
-    },
-    Entry {
-        name: "netblt",
-        summary: "NETBLT: bursts at fixed times, buffer by buffer; the receiver asks for what is missing",
-        source: "[RFC998] Clark, Lambert, Zhang 1987",
-        params: netblt::PARAMS,
-        family: Family::Rate,
-        is_adaptive: false,
-        build: netblt::build,
-    },
-    Entry {
-        name: "fixed",
-        summary: "One constant rate, deaf to loss: a baseline, for paths that are yours alone",
-        source: "ours",
-        params: fixed::PARAMS,
-        family: Family::Rate,
-        is_adaptive: false,
-        build: fixed::build,
-    },
+    sabul2003::ENTRY,
+    sabul2002::ENTRY,
+    newreno::ENTRY,
+    cubic::ENTRY,
+    reno::ENTRY,
+    highspeed::ENTRY,
+    scalable::ENTRY,
+    htcp::ENTRY,
+    bic::ENTRY,
+    ltcp::ENTRY,
+    multcp::ENTRY,
+    fast::ENTRY,
+    lowpriority::TCP_LP,
+    lowpriority::HSTCP_LP,
+    dctcp::ENTRY,
+    bbr1::ENTRY,
+    bbr3::ENTRY,
+    udt1::ENTRY,
+    udt2::ENTRY,
+    udt4::ENTRY,
+    rbudp::ENTRY,
+    tsunami::ENTRY,
+    fobs::ENTRY,
+    netblt::ENTRY,
+    fixed::ENTRY,
 ];
-
-impl Entry {
-    /// A controller of this kind; `packet_bytes` is the full packet's size on the wire. Panics and
-    /// impossible answers of it become its [`Controller::fault`].
-    ///
-    /// # Errors
-    /// On an unknown parameter or a value out of its range.
-    pub fn build(
-        &self,
-        params: &[(String, String)],
-        packet_bytes: Bytes,
-    ) -> Result<Box<dyn Controller>, ConfigError> {
-        let values = ParamValues::check(self.name, self.params, params)?;
-        Ok(Box::new(Guard::build(self, &values, packet_bytes)?))
-    }
-}
 
 /// Adds a program's own controllers to every list and choice. Once, before anything asks for one.
 ///
@@ -409,8 +158,10 @@ fn distance(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use sabul_units::Bytes;
+
     use super::*;
-    use crate::params::Unit;
+    use crate::params::{ParamSpec, Unit};
 
     #[test]
     fn an_unknown_name_suggests_the_nearest() {

@@ -15,11 +15,22 @@
 use sabul_units::{Bytes, Gap, Packets, Rate, Span};
 
 use crate::controller::{Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamValues};
 
 mod params;
 
-pub(crate) use params::PARAMS;
+use params::PARAMS;
+
+pub(crate) const ENTRY: Entry = Entry {
+    name: "sabul2002",
+    summary: "SABUL's first rate control, multiplicative both ways: a historical reference",
+    source: "[OVV-T §II] Oothongsap, Viniotis, Vouk; defects after [OVV04 §3]",
+    params: PARAMS,
+    family: Family::Rate,
+    is_adaptive: true,
+    build,
+};
 
 const PS_PER_US: f64 = 1e6;
 /// [SABUL2] The ERR packet that first counts as excessive loss.
@@ -126,10 +137,7 @@ struct Sabul2002 {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranges are checked")]
-pub(crate) fn build(
-    params: &ParamValues,
-    packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     params::check(params, packet_bytes)?;
     let is_on = |name| params.word(name) == "on";
     let mbps = |name| params.rate(name);

@@ -19,6 +19,7 @@ use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
 use crate::controller::{
     Acked, Context, Controller, IntervalReport, LossReport, SYN_INTERVAL, SendLimits,
 };
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::search::{RateSearch, SearchStep};
 
@@ -38,7 +39,17 @@ const GAP_MIN: Span = Span::from_nanos(10);
 /// which would flood slower paths.
 const GAP_MAX: Span = Span::from_millis(12);
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "sabul2003",
+    summary: "SABUL's rate control as published in 2003, started by a search for the rate",
+    source: "[SABUL] Gu, Hong, Mazzucco, Grossman 2003, sections II-D and II-E",
+    params: PARAMS,
+    family: Family::Rate,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     ParamSpec {
         name: "start",
         unit: Unit::Word(&["search", "published"]),
@@ -117,10 +128,7 @@ struct Sabul2003 {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranges are checked")]
-pub(crate) fn build(
-    params: &ParamValues,
-    packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     let rate = params.rate("rate_mbps_initial");
     let searching = params.word("start") == "search";
     Ok(Box::new(Sabul2003 {

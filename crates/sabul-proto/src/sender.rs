@@ -22,7 +22,7 @@ mod waits;
 
 use std::fmt;
 
-use sabul_cc::{Controller, Fault, LossReport, RttEstimate, SendLimits};
+use sabul_cc::{Fault, Guarded, LossReport, RttEstimate, SendLimits};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, Random, Rate, SeqNo, Span};
 use sabul_wire::{DATA_OVERHEAD, LossPolicy, Mark};
 
@@ -206,7 +206,7 @@ pub struct Sender {
 
 impl Sender {
     /// A sender at the start of a channel.
-    pub fn new(now: Instant, config: SenderConfig, controller: Box<dyn Controller>) -> Self {
+    pub fn new(now: Instant, config: SenderConfig, controller: Guarded) -> Self {
         let packets = (config.window_bytes / u64::from(config.payload_bytes.max(1))).max(2);
         let burst = controller.burst();
         let packet_bytes = wire_bytes(config.payload_bytes);

@@ -6,7 +6,7 @@ mod control;
 mod sabul;
 mod tcp;
 
-use sabul_cc::Controller;
+use sabul_cc::Guarded;
 use sabul_units::Instant;
 
 use crate::meter::{Counters, Gauges};
@@ -58,7 +58,7 @@ impl Host {
         now: Instant,
         plan: &FlowPlan,
         bytes: Option<u64>,
-        mut controllers: Vec<Box<dyn Controller>>,
+        mut controllers: Vec<Guarded>,
     ) -> Self {
         if plan.transport == Transport::Tcp && !controllers.is_empty() {
             return Self::Tcp(Box::new(TcpHost::new(now, plan, bytes, controllers)));

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use sabul_cc::registry::{self, Family};
-use sabul_cc::{ConfigError, Controller};
+use sabul_cc::{ConfigError, Guarded};
 use sabul_units::{Bytes, Instant, SeededRandom, Span};
 
 use crate::agenda::Actor;
@@ -439,7 +439,7 @@ fn actor(first_place_actor: u32, place: u32, way: Way, role: u32) -> Actor {
     Actor(first_place_actor + place * ACTORS_PER_PLACE + role + way as u32)
 }
 
-fn build_controller(plan: &FlowPlan) -> Result<Option<Box<dyn Controller>>, ConfigError> {
+fn build_controller(plan: &FlowPlan) -> Result<Option<Guarded>, ConfigError> {
     match plan.transport {
         Transport::UdpCbr => return Ok(None),
         Transport::Command => {

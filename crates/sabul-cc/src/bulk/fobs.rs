@@ -7,6 +7,7 @@ use sabul_units::{Bytes, Gap, Packets, Span};
 
 use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
 /// After so many packets the loss is judged. [FOBS], as the review of its code has it.
@@ -19,7 +20,17 @@ const FASTER: f64 = 0.95;
 const PERIOD_MIN: Span = Span::from_nanos(100);
 const PERIOD_MAX: Span = Span::from_millis(100);
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "fobs",
+    summary: "FOBS: round and round over what is not acknowledged, never waiting",
+    source: "[FOBS] Dickens, Gropp 2002",
+    params: PARAMS,
+    family: Family::Rate,
+    is_adaptive: false,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     ParamSpec {
         name: "rate_mbps",
         unit: Unit::Mbps,
@@ -52,10 +63,7 @@ struct Fobs {
     judge_from: u64,
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     let rate = params.rate("rate_mbps");
     let is_controlled = params.word("control") == "on";
     if is_controlled && rate.0 == 0 {
@@ -131,12 +139,12 @@ mod tests {
     use sabul_units::Instant;
 
     use super::*;
-    use crate::registry::find;
+    use crate::guard::Guarded;
 
-    fn fobs(params: &[(&str, &str)]) -> Result<Box<dyn Controller>, ConfigError> {
+    fn fobs(params: &[(&str, &str)]) -> Result<Guarded, ConfigError> {
         let given: Vec<_> =
             params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        find("fobs").unwrap().build(&given, Bytes(1500))
+        ENTRY.build(&given, Bytes(1500))
     }
 
     fn account(sent: u64, arrived: u64) -> BulkReport {
@@ -148,15 +156,15 @@ mod tests {
         let cx = Context::new(Instant::ZERO, None, Bytes(1500));
         let mut fobs = fobs(&[("control", "on")]).unwrap();
         // 100 Mb/s of 1500 bytes: 120 µs.
-        let period = |fobs: &dyn Controller| fobs.limits().gap.0.as_secs_f64() * 1e6;
+        let period = |fobs: &Guarded| fobs.limits().gap.0.as_secs_f64() * 1e6;
         fobs.on_report(&account(9_999, 0), &cx);
-        assert!((period(&*fobs) - 120.0).abs() < 1e-6, "the segment is not over");
+        assert!((period(&fobs) - 120.0).abs() < 1e-6, "the segment is not over");
         fobs.on_report(&account(1, 0), &cx);
-        assert!((period(&*fobs) - 240.0).abs() < 1e-6, "all lost: twice the period");
+        assert!((period(&fobs) - 240.0).abs() < 1e-6, "all lost: twice the period");
         fobs.on_report(&account(10_000, 9_900), &cx);
-        assert!((period(&*fobs) - 228.0).abs() < 1e-6, "one per cent is tolerated");
+        assert!((period(&fobs) - 228.0).abs() < 1e-6, "one per cent is tolerated");
         fobs.on_report(&account(10_000, 9_000), &cx);
-        assert!((period(&*fobs) - 250.8).abs() < 1e-6, "ten per cent: × 1.1");
+        assert!((period(&fobs) - 250.8).abs() < 1e-6, "ten per cent: × 1.1");
     }
 
     #[test]

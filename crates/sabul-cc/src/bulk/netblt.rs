@@ -7,6 +7,7 @@ use sabul_units::{Gap, Packets, Span};
 
 use crate::channel::{BUFFER_PACKETS, BulkReport, ChannelRules};
 use crate::controller::{Context, Controller, LossReport, SendLimits};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
 /// Ours: a buffer that lost more than this share stretches the interval, by this.
@@ -19,7 +20,17 @@ const FASTER: f64 = 0.95;
 const INTERVAL_MIN: Span = Span::from_micros(10);
 const INTERVAL_MAX: Span = Span::from_secs(10);
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "netblt",
+    summary: "NETBLT: bursts at fixed times, buffer by buffer; the receiver asks for what is missing",
+    source: "[RFC998] Clark, Lambert, Zhang 1987",
+    params: PARAMS,
+    family: Family::Rate,
+    is_adaptive: false,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     ParamSpec {
         name: "burst_packets",
         unit: Unit::Packets,
@@ -64,7 +75,7 @@ struct Netblt {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranges are checked")]
-pub(crate) fn build(
+fn build(
     params: &ParamValues,
     _packet_bytes: sabul_units::Bytes,
 ) -> Result<Box<dyn Controller>, ConfigError> {
@@ -119,15 +130,15 @@ mod tests {
     use sabul_units::{Bytes, Instant};
 
     use super::*;
-    use crate::registry::find;
+    use crate::guard::Guarded;
 
-    fn netblt(params: &[(&str, &str)]) -> Box<dyn Controller> {
+    fn netblt(params: &[(&str, &str)]) -> Guarded {
         let given: Vec<_> =
             params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        find("netblt").unwrap().build(&given, Bytes(1500)).unwrap()
+        ENTRY.build(&given, Bytes(1500)).unwrap()
     }
 
-    fn hear(netblt: &mut dyn Controller, sent: u64, arrived: u64) -> f64 {
+    fn hear(netblt: &mut Guarded, sent: u64, arrived: u64) -> f64 {
         let cx = Context::new(Instant::ZERO, None, Bytes(1500));
         let report = BulkReport::Account { sent: Packets(sent), arrived: Packets(arrived) };
         netblt.on_report(&report, &cx);
@@ -147,12 +158,12 @@ mod tests {
     fn four_clean_buffers_shorten_the_interval_and_more_than_five_per_cent_stretch_it() {
         let mut on = netblt(&[("adaptation", "on")]);
         for expected in [10.0, 10.0, 10.0, 9.5, 9.5] {
-            assert!((hear(&mut *on, 64, 64) - expected).abs() < 1e-6);
+            assert!((hear(&mut on, 64, 64) - expected).abs() < 1e-6);
         }
         // 3 of 64 are 4.7 %, 4 are 6.25 %.
-        assert!((hear(&mut *on, 64, 61) - 9.5).abs() < 1e-6);
-        assert!((hear(&mut *on, 64, 60) - 9.5 * 1.125).abs() < 1e-6);
+        assert!((hear(&mut on, 64, 61) - 9.5).abs() < 1e-6);
+        assert!((hear(&mut on, 64, 60) - 9.5 * 1.125).abs() < 1e-6);
         let mut off = netblt(&[]);
-        assert!((hear(&mut *off, 64, 0) - 10.0).abs() < 1e-6);
+        assert!((hear(&mut off, 64, 0) - 10.0).abs() < 1e-6);
     }
 }

@@ -6,9 +6,20 @@ use sabul_units::{Bytes, Rate};
 
 use crate::channel::ChannelRules;
 use crate::controller::{Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
-pub(crate) const PARAMS: &[ParamSpec] = &[ParamSpec {
+pub(crate) const ENTRY: Entry = Entry {
+    name: "rbudp",
+    summary: "RBUDP: one constant rate; what a round lost is sent in the next, deaf to loss",
+    source: "[RBUDP] He, Leigh, Yu 2002",
+    params: PARAMS,
+    family: Family::Rate,
+    is_adaptive: false,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[ParamSpec {
     name: "rate_mbps",
     unit: Unit::Mbps,
     default: "100",
@@ -23,10 +34,7 @@ struct Rbudp {
     packet_bytes: Bytes,
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     let rate = params.rate("rate_mbps");
     Ok(Box::new(Rbudp { rate, packet_bytes }))
 }

@@ -8,6 +8,7 @@ use sabul_units::{Bytes, Gap, Rate, Span};
 
 use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
 /// Everything was lost, in percent × 1000.
@@ -17,7 +18,17 @@ const GAP_MAX: Span = Span::from_millis(10);
 /// The first gap, in gaps of the target rate.
 const START: u64 = 3;
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "tsunami",
+    summary: "Tsunami: the gap follows the share of blocks that the receiver asks for again",
+    source: "[TSUNAMI] Indiana University's client and server, 2006 to 2010",
+    params: PARAMS,
+    family: Family::Rate,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     ParamSpec {
         name: "rate_mbps",
         unit: Unit::Mbps,
@@ -63,10 +74,7 @@ struct Tsunami {
     gap_min: Span,
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     let target = params.rate("rate_mbps");
     let gap_min = target.gap(packet_bytes).0;
     Ok(Box::new(Tsunami {
@@ -126,11 +134,11 @@ mod tests {
     use sabul_units::Instant;
 
     use super::*;
-    use crate::registry::find;
+    use crate::guard::Guarded;
 
-    fn tsunami(rate_mbps: &str) -> Box<dyn Controller> {
+    fn tsunami(rate_mbps: &str) -> Guarded {
         let given = [("rate_mbps".to_owned(), rate_mbps.to_owned())];
-        find("tsunami").unwrap().build(&given, Bytes(1500)).unwrap()
+        ENTRY.build(&given, Bytes(1500)).unwrap()
     }
 
     fn cx() -> Context {

@@ -1,5 +1,8 @@
 //! Controllers that break each rule, one by one.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
 use super::*;
 use crate::controller::RttEstimate;
 use crate::params::{ParamSpec, Unit};
@@ -75,7 +78,7 @@ fn at(now: Span) -> Context {
 }
 
 /// What comes of one loss report with these numbers, at three seconds.
-fn after(family: Family, first: u64, value: u64) -> Box<dyn Controller> {
+fn after(family: Family, first: u64, value: u64) -> Guarded {
     let mut guarded = entry(family).build(&[], Bytes(1500)).unwrap();
     assert_eq!((guarded.limits(), guarded.fault()), (GOOD, None));
     let report = LossReport::new(Packets(1), Packets(0), first, value);
@@ -165,4 +168,88 @@ fn building_may_fail_too() {
         broken.on_timeout(&at(Span::ZERO));
         assert!(broken.limits().window > Some(Packets(0)), "somebody may still drive it");
     }
+}
+
+/// Notes which of its callbacks are called; each has an answer that is not the trait's own.
+#[derive(Clone, Debug, Default)]
+struct Noting {
+    called: Arc<Mutex<BTreeSet<&'static str>>>,
+}
+
+impl Noting {
+    fn note<T>(&self, callback: &'static str, answer: T) -> T {
+        self.called.lock().unwrap().insert(callback);
+        answer
+    }
+}
+
+impl Controller for Noting {
+    fn limits(&self) -> SendLimits {
+        self.note("limits", GOOD)
+    }
+    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
+        assert_eq!(loss.first_time, Packets(1));
+        self.note("on_loss", ());
+    }
+    fn on_timeout(&mut self, _cx: &Context) {
+        self.note("on_timeout", ());
+    }
+    fn on_ack(&mut self, acked: &Acked, _cx: &Context) {
+        assert_eq!(acked.newly, Packets(2));
+        self.note("on_ack", ());
+    }
+    fn on_interval(&mut self, report: &IntervalReport, _cx: &Context) {
+        assert_eq!(report.sent, Packets(3));
+        self.note("on_interval", ());
+    }
+    fn on_report(&mut self, report: &BulkReport, _cx: &Context) {
+        assert_eq!(*report, BulkReport::ErrorRate(4));
+        self.note("on_report", ());
+    }
+    fn rules(&self) -> ChannelRules {
+        self.note("rules", ChannelRules::Cyclic)
+    }
+    fn burst(&self) -> Packets {
+        self.note("burst", Packets(7))
+    }
+    fn syn_interval(&self) -> Span {
+        self.note("syn_interval", Span::from_millis(8))
+    }
+    fn phase(&self) -> &'static str {
+        self.note("phase", "noting")
+    }
+}
+
+/// The names of the trait's functions, as its source has them.
+fn callbacks() -> BTreeSet<&'static str> {
+    let source = include_str!("../controller.rs");
+    let (_, after) = source.split_once("pub trait Controller").unwrap();
+    let (body, _) = after.split_once("\n}\n").unwrap();
+    let functions = body.lines().filter_map(|line| line.trim_start().strip_prefix("fn "));
+    functions.map(|rest| rest.split_once('(').unwrap().0).collect()
+}
+
+#[test]
+fn every_callback_of_the_trait_goes_through_the_guard() {
+    let noting = Noting::default();
+    let mut guarded = Guarded::around("noting", Family::Rate, Box::new(noting.clone()));
+    let cx = at(Span::from_secs(1));
+    // What a sender asks is answered as the controller answers.
+    assert_eq!((guarded.limits(), guarded.rules()), (GOOD, ChannelRules::Cyclic));
+    assert_eq!((guarded.burst(), guarded.syn_interval()), (Packets(7), Span::from_millis(8)));
+    assert_eq!(guarded.phase(), "noting");
+    // What it tells arrives as it was told.
+    guarded.on_loss(&LossReport::new(Packets(1), Packets(0), 5, 6), &cx);
+    guarded.on_timeout(&cx);
+    guarded.on_ack(&Acked { newly: Packets(2), ..Acked::default() }, &cx);
+    let report = IntervalReport::new(Packets(3), Packets(0), Packets(0), SYN_INTERVAL, false);
+    guarded.on_interval(&report, &cx);
+    guarded.on_report(&BulkReport::ErrorRate(4), &cx);
+    assert_eq!(guarded.fault(), None);
+    let called = noting.called.lock().unwrap().clone();
+    assert_eq!(
+        called,
+        callbacks(),
+        "a callback that is new in the trait needs a line in the guard"
+    );
 }

@@ -21,6 +21,7 @@ use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 use super::delivery::Delivery;
 use super::window::INITIAL_WINDOW;
 use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 
 /// [BBR] The least gain that doubles the rate each round trip.
@@ -44,7 +45,17 @@ const PROBE_RTT: Span = Span::from_millis(200);
 /// Ours, as for the window of others: at least this share of it in use means that it was full.
 const USED: f64 = 0.875;
 
-pub(crate) const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW];
+pub(crate) const ENTRY: Entry = Entry {
+    name: "bbr1",
+    summary: "BBR version 1: paces at the largest rate at which packets were seen to arrive",
+    source: "[BBR] Cardwell, Cheng, Gunn, Yeganeh, Jacobson 2016; details after [LINUX tcp_bbr.c]",
+    params: PARAMS,
+    family: Family::PacedWindow,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
@@ -92,10 +103,7 @@ struct Bbr {
     is_silent: bool,
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    _packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(Bbr::new(params.number(INITIAL_WINDOW.name))))
 }
 

@@ -29,6 +29,7 @@ use self::path::{FullPipe, Lumps, RateFilter, RttFilter};
 use super::delivery::{Delivery, Sample};
 use super::window::INITIAL_WINDOW;
 use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::search::{RateSearch, SearchStep};
 
@@ -61,7 +62,17 @@ const RTT_FIRST: Span = Span::from_millis(1);
 /// Ours: the window binds if no more than an ACK's worth of it is free.
 const SLACK: f64 = 2.0;
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "bbr3",
+    summary: "BBR version 3: as bbr1, but loss bounds what it keeps on the way and how it probes",
+    source: "[BBR3] Cardwell, Swett, Beshay (editors), Internet-Draft of 2026",
+    params: PARAMS,
+    family: Family::PacedWindow,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     ParamSpec {
         name: "start",
         unit: Unit::Word(&["search", "startup"]),
@@ -178,10 +189,7 @@ struct Bbr3 {
     timeout_point: Option<u64>,
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     let mut bbr = Bbr3::new(params.number(INITIAL_WINDOW.name));
     bbr.search = (params.word("start") == "search").then(|| RateSearch::new(packet_bytes));
     Ok(Box::new(bbr))

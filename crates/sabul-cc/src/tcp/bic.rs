@@ -18,6 +18,7 @@ use super::law::{Law, LossDriven};
 use super::newreno::BETA;
 use super::window::{INITIAL_WINDOW, SSTHRESH};
 use crate::controller::{Context, Controller};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
 /// [LINUX tcp_bic.c] Each round trip takes this part of the way to W; and how near it counts as there.
@@ -27,7 +28,17 @@ const SMOOTH_ROUNDS: f64 = 20.0;
 /// [LINUX tcp_bic.c] Least growth before the first loss: a twentieth of the window.
 const UNKNOWN_DIVISOR: f64 = 20.0;
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "bic",
+    summary: "BIC's window: a binary search for where the last loss came; paced",
+    source: "[BIC] Xu, Harfoush, Rhee 2004; constants of [LINUX tcp_bic.c]",
+    params: PARAMS,
+    family: Family::Window,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
     ParamSpec {
@@ -97,10 +108,7 @@ impl Bic {
     }
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    _packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(LossDriven::new(params, Bic::new(params))))
 }
 

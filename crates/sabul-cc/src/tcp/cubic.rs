@@ -18,6 +18,7 @@ use sabul_units::{Bytes, Instant, Span};
 use super::hystart::{CONSERVATIVE_DIVISOR, HyStart, Step};
 use super::window::{Heard, INITIAL_WINDOW, SSTHRESH, Window};
 use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use sabul_units::math::cube_root;
 
@@ -33,7 +34,17 @@ const TARGET_MAX: f64 = 1.5;
 /// Ours: ACKs of a flow that sends are never this many round trips apart; more was idle.
 const ACK_SPACING_MAX: u64 = 2;
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "cubic",
+    summary: "TCP CUBIC's window: a cubic curve of the time since the last loss; paced",
+    source: "[RFC9438 §4], [RFC9406 §4]",
+    params: PARAMS,
+    family: Family::Window,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
     ParamSpec {
@@ -70,10 +81,7 @@ struct Cubic {
     last_ack: Option<Instant>,
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    _packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(Cubic {
         window: Window::new(params),
         hystart: (params.word("hystart") == "on").then(HyStart::new),

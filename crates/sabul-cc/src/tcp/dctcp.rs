@@ -16,9 +16,20 @@ use super::law::{Law, LossDriven};
 use super::newreno::{BETA, NewReno};
 use super::window::{INITIAL_WINDOW, SSTHRESH, Window};
 use crate::controller::{Acked, Context, Controller};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "dctcp",
+    summary: "DCTCP's window: a mark takes as much as the share of marked packets; paced",
+    source: "[RFC8257 §3.3]",
+    params: PARAMS,
+    family: Family::Window,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
     ParamSpec {
@@ -48,10 +59,7 @@ impl Dctcp {
     }
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    _packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(LossDriven::new(params, Dctcp::new(params))))
 }
 

@@ -17,6 +17,7 @@ use super::law::{Law, LossDriven};
 use super::newreno::BETA;
 use super::window::{INITIAL_WINDOW, SSTHRESH, Window};
 use crate::controller::{Acked, Context, Controller};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
 /// [FAST] The average forgets in a third of a window, and takes at most a quarter of a sample.
@@ -27,7 +28,17 @@ const UPDATE_ROUNDS: u64 = 2;
 /// [FAST] It at most doubles.
 const GROWTH_MAX: f64 = 2.0;
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "fast",
+    summary: "FAST's window: a fixed number of packets queued, told by the delay; paced",
+    source: "[FAST] Jin, Wei, Low 2004",
+    params: PARAMS,
+    family: Family::Window,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
     ParamSpec {
@@ -57,10 +68,7 @@ struct Fast {
     next_update: Instant,
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    _packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(LossDriven::new(params, Fast::new(params))))
 }
 

@@ -16,6 +16,7 @@ use sabul_units::Bytes;
 use super::law::{Law, LossDriven};
 use super::window::{INITIAL_WINDOW, SSTHRESH};
 use crate::controller::{Context, Controller};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 use sabul_units::math::{fifth_root, ln};
 
@@ -31,16 +32,23 @@ const TABLE_END: f64 = 89_053.0;
 /// [RFC3649 §7] The loss rate that a window w stands for is 0.078 / w^1.2.
 const LOSS_FACTOR: f64 = 0.078;
 
-pub(crate) const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];
+pub(crate) const ENTRY: Entry = Entry {
+    name: "highspeed",
+    summary: "HighSpeed TCP's window: the larger it is, the more it grows and the less it falls; paced",
+    source: "[RFC3649 §5], [RFC3649 §7]",
+    params: PARAMS,
+    family: Family::Window,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct HighSpeed;
 
-pub(crate) fn build(
-    params: &ParamValues,
-    _packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(LossDriven::new(params, HighSpeed)))
 }
 

@@ -17,6 +17,7 @@ use sabul_units::{Bytes, Instant, Span};
 use super::law::{Law, LossDriven};
 use super::window::{INITIAL_WINDOW, SSTHRESH, Window};
 use crate::controller::{Acked, Context, Controller, RttEstimate};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
 /// [HTCP] For so long after a loss it is Reno, in seconds.
@@ -44,7 +45,17 @@ const RATE_WEIGHT: f64 = 0.25;
 
 const SWITCH: &[&str] = &["on", "off"];
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "htcp",
+    summary: "H-TCP's window: the longer ago the last loss, the faster it grows; paced",
+    source: "[HTCP] Shorten, Leith 2004; details after [LINUX tcp_htcp.c]",
+    params: PARAMS,
+    family: Family::Window,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
     ParamSpec {
@@ -160,10 +171,7 @@ impl HTcp {
     }
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    _packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(LossDriven::new(params, HTcp::new(params))))
 }
 

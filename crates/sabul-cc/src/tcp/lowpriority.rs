@@ -18,6 +18,7 @@ use super::law::{Law, LossDriven};
 use super::newreno::NewReno;
 use super::window::{INITIAL_WINDOW, SSTHRESH, Window};
 use crate::controller::{Acked, Context, Controller, RttEstimate};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
 /// [TCPLP] How long nothing grows after an early sign, in round trips.
@@ -29,7 +30,27 @@ const AVERAGE_WEIGHT: f64 = 0.125;
 const SAMPLES: usize = 2;
 const WINDOW_MIN: f64 = 16.0;
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const TCP_LP: Entry = Entry {
+    name: "tcp-lp",
+    summary: "TCP-LP's window: newreno that makes room when the delay grows; paced",
+    source: "[TCPLP] Kuzmanovic, Knightly 2003",
+    params: PARAMS,
+    family: Family::Window,
+    is_adaptive: true,
+    build: build_tcp_lp,
+};
+
+pub(crate) const HSTCP_LP: Entry = Entry {
+    name: "hstcp-lp",
+    summary: "HSTCP-LP's window: highspeed that makes room when the delay grows; paced",
+    source: "[HSTCPLP] Kuzmanovic, Knightly, Cottrell 2004",
+    params: PARAMS,
+    family: Family::Window,
+    is_adaptive: true,
+    build: build_hstcp_lp,
+};
+
+const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
     ParamSpec {
@@ -83,7 +104,7 @@ struct LowPriority<L> {
 }
 
 /// [TCPLP] Reno, at low priority.
-pub(crate) fn build_tcp_lp(
+fn build_tcp_lp(
     params: &ParamValues,
     _packet_bytes: Bytes,
 ) -> Result<Box<dyn Controller>, ConfigError> {
@@ -91,7 +112,7 @@ pub(crate) fn build_tcp_lp(
 }
 
 /// [HSTCPLP] HighSpeed, at low priority.
-pub(crate) fn build_hstcp_lp(
+fn build_hstcp_lp(
     params: &ParamValues,
     _packet_bytes: Bytes,
 ) -> Result<Box<dyn Controller>, ConfigError> {

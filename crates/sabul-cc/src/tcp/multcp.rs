@@ -13,9 +13,20 @@ use sabul_units::Bytes;
 use super::law::{Law, LossDriven};
 use super::window::{INITIAL_WINDOW, SSTHRESH};
 use crate::controller::{Context, Controller};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "multcp",
+    summary: "MulTCP's window: that of several newreno flows together; paced",
+    source: "[MULTCP] Crowcroft, Oechslin 1998",
+    params: PARAMS,
+    family: Family::Window,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
     ParamSpec {
@@ -33,10 +44,7 @@ struct MulTcp {
     flows: f64,
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    _packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(LossDriven::new(params, MulTcp { flows: params.number("flows") })))
 }
 

@@ -16,21 +16,29 @@ use sabul_units::Bytes;
 use super::law::{Law, LossDriven};
 use super::window::{INITIAL_WINDOW, SSTHRESH};
 use crate::controller::{Context, Controller};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 
 /// [RFC5681 §3.1] eq. 4: half of what is in flight stays.
 pub(super) const BETA: f64 = 0.5;
 
-pub(crate) const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];
+pub(crate) const ENTRY: Entry = Entry {
+    name: "newreno",
+    summary: "TCP NewReno's window: one packet a round trip more, half at each loss; paced",
+    source: "[RFC5681 §3.1], [RFC6582 §3.2]",
+    params: PARAMS,
+    family: Family::Window,
+    is_adaptive: true,
+    build,
+};
+
+pub(super) const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct NewReno;
 
-pub(crate) fn build(
-    params: &ParamValues,
-    _packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(LossDriven::new(params, NewReno)))
 }
 

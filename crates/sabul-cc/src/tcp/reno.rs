@@ -15,17 +15,25 @@ use super::law::{Law, LossDriven};
 use super::newreno::BETA;
 use super::window::{INITIAL_WINDOW, SSTHRESH};
 use crate::controller::{Context, Controller};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 
-pub(crate) const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];
+pub(crate) const ENTRY: Entry = Entry {
+    name: "reno",
+    summary: "TCP Reno's window: as newreno, but a decrease answers the losses of one round trip",
+    source: "[RFC5681 §3.1], [RFC5681 §3.2]",
+    params: PARAMS,
+    family: Family::Window,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];
 
 #[derive(Debug)]
 struct Reno;
 
-pub(crate) fn build(
-    params: &ParamValues,
-    _packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(LossDriven::new(params, Reno)))
 }
 

@@ -14,9 +14,20 @@ use super::law::{Law, LossDriven};
 use super::newreno::BETA;
 use super::window::{INITIAL_WINDOW, SSTHRESH};
 use crate::controller::{Context, Controller};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "scalable",
+    summary: "Scalable TCP's window: 1 % a round trip more, an eighth less at each loss; paced",
+    source: "[STCP] Kelly 2003",
+    params: PARAMS,
+    family: Family::Window,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
     SSTHRESH,
     ParamSpec {
@@ -62,10 +73,7 @@ impl Scalable {
     }
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    _packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(LossDriven::new(params, Scalable::new(params))))
 }
 

@@ -15,6 +15,7 @@ use super::early::Early;
 use super::trend::Trend;
 use super::{CAPACITY, WINDOW};
 use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
 /// [UDT1] The rate rises while the averaged loss rate is at most this.
@@ -24,7 +25,17 @@ const LOSS_WEIGHT_NEW: f64 = 0.875;
 /// [UDT1] As [SABUL §II-E]: the next decrease of an epoch is at the 16th NAK.
 const DEC_COUNT_START: u32 = 4;
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "udt1",
+    summary: "UDT 1's rate and window: SABUL's decrease, an increase by what is free",
+    source: "[UDT1] Gu, Grossman 2003",
+    params: PARAMS,
+    family: Family::Rate,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     WINDOW,
     CAPACITY,
     ParamSpec {
@@ -71,10 +82,7 @@ impl Udt1 {
     }
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    _packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(Udt1::new(params)))
 }
 

@@ -15,13 +15,24 @@ use sabul_units::{Bytes, Instant};
 use super::early::Early;
 use super::{CAPACITY, WINDOW, draw};
 use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
 /// [UDT2] Average of NAKs in an epoch, and every how many of them one cuts, before the first epoch.
 const AVERAGE_START: f64 = 2.0;
 const EVERY_START: u64 = 2;
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "udt2",
+    summary: "UDT 2's rate and window: chance says which loss reports lower the rate",
+    source: "[UDT2] Gu 2006; [DAIMD] Gu, Hong, Grossman 2004",
+    params: PARAMS,
+    family: Family::Rate,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     WINDOW,
     CAPACITY,
     ParamSpec {
@@ -75,10 +86,7 @@ impl Udt2 {
     }
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    _packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(Udt2::new(params)))
 }
 

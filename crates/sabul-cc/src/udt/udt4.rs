@@ -22,6 +22,7 @@ use super::{CAPACITY, CUT, PERIOD_US_MAX, WINDOW, draw, increase, risen};
 use crate::controller::{
     Acked, Context, Controller, IntervalReport, LossReport, SYN_INTERVAL, SendLimits,
 };
+use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
 /// [UDT4 window.cpp] Intervals count within eight times the median.
@@ -40,7 +41,17 @@ const INCREASE_MIN: f64 = 0.01;
 /// [UDT4 ccc.cpp] NAKs of an epoch that are counted.
 const COUNTED_MAX: u64 = 5;
 
-pub(crate) const PARAMS: &[ParamSpec] = &[
+pub(crate) const ENTRY: Entry = Entry {
+    name: "udt4",
+    summary: "UDT 4's rate and window: starts at the speed of arrival, five cuts an epoch at most",
+    source: "[UDT4 §7.2], [UDT4 ccc.cpp] Gu 2010, 2013",
+    params: PARAMS,
+    family: Family::Rate,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[
     WINDOW,
     CAPACITY,
     ParamSpec {
@@ -132,10 +143,7 @@ impl Udt4 {
     }
 }
 
-pub(crate) fn build(
-    params: &ParamValues,
-    _packet_bytes: Bytes,
-) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(Udt4::new(params)))
 }
 

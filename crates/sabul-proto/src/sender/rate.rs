@@ -5,7 +5,7 @@
 //! States:      no data yet → in an interval → between intervals, while nothing is outstanding → …
 
 use sabul_cc::{
-    Acked, BulkReport, Context, Controller, IntervalReport, LossReport, RttEstimate, SendLimits,
+    Acked, BulkReport, Context, Guarded, IntervalReport, LossReport, RttEstimate, SendLimits,
 };
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, Span};
 
@@ -28,7 +28,7 @@ struct Interval {
 /// The controller of one sender with its clock.
 #[derive(Debug)]
 pub(super) struct RateControl {
-    controller: Box<dyn Controller>,
+    controller: Guarded,
     limits: SendLimits,
     rtt: Option<RttEstimate>,
     /// Size on the wire of a full packet.
@@ -45,7 +45,7 @@ pub(super) struct RateControl {
 impl RateControl {
     pub(super) fn new(
         now: Instant,
-        controller: Box<dyn Controller>,
+        controller: Guarded,
         packet_bytes: Bytes,
         is_driven_by_peer: bool,
     ) -> Self {
@@ -62,12 +62,12 @@ impl RateControl {
         }
     }
 
-    pub(super) fn controller(&self) -> &dyn Controller {
-        &*self.controller
+    pub(super) fn controller(&self) -> &Guarded {
+        &self.controller
     }
 
     #[cfg(test)]
-    pub(super) fn set_controller(&mut self, controller: Box<dyn Controller>) {
+    pub(super) fn set_controller(&mut self, controller: Guarded) {
         self.limits = controller.limits();
         self.controller = controller;
     }
@@ -199,9 +199,9 @@ impl RateControl {
     }
 
     /// The one place where the controller hears anything; what it allows is known afterwards.
-    fn tell(&mut self, now: Instant, fact: impl FnOnce(&mut dyn Controller, &Context)) {
+    fn tell(&mut self, now: Instant, fact: impl FnOnce(&mut Guarded, &Context)) {
         let cx = self.context(now);
-        fact(&mut *self.controller, &cx);
+        fact(&mut self.controller, &cx);
         self.limits = self.controller.limits();
     }
 }

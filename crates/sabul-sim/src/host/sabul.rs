@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use sabul_cc::{Controller, Fault};
+use sabul_cc::{Fault, Guarded};
 use sabul_proto::{
     Admission, Arrival, DataPacket, Expiry, IntervalSet, PeerError, Receiver, ReceiverConfig,
     Repeat, RepeatRtt, ReportRule, Sender, SenderConfig, Transmit, WaitReason,
@@ -55,9 +55,9 @@ impl SabulHost {
         now: Instant,
         plan: &FlowPlan,
         bytes: Option<u64>,
-        controller: Box<dyn Controller>,
+        controller: Guarded,
     ) -> Self {
-        let (policy, reports) = rules(plan, controller.as_ref());
+        let (policy, reports) = rules(plan, &controller);
         let payload_bytes = plan.payload_bytes();
         let window_bytes = plan
             .window_packets
@@ -277,7 +277,7 @@ impl SabulHost {
 }
 
 /// How the channel of a flow reports.
-fn rules(plan: &FlowPlan, controller: &dyn Controller) -> (LossPolicy, ReportRule) {
+fn rules(plan: &FlowPlan, controller: &Guarded) -> (LossPolicy, ReportRule) {
     match plan.profile {
         Profile::Current => ReportRule::of_rules(controller.rules(), LossPolicy::Current),
         Profile::Sabul2003 => (LossPolicy::Historical, ReportRule::sabul2003()),

@@ -5,7 +5,7 @@
 //! connection is.
 
 use sabul_cc::registry::{self, Family};
-use sabul_cc::{Controller, Fault};
+use sabul_cc::{Fault, Guarded};
 use sabul_units::{Instant, Span};
 
 use super::Port;
@@ -48,7 +48,7 @@ impl TcpHost {
         now: Instant,
         plan: &FlowPlan,
         bytes: Option<u64>,
-        controllers: Vec<Box<dyn Controller>>,
+        controllers: Vec<Guarded>,
     ) -> Self {
         let most = WINDOW_BYTES_MAX / u64::from(plan.packet_bytes);
         let config = TcpConfig {

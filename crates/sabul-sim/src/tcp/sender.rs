@@ -10,7 +10,7 @@
 //! Invariants:  acknowledged <= sent <= written; the timer runs while something is outstanding.
 //! Not here:    see [`super`].
 
-use sabul_cc::{Acked, Context, Controller, Fault, LossReport, RttEstimate, SendLimits};
+use sabul_cc::{Acked, Context, Fault, Guarded, LossReport, RttEstimate, SendLimits};
 use sabul_units::{Bytes, Instant, Packets, Span};
 
 use super::packets::{Segment, TCP_HEADER_BYTES, TcpAck};
@@ -107,7 +107,7 @@ enum Choice {
 pub struct TcpSender {
     config: TcpConfig,
     mss: u32,
-    controller: Box<dyn Controller>,
+    controller: Guarded,
     limits: SendLimits,
     board: Scoreboard,
     rtt: Rtt,
@@ -136,7 +136,7 @@ impl TcpSender {
     ///
     /// # Panics
     /// If a packet has no room for payload.
-    pub fn new(now: Instant, config: TcpConfig, controller: Box<dyn Controller>) -> Self {
+    pub fn new(now: Instant, config: TcpConfig, controller: Guarded) -> Self {
         assert!(config.packet_bytes > TCP_HEADER_BYTES, "a segment holds payload: {config:?}");
         let mss = config.packet_bytes - TCP_HEADER_BYTES;
         Self {

@@ -1,6 +1,7 @@
 use std::sync::{Arc, Mutex};
 
-use sabul_cc::registry;
+use sabul_cc::Controller;
+use sabul_cc::registry::{self, Family};
 
 use super::*;
 
@@ -38,9 +39,13 @@ impl Controller for Heard {
     }
 }
 
+fn guarded(controller: impl Controller + 'static) -> Guarded {
+    Guarded::around("test", Family::Window, Box::new(controller))
+}
+
 fn sender(window: u64) -> TcpSender {
     let config = TcpConfig { initial_window: 1000, ..TcpConfig::default() };
-    let mut sender = TcpSender::new(at(0), config, Box::new(Fixed(window)));
+    let mut sender = TcpSender::new(at(0), config, guarded(Fixed(window)));
     sender.write(1000 * MSS);
     sender
 }
@@ -266,7 +271,7 @@ fn acks_that_cannot_be_true_or_are_old_change_nothing() {
 fn acks_tell_what_arrived_beyond_a_hole_what_is_lost_and_whether_more_could_have_been_sent() {
     let heard = Arc::default();
     let mut sender =
-        TcpSender::new(at(0), TcpConfig::default(), Box::new(Heard(Arc::clone(&heard))));
+        TcpSender::new(at(0), TcpConfig::default(), guarded(Heard(Arc::clone(&heard))));
     sender.write(12 * MSS);
     drain(&mut sender, at(0));
     // Segments 1 to 10 left, of which 1 arrived and 2 did not.
@@ -293,7 +298,7 @@ fn acks_tell_what_arrived_beyond_a_hole_what_is_lost_and_whether_more_could_have
 fn what_the_timer_takes_for_lost_is_not_told_as_shown_to_be() {
     let heard = Arc::default();
     let mut sender =
-        TcpSender::new(at(0), TcpConfig::default(), Box::new(Heard(Arc::clone(&heard))));
+        TcpSender::new(at(0), TcpConfig::default(), guarded(Heard(Arc::clone(&heard))));
     sender.write(100 * MSS);
     drain(&mut sender, at(0));
     drain(&mut sender, at(5000));
