@@ -7,6 +7,7 @@ mod arrows;
 mod citations;
 mod house;
 mod purity;
+mod rings;
 mod rust_text;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,6 +95,7 @@ pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
     findings.extend(arrows::check_third_parties(crates, files));
     findings.extend(arrows::check_sockets(crates));
     findings.extend(arrows::check_lints(crates));
+    findings.extend(rings::check_rings(files));
     for file in files.iter().filter(|file| file.is_rust()) {
         findings.extend(purity::check_core(file));
         findings.extend(purity::check_unsafe(file));

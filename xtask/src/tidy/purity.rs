@@ -64,7 +64,7 @@ fn takes_in(path: &str, root: &str) -> bool {
 }
 
 /// Every path of two or more parts that the code names, with its offset; `use` trees are opened.
-fn named_paths(code: &str) -> Vec<(usize, String)> {
+pub(super) fn named_paths(code: &str) -> Vec<(usize, String)> {
     static USE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\buse\s+([^;]*);").expect("the pattern is constant"));
     static PATH: LazyLock<Regex> = LazyLock::new(|| {

@@ -1,0 +1,237 @@
+//! Files that import each other in a ring can only be read all at once: none is larger than a parent
+//! with two of its parts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::purity::named_paths;
+use super::rust_text::{code_of, is_test_path, shipped_code_of};
+use super::{File, Finding};
+
+/// Most files in a ring.
+const RING_MAX: usize = 3;
+
+/// Crates that had larger rings when this check came, and how many files the largest has. A line may
+/// shrink or go, never grow or come.
+const KNOWN: &[(&str, usize)] = &[
+    ("sabul", 21),
+    ("sabul-cli", 10),
+    ("sabul-lab", 7),
+    ("sabul-model", 5),
+    ("sabul-scenario", 11),
+    ("sabul-sim", 22),
+    ("sabul-udp", 5),
+    ("xtask", 6),
+];
+
+/// The path of a module: `["tcp", "bbr3"]` for `src/tcp/bbr3.rs`, nothing for the root.
+type Module = Vec<String>;
+
+/// The files of one crate.
+type Modules<'a> = BTreeMap<Module, &'a File>;
+
+/// No ring of imports has more than [`RING_MAX`] files.
+pub(crate) fn check_rings(files: &[File]) -> Vec<Finding> {
+    check_with(files, KNOWN)
+}
+
+fn check_with(files: &[File], known: &[(&str, usize)]) -> Vec<Finding> {
+    let mut crates: BTreeMap<&str, Modules<'_>> = BTreeMap::new();
+    for file in files.iter().filter(|file| file.is_rust() && !is_test_path(&file.path)) {
+        if let Some((name, module)) = module_of(&file.path) {
+            crates.entry(name).or_default().insert(module, file);
+        }
+    }
+    let mut findings = Vec::new();
+    for (name, modules) in &crates {
+        let most = known.iter().find(|(crate_name, _)| crate_name == name);
+        let most = most.map_or(RING_MAX, |(_, most)| *most);
+        let rings = rings(modules);
+        for ring in rings.iter().filter(|ring| ring.len() > most) {
+            let paths: Vec<&str> =
+                ring.iter().map(|module| modules[module].path.as_str()).collect();
+            let what = format!("{} files import each other: {}", ring.len(), paths.join(", "));
+            let fix = "move what several of them need to a file below them";
+            findings.push(modules[&ring[0]].finding(1, what, fix));
+        }
+        if most > RING_MAX && rings.iter().all(|ring| ring.len() <= RING_MAX) {
+            let what = format!("{name} has no large ring of imports any more");
+            let first = modules.values().next().expect("a crate here has a file");
+            findings.push(first.finding(1, what, "take it off KNOWN in xtask/src/tidy/rings.rs"));
+        }
+    }
+    findings
+}
+
+/// The crate and the module of a source file; none of what is not below a `src`.
+fn module_of(path: &str) -> Option<(&str, Module)> {
+    let path = path.strip_prefix("crates/").unwrap_or(path);
+    let (name, rest) = path.split_once('/')?;
+    let parts = rest.strip_prefix("src/")?.strip_suffix(".rs")?.split('/');
+    let mut module: Module = parts.map(str::to_owned).collect();
+    if module.last().is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str())) {
+        module.pop();
+    }
+    Some((name, module))
+}
+
+/// Files that reach each other by imports, in groups of two and more.
+fn rings(modules: &Modules<'_>) -> Vec<Vec<Module>> {
+    let tests = test_modules(modules);
+    let edges: BTreeMap<&Module, BTreeSet<Module>> = modules
+        .iter()
+        .filter(|(module, _)| !tests.iter().any(|test| module.starts_with(test)))
+        .map(|(module, file)| (module, imports(module, file, modules)))
+        .collect();
+    let reach: BTreeMap<&Module, BTreeSet<Module>> =
+        edges.keys().map(|start| (*start, reachable(start, &edges))).collect();
+    let mut found: Vec<Vec<Module>> = Vec::new();
+    for (module, reached) in reach.iter().filter(|(module, reached)| reached.contains(**module)) {
+        if !found.iter().flatten().any(|known| known == *module) {
+            let comes_back =
+                |other: &&Module| reach.get(*other).is_some_and(|back| back.contains(*module));
+            found.push(reached.iter().filter(comes_back).cloned().collect());
+        }
+    }
+    found
+}
+
+/// Modules that exist for tests only.
+fn test_modules(modules: &Modules<'_>) -> Vec<Module> {
+    static MOD: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\bmod\s+(\w+)\s*;").expect("the pattern is constant"));
+    let declared = |code: &str| -> BTreeSet<String> {
+        MOD.captures_iter(code).map(|found| found[1].to_owned()).collect()
+    };
+    let mut tests = Vec::new();
+    for (module, file) in modules {
+        let shipped = declared(&shipped_code_of(&file.text));
+        let all = declared(&code_of(&file.text));
+        let children = all.difference(&shipped);
+        tests.extend(children.map(|name| [module.as_slice(), std::slice::from_ref(name)].concat()));
+    }
+    tests
+}
+
+/// The other files of the crate that this one names.
+fn imports(module: &Module, file: &File, modules: &Modules<'_>) -> BTreeSet<Module> {
+    let paths = named_paths(&shipped_code_of(&file.text));
+    let targets = paths.iter().filter_map(|(_, path)| target(module, path, modules));
+    targets.filter(|target| target != module).collect()
+}
+
+/// The file that a path leads into; none where that is another crate's.
+fn target(module: &Module, path: &str, modules: &Modules<'_>) -> Option<Module> {
+    let mut parts = path.split("::").peekable();
+    let mut at = match *parts.peek()? {
+        "crate" => Module::new(),
+        "self" | "super" => module.clone(),
+        first => {
+            let child = [module.as_slice(), &[first.to_owned()]].concat();
+            modules.contains_key(&child).then(|| module.clone())?
+        }
+    };
+    for part in parts {
+        match part {
+            "crate" | "self" => {}
+            "super" => {
+                at.pop();
+            }
+            name => {
+                at.push(name.to_owned());
+                if !modules.contains_key(&at) {
+                    at.pop();
+                    break;
+                }
+            }
+        }
+    }
+    modules.contains_key(&at).then_some(at)
+}
+
+fn reachable(start: &Module, edges: &BTreeMap<&Module, BTreeSet<Module>>) -> BTreeSet<Module> {
+    let mut seen = BTreeSet::new();
+    let mut waiting = vec![start];
+    while let Some(module) = waiting.pop() {
+        for next in edges.get(module).into_iter().flatten() {
+            if seen.insert(next.clone()) {
+                waiting.push(next);
+            }
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::file;
+    use super::*;
+
+    fn found(files: &[(&str, &str)], known: &[(&str, usize)]) -> Vec<String> {
+        let files: Vec<File> = files
+            .iter()
+            .map(|(path, text)| file(&format!("crates/sabul-cc/src/{path}.rs"), text))
+            .collect();
+        check_with(&files, known).into_iter().map(|finding| finding.what).collect()
+    }
+
+    /// Four files in a ring, each by another way of writing an import.
+    const RING: [(&str, &str); 4] = [
+        ("lib", "mod a;"),
+        ("a", "use crate::b::{self, Thing};"),
+        ("b", "mod part; use part::Part;"),
+        ("b/part", "fn f() { super::super::c::g(); }"),
+    ];
+
+    #[test]
+    fn a_ring_of_four_files_is_found_whichever_way_they_import() {
+        let mut files = RING.to_vec();
+        files.push(("c", "use super::{a::A, x};"));
+        let findings = found(&files, &[]);
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].starts_with("4 files import each other: "), "{findings:?}");
+        for name in ["src/a.rs", "src/b.rs", "src/b/part.rs", "src/c.rs"] {
+            assert!(findings[0].contains(name), "{findings:?}");
+        }
+    }
+
+    #[test]
+    fn a_ring_through_the_root_of_the_crate_is_one() {
+        let files = [
+            ("lib", "mod a; mod b; mod c; pub use c::C;"),
+            ("a", "use crate::C;"),
+            ("b", "use crate::a::A;"),
+            ("c", "use crate::b::B;"),
+        ];
+        assert!(found(&files, &[])[0].starts_with("4 files"));
+    }
+
+    #[test]
+    fn small_rings_tests_comments_and_arrows_one_way_are_none() {
+        assert_eq!(found(&RING, &[]), Vec::<String>::new());
+        let three =
+            [("a", "use crate::b::B;"), ("b", "use crate::c::C;"), ("c", "use crate::a::A;")];
+        assert_eq!(found(&three, &[]), Vec::<String>::new());
+        let mut files = RING.to_vec();
+        files.push(("c", "// crate::a::A\n#[cfg(test)]\nmod tests { use crate::a::A; }"));
+        assert_eq!(found(&files, &[]), Vec::<String>::new());
+        // A file that only tests have.
+        *files.last_mut().unwrap() = ("c", "#[cfg(test)]\nmod testing;");
+        files.push(("c/testing", "use crate::a::A; use super::C;"));
+        assert_eq!(found(&files, &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_known_ring_may_shrink_and_go_but_not_grow() {
+        let mut files = RING.to_vec();
+        files.push(("c", "use crate::a::A;"));
+        assert_eq!(found(&files, &[("sabul-cc", 4)]), Vec::<String>::new());
+        assert_eq!(found(&files, &[("sabul-cc", 5)]), Vec::<String>::new());
+        files.push(("d", "use crate::a::A;"));
+        files[4] = ("c", "use crate::d::D;");
+        assert!(found(&files, &[("sabul-cc", 4)])[0].starts_with("5 files"));
+        assert!(found(&RING, &[("sabul-cc", 4)])[0].contains("no large ring"));
+    }
+}
