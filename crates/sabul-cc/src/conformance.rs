@@ -7,7 +7,7 @@
 use sabul_units::{Bytes, Instant, Packets, Probability, Random, SeededRandom, Span};
 
 use crate::channel::{BulkReport, ChannelRules};
-use crate::controller::{Acked, Context, IntervalReport, LossReport, RttEstimate, SendLimits};
+use crate::controller::{Acked, IntervalReport, LossReport, Moment, RttEstimate, SendLimits};
 use crate::entry::Entry;
 use crate::guard::Guarded;
 
@@ -109,7 +109,7 @@ pub fn check(entry: &Entry) -> Vec<Violation> {
     run(&mut silenced, clean, 2);
     let before = silenced.limits();
     for _ in 0..20 {
-        silenced.on_timeout(&context(Instant::ZERO + Span::from_secs(9), clean.rtt, clean.rtt));
+        silenced.on_timeout(&moment(Instant::ZERO + Span::from_secs(9), clean.rtt, clean.rtt));
     }
     let after = silenced.limits();
     rule(
@@ -120,9 +120,9 @@ pub fn check(entry: &Entry) -> Vec<Violation> {
     found
 }
 
-fn context(now: Instant, rtt: Span, base: Span) -> Context {
+fn moment(now: Instant, rtt: Span, base: Span) -> Moment {
     let variance = Span::ZERO;
-    Context::new(now, Some(RttEstimate { latest: rtt, smoothed: rtt, variance, min: base }), PACKET)
+    Moment::new(now, Some(RttEstimate { latest: rtt, smoothed: rtt, variance, min: base }), PACKET)
 }
 
 /// What is illegal in the present answer.
@@ -144,25 +144,25 @@ fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
         let mut draw = || rng.below(scale);
         now = now + Span::from_nanos(draw());
         let base = Span::from_micros(1) + Span::from_nanos(draw());
-        let cx = context(now, base + Span::from_nanos(draw()), base);
+        let moment = moment(now, base + Span::from_nanos(draw()), base);
         next += draw();
         let largest = next.saturating_sub(draw());
         let fact = match kind {
             0 => {
                 let (first_time, repeats) = (Packets(draw()), Packets(draw()));
                 let report = LossReport::new(first_time, repeats, largest, next);
-                controller.on_loss(&report, &cx);
+                controller.on_loss(&report, &moment);
                 format!("{report:?}")
             }
             1 => {
-                controller.on_timeout(&cx);
+                controller.on_timeout(&moment);
                 "a timeout".to_owned()
             }
             2 => {
                 let [sent, resent, lost] = [draw(), draw(), draw()].map(Packets);
                 let elapsed = Span::from_micros(1 + draw());
                 let report = IntervalReport::new(sent, resent, lost, elapsed, draw() % 2 == 0);
-                controller.on_interval(&report, &cx);
+                controller.on_interval(&report, &moment);
                 format!("{report:?}")
             }
             3 => {
@@ -173,7 +173,7 @@ fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
                 } else {
                     BulkReport::ErrorRate(u32::try_from(error).unwrap_or(0))
                 };
-                controller.on_report(&report, &cx);
+                controller.on_report(&report, &moment);
                 format!("{report:?}")
             }
             _ => {
@@ -190,7 +190,7 @@ fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
                     arrived_at: Span::from_nanos(draw()),
                     ..Acked::default()
                 };
-                controller.on_ack(&acked, &cx);
+                controller.on_ack(&acked, &moment);
                 format!("{acked:?}")
             }
         };
@@ -262,7 +262,7 @@ fn run(controller: &mut Guarded, path: Path, seconds: u64) -> Trace {
             let (mut newly, mut last) = (0, None);
             while let Some(sent) = flying.front().copied().filter(|sent| sent.heard <= now) {
                 flying.pop_front();
-                let cx = context(now, path.rtt + free_at.since(now), path.rtt);
+                let moment = moment(now, path.rtt + free_at.since(now), path.rtt);
                 if let Some(at) = sent.arrives {
                     newly += 1;
                     last = Some((sent.number, at));
@@ -275,7 +275,7 @@ fn run(controller: &mut Guarded, path: Path, seconds: u64) -> Trace {
                     lost_in += 1;
                     let largest = next - 1;
                     let report = LossReport::new(Packets(1), Packets(0), sent.number, largest);
-                    controller.on_loss(&report, &cx);
+                    controller.on_loss(&report, &moment);
                 }
             }
             if let Some((largest, at)) = last {
@@ -292,7 +292,7 @@ fn run(controller: &mut Guarded, path: Path, seconds: u64) -> Trace {
                     ..Acked::default()
                 };
                 let queueing = free_at.since(now);
-                controller.on_ack(&acked, &context(now, path.rtt + queueing, path.rtt));
+                controller.on_ack(&acked, &moment(now, path.rtt + queueing, path.rtt));
             }
         }
         // Those who hear of loss by other reports than NAKs hear of it by those: what the receiver
@@ -302,17 +302,19 @@ fn run(controller: &mut Guarded, path: Path, seconds: u64) -> Trace {
             let (lost, came) = (trace.lost - lost_told, arrived - arrived_told);
             (lost_told, arrived_told) = (trace.lost, arrived);
             let share = lost * 100_000 / (1 + lost + came);
-            let cx = context(now, path.rtt, path.rtt);
+            let moment = moment(now, path.rtt, path.rtt);
             let account =
                 BulkReport::Account { sent: Packets(lost + came), arrived: Packets(came) };
-            controller.on_report(&account, &cx);
-            controller
-                .on_report(&BulkReport::ErrorRate(u32::try_from(share).unwrap_or(100_000)), &cx);
+            controller.on_report(&account, &moment);
+            controller.on_report(
+                &BulkReport::ErrorRate(u32::try_from(share).unwrap_or(100_000)),
+                &moment,
+            );
         }
         if now >= tick {
             let report =
                 IntervalReport::new(Packets(sent_in), Packets(0), Packets(lost_in), syn, false);
-            controller.on_interval(&report, &context(now, path.rtt, path.rtt));
+            controller.on_interval(&report, &moment(now, path.rtt, path.rtt));
             (sent_in, lost_in) = (0, 0);
             tick = tick + syn;
         }
@@ -324,7 +326,7 @@ fn run(controller: &mut Guarded, path: Path, seconds: u64) -> Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::Controller;
+    use crate::controller::{Context, Controller};
     use crate::params::{ConfigError, ParamValues};
     use crate::registry::{ENTRIES, find};
 
@@ -353,11 +355,11 @@ mod tests {
             let window = Some(Packets(2u64.saturating_sub(self.losses)));
             SendLimits { gap: sabul_units::Gap::NONE, window, hold_until: None }
         }
-        fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {
+        fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {
             self.losses += 1;
         }
-        fn on_timeout(&mut self, _cx: &Context) {}
-        fn on_ack(&mut self, _acked: &Acked, _cx: &Context) {
+        fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
+        fn on_ack(&mut self, _acked: &Acked, _cx: &mut Context<'_>) {
             self.losses = 0;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
+use sabul_units::{Bytes, Gap, Instant, Packets, Random, Rate, Span};
 
 use crate::channel::{BulkReport, ChannelRules};
 
@@ -34,10 +34,10 @@ pub struct RttEstimate {
     pub min: Span,
 }
 
-/// What comes with every fact.
+/// The circumstances of a fact, as who drives a controller knows them.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Context {
+pub struct Moment {
     /// The core's clock.
     pub now: Instant,
     /// The round trip, once there is a sample.
@@ -46,10 +46,56 @@ pub struct Context {
     pub packet_bytes: Bytes,
 }
 
-impl Context {
+impl Moment {
     /// The circumstances of one fact.
     pub const fn new(now: Instant, rtt: Option<RttEstimate>, packet_bytes: Bytes) -> Self {
         Self { now, rtt, packet_bytes }
+    }
+}
+
+/// What comes with every fact.
+#[non_exhaustive]
+pub struct Context<'a> {
+    /// The core's clock.
+    pub now: Instant,
+    /// The round trip, once there is a sample.
+    pub rtt: Option<RttEstimate>,
+    /// Size of a full DATA packet on the wire, IP header included.
+    pub packet_bytes: Bytes,
+    /// Chance: a stream of this controller's own, from the seed that its host has.
+    pub random: &'a mut dyn Random,
+}
+
+impl fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("now", &self.now)
+            .field("rtt", &self.rtt)
+            .field("packet_bytes", &self.packet_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Context<'a> {
+    /// What a controller is told with a fact.
+    pub fn new(moment: &Moment, random: &'a mut dyn Random) -> Self {
+        let Moment { now, rtt, packet_bytes } = *moment;
+        Self { now, rtt, packet_bytes, random }
+    }
+}
+
+#[cfg(test)]
+impl Context<'static> {
+    /// For tests of what chance has no part in: each draw is the middle of its range.
+    pub(crate) fn without_chance(moment: &Moment) -> Self {
+        struct Middle;
+        impl Random for Middle {
+            fn next_u64(&mut self) -> u64 {
+                1 << 63
+            }
+        }
+        // What has no size takes no memory, leaked or not.
+        Self::new(moment, Box::leak(Box::new(Middle)))
     }
 }
 
@@ -146,15 +192,15 @@ pub trait Controller: fmt::Debug + Send {
     /// What the sender may do from now on. Pure: two calls in a row agree.
     fn limits(&self) -> SendLimits;
     /// A NAK arrived. Losses that the receiver's own socket caused are not among them.
-    fn on_loss(&mut self, loss: &LossReport, cx: &Context);
+    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>);
     /// Nothing was heard for a whole expiry period while data was outstanding.
-    fn on_timeout(&mut self, cx: &Context);
+    fn on_timeout(&mut self, cx: &mut Context<'_>);
     /// An ACK arrived.
-    fn on_ack(&mut self, _acked: &Acked, _cx: &Context) {}
+    fn on_ack(&mut self, _acked: &Acked, _cx: &mut Context<'_>) {}
     /// One SYN interval ended.
-    fn on_interval(&mut self, _report: &IntervalReport, _cx: &Context) {}
+    fn on_interval(&mut self, _report: &IntervalReport, _cx: &mut Context<'_>) {}
     /// A report arrived that only [`Self::rules`] other than the standard ones have.
-    fn on_report(&mut self, _report: &BulkReport, _cx: &Context) {}
+    fn on_report(&mut self, _report: &BulkReport, _cx: &mut Context<'_>) {}
     /// What the algorithm needs of the channel. Asked once, before the first packet.
     fn rules(&self) -> ChannelRules {
         ChannelRules::Standard

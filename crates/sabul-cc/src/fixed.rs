@@ -61,9 +61,9 @@ impl Controller for Fixed {
         let gap = self.rate.map_or(Gap::NONE, |rate| rate.gap(self.packet_bytes));
         SendLimits { gap, window: self.window, hold_until: None }
     }
-    fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
-    fn on_timeout(&mut self, _cx: &Context) {}
-    fn on_interval(&mut self, _report: &IntervalReport, cx: &Context) {
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
+    fn on_interval(&mut self, _report: &IntervalReport, cx: &mut Context<'_>) {
         self.packet_bytes = cx.packet_bytes;
     }
     fn phase(&self) -> &'static str {

@@ -17,11 +17,11 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 
-use sabul_units::{Bytes, Gap, Instant, Packets, Span};
+use sabul_units::{Bytes, Gap, Instant, Packets, Random, SeededRandom, Span};
 
 use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{
-    Acked, Context, Controller, IntervalReport, LossReport, SYN_INTERVAL, SendLimits,
+    Acked, Context, Controller, IntervalReport, LossReport, Moment, SYN_INTERVAL, SendLimits,
 };
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamValues};
@@ -162,6 +162,7 @@ pub struct Guarded {
     answers: Answers,
     rules: ChannelRules,
     burst: Packets,
+    random: SeededRandom,
     fault: Option<Box<Fault>>,
 }
 
@@ -203,6 +204,14 @@ impl Guarded {
         guarded
     }
 
+    /// Where its chance comes from. A host gives each controller a stream of its own; without one, all
+    /// have the same.
+    #[must_use]
+    pub fn seeded(mut self, random: SeededRandom) -> Self {
+        self.random = random;
+        self
+    }
+
     fn empty(name: &'static str, family: Family) -> Self {
         Self {
             name,
@@ -211,6 +220,7 @@ impl Guarded {
             answers: TRICKLE,
             rules: ChannelRules::Standard,
             burst: Packets(1),
+            random: SeededRandom::new(0),
             fault: None,
         }
     }
@@ -219,7 +229,7 @@ impl Guarded {
     fn take_in(&mut self, controller: Box<dyn Controller>) {
         self.inner = Some(controller);
         let (mut rules, mut burst) = (self.rules, self.burst);
-        self.tell(BUILD, Instant::ZERO, None, |inner| {
+        self.tell(BUILD, Instant::ZERO, None, |inner, _| {
             (rules, burst) = (inner.rules(), inner.burst());
         });
         if (1..=BURST_MAX).contains(&burst.0) {
@@ -237,11 +247,12 @@ impl Guarded {
         callback: &'static str,
         now: Instant,
         rtt: Option<Span>,
-        fact: impl FnOnce(&mut dyn Controller),
+        fact: impl FnOnce(&mut dyn Controller, &mut dyn Random),
     ) {
         let Some(inner) = self.inner.as_deref_mut() else { return };
+        let random = &mut self.random;
         let told = caught(|| {
-            fact(inner);
+            fact(inner, random);
             Answers::of(inner)
         });
         let wrong = match told {
@@ -269,10 +280,12 @@ impl Guarded {
     fn fact(
         &mut self,
         callback: &'static str,
-        cx: &Context,
-        fact: impl FnOnce(&mut dyn Controller),
+        moment: &Moment,
+        fact: impl FnOnce(&mut dyn Controller, &mut Context<'_>),
     ) {
-        self.tell(callback, cx.now, cx.rtt.map(|rtt| rtt.smoothed), fact);
+        self.tell(callback, moment.now, moment.rtt.map(|rtt| rtt.smoothed), |inner, random| {
+            fact(inner, &mut Context::new(moment, random));
+        });
     }
 
     /// What the sender may do from now on.
@@ -281,28 +294,28 @@ impl Guarded {
     }
 
     /// A NAK arrived. Losses that the receiver's own socket caused are not among them.
-    pub fn on_loss(&mut self, loss: &LossReport, cx: &Context) {
-        self.fact("on_loss", cx, |inner| inner.on_loss(loss, cx));
+    pub fn on_loss(&mut self, loss: &LossReport, moment: &Moment) {
+        self.fact("on_loss", moment, |inner, cx| inner.on_loss(loss, cx));
     }
 
     /// Nothing was heard for a whole expiry period while data was outstanding.
-    pub fn on_timeout(&mut self, cx: &Context) {
-        self.fact("on_timeout", cx, |inner| inner.on_timeout(cx));
+    pub fn on_timeout(&mut self, moment: &Moment) {
+        self.fact("on_timeout", moment, |inner, cx| inner.on_timeout(cx));
     }
 
     /// An ACK arrived.
-    pub fn on_ack(&mut self, acked: &Acked, cx: &Context) {
-        self.fact("on_ack", cx, |inner| inner.on_ack(acked, cx));
+    pub fn on_ack(&mut self, acked: &Acked, moment: &Moment) {
+        self.fact("on_ack", moment, |inner, cx| inner.on_ack(acked, cx));
     }
 
     /// One SYN interval ended.
-    pub fn on_interval(&mut self, report: &IntervalReport, cx: &Context) {
-        self.fact("on_interval", cx, |inner| inner.on_interval(report, cx));
+    pub fn on_interval(&mut self, report: &IntervalReport, moment: &Moment) {
+        self.fact("on_interval", moment, |inner, cx| inner.on_interval(report, cx));
     }
 
     /// A report arrived that only [`Self::rules`] other than the standard ones have.
-    pub fn on_report(&mut self, report: &BulkReport, cx: &Context) {
-        self.fact("on_report", cx, |inner| inner.on_report(report, cx));
+    pub fn on_report(&mut self, report: &BulkReport, moment: &Moment) {
+        self.fact("on_report", moment, |inner, cx| inner.on_report(report, cx));
     }
 
     /// What the algorithm needs of the channel.

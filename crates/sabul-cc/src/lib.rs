@@ -23,7 +23,8 @@ mod udt;
 
 pub use channel::{BUFFER_PACKETS, BulkReport, ChannelRules};
 pub use controller::{
-    Acked, Context, Controller, IntervalReport, LossReport, RttEstimate, SYN_INTERVAL, SendLimits,
+    Acked, Context, Controller, IntervalReport, LossReport, Moment, RttEstimate, SYN_INTERVAL,
+    SendLimits,
 };
 pub use guard::{Fault, Guarded, tell_panics_as_faults};
 pub use params::{ConfigError, ParamSpec, ParamValues, Unit};

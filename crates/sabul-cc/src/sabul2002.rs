@@ -230,7 +230,7 @@ impl Controller for Sabul2002 {
         SendLimits { gap: Gap(period), window: Some(self.window), hold_until: None }
     }
 
-    fn on_interval(&mut self, report: &IntervalReport, cx: &Context) {
+    fn on_interval(&mut self, report: &IntervalReport, cx: &mut Context<'_>) {
         self.packet_time = self.nic.gap(cx.packet_bytes).0;
         self.clamp();
         self.counted.sent += report.sent.0;
@@ -246,7 +246,7 @@ impl Controller for Sabul2002 {
         self.counted = Counted::default();
     }
 
-    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
+    fn on_loss(&mut self, loss: &LossReport, _cx: &mut Context<'_>) {
         self.counted.reported += loss.first_time.0 + loss.repeats.0;
         self.naks_to_excess -= 1;
         if self.naks_to_excess == 0 {
@@ -257,7 +257,7 @@ impl Controller for Sabul2002 {
         }
     }
 
-    fn on_timeout(&mut self, _cx: &Context) {
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {
         // DEV-020: silence counts as an interval of which everything was lost.
         self.step(1.0);
     }

@@ -186,12 +186,12 @@ impl Sabul2003 {
         self.gap = self.gap.mul_ratio(9, 8).clamp(GAP_MIN, GAP_MAX);
     }
 
-    fn end_search(&mut self, rate: Rate, cx: &Context) {
+    fn end_search(&mut self, rate: Rate, cx: &Context<'_>) {
         self.gap = rate.gap(cx.packet_bytes).0.clamp(GAP_MIN, GAP_MAX);
         self.phase = Phase::Steady { window: None };
     }
 
-    fn take_step(&mut self, step: SearchStep, cx: &Context) {
+    fn take_step(&mut self, step: SearchStep, cx: &Context<'_>) {
         if let SearchStep::Found { rate, hold } = step {
             self.end_search(rate, cx);
             self.hold_until = hold.map(|span| cx.now + span);
@@ -214,7 +214,7 @@ impl Controller for Sabul2003 {
         }
     }
 
-    fn on_interval(&mut self, report: &IntervalReport, cx: &Context) {
+    fn on_interval(&mut self, report: &IntervalReport, cx: &mut Context<'_>) {
         let lost = report.lost.0 as f64;
         let newest = if lost > 0.0 { lost / (report.sent.0 as f64).max(lost) } else { 0.0 };
         self.averaged_loss =
@@ -233,7 +233,7 @@ impl Controller for Sabul2003 {
         }
     }
 
-    fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+    fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
         match &mut self.phase {
             Phase::SlowStart { window } => {
                 // [SABUL §II-E] The window grows to the number of acknowledged packets.
@@ -250,7 +250,7 @@ impl Controller for Sabul2003 {
         }
     }
 
-    fn on_loss(&mut self, loss: &LossReport, cx: &Context) {
+    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         match &mut self.phase {
             Phase::SlowStart { .. } => {
                 self.phase = Phase::Steady { window: Some(self.window_max) };
@@ -290,7 +290,7 @@ impl Controller for Sabul2003 {
         }
     }
 
-    fn on_timeout(&mut self, cx: &Context) {
+    fn on_timeout(&mut self, cx: &mut Context<'_>) {
         // Ours: the paper does not say what silence does to the rate. One decrease each expiry.
         if let Phase::Search(search) = &self.phase {
             let rate = search.fallback(cx);

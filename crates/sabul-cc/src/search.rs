@@ -109,12 +109,16 @@ impl RateSearch {
         }
     }
 
-    pub(crate) fn on_interval(&mut self, report: &IntervalReport, _cx: &Context) -> SearchStep {
+    pub(crate) fn on_interval(
+        &mut self,
+        report: &IntervalReport,
+        _cx: &mut Context<'_>,
+    ) -> SearchStep {
         self.app_limited |= report.is_app_limited;
         SearchStep::Continue
     }
 
-    pub(crate) fn on_loss(&mut self, loss: &LossReport, cx: &Context) -> SearchStep {
+    pub(crate) fn on_loss(&mut self, loss: &LossReport, cx: &Context<'_>) -> SearchStep {
         self.lost_in_round += loss.first_time.0;
         if self.lost_in_round < LOSSES_MIN
             || self.lost_in_round * 10 < self.arrived_in_round + self.lost_in_round
@@ -125,7 +129,7 @@ impl RateSearch {
     }
 
     /// The best guess so far, for when the search is cut short.
-    pub(crate) fn fallback(&self, cx: &Context) -> Rate {
+    pub(crate) fn fallback(&self, cx: &Context<'_>) -> Rate {
         let by_window = cx
             .rtt
             .map(|rtt| Rate::from_size_over(Bytes(cx.packet_bytes.0 * self.window), rtt.smoothed));
@@ -138,7 +142,7 @@ impl RateSearch {
         guess.mul_ratio(9, 10)
     }
 
-    pub(crate) fn on_ack(&mut self, acked: &Acked, cx: &Context) -> SearchStep {
+    pub(crate) fn on_ack(&mut self, acked: &Acked, cx: &Context<'_>) -> SearchStep {
         let here =
             Mark { delivered: acked.delivered, arrived_at: acked.arrived_at, total: acked.total };
         self.arrived_in_round += acked.newly.0;
@@ -247,7 +251,7 @@ impl RateSearch {
         self.app_limited = false;
     }
 
-    fn fill(&mut self, estimate: Rate, bdp_packets: u64, cx: &Context) {
+    fn fill(&mut self, estimate: Rate, bdp_packets: u64, cx: &Context<'_>) {
         self.stage = Stage::Fill { from: None };
         self.window = bdp_packets.saturating_mul(2).clamp(WINDOW_MIN, WINDOW_MAX);
         self.gap = estimate.mul_ratio(9, 8).gap(cx.packet_bytes);

@@ -87,9 +87,9 @@ impl Controller for Same {
         let gap = Gap(Span::from_micros(1200));
         SendLimits { gap, window: Some(Packets(self.window)), hold_until: None }
     }
-    fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
-    fn on_timeout(&mut self, _cx: &Context) {}
-    fn on_ack(&mut self, acked: &Acked, _cx: &Context) {
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
+    fn on_ack(&mut self, acked: &Acked, _cx: &mut Context<'_>) {
         if acked.total >= Packets(200) {
             match self.then.as_str() {
                 "panic" => panic!("two hundred"),

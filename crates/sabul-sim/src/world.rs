@@ -369,7 +369,13 @@ impl World {
             u32::try_from(self.places.len() - 1).expect("fewer than 2^32 flows at a time")
         });
         let settings = &self.scenario.flows[plan];
-        let build = |_| build_controller(settings).expect("it was built before");
+        let random = SeededRandom::new(self.scenario.seed);
+        let random = random.fork(&format!("controller/{}", settings.id));
+        let first = self.copies[plan];
+        let build = |stream: u32| {
+            let controller = build_controller(settings).expect("it was built before")?;
+            Some(controller.seeded(random.fork(&first.wrapping_add(stream).to_string())))
+        };
         let controllers = (0..settings.streams).filter_map(build).collect();
         let mut host = Host::new(self.now, settings, bytes, controllers);
         if self.is_audited {

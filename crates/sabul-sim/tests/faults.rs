@@ -21,9 +21,9 @@ impl Controller for Broken {
     fn limits(&self) -> SendLimits {
         self.limits
     }
-    fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
-    fn on_timeout(&mut self, _cx: &Context) {}
-    fn on_ack(&mut self, acked: &Acked, _cx: &Context) {
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
+    fn on_ack(&mut self, acked: &Acked, _cx: &mut Context<'_>) {
         if acked.total > Packets(500) {
             (self.then)(&mut self.limits);
         }

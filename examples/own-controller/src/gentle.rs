@@ -95,7 +95,7 @@ impl Controller for Gentle {
         SendLimits { gap: self.gap, window, hold_until: None }
     }
 
-    fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+    fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
         let Some(rtt) = cx.rtt else { return };
         let queueing = rtt.smoothed.saturating_sub(rtt.min);
         self.is_starting &= queueing <= self.target / 2;
@@ -115,7 +115,7 @@ impl Controller for Gentle {
         self.gap = Gap(Span::from_secs_f64(rtt.smoothed.as_secs_f64() / (self.window * 1.25)));
     }
 
-    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
+    fn on_loss(&mut self, loss: &LossReport, _cx: &mut Context<'_>) {
         self.is_starting = false;
         if self.answered.is_none_or(|last| loss.first_lost > last) {
             self.answered = Some(loss.largest_sent);
@@ -123,7 +123,7 @@ impl Controller for Gentle {
         }
     }
 
-    fn on_timeout(&mut self, _cx: &Context) {
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {
         self.set_window(1.0);
     }
 

@@ -103,19 +103,19 @@ impl Controller for Fobs {
     fn limits(&self) -> SendLimits {
         SendLimits { gap: Gap(self.period), window: None, hold_until: None }
     }
-    fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
-    fn on_timeout(&mut self, _cx: &Context) {}
-    fn on_interval(&mut self, _report: &IntervalReport, cx: &Context) {
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
+    fn on_interval(&mut self, _report: &IntervalReport, cx: &mut Context<'_>) {
         if cx.packet_bytes != self.packet_bytes && self.packet_bytes.0 > 0 {
             self.period = self.period.mul_ratio(cx.packet_bytes.0, self.packet_bytes.0);
             self.packet_bytes = cx.packet_bytes;
         }
     }
-    fn on_ack(&mut self, acked: &Acked, _cx: &Context) {
+    fn on_ack(&mut self, acked: &Acked, _cx: &mut Context<'_>) {
         self.largest = self.largest.max(acked.largest);
         self.next = self.next.max(acked.next);
     }
-    fn on_report(&mut self, report: &BulkReport, _cx: &Context) {
+    fn on_report(&mut self, report: &BulkReport, _cx: &mut Context<'_>) {
         let &BulkReport::Account { sent, arrived } = report else { return };
         if !self.is_controlled || self.largest < self.judge_from {
             return;
@@ -139,6 +139,7 @@ mod tests {
     use sabul_units::Instant;
 
     use super::*;
+    use crate::controller::Moment;
     use crate::guard::Guarded;
 
     fn fobs(params: &[(&str, &str)]) -> Result<Guarded, ConfigError> {
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_segment_of_more_than_one_per_cent_loss_slows_and_any_other_speeds_up() {
-        let cx = Context::new(Instant::ZERO, None, Bytes(1500));
+        let cx = Moment::new(Instant::ZERO, None, Bytes(1500));
         let mut fobs = fobs(&[("control", "on")]).unwrap();
         // 100 Mb/s of 1500 bytes: 120 µs.
         let period = |fobs: &Guarded| fobs.limits().gap.0.as_secs_f64() * 1e6;
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_left_before_the_last_change_is_not_held_against_the_new_rate() {
-        let cx = Context::new(Instant::ZERO, None, Bytes(1500));
+        let cx = Moment::new(Instant::ZERO, None, Bytes(1500));
         let mut fobs = fobs(&[("control", "on")]).unwrap();
         let ack = |largest, next| Acked { largest, next, ..Acked::default() };
         fobs.on_ack(&ack(10_000, 30_000), &cx);
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn greedy_is_deaf_and_a_control_without_a_rate_is_refused() {
-        let cx = Context::new(Instant::ZERO, None, Bytes(1500));
+        let cx = Moment::new(Instant::ZERO, None, Bytes(1500));
         let mut greedy = fobs(&[]).unwrap();
         let before = greedy.limits();
         greedy.on_report(&account(20_000, 1), &cx);

@@ -96,10 +96,10 @@ impl Controller for Netblt {
             hold_until: None,
         }
     }
-    fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
-    fn on_timeout(&mut self, _cx: &Context) {}
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
     #[expect(clippy::cast_precision_loss, reason = "a buffer is some tens of packets")]
-    fn on_report(&mut self, report: &BulkReport, _cx: &Context) {
+    fn on_report(&mut self, report: &BulkReport, _cx: &mut Context<'_>) {
         let &BulkReport::Account { sent, arrived } = report else { return };
         if !self.is_adaptive || sent.0 == 0 {
             return;
@@ -130,6 +130,7 @@ mod tests {
     use sabul_units::{Bytes, Instant};
 
     use super::*;
+    use crate::controller::Moment;
     use crate::guard::Guarded;
 
     fn netblt(params: &[(&str, &str)]) -> Guarded {
@@ -139,7 +140,7 @@ mod tests {
     }
 
     fn hear(netblt: &mut Guarded, sent: u64, arrived: u64) -> f64 {
-        let cx = Context::new(Instant::ZERO, None, Bytes(1500));
+        let cx = Moment::new(Instant::ZERO, None, Bytes(1500));
         let report = BulkReport::Account { sent: Packets(sent), arrived: Packets(arrived) };
         netblt.on_report(&report, &cx);
         netblt.limits().gap.0.as_secs_f64() * 50e3

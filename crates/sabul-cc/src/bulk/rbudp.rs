@@ -43,9 +43,9 @@ impl Controller for Rbudp {
     fn limits(&self) -> SendLimits {
         SendLimits { gap: self.rate.gap(self.packet_bytes), window: None, hold_until: None }
     }
-    fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
-    fn on_timeout(&mut self, _cx: &Context) {}
-    fn on_interval(&mut self, _report: &IntervalReport, cx: &Context) {
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
+    fn on_interval(&mut self, _report: &IntervalReport, cx: &mut Context<'_>) {
         self.packet_bytes = cx.packet_bytes;
     }
     fn rules(&self) -> ChannelRules {

@@ -108,18 +108,18 @@ impl Controller for Tsunami {
     fn limits(&self) -> SendLimits {
         SendLimits { gap: Gap(self.gap), window: None, hold_until: None }
     }
-    fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
-    fn on_timeout(&mut self, _cx: &Context) {
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {
         self.hear(ALL_LOST);
     }
-    fn on_interval(&mut self, _report: &IntervalReport, cx: &Context) {
+    fn on_interval(&mut self, _report: &IntervalReport, cx: &mut Context<'_>) {
         let gap_min = self.target.gap(cx.packet_bytes).0;
         if gap_min != self.gap_min {
             self.gap_min = gap_min;
             self.keep_bounds();
         }
     }
-    fn on_report(&mut self, report: &BulkReport, _cx: &Context) {
+    fn on_report(&mut self, report: &BulkReport, _cx: &mut Context<'_>) {
         if let BulkReport::ErrorRate(error) = report {
             self.hear(f64::from(*error).min(ALL_LOST));
         }
@@ -134,6 +134,7 @@ mod tests {
     use sabul_units::Instant;
 
     use super::*;
+    use crate::controller::Moment;
     use crate::guard::Guarded;
 
     fn tsunami(rate_mbps: &str) -> Guarded {
@@ -141,8 +142,8 @@ mod tests {
         ENTRY.build(&given, Bytes(1500)).unwrap()
     }
 
-    fn cx() -> Context {
-        Context::new(Instant::ZERO, None, Bytes(1500))
+    fn cx() -> Moment {
+        Moment::new(Instant::ZERO, None, Bytes(1500))
     }
 
     /// By how much one report changes the gap.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::controller::RttEstimate;
+use crate::controller::{Context, RttEstimate};
 use crate::params::{ParamSpec, Unit};
 use crate::registry::find;
 
@@ -22,7 +22,7 @@ impl Controller for Odd {
     fn limits(&self) -> SendLimits {
         self.limits
     }
-    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
+    fn on_loss(&mut self, loss: &LossReport, _cx: &mut Context<'_>) {
         match loss.first_lost {
             0 => self.limits.window = Some(Packets(0)),
             1 => self.limits.window = None,
@@ -35,7 +35,7 @@ impl Controller for Odd {
             _ => self.limits.window = Some(Packets(loss.largest_sent)),
         }
     }
-    fn on_timeout(&mut self, _cx: &Context) {
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {
         self.limits.window = Some(Packets(1));
     }
     fn burst(&self) -> Packets {
@@ -73,8 +73,8 @@ fn entry(family: Family) -> Entry {
     }
 }
 
-fn at(now: Span) -> Context {
-    Context::new(Instant::ZERO + now, None, Bytes(1500))
+fn at(now: Span) -> Moment {
+    Moment::new(Instant::ZERO + now, None, Bytes(1500))
 }
 
 /// What comes of one loss report with these numbers, at three seconds.
@@ -138,7 +138,7 @@ fn what_is_only_unusual_is_none() {
     let mut guarded = entry(Family::Rate).build(&[], Bytes(1500)).unwrap();
     let rtt = Span::from_secs(100);
     let estimate = RttEstimate { latest: rtt, smoothed: rtt, variance: rtt, min: rtt };
-    let cx = Context::new(Instant::ZERO, Some(estimate), Bytes(1500));
+    let cx = Moment::new(Instant::ZERO, Some(estimate), Bytes(1500));
     guarded.on_loss(&LossReport::new(Packets(1), Packets(0), 2, rtt.0), &cx);
     assert_eq!(guarded.fault(), None);
     assert_eq!(guarded.limits().gap.0, rtt);
@@ -187,22 +187,22 @@ impl Controller for Noting {
     fn limits(&self) -> SendLimits {
         self.note("limits", GOOD)
     }
-    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
+    fn on_loss(&mut self, loss: &LossReport, _cx: &mut Context<'_>) {
         assert_eq!(loss.first_time, Packets(1));
         self.note("on_loss", ());
     }
-    fn on_timeout(&mut self, _cx: &Context) {
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {
         self.note("on_timeout", ());
     }
-    fn on_ack(&mut self, acked: &Acked, _cx: &Context) {
+    fn on_ack(&mut self, acked: &Acked, _cx: &mut Context<'_>) {
         assert_eq!(acked.newly, Packets(2));
         self.note("on_ack", ());
     }
-    fn on_interval(&mut self, report: &IntervalReport, _cx: &Context) {
+    fn on_interval(&mut self, report: &IntervalReport, _cx: &mut Context<'_>) {
         assert_eq!(report.sent, Packets(3));
         self.note("on_interval", ());
     }
-    fn on_report(&mut self, report: &BulkReport, _cx: &Context) {
+    fn on_report(&mut self, report: &BulkReport, _cx: &mut Context<'_>) {
         assert_eq!(*report, BulkReport::ErrorRate(4));
         self.note("on_report", ());
     }

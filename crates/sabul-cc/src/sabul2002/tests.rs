@@ -1,5 +1,5 @@
 use super::*;
-use crate::controller::RttEstimate;
+use crate::controller::{Moment, RttEstimate};
 use sabul_units::Instant;
 
 const PACKET: Bytes = Bytes(1500);
@@ -16,15 +16,15 @@ fn controller(given: &[(&str, &str)]) -> Box<dyn Controller> {
     try_build(given).unwrap()
 }
 
-fn cx() -> Context {
+fn cx() -> Context<'static> {
     let rtt = Span::from_millis(50);
     let rtt = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
-    Context::new(Instant::ZERO, Some(rtt), PACKET)
+    Context::without_chance(&Moment::new(Instant::ZERO, Some(rtt), PACKET))
 }
 
 fn interval_of(controller: &mut dyn Controller, sent: u64, lost: u64, elapsed: Span) {
     let report = IntervalReport::new(Packets(sent), Packets(0), Packets(lost), elapsed, false);
-    controller.on_interval(&report, &cx());
+    controller.on_interval(&report, &mut cx());
 }
 
 fn interval(controller: &mut dyn Controller, sent: u64, lost: u64) {
@@ -32,7 +32,7 @@ fn interval(controller: &mut dyn Controller, sent: u64, lost: u64) {
 }
 
 fn nak(controller: &mut dyn Controller, first_time: u64, repeats: u64) {
-    controller.on_loss(&LossReport::new(Packets(first_time), Packets(repeats), 0, 9), &cx());
+    controller.on_loss(&LossReport::new(Packets(first_time), Packets(repeats), 0, 9), &mut cx());
 }
 
 /// Time between packet starts.
@@ -225,16 +225,16 @@ fn syn_reports_close_together_are_one_interval_unless_any_spacing_counts() {
 #[test]
 fn an_expiry_counts_as_an_interval_that_lost_everything() {
     let mut it = controller(&[("rate_mbps_initial", "500")]);
-    it.on_timeout(&cx());
+    it.on_timeout(&mut cx());
     assert_eq!(gap(&*it), 13_698_800);
 }
 
 #[test]
 fn larger_packets_keep_the_gap_and_take_their_own_time() {
     let mut it = controller(&[("rate_mbps_initial", "300")]);
-    let jumbo = Context::new(Instant::ZERO, None, Bytes(9000));
+    let mut jumbo = Context::without_chance(&Moment::new(Instant::ZERO, None, Bytes(9000)));
     let quiet = IntervalReport::new(Packets(9), Packets(0), Packets(0), T, false);
-    it.on_interval(&quiet, &jumbo);
+    it.on_interval(&quiet, &mut jumbo);
     // L / C is 72 µs now; 28 µs × 0.99 stay silent.
     assert_eq!(period(&*it), Span::from_nanos(99_720));
 }

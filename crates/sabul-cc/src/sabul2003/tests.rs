@@ -1,5 +1,5 @@
 use super::*;
-use crate::controller::RttEstimate;
+use crate::controller::{Moment, RttEstimate};
 
 const PACKET: Bytes = Bytes(1500);
 const RTT: Span = Span::from_millis(100);
@@ -11,9 +11,9 @@ fn published(rate_mbps: &str) -> Box<dyn Controller> {
     build(&ParamValues::check("sabul2003", PARAMS, &given).unwrap(), PACKET).unwrap()
 }
 
-fn cx(now: Instant) -> Context {
+fn cx(now: Instant) -> Context<'static> {
     let rtt = RttEstimate { latest: RTT, smoothed: RTT, variance: Span::ZERO, min: RTT };
-    Context::new(now, Some(rtt), PACKET)
+    Context::without_chance(&Moment::new(now, Some(rtt), PACKET))
 }
 
 fn quiet_interval() -> IntervalReport {
@@ -26,7 +26,7 @@ fn loss(first: u64, largest: u64) -> LossReport {
 
 fn leave_slow_start(controller: &mut dyn Controller) {
     let acked = Acked { total: Packets(64), ..Acked::default() };
-    controller.on_ack(&acked, &cx(Instant::ZERO));
+    controller.on_ack(&acked, &mut cx(Instant::ZERO));
     assert_eq!(controller.phase(), "steady");
 }
 
@@ -55,7 +55,7 @@ fn one_quiet_interval_at_12_us_gives_1001_2_mbps() {
     // 10 ms / 12 µs = 833.33 packets; + 1 = 834.33; × 12 000 bit / 10 ms = 1001.2 Mb/s.
     let mut controller = published("1000");
     leave_slow_start(&mut *controller);
-    controller.on_interval(&quiet_interval(), &cx(Instant::ZERO));
+    controller.on_interval(&quiet_interval(), &mut cx(Instant::ZERO));
     let rate = controller.limits().rate(PACKET).unwrap();
     assert!((rate.as_mbps_f64() - 1001.2).abs() < 0.001, "{rate}");
 }
@@ -65,7 +65,7 @@ fn near_one_gigabit_each_interval_adds_100_packets_per_second() {
     let mut controller = published("900");
     leave_slow_start(&mut *controller);
     for _ in 0..100 {
-        controller.on_interval(&quiet_interval(), &cx(Instant::ZERO));
+        controller.on_interval(&quiet_interval(), &mut cx(Instant::ZERO));
     }
     // One packet more per 10 ms is 100 packets/s more; × 100 intervals × 12 000 bit = 120 Mb/s.
     let rate = controller.limits().rate(PACKET).unwrap();
@@ -77,7 +77,7 @@ fn the_first_nak_of_an_epoch_cuts_by_a_ninth_and_freezes_one_rtt() {
     let mut controller = published("900");
     leave_slow_start(&mut *controller);
     let now = Instant::ZERO + Span::from_secs(1);
-    controller.on_loss(&loss(50, 100), &cx(now));
+    controller.on_loss(&loss(50, 100), &mut cx(now));
     let limits = controller.limits();
     // 900 × 8/9 = 800 Mb/s.
     assert!((limits.rate(PACKET).unwrap().as_mbps_f64() - 800.0).abs() < 0.01);
@@ -88,21 +88,21 @@ fn the_first_nak_of_an_epoch_cuts_by_a_ninth_and_freezes_one_rtt() {
 fn inside_an_epoch_only_the_16th_32nd_and_64th_nak_cut_and_none_freezes() {
     let mut controller = published("900");
     leave_slow_start(&mut *controller);
-    controller.on_loss(&loss(50, 100), &cx(Instant::ZERO));
+    controller.on_loss(&loss(50, 100), &mut cx(Instant::ZERO));
     let held = controller.limits().hold_until;
     let mut cuts = Vec::new();
     for nak in 2..=70 {
         let before = controller.limits().gap;
-        controller.on_loss(&loss(60, 200), &cx(Instant::ZERO + Span::from_secs(1)));
+        controller.on_loss(&loss(60, 200), &mut cx(Instant::ZERO + Span::from_secs(1)));
         if controller.limits().gap > before {
             cuts.push(nak);
         }
     }
     assert_eq!(cuts, [16, 32, 64]);
     assert_eq!(controller.limits().hold_until, held, "only condition 1 freezes");
-    controller.on_loss(&loss(100, 300), &cx(Instant::ZERO));
+    controller.on_loss(&loss(100, 300), &mut cx(Instant::ZERO));
     assert_eq!(controller.limits().hold_until, held, "100 was the largest sent: same epoch");
-    controller.on_loss(&loss(101, 300), &cx(Instant::ZERO + Span::from_secs(2)));
+    controller.on_loss(&loss(101, 300), &mut cx(Instant::ZERO + Span::from_secs(2)));
     assert_ne!(controller.limits().hold_until, held, "beyond it a new epoch opens");
 }
 
@@ -112,9 +112,9 @@ fn loss_above_a_thousandth_stops_the_increase_until_the_average_forgets() {
     leave_slow_start(&mut *controller);
     let lossy = IntervalReport::new(Packets(1000), Packets(0), Packets(10), SYN_INTERVAL, false);
     let gap = controller.limits().gap;
-    controller.on_interval(&lossy, &cx(Instant::ZERO)); // average 0.9 × 1 % = 0.9 %
+    controller.on_interval(&lossy, &mut cx(Instant::ZERO)); // average 0.9 × 1 % = 0.9 %
     assert_eq!(controller.limits().gap, gap);
-    controller.on_interval(&quiet_interval(), &cx(Instant::ZERO)); // 0.09 %
+    controller.on_interval(&quiet_interval(), &mut cx(Instant::ZERO)); // 0.09 %
     assert!(controller.limits().gap < gap);
 }
 
@@ -125,8 +125,8 @@ fn slow_start_grows_the_window_to_what_was_acknowledged_and_leaves_the_rate() {
     let gap = controller.limits().gap;
     for (total, window) in [(1, 1), (2, 2), (5, 5), (40, 40), (64, 64)] {
         let acked = Acked { total: Packets(total), ..Acked::default() };
-        controller.on_ack(&acked, &cx(Instant::ZERO));
-        controller.on_interval(&quiet_interval(), &cx(Instant::ZERO));
+        controller.on_ack(&acked, &mut cx(Instant::ZERO));
+        controller.on_interval(&quiet_interval(), &mut cx(Instant::ZERO));
         assert_eq!(controller.limits().window, Some(Packets(window)));
         if window < 64 {
             assert_eq!(controller.limits().gap, gap, "no increase during slow start");
@@ -138,7 +138,7 @@ fn slow_start_grows_the_window_to_what_was_acknowledged_and_leaves_the_rate() {
 #[test]
 fn a_loss_ends_slow_start_with_the_window_at_its_maximum() {
     let mut controller = published("900");
-    controller.on_loss(&loss(0, 1), &cx(Instant::ZERO));
+    controller.on_loss(&loss(0, 1), &mut cx(Instant::ZERO));
     assert_eq!(controller.limits().window, Some(Packets(64)));
     assert_eq!(controller.phase(), "steady");
 }
@@ -157,7 +157,7 @@ fn a_search_that_never_sees_a_spacing_stays_bounded() {
             delivered: Bytes(round * 1500),
             ..Acked::default()
         };
-        controller.on_ack(&acked, &cx(Instant::ZERO + RTT * round));
+        controller.on_ack(&acked, &mut cx(Instant::ZERO + RTT * round));
     }
     assert!(controller.limits().window.unwrap().0 <= 1 << 24);
     assert_eq!(controller.phase(), "ramp");

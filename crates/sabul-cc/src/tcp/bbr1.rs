@@ -28,6 +28,7 @@ use crate::params::{ConfigError, ParamSpec, ParamValues};
 const GAIN_HIGH: f64 = 2.0 / LN_2;
 /// [BBR] The cycle of ProbeBw: probe, give back what that queued, and cruise.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+const CYCLE_DRAINS: usize = 1;
 /// [BBR] Twice the product lets ACKs be late without idling the path.
 const CWND_GAIN: f64 = 2.0;
 /// [LINUX tcp_bbr.c] Pacing leaves one per cent, so that queues drain in the end.
@@ -146,7 +147,7 @@ impl Bbr {
     }
 
     /// Keeps the smallest round trip, and says whether it had grown too old.
-    fn measure_rtt(&mut self, cx: &Context) -> bool {
+    fn measure_rtt(&mut self, cx: &Context<'_>) -> bool {
         let Some(rtt) = &cx.rtt else { return false };
         let is_old = self.rtt_min.is_some() && cx.now > self.rtt_min_at + RTT_MIN_AGE;
         if is_old || self.rtt_min.is_none_or(|min| rtt.latest <= min) {
@@ -167,14 +168,15 @@ impl Bbr {
         }
     }
 
-    fn enter_probe_bw(&mut self, now: Instant) {
-        // DEV-033: anywhere but in the draining phase, by the clock instead of at random.
-        let phase = usize::try_from(now.elapsed().as_micros() % 7).unwrap_or(0);
-        let phase = if phase == 1 { 7 } else { phase };
-        self.state = State::ProbeBw { phase, since: now, has_lost: false };
+    /// [BBR] The cycle begins anywhere but in the phase that drains.
+    fn enter_probe_bw(&mut self, cx: &mut Context<'_>) {
+        let drawn = usize::try_from(cx.random.below(CYCLE.len() as u64 - 1)).unwrap_or(0);
+        let phase = if drawn == CYCLE_DRAINS { CYCLE.len() - 1 } else { drawn };
+        self.state = State::ProbeBw { phase, since: cx.now, has_lost: false };
     }
 
-    fn step(&mut self, is_rtt_old: bool, now: Instant) {
+    fn step(&mut self, is_rtt_old: bool, cx: &mut Context<'_>) {
+        let now = cx.now;
         if is_rtt_old && !matches!(self.state, State::ProbeRtt { .. }) {
             self.state = State::ProbeRtt { until: None, round: 0 };
         }
@@ -187,7 +189,7 @@ impl Bbr {
             State::Startup => {}
             State::Drain => {
                 if self.holds_at_most(self.in_flight, 1.0) {
-                    self.enter_probe_bw(now);
+                    self.enter_probe_bw(cx);
                 }
             }
             State::ProbeBw { phase, since, has_lost } => {
@@ -212,7 +214,7 @@ impl Bbr {
                 if now >= until && self.delivery.rounds() >= round {
                     self.rtt_min_at = now;
                     if self.is_full {
-                        self.enter_probe_bw(now);
+                        self.enter_probe_bw(cx);
                     } else {
                         self.state = State::Startup;
                     }
@@ -251,7 +253,7 @@ impl Controller for Bbr {
         SendLimits { gap, window: Some(Packets(cwnd.clamp(1.0, 1e9) as u64)), hold_until: None }
     }
 
-    fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+    fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
         let newly = acked.newly.0 as f64;
         self.in_flight = acked.in_flight.0 as f64;
         self.flight = self.in_flight + newly;
@@ -267,11 +269,11 @@ impl Controller for Bbr {
         if is_new_round && !self.delivery.is_app_limited() {
             self.check_full();
         }
-        self.step(is_rtt_old, cx.now);
+        self.step(is_rtt_old, cx);
         self.set_window(newly);
     }
 
-    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
+    fn on_loss(&mut self, loss: &LossReport, _cx: &mut Context<'_>) {
         if let State::ProbeBw { has_lost, .. } = &mut self.state {
             *has_lost = true;
         }
@@ -281,7 +283,7 @@ impl Controller for Bbr {
         }
     }
 
-    fn on_timeout(&mut self, _cx: &Context) {
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {
         if !self.is_silent {
             let cwnd_before = self.recovery.map_or(self.cwnd, |recovery| recovery.cwnd_before);
             let point = self.delivery.next().saturating_sub(1);
@@ -291,7 +293,7 @@ impl Controller for Bbr {
         self.cwnd = 1.0;
     }
 
-    fn on_interval(&mut self, report: &IntervalReport, _cx: &Context) {
+    fn on_interval(&mut self, report: &IntervalReport, _cx: &mut Context<'_>) {
         // A sender whose window is full reports the same, since pacing does not hold it back then.
         if report.is_app_limited && self.flight < USED * self.cwnd {
             self.delivery.limit_by_application();

@@ -19,7 +19,7 @@
 //!              any --rtt_min five seconds old--> ProbeRtt (1, 0.5) --200 ms and a round--> Cruise
 //! Invariants:  1 <= window; a rate only from samples; bounds never below 4 packets in effect.
 //! Not here:    ECN; undoing what a loss report that proves wrong did; the quantum of offloading and
-//!              the start after an idle time, of which no fact tells. DEV-050 to DEV-052.
+//!              the start after an idle time, of which no fact tells. DEV-051, DEV-052.
 
 mod path;
 
@@ -51,8 +51,9 @@ const STARTUP_LOST: f64 = 6.0;
 const DRAIN_ROUNDS: u64 = 3;
 /// [BBR3 §2] How long the round trip is probed.
 const PROBE_RTT: Span = Span::from_millis(200);
-/// [BBR3 §5.3.3.8] Least time between two probes of the rate; up to a second is added.
+/// [BBR3 §5.3.3.8] Least time between two probes of the rate, and what is added at most.
 const PROBE_WAIT: Span = Span::from_secs(2);
+const PROBE_WAIT_MORE_NS: u64 = 1_000_000_000;
 /// [BBR3 §5.3.3.8] Most rounds between them.
 const RENO_ROUNDS: f64 = 63.0;
 /// [BBR3 §5.3.3.9] Most doublings of the slope at which a probe raises its bound.
@@ -237,7 +238,7 @@ impl Bbr3 {
 
     /// The search has found what the path carries: what its trains showed is forgotten, and the
     /// queue that it left drains as after Startup.
-    fn take_step(&mut self, step: SearchStep, cx: &Context) {
+    fn take_step(&mut self, step: SearchStep, cx: &Context<'_>) {
         let SearchStep::Found { rate, .. } = step else { return };
         self.search = None;
         let bw = rate.0 as f64 / (8.0 * cx.packet_bytes.0.max(1) as f64);
@@ -250,7 +251,7 @@ impl Bbr3 {
     }
 
     /// Losses or silence cut the search short, so that it knows little: Startup goes on.
-    fn abandon_search(&mut self, cx: &Context) {
+    fn abandon_search(&mut self, cx: &Context<'_>) {
         if self.search.take().is_some() {
             self.set_pace(cx);
             self.cwnd = self.cwnd.max(self.budget(self.product(self.bw())));
@@ -288,7 +289,7 @@ impl Bbr3 {
     }
 
     /// [BBR3 §5.5.10.2] What the newest losses do to a probe, DEV-051; true if they end it.
-    fn judge_probe(&mut self, newly_lost: f64, sample: Sample, now: Instant) -> bool {
+    fn judge_probe(&mut self, newly_lost: f64, sample: Sample, cx: &mut Context<'_>) -> bool {
         let is_judged = self.probe.is_sampling && self.timeout_point.is_none();
         if newly_lost <= 0.0 || !is_judged || !is_too_much(sample) {
             return false;
@@ -301,7 +302,7 @@ impl Bbr3 {
         }
         let is_up = self.state == State::Up;
         if is_up {
-            self.enter_down(now);
+            self.enter_down(cx);
         }
         is_up
     }
@@ -339,7 +340,7 @@ impl Bbr3 {
     }
 
     /// What is decided when a round ends or a state's aim is met.
-    fn step(&mut self, newly: f64, is_new_round: bool, sample: Sample, now: Instant) {
+    fn step(&mut self, newly: f64, is_new_round: bool, sample: Sample, cx: &mut Context<'_>) {
         if self.state == State::Startup && self.full.is_reached {
             self.state = State::Drain(self.delivery.rounds());
         }
@@ -347,7 +348,7 @@ impl Bbr3 {
             && (self.in_flight <= self.budget(self.product(self.bw()))
                 || self.delivery.rounds() > since + DRAIN_ROUNDS)
         {
-            self.enter_down(now);
+            self.enter_down(cx);
         }
         if !self.full.is_reached || self.adapt_long_bound(newly, is_new_round, sample) {
             return;
@@ -356,7 +357,7 @@ impl Bbr3 {
         match self.state {
             State::Down | State::Cruise => {
                 // DEV-052: not with the window that a timeout left.
-                let is_time = now > self.probe.started + self.probe.wait
+                let is_time = cx.now > self.probe.started + self.probe.wait
                     || self.probe.rounds >= self.target().min(RENO_ROUNDS);
                 if is_time && self.timeout_point.is_none() {
                     self.enter_refill();
@@ -369,7 +370,7 @@ impl Bbr3 {
                 }
             }
             State::Refill if is_new_round => self.enter_up(sample),
-            State::Up => self.end_probe_in_time(sample, now),
+            State::Up => self.end_probe_in_time(sample, cx),
             _ => {}
         }
     }
@@ -412,7 +413,7 @@ impl Bbr3 {
     }
 
     /// [BBR3 §5.3.3.7] Ends a probe that has lost little.
-    fn end_probe_in_time(&mut self, sample: Sample, now: Instant) {
+    fn end_probe_in_time(&mut self, sample: Sample, cx: &mut Context<'_>) {
         if self.probe.was_too_high && self.flight >= self.bounds.inflight_long.floor() {
             self.probe.was_precautionary = true;
         } else if self.is_at_bound() {
@@ -423,17 +424,16 @@ impl Bbr3 {
             return;
         }
         self.probe.was_too_high = false;
-        self.enter_down(now);
+        self.enter_down(cx);
     }
 
-    fn enter_down(&mut self, now: Instant) {
+    fn enter_down(&mut self, cx: &mut Context<'_>) {
         self.losses.lost = 0.0;
         (self.losses.bw_latest, self.losses.inflight_latest) = (0.0, 0.0);
-        // DEV-050: by the clock instead of at random.
-        let drawn = now.elapsed().as_micros().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        self.probe.rounds = f64::from(u8::from(drawn % 2 == 1));
-        self.probe.wait = PROBE_WAIT + Span::from_millis(drawn / 2 % 1000);
-        self.probe.started = now;
+        // [BBR3 §5.3.3.8]
+        self.probe.rounds = f64::from(u8::from(cx.random.below(2) == 1));
+        self.probe.wait = PROBE_WAIT + Span::from_nanos(cx.random.below(PROBE_WAIT_MORE_NS));
+        self.probe.started = cx.now;
         self.probe.is_stopping = true;
         self.delivery.start_round();
         self.state = State::Down;
@@ -462,7 +462,8 @@ impl Bbr3 {
     }
 
     /// [BBR3 §5.3.4]
-    fn probe_rtt(&mut self, is_due: bool, is_new_round: bool, now: Instant) {
+    fn probe_rtt(&mut self, is_due: bool, is_new_round: bool, cx: &mut Context<'_>) {
+        let now = cx.now;
         if is_due && !matches!(self.state, State::ProbeRtt { .. }) {
             self.save_cwnd();
             self.probe.is_stopping = true;
@@ -486,7 +487,7 @@ impl Bbr3 {
             self.cwnd = self.cwnd.max(self.cwnd_before);
             self.forget_short_term();
             if self.full.is_reached {
-                self.enter_down(now);
+                self.enter_down(cx);
                 self.state = State::Cruise;
             } else {
                 self.state = State::Startup;
@@ -507,7 +508,7 @@ impl Bbr3 {
     }
 
     /// [BBR3 §5.6.2]
-    fn set_pace(&mut self, cx: &Context) {
+    fn set_pace(&mut self, cx: &Context<'_>) {
         let bw = self.bw();
         if bw > 0.0 {
             let pace = MARGIN * self.state.gains().0 * bw;
@@ -569,7 +570,7 @@ impl Controller for Bbr3 {
         }
     }
 
-    fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+    fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
         let step = self.search.as_mut().map(|search| search.on_ack(acked, cx));
         let newly = acked.newly.0 as f64;
         let lost = self.lost.max(acked.lost.0).max(self.told);
@@ -608,7 +609,7 @@ impl Controller for Bbr3 {
             self.max_bw.keep(rate);
         }
         // A probe that ends here begins a round.
-        let is_new_round = !self.judge_probe(newly_lost, sample, cx.now) && is_new_round;
+        let is_new_round = !self.judge_probe(newly_lost, sample, cx) && is_new_round;
         self.note_round(sample, is_loss_round_over);
         let bw = self.bw();
         if bw > 0.0 {
@@ -618,10 +619,10 @@ impl Controller for Bbr3 {
         if let Some(rate) = sample.rate.filter(|_| is_new_round && !is_app_limited) {
             self.full.check(rate);
         }
-        self.step(newly, is_new_round, sample, cx.now);
+        self.step(newly, is_new_round, sample, cx);
         if let Some(rtt) = cx.rtt {
             let is_due = self.rtt.keep(rtt.latest, cx.now);
-            self.probe_rtt(is_due, is_new_round, cx.now);
+            self.probe_rtt(is_due, is_new_round, cx);
         }
         if is_loss_round_over {
             self.losses.bw_latest = sample.rate.unwrap_or(0.0);
@@ -631,14 +632,14 @@ impl Controller for Bbr3 {
         self.set_cwnd(newly, acked.total.0 as f64);
     }
 
-    fn on_interval(&mut self, report: &IntervalReport, cx: &Context) {
+    fn on_interval(&mut self, report: &IntervalReport, cx: &mut Context<'_>) {
         if let Some(search) = &mut self.search {
             let step = search.on_interval(report, cx);
             self.take_step(step, cx);
         }
     }
 
-    fn on_loss(&mut self, loss: &LossReport, cx: &Context) {
+    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         // The next ACK, which tells what arrived meanwhile, draws the conclusions.
         self.told = self.told.saturating_add(loss.first_time.0);
         if let Some(search) = &mut self.search
@@ -648,7 +649,7 @@ impl Controller for Bbr3 {
         }
     }
 
-    fn on_timeout(&mut self, cx: &Context) {
+    fn on_timeout(&mut self, cx: &mut Context<'_>) {
         self.abandon_search(cx);
         self.save_cwnd();
         self.timeout_point = Some(self.delivery.next().saturating_sub(1));

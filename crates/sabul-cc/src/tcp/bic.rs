@@ -113,11 +113,11 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 }
 
 impl Law for Bic {
-    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context) -> f64 {
+    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context<'_>) -> f64 {
         self.step(cwnd) * packets / cwnd
     }
 
-    fn keep(&mut self, cwnd: f64, _cx: &Context) -> f64 {
+    fn keep(&mut self, cwnd: f64, _cx: &Context<'_>) -> f64 {
         // [BIC] Fast convergence: a window that did not get back leaves room for others.
         let is_short = self.target.is_some_and(|target| cwnd < target);
         self.target = Some(if is_short { cwnd * (1.0 - self.decrease / 2.0) } else { cwnd });
@@ -201,7 +201,7 @@ mod tests {
         let mut driven = bic(14.0);
         lose(&mut driven, &mut 100, Span::ZERO);
         assert!((driven.window.cwnd() - 7.0).abs() < 1e-9);
-        driven.on_timeout(&cx(RTT, RTT));
+        driven.on_timeout(&mut cx(RTT, RTT));
         assert!(driven.law.target.is_none());
     }
 }

@@ -93,7 +93,7 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 }
 
 impl Cubic {
-    fn slow_start(&mut self, packets: f64, acked: &Acked, cx: &Context) -> f64 {
+    fn slow_start(&mut self, packets: f64, acked: &Acked, cx: &Context<'_>) -> f64 {
         let step = match (&mut self.hystart, &cx.rtt) {
             (Some(hystart), Some(rtt)) => hystart.on_ack(acked, rtt),
             _ => Step::Full,
@@ -113,7 +113,7 @@ impl Cubic {
     }
 
     /// Grows by `packets` arrived, `since` after the ACK before.
-    fn avoid(&mut self, packets: f64, since: Span, cx: &Context) {
+    fn avoid(&mut self, packets: f64, since: Span, cx: &Context<'_>) {
         let cwnd = self.window.cwnd();
         let avoidance = match &mut self.avoidance {
             Some(avoidance) => {
@@ -160,7 +160,7 @@ impl Controller for Cubic {
         self.window.limits()
     }
 
-    fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+    fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
         // [RFC9438 §5.8] The time in which the application was idle is not the curve's.
         let most = cx.rtt.map_or(Span::MAX, |rtt| rtt.smoothed * ACK_SPACING_MAX);
         let since = self.last_ack.map_or(Span::ZERO, |last| cx.now.since(last)).min(most);
@@ -181,13 +181,13 @@ impl Controller for Cubic {
         }
     }
 
-    fn on_loss(&mut self, loss: &LossReport, _cx: &Context) {
+    fn on_loss(&mut self, loss: &LossReport, _cx: &mut Context<'_>) {
         if self.window.opens_epoch(loss) {
             self.shrink();
         }
     }
 
-    fn on_timeout(&mut self, _cx: &Context) {
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {
         if !self.window.is_silent() {
             self.cwnd_prior = self.window.cwnd();
         }

@@ -64,7 +64,7 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 }
 
 impl Law for Dctcp {
-    fn observe(&mut self, _window: &mut Window, acked: &Acked, _cx: &Context) {
+    fn observe(&mut self, _window: &mut Window, acked: &Acked, _cx: &Context<'_>) {
         self.arrived = self.arrived.saturating_add(acked.newly.0);
         self.marked = self.marked.saturating_add(acked.marked.0.min(acked.newly.0));
         if acked.largest >= self.window_end && self.arrived > 0 {
@@ -75,15 +75,15 @@ impl Law for Dctcp {
         }
     }
 
-    fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context) -> f64 {
+    fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context<'_>) -> f64 {
         NewReno.grow(cwnd, packets, cx)
     }
 
-    fn keep(&mut self, _cwnd: f64, _cx: &Context) -> f64 {
+    fn keep(&mut self, _cwnd: f64, _cx: &Context<'_>) -> f64 {
         BETA
     }
 
-    fn keep_marked(&mut self, _cwnd: f64, _cx: &Context) -> f64 {
+    fn keep_marked(&mut self, _cwnd: f64, _cx: &Context<'_>) -> f64 {
         1.0 - self.alpha / 2.0
     }
 }
@@ -103,15 +103,15 @@ mod tests {
     fn alpha_averages_the_share_of_marked_packets() {
         let mut driven = dctcp(100.0);
         // The first ACK ends a window of ten packets, none of them marked: 1 - 1/16.
-        driven.on_ack(&ack(10, 90, 10), &cx(Span::ZERO, RTT));
+        driven.on_ack(&ack(10, 90, 10), &mut cx(Span::ZERO, RTT));
         assert!((driven.law.alpha - 0.9375).abs() < 1e-12);
         // Packets up to 100 are one window: 90 of which 9 are marked.
         for largest in [40, 70, 100] {
             let acked = Acked { marked: Packets(3), ..ack(30, 70, largest) };
-            driven.on_ack(&acked, &cx(RTT, RTT));
+            driven.on_ack(&acked, &mut cx(RTT, RTT));
             assert!((driven.law.alpha - 0.9375).abs() < 1e-12, "not before its end");
         }
-        driven.on_ack(&ack(10, 90, 110), &cx(RTT, RTT));
+        driven.on_ack(&ack(10, 90, 110), &mut cx(RTT, RTT));
         // 100 packets, 9 marked: 0.9375 × 15/16 + 0.09 / 16 = 0.88453125.
         assert!((driven.law.alpha - 0.884_531_25).abs() < 1e-12, "{driven:?}");
     }
@@ -121,13 +121,13 @@ mod tests {
         let mut driven = dctcp(100.0);
         (driven.law.alpha, driven.law.window_end) = (0.2, 1000);
         let marked = |largest| Acked { marked: Packets(1), ..ack(2, 98, largest) };
-        driven.on_ack(&marked(2), &cx(Span::ZERO, RTT));
+        driven.on_ack(&marked(2), &mut cx(Span::ZERO, RTT));
         // 100 × (1 - 0.1) = 90.
         assert!((driven.window.cwnd() - 90.0).abs() < 1e-9, "{driven:?}");
-        driven.on_ack(&marked(4), &cx(Span::ZERO, RTT));
+        driven.on_ack(&marked(4), &mut cx(Span::ZERO, RTT));
         assert!((driven.window.cwnd() - 90.0).abs() < 1e-9, "once a window");
         // Losses halve as ever.
-        driven.on_loss(&loss(500, 600), &cx(RTT, RTT));
+        driven.on_loss(&loss(500, 600), &mut cx(RTT, RTT));
         assert!((driven.window.cwnd() - 45.0).abs() < 1e-9);
     }
 }

@@ -98,7 +98,7 @@ impl Fast {
 }
 
 impl Law for Fast {
-    fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &Context) {
+    fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &Context<'_>) {
         let Some(rtt) = &cx.rtt else { return };
         let cwnd = window.cwnd();
         self.sample(acked.newly.0 as f64, cwnd, rtt.latest);
@@ -110,7 +110,7 @@ impl Law for Fast {
         }
     }
 
-    fn grow(&mut self, cwnd: f64, _packets: f64, cx: &Context) -> f64 {
+    fn grow(&mut self, cwnd: f64, _packets: f64, cx: &Context<'_>) -> f64 {
         let (Some(rtt), Some(average)) = (&cx.rtt, self.average) else { return 0.0 };
         if cx.now < self.next_update {
             return 0.0;
@@ -119,7 +119,7 @@ impl Law for Fast {
         self.goal(cwnd, rtt.min.as_secs_f64() / average) - cwnd
     }
 
-    fn keep(&mut self, _cwnd: f64, _cx: &Context) -> f64 {
+    fn keep(&mut self, _cwnd: f64, _cx: &Context<'_>) -> f64 {
         BETA
     }
 }
@@ -137,17 +137,17 @@ mod tests {
     fn the_window_goes_half_the_way_to_its_goal_every_second_round_trip() {
         let mut fast = fast(1000.0);
         let queued = Span::from_millis(125);
-        fast.on_ack(&ack(10, 990, 10), &cx(Span::ZERO, queued));
+        fast.on_ack(&ack(10, 990, 10), &mut cx(Span::ZERO, queued));
         // 0.5 × 1000 + 0.5 × (100 / 125 × 1000 + 100) = 500 + 450 = 950.
         assert!((fast.window.cwnd() - 950.0).abs() < 1e-9, "{fast:?}");
-        fast.on_ack(&ack(10, 940, 20), &cx(queued * 2 - Span(1), queued));
+        fast.on_ack(&ack(10, 940, 20), &mut cx(queued * 2 - Span(1), queued));
         assert!((fast.window.cwnd() - 950.0).abs() < 1e-9, "held for two round trips");
-        fast.on_ack(&ack(10, 940, 30), &cx(queued * 2, queued));
+        fast.on_ack(&ack(10, 940, 30), &mut cx(queued * 2, queued));
         // 475 + 0.5 × (760 + 100) = 905.
         assert!((fast.window.cwnd() - 905.0).abs() < 1e-9);
         // At rest: 500 × (1 - 100 / 125) = 100 packets are queued.
         fast.window.set_avoiding(500.0);
-        fast.on_ack(&ack(10, 490, 40), &cx(queued * 4, queued));
+        fast.on_ack(&ack(10, 490, 40), &mut cx(queued * 4, queued));
         assert!((fast.window.cwnd() - 500.0).abs() < 1e-9);
         // 10 / 2 + (10 + 100) / 2 = 60 is more than twice 10.
         assert!((fast.law.goal(10.0, 1.0) - 20.0).abs() < 1e-9);
@@ -172,11 +172,11 @@ mod tests {
         let values = values(PARAMS, &[("initial_window", "400")]);
         let mut fast = LossDriven::new(&values, Fast::new(&values));
         // 400 × 25 / 125 = 80 queued: not yet.
-        fast.on_ack(&ack(100, 300, 100), &cx(Span::ZERO, Span::from_millis(125)));
+        fast.on_ack(&ack(100, 300, 100), &mut cx(Span::ZERO, Span::from_millis(125)));
         assert!((fast.window.cwnd() - 500.0).abs() < 1e-9);
         assert_eq!(fast.phase(), "slow-start");
         // 500 × 26 / 126 = 103.
-        fast.on_ack(&ack(100, 400, 200), &cx(RTT, Span::from_millis(126)));
+        fast.on_ack(&ack(100, 400, 200), &mut cx(RTT, Span::from_millis(126)));
         assert_eq!(fast.phase(), "avoidance");
         assert!(fast.window.cwnd() < 505.0);
     }
@@ -184,19 +184,19 @@ mod tests {
     #[test]
     fn a_window_that_sinks_below_its_threshold_does_not_start_slowly_again() {
         let mut fast = fast(1000.0);
-        fast.on_ack(&ack(10, 990, 10), &cx(Span::ZERO, RTT * 2));
+        fast.on_ack(&ack(10, 990, 10), &mut cx(Span::ZERO, RTT * 2));
         // 0.5 × 1000 + 0.5 × (500 + 100) = 800.
         assert!((fast.window.cwnd() - 800.0).abs() < 1e-9);
-        fast.on_ack(&ack(100, 700, 110), &cx(RTT, RTT * 2));
+        fast.on_ack(&ack(100, 700, 110), &mut cx(RTT, RTT * 2));
         assert_eq!((fast.limits().window.unwrap().0, fast.phase()), (800, "avoidance"));
     }
 
     #[test]
     fn a_loss_halves_the_window() {
         let mut fast = fast(600.0);
-        fast.on_loss(&loss(5, 10), &cx(Span::ZERO, RTT));
+        fast.on_loss(&loss(5, 10), &mut cx(Span::ZERO, RTT));
         assert!((fast.window.cwnd() - 300.0).abs() < 1e-9);
-        fast.on_timeout(&cx(RTT, RTT));
+        fast.on_timeout(&mut cx(RTT, RTT));
         assert!((fast.window.cwnd() - 1.0).abs() < 1e-9);
     }
 }

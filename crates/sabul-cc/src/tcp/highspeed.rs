@@ -76,11 +76,11 @@ fn increase(w: f64) -> f64 {
 }
 
 impl Law for HighSpeed {
-    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context) -> f64 {
+    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context<'_>) -> f64 {
         increase(cwnd) * packets / cwnd
     }
 
-    fn keep(&mut self, cwnd: f64, _cx: &Context) -> f64 {
+    fn keep(&mut self, cwnd: f64, _cx: &Context<'_>) -> f64 {
         1.0 - decrease(cwnd)
     }
 }

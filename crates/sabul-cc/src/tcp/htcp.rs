@@ -115,7 +115,7 @@ impl HTcp {
     }
 
     /// Packets that the window gains in a round trip.
-    fn alpha(&self, cx: &Context) -> f64 {
+    fn alpha(&self, cx: &Context<'_>) -> f64 {
         let beyond = cx.now.since(self.event_end).as_secs_f64() - RENO_SECONDS;
         let mut f = 1.0;
         if beyond > 0.0 {
@@ -176,7 +176,7 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 }
 
 impl Law for HTcp {
-    fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &Context) {
+    fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &Context<'_>) {
         if window.is_recovering() {
             self.event_end = cx.now;
             (self.achieved.counted, self.achieved.since) = (0.0, cx.now);
@@ -190,11 +190,11 @@ impl Law for HTcp {
         self.measure(window, acked, cx.now, rtt);
     }
 
-    fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context) -> f64 {
+    fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context<'_>) -> f64 {
         self.alpha(cx) * packets / cwnd
     }
 
-    fn keep(&mut self, _cwnd: f64, cx: &Context) -> f64 {
+    fn keep(&mut self, _cwnd: f64, cx: &Context<'_>) -> f64 {
         self.beta = self.choose_beta(cx.rtt.as_ref());
         if let Some(rtt) = &cx.rtt {
             let above = self.rtt_max.saturating_sub(rtt.min);

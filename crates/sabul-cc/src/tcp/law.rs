@@ -21,24 +21,24 @@ const SLOW_START_KEEP: f64 = 0.5;
 /// What tells one algorithm from another.
 pub(super) trait Law: fmt::Debug + Send {
     /// An ACK arrived, whatever it means for the window; other signs than loss act here.
-    fn observe(&mut self, _window: &mut Window, _acked: &Acked, _cx: &Context) {}
+    fn observe(&mut self, _window: &mut Window, _acked: &Acked, _cx: &Context<'_>) {}
     /// Packets by which a window of `cwnd` grows for `packets` that arrived in avoidance; may be
     /// negative.
-    fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context) -> f64;
+    fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context<'_>) -> f64;
     /// A loss event at a window of `cwnd`: the share of it that stays.
-    fn keep(&mut self, cwnd: f64, cx: &Context) -> f64;
+    fn keep(&mut self, cwnd: f64, cx: &Context<'_>) -> f64;
     /// A mark did what a loss does: the share that stays.
-    fn keep_marked(&mut self, cwnd: f64, cx: &Context) -> f64 {
+    fn keep_marked(&mut self, cwnd: f64, cx: &Context<'_>) -> f64 {
         self.keep(cwnd, cx)
     }
     /// Nothing grows now, not even in slow start.
-    fn holds(&self, _cx: &Context) -> bool {
+    fn holds(&self, _cx: &Context<'_>) -> bool {
         false
     }
     /// A timeout came, after `keep`.
     fn restart(&mut self) {}
     /// Longest time for which a decrease answers all losses; none if only later packets end it.
-    fn recovery_max(&self, _cx: &Context) -> Option<Span> {
+    fn recovery_max(&self, _cx: &Context<'_>) -> Option<Span> {
         None
     }
 }
@@ -57,7 +57,7 @@ impl<L: Law> LossDriven<L> {
         Self { window: Window::new(params), law, shrunk_at: Instant::ZERO }
     }
 
-    fn end_recovery_in_time(&mut self, cx: &Context) {
+    fn end_recovery_in_time(&mut self, cx: &Context<'_>) {
         let is_over = |most| cx.now.since(self.shrunk_at) >= most;
         if self.law.recovery_max(cx).is_some_and(is_over) {
             self.window.end_recovery();
@@ -72,7 +72,7 @@ impl<L: Law> LossDriven<L> {
         if self.window.is_slow_start() { keep.min(SLOW_START_KEEP) } else { keep }
     }
 
-    fn shrink(&mut self, keep: f64, cx: &Context) {
+    fn shrink(&mut self, keep: f64, cx: &Context<'_>) {
         self.window.shrink(self.bound(keep));
         self.shrunk_at = cx.now;
     }
@@ -83,7 +83,7 @@ impl<L: Law> Controller for LossDriven<L> {
         self.window.limits()
     }
 
-    fn on_ack(&mut self, acked: &Acked, cx: &Context) {
+    fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
         self.end_recovery_in_time(cx);
         let heard = self.window.hear(acked, cx);
         self.law.observe(&mut self.window, acked, cx);
@@ -103,7 +103,7 @@ impl<L: Law> Controller for LossDriven<L> {
         }
     }
 
-    fn on_loss(&mut self, loss: &LossReport, cx: &Context) {
+    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         self.end_recovery_in_time(cx);
         if self.window.opens_epoch(loss) {
             let keep = self.law.keep(self.window.cwnd(), cx);
@@ -111,7 +111,7 @@ impl<L: Law> Controller for LossDriven<L> {
         }
     }
 
-    fn on_timeout(&mut self, cx: &Context) {
+    fn on_timeout(&mut self, cx: &mut Context<'_>) {
         // A repeated timeout leaves the threshold, and is no event for the law.
         if self.window.is_silent() {
             return;
@@ -140,10 +140,10 @@ mod tests {
     }
 
     impl Law for Gentle {
-        fn grow(&mut self, _cwnd: f64, packets: f64, _cx: &Context) -> f64 {
+        fn grow(&mut self, _cwnd: f64, packets: f64, _cx: &Context<'_>) -> f64 {
             packets
         }
-        fn keep(&mut self, _cwnd: f64, _cx: &Context) -> f64 {
+        fn keep(&mut self, _cwnd: f64, _cx: &Context<'_>) -> f64 {
             self.losses += 1;
             0.9
         }
@@ -156,10 +156,10 @@ mod tests {
     fn a_loss_that_ends_slow_start_leaves_half_whatever_the_law_says() {
         let values = values(PARAMS, &[("initial_window", "100")]);
         let mut start = LossDriven::new(&values, Gentle::default());
-        start.on_loss(&loss(5, 10), &cx(Span::ZERO, RTT));
+        start.on_loss(&loss(5, 10), &mut cx(Span::ZERO, RTT));
         assert!((start.window.cwnd() - 50.0).abs() < 1e-9);
         let mut later = avoiding(PARAMS, 100.0, Gentle::default());
-        later.on_loss(&loss(5, 10), &cx(Span::ZERO, RTT));
+        later.on_loss(&loss(5, 10), &mut cx(Span::ZERO, RTT));
         assert!((later.window.cwnd() - 90.0).abs() < 1e-9);
     }
 
@@ -167,7 +167,7 @@ mod tests {
     fn a_timeout_is_one_event_however_often_it_repeats() {
         let mut driven = avoiding(PARAMS, 100.0, Gentle::default());
         for _ in 0..3 {
-            driven.on_timeout(&cx(Span::ZERO, RTT));
+            driven.on_timeout(&mut cx(Span::ZERO, RTT));
         }
         assert_eq!((driven.law.losses, driven.law.restarts), (1, 1));
         // Slow start up to 90.
@@ -175,7 +175,7 @@ mod tests {
         while driven.phase() == "slow-start" {
             let window = driven.limits().window.unwrap().0;
             largest += window;
-            driven.on_ack(&ack(window, 0, largest), &cx(RTT, RTT));
+            driven.on_ack(&ack(window, 0, largest), &mut cx(RTT, RTT));
         }
         // 64 + 64 arrive: 26 reach the threshold, and this law adds the other 38.
         assert!((driven.window.cwnd() - 128.0).abs() < 1e-9, "{driven:?}");
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn a_law_is_asked_once_an_epoch() {
         let mut driven = avoiding(PARAMS, 100.0, Gentle::default());
-        driven.on_loss(&loss(5, 99), &cx(Span::ZERO, RTT));
-        driven.on_loss(&loss(99, 120), &cx(RTT, RTT));
+        driven.on_loss(&loss(5, 99), &mut cx(Span::ZERO, RTT));
+        driven.on_loss(&loss(99, 120), &mut cx(RTT, RTT));
         assert_eq!(driven.law.losses, 1, "sent before the decrease");
         lose(&mut driven, &mut 120, RTT);
         assert_eq!(driven.law.losses, 2);

@@ -161,7 +161,7 @@ impl<L: Law> LowPriority<L> {
 }
 
 impl<L: Law> Law for LowPriority<L> {
-    fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &Context) {
+    fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &Context<'_>) {
         self.is_measured |= !window.is_slow_start();
         let Some(rtt) = &cx.rtt else { return };
         let cwnd = window.cwnd();
@@ -185,15 +185,15 @@ impl<L: Law> Law for LowPriority<L> {
         self.delays.forget();
     }
 
-    fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context) -> f64 {
+    fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context<'_>) -> f64 {
         self.law.grow(cwnd, packets, cx)
     }
 
-    fn holds(&self, cx: &Context) -> bool {
+    fn holds(&self, cx: &Context<'_>) -> bool {
         self.is_inferring(cx.now)
     }
 
-    fn keep(&mut self, cwnd: f64, cx: &Context) -> f64 {
+    fn keep(&mut self, cwnd: f64, cx: &Context<'_>) -> f64 {
         self.law.keep(cwnd, cx)
     }
 }
@@ -223,7 +223,7 @@ mod tests {
     ) {
         for largest in packets {
             let in_flight = driven.limits().window.unwrap().0 - 1;
-            driven.on_ack(&ack(1, in_flight, largest), &cx(now, rtt));
+            driven.on_ack(&ack(1, in_flight, largest), &mut cx(now, rtt));
         }
     }
 
@@ -323,7 +323,7 @@ mod tests {
         // 1 - b(10661) = 0.79325.
         let kept = driven.window.cwnd() / 10_661.0;
         assert!((kept - 0.79325).abs() < 1e-4, "{kept}");
-        driven.on_loss(&loss(20_000, 20_001), &cx(RTT, RTT));
+        driven.on_loss(&loss(20_000, 20_001), &mut cx(RTT, RTT));
         // b(8457) = 0.5 - 0.4 × ln(222.55) / 7.6890 = 0.21882: 0.79325 × 0.78118.
         let kept = driven.window.cwnd() / 10_661.0;
         assert!((kept - 0.61967).abs() < 1e-4, "{kept}");

@@ -95,13 +95,13 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 }
 
 impl Law for Ltcp {
-    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context) -> f64 {
+    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context<'_>) -> f64 {
         let k = self.layer(cwnd);
         let flows = if k > 1.0 { k * self.k_r } else { 1.0 };
         flows * packets / cwnd
     }
 
-    fn keep(&mut self, cwnd: f64, _cx: &Context) -> f64 {
+    fn keep(&mut self, cwnd: f64, _cx: &Context<'_>) -> f64 {
         if self.layer(cwnd) > 1.0 { 1.0 - self.decrease } else { BETA }
     }
 }
@@ -141,23 +141,23 @@ mod tests {
     #[test]
     fn the_layer_says_how_many_flows_it_grows_like() {
         let mut driven = avoiding(PARAMS, 1000.0, ltcp(&[]));
-        driven.on_ack(&ack(100, 900, 100), &cx(Span::ZERO, RTT));
+        driven.on_ack(&ack(100, 900, 100), &mut cx(Span::ZERO, RTT));
         // Layer 5: 1000 + 5 × 100 / 1000 = 1000.5; 1000.5 × 0.85 = 850.425, which is layer 4.
         assert!((driven.window.cwnd() - 1000.5).abs() < 1e-9);
         lose(&mut driven, &mut 5000, RTT);
         assert!((driven.window.cwnd() - 850.425).abs() < 1e-9);
-        driven.on_ack(&ack(100, 750, 6000), &cx(RTT, RTT));
+        driven.on_ack(&ack(100, 750, 6000), &mut cx(RTT, RTT));
         // 850.425 + 4 × 100 / 850.425 = 850.8954.
         assert!((driven.window.cwnd() - 850.8954).abs() < 1e-4);
         let mut driven = avoiding(PARAMS, 1000.0, ltcp(&[("k_r", "2")]));
-        driven.on_ack(&ack(100, 900, 100), &cx(Span::ZERO, RTT));
+        driven.on_ack(&ack(100, 900, 100), &mut cx(Span::ZERO, RTT));
         assert!((driven.window.cwnd() - 1001.0).abs() < 1e-9);
     }
 
     #[test]
     fn the_first_layer_is_reno() {
         let mut driven = avoiding(PARAMS, 40.0, ltcp(&[("k_r", "9")]));
-        driven.on_ack(&ack(10, 30, 10), &cx(Span::ZERO, RTT));
+        driven.on_ack(&ack(10, 30, 10), &mut cx(Span::ZERO, RTT));
         // 40 + 10 / 40 = 40.25; half of it is 20.125.
         assert!((driven.window.cwnd() - 40.25).abs() < 1e-9);
         lose(&mut driven, &mut 100, RTT);

@@ -49,11 +49,11 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 }
 
 impl Law for MulTcp {
-    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context) -> f64 {
+    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context<'_>) -> f64 {
         self.flows * packets / cwnd
     }
 
-    fn keep(&mut self, _cwnd: f64, _cx: &Context) -> f64 {
+    fn keep(&mut self, _cwnd: f64, _cx: &Context<'_>) -> f64 {
         1.0 - 0.5 / self.flows
     }
 }
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn n_packets_a_round_trip_and_one_flow_in_n_halves() {
         let mut driven = avoiding(PARAMS, 1000.0, MulTcp { flows: 4.0 });
-        driven.on_ack(&ack(50, 950, 50), &cx(Span::ZERO, RTT));
+        driven.on_ack(&ack(50, 950, 50), &mut cx(Span::ZERO, RTT));
         // 1000 + 4 × 50 / 1000 = 1000.2; × (1 − 1/8) = 875.175.
         assert!((driven.window.cwnd() - 1000.2).abs() < 1e-9);
         lose(&mut driven, &mut 1000, RTT);

@@ -43,12 +43,12 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 }
 
 impl Law for NewReno {
-    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context) -> f64 {
+    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context<'_>) -> f64 {
         // [RFC5681 §3.1] eq. 3, for as many packets as the ACK covers.
         packets / cwnd
     }
 
-    fn keep(&mut self, _cwnd: f64, _cx: &Context) -> f64 {
+    fn keep(&mut self, _cwnd: f64, _cx: &Context<'_>) -> f64 {
         BETA
     }
 }

@@ -38,16 +38,16 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 }
 
 impl Law for Reno {
-    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context) -> f64 {
+    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context<'_>) -> f64 {
         // [RFC5681 §3.1] eq. 3, for as many packets as the ACK covers.
         packets / cwnd
     }
 
-    fn keep(&mut self, _cwnd: f64, _cx: &Context) -> f64 {
+    fn keep(&mut self, _cwnd: f64, _cx: &Context<'_>) -> f64 {
         BETA
     }
 
-    fn recovery_max(&self, cx: &Context) -> Option<Span> {
+    fn recovery_max(&self, cx: &Context<'_>) -> Option<Span> {
         // [RFC5681 §3.2] step 6.
         cx.rtt.map(|rtt| rtt.smoothed)
     }
@@ -61,22 +61,22 @@ mod tests {
     #[test]
     fn a_decrease_answers_the_losses_of_one_round_trip() {
         let mut reno = avoiding(PARAMS, 100.0, Reno);
-        reno.on_loss(&loss(5, 99), &cx(Span::ZERO, RTT));
-        reno.on_loss(&loss(7, 120), &cx(RTT - Span(1), RTT));
+        reno.on_loss(&loss(5, 99), &mut cx(Span::ZERO, RTT));
+        reno.on_loss(&loss(7, 120), &mut cx(RTT - Span(1), RTT));
         assert!((reno.window.cwnd() - 50.0).abs() < 1e-9, "once in a round trip");
         // Packet 9 was sent before the first decrease: NewReno leaves 50, Reno 25.
-        reno.on_loss(&loss(9, 120), &cx(RTT, RTT));
+        reno.on_loss(&loss(9, 120), &mut cx(RTT, RTT));
         assert!((reno.window.cwnd() - 25.0).abs() < 1e-9, "{reno:?}");
     }
 
     #[test]
     fn growth_goes_on_after_one_round_trip() {
         let mut reno = avoiding(PARAMS, 100.0, Reno);
-        reno.on_loss(&loss(5, 99), &cx(Span::ZERO, RTT));
-        reno.on_ack(&ack(5, 45, 20), &cx(RTT - Span(1), RTT));
+        reno.on_loss(&loss(5, 99), &mut cx(Span::ZERO, RTT));
+        reno.on_ack(&ack(5, 45, 20), &mut cx(RTT - Span(1), RTT));
         assert_eq!(reno.phase(), "recovery");
         // A partial ACK: packets up to 99 are not all there. 50 + 10 / 50 = 50.2.
-        reno.on_ack(&ack(10, 40, 30), &cx(RTT, RTT));
+        reno.on_ack(&ack(10, 40, 30), &mut cx(RTT, RTT));
         assert_eq!(reno.phase(), "avoidance");
         assert!((reno.window.cwnd() - 50.2).abs() < 1e-9, "{reno:?}");
     }

@@ -78,12 +78,12 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 }
 
 impl Law for Scalable {
-    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context) -> f64 {
+    fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context<'_>) -> f64 {
         let each = if cwnd <= self.legacy_window { 1.0 / cwnd } else { self.increase };
         each * packets
     }
 
-    fn keep(&mut self, cwnd: f64, _cx: &Context) -> f64 {
+    fn keep(&mut self, cwnd: f64, _cx: &Context<'_>) -> f64 {
         if cwnd <= self.legacy_window { BETA } else { 1.0 - self.decrease }
     }
 }
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_hundredth_for_each_packet_and_an_eighth_for_a_loss() {
         let mut driven = scalable(1000.0);
-        driven.on_ack(&ack(50, 950, 50), &cx(Span::ZERO, RTT));
+        driven.on_ack(&ack(50, 950, 50), &mut cx(Span::ZERO, RTT));
         // 1000 + 50 × 0.01 = 1000.5; 1000.5 × 7/8 = 875.4375.
         assert!((driven.window.cwnd() - 1000.5).abs() < 1e-9);
         lose(&mut driven, &mut 1000, RTT);
@@ -112,10 +112,10 @@ mod tests {
     #[test]
     fn up_to_16_packets_it_is_reno() {
         let mut driven = scalable(16.0);
-        driven.on_ack(&ack(4, 12, 4), &cx(Span::ZERO, RTT));
+        driven.on_ack(&ack(4, 12, 4), &mut cx(Span::ZERO, RTT));
         // 16 + 4 / 16 = 16.25.
         assert!((driven.window.cwnd() - 16.25).abs() < 1e-9);
-        driven.on_ack(&ack(4, 12, 8), &cx(Span::ZERO, RTT));
+        driven.on_ack(&ack(4, 12, 8), &mut cx(Span::ZERO, RTT));
         assert!((driven.window.cwnd() - 16.29).abs() < 1e-9, "16.25 is above 16");
         driven.window.set(16.0);
         lose(&mut driven, &mut 100, RTT);

@@ -3,7 +3,7 @@
 use sabul_units::{Bytes, Instant, Packets, Span};
 
 use super::law::{Law, LossDriven};
-use crate::controller::{Acked, Context, Controller, LossReport, RttEstimate};
+use crate::controller::{Acked, Context, Controller, LossReport, Moment, RttEstimate};
 use crate::params::{ParamSpec, ParamValues};
 
 pub(super) const RTT: Span = Span::from_millis(100);
@@ -23,10 +23,10 @@ pub(super) fn avoiding<L: Law>(specs: &'static [ParamSpec], cwnd: f64, law: L) -
 }
 
 /// `now` after the start, on a path of at least [`RTT`].
-pub(super) fn cx(now: Span, rtt: Span) -> Context {
+pub(super) fn cx(now: Span, rtt: Span) -> Context<'static> {
     let min = RTT.min(rtt);
     let rtt = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min };
-    Context::new(Instant::ZERO + now, Some(rtt), Bytes(1500))
+    Context::without_chance(&Moment::new(Instant::ZERO + now, Some(rtt), Bytes(1500)))
 }
 
 /// Packet `largest` arrives with `newly - 1` before it, while `in_flight` are on their way.
@@ -47,7 +47,7 @@ pub(super) fn loss(first: u64, largest: u64) -> LossReport {
 /// A loss of something sent after `largest` has arrived.
 pub(super) fn lose(controller: &mut dyn Controller, largest: &mut u64, now: Span) {
     *largest += 1;
-    controller.on_loss(&loss(*largest, *largest), &cx(now, RTT));
+    controller.on_loss(&loss(*largest, *largest), &mut cx(now, RTT));
 }
 
 /// Packets arrive one by one for one round trip that starts at `now`, the whole window in flight.
@@ -56,6 +56,6 @@ pub(super) fn round(controller: &mut dyn Controller, largest: &mut u64, now: Spa
     for n in 0..window {
         *largest += 1;
         let in_flight = controller.limits().window.unwrap().0 - 1;
-        controller.on_ack(&ack(1, in_flight, *largest), &cx(now + rtt * n / window, rtt));
+        controller.on_ack(&ack(1, in_flight, *largest), &mut cx(now + rtt * n / window, rtt));
     }
 }

@@ -135,7 +135,7 @@ impl Window {
     }
 
     /// Takes the facts of an ACK in, and says what they mean.
-    pub(super) fn hear(&mut self, acked: &Acked, cx: &Context) -> Heard {
+    pub(super) fn hear(&mut self, acked: &Acked, cx: &Context<'_>) -> Heard {
         self.srtt = cx.rtt.map(|rtt| rtt.smoothed);
         self.flight = acked.in_flight.0.saturating_add(acked.newly.0) as f64;
         let used = if self.is_slow_start() { USED_SLOW_START } else { USED };

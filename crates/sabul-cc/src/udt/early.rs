@@ -74,7 +74,7 @@ impl Early {
     }
 
     /// What the ACKs of one SYN interval say of window and capacity; whether there were any.
-    pub(super) fn take_report(&mut self, cx: &Context) -> bool {
+    pub(super) fn take_report(&mut self, cx: &Context<'_>) -> bool {
         if !std::mem::take(&mut self.has_heard) {
             return false;
         }
@@ -98,7 +98,7 @@ impl Early {
         self.capacity.packets_per_s(packet_bytes) - 1e6 / self.period_us
     }
 
-    pub(super) fn rise(&mut self, headroom: f64, cx: &Context) {
+    pub(super) fn rise(&mut self, headroom: f64, cx: &Context<'_>) {
         let inc = increase(headroom, cx.packet_bytes, INCREASE_MIN);
         self.period_us = risen(self.period_us, inc).max(PERIOD_US_MIN);
     }
@@ -113,12 +113,12 @@ impl Early {
     }
 
     /// [UDT1], [UDT2] At least one packet in a round trip.
-    pub(super) fn bound(&mut self, cx: &Context) {
+    pub(super) fn bound(&mut self, cx: &Context<'_>) {
         let most = rtt(cx).as_secs_f64() * 1e6;
         self.period_us = self.period_us.min(most).max(PERIOD_US_MIN);
     }
 }
 
-fn rtt(cx: &Context) -> Span {
+fn rtt(cx: &Context<'_>) -> Span {
     cx.rtt.map_or(RTT_START, |rtt| rtt.smoothed)
 }

@@ -3,7 +3,7 @@
 use sabul_units::{Bytes, Instant, Packets, Span};
 
 use crate::controller::{
-    Acked, Context, Controller, IntervalReport, LossReport, RttEstimate, SYN_INTERVAL,
+    Acked, Context, Controller, IntervalReport, LossReport, Moment, RttEstimate, SYN_INTERVAL,
 };
 use crate::params::{ParamSpec, ParamValues};
 
@@ -16,9 +16,9 @@ pub(super) fn values(specs: &'static [ParamSpec], given: &[(&str, &str)]) -> Par
 }
 
 /// So long after the start, on a path of [`RTT`].
-pub(super) fn cx(now: Span) -> Context {
+pub(super) fn cx(now: Span) -> Context<'static> {
     let rtt = RttEstimate { latest: RTT, smoothed: RTT, variance: Span::ZERO, min: RTT };
-    Context::new(Instant::ZERO + now, Some(rtt), Bytes(1500))
+    Context::without_chance(&Moment::new(Instant::ZERO + now, Some(rtt), Bytes(1500)))
 }
 
 /// A NAK of one packet.
@@ -60,7 +60,7 @@ impl Steps {
             arrived_at: self.now,
             ..Acked::default()
         };
-        controller.on_ack(&acked, &cx(self.now));
-        controller.on_interval(report, &cx(self.now));
+        controller.on_ack(&acked, &mut cx(self.now));
+        controller.on_interval(report, &mut cx(self.now));
     }
 }

@@ -91,11 +91,11 @@ impl Controller for Udt1 {
         self.early.limits()
     }
 
-    fn on_ack(&mut self, acked: &Acked, _cx: &Context) {
+    fn on_ack(&mut self, acked: &Acked, _cx: &mut Context<'_>) {
         self.early.on_ack(acked);
     }
 
-    fn on_interval(&mut self, report: &IntervalReport, cx: &Context) {
+    fn on_interval(&mut self, report: &IntervalReport, cx: &mut Context<'_>) {
         let lost = report.lost.0 as f64;
         let exact =
             if lost > 0.0 { (lost / (report.sent.0 as f64).max(1.0)).min(1.0) } else { 0.0 };
@@ -116,7 +116,7 @@ impl Controller for Udt1 {
         }
     }
 
-    fn on_loss(&mut self, loss: &LossReport, cx: &Context) {
+    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         self.early.is_slow_start = false;
         if self.last_decrease.is_none_or(|last| loss.first_lost > last) {
             self.early.cut();
@@ -133,7 +133,7 @@ impl Controller for Udt1 {
         }
     }
 
-    fn on_timeout(&mut self, _cx: &Context) {
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {
         // DEV-042: published is nothing.
         self.early.is_slow_start = false;
         self.early.cut();
@@ -150,7 +150,7 @@ mod tests {
 
     use super::super::testing::{RTT, Steps, cx, interval, loss, values};
     use super::*;
-    use crate::controller::{RttEstimate, SYN_INTERVAL};
+    use crate::controller::{Moment, RttEstimate, SYN_INTERVAL};
 
     fn udt1(given: &[(&str, &str)]) -> Udt1 {
         Udt1::new(&values(PARAMS, given))
@@ -221,7 +221,7 @@ mod tests {
         let mut cuts = Vec::new();
         for nak in 1..=40 {
             let before = udt1.early.period_us;
-            udt1.on_loss(&loss(50, 100), &cx(now));
+            udt1.on_loss(&loss(50, 100), &mut cx(now));
             if udt1.early.period_us > before {
                 assert!((udt1.early.period_us / before - 1.125).abs() < 1e-12);
                 cuts.push(nak);
@@ -229,7 +229,7 @@ mod tests {
         }
         assert_eq!(cuts, [1, 16, 32]);
         assert_eq!(udt1.limits().hold_until, Some(Instant::ZERO + now + SYN_INTERVAL));
-        udt1.on_loss(&loss(101, 200), &cx(now + RTT));
+        udt1.on_loss(&loss(101, 200), &mut cx(now + RTT));
         assert_eq!(udt1.limits().hold_until, Some(Instant::ZERO + now + RTT + SYN_INTERVAL));
         assert_eq!((udt1.nak_count, udt1.dec_count), (1, 4));
     }
@@ -238,7 +238,7 @@ mod tests {
     fn the_period_is_at_most_the_round_trip() {
         let mut udt1 = steady(1000.0, &[]);
         for _ in 0..60 {
-            udt1.on_timeout(&cx(Span::ZERO));
+            udt1.on_timeout(&mut cx(Span::ZERO));
         }
         assert!(udt1.early.period_us > 90_000.0);
         Steps::default().step_with(&mut udt1, 1, &interval(1000));
@@ -253,9 +253,9 @@ mod tests {
                 let latest = RTT + Span::from_millis(n);
                 let rtt = RttEstimate { latest, smoothed: RTT, variance: RTT, min: RTT };
                 let now = Instant::ZERO + Span::from_millis(10) * n;
-                let cx = Context::new(now, Some(rtt), Bytes(1500));
-                udt1.on_ack(&Acked { total: Packets(n), ..Acked::default() }, &cx);
-                udt1.on_interval(&interval(1000), &cx);
+                let mut cx = Context::without_chance(&Moment::new(now, Some(rtt), Bytes(1500)));
+                udt1.on_ack(&Acked { total: Packets(n), ..Acked::default() }, &mut cx);
+                udt1.on_interval(&interval(1000), &mut cx);
             }
             assert_eq!(udt1.phase(), phase);
             let period = if word == "on" { 1.125 } else { 1.0 };

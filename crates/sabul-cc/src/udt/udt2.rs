@@ -10,7 +10,7 @@
 //! States:      slow start --NAK | full window--> steady
 //! Invariants:  1 <= every.
 
-use sabul_units::{Bytes, Instant};
+use sabul_units::{Bytes, Instant, Random};
 
 use super::early::Early;
 use super::{CAPACITY, WINDOW, draw};
@@ -76,10 +76,10 @@ impl Udt2 {
 
     /// Takes in how many NAKs the last epoch had, and draws for the one that begins.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least one")]
-    fn begin_epoch(&mut self, largest_sent: u64) {
+    fn begin_epoch(&mut self, largest_sent: u64, random: &mut dyn Random) {
         let naks = 0.875 * self.average_naks + 0.125 * self.nak_count as f64;
         self.average_naks = 1.0 + naks.ceil();
-        let drawn = (draw(largest_sent) * self.average_naks).floor();
+        let drawn = (draw(random) * self.average_naks).floor();
         self.every = (drawn + (self.average_naks / 5.0).ceil()) as u64;
         self.nak_count = 1;
         self.last_decrease = Some(largest_sent);
@@ -95,11 +95,11 @@ impl Controller for Udt2 {
         self.early.limits()
     }
 
-    fn on_ack(&mut self, acked: &Acked, _cx: &Context) {
+    fn on_ack(&mut self, acked: &Acked, _cx: &mut Context<'_>) {
         self.early.on_ack(acked);
     }
 
-    fn on_interval(&mut self, _report: &IntervalReport, cx: &Context) {
+    fn on_interval(&mut self, _report: &IntervalReport, cx: &mut Context<'_>) {
         if !self.early.take_report(cx) {
             return;
         }
@@ -113,7 +113,7 @@ impl Controller for Udt2 {
         self.early.bound(cx);
     }
 
-    fn on_loss(&mut self, loss: &LossReport, cx: &Context) {
+    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         // DEV-045: nothing bounds the cuts of an epoch but the count of its NAKs.
         if self.last_nak.replace(cx.now) == Some(cx.now) {
             return;
@@ -123,7 +123,7 @@ impl Controller for Udt2 {
         if self.last_decrease.is_none_or(|last| loss.first_lost > last) {
             self.early.freeze(cx.now);
             self.early.cut();
-            self.begin_epoch(loss.largest_sent);
+            self.begin_epoch(loss.largest_sent, cx.random);
         } else {
             self.nak_count += 1;
             if self.nak_count.is_multiple_of(self.every) {
@@ -134,7 +134,7 @@ impl Controller for Udt2 {
         self.early.bound(cx);
     }
 
-    fn on_timeout(&mut self, _cx: &Context) {
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {
         // DEV-042: published is nothing.
         self.early.is_slow_start = false;
         self.early.cut();
@@ -172,7 +172,7 @@ mod tests {
         let (mut udt2, mut steps) = (steady(15.0, &[]), Steps::default());
         steps.step(&mut udt2, 600);
         assert!((mbps(&udt2) - 801.2).abs() < 1e-9);
-        udt2.on_interval(&super::super::testing::interval(0), &cx(steps.now));
+        udt2.on_interval(&super::super::testing::interval(0), &mut cx(steps.now));
         assert!((mbps(&udt2) - 801.2).abs() < 1e-9, "no ACK came");
     }
 
@@ -180,32 +180,30 @@ mod tests {
     fn an_epoch_cuts_freezes_and_draws_anew() {
         let mut udt2 = steady(16.0, &[]);
         let now = Span::from_secs(1);
-        udt2.on_loss(&loss(50, 100), &cx(now));
+        udt2.on_loss(&loss(50, 100), &mut cx(now));
         assert!((udt2.early.period_us - 18.0).abs() < 1e-12);
         assert_eq!(udt2.limits().hold_until, Some(Instant::ZERO + now + SYN_INTERVAL));
         // 1 + ceil(0.875 × 2 + 0.125 × 0) = 3; floor(3 U) + ceil(3 / 5).
         assert!((udt2.average_naks - 3.0).abs() < 1e-12);
-        let every = (draw(100) * 3.0).floor() + 1.0;
-        assert!((udt2.every as f64 - every).abs() < 1e-12);
+        assert_eq!(udt2.every, 2, "U is 0.5: 1 + 1");
         // 1 + ceil(0.875 × 3 + 0.125 × 17) = 1 + ceil(4.75) = 6.
         udt2.nak_count = 17;
-        udt2.on_loss(&loss(101, 200), &cx(now + SYN_INTERVAL));
+        udt2.on_loss(&loss(101, 200), &mut cx(now + SYN_INTERVAL));
         assert!((udt2.average_naks - 6.0).abs() < 1e-12);
-        let every = (draw(200) * 6.0).floor() + 2.0;
-        assert!((udt2.every as f64 - every).abs() < 1e-12);
+        assert_eq!(udt2.every, 5, "U is 0.5: 3 + 2");
         assert_eq!((udt2.nak_count, udt2.last_decrease), (1, Some(200)));
     }
 
     #[test]
     fn within_an_epoch_each_nth_nak_cuts_and_moves_its_end() {
         let mut udt2 = steady(16.0, &[]);
-        udt2.on_loss(&loss(50, 100), &cx(Span::ZERO));
+        udt2.on_loss(&loss(50, 100), &mut cx(Span::ZERO));
         udt2.every = 3;
         let hold = udt2.limits().hold_until;
         for (nak, period) in [(2, 18.0), (3, 20.25), (4, 20.25), (5, 20.25), (6, 22.781_25)] {
             // What is told at the same time is one NAK.
             for _ in 0..3 {
-                udt2.on_loss(&loss(60, 100 + nak), &cx(Span::from_millis(nak)));
+                udt2.on_loss(&loss(60, 100 + nak), &mut cx(Span::from_millis(nak)));
             }
             assert!((udt2.early.period_us - period).abs() < 1e-12, "NAK {nak}");
         }

@@ -5,7 +5,7 @@
 //! States:      no data yet → in an interval → between intervals, while nothing is outstanding → …
 
 use sabul_cc::{
-    Acked, BulkReport, Context, Guarded, IntervalReport, LossReport, RttEstimate, SendLimits,
+    Acked, BulkReport, Guarded, IntervalReport, LossReport, Moment, RttEstimate, SendLimits,
 };
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, Span};
 
@@ -102,8 +102,8 @@ impl RateControl {
         self.rtt = Some(rtt::update(self.rtt, sample));
     }
 
-    fn context(&self, now: Instant) -> Context {
-        Context::new(now, self.rtt, self.packet_bytes)
+    fn moment(&self, now: Instant) -> Moment {
+        Moment::new(now, self.rtt, self.packet_bytes)
     }
 
     /// A DATA packet has left.
@@ -167,41 +167,41 @@ impl RateControl {
         // DEV-015: as published, an interval without a report counts as one without a loss, and a
         // sender that hears nothing goes faster and faster.
         if is_heard {
-            self.tell(now, |controller, cx| {
-                controller.on_interval(&report, cx);
+            self.tell(now, |controller, moment| {
+                controller.on_interval(&report, moment);
             });
         }
     }
 
     pub(super) fn on_loss(&mut self, now: Instant, report: &LossReport) {
-        self.tell(now, |controller, cx| {
-            controller.on_loss(report, cx);
+        self.tell(now, |controller, moment| {
+            controller.on_loss(report, moment);
         });
     }
 
     pub(super) fn on_ack(&mut self, now: Instant, mut acked: Acked) {
         acked.is_app_limited = acked.largest < self.app_limited_until.0;
-        self.tell(now, |controller, cx| {
-            controller.on_ack(&acked, cx);
+        self.tell(now, |controller, moment| {
+            controller.on_ack(&acked, moment);
         });
     }
 
     pub(super) fn on_report(&mut self, now: Instant, report: &BulkReport) {
-        self.tell(now, |controller, cx| {
-            controller.on_report(report, cx);
+        self.tell(now, |controller, moment| {
+            controller.on_report(report, moment);
         });
     }
 
     pub(super) fn on_timeout(&mut self, now: Instant) {
-        self.tell(now, |controller, cx| {
-            controller.on_timeout(cx);
+        self.tell(now, |controller, moment| {
+            controller.on_timeout(moment);
         });
     }
 
     /// The one place where the controller hears anything; what it allows is known afterwards.
-    fn tell(&mut self, now: Instant, fact: impl FnOnce(&mut Guarded, &Context)) {
-        let cx = self.context(now);
-        fact(&mut self.controller, &cx);
+    fn tell(&mut self, now: Instant, fact: impl FnOnce(&mut Guarded, &Moment)) {
+        let moment = self.moment(now);
+        fact(&mut self.controller, &moment);
         self.limits = self.controller.limits();
     }
 }

@@ -10,7 +10,7 @@
 //! Invariants:  acknowledged <= sent <= written; the timer runs while something is outstanding.
 //! Not here:    see [`super`].
 
-use sabul_cc::{Acked, Context, Fault, Guarded, LossReport, RttEstimate, SendLimits};
+use sabul_cc::{Acked, Fault, Guarded, LossReport, Moment, RttEstimate, SendLimits};
 use sabul_units::{Bytes, Instant, Packets, Span};
 
 use super::packets::{Segment, TCP_HEADER_BYTES, TcpAck};
@@ -362,7 +362,7 @@ impl TcpSender {
             acked.next = self.board.next();
             acked.delivered = Bytes(self.delivered * u64::from(self.config.packet_bytes));
             acked.arrived_at = now.elapsed();
-            self.controller.on_ack(&acked, &self.context(now));
+            self.controller.on_ack(&acked, &self.moment(now));
         }
         self.limits = self.controller.limits();
     }
@@ -384,7 +384,7 @@ impl TcpSender {
             self.stats.recoveries += 1;
             let lost = Packets(std::mem::take(&mut self.untold));
             let report = LossReport::new(lost, Packets(0), first, point);
-            self.controller.on_loss(&report, &self.context(now));
+            self.controller.on_loss(&report, &self.moment(now));
         }
     }
 
@@ -396,7 +396,7 @@ impl TcpSender {
         let point = self.board.next() - 1;
         self.recovery = Recovery::Timeout { point, since: now, is_judged: false };
         self.is_first_due = false;
-        self.controller.on_timeout(&self.context(now));
+        self.controller.on_timeout(&self.moment(now));
         self.limits = self.controller.limits();
         self.rtt.back_off();
         self.timer = Some(now + self.rtt.timeout());
@@ -411,8 +411,8 @@ impl TcpSender {
         }
     }
 
-    fn context(&self, now: Instant) -> Context {
-        Context::new(now, self.rtt.estimate(), Bytes(u64::from(self.config.packet_bytes)))
+    fn moment(&self, now: Instant) -> Moment {
+        Moment::new(now, self.rtt.estimate(), Bytes(u64::from(self.config.packet_bytes)))
     }
 
     /// What must hold between any two calls.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sabul_cc::{ConfigError, registry};
 use sabul_proto::{DataPacket, Expiry, Sender, SenderConfig, Transmit, WaitReason};
 use sabul_udp::{MAX_GSO_BYTES, MAX_GSO_SEGMENTS, RecvBuffers, SendStatus, Wait};
-use sabul_units::{Bytes, Instant, Rate, Span};
+use sabul_units::{Bytes, Instant, Rate, SeededRandom, Span};
 use sabul_wire::{
     DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, HEADER_LEN, Header, Kind, TAG_LEN,
 };
@@ -140,6 +140,7 @@ impl Turn {
         let packet = Bytes(u64::from(mtu.packet()));
         let controller =
             entry.build(&params.controller_params, packet).map_err(ChannelError::Config)?;
+        let controller = controller.seeded(SeededRandom::new(start.socket.random().next_u64()));
         let (policy, reports) = reporting(params)?;
         if controller.rules() != reports.channel {
             return Err(ChannelError::Config(ConfigError {

@@ -1,5 +1,8 @@
+use sabul_units::SeededRandom;
+
 use super::super::testing::{RTT, ack, cx, loss};
 use super::*;
+use crate::controller::Moment;
 
 /// A path of `rate` packets a millisecond and [`RTT`], seen by one ACK a millisecond.
 struct Path {
@@ -26,7 +29,7 @@ impl Path {
                 arrived_at: self.now,
                 ..ack(rate, in_flight, self.total - 1)
             };
-            self.bbr.on_ack(&acked, &cx(self.now, rtt));
+            self.bbr.on_ack(&acked, &mut cx(self.now, rtt));
         }
     }
 
@@ -126,16 +129,16 @@ fn a_smallest_round_trip_of_ten_seconds_ago_is_measured_anew() {
 fn a_loss_holds_the_window_for_a_round_trip_and_leaves_the_rate() {
     let mut path = Path::settled();
     let gap = path.bbr.limits().gap;
-    path.bbr.on_loss(&loss(path.total, path.next - 1), &cx(path.now, RTT));
+    path.bbr.on_loss(&loss(path.total, path.next - 1), &mut cx(path.now, RTT));
     assert_eq!(path.bbr.limits().window, Some(Packets(1010)), "in flight at the newest ACK");
     path.run(50, 10, 990, RTT);
     assert_eq!(path.bbr.limits().window, Some(Packets(1010)), "what arrives is replaced");
     path.run(60, 10, 990, RTT);
     assert!(path.bbr.limits().window > Some(Packets(1900)), "{:?}", path.bbr.limits());
     // What was sent before the recovery ended holds nothing, or stray loss would do so for ever.
-    path.bbr.on_loss(&loss(path.total, path.next - 1), &cx(path.now, RTT));
+    path.bbr.on_loss(&loss(path.total, path.next - 1), &mut cx(path.now, RTT));
     assert!(path.bbr.limits().window > Some(Packets(1900)), "{:?}", path.bbr.limits());
-    path.bbr.on_loss(&loss(path.next, path.next + 9), &cx(path.now, RTT));
+    path.bbr.on_loss(&loss(path.next, path.next + 9), &mut cx(path.now, RTT));
     assert_eq!(path.bbr.limits().window, Some(Packets(1000)));
     while path.bbr.gains().0 > 1.0 || path.bbr.gains().0 < 1.0 {
         path.run(1, 10, 1000, RTT);
@@ -147,7 +150,7 @@ fn a_loss_holds_the_window_for_a_round_trip_and_leaves_the_rate() {
 fn silence_leaves_one_packet_and_what_was_before_comes_back() {
     let mut path = Path::settled();
     for _ in 0..3 {
-        path.bbr.on_timeout(&cx(path.now, RTT));
+        path.bbr.on_timeout(&mut cx(path.now, RTT));
     }
     assert_eq!(path.bbr.limits().window, Some(Packets(1)));
     // All that was sent before it has arrived 100 ms later.
@@ -161,7 +164,7 @@ fn an_application_that_holds_back_does_not_end_startup() {
     for _ in 0..20 {
         path.run(50, 2, 198, RTT);
         let idle = IntervalReport::new(Packets(2), Packets(0), Packets(0), RTT, true);
-        path.bbr.on_interval(&idle, &cx(path.now, RTT));
+        path.bbr.on_interval(&idle, &mut cx(path.now, RTT));
     }
     assert_eq!(path.bbr.phase(), "startup");
     // With the window full the same report says nothing.
@@ -170,17 +173,19 @@ fn an_application_that_holds_back_does_not_end_startup() {
         path.run(50, 2, 198, RTT);
         path.bbr.cwnd = 210.0;
         let full = IntervalReport::new(Packets(2), Packets(0), Packets(0), RTT, true);
-        path.bbr.on_interval(&full, &cx(path.now, RTT));
+        path.bbr.on_interval(&full, &mut cx(path.now, RTT));
     }
     assert_ne!(path.bbr.phase(), "startup");
 }
 
 #[test]
-fn the_cycle_begins_by_the_clock_and_never_by_draining() {
+fn the_cycle_begins_at_random_and_never_by_draining() {
+    let mut random = SeededRandom::new(1);
+    let moment = Moment::new(Instant::ZERO, None, Bytes(1500));
     let phases: std::collections::BTreeSet<_> = (0..70)
-        .map(|us| {
+        .map(|_| {
             let mut path = Path::new();
-            path.bbr.enter_probe_bw(Instant::ZERO + Span::from_micros(us));
+            path.bbr.enter_probe_bw(&mut Context::new(&moment, &mut random));
             path.phase_of_cycle()
         })
         .collect();

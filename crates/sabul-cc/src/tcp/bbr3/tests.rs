@@ -1,5 +1,8 @@
+use sabul_units::SeededRandom;
+
 use super::super::testing::{RTT, ack, cx, loss};
 use super::*;
+use crate::controller::Moment;
 
 /// A path of `rate` packets a millisecond and [`RTT`], seen by one ACK a millisecond.
 struct Path {
@@ -30,7 +33,7 @@ impl Path {
                 arrived_at: self.now,
                 ..ack(rate, in_flight, largest)
             };
-            self.bbr.on_ack(&acked, &cx(self.now, rtt));
+            self.bbr.on_ack(&acked, &mut cx(self.now, rtt));
         }
     }
 
@@ -160,14 +163,15 @@ fn a_probe_comes_after_two_to_three_seconds_or_as_many_rounds_as_reno_would_take
 }
 
 #[test]
-fn the_wait_follows_from_the_clock() {
-    let draw = |us| {
+fn the_wait_is_drawn_evenly_from_two_to_three_seconds() {
+    let mut random = SeededRandom::new(1);
+    let moment = Moment::new(Instant::ZERO, None, Bytes(1500));
+    let mut draw = |_| {
         let mut bbr = Bbr3::new(10.0);
-        bbr.enter_down(Instant::ZERO + Span::from_micros(us));
+        bbr.enter_down(&mut Context::new(&moment, &mut random));
         (bbr.probe.wait, bbr.probe.rounds)
     };
-    assert_eq!(draw(77), draw(77));
-    let drawn: Vec<_> = (0..1000).map(draw).collect();
+    let drawn: Vec<_> = (0..1000).map(&mut draw).collect();
     let third = |n: u64| {
         let [from, to] = [n, n + 1].map(|n| PROBE_WAIT + Span::from_secs(1) * n / 3);
         drawn.iter().filter(|(wait, _)| (from..to).contains(wait)).count()
@@ -289,7 +293,7 @@ fn five_packets_lost_do_not_end_startup() {
 fn silence_leaves_one_packet_begins_no_probe_and_gives_the_window_back() {
     let mut path = Path::cruising();
     for _ in 0..3 {
-        path.bbr.on_timeout(&cx(path.now, RTT));
+        path.bbr.on_timeout(&mut cx(path.now, RTT));
     }
     assert_eq!(path.window(), 1);
     path.bbr.probe.wait = Span::ZERO;
@@ -303,11 +307,11 @@ fn silence_leaves_one_packet_begins_no_probe_and_gives_the_window_back() {
 #[test]
 fn losses_are_counted_once_whether_a_report_or_an_ack_tells_of_them() {
     let mut path = Path::cruising();
-    path.bbr.on_loss(&loss(path.next, path.next), &cx(path.now, RTT));
+    path.bbr.on_loss(&loss(path.next, path.next), &mut cx(path.now, RTT));
     path.lost += 1;
     path.run(1, 10, 1000, RTT);
     assert_eq!(path.bbr.lost, 1);
-    path.bbr.on_loss(&loss(path.next, path.next), &cx(path.now, RTT));
+    path.bbr.on_loss(&loss(path.next, path.next), &mut cx(path.now, RTT));
     path.run(1, 10, 1000, RTT);
     assert_eq!(path.bbr.lost, 2, "an ACK that counts none takes none back");
 }
@@ -326,7 +330,7 @@ fn what_the_application_held_back_lowers_nothing() {
             arrived_at: path.now,
             ..ack(2, 200, path.total - 1)
         };
-        path.bbr.on_ack(&acked, &cx(path.now, RTT));
+        path.bbr.on_ack(&acked, &mut cx(path.now, RTT));
     }
     assert!((path.bbr.max_bw.max() - 10_000.0).abs() < 1.0, "{}", path.bbr.max_bw.max());
 }

@@ -23,17 +23,17 @@ fn run(cubic: &mut Cubic, from: &mut u64, start: Span, span: Span) {
         let window = cubic.limits().window.unwrap().0;
         let newly = (window / 100).max(1);
         *from += newly;
-        cubic.on_ack(&ack(newly, window - newly, *from), &cx(now, RTT));
+        cubic.on_ack(&ack(newly, window - newly, *from), &mut cx(now, RTT));
     }
 }
 
 #[test]
 fn the_curve_is_back_at_its_plateau_after_k() {
     let mut cubic = cubic(&[("initial_window", "1000"), ("ssthresh_packets", "1000")]);
-    cubic.on_loss(&loss(5, 10), &cx(Span::ZERO, RTT));
+    cubic.on_loss(&loss(5, 10), &mut cx(Span::ZERO, RTT));
     // 1000 × 0.7 = 700.
     assert!((cubic.window.cwnd() - 700.0).abs() < 1e-9);
-    cubic.on_ack(&ack(1, 699, 11), &cx(Span::from_millis(1), RTT));
+    cubic.on_ack(&ack(1, 699, 11), &mut cx(Span::from_millis(1), RTT));
     // K = cbrt((1000 - 700) / 0.4) = cbrt(750) = 9.0856 s.
     assert!((cubic.avoidance.unwrap().k - 9.0856).abs() < 1e-4, "{cubic:?}");
     // alpha = 3 × 0.3 / 1.7 = 0.5294.
@@ -57,12 +57,12 @@ fn on_short_paths_it_is_never_slower_than_reno() {
     // 20 packets, 1 ms: the curve adds 0.4 × t^3 in t seconds, Reno hundreds of packets.
     let mut cubic = cubic(&[("initial_window", "20"), ("ssthresh_packets", "20")]);
     let short = Span::from_millis(1);
-    cubic.on_loss(&loss(1, 2), &cx(Span::ZERO, short));
+    cubic.on_loss(&loss(1, 2), &mut cx(Span::ZERO, short));
     let mut largest = 2;
     for ms in 1..=12 {
         let window = cubic.limits().window.unwrap().0;
         largest += window;
-        cubic.on_ack(&ack(window, 0, largest), &cx(Span::from_millis(ms), short));
+        cubic.on_ack(&ack(window, 0, largest), &mut cx(Span::from_millis(ms), short));
     }
     // From 14, 0.5294 a round trip: about 6.4 - 0.3 after 12 rounds of floor(window) packets.
     let window = cubic.window.cwnd();
@@ -70,7 +70,7 @@ fn on_short_paths_it_is_never_slower_than_reno() {
     for ms in 13..=23 {
         let window = cubic.limits().window.unwrap().0;
         largest += window;
-        cubic.on_ack(&ack(window, 0, largest), &cx(Span::from_millis(ms), short));
+        cubic.on_ack(&ack(window, 0, largest), &mut cx(Span::from_millis(ms), short));
     }
     // Back where it was, one a round trip: about 10 more in 11 rounds.
     let grown = cubic.window.cwnd() - window;
@@ -80,9 +80,9 @@ fn on_short_paths_it_is_never_slower_than_reno() {
 #[test]
 fn a_window_that_did_not_get_back_leaves_room() {
     let mut cubic = cubic(&[("initial_window", "1000"), ("ssthresh_packets", "1000")]);
-    cubic.on_loss(&loss(5, 10), &cx(Span::ZERO, RTT));
+    cubic.on_loss(&loss(5, 10), &mut cx(Span::ZERO, RTT));
     assert!((cubic.w_max - 1000.0).abs() < 1e-9);
-    cubic.on_loss(&loss(11, 20), &cx(RTT, RTT));
+    cubic.on_loss(&loss(11, 20), &mut cx(RTT, RTT));
     // 700 × (1 + 0.7) / 2 = 595; 700 × 0.7 = 490.
     assert!((cubic.w_max - 595.0).abs() < 1e-9);
     assert!((cubic.window.cwnd() - 490.0).abs() < 1e-9);
@@ -92,13 +92,13 @@ fn a_window_that_did_not_get_back_leaves_room() {
 #[test]
 fn after_a_timeout_the_curve_begins_on_its_plateau() {
     let mut cubic = cubic(&[("initial_window", "100"), ("ssthresh_packets", "100")]);
-    cubic.on_timeout(&cx(Span::ZERO, RTT));
+    cubic.on_timeout(&mut cx(Span::ZERO, RTT));
     assert_eq!(cubic.limits().window, Some(Packets(1)));
     let mut largest = 0;
     for n in 1..10 {
         let window = cubic.limits().window.unwrap().0;
         largest += window;
-        cubic.on_ack(&ack(window, 0, largest), &cx(RTT * n, RTT));
+        cubic.on_ack(&ack(window, 0, largest), &mut cx(RTT * n, RTT));
     }
     // Slow start to 0.7 × 100 = 70 in 7 rounds, then avoidance from there.
     let avoidance = cubic.avoidance.unwrap();
@@ -108,7 +108,7 @@ fn after_a_timeout_the_curve_begins_on_its_plateau() {
 #[test]
 fn idle_time_does_not_move_the_curve() {
     let mut cubic = cubic(&[("initial_window", "1000"), ("ssthresh_packets", "1000")]);
-    cubic.on_loss(&loss(5, 10), &cx(Span::ZERO, RTT));
+    cubic.on_loss(&loss(5, 10), &mut cx(Span::ZERO, RTT));
     let mut largest = 10;
     run(&mut cubic, &mut largest, Span::ZERO, Span::from_secs(1));
     let before = cubic.avoidance.unwrap().elapsed;
@@ -116,7 +116,7 @@ fn idle_time_does_not_move_the_curve() {
     for n in 1..=100 {
         largest += 1;
         let now = Span::from_secs(1) + RTT * n;
-        cubic.on_ack(&ack(1, 1, largest), &cx(now, RTT));
+        cubic.on_ack(&ack(1, 1, largest), &mut cx(now, RTT));
     }
     run(&mut cubic, &mut largest, Span::from_secs(21), Span::from_millis(10));
     let elapsed = cubic.avoidance.unwrap().elapsed.saturating_sub(before);
@@ -135,7 +135,7 @@ fn a_rising_delay_ends_slow_start_without_a_loss() {
             for _ in 0..window / 2 {
                 largest += 2;
                 now += rtt / (window / 2);
-                cubic.on_ack(&ack(2, window - 2, largest), &cx(now, rtt));
+                cubic.on_ack(&ack(2, window - 2, largest), &mut cx(now, rtt));
             }
         }
         (cubic.limits().window.unwrap().0, cubic.phase())
@@ -157,15 +157,15 @@ fn any_order_of_any_facts_leaves_a_legal_window() {
         for step in 0..500 {
             let scale = 1 << rng.below(64);
             let mut draw = || rng.below(scale);
-            let cx = cx(now, Span(draw()));
+            let mut cx = cx(now, Span(draw()));
             let report = loss(draw(), draw());
             let mut acked = ack(draw(), draw() / 2, draw() / 4);
             acked.marked = Packets(draw() / 8);
             now += Span(draw() / 4);
             match rng.below(8) {
-                0 => cubic.on_loss(&report, &cx),
-                1 => cubic.on_timeout(&cx),
-                _ => cubic.on_ack(&acked, &cx),
+                0 => cubic.on_loss(&report, &mut cx),
+                1 => cubic.on_timeout(&mut cx),
+                _ => cubic.on_ack(&acked, &mut cx),
             }
             cubic.window.check_invariants();
             let window = cubic.limits().window.unwrap();

@@ -1,5 +1,6 @@
 use super::super::testing::{RTT, ack, avoiding, cx, lose, values};
 use super::*;
+use crate::controller::Moment;
 
 fn law(given: &[(&str, &str)]) -> HTcp {
     HTcp::new(&values(PARAMS, given))
@@ -12,7 +13,8 @@ fn seconds(s: f64) -> Span {
 /// Packets a round trip, `since` the last event, at a smallest round trip of `rtt`.
 fn alpha(law: &HTcp, since: f64, rtt: Span) -> f64 {
     let rtt = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
-    law.alpha(&Context::new(Instant::ZERO + seconds(since), Some(rtt), Bytes(1500)))
+    let moment = Moment::new(Instant::ZERO + seconds(since), Some(rtt), Bytes(1500));
+    law.alpha(&Context::without_chance(&moment))
 }
 
 #[test]
@@ -51,7 +53,7 @@ fn growth_is_scaled_by_the_round_trip_within_bounds() {
 #[test]
 fn a_packet_that_arrives_adds_alpha_over_the_window() {
     let mut driven = avoiding(PARAMS, 100.0, law(&[]));
-    driven.on_ack(&ack(1, 99, 1), &cx(seconds(2.0), RTT));
+    driven.on_ack(&ack(1, 99, 1), &mut cx(seconds(2.0), RTT));
     // 11.25 / 100.
     assert!((driven.window.cwnd() - 100.1125).abs() < 1e-9, "{driven:?}");
 }
@@ -61,7 +63,7 @@ fn arrive(driven: &mut LossDriven<HTcp>, largest: &mut u64, start: Span, count: 
     for n in 1..=count {
         *largest += 1;
         let in_flight = driven.limits().window.unwrap().0 - 1;
-        driven.on_ack(&ack(1, in_flight, *largest), &cx(start + Span::from_millis(n), rtt));
+        driven.on_ack(&ack(1, in_flight, *largest), &mut cx(start + Span::from_millis(n), rtt));
     }
 }
 
@@ -95,7 +97,7 @@ fn the_decrease_is_what_empties_the_queue_once_the_rate_is_steady() {
         for _ in 0..50 {
             largest += 1;
             now += Span::from_millis(2);
-            driven.on_ack(&ack(1, 49, largest), &cx(now, RTT));
+            driven.on_ack(&ack(1, 49, largest), &mut cx(now, RTT));
         }
         driven.window.set(50.0);
     }
@@ -125,8 +127,8 @@ fn short_round_trips_and_no_switch_are_as_their_settings_say() {
     law.is_settled = true;
     let short = Span::from_millis(10);
     law.rtt_max = short;
-    assert!((law.keep(100.0, &cx(Span::ZERO, short)) - 0.5).abs() < 1e-9);
+    assert!((law.keep(100.0, &mut cx(Span::ZERO, short)) - 0.5).abs() < 1e-9);
     // Without the switch a changed rate changes nothing: no queue, so four fifths stay.
     law.achieved.max = 1e6;
-    assert!((law.keep(100.0, &cx(Span::ZERO, RTT)) - 0.8).abs() < 1e-9);
+    assert!((law.keep(100.0, &mut cx(Span::ZERO, RTT)) - 0.8).abs() < 1e-9);
 }

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex};
 
-use sabul_cc::Controller;
 use sabul_cc::registry::{self, Family};
+use sabul_cc::{Context, Controller};
 
 use super::*;
 
@@ -20,8 +20,8 @@ impl Controller for Fixed {
         let gap = sabul_units::Gap(Span::from_millis(2));
         SendLimits { gap, window: Some(Packets(self.0)), hold_until: None }
     }
-    fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
-    fn on_timeout(&mut self, _cx: &Context) {}
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
 }
 
 /// As above with a window of ten, and remembers what ACKs told.
@@ -32,9 +32,9 @@ impl Controller for Heard {
     fn limits(&self) -> SendLimits {
         Fixed(10).limits()
     }
-    fn on_loss(&mut self, _loss: &LossReport, _cx: &Context) {}
-    fn on_timeout(&mut self, _cx: &Context) {}
-    fn on_ack(&mut self, acked: &Acked, _cx: &Context) {
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
+    fn on_ack(&mut self, acked: &Acked, _cx: &mut Context<'_>) {
         self.0.lock().unwrap().push(*acked);
     }
 }
