@@ -6,13 +6,15 @@ export SABUL := $(TARGET_DIR)/release/sabul
 export QUINN_PEER := $(TARGET_DIR)/quinn-peer/release/quinn-peer
 QUINN_FLAGS := --manifest-path benches/quinn-peer/Cargo.toml
 OWN_FLAGS := --manifest-path examples/own-controller/Cargo.toml
+FUZZ_FLAGS := --manifest-path fuzz/Cargo.toml
+SETTING := CARGO="$(CARGO)" CARGOFLAGS="$(CARGOFLAGS)" CARGO_TARGET_DIR="$(TARGET_DIR)"
 NAMESPACES := --features sabul-lab/namespaces,sabul-cli/namespaces
 ROUNDS ?= 5
 SEEDS ?= 20000
 SECONDS ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-lab sweep arms bench bench-sim reproduce tidy fuzz
+.PHONY: help build demo test test-lab sweep arms bench bench-sim reproduce tidy fuzz fuzz-keep
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,9 +29,10 @@ test: ## format, lints, every test that needs no root, documentation
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt $(QUINN_FLAGS) --check
 	$(CARGO) fmt $(OWN_FLAGS) --check
+	$(CARGO) fmt $(FUZZ_FLAGS) --check
 	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets -- -D warnings
 	$(CARGO) test $(CARGOFLAGS) --workspace
-	CARGO="$(CARGO)" CARGOFLAGS="$(CARGOFLAGS)" CARGO_TARGET_DIR="$(TARGET_DIR)" tests/own-controller.sh
+	$(SETTING) tests/own-controller.sh
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
 
 tidy: ## check the repository's own rules only (part of test)
@@ -62,6 +65,8 @@ bench: build ## sabul perf beside quinn on loopback; ROUNDS=5 SECONDS=10
 	benches/loopback.sh $(ROUNDS) $(SECONDS)
 
 fuzz: SECONDS = 60
-fuzz: ## hostile input to every parser and state machine; SECONDS=60 each, SEED=...
-	SABUL_FUZZ_SECONDS=$(SECONDS) SABUL_FUZZ_SEED=$(or $(SEED),$(shell date +%s)) \
-		$(CARGO) test $(CARGOFLAGS) -p sabul-fuzz --test targets -- --nocapture
+fuzz: ## hostile input to every parser and state machine, led by what it reaches; SECONDS=60 each, SEED=...
+	$(SETTING) fuzz/run.sh $(SECONDS) $(or $(SEED),$(shell date +%s)) $(TARGETS)
+
+fuzz-keep: ## the few inputs found by make fuzz that reach all it reached, into the committed corpus
+	$(SETTING) fuzz/keep.sh

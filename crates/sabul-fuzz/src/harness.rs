@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use sabul_units::{Random, SeededRandom};
 
 use crate::Target;
@@ -67,11 +68,21 @@ enum Origin {
     Seed(u64),
 }
 
-/// The files of a target's corpus, by name.
+/// A target's corpus: what was written for it, and what fuzzing found.
+///
+/// # Panics
+/// If it cannot be read or nothing was written.
+pub fn corpus(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut corpus = written(target);
+    corpus.extend(found(target));
+    corpus
+}
+
+/// The files in `corpus/`, by name.
 ///
 /// # Panics
 /// If they cannot be read or there are none.
-pub fn corpus(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
+pub fn written(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
     let listed = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut files: Vec<_> = listed
@@ -84,6 +95,23 @@ pub fn corpus(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
     files.sort();
     assert!(!files.is_empty(), "{} holds no inputs", folder.display());
     files
+}
+
+/// The file of inputs that coverage-guided fuzzing found, one a line in hexadecimal.
+pub fn found_path(target: Target) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("found").join(format!("{}.hex", target.name))
+}
+
+/// The inputs of [`found_path`], each under a name that ends in its line; none if there is no file.
+fn found(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
+    let path = found_path(target);
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    let inputs = text.lines().enumerate().map(|(index, line)| {
+        let name = format!("{}:{}", path.display(), index + 1);
+        let bytes = HEXLOWER.decode(line.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        (name.into(), bytes)
+    });
+    inputs.collect()
 }
 
 /// Runs a target on its corpus and on mutations of it.
@@ -138,7 +166,9 @@ pub fn run(target: Target, plan: Plan) -> Outcome {
 
 fn feed(target: Target, origin: &Origin, input: &[u8]) -> bool {
     catch_unwind(AssertUnwindSafe(|| (target.run)(input))).unwrap_or_else(|_| {
-        panic!("{} failed (see above) on {}\n{}", target.name, Hex(input), repeat(target, origin))
+        let (name, length, hex) = (target.name, input.len(), HEXLOWER.encode(input));
+        let repeat = repeat(target, origin);
+        panic!("{name} failed (see above) on {length} bytes, hexadecimal: {hex}\n{repeat}")
     })
 }
 
@@ -153,15 +183,6 @@ fn repeat(target: Target, origin: &Origin) -> String {
     }
 }
 
-struct Hex<'a>(&'a [u8]);
-
-impl std::fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} bytes, hexadecimal: ", self.0.len())?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
 /// Memory of this process, where the system tells (Linux).
 fn resident_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -170,7 +191,10 @@ fn resident_bytes() -> Option<u64> {
 }
 
 /// The input of this seed.
-fn mutated(corpus: &[(PathBuf, Vec<u8>)], seed: u64) -> Vec<u8> {
+///
+/// # Panics
+/// If the corpus is empty.
+pub fn mutated(corpus: &[(PathBuf, Vec<u8>)], seed: u64) -> Vec<u8> {
     let mut rng = SeededRandom::new(seed);
     let mut bytes = pick(&mut rng, corpus).1.clone();
     for _ in 0..=rng.below(6) {

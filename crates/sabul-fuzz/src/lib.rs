@@ -1,9 +1,11 @@
 //! Hostile bytes against every part that reads them.
 //!
 //! A [`Target`] takes any bytes and panics where a promise is broken. `cargo test` replays the
-//! committed corpus and then some seconds of seeded mutations of it ([`harness`]); `make fuzz` does
-//! the same for longer. The files in `corpus/` are written by `cargo run -p sabul-fuzz --example
-//! seeds`; a failing input is kept by saving it there under another name.
+//! committed corpus and then some seconds of seeded mutations of it ([`harness`]). `make fuzz` runs
+//! the same targets under libFuzzer, which keeps and mutates on what reaches something new (the crate
+//! in `fuzz/`, outside the workspace). The files in `corpus/` are written by `cargo run -p sabul-fuzz
+//! --example seeds`; a failing input is kept by saving it there under another name. What libFuzzer
+//! found is in `found/`, a line for each input, written by `make fuzz-keep`.
 //!
 //! Wire formats are read as they are. The state machines read a small script instead, one byte of
 //! operation and then its operands, so that mutations change what happens and when.

@@ -5,13 +5,15 @@
 use sabul_fuzz::harness::{self, Plan};
 use sabul_fuzz::{TARGETS, find};
 
-/// Largest file of a corpus in bytes: they are read by people, too.
+/// Largest input that was written for a target, in bytes: they are read by people, too.
 const FILE_MAX: usize = 300;
+/// Most of what fuzzing found for all targets, in bytes of its files.
+const FOUND_MAX: u64 = 200_000;
 
 fn fuzz(name: &str) {
     let target = find(name).expect("the test is named after a target");
     let corpus = harness::corpus(target);
-    for (path, bytes) in &corpus {
+    for (path, bytes) in &harness::written(target) {
         assert!(bytes.len() <= FILE_MAX, "{} is over {FILE_MAX} bytes", path.display());
     }
     let outcome = harness::run(target, Plan::from_environment());
@@ -37,6 +39,15 @@ macro_rules! targets {
             assert!(TARGETS.iter().map(|target| target.name).eq(tested));
         }
     };
+}
+
+#[test]
+fn what_fuzzing_found_stays_small() {
+    let sizes = TARGETS
+        .iter()
+        .map(|target| std::fs::metadata(harness::found_path(*target)).map_or(0, |file| file.len()));
+    let size: u64 = sizes.sum();
+    assert!(size <= FOUND_MAX, "{size} bytes in crates/sabul-fuzz/found, at most {FOUND_MAX}");
 }
 
 targets!(datagrams messages tickets receiver sender opener assembler paths scenarios);

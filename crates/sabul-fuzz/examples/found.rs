@@ -1,0 +1,33 @@
+//! Keeps inputs that fuzzing found: one line in hexadecimal for each file of a folder that the
+//! committed corpus does not hold, into `found/TARGET.hex`. `make fuzz-keep` calls it.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+
+use data_encoding::HEXLOWER;
+use sabul_fuzz::{find, harness};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let [name, folder] = &arguments[..] else {
+        return Err("usage: found TARGET FOLDER".into());
+    };
+    let target = find(name).ok_or_else(|| format!("no target is called '{name}'"))?;
+    let written: BTreeSet<_> = harness::written(target).into_iter().map(|(_, b)| b).collect();
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(folder)? {
+        let bytes = fs::read(entry?.path())?;
+        if !written.contains(&bytes) {
+            found.insert((bytes.len(), bytes));
+        }
+    }
+    let lines: String = found.iter().map(|(_, b)| format!("{}\n", HEXLOWER.encode(b))).collect();
+    fs::write(harness::found_path(target), lines)?;
+    println!(
+        "{name}: {} inputs, {} bytes",
+        found.len(),
+        found.iter().map(|(n, _)| n).sum::<usize>()
+    );
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! The targets of `sabul-fuzz` under libFuzzer: an input that reaches something new is kept, and
+//! mutated on.
+//!
+//! `fuzz/run.sh` builds this with the instrumentation that it needs, on stable Rust, and calls it;
+//! the arguments are libFuzzer's. The environment says the rest: `SABUL_FUZZ_TARGET` names the
+//! target, `SABUL_FUZZ_START` a folder to which its committed inputs are written first, and with
+//! `SABUL_FUZZ_BLIND` every input is a mutation of a committed one, as in `cargo test`: what
+//! libFuzzer then counts is what is reached without feedback.
+#![no_main]
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::{env, fs};
+
+use libfuzzer_sys::{Corpus, fuzz_mutator, fuzz_target, fuzzer_mutate};
+use sabul_fuzz::{Target, find, harness};
+
+struct Setting {
+    target: Target,
+    /// What mutations start from where there is no feedback.
+    blind: Option<Vec<(PathBuf, Vec<u8>)>>,
+}
+
+fn setting() -> &'static Setting {
+    static SETTING: OnceLock<Setting> = OnceLock::new();
+    SETTING.get_or_init(|| {
+        let name = env::var("SABUL_FUZZ_TARGET").expect("SABUL_FUZZ_TARGET names a target");
+        let target = find(&name).unwrap_or_else(|| panic!("no target is called '{name}'"));
+        let corpus = harness::corpus(target);
+        if let Some(folder) = env::var_os("SABUL_FUZZ_START") {
+            write(Path::new(&folder), &corpus);
+        }
+        Setting { target, blind: env::var_os("SABUL_FUZZ_BLIND").map(|_| corpus) }
+    })
+}
+
+fn write(folder: &Path, corpus: &[(PathBuf, Vec<u8>)]) {
+    for (index, (_, bytes)) in corpus.iter().enumerate() {
+        let path = folder.join(format!("committed-{index}"));
+        fs::write(&path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+}
+
+fuzz_target!(
+    init: {
+        setting();
+    },
+    |data: &[u8]| -> Corpus {
+        (setting().target.run)(data);
+        Corpus::Keep
+    }
+);
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    match &setting().blind {
+        None => fuzzer_mutate(data, size, max_size),
+        Some(corpus) => {
+            let input = harness::mutated(corpus, seed.into());
+            let length = input.len().min(max_size).min(data.len());
+            data[..length].copy_from_slice(&input[..length]);
+            length
+        }
+    }
+});
