@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use sabul::Ticket;
 use sabul_lab::{Relay, RelayConfig, RelayStats, isolate};
-use sabul_sim::{PathPreset, preset, presets};
+use sabul_path::{PathPreset, preset, presets};
 use serde_json::Value;
 use tempfile::TempDir;
 

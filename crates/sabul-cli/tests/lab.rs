@@ -83,7 +83,7 @@ fn named_paths_are_listed_shown_and_printed_as_one_document() {
     assert!(stdout(&one).contains("[SABUL §III]"));
     let all = json(&lab(&["presets", "--json"]));
     assert_eq!(all["schema"], 1);
-    assert_eq!(all["presets"].as_array().unwrap().len(), sabul_sim::presets().len());
+    assert_eq!(all["presets"].as_array().unwrap().len(), sabul_path::presets().len());
     let one: Value = json(&lab(&["presets", "atlantic", "--json"]));
     assert_eq!(one["presets"][0]["name"], "atlantic");
     assert_eq!(one["presets"][0]["forward"]["queue_packets"], 4583);

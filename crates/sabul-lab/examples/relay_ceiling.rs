@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use sabul_lab::{Relay, RelayConfig, RelayStats};
-use sabul_sim::{LinkConfig, QueueLimit};
+use sabul_path::{LinkConfig, QueueLimit};
 use sabul_units::{Rate, Span};
 
 const PAYLOAD: usize = 1472;

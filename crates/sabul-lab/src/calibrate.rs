@@ -14,7 +14,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::{io, thread};
 
-use sabul_sim::LinkStats;
+use sabul_path::LinkStats;
 use sabul_sim::scenario::LinkPlan;
 use sabul_units::Span;
 use serde::Serialize;
@@ -366,7 +366,7 @@ mod path_tests {
         let path = Path::new(&plans(), &[2, 0], Span::from_millis(100)).unwrap();
         assert_eq!(path.name, "c + a");
         let delays = |way: &Direction| -> Vec<Span> {
-            way.links.iter().map(sabul_sim::LinkConfig::delay).collect()
+            way.links.iter().map(sabul_path::LinkConfig::delay).collect()
         };
         assert_eq!(delays(&path.forward), [4, 1].map(Span::from_millis));
         assert_eq!(delays(&path.back), [10, 40].map(Span::from_millis));

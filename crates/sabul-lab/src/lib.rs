@@ -1,4 +1,4 @@
-//! Emulated paths for real programs: the links of `sabul-sim`, driven by the real clock.
+//! Emulated paths for real programs: the links of `sabul-path`, driven by the real clock.
 //!
 //! [`Lab`] makes hosts (network namespaces with a TUN device each) and routes the IP packets between
 //! them over the path. [`Relay`] needs no privileges: it sits between a connector and a listener as

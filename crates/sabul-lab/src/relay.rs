@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sabul_sim::{Link, LinkConfig};
+use sabul_path::{Link, LinkConfig};
 use sabul_units::{Instant, SeededRandom};
 
 use engine::Engine;

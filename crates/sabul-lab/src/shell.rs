@@ -240,7 +240,7 @@ fn near_program(command: &[OsString], shell: Option<OsString>) -> Command {
 
 #[cfg(test)]
 mod plain_tests {
-    use sabul_sim::LinkConfig;
+    use sabul_path::LinkConfig;
 
     use super::*;
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use sabul_lab::shell::{self, ShellConfig};
 use sabul_lab::{LabError, isolate};
-use sabul_sim::LinkConfig;
+use sabul_path::LinkConfig;
 use sabul_sim::scenario::LinkPlan;
 
 /// An ordinary user.

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use sabul_lab::{Lab, LabConfig, LabError};
+use sabul_path::{LinkConfig, QueueLimit};
 use sabul_sim::scenario::{FlowPlan, FlowSize, LinkPlan, Scenario, Transport};
-use sabul_sim::{LinkConfig, QueueLimit};
 use sabul_units::{Rate, Span};
 
 fn scenario(flows: Vec<FlowPlan>) -> Scenario {

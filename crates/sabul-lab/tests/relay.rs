@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use sabul_lab::{Relay, RelayConfig};
-use sabul_sim::{LinkConfig, LinkConfigBuilder, Outage, QueueLimit};
+use sabul_path::{LinkConfig, LinkConfigBuilder, Outage, QueueLimit};
 use sabul_units::{Probability, Rate, Span};
 use socket2::SockRef;
 

@@ -10,11 +10,11 @@
 use std::cmp::Reverse;
 
 use sabul_cc::registry;
+use sabul_path::{Link, LinkConfig, Outage, QueueLimit};
 use sabul_proto::{
     Admission, Arrival, DataPacket, Expiry, Receiver, ReceiverConfig, Repeat, RepeatRtt,
     ReportRule, Sender, SenderConfig, Transmit,
 };
-use sabul_sim::{Link, LinkConfig, Outage, QueueLimit};
 use sabul_units::{Bytes, Instant, PacketNumber, Probability, Random, Rate, SeededRandom, Span};
 use sabul_wire::{Feedback, LossPolicy, Mark};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sabul_sim::{Codel, Discipline, Drr, EcnThreshold, FqCodel, Red};
+use sabul_path::{Codel, Discipline, Drr, EcnThreshold, FqCodel, Red};
 use sabul_units::{Probability, Rate};
 
 use crate::error::unknown;

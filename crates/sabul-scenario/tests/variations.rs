@@ -1,7 +1,7 @@
 //! One file, many runs: overrides, ranges and sweeps.
 
+use sabul_path::{Discipline, QueueLimit};
 use sabul_scenario::{Run, parse_override, read};
-use sabul_sim::{Discipline, QueueLimit};
 use sabul_units::{Rate, Span};
 
 const FILE: &str = r#"

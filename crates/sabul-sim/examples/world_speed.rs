@@ -7,8 +7,9 @@
 
 use std::time::Instant as Clock;
 
+use sabul_path::{LinkConfig, QueueLimit};
+use sabul_sim::World;
 use sabul_sim::scenario::{Arrivals, FlowPlan, LinkPlan, Scenario, Transport};
-use sabul_sim::{LinkConfig, QueueLimit, World};
 use sabul_units::{Rate, Span};
 
 fn flow(id: &str, transport: Transport, cc: &str, count: u32) -> FlowPlan {

@@ -2,7 +2,6 @@
 //!
 //! | Part | Is |
 //! |---|---|
-//! | [`Link`] | one direction of a path: queue, serialiser, pipe, and what goes wrong on it |
 //! | [`scenario`] | what a run is made of: links, flows, how long |
 //! | [`TcpSender`], [`TcpReceiver`] | hosts that TCP flows consist of |
 //! | [`traffic`] | when flows arrive and how much each of them sends |
@@ -10,36 +9,23 @@
 //! | [`meter`] | what is measured while a run goes on |
 //! | [`results`] | what a run has shown: averages and series |
 //!
-//! Flows of our own protocol are the very sender and receiver that ship (`sabul-proto`), and a
-//! [`Link`] owns no socket, clock or thread: the simulator drives both by virtual time, the lab by
-//! real time, and all of them speak about the same path. The same scenario gives the same bits on
-//! every machine, on one thread or many.
+//! Flows of our own protocol are the very sender and receiver that ship (`sabul-proto`), and the links
+//! are those of `sabul-path`, which the lab drives by real time: all of them speak about the same path.
+//! The same scenario gives the same bits on every machine, on one thread or many.
 //!
 //! What the model leaves out: processors (hosts take no time to think, unless a defect says so),
 //! handshakes (flows start with their first data), and everything below IP but rate, delay and queue.
 
 mod agenda;
-mod config;
-mod corrupt;
-mod discipline;
 mod host;
-mod link;
-mod loss;
 pub mod meter;
 mod net;
-mod presets;
-mod queue;
 pub mod results;
 pub mod scenario;
 mod tcp;
 pub mod traffic;
 mod world;
 
-pub use config::{ConfigError, LinkConfig, LinkConfigBuilder, Outage, QueueLimit};
-pub use corrupt::corrupt_bytes;
-pub use discipline::{BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, Red};
-pub use link::{Delivery, Link, LinkStats, PacketMeta, Verdict};
-pub use presets::{PathPreset, preset, presets};
 pub use tcp::{
     Segment, TCP_HEADER_BYTES, TcpAck, TcpConfig, TcpReceiver, TcpReceiverStats, TcpSender,
     TcpSenderStats, TcpTransmit,

@@ -6,11 +6,11 @@
 pub use sabul_cc::RttEstimate;
 use sabul_units::{Instant, Rate, Span};
 
-use crate::LinkStats;
 use crate::results::{
     Completion, FlowResult, FlowSeries, LinkResult, LinkSeries, Queue, Region, Results, Rtt, Series,
 };
 use crate::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Scenario, Transport};
+use sabul_path::LinkStats;
 
 /// [SLAC] judges stability by reports of one second.
 const STABILITY_BIN: Span = Span::from_secs(1);

@@ -8,7 +8,7 @@ use crate::agenda::{Actor, Agenda};
 use crate::meter::{LinkLook, Links};
 use crate::scenario::LinkPlan;
 use crate::tcp::{Segment, TcpAck};
-use crate::{Link, PacketMeta};
+use sabul_path::{Link, PacketMeta};
 
 /// Copies of a plan, and their connections, are told apart above this bit of a flow's number.
 pub(crate) const COPY_SHIFT: u32 = 16;

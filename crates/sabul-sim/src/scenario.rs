@@ -6,7 +6,7 @@
 use sabul_units::{Instant, Rate, Span};
 use sabul_wire::DATA_OVERHEAD;
 
-use crate::LinkConfig;
+use sabul_path::LinkConfig;
 
 /// DATA on the wire beyond its payload: IPv4 and UDP headers, our header and tag.
 #[expect(clippy::cast_possible_truncation, reason = "a small constant")]

@@ -480,8 +480,8 @@ fn build_controller(plan: &FlowPlan) -> Result<Option<Guarded>, ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LinkConfig;
     use crate::scenario::LinkPlan;
+    use sabul_path::LinkConfig;
 
     #[test]
     fn a_program_does_not_run_here() {

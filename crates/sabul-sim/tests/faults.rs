@@ -6,8 +6,9 @@ use std::sync::Once;
 
 use sabul_cc::registry::{self, Entry, Family};
 use sabul_cc::{Acked, Context, Controller, LossReport, SendLimits};
+use sabul_path::{LinkConfig, QueueLimit};
 use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Scenario, Transport};
-use sabul_sim::{FlowFault, LinkConfig, Outcome, QueueLimit, World};
+use sabul_sim::{FlowFault, Outcome, World};
 use sabul_units::{Gap, Instant, Packets, Rate, Span};
 
 /// Ten packets, until it has heard of 500.

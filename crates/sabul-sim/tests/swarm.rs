@@ -9,11 +9,11 @@
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
 use cap::Cap;
-use sabul_sim::scenario::{Defects, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
-use sabul_sim::{
+use sabul_path::{
     BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, LinkConfig, Outage, QueueLimit, Red,
-    World,
 };
+use sabul_sim::World;
+use sabul_sim::scenario::{Defects, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
 use sabul_units::{Instant, Probability, Random, Rate, SeededRandom, Span};
 
 #[global_allocator]

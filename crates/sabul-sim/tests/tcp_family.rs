@@ -3,9 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
 use sabul_cc::registry::{self, Family};
+use sabul_path::{Discipline, EcnThreshold, LinkConfig, QueueLimit};
+use sabul_sim::World;
 use sabul_sim::results::Results;
 use sabul_sim::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
-use sabul_sim::{Discipline, EcnThreshold, LinkConfig, QueueLimit, World};
 use sabul_units::{Instant, Probability, Rate, Span};
 
 /// One link there and back with a queue of one bandwidth-delay product.

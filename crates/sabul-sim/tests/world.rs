@@ -2,8 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
+use sabul_path::{Discipline, LinkConfig, Outage, QueueLimit, Red};
 use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
-use sabul_sim::{Discipline, LinkConfig, Outage, Outcome, QueueLimit, Red, World};
+use sabul_sim::{Outcome, World};
 use sabul_units::{Instant, Probability, Rate, Span};
 
 fn ms(ms: u64) -> Span {

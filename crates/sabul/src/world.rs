@@ -1,7 +1,7 @@
 //! A world in virtual time: connectors and listeners as they ship, on simulated hosts and paths.
 //!
 //! Sessions, control messages, transfers, channels and files are the program's own. What stands in
-//! for the machine: links of `sabul-sim` for UDP, [`Wire`]s for TCP and TLS, tasks for threads, and
+//! for the machine: links of `sabul-path` for UDP, [`Wire`]s for TCP and TLS, tasks for threads, and
 //! a runtime whose clock jumps to the next event. One seed decides everything, so a failure repeats.
 //!
 //! Not here: TLS itself, the hellos that open a UDP path, threads racing each other.

@@ -13,7 +13,7 @@ use sabul::{
     RemoteDestination, SendPolicy, Service, Session, Ticket, TransferOptions, connect_to,
 };
 use sabul_lab::{Relay, RelayConfig};
-use sabul_sim::{LinkConfig, Outage, QueueLimit};
+use sabul_path::{LinkConfig, Outage, QueueLimit};
 use sabul_units::{Instant, Probability, Random, Rate, SeededRandom, Span};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

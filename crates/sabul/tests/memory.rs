@@ -15,7 +15,7 @@ use sabul::{
     RemoteDestination, Service, Session, Ticket, Transfer, TransferOptions, connect, connect_to,
 };
 use sabul_lab::{Relay, RelayConfig};
-use sabul_sim::LinkConfig;
+use sabul_path::LinkConfig;
 use sabul_units::{Rate, Span};
 
 /// Longer than anything here takes, so that a failure ends too.

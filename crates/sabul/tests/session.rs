@@ -15,7 +15,7 @@ use sabul::{
     TransferOptions, connect, connect_to,
 };
 use sabul_lab::{Relay, RelayConfig};
-use sabul_sim::LinkConfig;
+use sabul_path::LinkConfig;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;

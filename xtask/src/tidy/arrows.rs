@@ -23,22 +23,27 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "sabul-udp",
         ]),
     ),
-    (
-        "sabul-sim",
-        Some(&["sabul-units", "sabul-wire", "sabul-cc", "sabul-proto", "sabul-transfer"]),
-    ),
-    ("sabul-scenario", Some(&["sabul-units", "sabul-cc", "sabul-sim"])),
+    ("sabul-path", Some(&["sabul-units"])),
+    ("sabul-sim", Some(&["sabul-units", "sabul-path", "sabul-wire", "sabul-cc", "sabul-proto"])),
+    ("sabul-scenario", Some(&["sabul-units", "sabul-path", "sabul-cc", "sabul-sim"])),
     ("sabul-report", Some(&[])),
     ("sabul-model", Some(&["sabul-units"])),
-    ("sabul-lab", Some(&["sabul-sim", "sabul-units", "sabul-udp", "sabul"])),
+    ("sabul-lab", Some(&["sabul-path", "sabul-sim", "sabul-units", "sabul-udp", "sabul"])),
     ("sabul-cli", None),
     ("sabul-fuzz", None),
     ("xtask", Some(&[])),
 ];
 
 /// Crates without sockets, files, threads, clocks, global randomness, environment or hash order.
-pub(crate) const CORE: &[&str] =
-    &["sabul-units", "sabul-wire", "sabul-cc", "sabul-proto", "sabul-transfer", "sabul-sim"];
+pub(crate) const CORE: &[&str] = &[
+    "sabul-units",
+    "sabul-wire",
+    "sabul-cc",
+    "sabul-proto",
+    "sabul-transfer",
+    "sabul-path",
+    "sabul-sim",
+];
 
 /// Third parties that a core crate may use: (core crate, dependency). An ADR has to name both.
 const ALLOWED_IN_CORE: &[(&str, &str)] = &[

@@ -3,8 +3,8 @@
 //! Numbers are means over seeds where nothing else is said. One that does not exist is not a number,
 //! which JSON writes as `null`.
 
+use sabul_path::QueueLimit;
 use sabul_scenario::Run;
-use sabul_sim::QueueLimit;
 use sabul_sim::results::{Completion, FlowResult, FlowSeries, Region, Series};
 use sabul_sim::scenario::{FlowPlan, Scenario, Transport};
 use sabul_units::Instant;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sabul_lab::{Lab, LabConfig, LabOutcome, Sample};
+use sabul_path::PathPreset;
 use sabul_report::sparkline;
-use sabul_sim::PathPreset;
 use sabul_sim::results::FlowResult;
 use sabul_sim::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
 use sabul_units::Span;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sabul_sim::LinkStats;
+use sabul_path::LinkStats;
 use sabul_units::Span;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! `sabul lab presets`: the named paths, their numbers and where those come from.
 
+use sabul_path::{LinkConfig, PathPreset, QueueLimit, presets};
 use sabul_report::{Column, Table, significant};
-use sabul_sim::{LinkConfig, PathPreset, QueueLimit, presets};
 use sabul_units::{Probability, Span};
 use serde_json::{Value, json};
 
@@ -205,7 +205,7 @@ fn wrap(text: &str, indent: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sabul_sim::BurstLoss;
+    use sabul_path::BurstLoss;
     use sabul_units::Rate;
 
     use super::*;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use sabul_lab::RouterLook;
 use sabul_lab::shell::{self, ShellConfig, ShellOutcome};
-use sabul_sim::LinkConfig;
+use sabul_path::LinkConfig;
 use sabul_sim::meter::LinkLook;
 use sabul_sim::scenario::LinkPlan;
 use sabul_units::{Rate, Span};
@@ -156,7 +156,7 @@ fn schedule(link: &LinkPlan, router: &RouterLook) -> String {
 #[cfg(test)]
 mod tests {
     use sabul_lab::{Lateness, Way};
-    use sabul_sim::LinkStats;
+    use sabul_path::LinkStats;
     use sabul_units::Instant;
 
     use super::*;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sabul_lab::{Relay, RelayConfig};
-use sabul_sim::LinkConfig;
+use sabul_path::LinkConfig;
 use sabul_units::{Rate, Span};
 use serde_json::Value;
 use tempfile::TempDir;

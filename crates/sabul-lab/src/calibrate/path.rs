@@ -4,7 +4,7 @@
 //! the hosts' access delay behind the last; jitter and holding back add to that, never subtract. It
 //! arrives if no link loses it and none damages it (a damaged packet fails its checksum).
 
-use sabul_sim::{LinkConfig, QueueLimit};
+use sabul_path::{LinkConfig, QueueLimit};
 use sabul_units::{Bytes, Probability, Rate, Span};
 
 /// Standard deviations by which a count of chance events may differ from its mean.
@@ -168,7 +168,7 @@ pub(super) fn damage(link: &LinkConfig) -> f64 {
 
 #[cfg(test)]
 pub(super) mod testing {
-    use sabul_sim::LinkConfigBuilder;
+    use sabul_path::LinkConfigBuilder;
 
     use super::*;
 
@@ -192,7 +192,7 @@ pub(super) mod testing {
 
 #[cfg(test)]
 mod tests {
-    use sabul_sim::BurstLoss;
+    use sabul_path::BurstLoss;
 
     use super::testing::{link, way};
     use super::*;

@@ -130,7 +130,7 @@ fn to_u32(count: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use sabul_sim::{LinkConfig, QueueLimit};
+    use sabul_path::{LinkConfig, QueueLimit};
     use sabul_units::{Probability, Rate};
 
     use super::super::path::testing::{link, way};

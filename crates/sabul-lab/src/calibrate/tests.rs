@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use sabul_sim::{LinkConfig, LinkConfigBuilder, QueueLimit};
+use sabul_path::{LinkConfig, LinkConfigBuilder, QueueLimit};
 use sabul_units::{Probability, Rate};
 
 use super::*;

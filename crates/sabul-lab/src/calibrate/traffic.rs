@@ -373,7 +373,7 @@ pub(super) fn take_train(port: &Port, tag: u32, end: &AtomicU64) -> io::Result<V
 mod tests {
     use std::net::Ipv4Addr;
 
-    use sabul_sim::{LinkConfig, QueueLimit};
+    use sabul_path::{LinkConfig, QueueLimit};
     use sabul_units::Rate;
 
     use super::super::path::Direction;

@@ -9,7 +9,7 @@
 //! Queue:       (delay of those that found it full − least delay) × rate ÷ size. Lone packets go
 //!     ahead of the train to find the least delay.
 
-use sabul_sim::{Discipline, LinkConfig, LinkStats, QueueLimit};
+use sabul_path::{Discipline, LinkConfig, LinkStats, QueueLimit};
 use sabul_units::{Bytes, Instant, Rate, Span};
 
 use super::path::{Direction, Odds, damage, queue_packets, time_for, wire_loss};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use sabul_sim::Delivery;
+use sabul_path::Delivery;
 use sabul_units::{Instant, Span};
 
 use super::stats::Shared;

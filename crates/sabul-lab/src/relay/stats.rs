@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sabul_sim::LinkStats;
+use sabul_path::LinkStats;
 use sabul_units::Span;
 
 use crate::lateness::Lateness;

@@ -23,7 +23,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
 use rustix::event::PollFlags;
-use sabul_sim::{LinkConfig, QueueLimit, Verdict};
+use sabul_path::{LinkConfig, QueueLimit, Verdict};
 use sabul_units::{Bytes, Instant, Span};
 use socket2::SockRef;
 

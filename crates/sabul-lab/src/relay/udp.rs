@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
-use sabul_sim::{Verdict, corrupt_bytes};
+use sabul_path::{Verdict, corrupt_bytes};
 use sabul_units::{Instant, SeededRandom};
 
 use super::stats::Report;

@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime};
 use crossbeam_channel::{Receiver, TryRecvError};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
+use sabul_path::{Link, PacketMeta, Verdict};
 use sabul_sim::meter::LinkLook;
 use sabul_sim::scenario::LinkPlan;
-use sabul_sim::{Link, PacketMeta, Verdict};
 use sabul_units::{Instant, SeededRandom, Span};
 
 use super::accounts::{AccountId, Accounts};

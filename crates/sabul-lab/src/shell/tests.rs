@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use sabul_sim::LinkConfig;
+use sabul_path::LinkConfig;
 
 use super::*;
 

@@ -4,7 +4,7 @@ use sabul_cc::registry;
 use sabul_units::{Bytes, Instant, Packets, Probability, Random, Rate, SeededRandom, Span};
 
 use super::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender, TcpTransmit};
-use crate::{Link, LinkConfig, QueueLimit};
+use sabul_path::{Link, LinkConfig, QueueLimit};
 
 struct Flow {
     sender: TcpSender,

@@ -1,4 +1,4 @@
-//! UDP in a world: sockets in memory over the links of `sabul-sim`.
+//! UDP in a world: sockets in memory over the links of `sabul-path`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sabul_sim::{Link, LinkConfig};
+use sabul_path::{Link, LinkConfig};
 use sabul_udp::{RecvBuffers, SendOutcome, SendStatus, Wait};
 use sabul_units::{Instant as LinkInstant, PacketNumber, Random, SeededRandom, Span};
 use sabul_wire::ConnectionId;

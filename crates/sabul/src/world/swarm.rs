@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use sabul_sim::{LinkConfig, QueueLimit};
+use sabul_path::{LinkConfig, QueueLimit};
 use sabul_units::{Probability, Random, Rate, SeededRandom, Span};
 use tokio::time::{Instant, sleep};
 

@@ -1,4 +1,4 @@
-use sabul_sim::{BurstLoss, Codel, EcnThreshold, LinkConfigBuilder, Red};
+use sabul_path::{BurstLoss, Codel, EcnThreshold, LinkConfigBuilder, Red};
 use sabul_units::{Probability, Random as _, SeededRandom};
 
 use super::super::path::testing::{link, way};

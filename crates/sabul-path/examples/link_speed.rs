@@ -1,12 +1,12 @@
 //! How many packets a second one core takes through a link, with and without impairments.
 //!
-//! Run it optimised: `cargo run --release -p sabul-sim --example link_speed`.
+//! Run it optimised: `cargo run --release -p sabul-path --example link_speed`.
 
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use std::time::Instant as Clock;
 
-use sabul_sim::{Link, LinkConfig, preset};
+use sabul_path::{Link, LinkConfig, preset};
 use sabul_units::{Instant, SeededRandom, Span};
 
 const PACKETS: u64 = 20_000_000;

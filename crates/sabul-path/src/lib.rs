@@ -1,0 +1,24 @@
+//! The network between hosts, wherever the hosts are: in virtual time, in namespaces or behind a relay.
+//!
+//! | Part | Is |
+//! |---|---|
+//! | [`Link`] | one direction of a path: queue, serialiser, pipe, and what goes wrong on it |
+//! | [`LinkConfig`], [`Discipline`] | its settings |
+//! | [`presets`] | named paths, each number with its source |
+//!
+//! Nothing here owns a socket, clock or thread: the simulator drives it by virtual time, the lab by real
+//! time. The same inputs at the same times give the same outputs, on every machine.
+
+mod config;
+mod corrupt;
+mod discipline;
+mod link;
+mod loss;
+mod presets;
+mod queue;
+
+pub use config::{ConfigError, LinkConfig, LinkConfigBuilder, Outage, QueueLimit};
+pub use corrupt::corrupt_bytes;
+pub use discipline::{BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, Red};
+pub use link::{Delivery, Link, LinkStats, PacketMeta, Verdict};
+pub use presets::{PathPreset, preset, presets};
