@@ -5,8 +5,8 @@ mod lab;
 use sabul_model::grid::HeatMap;
 use sabul_model::series::{self as model, PhasePlane};
 use sabul_report::{Axis, Cell, Chart, Column, Heatmap, Item, Line, Page, Section, Style, Table};
+use sabul_run::results::{FlowSeries, LinkSeries, Results, Series};
 use sabul_scenario::Run;
-use sabul_sim::results::{FlowSeries, LinkSeries, Results, Series};
 
 use crate::runs::{COMMIT, Finished};
 pub(crate) use lab::{INVALID, calibration_table, lateness, left_out};

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use sabul_lab::{Calibration, FlowCpu, LabOutcome, RouterLook, TupleLook};
 use sabul_report::Table;
+use sabul_run::results::{Results, Series};
 use sabul_scenario::{LabNotes, Manifest, Override, Run, RunDocument};
-use sabul_sim::results::{Results, Series};
 use serde_json::{Map, Value, json};
 
 use crate::error::CliError;

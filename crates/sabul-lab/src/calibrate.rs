@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::{io, thread};
 
 use sabul_path::LinkStats;
-use sabul_sim::scenario::LinkPlan;
+use sabul_run::scenario::LinkPlan;
 use sabul_units::Span;
 use serde::Serialize;
 

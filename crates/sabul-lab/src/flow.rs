@@ -26,8 +26,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use sabul_sim::meter::{Counters, Gauges};
-use sabul_sim::scenario::{FlowPlan, Transport};
+use sabul_run::meter::{Counters, Gauges};
+use sabul_run::scenario::{FlowPlan, Transport};
 use sabul_units::{Instant, SeededRandom, Span};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -302,8 +302,8 @@ fn averaged_rtt(
     smoothed: Span,
     variance: Span,
     min: Span,
-) -> Option<sabul_sim::meter::RttEstimate> {
-    let rtt = sabul_sim::meter::RttEstimate { latest: smoothed, smoothed, variance, min };
+) -> Option<sabul_run::meter::RttEstimate> {
+    let rtt = sabul_run::meter::RttEstimate { latest: smoothed, smoothed, variance, min };
     (smoothed > Span::ZERO).then_some(rtt)
 }
 

@@ -25,8 +25,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use sabul_sim::meter::LinkLook;
-use sabul_sim::scenario::LinkPlan;
+use sabul_run::meter::LinkLook;
+use sabul_run::scenario::LinkPlan;
 use sabul_units::{Instant, Span};
 
 use crate::clock::Clock;

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use sabul_lab::shell::{self, ShellConfig};
 use sabul_lab::{LabError, isolate};
 use sabul_path::LinkConfig;
-use sabul_sim::scenario::LinkPlan;
+use sabul_run::scenario::LinkPlan;
 
 /// An ordinary user.
 const NOBODY: u32 = 65_534;

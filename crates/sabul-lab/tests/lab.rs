@@ -4,7 +4,7 @@
 
 use sabul_lab::{Lab, LabConfig, LabError};
 use sabul_path::{LinkConfig, QueueLimit};
-use sabul_sim::scenario::{FlowPlan, FlowSize, LinkPlan, Scenario, Transport};
+use sabul_run::scenario::{FlowPlan, FlowSize, LinkPlan, Scenario, Transport};
 use sabul_units::{Rate, Span};
 
 fn scenario(flows: Vec<FlowPlan>) -> Scenario {

@@ -1,6 +1,6 @@
 //! A `[[flow]]` whose traffic is a program's.
 
-use sabul_sim::scenario::Transport;
+use sabul_run::scenario::Transport;
 
 use crate::Arm;
 use crate::table::Table;

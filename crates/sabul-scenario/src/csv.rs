@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 
-use sabul_sim::results::Series;
+use sabul_run::results::Series;
 
 /// Writes `series.csv`: one row for each sample and flow.
 ///

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sabul_sim::results::{FlowResult, LinkResult, Region, Results};
+use sabul_run::results::{FlowResult, LinkResult, Region, Results};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use sabul_cc::registry::{self, Entry, Family};
 use sabul_cc::{ChannelRules, ConfigError, ParamValues};
-use sabul_sim::scenario::{Arrivals, Defects, FlowPlan, FlowSize, Profile, Striping, Transport};
+use sabul_run::scenario::{Arrivals, Defects, FlowPlan, FlowSize, Profile, Striping, Transport};
 use sabul_units::{Bytes, Instant, Span};
 
 use crate::Arm;

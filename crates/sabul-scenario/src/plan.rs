@@ -1,6 +1,6 @@
 //! The scenario as a whole, out of the tree of its file.
 
-use sabul_sim::scenario::{Arrivals, FlowPlan, Scenario};
+use sabul_run::scenario::{Arrivals, FlowPlan, Scenario};
 use sabul_units::{Instant, Span};
 
 use crate::Arm;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use sabul_sim::scenario::Scenario;
+use sabul_run::scenario::Scenario;
 
 use crate::Arm;
 use crate::error::{Error, Origin, Problem};

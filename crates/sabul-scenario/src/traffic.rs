@@ -1,6 +1,6 @@
 //! How much a `[[flow]]` sends, how many there are of it and when.
 
-use sabul_sim::scenario::{Arrivals, FlowSize};
+use sabul_run::scenario::{Arrivals, FlowSize};
 use sabul_units::{Instant, Span};
 
 use crate::keys::{ARRIVALS, SIZE};

@@ -1,7 +1,7 @@
 //! What the simulator and the lab read differently: programs, and whose TCP it is.
 
+use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Transport};
 use sabul_scenario::{Arm, Error, Run, parse_override, read, read_file, read_file_for, read_for};
-use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, Transport};
 use sabul_units::Span;
 
 /// A file with one flow; line 8 is the first of `lines`.

@@ -1,8 +1,8 @@
 //! What a file says is what the scenario holds, and what is written reads back.
 
 use sabul_path::{Codel, Discipline, Drr, EcnThreshold, FqCodel, Outage, QueueLimit, Red};
+use sabul_run::scenario::{Arrivals, FlowSize, Profile, Scenario, Striping, Transport};
 use sabul_scenario::{Run, parse_override, read};
-use sabul_sim::scenario::{Arrivals, FlowSize, Profile, Scenario, Striping, Transport};
 use sabul_units::{Instant, Probability, Rate, Span};
 
 /// The file that the documentation shows.

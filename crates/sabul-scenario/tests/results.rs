@@ -2,12 +2,12 @@
 
 use std::sync::Mutex;
 
+use sabul_run::results::{
+    Completion, FlowResult, FlowSeries, LinkResult, LinkSeries, Queue, Region, Results, Rtt, Series,
+};
 use sabul_scenario::{
     LabNotes, Manifest, Run, RunDocument, parse_override, read, run_all, run_all_with_progress,
     write_links, write_series,
-};
-use sabul_sim::results::{
-    Completion, FlowResult, FlowSeries, LinkResult, LinkSeries, Queue, Region, Results, Rtt, Series,
 };
 
 fn runs(seeds: &str) -> Vec<Run> {

@@ -5,8 +5,8 @@
 use std::error::Error;
 
 use sabul_path::{LinkConfig, QueueLimit};
+use sabul_run::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
 use sabul_sim::World;
-use sabul_sim::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
 use sabul_units::{Probability, Rate, Span};
 
 /// Rate in Mb/s, round trip in ms.

@@ -8,8 +8,8 @@
 use std::time::Instant as Clock;
 
 use sabul_path::{LinkConfig, QueueLimit};
+use sabul_run::scenario::{Arrivals, FlowPlan, LinkPlan, Scenario, Transport};
 use sabul_sim::World;
-use sabul_sim::scenario::{Arrivals, FlowPlan, LinkPlan, Scenario, Transport};
 use sabul_units::{Rate, Span};
 
 fn flow(id: &str, transport: Transport, cc: &str, count: u32) -> FlowPlan {

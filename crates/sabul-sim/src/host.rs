@@ -9,9 +9,9 @@ mod tcp;
 use sabul_cc::Guarded;
 use sabul_units::Instant;
 
-use crate::meter::{Counters, Gauges};
 use crate::net::{Body, FlowKey, Net, Packet, Way};
-use crate::scenario::{FlowPlan, Transport};
+use sabul_run::meter::{Counters, Gauges};
+use sabul_run::scenario::{FlowPlan, Transport};
 
 pub(crate) use cbr::CbrHost;
 pub(crate) use sabul::SabulHost;

@@ -2,12 +2,8 @@
 //!
 //! | Part | Is |
 //! |---|---|
-//! | [`scenario`] | what a run is made of: links, flows, how long |
 //! | [`TcpSender`], [`TcpReceiver`] | hosts that TCP flows consist of |
-//! | [`traffic`] | when flows arrive and how much each of them sends |
 //! | [`World`] | all of it, and the agenda of who acts when |
-//! | [`meter`] | what is measured while a run goes on |
-//! | [`results`] | what a run has shown: averages and series |
 //!
 //! Flows of our own protocol are the very sender and receiver that ship (`sabul-proto`), and the links
 //! are those of `sabul-path`, which the lab drives by real time: all of them speak about the same path.
@@ -18,12 +14,8 @@
 
 mod agenda;
 mod host;
-pub mod meter;
 mod net;
-pub mod results;
-pub mod scenario;
 mod tcp;
-pub mod traffic;
 mod world;
 
 pub use tcp::{

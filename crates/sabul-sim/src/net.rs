@@ -5,10 +5,10 @@ use sabul_units::{Instant, PacketNumber, SeededRandom};
 use sabul_wire::{Feedback, Mark};
 
 use crate::agenda::{Actor, Agenda};
-use crate::meter::{LinkLook, Links};
-use crate::scenario::LinkPlan;
 use crate::tcp::{Segment, TcpAck};
 use sabul_path::{Link, PacketMeta};
+use sabul_run::meter::{LinkLook, Links};
+use sabul_run::scenario::LinkPlan;
 
 /// Copies of a plan, and their connections, are told apart above this bit of a flow's number.
 pub(crate) const COPY_SHIFT: u32 = 16;

@@ -14,11 +14,11 @@ use sabul_units::{Bytes, Instant, SeededRandom, Span};
 
 use crate::agenda::Actor;
 use crate::host::{Host, Port};
-use crate::meter::{Counters, Gauges, Life, Meter};
 use crate::net::{COPY_SHIFT, FlowKey, Net, Packet, Way};
-use crate::results::{Results, Series};
-use crate::scenario::{FlowPlan, Scenario, Transport};
-use crate::traffic::Traffic;
+use sabul_run::meter::{Counters, Gauges, Life, Meter};
+use sabul_run::results::{Results, Series};
+use sabul_run::scenario::{FlowPlan, Scenario, Transport};
+use sabul_run::traffic::Traffic;
 
 /// Actors of each flow's place, in this order.
 const SENDER: u32 = 0;
@@ -480,8 +480,8 @@ fn build_controller(plan: &FlowPlan) -> Result<Option<Guarded>, ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::LinkPlan;
     use sabul_path::LinkConfig;
+    use sabul_run::scenario::LinkPlan;
 
     #[test]
     fn a_program_does_not_run_here() {

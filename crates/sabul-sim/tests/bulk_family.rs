@@ -3,9 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
 use sabul_path::{LinkConfig, Outage, QueueLimit};
+use sabul_run::results::FlowResult;
+use sabul_run::scenario::{FlowPlan, FlowSize, LinkPlan, Scenario, Transport};
 use sabul_sim::World;
-use sabul_sim::results::FlowResult;
-use sabul_sim::scenario::{FlowPlan, FlowSize, LinkPlan, Scenario, Transport};
 use sabul_units::{Instant, Probability, Rate, Span};
 
 const ALL: [&str; 4] = ["rbudp", "fobs", "tsunami", "netblt"];

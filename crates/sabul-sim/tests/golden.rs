@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use sabul_path::{BurstLoss, Discipline, FqCodel, LinkConfig, QueueLimit, Red};
+use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
 use sabul_sim::World;
-use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
 use sabul_units::{Probability, Rate, Span};
 
 fn link(id: &str, mbps: u64, delay_ms: u64, discipline: Discipline) -> LinkPlan {

@@ -3,9 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
 use sabul_path::{Discipline, Drr, LinkConfig, QueueLimit};
+use sabul_run::results::Results;
+use sabul_run::scenario::{FlowPlan, FlowSize, LinkPlan, Scenario, Striping, Transport};
 use sabul_sim::World;
-use sabul_sim::results::Results;
-use sabul_sim::scenario::{FlowPlan, FlowSize, LinkPlan, Scenario, Striping, Transport};
 use sabul_units::{Probability, Rate, Span};
 
 /// 100 Mb/s × 100 ms = 833 packets.

@@ -12,8 +12,8 @@ use cap::Cap;
 use sabul_path::{
     BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, LinkConfig, Outage, QueueLimit, Red,
 };
+use sabul_run::scenario::{Defects, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
 use sabul_sim::World;
-use sabul_sim::scenario::{Defects, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
 use sabul_units::{Instant, Probability, Random, Rate, SeededRandom, Span};
 
 #[global_allocator]

@@ -4,9 +4,9 @@
 
 use sabul_cc::registry::{self, Family};
 use sabul_path::{Discipline, EcnThreshold, LinkConfig, QueueLimit};
+use sabul_run::results::Results;
+use sabul_run::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
 use sabul_sim::World;
-use sabul_sim::results::Results;
-use sabul_sim::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
 use sabul_units::{Instant, Probability, Rate, Span};
 
 /// One link there and back with a queue of one bandwidth-delay product.

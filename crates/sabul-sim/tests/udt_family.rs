@@ -3,9 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
 use sabul_path::{LinkConfig, QueueLimit};
+use sabul_run::results::Results;
+use sabul_run::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
 use sabul_sim::World;
-use sabul_sim::results::Results;
-use sabul_sim::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
 use sabul_units::{Instant, Rate, Span};
 
 /// One link there and back with a queue of one bandwidth-delay product.

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
 use sabul_path::{Discipline, LinkConfig, Outage, QueueLimit, Red};
-use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
+use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
 use sabul_sim::{Outcome, World};
 use sabul_units::{Instant, Probability, Rate, Span};
 

@@ -24,11 +24,15 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
         ]),
     ),
     ("sabul-path", Some(&["sabul-units"])),
-    ("sabul-sim", Some(&["sabul-units", "sabul-path", "sabul-wire", "sabul-cc", "sabul-proto"])),
-    ("sabul-scenario", Some(&["sabul-units", "sabul-path", "sabul-cc", "sabul-sim"])),
+    ("sabul-run", Some(&["sabul-units", "sabul-path", "sabul-wire", "sabul-cc"])),
+    (
+        "sabul-sim",
+        Some(&["sabul-units", "sabul-path", "sabul-run", "sabul-wire", "sabul-cc", "sabul-proto"]),
+    ),
+    ("sabul-scenario", Some(&["sabul-units", "sabul-path", "sabul-run", "sabul-cc"])),
     ("sabul-report", Some(&[])),
     ("sabul-model", Some(&["sabul-units"])),
-    ("sabul-lab", Some(&["sabul-path", "sabul-sim", "sabul-units", "sabul-udp", "sabul"])),
+    ("sabul-lab", Some(&["sabul-units", "sabul-path", "sabul-run", "sabul-udp", "sabul"])),
     ("sabul-cli", None),
     ("sabul-fuzz", None),
     ("xtask", Some(&[])),
@@ -42,6 +46,7 @@ pub(crate) const CORE: &[&str] = &[
     "sabul-proto",
     "sabul-transfer",
     "sabul-path",
+    "sabul-run",
     "sabul-sim",
 ];
 
@@ -50,7 +55,7 @@ const ALLOWED_IN_CORE: &[(&str, &str)] = &[
     ("sabul-wire", "serde"),
     ("sabul-wire", "postcard"),
     ("sabul-transfer", "serde"),
-    ("sabul-sim", "serde"),
+    ("sabul-run", "serde"),
     ("sabul-transfer", "blake3"),
 ];
 

@@ -57,7 +57,7 @@ pub(super) fn cost(
 
 #[cfg(test)]
 mod tests {
-    use sabul_sim::results::{Results, Series};
+    use sabul_run::results::{Results, Series};
 
     use super::super::measure::tests::{close, series, trial};
     use super::*;

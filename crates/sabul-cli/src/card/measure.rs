@@ -4,9 +4,9 @@
 //! which JSON writes as `null`.
 
 use sabul_path::QueueLimit;
+use sabul_run::results::{Completion, FlowResult, FlowSeries, Region, Series};
+use sabul_run::scenario::{FlowPlan, Scenario, Transport};
 use sabul_scenario::Run;
-use sabul_sim::results::{Completion, FlowResult, FlowSeries, Region, Series};
-use sabul_sim::scenario::{FlowPlan, Scenario, Transport};
 use sabul_units::Instant;
 use serde::Serialize;
 
@@ -495,7 +495,7 @@ fn cross(from_s: f64, trials: &[Trial]) -> Cross {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use sabul_sim::results::{FlowSeries, LinkResult, LinkSeries, Queue, Results, Rtt};
+    use sabul_run::results::{FlowSeries, LinkResult, LinkSeries, Queue, Results, Rtt};
 
     use super::*;
 

@@ -4,7 +4,7 @@ use sabul_report::{
     Axis, Band, Bar, BarChart, BarSeries, Cell, Chart, Column, Heatmap, Item, Line, Mark, Page,
     Section, Style, Table, quantity, significant,
 };
-use sabul_sim::results::FlowSeries;
+use sabul_run::results::FlowSeries;
 
 use super::Card;
 use super::cost::Cost;

@@ -335,9 +335,9 @@ fn tcp(id: &str, cc: &str, more: &str) -> String {
 #[cfg(test)]
 mod tests {
     use sabul_cc::registry;
+    use sabul_run::results::Region;
+    use sabul_run::scenario::{Scenario, Transport};
     use sabul_scenario::Run;
-    use sabul_sim::results::Region;
-    use sabul_sim::scenario::{Scenario, Transport};
     use sabul_units::Instant;
 
     use super::*;

@@ -10,8 +10,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sabul_lab::{Lab, LabConfig, LabOutcome, Sample};
 use sabul_path::PathPreset;
 use sabul_report::sparkline;
-use sabul_sim::results::FlowResult;
-use sabul_sim::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
+use sabul_run::results::FlowResult;
+use sabul_run::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
 use sabul_units::Span;
 use serde_json::{Value, json};
 

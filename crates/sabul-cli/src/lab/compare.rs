@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use sabul_report::{Cell, Column, Item, Page, Section, Table};
+use sabul_run::results::Results;
 use sabul_scenario::{Arm, Run};
-use sabul_sim::results::Results;
 use serde::Serialize;
 
 use super::run::{Measuring, measure};
@@ -330,7 +330,7 @@ fn write(dir: &Path, compared: &[Compared]) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
-    use sabul_sim::results::{FlowResult, LinkResult, Queue};
+    use sabul_run::results::{FlowResult, LinkResult, Queue};
 
     use super::*;
 
@@ -354,7 +354,7 @@ mod tests {
     fn compared(measured: &[Results], faults: &[&str]) -> Compared {
         let simulated = Finished {
             results: results(10e6, 0.0, 50.0),
-            series: sabul_sim::results::Series::default(),
+            series: sabul_run::results::Series::default(),
             wall_s: 1.0,
             lab: None,
         };

@@ -5,7 +5,7 @@ use sabul_path::{
     preset, presets,
 };
 use sabul_report::significant;
-use sabul_sim::scenario::LinkPlan;
+use sabul_run::scenario::LinkPlan;
 use sabul_units::{Probability, Rate, Span};
 
 use crate::args::{PathArgs, QueueDiscipline};

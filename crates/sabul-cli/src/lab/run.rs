@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use sabul_lab::{Lab, LabConfig, Sample, isolate};
+use sabul_run::results::Series;
 use sabul_scenario::{Arm, Run};
-use sabul_sim::results::Series;
 
 use super::{Stop, isolated};
 use crate::args::LabRunArgs;
@@ -181,7 +181,7 @@ impl Ticker {
 
 #[cfg(test)]
 mod tests {
-    use sabul_sim::results::FlowSeries;
+    use sabul_run::results::FlowSeries;
 
     use super::*;
 

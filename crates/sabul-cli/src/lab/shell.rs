@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use sabul_lab::RouterLook;
 use sabul_lab::shell::{self, ShellConfig, ShellOutcome};
 use sabul_path::LinkConfig;
-use sabul_sim::meter::LinkLook;
-use sabul_sim::scenario::LinkPlan;
+use sabul_run::meter::LinkLook;
+use sabul_run::scenario::LinkPlan;
 use sabul_units::{Rate, Span};
 
 use super::{isolated, path};

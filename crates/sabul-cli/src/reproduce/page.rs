@@ -1,7 +1,7 @@
 //! Reproductions as text, tables and pictures.
 
 use sabul_report::{Axis, Bar, BarChart, BarSeries, Cell, Chart, Column, Item, Section, Table};
-use sabul_sim::results::Series;
+use sabul_run::results::Series;
 
 use super::judge::{Found, Variation, judge, misfit};
 use super::plan::{Open, Verdict};

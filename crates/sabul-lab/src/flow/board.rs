@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sabul_sim::meter::{Counters, Gauges};
+use sabul_run::meter::{Counters, Gauges};
 use sabul_units::Instant;
 
 use super::FlowEvent;

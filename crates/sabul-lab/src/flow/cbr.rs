@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sabul_sim::meter::{Counters, Gauges};
-use sabul_sim::traffic::Traffic;
+use sabul_run::meter::{Counters, Gauges};
+use sabul_run::traffic::Traffic;
 use sabul_udp::{
     Ecn, MAX_GSO_BYTES, MAX_GSO_SEGMENTS, RecvBuffers, SocketOptions, UdpSocket, Wait,
 };

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use sabul_sim::meter::{Counters, Gauges};
+use sabul_run::meter::{Counters, Gauges};
 use tempfile::TempDir;
 use tokio::time::sleep;
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use sabul_sim::traffic::Traffic;
+use sabul_run::traffic::Traffic;
 use sabul_units::Instant;
 use tokio::time::sleep_until;
 

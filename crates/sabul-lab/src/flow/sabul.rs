@@ -21,8 +21,8 @@ use sabul::{
     Carrier, ChannelStats, ConnectConfig, Direction, Error, Listener, ListenerConfig, LossPolicy,
     MeasureLimit, MemoryBudget, Request, SendPolicy, Session, Ticket, Transfer, TransferOptions,
 };
-use sabul_sim::meter::{Counters, Gauges};
-use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, Profile};
+use sabul_run::meter::{Counters, Gauges};
+use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Profile};
 use sabul_units::Span;
 use tokio::time::sleep;
 
@@ -431,7 +431,7 @@ fn scale(number: u64, part: u64, whole: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use sabul_sim::scenario::Transport;
+    use sabul_run::scenario::Transport;
 
     use super::*;
 

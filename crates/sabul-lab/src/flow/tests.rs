@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use sabul_sim::scenario::{Arrivals, FlowSize, Profile};
+use sabul_run::scenario::{Arrivals, FlowSize, Profile};
 use sabul_units::Rate;
 
 use super::*;
@@ -172,7 +172,7 @@ fn tcp_poisson_arrivals_are_those_of_the_simulator() {
     let mut plan = tcp_plan(FlowSize::Pareto { shape: 1.5, mean_packets: 10.0 });
     plan.arrivals = Arrivals::Poisson { mean_interval: Span::from_millis(3) };
     let random = SeededRandom::new(7).fork("flow/t");
-    let mut traffic = sabul_sim::traffic::Traffic::new(&plan, ms(60_000), &random);
+    let mut traffic = sabul_run::traffic::Traffic::new(&plan, ms(60_000), &random);
     let seen = run_until(&plan, ms(60_000), |seen| seen.completed.len() >= 200).unwrap();
     for (copy, started) in seen.started {
         let (at, bytes) = (traffic.next_at().unwrap(), traffic.take().unwrap());

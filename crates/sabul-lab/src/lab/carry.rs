@@ -1,6 +1,6 @@
 //! What the lab can carry of a scenario, and how its hosts are set for it.
 
-use sabul_sim::scenario::{Arrivals, Defects, FlowPlan, Profile, Scenario, Transport};
+use sabul_run::scenario::{Arrivals, Defects, FlowPlan, Profile, Scenario, Transport};
 use sabul_units::Rate;
 
 use crate::error::LabError;

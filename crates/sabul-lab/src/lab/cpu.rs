@@ -13,7 +13,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-use sabul_sim::scenario::Scenario;
+use sabul_run::scenario::Scenario;
 
 use crate::flow::Ends;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sabul_sim::scenario::Scenario;
+use sabul_run::scenario::Scenario;
 use sabul_units::Span;
 
 use crate::calibrate::Calibration;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use sabul_sim::meter::{Counters, Gauges, Life, LinkLook, Links, Meter};
-use sabul_sim::results::{Results, Series};
-use sabul_sim::scenario::{Arrivals, FlowPlan, FlowSize, Scenario, Transport};
+use sabul_run::meter::{Counters, Gauges, Life, LinkLook, Links, Meter};
+use sabul_run::results::{Results, Series};
+use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Scenario, Transport};
 use sabul_units::Instant;
 
 use super::cpu::{CpuMeter, FlowCpu};

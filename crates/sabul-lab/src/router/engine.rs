@@ -12,8 +12,8 @@ use crossbeam_channel::{Receiver, TryRecvError};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use sabul_path::{Link, PacketMeta, Verdict};
-use sabul_sim::meter::LinkLook;
-use sabul_sim::scenario::LinkPlan;
+use sabul_run::meter::LinkLook;
+use sabul_run::scenario::LinkPlan;
 use sabul_units::{Instant, SeededRandom, Span};
 
 use super::accounts::{AccountId, Accounts};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabul_path::{LinkConfig, LinkConfigBuilder, QueueLimit};
-use sabul_sim::scenario::LinkPlan;
+use sabul_run::scenario::LinkPlan;
 use sabul_units::{Probability, Rate, Span};
 
 use super::*;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use sabul_proto::{Receiver, Sender};
 use sabul_units::{Bytes, Instant, Rate};
 
-use crate::scenario::{PACED_BLOCK_BYTES, SINK_BLOCKS};
+use sabul_run::scenario::{PACED_BLOCK_BYTES, SINK_BLOCKS};
 
 /// Bytes of a block where no application is slow.
 const BLOCK_BYTES: u32 = 1 << 20;

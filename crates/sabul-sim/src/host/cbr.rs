@@ -3,9 +3,9 @@
 use sabul_units::{Bytes, Instant, Span};
 
 use super::Port;
-use crate::meter::{Counters, Gauges};
 use crate::net::{Body, Way};
-use crate::scenario::FlowPlan;
+use sabul_run::meter::{Counters, Gauges};
+use sabul_run::scenario::FlowPlan;
 
 /// IPv4 and UDP headers.
 const HEADERS: u32 = 28;

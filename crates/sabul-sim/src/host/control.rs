@@ -13,8 +13,8 @@ use sabul_wire::Feedback;
 use super::Port;
 use super::tcp::RTO_MIN;
 use crate::net::{Body, Way};
-use crate::scenario::FlowPlan;
 use crate::tcp::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender, TcpTransmit};
+use sabul_run::scenario::FlowPlan;
 
 /// A report's length prefix and kind, and the header, type and tag of its TLS record.
 const RECORD_BYTES: usize = 6 + 22;

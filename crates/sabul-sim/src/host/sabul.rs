@@ -16,9 +16,9 @@ use sabul_wire::{Feedback, LossPolicy, NumberRange};
 use super::Port;
 use super::application::{Sink, Source};
 use super::control::ControlConnection;
-use crate::meter::{Counters, Gauges};
 use crate::net::{Body, Way};
-use crate::scenario::{DATA_HEADERS, Defects, FlowPlan, Profile};
+use sabul_run::meter::{Counters, Gauges};
+use sabul_run::scenario::{DATA_HEADERS, Defects, FlowPlan, Profile};
 
 /// A sealed datagram that is not DATA, beyond its content: header and tag, IPv4 and UDP headers.
 const CONTROL_HEADERS: u32 = 16 + 16 + 28;

@@ -9,10 +9,10 @@ use sabul_cc::{Fault, Guarded};
 use sabul_units::{Instant, Span};
 
 use super::Port;
-use crate::meter::{Counters, Gauges};
 use crate::net::{Body, Way};
-use crate::scenario::{FlowPlan, Striping};
 use crate::tcp::{TcpConfig, TcpReceiver, TcpSender, TcpTransmit};
+use sabul_run::meter::{Counters, Gauges};
+use sabul_run::scenario::{FlowPlan, Striping};
 
 /// What Linux uses where [RFC6298 §2] asks for one second.
 pub(super) const RTO_MIN: Span = Span::from_millis(200);

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sabul_sim::scenario::{Arrivals, FlowSize};
+use sabul_run::scenario::{Arrivals, FlowSize};
 use sabul_units::Rate;
 
 use super::super::*;

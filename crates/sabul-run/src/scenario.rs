@@ -10,7 +10,7 @@ use sabul_path::LinkConfig;
 
 /// DATA on the wire beyond its payload: IPv4 and UDP headers, our header and tag.
 #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
-pub(crate) const DATA_HEADERS: u32 = 28 + DATA_OVERHEAD as u32;
+pub const DATA_HEADERS: u32 = 28 + DATA_OVERHEAD as u32;
 
 /// Bytes of a block where an application is slower than its end could be.
 pub const PACED_BLOCK_BYTES: u32 = 1 << 16;
