@@ -14,8 +14,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::{io, thread};
 
-use sabul_path::LinkStats;
-use sabul_run::scenario::LinkPlan;
+use sabul_path::{LinkPlan, LinkStats};
 use sabul_units::Span;
 use serde::Serialize;
 

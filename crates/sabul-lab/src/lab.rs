@@ -15,8 +15,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant as Wall};
 
+use sabul_path::LinkPlan;
 use sabul_run::results::{Results, Series};
-use sabul_run::scenario::{FlowPlan, LinkPlan, Scenario};
+use sabul_run::scenario::{FlowPlan, Scenario};
 use sabul_units::Instant;
 
 use crate::calibrate::{Calibration, calibrate};

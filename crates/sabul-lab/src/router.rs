@@ -25,8 +25,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use sabul_run::meter::LinkLook;
-use sabul_run::scenario::LinkPlan;
+use sabul_path::{LinkLook, LinkPlan};
 use sabul_units::{Instant, Span};
 
 use crate::clock::Clock;

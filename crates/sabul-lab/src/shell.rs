@@ -31,7 +31,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use nix::sched::{CloneFlags, setns};
-use sabul_run::scenario::LinkPlan;
+use sabul_path::LinkPlan;
 use sabul_units::Span;
 
 use crate::error::LabError;

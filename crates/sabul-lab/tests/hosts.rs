@@ -18,8 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use sabul_lab::shell::{self, ShellConfig};
 use sabul_lab::{LabError, isolate};
-use sabul_path::LinkConfig;
-use sabul_run::scenario::LinkPlan;
+use sabul_path::{LinkConfig, LinkPlan};
 
 /// An ordinary user.
 const NOBODY: u32 = 65_534;

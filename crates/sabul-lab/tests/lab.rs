@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use sabul_lab::{Lab, LabConfig, LabError};
-use sabul_path::{LinkConfig, QueueLimit};
-use sabul_run::scenario::{FlowPlan, FlowSize, LinkPlan, Scenario, Transport};
+use sabul_path::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_run::scenario::{FlowPlan, FlowSize, Scenario, Transport};
 use sabul_units::{Rate, Span};
 
 fn scenario(flows: Vec<FlowPlan>) -> Scenario {

@@ -3,12 +3,14 @@
 //! | Part | Is |
 //! |---|---|
 //! | [`Link`] | one direction of a path: queue, serialiser, pipe, and what goes wrong on it |
+//! | [`Topology`] | links both ways, the routes over them, and the agenda of who is due when |
 //! | [`LinkConfig`], [`Discipline`] | its settings |
 //! | [`presets`] | named paths, each number with its source |
 //!
 //! Nothing here owns a socket, clock or thread: the simulator drives it by virtual time, the lab by real
 //! time. The same inputs at the same times give the same outputs, on every machine.
 
+mod agenda;
 mod config;
 mod corrupt;
 mod discipline;
@@ -16,9 +18,13 @@ mod link;
 mod loss;
 mod presets;
 mod queue;
+mod topology;
 
 pub use config::{ConfigError, LinkConfig, LinkConfigBuilder, Outage, QueueLimit};
 pub use corrupt::corrupt_bytes;
 pub use discipline::{BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, Red};
-pub use link::{Delivery, Link, LinkStats, PacketMeta, Verdict};
+pub use link::{Delivery, Link, LinkLook, LinkStats, PacketMeta, Verdict};
 pub use presets::{PathPreset, preset, presets};
+pub use topology::{
+    Arrival, Both, Damage, Entry, LinkPlan, Output, RouteId, Timer, Topology, Transit, Way,
+};

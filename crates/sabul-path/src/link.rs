@@ -109,6 +109,17 @@ pub struct LinkStats {
     pub queue_mean_packets: f64,
 }
 
+/// A direction of a link at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkLook {
+    /// Counts so far.
+    pub stats: LinkStats,
+    /// Packets waiting.
+    pub queue_packets: usize,
+    /// Packets × picoseconds spent waiting so far.
+    pub queue_packet_time: u128,
+}
+
 impl LinkStats {
     /// Bytes delivered with so many bytes of framing each: what they took of the rate.
     pub fn carried_bytes(&self, framing: u32) -> u64 {
@@ -265,6 +276,7 @@ impl<P: Clone> Link<P> {
     ///
     /// # Panics
     /// If `now` is before an earlier input's.
+    #[inline]
     pub fn push_packet(&mut self, now: Instant, packet: PacketMeta, payload: P) -> Verdict {
         self.advance(now);
         self.stats.arrived += 1;
@@ -344,6 +356,7 @@ impl<P: Clone> Link<P> {
     ///
     /// # Panics
     /// If `now` is before an earlier input's.
+    #[inline]
     pub fn poll(&mut self, now: Instant) -> Option<Delivery<P>> {
         self.advance(now);
         let key = |lane: &VecDeque<Flight<P>>| lane.front().map(|f| (f.at, f.arrival));
@@ -415,6 +428,15 @@ impl<P: Clone> Link<P> {
     pub fn stats_at(&mut self, now: Instant) -> LinkStats {
         self.advance(now);
         self.stats()
+    }
+
+    /// How it stands after everything that happens until `now`, or until the latest input.
+    pub fn look(&mut self, now: Instant) -> LinkLook {
+        LinkLook {
+            stats: self.stats_at(now.max(self.now)),
+            queue_packets: self.queue_len(),
+            queue_packet_time: self.queue_packet_time(),
+        }
     }
 
     /// Forgets the longest queue so far, but not the present one.

@@ -4,13 +4,13 @@
 //! is shown everything at the times it asks for ([`Meter::next_tick`], [`Meter::tick`]).
 
 pub use sabul_cc::RttEstimate;
+use sabul_path::{LinkLook, LinkPlan, LinkStats, Topology, Way};
 use sabul_units::{Instant, Rate, Span};
 
 use crate::results::{
     Completion, FlowResult, FlowSeries, LinkResult, LinkSeries, Queue, Region, Results, Rtt, Series,
 };
-use crate::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Scenario, Transport};
-use sabul_path::LinkStats;
+use crate::scenario::{Arrivals, FlowPlan, FlowSize, Scenario, Transport};
 
 /// [SLAC] judges stability by reports of one second.
 const STABILITY_BIN: Span = Span::from_secs(1);
@@ -72,23 +72,22 @@ pub struct Gauges {
     pub delivery: Option<Rate>,
 }
 
-/// A link's data direction at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LinkLook {
-    /// Counts so far.
-    pub stats: LinkStats,
-    /// Packets waiting.
-    pub queue_packets: usize,
-    /// Packets × picoseconds spent waiting so far.
-    pub queue_packet_time: u128,
-}
-
 /// Where a meter looks at links; positions are those of the scenario.
 pub trait Links {
     /// The link's data direction now.
     fn look(&mut self, link: usize, now: Instant) -> LinkLook;
     /// Lets the longest queue be measured anew.
     fn restart_queue_max(&mut self, link: usize);
+}
+
+impl<P: Clone, T: Copy> Links for Topology<P, T> {
+    fn look(&mut self, link: usize, now: Instant) -> LinkLook {
+        Self::look(self, link, Way::Forward, now)
+    }
+
+    fn restart_queue_max(&mut self, link: usize) {
+        Self::restart_queue_max(self, link, Way::Forward);
+    }
 }
 
 /// One flow of a plan, as far as averages need it.

@@ -6,7 +6,7 @@
 use sabul_units::{Instant, Rate, Span};
 use sabul_wire::DATA_OVERHEAD;
 
-use sabul_path::LinkConfig;
+use sabul_path::LinkPlan;
 
 /// DATA on the wire beyond its payload: IPv4 and UDP headers, our header and tag.
 #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
@@ -34,17 +34,6 @@ pub struct Scenario {
     pub links: Vec<LinkPlan>,
     /// The flows.
     pub flows: Vec<FlowPlan>,
-}
-
-/// A link in both directions.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LinkPlan {
-    /// Its name.
-    pub id: String,
-    /// The way data goes.
-    pub forward: LinkConfig,
-    /// The way back.
-    pub back: LinkConfig,
 }
 
 /// Who carries a flow's data.

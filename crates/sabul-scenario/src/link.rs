@@ -1,7 +1,7 @@
 //! A `[[link]]` of the file.
 
-use sabul_path::{BurstLoss, LinkConfig, Outage, QueueLimit};
-use sabul_run::scenario::{FlowPlan, LinkPlan};
+use sabul_path::{BurstLoss, LinkConfig, LinkPlan, Outage, QueueLimit};
+use sabul_run::scenario::FlowPlan;
 use sabul_units::{Instant, Rate, Span};
 
 use crate::discipline::{self, PACKETS_MAX, above_zero};

@@ -4,8 +4,8 @@
 
 use std::error::Error;
 
-use sabul_path::{LinkConfig, QueueLimit};
-use sabul_run::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
+use sabul_path::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_run::scenario::{FlowPlan, Scenario, Transport};
 use sabul_sim::World;
 use sabul_units::{Probability, Rate, Span};
 

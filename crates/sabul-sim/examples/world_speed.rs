@@ -7,8 +7,8 @@
 
 use std::time::Instant as Clock;
 
-use sabul_path::{LinkConfig, QueueLimit};
-use sabul_run::scenario::{Arrivals, FlowPlan, LinkPlan, Scenario, Transport};
+use sabul_path::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_run::scenario::{Arrivals, FlowPlan, Scenario, Transport};
 use sabul_sim::World;
 use sabul_units::{Rate, Span};
 

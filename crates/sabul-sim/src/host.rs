@@ -5,13 +5,13 @@ mod cbr;
 mod control;
 mod sabul;
 mod tcp;
-
 use sabul_cc::Guarded;
-use sabul_units::Instant;
-
-use crate::net::{Body, FlowKey, Net, Packet, Way};
+use sabul_path::{PacketMeta, RouteId, Verdict, Way};
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::{FlowPlan, Transport};
+use sabul_units::Instant;
+
+use crate::net::{Body, COPY_SHIFT, Net};
 
 pub(crate) use cbr::CbrHost;
 pub(crate) use sabul::SabulHost;
@@ -21,26 +21,22 @@ pub(crate) use tcp::TcpHost;
 #[derive(Debug)]
 pub(crate) struct Port<'a> {
     pub(crate) net: &'a mut Net,
-    pub(crate) key: FlowKey,
+    pub(crate) route: RouteId,
     pub(crate) plan: &'a FlowPlan,
-    /// What queues tell flows apart by.
+    /// What queues tell flows apart by; they tell its connections apart, too.
     pub(crate) number: u32,
 }
 
 impl Port<'_> {
     /// Sends a packet of `size` bytes, IP header included.
     pub(crate) fn send(&mut self, now: Instant, way: Way, size: u32, body: Body) {
-        let last = self.plan.path.len() - 1;
-        let hop = if way == Way::Forward { 0 } else { last };
-        let packet = Packet {
-            flow: self.key,
-            hop: u8::try_from(hop).unwrap_or(u8::MAX),
-            is_ecn_capable: self.plan.is_ecn_capable && way == Way::Forward,
-            is_marked: false,
+        let meta = PacketMeta {
             size,
-            body,
+            flow: self.number.wrapping_add(u32::from(body.stripe()) << COPY_SHIFT),
+            is_ecn_capable: self.plan.is_ecn_capable && way == Way::Forward,
         };
-        self.net.push(now, self.plan.path[hop], way, self.number, packet);
+        // What becomes of it, its sender learns from the answers.
+        let _: Verdict = self.net.push(now, self.route, way, meta, body);
     }
 }
 

@@ -12,7 +12,6 @@
 //! What the model leaves out: processors (hosts take no time to think, unless a defect says so),
 //! handshakes (flows start with their first data), and everything below IP but rate, delay and queue.
 
-mod agenda;
 mod host;
 mod net;
 mod tcp;

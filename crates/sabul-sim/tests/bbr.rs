@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_path::{LinkConfig, QueueLimit};
+use sabul_path::{LinkConfig, LinkPlan, QueueLimit};
 use sabul_run::results::Results;
-use sabul_run::scenario::{FlowPlan, FlowSize, LinkPlan, Scenario, Transport};
+use sabul_run::scenario::{FlowPlan, FlowSize, Scenario, Transport};
 use sabul_sim::World;
 use sabul_units::{Instant, Probability, Rate, Span};
 

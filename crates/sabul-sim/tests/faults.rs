@@ -6,8 +6,8 @@ use std::sync::Once;
 
 use sabul_cc::registry::{self, Entry, Family};
 use sabul_cc::{Acked, Context, Controller, LossReport, SendLimits};
-use sabul_path::{LinkConfig, QueueLimit};
-use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Scenario, Transport};
+use sabul_path::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Scenario, Transport};
 use sabul_sim::{FlowFault, Outcome, World};
 use sabul_units::{Gap, Instant, Packets, Rate, Span};
 

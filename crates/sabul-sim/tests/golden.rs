@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use sabul_path::{BurstLoss, Discipline, FqCodel, LinkConfig, QueueLimit, Red};
-use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
+use sabul_path::{BurstLoss, Discipline, FqCodel, LinkConfig, LinkPlan, QueueLimit, Red};
+use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Profile, Scenario, Transport};
 use sabul_sim::World;
 use sabul_units::{Probability, Rate, Span};
 

@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_path::{Discipline, Drr, LinkConfig, QueueLimit};
+use sabul_path::{Discipline, Drr, LinkConfig, LinkPlan, QueueLimit};
 use sabul_run::results::Results;
-use sabul_run::scenario::{FlowPlan, FlowSize, LinkPlan, Scenario, Striping, Transport};
+use sabul_run::scenario::{FlowPlan, FlowSize, Scenario, Striping, Transport};
 use sabul_sim::World;
 use sabul_units::{Probability, Rate, Span};
 

@@ -10,9 +10,10 @@
 
 use cap::Cap;
 use sabul_path::{
-    BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, LinkConfig, Outage, QueueLimit, Red,
+    BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, LinkConfig, LinkPlan, Outage,
+    QueueLimit, Red,
 };
-use sabul_run::scenario::{Defects, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
+use sabul_run::scenario::{Defects, FlowPlan, FlowSize, Profile, Scenario, Transport};
 use sabul_sim::World;
 use sabul_units::{Instant, Probability, Random, Rate, SeededRandom, Span};
 

@@ -3,9 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
 use sabul_cc::registry::{self, Family};
-use sabul_path::{Discipline, EcnThreshold, LinkConfig, QueueLimit};
+use sabul_path::{Discipline, EcnThreshold, LinkConfig, LinkPlan, QueueLimit};
 use sabul_run::results::Results;
-use sabul_run::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
+use sabul_run::scenario::{FlowPlan, Scenario, Transport};
 use sabul_sim::World;
 use sabul_units::{Instant, Probability, Rate, Span};
 

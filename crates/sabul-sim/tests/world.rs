@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_path::{Discipline, LinkConfig, Outage, QueueLimit, Red};
-use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, LinkPlan, Profile, Scenario, Transport};
+use sabul_path::{Discipline, LinkConfig, LinkPlan, Outage, QueueLimit, Red};
+use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Profile, Scenario, Transport};
 use sabul_sim::{Outcome, World};
 use sabul_units::{Instant, Probability, Rate, Span};
 

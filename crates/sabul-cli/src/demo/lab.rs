@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sabul_lab::{Lab, LabConfig, LabOutcome, Sample};
-use sabul_path::PathPreset;
+use sabul_path::{LinkPlan, PathPreset};
 use sabul_report::sparkline;
 use sabul_run::results::FlowResult;
-use sabul_run::scenario::{FlowPlan, LinkPlan, Scenario, Transport};
+use sabul_run::scenario::{FlowPlan, Scenario, Transport};
 use sabul_units::Span;
 use serde_json::{Value, json};
 

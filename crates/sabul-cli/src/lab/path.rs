@@ -1,11 +1,10 @@
 //! A path from a few options: what is not given is a preset's, or the default's.
 
 use sabul_path::{
-    Codel, ConfigError, Discipline, FqCodel, LinkConfig, Outage, PathPreset, QueueLimit, Red,
-    preset, presets,
+    Codel, ConfigError, Discipline, FqCodel, LinkConfig, LinkPlan, Outage, PathPreset, QueueLimit,
+    Red, preset, presets,
 };
 use sabul_report::significant;
-use sabul_run::scenario::LinkPlan;
 use sabul_units::{Probability, Rate, Span};
 
 use crate::args::{PathArgs, QueueDiscipline};

@@ -5,9 +5,7 @@ use std::process::ExitCode;
 
 use sabul_lab::RouterLook;
 use sabul_lab::shell::{self, ShellConfig, ShellOutcome};
-use sabul_path::LinkConfig;
-use sabul_run::meter::LinkLook;
-use sabul_run::scenario::LinkPlan;
+use sabul_path::{LinkConfig, LinkLook, LinkPlan};
 use sabul_units::{Rate, Span};
 
 use super::{isolated, path};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sabul_run::meter::{Counters, Gauges, Life, LinkLook, Links, Meter};
+use sabul_path::LinkLook;
+use sabul_run::meter::{Counters, Gauges, Life, Links, Meter};
 use sabul_run::results::{Results, Series};
 use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Scenario, Transport};
 use sabul_units::Instant;

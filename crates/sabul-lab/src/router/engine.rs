@@ -11,9 +11,7 @@ use std::time::{Duration, SystemTime};
 use crossbeam_channel::{Receiver, TryRecvError};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use sabul_path::{Link, PacketMeta, Verdict};
-use sabul_run::meter::LinkLook;
-use sabul_run::scenario::LinkPlan;
+use sabul_path::{Link, LinkLook, LinkPlan, PacketMeta, Verdict};
 use sabul_units::{Instant, SeededRandom, Span};
 
 use super::accounts::{AccountId, Accounts};

@@ -5,8 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul_path::{LinkConfig, LinkConfigBuilder, QueueLimit};
-use sabul_run::scenario::LinkPlan;
+use sabul_path::{LinkConfig, LinkConfigBuilder, LinkPlan, QueueLimit};
 use sabul_units::{Probability, Rate, Span};
 
 use super::*;

@@ -1,11 +1,11 @@
 //! Packets at a constant rate that nobody answers: cross traffic.
-
+use sabul_path::Way;
+use sabul_run::meter::{Counters, Gauges};
+use sabul_run::scenario::FlowPlan;
 use sabul_units::{Bytes, Instant, Span};
 
 use super::Port;
-use crate::net::{Body, Way};
-use sabul_run::meter::{Counters, Gauges};
-use sabul_run::scenario::FlowPlan;
+use crate::net::Body;
 
 /// IPv4 and UDP headers.
 const HEADERS: u32 = 28;

@@ -3,18 +3,18 @@
 //!
 //! The bytes are a real (simulated) TCP connection on the way back; the reports wait beside it until
 //! TCP has delivered their last byte.
-
 use std::collections::VecDeque;
 
 use sabul_cc::registry;
+use sabul_path::Way;
+use sabul_run::scenario::FlowPlan;
 use sabul_units::{Bytes, Instant};
 use sabul_wire::Feedback;
 
 use super::Port;
 use super::tcp::RTO_MIN;
-use crate::net::{Body, Way};
+use crate::net::Body;
 use crate::tcp::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender, TcpTransmit};
-use sabul_run::scenario::FlowPlan;
 
 /// A report's length prefix and kind, and the header, type and tag of its TLS record.
 const RECORD_BYTES: usize = 6 + 22;

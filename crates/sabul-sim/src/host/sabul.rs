@@ -2,23 +2,23 @@
 //!
 //! Sizes on the wire are those of the shipped formats, and a report is what its bytes decode to. The
 //! bytes of blocks themselves are not here.
-
 use std::collections::VecDeque;
 
 use sabul_cc::{Fault, Guarded};
+use sabul_path::Way;
 use sabul_proto::{
     Admission, Arrival, DataPacket, Expiry, IntervalSet, PeerError, Receiver, ReceiverConfig,
     Repeat, RepeatRtt, ReportRule, Sender, SenderConfig, Transmit, WaitReason,
 };
+use sabul_run::meter::{Counters, Gauges};
+use sabul_run::scenario::{DATA_HEADERS, Defects, FlowPlan, Profile};
 use sabul_units::{Instant, PacketNumber, Rate};
 use sabul_wire::{Feedback, LossPolicy, NumberRange};
 
 use super::Port;
 use super::application::{Sink, Source};
 use super::control::ControlConnection;
-use crate::net::{Body, Way};
-use sabul_run::meter::{Counters, Gauges};
-use sabul_run::scenario::{DATA_HEADERS, Defects, FlowPlan, Profile};
+use crate::net::Body;
 
 /// A sealed datagram that is not DATA, beyond its content: header and tag, IPv4 and UDP headers.
 const CONTROL_HEADERS: u32 = 16 + 16 + 28;

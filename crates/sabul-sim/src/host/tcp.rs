@@ -3,16 +3,16 @@
 //! Parallel connections are [PSockets]'s and GridFTP's way: each has a controller of its own, nothing
 //! couples them, and blocks of the stream are dealt out to them. A flow is over when the last
 //! connection is.
-
 use sabul_cc::registry::{self, Family};
 use sabul_cc::{Fault, Guarded};
+use sabul_path::Way;
+use sabul_run::meter::{Counters, Gauges};
+use sabul_run::scenario::{FlowPlan, Striping};
 use sabul_units::{Instant, Span};
 
 use super::Port;
-use crate::net::{Body, Way};
+use crate::net::Body;
 use crate::tcp::{TcpConfig, TcpReceiver, TcpSender, TcpTransmit};
-use sabul_run::meter::{Counters, Gauges};
-use sabul_run::scenario::{FlowPlan, Striping};
 
 /// What Linux uses where [RFC6298 §2] asks for one second.
 pub(super) const RTO_MIN: Span = Span::from_millis(200);

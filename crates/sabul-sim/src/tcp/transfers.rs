@@ -1,10 +1,9 @@
 //! Tests of both hosts together, over two links.
-
 use sabul_cc::registry;
+use sabul_path::{Link, LinkConfig, QueueLimit};
 use sabul_units::{Bytes, Instant, Packets, Probability, Random, Rate, SeededRandom, Span};
 
 use super::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender, TcpTransmit};
-use sabul_path::{Link, LinkConfig, QueueLimit};
 
 struct Flow {
     sender: TcpSender,

@@ -30,7 +30,7 @@ impl Entry {
 }
 
 /// Who is due when.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Agenda {
     heap: Vec<Entry>,
     /// Where in the heap each actor is.
@@ -39,6 +39,11 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
+    /// Nobody yet.
+    pub(crate) const fn new() -> Self {
+        Self { heap: Vec::new(), position: Vec::new(), inserted: 0 }
+    }
+
     /// One more actor, with nothing to do yet.
     pub(crate) fn add_actor(&mut self) -> Actor {
         self.position.push(ABSENT);
@@ -72,9 +77,14 @@ impl Agenda {
         }
     }
 
-    /// Takes out whoever is due first.
-    pub(crate) fn pop(&mut self) -> Option<(Instant, Actor)> {
-        let first = *self.heap.first()?;
+    /// When the first is due.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        self.heap.first().map(|first| first.at)
+    }
+
+    /// Takes out whoever is due first, if that is by `until`.
+    pub(crate) fn pop_until(&mut self, until: Instant) -> Option<(Instant, Actor)> {
+        let first = *self.heap.first().filter(|first| first.at <= until)?;
         self.remove(0);
         Some((first.at, Actor(first.actor)))
     }
@@ -138,9 +148,11 @@ mod tests {
     use super::*;
     use sabul_units::{Random, SeededRandom};
 
+    const FOR_EVER: Instant = Instant(u64::MAX);
+
     #[test]
     fn events_come_in_order_of_time_then_insertion() {
-        let mut agenda = Agenda::default();
+        let mut agenda = Agenda::new();
         let actors: Vec<_> = (0..4).map(|_| agenda.add_actor()).collect();
         for (actor, at) in [(2, 5), (0, 7), (1, 5), (3, 5)] {
             agenda.set(actors[actor], Some(Instant(at)));
@@ -149,15 +161,16 @@ mod tests {
         agenda.set(actors[2], Some(Instant(9)));
         agenda.set(actors[2], Some(Instant(5)));
         agenda.set(actors[1], Some(Instant(5)));
-        let order: Vec<_> =
-            std::iter::from_fn(|| agenda.pop()).map(|(at, actor)| (at.0, actor.0)).collect();
+        let order: Vec<_> = std::iter::from_fn(|| agenda.pop_until(FOR_EVER))
+            .map(|(at, actor)| (at.0, actor.0))
+            .collect();
         assert_eq!(order, [(5, 1), (5, 3), (5, 2), (7, 0)]);
     }
 
     #[test]
     fn any_mix_of_settings_pops_like_a_sorted_list() {
         let mut rng = SeededRandom::new(1);
-        let mut agenda = Agenda::default();
+        let mut agenda = Agenda::new();
         let mut model: Vec<Option<(Instant, u64)>> = vec![None; 50];
         let actors: Vec<_> = model.iter().map(|_| agenda.add_actor()).collect();
         for step in 0..20_000 {
@@ -169,7 +182,8 @@ mod tests {
                 }
                 1 => {
                     let least = (0..50).filter(|i| model[*i].is_some()).min_by_key(|i| model[*i]);
-                    let popped = agenda.pop().map(|(at, actor)| (at, actor.0 as usize));
+                    let popped =
+                        agenda.pop_until(FOR_EVER).map(|(at, actor)| (at, actor.0 as usize));
                     assert_eq!(popped, least.map(|i| (model[i].unwrap().0, i)), "step {step}");
                     if let Some(i) = least {
                         model[i] = None;
