@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sabul_path::{Link, LinkConfig};
-use sabul_units::{Instant, SeededRandom};
+use sabul_path::{Damage, Link, LinkConfig, PacketMeta, RouteId, Topology, Transit, Verdict, Way};
+use sabul_units::{Instant, SeededRandom, Span};
 
 use engine::Engine;
 pub use stats::RelayStats;
@@ -150,20 +150,32 @@ enum Packet {
     Tcp { connection: u64, segment: u64 },
 }
 
-/// From connector to listener.
-const FORWARD: usize = 0;
-/// From listener to connector.
-const BACK: usize = 1;
+/// The path: one link, and one route over it, forward from connector to listener.
+#[derive(Debug)]
+struct Road {
+    network: Topology<Packet>,
+    route: RouteId,
+}
 
-/// Both directions of the path.
-type Links = [Link<Packet>; 2];
+impl Road {
+    fn new(config: &RelayConfig) -> Self {
+        let random = SeededRandom::new(config.seed);
+        let random = [random.fork("relay/forward"), random.fork("relay/back")];
+        let mut network = Topology::new(Damage::Arrives);
+        let link = network.add_link(config.forward.clone(), config.back.clone(), &random);
+        let route = network.add_route(Arc::from([link]), Span::ZERO);
+        Self { network, route }
+    }
 
-fn links(config: &RelayConfig) -> Links {
-    let random = SeededRandom::new(config.seed);
-    [
-        Link::new(config.forward.clone(), &random.fork("relay/forward")),
-        Link::new(config.back.clone(), &random.fork("relay/back")),
-    ]
+    /// Puts a packet of `size` bytes onto the link.
+    fn push(&mut self, at: Instant, way: Way, size: u32, packet: Packet) -> Verdict {
+        let meta = PacketMeta { size, ..PacketMeta::default() };
+        self.network.push(at, self.route, way, meta, packet)
+    }
+
+    fn link(&self, way: Way) -> &Link<Transit<Packet>> {
+        self.network.link(0, way)
+    }
 }
 
 /// Headers of an IP packet around a UDP payload, and around a TCP payload, in bytes.
@@ -172,9 +184,4 @@ fn header_sizes(address: &SocketAddr) -> (u32, u32) {
         SocketAddr::V4(_) => (20 + 8, 20 + 20),
         SocketAddr::V6(_) => (40 + 8, 40 + 20),
     }
-}
-
-/// The time to hand to a link: its own clock may be ahead of a packet's receive time.
-fn not_before(link: &Link<Packet>, at: Instant) -> Instant {
-    at.max(link.now())
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use sabul_path::Delivery;
+use sabul_path::{Arrival, Output, Way};
 use sabul_units::{Instant, Span};
 
 use super::stats::Shared;
 use super::tcp::{self, Tcp};
 use super::udp::{Due, Udp};
-use super::{BACK, FORWARD, Links, Packet, RelayConfig, TICK, links};
+use super::{Packet, RelayConfig, Road, TICK};
 use crate::clock::{Clock, thread_cpu_seconds, timespec};
 use crate::lateness::LatenessMeter;
 
@@ -27,7 +27,7 @@ const LOOK_AGAIN: Span = Span::from_millis(1);
 pub(super) struct Engine {
     udp: Udp,
     tcp: Tcp,
-    links: Links,
+    road: Road,
     meter: LatenessMeter,
     shared: Arc<Shared>,
     next_report: Instant,
@@ -61,7 +61,7 @@ impl Engine {
         Ok(Self {
             udp: Udp::new(config, udp)?,
             tcp: Tcp::new(config, tcp)?,
-            links: links(config),
+            road: Road::new(config),
             meter: LatenessMeter::new(),
             shared,
             next_report: Instant::ZERO,
@@ -115,7 +115,7 @@ impl Engine {
             sources.push(Source::Connections);
             fds.push(PollFd::new(listener, PollFlags::IN));
         }
-        let looks_again = self.tcp.interests(&self.links, now, |token, socket, flags| {
+        let looks_again = self.tcp.interests(&self.road, now, |token, socket, flags| {
             sources.push(Source::Tcp(token, flags));
             fds.push(PollFd::from_borrowed_fd(socket.as_fd(), flags));
         });
@@ -126,9 +126,9 @@ impl Engine {
             Wait::UntilDue => {
                 let look = looks_again.then_some(now + LOOK_AGAIN);
                 let report = self.has_news.then_some(self.next_report);
-                let due = self.links.iter().filter_map(|link| link.next_deadline());
-                let due = due.chain(self.tcp.next_deadline()).chain(look).chain(report);
-                due.min().map(|due| due.since(now))
+                let links = self.road.network.next_deadline();
+                let due = Instant::earliest([links, self.tcp.next_deadline(), look, report]);
+                due.map(|due| due.since(now))
             }
         };
         // An interrupted or failed call finds nothing ready, and is repeated with the next round.
@@ -149,12 +149,12 @@ impl Engine {
     fn take_in(&mut self, clock: Clock) -> bool {
         let mut any = false;
         let ready = std::mem::take(&mut self.ready);
-        let (udp, links) = (&mut self.udp, &mut self.links);
+        let (udp, road) = (&mut self.udp, &mut self.road);
         // UDP first: its receive times are in the past, those of TCP are now.
         for source in &ready {
             any |= match source {
-                Source::Clients => udp.receive_forward(links, clock),
-                Source::Upstream(slot) => udp.receive_back(*slot, links, clock),
+                Source::Clients => udp.receive_forward(road, clock),
+                Source::Upstream(slot) => udp.receive_back(*slot, road, clock),
                 _ => false,
             };
         }
@@ -163,9 +163,9 @@ impl Engine {
                 Source::Waker => {
                     let _ = self.wakened.read(&mut [0; 8]);
                 }
-                Source::Connections => any |= self.tcp.accept(links, clock.now()),
+                Source::Connections => any |= self.tcp.accept(road, clock.now()),
                 Source::Tcp(token, events) => {
-                    any |= self.tcp.on_ready(*token, *events, links, clock.now());
+                    any |= self.tcp.on_ready(*token, *events, road, clock.now());
                 }
                 Source::Clients | Source::Upstream(_) => {}
             }
@@ -177,29 +177,25 @@ impl Engine {
     /// Hands out everything that is due; whether there was anything.
     fn deliver(&mut self, clock: Clock) -> bool {
         let now = clock.now();
-        let mut any = self.tcp.on_timeout(&mut self.links, now);
-        for direction in [FORWARD, BACK] {
-            loop {
-                let link = &mut self.links[direction];
-                let now = now.max(link.now());
-                let Some(Delivery { payload, at, corrupted, .. }) = link.poll(now) else { break };
-                any = true;
-                match payload {
-                    Packet::Udp { flow, piece } => {
-                        let due = Due { at, corrupted };
-                        self.udp.deliver(direction, flow, &piece, due, clock, &mut self.meter);
-                    }
-                    Packet::Tcp { connection, segment } => {
-                        self.meter.record(at, now);
-                        let arrival =
-                            tcp::Arrival { direction, connection, segment, at, corrupted };
-                        self.tcp.deliver(arrival, &self.links, now);
-                    }
+        let mut any = self.tcp.on_timeout(&mut self.road, now);
+        while let Some(output) = self.road.network.poll(now) {
+            let Output::Arrived(packet) = output else { continue };
+            any = true;
+            let Arrival { way, at, is_damaged, payload, .. } = packet;
+            match payload {
+                Packet::Udp { flow, piece } => {
+                    let due = Due { at, is_damaged };
+                    self.udp.deliver(way, flow, &piece, due, clock, &mut self.meter);
+                }
+                Packet::Tcp { connection, segment } => {
+                    self.meter.record(at, now);
+                    let arrival = tcp::Arrival { way, connection, segment, at, is_damaged };
+                    self.tcp.deliver(arrival, &self.road, now);
                 }
             }
         }
         self.udp.flush(clock, &mut self.meter);
-        self.tcp.flush(&mut self.links, now);
+        self.tcp.flush(&mut self.road, now);
         any
     }
 
@@ -210,8 +206,8 @@ impl Engine {
         self.udp.report(&mut report);
         self.tcp.report(&mut report.stats);
         let stats = &mut report.stats;
-        stats.forward = self.links[FORWARD].stats();
-        stats.back = self.links[BACK].stats();
+        stats.forward = self.road.link(Way::Forward).stats();
+        stats.back = self.road.link(Way::Back).stats();
         stats.elapsed = now.elapsed();
         stats.cpu_seconds = thread_cpu_seconds();
         stats.lateness = self.meter.summary();

@@ -14,6 +14,11 @@
 //! control. It holds back while the link's queue is more than half full, except for the first few
 //! segments. So TCP through the relay is reliable and in time, but faster than real TCP on a path
 //! with losses: measure TCP itself with kernel sockets across a real interface.
+//! Why at all: a session's control connection is TCP, to the same port as its UDP, so a relay that carried
+//! UDP alone could carry no session (`sabul demo --relay`, and the tests of `sabul` on bad paths). Handing bytes on with a fixed delay would be shorter, but
+//! then a session would begin sooner than its path allows, and loss and outages would spare it. The
+//! simulator's TCP cannot stand here: it is two hosts in one clock that carry counts, and here are two
+//! kernels' sockets with bytes, back-pressure, ends and resets.
 
 mod stream;
 
@@ -23,13 +28,13 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
 use rustix::event::PollFlags;
-use sabul_path::{LinkConfig, QueueLimit, Verdict};
+use sabul_path::{Both, LinkConfig, QueueLimit, Verdict, Way};
 use sabul_units::{Bytes, Instant, Span};
 use socket2::SockRef;
 
 use self::stream::{Kind, Stream};
 use super::stats::RelayStats;
-use super::{BACK, FORWARD, Links, Packet, RelayConfig, header_sizes, not_before, socket};
+use super::{Packet, RelayConfig, Road, header_sizes, socket};
 
 /// Connections at once; more wait in the kernel's backlog.
 const CONNECTIONS_MAX: usize = 1_024;
@@ -47,21 +52,21 @@ const TIMEOUT_MARGIN: Span = Span::from_millis(10);
 const ACCEPT_PAUSE: Span = Span::from_millis(100);
 const READ_BUFFER: usize = 64 * 1024;
 
-/// The end of a connection: [`FORWARD`] is where the forward direction starts, the connector's.
+/// The end of a connection: [`Way::Forward`] is where that way starts, the connector's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     connection: u64,
-    end: usize,
+    end: Way,
 }
 
 /// A segment at the far end of a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
-    pub(super) direction: usize,
+    pub(super) way: Way,
     pub(super) connection: u64,
     pub(super) segment: u64,
     pub(super) at: Instant,
-    pub(super) corrupted: bool,
+    pub(super) is_damaged: bool,
 }
 
 /// How far the handshake is.
@@ -91,9 +96,9 @@ struct End {
 #[derive(Debug)]
 struct Connection {
     phase: Phase,
-    ends: [End; 2],
-    /// By direction: stream `d` runs from end `d` to the other.
-    streams: [Stream; 2],
+    ends: Both<End>,
+    /// By way: each runs from the end of that name to the other.
+    streams: Both<Stream>,
     is_touched: bool,
 }
 
@@ -104,19 +109,19 @@ pub(super) struct Tcp {
     connections: BTreeMap<u64, Connection>,
     next: u64,
     accept_after: Instant,
-    road: Road,
+    segments: Segments,
     /// Connections to look after at the end of the round.
     touched: Vec<u64>,
     buffer: Vec<u8>,
     accepted: u64,
 }
 
-/// How segments get onto the links, and onto them again.
+/// How segments get onto the road, and onto them again.
 #[derive(Debug)]
-struct Road {
+struct Segments {
     header: u32,
-    /// Payload of a full segment by direction, in bytes.
-    segment: [usize; 2],
+    /// Payload of a full segment, in bytes.
+    full: Both<usize>,
     window: usize,
     timeout: Span,
     timers: BinaryHeap<Reverse<Timer>>,
@@ -127,7 +132,7 @@ struct Road {
 struct Timer {
     at: Instant,
     connection: u64,
-    direction: usize,
+    way: Way,
     segment: u64,
 }
 
@@ -140,7 +145,7 @@ impl Tcp {
             connections: BTreeMap::new(),
             next: 0,
             accept_after: Instant::ZERO,
-            road: Road::new(config, header),
+            segments: Segments::new(config, header),
             touched: Vec::new(),
             buffer: vec![0; READ_BUFFER],
             accepted: 0,
@@ -157,25 +162,25 @@ impl Tcp {
     /// something waits for room in a link's queue or for files.
     pub(super) fn interests<'a>(
         &'a self,
-        links: &Links,
+        road: &Road,
         now: Instant,
         mut wait_for: impl FnMut(Token, &'a TcpStream, PollFlags),
     ) -> bool {
-        let room = [FORWARD, BACK].map(|direction| queue_room(links, direction));
+        let room = Both(Way::BOTH.map(|way| queue_room(road, way)));
         let mut looks_again = now < self.accept_after;
         for (&connection, state) in &self.connections {
-            for end in [FORWARD, BACK] {
+            for end in Way::BOTH {
                 let Some(socket) = &state.ends[end].socket else { continue };
                 let mut flags = PollFlags::empty();
-                if state.may_read(end) && self.road.window > state.streams[end].held() {
-                    if self.road.segments_allowed(&state.streams[end], room[end]) > 0 {
+                if state.may_read(end) && self.segments.window > state.streams[end].held() {
+                    if self.segments.segments_allowed(&state.streams[end], room[end]) > 0 {
                         flags |= PollFlags::IN;
                     } else {
                         looks_again = true;
                     }
                 }
-                let is_dialling = end == BACK && state.phase == Phase::Dialling;
-                if is_dialling || !state.streams[1 - end].readable().is_empty() {
+                let is_dialling = end == Way::Back && state.phase == Phase::Dialling;
+                if is_dialling || !state.streams[end.other()].readable().is_empty() {
                     flags |= PollFlags::OUT;
                 }
                 // A socket closed both ways is always "ready": do not ask. Any other is asked for
@@ -189,11 +194,11 @@ impl Tcp {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.road.timers.peek().map(|Reverse(timer)| timer.at)
+        self.segments.timers.peek().map(|Reverse(timer)| timer.at)
     }
 
     /// Takes new connections; whether there were any.
-    pub(super) fn accept(&mut self, links: &mut Links, now: Instant) -> bool {
+    pub(super) fn accept(&mut self, road: &mut Road, now: Instant) -> bool {
         let mut any = false;
         while self.connections.len() < CONNECTIONS_MAX {
             match self.listener.accept() {
@@ -206,7 +211,15 @@ impl Tcp {
                     let id = self.next;
                     self.next += 1;
                     let mut state = Connection::new(client);
-                    self.road.send(id, &mut state, FORWARD, Kind::Handshake, &[], links, now);
+                    self.segments.send(
+                        id,
+                        &mut state,
+                        Way::Forward,
+                        Kind::Handshake,
+                        &[],
+                        road,
+                        now,
+                    );
                     self.connections.insert(id, state);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -225,7 +238,7 @@ impl Tcp {
         &mut self,
         token: Token,
         events: PollFlags,
-        links: &mut Links,
+        road: &mut Road,
         now: Instant,
     ) -> bool {
         let Token { connection: id, end } = token;
@@ -233,10 +246,10 @@ impl Tcp {
         touch(&mut self.touched, id, state);
         let Some(socket) = &state.ends[end].socket else { return false };
 
-        if end == BACK && state.phase == Phase::Dialling {
+        if end == Way::Back && state.phase == Phase::Dialling {
             match socket.take_error() {
                 Ok(None) => state.phase = Phase::Open,
-                _ => self.road.fail(id, state, end, links, now),
+                _ => self.segments.fail(id, state, end, road, now),
             }
             return true;
         }
@@ -247,56 +260,57 @@ impl Tcp {
             && !state.may_read(end)
             && !state.ends[end].has_written_all;
         if has_failed || is_gone {
-            self.road.fail(id, state, end, links, now);
+            self.segments.fail(id, state, end, road, now);
             return true;
         }
         let is_readable = events.intersects(PollFlags::IN | PollFlags::HUP);
-        is_readable && self.road.read(id, state, end, &mut self.buffer, links, now)
+        is_readable && self.segments.read(id, state, end, &mut self.buffer, road, now)
     }
 
     /// Sends again what is due; whether anything was.
-    pub(super) fn on_timeout(&mut self, links: &mut Links, now: Instant) -> bool {
+    pub(super) fn on_timeout(&mut self, road: &mut Road, now: Instant) -> bool {
         let mut any = false;
-        while let Some(Reverse(timer)) = self.road.timers.peek().copied().filter(|t| t.0.at <= now)
+        while let Some(Reverse(timer)) =
+            self.segments.timers.peek().copied().filter(|t| t.0.at <= now)
         {
             any = true;
-            self.road.timers.pop();
+            self.segments.timers.pop();
             if let Some(state) = self.connections.get(&timer.connection)
-                && let Some(len) = state.streams[timer.direction].missing(timer.segment)
+                && let Some(len) = state.streams[timer.way].missing(timer.segment)
             {
-                self.road.resent += 1;
-                self.road.put(timer.connection, timer.direction, timer.segment, len, links, now);
+                self.segments.resent += 1;
+                self.segments.put(timer.connection, timer.way, timer.segment, len, road, now);
             }
         }
         any
     }
 
     /// A segment has crossed a link.
-    pub(super) fn deliver(&mut self, arrival: Arrival, links: &Links, now: Instant) {
-        let Arrival { direction, connection: id, segment, at, corrupted } = arrival;
+    pub(super) fn deliver(&mut self, arrival: Arrival, road: &Road, now: Instant) {
+        let Arrival { way, connection: id, segment, at, is_damaged } = arrival;
         let Some(state) = self.connections.get_mut(&id) else { return };
-        if corrupted {
-            if state.streams[direction].missing(segment).is_some() {
+        if is_damaged {
+            if state.streams[way].missing(segment).is_some() {
                 // The sender's timeout runs from when it sent.
-                let sent = at - links[direction].config().delay();
-                let at = (sent + self.road.timeout).max(now);
-                self.road.timers.push(Reverse(Timer { at, connection: id, direction, segment }));
+                let sent = at - road.link(way).config().delay();
+                let at = (sent + self.segments.timeout).max(now);
+                self.segments.timers.push(Reverse(Timer { at, connection: id, way, segment }));
             }
             return;
         }
-        state.streams[direction].arrive(segment);
+        state.streams[way].arrive(segment);
         touch(&mut self.touched, id, state);
     }
 
     /// Carries out what has arrived: handshakes, writes, ends.
-    pub(super) fn flush(&mut self, links: &mut Links, now: Instant) {
+    pub(super) fn flush(&mut self, road: &mut Road, now: Instant) {
         for id in std::mem::take(&mut self.touched) {
             let Some(state) = self.connections.get_mut(&id) else { continue };
             state.is_touched = false;
-            self.road.shake_hands(id, state, self.target, links, now);
-            for direction in [FORWARD, BACK] {
-                if write_ready(state, direction).is_err() {
-                    self.road.fail(id, state, 1 - direction, links, now);
+            self.segments.shake_hands(id, state, self.target, road, now);
+            for way in Way::BOTH {
+                if write_ready(state, way).is_err() {
+                    self.segments.fail(id, state, way.other(), road, now);
                 }
             }
             if state.is_over() {
@@ -307,7 +321,7 @@ impl Tcp {
 
     pub(super) fn report(&self, stats: &mut RelayStats) {
         stats.tcp_connections = self.accepted;
-        stats.tcp_resent = self.road.resent;
+        stats.tcp_resent = self.segments.resent;
     }
 }
 
@@ -322,15 +336,15 @@ impl Connection {
         let end = |socket| End { socket, has_read_all: false, has_written_all: false };
         Self {
             phase: Phase::Asked,
-            ends: [end(Some(client)), end(None)],
-            streams: [Stream::default(), Stream::default()],
+            ends: Both([end(Some(client)), end(None)]),
+            streams: Both::default(),
             is_touched: false,
         }
     }
 
-    fn may_read(&self, end: usize) -> bool {
+    fn may_read(&self, end: Way) -> bool {
         let may_send = match end {
-            FORWARD => !matches!(self.phase, Phase::Asked | Phase::Answered),
+            Way::Forward => !matches!(self.phase, Phase::Asked | Phase::Answered),
             _ => self.phase == Phase::Open,
         };
         may_send && !self.ends[end].has_read_all && !self.streams[end].is_abandoned()
@@ -338,27 +352,26 @@ impl Connection {
 
     /// Nothing is left to do for either end. A reset that has arrived closes the far end with one.
     fn is_over(&mut self) -> bool {
-        for direction in [FORWARD, BACK] {
-            if self.streams[direction].is_reset() {
-                if let Some(socket) = self.ends[1 - direction].socket.take() {
+        for way in Way::BOTH {
+            if self.streams[way].is_reset() {
+                if let Some(socket) = self.ends[way.other()].socket.take() {
                     // Closing without lingering sends a reset; failing that, it is a plain close.
                     let _ = SockRef::from(&socket).set_linger(Some(std::time::Duration::ZERO));
                 }
                 return true;
             }
         }
-        let is_done = |direction: usize| {
-            self.streams[direction].is_abandoned() || self.ends[1 - direction].has_written_all
-        };
-        is_done(FORWARD) && is_done(BACK)
+        let is_done =
+            |way: Way| self.streams[way].is_abandoned() || self.ends[way.other()].has_written_all;
+        is_done(Way::Forward) && is_done(Way::Back)
     }
 }
 
 /// Writes what has arrived for the far end of a direction, and passes on its end.
-fn write_ready(state: &mut Connection, direction: usize) -> io::Result<()> {
-    let end = &mut state.ends[1 - direction];
-    let stream = &mut state.streams[direction];
-    let is_there = direction == BACK || state.phase == Phase::Open;
+fn write_ready(state: &mut Connection, way: Way) -> io::Result<()> {
+    let end = &mut state.ends[way.other()];
+    let stream = &mut state.streams[way];
+    let is_there = way == Way::Back || state.phase == Phase::Open;
     let Some(socket) = end.socket.as_mut().filter(|_| is_there) else { return Ok(()) };
     while !stream.readable().is_empty() {
         match socket.write(stream.readable()) {
@@ -376,11 +389,11 @@ fn write_ready(state: &mut Connection, direction: usize) -> io::Result<()> {
     Ok(())
 }
 
-impl Road {
+impl Segments {
     fn new(config: &RelayConfig, header: u32) -> Self {
         let links = [&config.forward, &config.back];
         let round_trip = config.forward.delay() + config.back.delay();
-        let segment = links.map(|link| {
+        let full = links.map(|link| {
             let packet = link.mtu().map_or(PACKET, |mtu| mtu.min(PACKET));
             // The least MTU of a link, 68 bytes, leaves room for 8 bytes.
             packet.saturating_sub(header).max(8) as usize
@@ -390,7 +403,7 @@ impl Road {
         let window = bdp.clamp(WINDOW_MIN, WINDOW_MAX);
         Self {
             header,
-            segment,
+            full: Both(full),
             window: usize::try_from(window).unwrap_or(usize::MAX),
             timeout: round_trip * 2 + TIMEOUT_MARGIN,
             timers: BinaryHeap::new(),
@@ -409,29 +422,29 @@ impl Road {
         &mut self,
         id: u64,
         state: &mut Connection,
-        end: usize,
+        end: Way,
         buffer: &mut [u8],
-        links: &mut Links,
+        road: &mut Road,
         now: Instant,
     ) -> bool {
         let mut any = false;
         while state.may_read(end) {
             let stream = &state.streams[end];
-            let segments = self.segments_allowed(stream, queue_room(links, end));
+            let segments = self.segments_allowed(stream, queue_room(road, end));
             let room = self.window.saturating_sub(stream.held()).min(buffer.len());
-            let most = room.min(segments.saturating_mul(self.segment[end]));
+            let most = room.min(segments.saturating_mul(self.full[end]));
             let Some(socket) = state.ends[end].socket.as_mut().filter(|_| most > 0) else { break };
             match socket.read(&mut buffer[..most]) {
                 Ok(0) => {
                     any = true;
                     state.ends[end].has_read_all = true;
-                    self.send(id, state, end, Kind::Fin, &[], links, now);
+                    self.send(id, state, end, Kind::Fin, &[], road, now);
                 }
                 Ok(read) => {
                     any = true;
-                    for bytes in buffer[..read].chunks(self.segment[end]) {
+                    for bytes in buffer[..read].chunks(self.full[end]) {
                         let kind = Kind::Data(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-                        self.send(id, state, end, kind, bytes, links, now);
+                        self.send(id, state, end, kind, bytes, road, now);
                     }
                     if read < most {
                         break;
@@ -441,7 +454,7 @@ impl Road {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {
                     any = true;
-                    self.fail(id, state, end, links, now);
+                    self.fail(id, state, end, road, now);
                 }
             }
         }
@@ -454,48 +467,42 @@ impl Road {
         id: u64,
         state: &mut Connection,
         target: SocketAddr,
-        links: &mut Links,
+        road: &mut Road,
         now: Instant,
     ) {
-        if state.streams[BACK].is_abandoned() {
+        if state.streams[Way::Back].is_abandoned() {
             // The connector is gone, and a reset is under way behind the handshake.
             return;
         }
-        let (there, back) = (state.streams[FORWARD].handshakes(), state.streams[BACK].handshakes());
+        let (there, back) =
+            (state.streams[Way::Forward].handshakes(), state.streams[Way::Back].handshakes());
         match state.phase {
             Phase::Asked if there == 1 => {
                 state.phase = Phase::Answered;
-                self.send(id, state, BACK, Kind::Handshake, &[], links, now);
+                self.send(id, state, Way::Back, Kind::Handshake, &[], road, now);
             }
             Phase::Answered if back == 1 => {
                 state.phase = Phase::Confirmed;
-                self.send(id, state, FORWARD, Kind::Handshake, &[], links, now);
+                self.send(id, state, Way::Forward, Kind::Handshake, &[], road, now);
             }
             Phase::Confirmed if there == 2 => match socket::dial(target) {
                 Ok(dialled) => {
                     state.phase = Phase::Dialling;
-                    state.ends[BACK].socket = Some(dialled);
+                    state.ends[Way::Back].socket = Some(dialled);
                 }
-                Err(_) => self.fail(id, state, BACK, links, now),
+                Err(_) => self.fail(id, state, Way::Back, road, now),
             },
             _ => {}
         }
     }
 
     /// One end is gone in error: the other learns of it over the path.
-    fn fail(
-        &mut self,
-        id: u64,
-        state: &mut Connection,
-        end: usize,
-        links: &mut Links,
-        now: Instant,
-    ) {
+    fn fail(&mut self, id: u64, state: &mut Connection, end: Way, road: &mut Road, now: Instant) {
         state.ends[end].socket = None;
         state.ends[end].has_read_all = true;
-        state.streams[1 - end].abandon();
+        state.streams[end.other()].abandon();
         if !state.streams[end].is_abandoned() {
-            self.send(id, state, end, Kind::Reset, &[], links, now);
+            self.send(id, state, end, Kind::Reset, &[], road, now);
         }
     }
 
@@ -504,40 +511,38 @@ impl Road {
         &mut self,
         id: u64,
         state: &mut Connection,
-        direction: usize,
+        way: Way,
         kind: Kind,
         bytes: &[u8],
-        links: &mut Links,
+        road: &mut Road,
         now: Instant,
     ) {
-        let segment = state.streams[direction].append(kind, bytes);
+        let segment = state.streams[way].append(kind, bytes);
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX / 2);
-        self.put(id, direction, segment, len, links, now);
+        self.put(id, way, segment, len, road, now);
     }
 
     /// Puts a segment on its link; if that drops it, a timeout will put it there again.
     fn put(
         &mut self,
         connection: u64,
-        direction: usize,
+        way: Way,
         segment: u64,
         len: u32,
-        links: &mut Links,
+        road: &mut Road,
         now: Instant,
     ) {
-        let link = &mut links[direction];
-        let now = not_before(link, now);
         let packet = Packet::Tcp { connection, segment };
-        if link.push(now, len + self.header, packet) != Verdict::Queued {
-            let at = now + self.timeout;
-            self.timers.push(Reverse(Timer { at, connection, direction, segment }));
+        if road.push(now, way, len + self.header, packet) != Verdict::Queued {
+            let at = now.max(road.link(way).now()) + self.timeout;
+            self.timers.push(Reverse(Timer { at, connection, way, segment }));
         }
     }
 }
 
 /// Full packets that fit before the queue of a link is half full.
-fn queue_room(links: &Links, direction: usize) -> usize {
-    let link = &links[direction];
+fn queue_room(road: &Road, way: Way) -> usize {
+    let link = road.link(way);
     let room = match link.config().queue() {
         QueueLimit::Packets(limit) => (limit / 2).saturating_sub(link.queue_len() as u64),
         QueueLimit::Bytes(limit) => {

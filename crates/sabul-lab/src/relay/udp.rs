@@ -5,12 +5,12 @@ use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
-use sabul_path::{Verdict, corrupt_bytes};
+use sabul_path::{Both, Verdict, Way, corrupt_bytes};
 use sabul_units::{Instant, SeededRandom};
 
 use super::stats::Report;
 use super::store::{Piece, Store};
-use super::{BACK, FORWARD, Links, Packet, RelayConfig, header_sizes, not_before, socket};
+use super::{Packet, RelayConfig, Road, header_sizes, socket};
 use crate::clock::{Ages, Clock};
 use crate::lateness::LatenessMeter;
 
@@ -46,7 +46,7 @@ struct Flow {
     heard: Instant,
     upstream: Endpoint,
     /// What waits to be sent in each direction.
-    runs: [Run; 2],
+    runs: Both<Run>,
 }
 
 /// Segments of one size that leave in one call; only the last may be smaller.
@@ -68,10 +68,10 @@ pub(super) struct Udp {
     flows: Vec<Flow>,
     by_client: HashMap<SocketAddr, usize>,
     serial: u64,
-    store: [Store; 2],
+    store: Both<Store>,
     buffer: Vec<u8>,
     /// Runs that are not empty.
-    touched: Vec<(usize, usize)>,
+    touched: Vec<(usize, Way)>,
     damage: SeededRandom,
     counts: Counts,
 }
@@ -97,7 +97,7 @@ impl Udp {
             flows: Vec::new(),
             by_client: HashMap::new(),
             serial: 0,
-            store: [Store::new(), Store::new()],
+            store: Both([Store::new(), Store::new()]),
             buffer: vec![0; RECV_BATCHES * RECV_BUFFER],
             touched: Vec::new(),
             damage: SeededRandom::new(config.seed).fork("relay/damage"),
@@ -111,7 +111,7 @@ impl Udp {
     }
 
     /// Takes in what clients have sent; whether there was anything.
-    pub(super) fn receive_forward(&mut self, links: &mut Links, clock: Clock) -> bool {
+    pub(super) fn receive_forward(&mut self, road: &mut Road, clock: Clock) -> bool {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut any = false;
         for _ in 0..RECV_CALLS_MAX {
@@ -124,7 +124,7 @@ impl Udp {
                     self.counts.blocked += datagrams(meta, bytes).count() as u64;
                 } else if let Some(flow) = self.flow_of(meta, now) {
                     let at = now - ages.of(meta.timestamp);
-                    self.push(FORWARD, flow, datagrams(meta, bytes), links, at);
+                    self.push(Way::Forward, flow, datagrams(meta, bytes), road, at);
                 }
             }
             if count < RECV_BATCHES {
@@ -136,7 +136,7 @@ impl Udp {
     }
 
     /// Takes in what the listener has sent to the flow in `slot`; whether there was anything.
-    pub(super) fn receive_back(&mut self, slot: usize, links: &mut Links, clock: Clock) -> bool {
+    pub(super) fn receive_back(&mut self, slot: usize, road: &mut Road, clock: Clock) -> bool {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut any = false;
         for _ in 0..RECV_CALLS_MAX {
@@ -148,7 +148,7 @@ impl Udp {
             let (now, ages) = (clock.now(), Ages::now());
             for (meta, bytes) in metas[..count].iter().zip(buffer.chunks(RECV_BUFFER)) {
                 let at = now - ages.of(meta.timestamp);
-                self.push(BACK, id, datagrams(meta, bytes), links, at);
+                self.push(Way::Back, id, datagrams(meta, bytes), road, at);
             }
             if count < RECV_BATCHES {
                 break;
@@ -160,21 +160,19 @@ impl Udp {
 
     fn push<'a>(
         &mut self,
-        direction: usize,
+        way: Way,
         flow: FlowId,
         datagrams: impl Iterator<Item = &'a [u8]>,
-        links: &mut Links,
+        road: &mut Road,
         at: Instant,
     ) {
-        let link = &mut links[direction];
-        let at = not_before(link, at);
         for datagram in datagrams {
-            let Some(piece) = self.store[direction].put(datagram) else {
+            let Some(piece) = self.store[way].put(datagram) else {
                 self.counts.memory_drops += 1;
                 continue;
             };
             let size = self.header + u32::try_from(datagram.len()).unwrap_or(u32::MAX / 2);
-            let _: Verdict = link.push(at, size, Packet::Udp { flow, piece });
+            let _: Verdict = road.push(at, way, size, Packet::Udp { flow, piece });
         }
     }
 
@@ -198,7 +196,7 @@ impl Udp {
         self.counts.flows += 1;
         let id = FlowId { slot, serial: self.serial };
         let dialled = meta.dst_ip.filter(|_| self.answers_as_dialled);
-        let runs = [Run::default(), Run::default()];
+        let runs = Both::default();
         let flow = Flow { id, client: meta.addr, dialled, heard: now, upstream, runs };
         if slot < self.flows.len() {
             let old = std::mem::replace(&mut self.flows[slot], flow);
@@ -220,7 +218,7 @@ impl Udp {
     /// A packet has reached the far end of the link: it leaves with the next [`flush`](Self::flush).
     pub(super) fn deliver(
         &mut self,
-        direction: usize,
+        way: Way,
         id: FlowId,
         piece: &Piece,
         due: Due,
@@ -231,31 +229,31 @@ impl Udp {
             return;
         };
         let bytes = piece.bytes();
-        let segments_max = match direction {
-            FORWARD => flow.upstream.state.max_gso_segments(),
-            _ => self.listen.state.max_gso_segments(),
+        let segments_max = match way {
+            Way::Forward => flow.upstream.state.max_gso_segments(),
+            Way::Back => self.listen.state.max_gso_segments(),
         };
-        if !flow.runs[direction].takes(bytes.len(), segments_max) {
-            flow.send(direction, &self.listen, self.target, clock, meter, &mut self.counts);
+        if !flow.runs[way].takes(bytes.len(), segments_max) {
+            flow.send(way, &self.listen, self.target, clock, meter, &mut self.counts);
         }
-        let run = &mut flow.runs[direction];
+        let run = &mut flow.runs[way];
         if run.dues.is_empty() {
             run.segment = bytes.len();
-            self.touched.push((id.slot, direction));
+            self.touched.push((id.slot, way));
         }
         let start = run.bytes.len();
         run.bytes.extend_from_slice(&bytes);
         run.dues.push(due.at);
-        if due.corrupted {
+        if due.is_damaged {
             corrupt_bytes(&mut run.bytes[start..], &mut self.damage);
         }
     }
 
     /// Sends everything delivered so far.
     pub(super) fn flush(&mut self, clock: Clock, meter: &mut LatenessMeter) {
-        for (slot, direction) in self.touched.drain(..) {
+        for (slot, way) in self.touched.drain(..) {
             let flow = &mut self.flows[slot];
-            flow.send(direction, &self.listen, self.target, clock, meter, &mut self.counts);
+            flow.send(way, &self.listen, self.target, clock, meter, &mut self.counts);
         }
     }
 
@@ -277,7 +275,7 @@ impl Udp {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     pub(super) at: Instant,
-    pub(super) corrupted: bool,
+    pub(super) is_damaged: bool,
 }
 
 impl Run {
@@ -296,20 +294,20 @@ impl Run {
 impl Flow {
     fn send(
         &mut self,
-        direction: usize,
+        way: Way,
         listen: &Endpoint,
         target: SocketAddr,
         clock: Clock,
         meter: &mut LatenessMeter,
         counts: &mut Counts,
     ) {
-        let run = &mut self.runs[direction];
+        let run = &mut self.runs[way];
         if run.dues.is_empty() {
             return;
         }
-        let (from, destination, src_ip) = match direction {
-            FORWARD => (&self.upstream, target, None),
-            _ => (listen, self.client, self.dialled),
+        let (from, destination, src_ip) = match way {
+            Way::Forward => (&self.upstream, target, None),
+            Way::Back => (listen, self.client, self.dialled),
         };
         let send = |contents, segment_size| {
             let transmit = Transmit { destination, ecn: None, contents, segment_size, src_ip };
