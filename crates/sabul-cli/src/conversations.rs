@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
-use sabul_lab::{Protocol, Tuple, TupleLook, Way};
+use sabul_lab::{Protocol, Tuple, TupleLook};
+use sabul_path::Way;
 use sabul_report::{Cell, Column, Table};
 
 /// Two ends that talked, and what each way has carried.

@@ -335,7 +335,8 @@ fn cannot_write_to(dir: &Path, flag: &str, error: &io::Error) -> CliError {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use sabul_lab::{Check, Lateness, Way};
+    use sabul_lab::{Check, Lateness};
+    use sabul_path::Way;
     use sabul_units::{Instant, Span};
 
     use super::*;

@@ -24,10 +24,10 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
 use pcap_file::{DataLink, PcapError};
+use sabul_path::Way;
 
 use crate::error::LabError;
 use crate::packet::Bundle;
-use crate::router::Way;
 
 #[cfg(test)]
 mod tests;

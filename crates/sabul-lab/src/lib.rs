@@ -28,4 +28,4 @@ pub use lab::{FlowCpu, IsInterrupted, Lab, LabConfig, LabOutcome, OnSample, Samp
 pub use lateness::Lateness;
 pub use packet::{Protocol, Tuple};
 pub use relay::{Relay, RelayConfig, RelayError, RelayStats};
-pub use router::{Amount, RouterLook, TupleLook, Way};
+pub use router::{Amount, RouterLook, TupleLook};

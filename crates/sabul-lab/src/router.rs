@@ -1,9 +1,9 @@
 //! The router: one thread that carries packets between hosts over the links of a path, in real time.
 //!
 //! Model: what a host sends appears on its device, is cut into the segments that a network card would
-//! send, and enters the first link of its path, the very links of the simulator; what a link delivers
-//! enters the next, and behind the last one waits out the access delay and is written to the other
-//! host's device. Neighbouring segments that come out together go in one write, as a network card would
+//! send, and enters the first link of its path. Links and routes are the very ones of the simulator
+//! (`sabul-path`); what has come to the end of its route is written to the other host's device.
+//! Neighbouring segments that come out together go in one write, as a network card would
 //! hand them up.
 //! Time:   arrivals count from when the router reads them, which under load is up to one [`TICK`] late;
 //!     departures happen at or after their due time, never before, and by how much is measured.
@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use sabul_path::{LinkLook, LinkPlan};
+use sabul_path::{LinkLook, LinkPlan, Way};
 use sabul_units::{Instant, Span};
 
 use crate::clock::Clock;
@@ -40,15 +40,6 @@ use engine::Engine;
 const TICK: Duration = Duration::from_micros(30);
 /// The router answers within a round; one that does not has died.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Which way a packet goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Way {
-    /// From the near host to the far one: the way of the data.
-    Forward,
-    /// The way back.
-    Back,
-}
 
 /// Two hosts and the path between them.
 #[derive(Clone, Debug)]

@@ -120,7 +120,8 @@ pub struct Arrival<P> {
     pub route: RouteId,
     /// Which way it came.
     pub way: Way,
-    /// When it was due here; never later than the time that was polled with.
+    /// When it was due here; not later than the time that was polled with, or a push's if that was
+    /// later.
     pub at: Instant,
     /// Whether a queue on the way gave it the ECN mark.
     pub is_marked: bool,
@@ -255,7 +256,7 @@ impl<P: Clone, T: Copy> Topology<P, T> {
             let actor = self.add_actor(Role::Link(index));
             self.directions.push(Direction { link: Link::new(config, random), actor });
         }
-        self.directions.len() / 2 - 1
+        self.links() - 1
     }
 
     /// One more route, over these links in order, and back over the same. Its access delay lies behind
@@ -266,7 +267,7 @@ impl<P: Clone, T: Copy> Topology<P, T> {
     pub fn add_route(&mut self, path: Arc<[usize]>, access_delay: Span) -> RouteId {
         assert!(!path.is_empty(), "a route has links");
         assert!(u16::try_from(path.len()).is_ok(), "a route has fewer than 2^16 links");
-        assert!(path.iter().all(|link| *link < self.directions.len() / 2), "its links exist");
+        assert!(path.iter().all(|link| *link < self.links()), "its links exist");
         if let Some(index) = self.free.pop() {
             let place = &mut self.places[index as usize];
             (place.path, place.access_delay) = (path, access_delay);
@@ -372,6 +373,11 @@ impl<P: Clone, T: Copy> Topology<P, T> {
     /// How often somebody had a turn: a link's direction, an access delay, a timer.
     pub const fn turns(&self) -> u64 {
         self.turns
+    }
+
+    /// How many links there are.
+    pub fn links(&self) -> usize {
+        self.directions.len() / 2
     }
 
     /// A direction of a link.

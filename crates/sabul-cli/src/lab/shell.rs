@@ -153,8 +153,9 @@ fn schedule(link: &LinkPlan, router: &RouterLook) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sabul_lab::{Lateness, Way};
+    use sabul_lab::Lateness;
     use sabul_path::LinkStats;
+    use sabul_path::Way;
     use sabul_units::Instant;
 
     use super::*;

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use sabul_path::Way;
 use sabul_units::Instant;
 
-use super::{Amount, TupleLook, Way};
+use super::{Amount, TupleLook};
 use crate::packet::{Bundle, Carried, Protocol, Tuple};
 
 /// Conversations told apart between two hosts; what begins later is counted for the hosts only.

@@ -1,6 +1,5 @@
 //! The router's loop: take in, carry, hand out, wait.
 
-use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read as _};
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
@@ -11,11 +10,13 @@ use std::time::{Duration, SystemTime};
 use crossbeam_channel::{Receiver, TryRecvError};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use sabul_path::{Link, LinkLook, LinkPlan, PacketMeta, Verdict};
+use sabul_path::{
+    Arrival, Both, Damage, Entry, LinkPlan, Output, PacketMeta, RouteId, Topology, Verdict, Way,
+};
 use sabul_units::{Instant, SeededRandom, Span};
 
 use super::accounts::{AccountId, Accounts};
-use super::{PairPlan, Question, RouterLook, RouterPlan, TICK, Way};
+use super::{PairPlan, Question, RouterLook, RouterPlan, TICK};
 use crate::capture::{Capture, Fate};
 use crate::clock::{Clock, thread_cpu_seconds, timespec};
 use crate::error::LabError;
@@ -40,35 +41,18 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 struct Item {
     bundle: Rc<Bundle>,
     segment: u16,
-    pair: u16,
-    /// Position in the pair's path of the link it is on.
-    hop: u16,
     account: AccountId,
-    is_marked: bool,
-    is_damaged: bool,
 }
 
-/// A segment that has come to the end of its way.
-#[derive(Debug)]
-struct Due {
-    at: Instant,
-    item: Item,
-}
-
-/// One direction of a pair: behind its last link.
-#[derive(Debug, Default)]
-struct Tail {
-    /// In the access delay.
-    pipe: VecDeque<Due>,
-    /// To be written now.
-    out: Vec<Due>,
-}
+type Network = Topology<Item>;
 
 pub(super) struct Engine {
     pairs: Vec<PairPlan>,
-    links: Vec<[Link<Item>; 2]>,
-    /// Forward and back of each pair.
-    tails: Vec<[Tail; 2]>,
+    network: Network,
+    /// By pair.
+    routes: Vec<RouteId>,
+    /// At the end of each pair's route: to be written now.
+    out: Vec<Both<Vec<Arrival<Item>>>>,
     accounts: Accounts,
     clock: Clock,
     lateness: LatenessMeter,
@@ -100,9 +84,11 @@ impl Engine {
         }
         let waker = epoll::EventData::new_u64(u64::MAX);
         epoll::add(&epoll, &wakened, waker, epoll::EventFlags::IN)?;
+        let (network, routes) = network(&plan.links, &plan.pairs, plan.seed);
         Ok(Self {
-            links: links(&plan.links, plan.seed),
-            tails: plan.pairs.iter().map(|_| <[Tail; 2]>::default()).collect(),
+            network,
+            routes,
+            out: plan.pairs.iter().map(|_| Both::default()).collect(),
             accounts: Accounts::new(plan.pairs.len()),
             pairs: plan.pairs.clone(),
             clock: Clock::start(),
@@ -169,88 +155,23 @@ impl Engine {
 
     /// Lets everything that is due by `now` move on, in order of time.
     fn carry(&mut self, now: Instant) {
-        while let Some((at, mover)) = self.next_mover().filter(|(at, _)| *at <= now) {
-            match mover {
-                Mover::Link(link, way) => {
-                    let link_now = self.links[link][way as usize].now();
-                    let at = at.max(link_now);
-                    while let Some(delivery) = self.links[link][way as usize].poll(at) {
-                        let mut item = delivery.payload;
-                        item.is_marked |= delivery.is_marked;
-                        item.is_damaged |= delivery.corrupted;
-                        self.pass_on(delivery.at, way, item);
-                    }
+        while let Some(output) = self.network.poll(now) {
+            match output {
+                Output::Arrived(packet) => {
+                    self.out[packet.route.place()][packet.way].push(packet);
                 }
-                Mover::Pipe(pair, way) => {
-                    let tail = &mut self.tails[pair][way as usize];
-                    while tail.pipe.front().is_some_and(|due| due.at <= now) {
-                        tail.out.extend(tail.pipe.pop_front());
-                    }
-                }
+                Output::Due(()) => {}
             }
         }
+        self.record_entries();
     }
 
-    /// Who has something to move next, and when.
-    fn next_mover(&self) -> Option<(Instant, Mover)> {
-        let mut next: Option<(Instant, Mover)> = None;
-        let mut note = |at: Option<Instant>, mover| {
-            if let Some(at) = at
-                && next.is_none_or(|(earliest, _)| at < earliest)
-            {
-                next = Some((at, mover));
-            }
-        };
-        for (index, [forward, back]) in self.links.iter().enumerate() {
-            note(forward.next_deadline(), Mover::Link(index, Way::Forward));
-            note(back.next_deadline(), Mover::Link(index, Way::Back));
-        }
-        for (index, [forward, back]) in self.tails.iter().enumerate() {
-            note(forward.pipe.front().map(|due| due.at), Mover::Pipe(index, Way::Forward));
-            note(back.pipe.front().map(|due| due.at), Mover::Pipe(index, Way::Back));
-        }
-        next
-    }
-
-    /// A segment has come to the end of a link.
-    fn pass_on(&mut self, at: Instant, way: Way, mut item: Item) {
-        let pair = &self.pairs[usize::from(item.pair)];
-        let next = match way {
-            Way::Forward => Some(item.hop + 1).filter(|hop| usize::from(*hop) < pair.path.len()),
-            Way::Back => item.hop.checked_sub(1),
-        };
-        if let Some(hop) = next {
-            item.hop = hop;
-            self.push(at, way, item);
-            return;
-        }
-        let due = Due { at: at + pair.access_delay, item };
-        let tail = &mut self.tails[usize::from(due.item.pair)][way as usize];
-        if pair.access_delay == Span::ZERO {
-            tail.out.push(due);
-        } else {
-            tail.pipe.push_back(due);
-        }
-    }
-
-    /// Puts a segment onto the link that its hop says.
-    fn push(&mut self, at: Instant, way: Way, item: Item) {
-        let index = self.pairs[usize::from(item.pair)].path[usize::from(item.hop)];
-        let link = &mut self.links[index][way as usize];
-        let meta = PacketMeta {
-            size: item.bundle.carried(item.segment).ip_bytes,
-            flow: self.accounts.flow_number(item.account),
-            is_ecn_capable: item.bundle.is_ecn_capable(),
-        };
-        // Another pair may have pushed here already, at the time of this round.
-        let at = at.max(link.now());
-        match &mut self.capture {
-            None => drop(link.push_packet(at, meta, item)),
-            Some(capture) => {
-                let (bundle, segment) = (Rc::clone(&item.bundle), item.segment);
-                let fate = fate(link.push_packet(at, meta, item));
-                capture.record(index, way, Duration::from(at.elapsed()), &bundle, segment, fate);
-            }
+    /// Hands to the recording, if there is one, what has been put onto links.
+    fn record_entries(&mut self) {
+        let Some(capture) = &mut self.capture else { return };
+        for Entry { link, way, at, verdict, payload } in self.network.take_entries() {
+            let (at, fate) = (Duration::from(at.elapsed()), fate(verdict));
+            capture.record(link, way, at, &payload.bundle, payload.segment, fate);
         }
     }
 
@@ -294,19 +215,17 @@ impl Engine {
         let bundle = Rc::new(bundle);
         let now = self.clock.now();
         let account = self.accounts.find(pair, way, now, &bundle);
-        let hop = if way == Way::Forward { 0 } else { plan.path.len() - 1 };
         for segment in 0..bundle.segments() {
-            self.accounts.sent(account, now, &bundle.carried(segment));
-            let item = Item {
-                bundle: Rc::clone(&bundle),
-                segment,
-                pair: u16::try_from(pair).unwrap_or(u16::MAX),
-                hop: u16::try_from(hop).unwrap_or(u16::MAX),
-                account,
-                is_marked: false,
-                is_damaged: false,
+            let carried = bundle.carried(segment);
+            self.accounts.sent(account, now, &carried);
+            let meta = PacketMeta {
+                size: carried.ip_bytes,
+                flow: self.accounts.flow_number(account),
+                is_ecn_capable: bundle.is_ecn_capable(),
             };
-            self.push(now, way, item);
+            let item = Item { bundle: Rc::clone(&bundle), segment, account };
+            // What became of it, a recording shows.
+            let _: Verdict = self.network.push(now, self.routes[pair], way, meta, item);
         }
         true
     }
@@ -315,30 +234,29 @@ impl Engine {
     fn write_all(&mut self) -> bool {
         let mut has_written = false;
         for pair in 0..self.pairs.len() {
-            for way in [Way::Forward, Way::Back] {
-                let mut out = std::mem::take(&mut self.tails[pair][way as usize].out);
+            for way in Way::BOTH {
+                let mut out = std::mem::take(&mut self.out[pair][way]);
                 if !out.is_empty() {
                     has_written = true;
                     self.write(pair, way, &out);
                     out.clear();
-                    self.tails[pair][way as usize].out = out;
+                    self.out[pair][way] = out;
                 }
             }
         }
         has_written
     }
 
-    fn write(&mut self, pair: usize, way: Way, out: &[Due]) {
+    fn write(&mut self, pair: usize, way: Way, out: &[Arrival<Item>]) {
         let mut rest = out;
         while let Some(first) = rest.first() {
-            let item = &first.item;
-            let count = if item.is_damaged {
+            let count = if first.is_damaged {
                 1
             } else {
                 let neighbours = rest.windows(2).take_while(|pair| {
-                    let [one, next] = [&pair[0].item, &pair[1].item];
-                    Rc::ptr_eq(&one.bundle, &next.bundle)
-                        && next.segment == one.segment + 1
+                    let [one, next] = [&pair[0], &pair[1]];
+                    Rc::ptr_eq(&one.payload.bundle, &next.payload.bundle)
+                        && next.payload.segment == one.payload.segment + 1
                         && next.is_marked == one.is_marked
                         && !next.is_damaged
                 });
@@ -350,9 +268,9 @@ impl Engine {
             if self.write_frame(pair, way, now) {
                 for due in now {
                     self.lateness.record(due.at, sent);
-                    if !due.item.is_damaged {
-                        let carried = due.item.bundle.carried(due.item.segment);
-                        self.accounts.arrived(due.item.account, &carried);
+                    if !due.is_damaged {
+                        let Item { bundle, segment, account } = &due.payload;
+                        self.accounts.arrived(*account, &bundle.carried(*segment));
                     }
                 }
             } else {
@@ -362,18 +280,18 @@ impl Engine {
     }
 
     /// Writes neighbouring segments as one frame; false if the device does not take it.
-    fn write_frame(&mut self, pair: usize, way: Way, dues: &[Due]) -> bool {
+    fn write_frame(&mut self, pair: usize, way: Way, dues: &[Arrival<Item>]) -> bool {
         let Some(due) = dues.first() else { return true };
-        let item = &due.item;
+        let item = &due.payload;
         let plan = &self.pairs[pair];
         let device = if way == Way::Forward { &plan.far } else { &plan.near };
-        if item.is_damaged {
-            item.bundle.write_damaged(item.segment, due.luck(), &mut self.head);
+        if due.is_damaged {
+            item.bundle.write_damaged(item.segment, luck(due), &mut self.head);
             return device.write(&[IoSlice::new(&self.head)]).is_ok();
         }
         let count = u16::try_from(dues.len()).unwrap_or(u16::MAX);
         let segments = item.segment..item.segment.saturating_add(count);
-        item.bundle.write_head(segments.clone(), item.is_marked, &mut self.head);
+        item.bundle.write_head(segments.clone(), due.is_marked, &mut self.head);
         let parts = [IoSlice::new(&self.head), IoSlice::new(item.bundle.payload(segments))];
         device.write(&parts).is_ok()
     }
@@ -386,7 +304,7 @@ impl Engine {
         if has_moved {
             self.last_moved = now;
         }
-        let next = self.next_mover().map(|(at, _)| at);
+        let next = self.network.next_deadline();
         let until = next.map_or_else(|| Span::from(LOOK_AGAIN), |at| at.since(now));
         let is_busy = now.since(self.last_moved) < BUSY;
         if is_busy && (has_moved || until <= Span::from(TICK)) {
@@ -442,8 +360,11 @@ impl Engine {
                 let _ = answer.send(self.accounts.tuples());
             }
             Question::RestartQueueMax => {
-                let both = self.links.iter_mut().flatten();
-                both.for_each(Link::restart_queue_max);
+                for link in 0..self.network.links() {
+                    for way in Way::BOTH {
+                        self.network.restart_queue_max(link, way);
+                    }
+                }
             }
             Question::Stop(answer) => {
                 let _ = answer.send(self.stop_capture());
@@ -467,8 +388,11 @@ impl Engine {
         let names: Vec<String> = plans.iter().map(|plan| plan.id.clone()).collect();
         self.capture =
             capture.map(|dir| Capture::start(dir, &names, SystemTime::now())).transpose()?;
-        self.links = links(plans, seed);
-        self.tails = self.pairs.iter().map(|_| <[Tail; 2]>::default()).collect();
+        (self.network, self.routes) = network(plans, &self.pairs, seed);
+        if self.capture.is_some() {
+            self.network.record();
+        }
+        self.out = self.pairs.iter().map(|_| Both::default()).collect();
         self.accounts = Accounts::new(self.pairs.len());
         self.lateness = LatenessMeter::new();
         (self.malformed, self.refused, self.unrecorded) = (0, 0, 0);
@@ -480,6 +404,7 @@ impl Engine {
     }
 
     fn stop_capture(&mut self) -> Option<LabError> {
+        self.record_entries();
         let (unrecorded, fault) = self.capture.take()?.finish();
         self.unrecorded = unrecorded;
         fault
@@ -489,10 +414,12 @@ impl Engine {
         let now = self.clock.now();
         self.carry(now);
         self.write_all();
-        let links = self.links.iter_mut();
+        let count = self.network.links();
+        let mut look = |link| Way::BOTH.map(|way| self.network.look(link, way, now));
+        let links = (0..count).map(&mut look).collect();
         RouterLook {
             at: now,
-            links: links.map(|both| both.each_mut().map(|link| look(link, now))).collect(),
+            links,
             pairs: self.accounts.pairs(),
             lateness: self.lateness.summary(),
             malformed: self.malformed,
@@ -504,41 +431,22 @@ impl Engine {
     }
 }
 
-impl Due {
-    /// Some number that decides where it is damaged: of its due time, which hardly two packets share,
-    /// and its place in its frame.
-    fn luck(&self) -> u64 {
-        let place = u64::from(self.item.segment) << 48 | u64::from(self.item.pair) << 32;
-        let mixed = (self.at.0 ^ place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mixed ^ (mixed >> 32)
-    }
+/// Some number that decides where a packet is damaged: of its due time, which hardly two packets share,
+/// and its place in its frame.
+fn luck(packet: &Arrival<Item>) -> u64 {
+    let pair = packet.route.place() as u64;
+    let place = u64::from(packet.payload.segment) << 48 | pair << 32;
+    let mixed = (packet.at.0 ^ place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 32)
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Mover {
-    Link(usize, Way),
-    Pipe(usize, Way),
-}
-
-/// Both directions of each link, with the same luck as in the simulator.
-fn links(plans: &[LinkPlan], seed: u64) -> Vec<[Link<Item>; 2]> {
-    let random = SeededRandom::new(seed);
-    let both = plans.iter().map(|plan| {
-        let random = random.fork(&format!("link/{}", plan.id));
-        [
-            Link::new(plan.forward.clone(), &random.fork("forward")),
-            Link::new(plan.back.clone(), &random.fork("back")),
-        ]
-    });
-    both.collect()
-}
-
-fn look(link: &mut Link<Item>, now: Instant) -> LinkLook {
-    LinkLook {
-        stats: link.stats_at(now.max(link.now())),
-        queue_packets: link.queue_len(),
-        queue_packet_time: link.queue_packet_time(),
-    }
+/// The links, with the same luck as in the simulator, and the route of each pair: its place is the
+/// pair's.
+fn network(links: &[LinkPlan], pairs: &[PairPlan], seed: u64) -> (Network, Vec<RouteId>) {
+    let mut network = Network::of_links(links, &SeededRandom::new(seed), Damage::Arrives);
+    let route = |pair: &PairPlan| network.add_route(pair.path.as_slice().into(), pair.access_delay);
+    let routes = pairs.iter().map(route).collect();
+    (network, routes)
 }
 
 fn fate(verdict: Verdict) -> Fate {
