@@ -19,6 +19,7 @@ mod reorder;
 mod repeats;
 mod rules;
 mod sequence;
+mod stats;
 mod syn;
 
 use std::collections::VecDeque;
@@ -38,8 +39,8 @@ use rules::{Desk, Rules};
 use sequence::Sequence;
 use syn::{Clock, SynReports};
 
-/// Ours: what RTT stands for until one is known.
-const RTT_UNKNOWN: Span = Span::from_millis(100);
+pub use stats::ReceiverStats;
+
 /// Ours: no round trip counts as shorter.
 const RTT_SAMPLE_MIN: Span = Span::from_micros(1);
 /// Ours: a mark this far beyond what has come is no honest one.
@@ -91,23 +92,6 @@ pub struct Arrival {
     pub is_marked: bool,
 }
 
-/// Counts since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverStats {
-    /// Authentic DATA packets.
-    pub packets: u64,
-    /// Their payload bytes.
-    pub bytes: u64,
-    /// DATA packets whose data was here already.
-    pub duplicates: u64,
-    /// Numbers reported missing, each report counted.
-    pub reported: u64,
-    /// Packets that had been reported missing and came all the same: late, not lost.
-    pub late: u64,
-    /// Packets with the ECN mark.
-    pub marked: u64,
-}
-
 /// The round trip as the receiver knows it.
 #[derive(Debug, Default)]
 struct RoundTrip {
@@ -129,7 +113,7 @@ impl RoundTrip {
             RepeatRtt::Averaged => self.estimate.map(|rtt| rtt.smoothed),
             RepeatRtt::First => self.first,
         };
-        known.unwrap_or(RTT_UNKNOWN)
+        known.unwrap_or(rtt::UNKNOWN_TO_RECEIVER)
     }
 }
 

@@ -3,6 +3,12 @@
 use sabul_cc::RttEstimate;
 use sabul_units::Span;
 
+/// Ours: what the round trip stands for at a sender until one is known: too short would send again what
+/// is still on its way.
+pub(crate) const UNKNOWN_TO_SENDER: Span = Span::from_millis(300);
+/// Ours: and at a receiver: too long would leave a loss unreported.
+pub(crate) const UNKNOWN_TO_RECEIVER: Span = Span::from_millis(100);
+
 /// Takes one sample into the estimate.
 pub(crate) fn update(estimate: Option<RttEstimate>, sample: Span) -> RttEstimate {
     let Some(old) = estimate else {

@@ -7,6 +7,7 @@
 //! Not here:    bytes, keys, sockets; what the loss report means for the rate (`sabul-cc`).
 
 mod answers;
+mod error;
 mod feedback;
 mod ledger;
 mod losses;
@@ -19,8 +20,6 @@ mod silence;
 mod skips;
 mod stream;
 mod waits;
-
-use std::fmt;
 
 use sabul_cc::{Fault, Guarded, LossReport, RttEstimate, SendLimits};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, Random, Rate, SeqNo, Span};
@@ -41,6 +40,7 @@ use skips::Skips;
 use stream::Stream;
 use waits::Waits;
 
+pub use error::PeerError;
 pub use silence::Expiry;
 pub use waits::{Limiter, WaitReason};
 
@@ -143,18 +143,6 @@ pub enum Transmit {
         why: WaitReason,
     },
 }
-
-/// The peer's report cannot be true.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerError(pub &'static str);
-
-impl fmt::Display for PeerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for PeerError {}
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

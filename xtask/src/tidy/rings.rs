@@ -117,7 +117,11 @@ fn test_modules(modules: &Modules<'_>) -> Vec<Module> {
 
 /// The other files of the crate that this one names.
 fn imports(module: &Module, file: &File, modules: &Modules<'_>) -> BTreeSet<Module> {
-    let paths = named_paths(&shipped_code_of(&file.text));
+    static VISIBILITY: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"pub\(in [\w:]+\)").expect("the pattern is constant"));
+    // Who may see an item is no import.
+    let code = shipped_code_of(&file.text);
+    let paths = named_paths(&VISIBILITY.replace_all(&code, "pub"));
     let targets = paths.iter().filter_map(|(_, path)| target(module, path, modules));
     targets.filter(|target| target != module).collect()
 }
@@ -215,6 +219,7 @@ mod tests {
             [("a", "use crate::b::B;"), ("b", "use crate::c::C;"), ("c", "use crate::a::A;")];
         assert_eq!(found(&three, &[]), Vec::<String>::new());
         let mut files = RING.to_vec();
+        files.push(("b/part", "pub(in crate::b) struct Part;"));
         files.push(("c", "// crate::a::A\n#[cfg(test)]\nmod tests { use crate::a::A; }"));
         assert_eq!(found(&files, &[]), Vec::<String>::new());
         // A file that only tests have.

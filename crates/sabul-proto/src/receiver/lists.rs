@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use sabul_units::SeqNo;
 use sabul_wire::{Feedback, MAX_RANGES, Missing, NumberRange};
 
-use super::ReceiverStats;
 use super::sequence::Sequence;
+use super::stats::ReceiverStats;
 
 /// Numbers still to be listed.
 #[derive(Clone, Copy, Debug)]

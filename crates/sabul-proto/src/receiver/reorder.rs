@@ -14,6 +14,8 @@ use sabul_cc::RttEstimate;
 use sabul_units::{Instant, PacketNumber, Span};
 use sabul_wire::NumberRange;
 
+use crate::rtt::UNKNOWN_TO_RECEIVER;
+
 /// Ours: the window is so many times the greatest lateness,
 const MARGIN: u64 = 2;
 /// and no less than this part of the round trip. [RFC8985 §6.2 step 4]
@@ -31,8 +33,6 @@ const PERIOD: Span = Span::from_secs(30);
 const UNKNOWN_MAX: u64 = 8;
 /// Ours: and a round trip above so many times the smallest shows a queue that may overflow.
 const QUEUED: (u64, u64) = (5, 4);
-/// Ours: what the round trip stands for until one is known.
-const RTT_UNKNOWN: Span = Span::from_millis(100);
 /// Ours: gaps remembered; with more of them the oldest count as lost at once.
 const GAPS_MAX: usize = 1 << 12;
 
@@ -104,7 +104,7 @@ impl Gaps {
 
     /// How long a gap may be open.
     fn window(&self, estimate: Option<RttEstimate>) -> Span {
-        let rtt = estimate.map_or(RTT_UNKNOWN, |rtt| rtt.smoothed);
+        let rtt = estimate.map_or(UNKNOWN_TO_RECEIVER, |rtt| rtt.smoothed);
         let most = rtt.mul_ratio(ROUND_TRIPS_MAX.0, ROUND_TRIPS_MAX.1).min(WINDOW_MAX);
         if !self.is_known {
             let unknown: u64 = self.seen.iter().map(|(_, gap)| gap.count()).sum();

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use sabul_units::{Instant, Span};
 use sabul_wire::NumberRange;
 
-use super::Clock;
+use super::syn::Clock;
 use crate::reports::{ERR_INTERVAL, Repeat, ReportRule};
 
 /// [SABUL §II-D] k of a loss that is reported for the first time.

@@ -8,20 +8,18 @@
 
 mod buffers;
 mod cyclic;
+mod desk;
 mod requests;
 mod rounds;
 mod spacing;
 
-use sabul_cc::{ChannelRules, RttEstimate};
+use sabul_cc::ChannelRules;
 use sabul_units::{Instant, SeqNo};
 use sabul_wire::{Feedback, Mark, NumberRange};
 
-use super::ReceiverStats;
-use super::acks::Acks;
-use super::lists::Lists;
-use super::sequence::Sequence;
 use buffers::Buffers;
 use cyclic::Cyclic;
+pub(super) use desk::Desk;
 use requests::Requests;
 use rounds::Rounds;
 
@@ -34,17 +32,6 @@ pub(super) enum Rules {
     Requests(Requests),
     Cyclic(Cyclic),
     Buffers(Buffers),
-}
-
-/// What the rules look at, and where their reports go.
-#[derive(Debug)]
-pub(super) struct Desk<'a> {
-    pub(super) now: Instant,
-    pub(super) data: &'a Sequence,
-    pub(super) rtt: Option<RttEstimate>,
-    pub(super) stats: &'a mut ReceiverStats,
-    pub(super) acks: &'a mut Acks,
-    pub(super) lists: &'a mut Lists,
 }
 
 impl Rules {

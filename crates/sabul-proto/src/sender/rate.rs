@@ -9,11 +9,8 @@ use sabul_cc::{
 };
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, Span};
 
-use super::WaitReason;
+use super::waits::WaitReason;
 use crate::rtt;
-
-/// Ours: what RTT stands for until one is known.
-const RTT_UNKNOWN: Span = Span::from_millis(300);
 
 /// What has happened since the controller was asked last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,12 +87,12 @@ impl RateControl {
 
     /// The average round trip, or what stands for it.
     pub(super) fn smoothed_rtt(&self) -> Span {
-        self.rtt.map_or(RTT_UNKNOWN, |rtt| rtt.smoothed)
+        self.rtt.map_or(rtt::UNKNOWN_TO_SENDER, |rtt| rtt.smoothed)
     }
 
     /// [UDT4 §3.5] The round trip and four deviations.
     pub(super) fn longest_rtt(&self) -> Span {
-        self.rtt.map_or(RTT_UNKNOWN, |rtt| rtt.smoothed + rtt.variance * 4)
+        self.rtt.map_or(rtt::UNKNOWN_TO_SENDER, |rtt| rtt.smoothed + rtt.variance * 4)
     }
 
     pub(super) fn note_rtt(&mut self, sample: Span) {

@@ -9,9 +9,10 @@ mod buffers;
 mod cyclic;
 mod marks;
 mod rounds;
+mod verdict;
 
-use sabul_cc::{BulkReport, ChannelRules};
-use sabul_units::{Instant, Packets, SeqNo, Span};
+use sabul_cc::ChannelRules;
+use sabul_units::{Instant, SeqNo, Span};
 use sabul_wire::{Mark, Missing};
 
 use super::pace::From;
@@ -20,6 +21,7 @@ use buffers::Buffers;
 use cyclic::Cyclic;
 use marks::Marks;
 use rounds::Rounds;
+pub(super) use verdict::{Account, Totals, Verdict};
 
 /// [TSUNAMI] The terminating block is repeated after ten times the longest gap.
 const MARK_INTERVAL_REQUESTS: Span = Span::from_millis(100);
@@ -34,36 +36,6 @@ pub(super) enum Rules {
     Requests(Marks),
     Cyclic(Cyclic),
     Buffers(Buffers),
-}
-
-/// What the controller hears of a round, a pass or a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Account {
-    pub(super) sent: u64,
-    pub(super) arrived: u64,
-}
-
-impl Account {
-    pub(super) const fn report(self) -> BulkReport {
-        BulkReport::Account { sent: Packets(self.sent), arrived: Packets(self.arrived) }
-    }
-}
-
-/// What has become of all DATA packets so far.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Totals {
-    /// Sent, and not in flight any more.
-    pub(super) settled: u64,
-    pub(super) arrived: u64,
-}
-
-/// What to make of a list of what is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// Nothing: it answers a mark that was said twice, and was heard before.
-    Known,
-    /// What it lists is lost, and the controller hears this.
-    Lost(Option<Account>),
 }
 
 impl Rules {
@@ -192,9 +164,4 @@ impl Rules {
             Self::Buffers(buffers) => Verdict::Lost(buffers.on_missing(missing)),
         }
     }
-}
-
-/// How many numbers a list misses.
-fn count(missing: &Missing) -> u64 {
-    missing.ranges.iter().map(|range| range.count()).sum()
 }

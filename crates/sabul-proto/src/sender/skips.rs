@@ -12,7 +12,7 @@ use std::fmt;
 use sabul_units::{Instant, PacketNumber, Random};
 use sabul_wire::{Ack, MAX_RANGES, NumberRange};
 
-use super::PeerError;
+use super::error::PeerError;
 use crate::receiver::WINDOW_MAX;
 
 /// Ours: numbers before the first one that is left out, at least; up to twice as many.

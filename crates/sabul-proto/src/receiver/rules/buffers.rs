@@ -10,10 +10,10 @@ use sabul_cc::{BUFFER_PACKETS, RttEstimate, SYN_INTERVAL};
 use sabul_units::{Instant, SeqNo, Span};
 use sabul_wire::{Feedback, NumberRange};
 
-use super::Desk;
+use super::desk::Desk;
 use super::spacing::Spacing;
-use crate::receiver::RTT_UNKNOWN;
 use crate::receiver::lists::Listing;
+use crate::rtt::UNKNOWN_TO_RECEIVER;
 
 /// Ours: silence in between counts as distance, too, and must not put a timer off for ever.
 const TIMER_MAX: Span = Span::from_secs(1);
@@ -129,7 +129,7 @@ impl Buffers {
         let complete = desk.data.complete();
         if count > 0 {
             // What is sent again comes after a round trip, behind what is on its way.
-            let rtt = desk.rtt.map_or(RTT_UNKNOWN, |rtt| rtt.smoothed);
+            let rtt = desk.rtt.map_or(UNKNOWN_TO_RECEIVER, |rtt| rtt.smoothed);
             let due = desk.now + rtt + self.time_for(count) + rtt_slack(desk.rtt);
             self.set_due(buffer, Some(due));
         } else if complete < next {

@@ -2,7 +2,7 @@
 
 use sabul_wire::Missing;
 
-use super::Desk;
+use super::desk::Desk;
 use crate::receiver::lists::Listing;
 
 /// [FOBS] A report leaves with each so many packets; the number is ours.

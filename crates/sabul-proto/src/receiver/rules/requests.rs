@@ -4,7 +4,7 @@
 use sabul_units::{Instant, SeqNo, Span};
 use sabul_wire::{ERROR_RATE_MAX, Feedback, MAX_RANGES, Missing, NumberRange};
 
-use super::Desk;
+use super::desk::Desk;
 
 /// [TSUNAMI] What is outstanding is asked for again this often, which is looked at each so many blocks.
 const UPDATE_INTERVAL: Span = Span::from_millis(350);

@@ -5,7 +5,7 @@
 use sabul_units::{Instant, Span};
 use sabul_wire::Mark;
 
-use super::Desk;
+use super::desk::Desk;
 use super::spacing::Spacing;
 use crate::receiver::lists::Listing;
 

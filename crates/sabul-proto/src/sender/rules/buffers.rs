@@ -5,7 +5,7 @@ use sabul_units::{Instant, SeqNo, Span};
 use sabul_wire::{Mark, Missing};
 
 use super::marks::Marks;
-use super::{Account, count};
+use super::verdict::{Account, count};
 
 /// Ours: a sender that runs into its window with each ACK does not mark each time.
 const MARK_INTERVAL: Span = Span::from_millis(10);

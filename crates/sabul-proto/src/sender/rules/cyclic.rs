@@ -3,7 +3,7 @@
 use sabul_units::SeqNo;
 use sabul_wire::{Missing, NumberRange};
 
-use super::{Account, Totals};
+use super::verdict::{Account, Totals};
 use crate::interval_set::IntervalSet;
 
 /// Where the pass is.

@@ -7,7 +7,8 @@ use sabul_units::{Instant, SeqNo, Span};
 use sabul_wire::{Mark, Missing};
 
 use super::marks::Marks;
-use super::{Account, From, Verdict, count};
+use super::verdict::{Account, Verdict, count};
+use crate::sender::pace::From;
 
 /// What is known of the present round.
 #[derive(Debug)]
