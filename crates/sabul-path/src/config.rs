@@ -4,7 +4,7 @@ use std::fmt;
 
 use sabul_units::{Instant, Probability, Rate, Span};
 
-use crate::{BurstLoss, Discipline};
+use crate::discipline::{BurstLoss, Discipline};
 
 /// The slowest rate whose picosecond times stay far from the 213 days that time can count.
 const RATE_MIN: Rate = Rate(1_000);
@@ -318,7 +318,7 @@ impl LinkConfigBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FqCodel;
+    use crate::discipline::FqCodel;
 
     fn refused(builder: LinkConfigBuilder) -> &'static str {
         builder.build().unwrap_err().setting

@@ -16,6 +16,7 @@ mod corrupt;
 mod discipline;
 mod link;
 mod loss;
+mod packet;
 mod presets;
 mod queue;
 mod topology;
@@ -23,7 +24,8 @@ mod topology;
 pub use config::{ConfigError, LinkConfig, LinkConfigBuilder, Outage, QueueLimit};
 pub use corrupt::corrupt_bytes;
 pub use discipline::{BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, Red};
-pub use link::{Delivery, Link, LinkLook, LinkStats, PacketMeta, Verdict};
+pub use link::{Delivery, Link, LinkLook, LinkStats, Verdict};
+pub use packet::PacketMeta;
 pub use presets::{PathPreset, preset, presets};
 pub use topology::{
     Arrival, Both, Damage, Entry, LinkPlan, Output, RouteId, Timer, Topology, Transit, Way,

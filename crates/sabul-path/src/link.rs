@@ -22,26 +22,17 @@ use std::fmt;
 
 use sabul_units::{Instant, Probability, Random, SeededRandom, Span};
 
+use crate::config::{LinkConfig, QueueLimit};
+use crate::discipline::Discipline;
 use crate::loss::BurstProcess;
+use crate::packet::PacketMeta;
 use crate::queue::{Judgement, QueueDiscipline, Queued, RedGate, Scheduler};
-use crate::{Discipline, LinkConfig, QueueLimit};
 
 #[cfg(test)]
 mod tests;
 
 /// Picoseconds that a bit takes at 1 bit/s, times the bits in a byte.
 const BYTE_AT_ONE_BPS: u64 = 8_000_000_000_000;
-
-/// What a link needs to know of a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PacketMeta {
-    /// Bytes, headers included.
-    pub size: u32,
-    /// The number of its flow, for disciplines that tell flows apart.
-    pub flow: u32,
-    /// Whether it may be given the ECN mark instead of being dropped.
-    pub is_ecn_capable: bool,
-}
 
 /// What becomes of a packet, as far as it is known when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

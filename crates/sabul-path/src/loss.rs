@@ -8,7 +8,7 @@
 
 use sabul_units::{Random, SeededRandom};
 
-use crate::BurstLoss;
+use crate::discipline::BurstLoss;
 
 /// The state between two packets.
 #[derive(Clone, Debug)]

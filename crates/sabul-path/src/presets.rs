@@ -6,7 +6,8 @@
 
 use sabul_units::{Instant, Probability, Rate, Span};
 
-use crate::{BurstLoss, LinkConfig, LinkConfigBuilder, Outage, QueueLimit};
+use crate::config::{LinkConfig, LinkConfigBuilder, Outage, QueueLimit};
+use crate::discipline::BurstLoss;
 
 /// The packet that queue lengths are counted in: the usual Ethernet MTU, in bytes.
 const FULL_PACKET: u32 = 1_500;

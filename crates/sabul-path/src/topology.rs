@@ -20,7 +20,9 @@ use std::sync::Arc;
 use sabul_units::{Instant, SeededRandom, Span};
 
 use crate::agenda::{Actor, Agenda};
-use crate::{Link, LinkConfig, LinkLook, PacketMeta, Verdict};
+use crate::config::LinkConfig;
+use crate::link::{Link, LinkLook, Verdict};
+use crate::packet::PacketMeta;
 
 #[cfg(test)]
 mod tests;

@@ -12,8 +12,9 @@
 
 use sabul_units::{Instant, Span};
 
-use super::{Admission, Departure, Fifo, QueueDiscipline, Queued};
-use crate::{Codel, QueueLimit};
+use super::line::{Admission, Departure, Fifo, QueueDiscipline, Queued};
+use crate::config::QueueLimit;
+use crate::discipline::Codel;
 
 /// How long after leaving it the rate of dropping is still worth something, in intervals.
 /// [RFC8289 §5]
@@ -156,7 +157,7 @@ impl<T> QueueDiscipline<T> for CodelQueue<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::packet;
+    use super::super::line::testing::packet;
     use super::*;
 
     const START: Instant = Instant(60_000_000_000_000);

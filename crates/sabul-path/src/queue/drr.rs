@@ -14,8 +14,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use sabul_units::Instant;
 
-use super::{Admission, Departure, Fifo, QueueDiscipline, Queued};
-use crate::{Drr, QueueLimit};
+use super::line::{Admission, Departure, Fifo, QueueDiscipline, Queued};
+use crate::config::QueueLimit;
+use crate::discipline::Drr;
 
 #[derive(Clone, Debug)]
 struct Flow<T> {
@@ -124,7 +125,7 @@ impl<T> QueueDiscipline<T> for DrrQueue<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{next, packet};
+    use super::super::line::testing::{next, packet};
     use super::*;
 
     const NOW: Instant = Instant::ZERO;

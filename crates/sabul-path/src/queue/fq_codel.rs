@@ -16,8 +16,9 @@ use std::collections::VecDeque;
 use sabul_units::{Instant, Random, SeededRandom};
 
 use super::codel::CodelLaw;
-use super::{Admission, Departure, Fifo, QueueDiscipline, Queued};
-use crate::{FqCodel, QueueLimit};
+use super::line::{Admission, Departure, Fifo, QueueDiscipline, Queued};
+use crate::config::QueueLimit;
+use crate::discipline::FqCodel;
 
 /// Most packets dropped at once where there is no room. [RFC8290 §5.2]
 const BATCH_MAX: usize = 64;
@@ -149,7 +150,7 @@ impl<T> QueueDiscipline<T> for FqCodelQueue<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{next, packet};
+    use super::super::line::testing::{next, packet};
     use super::*;
 
     const NOW: Instant = Instant::ZERO;

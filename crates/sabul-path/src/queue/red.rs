@@ -13,9 +13,9 @@
 
 use sabul_units::{Bytes, Probability, Random, Rate, SeededRandom, Span};
 
-use super::Judgement;
-use crate::Red;
+use super::line::Judgement;
 use crate::discipline::FULL_PACKET;
+use crate::discipline::Red;
 
 /// Decides about arrivals; the queue itself is the link's.
 #[derive(Clone, Debug)]

@@ -1,0 +1,129 @@
+//! What queues have in common: packets in a line, and what a discipline says of them.
+
+use std::collections::VecDeque;
+
+use sabul_units::Instant;
+
+use crate::config::QueueLimit;
+use crate::packet::PacketMeta;
+
+/// What happens to a packet that arrives at a first-in-first-out queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    Pass,
+    Mark,
+    Drop,
+}
+
+/// A packet in a queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Queued<T> {
+    pub(crate) meta: PacketMeta,
+    /// When it entered the queue.
+    pub(crate) since: Instant,
+    /// Counts packets, so that a queue can say whether it dropped the one that just came.
+    pub(crate) number: u64,
+    pub(crate) is_marked: bool,
+    pub(crate) payload: T,
+}
+
+/// What became of an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Admission {
+    /// Whether the packet itself is in the queue now.
+    pub(crate) is_accepted: bool,
+    /// Packets dropped for want of room, itself included.
+    pub(crate) dropped: u64,
+}
+
+/// What leaves.
+#[derive(Debug)]
+pub(crate) struct Departure<T> {
+    /// Never absent while the queue holds anything.
+    pub(crate) packet: Option<Queued<T>>,
+    /// Packets that were dropped before it.
+    pub(crate) dropped: u64,
+}
+
+/// Decides what leaves a queue, and when what is in it is marked or dropped.
+pub(crate) trait QueueDiscipline<T> {
+    /// Takes a packet in; afterwards no more is queued than `limit` allows.
+    fn enqueue(&mut self, packet: Queued<T>, limit: QueueLimit) -> Admission;
+    /// The serialiser is free at `now`, not before any earlier call's.
+    fn dequeue(&mut self, now: Instant) -> Departure<T>;
+    /// Packets queued.
+    fn len(&self) -> usize;
+    /// Bytes queued.
+    fn bytes(&self) -> u64;
+}
+
+/// Packets in order of arrival, and their bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Fifo<T> {
+    packets: VecDeque<Queued<T>>,
+    bytes: u64,
+}
+
+impl<T> Default for Fifo<T> {
+    fn default() -> Self {
+        Self { packets: VecDeque::new(), bytes: 0 }
+    }
+}
+
+impl<T> Fifo<T> {
+    pub(super) fn push(&mut self, packet: Queued<T>) {
+        self.bytes += u64::from(packet.meta.size);
+        self.packets.push_back(packet);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Queued<T>> {
+        let packet = self.packets.pop_front()?;
+        self.bytes -= u64::from(packet.meta.size);
+        Some(packet)
+    }
+
+    pub(super) fn front(&self) -> Option<&Queued<T>> {
+        self.packets.front()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether one more packet of `size` bytes stays within `limit`.
+    pub(super) fn has_room(&self, size: u32, limit: QueueLimit) -> bool {
+        limit.allows(self.len() as u64 + 1, self.bytes + u64::from(size))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    /// A packet that entered at `since`; its payload is its number.
+    pub(in crate::queue) fn packet(
+        flow: u32,
+        size: u32,
+        since: Instant,
+        number: u64,
+    ) -> Queued<u64> {
+        let meta = PacketMeta { size, flow, is_ecn_capable: false };
+        Queued { meta, since, number, is_marked: false, payload: number }
+    }
+
+    /// (flow, number) of the next packet out.
+    pub(in crate::queue) fn next(
+        queue: &mut impl QueueDiscipline<u64>,
+        now: Instant,
+    ) -> Option<(u32, u64)> {
+        queue.dequeue(now).packet.map(|packet| (packet.meta.flow, packet.payload))
+    }
+}
