@@ -12,10 +12,9 @@
 //! Not here:    whether a controller is any good (`conformance`); one that never returns from a call.
 
 use std::any::Any;
-use std::backtrace::{Backtrace, BacktraceStatus};
-use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::OnceLock;
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Random, SeededRandom, Span};
 
@@ -71,38 +70,50 @@ impl std::error::Error for Fault {}
 
 const BUILD: &str = "build";
 
-thread_local! {
-    /// Whether this thread is in a controller's code.
-    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// Where a controller's code panicked last, once [`tell_panics_as_faults`] looks.
-    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+/// A panic, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Panic {
+    /// What it said, on one line.
+    pub message: String,
+    /// Where in the source, if whoever caught it knows.
+    pub place: Option<String>,
 }
 
-/// From now on a panic of a controller is told by its [`Fault`] alone, which names the place in the
-/// source; any other panic goes to the hook before, as does every one where `RUST_BACKTRACE` asks for
-/// traces. For programs; call it once, at the start.
-pub fn tell_panics_as_faults() {
-    let before = panic::take_hook();
-    panic::set_hook(Box::new(move |info| {
-        let is_ours = IS_INSIDE.get();
-        if is_ours {
-            PLACE.set(info.location().map(ToString::to_string));
-        }
-        if !is_ours || Backtrace::capture().status() == BacktraceStatus::Captured {
-            before(info);
-        }
-    }));
+/// Does the work, and catches its panic.
+pub type Catch = fn(work: &mut dyn FnMut()) -> Result<(), Panic>;
+
+/// How this program catches; set at most once.
+static CATCH: OnceLock<Catch> = OnceLock::new();
+
+/// From now on panics of controllers are caught by `catch`, which may know more of them than
+/// [`catch_panic`], say from a panic hook of the program. False if that was said before: the first stays.
+pub fn catch_panics_with(catch: Catch) -> bool {
+    CATCH.set(catch).is_ok()
+}
+
+/// Does the work, and catches its panic, of which nothing but the message is known.
+///
+/// # Errors
+/// If it panics.
+pub fn catch_panic(work: &mut dyn FnMut()) -> Result<(), Panic> {
+    panic::catch_unwind(AssertUnwindSafe(work))
+        .map_err(|cause| Panic { message: panic_text(cause.as_ref()), place: None })
 }
 
 /// Runs a controller's code; a panic in it becomes the words for it.
+#[inline]
 fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    let was_inside = IS_INSIDE.replace(true);
-    let result = panic::catch_unwind(AssertUnwindSafe(work));
-    IS_INSIDE.set(was_inside);
-    result.map_err(|cause| {
-        let place = PLACE.take().map_or_else(String::new, |place| format!(" at {place}"));
-        format!("panicked{place}: {}", panic_text(cause.as_ref()))
-    })
+    let (mut work, mut result) = (Some(work), None);
+    let catch = CATCH.get().copied().unwrap_or(catch_panic);
+    let ended = catch(&mut || result = work.take().map(|work| work()));
+    match (ended, result) {
+        (Ok(()), Some(result)) => Ok(result),
+        (Ok(()), None) => Err("was not called: the program's own way to catch panics".to_owned()),
+        (Err(Panic { message, place }), _) => {
+            let place = place.map_or_else(String::new, |place| format!(" at {place}"));
+            Err(format!("panicked{place}: {message}"))
+        }
+    }
 }
 
 /// The message of a panic, on one line.

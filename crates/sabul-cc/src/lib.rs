@@ -26,5 +26,5 @@ pub use controller::{
     Acked, Context, Controller, IntervalReport, LossReport, Moment, RttEstimate, SYN_INTERVAL,
     SendLimits,
 };
-pub use guard::{Fault, Guarded, tell_panics_as_faults};
+pub use guard::{Catch, Fault, Guarded, Panic, catch_panic, catch_panics_with};
 pub use params::{ConfigError, ParamSpec, ParamValues, Unit};

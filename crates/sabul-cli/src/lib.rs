@@ -26,6 +26,7 @@ mod lab;
 mod model;
 mod options;
 mod output;
+mod panics;
 mod perf;
 mod progress;
 mod report;
@@ -55,7 +56,7 @@ pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
         output::complain(&error);
         return ExitCode::from(error::USAGE);
     }
-    sabul_cc::tell_panics_as_faults();
+    panics::tell_as_faults();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -16,6 +16,9 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("std::process", "the core starts nothing and never exits"),
     ("std::time", "time is an input; take `now` from sabul-units"),
     ("std::env", "settings are arguments"),
+    ("std::backtrace", "it reads the environment; the program traces"),
+    ("std::panic::set_hook", "hooks belong to the program"),
+    ("panic::set_hook", "hooks belong to the program"),
     ("std::collections::HashMap", "its order is random; use BTreeMap"),
     ("std::collections::HashSet", "its order is random; use BTreeSet"),
     ("std::hash::RandomState", "its order is random; use BTreeMap"),
@@ -183,6 +186,8 @@ mod tests {
             ("struct S(HashSet<u8>);", "std::collections::HashSet"),
             ("fn f() { rand::random() }", "rand"),
             ("fn f() -> String { std::env::var() }", "std::env"),
+            ("use std::backtrace::Backtrace;", "std::backtrace"),
+            ("use std::panic; fn f() { panic::set_hook(g) }", "panic::set_hook"),
         ] {
             assert_eq!(core_findings(text), [format!("1 core code names {name}")], "{text}");
         }
