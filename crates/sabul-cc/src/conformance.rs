@@ -323,6 +323,28 @@ fn run(controller: &mut Guarded, path: Path, seconds: u64) -> Trace {
     trace
 }
 
+/// What a controller says of itself on a path of 20 Mb/s and 40 ms whose queue holds one BDP, a packet
+/// of a thousand lost at random, and in three seconds of silence after it.
+#[cfg(test)]
+pub(crate) fn events_of(entry: &Entry, params: &[(String, String)]) -> Vec<String> {
+    let path = Path {
+        service: Span::from_micros(600),
+        rtt: Span::from_millis(40),
+        queue: 67,
+        loss: Probability::per_mille(1),
+    };
+    let mut controller = entry.build(params, PACKET).expect("the test's parameters are allowed");
+    controller.listen();
+    let seconds = 4;
+    run(&mut controller, path, seconds);
+    for later in 1..=3 {
+        let now = Instant::ZERO + Span::from_secs(seconds + later);
+        controller.on_timeout(&moment(now, path.rtt, path.rtt));
+    }
+    assert_eq!(controller.missed_events(), 0, "{}: the journal holds all of it", entry.name);
+    std::iter::from_fn(|| controller.next_event()).map(|event| event.to_string()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@ use std::fmt;
 use sabul_units::{Bytes, Gap, Instant, Packets, Random, Rate, Span};
 
 use crate::channel::{BulkReport, ChannelRules};
+use crate::reason::{Reason, Reasons};
 
 /// [SABUL §II-E] The SYN interval, in which rate control ticks: 0.01 s, the authors' trade-off
 /// between efficiency and fairness.
@@ -64,6 +65,8 @@ pub struct Context<'a> {
     pub packet_bytes: Bytes,
     /// Chance: a stream of this controller's own, from the seed that its host has.
     pub random: &'a mut dyn Random,
+    /// Where reasons go, while somebody listens.
+    reasons: Option<&'a mut Reasons>,
 }
 
 impl fmt::Debug for Context<'_> {
@@ -80,7 +83,20 @@ impl<'a> Context<'a> {
     /// What a controller is told with a fact.
     pub fn new(moment: &Moment, random: &'a mut dyn Random) -> Self {
         let Moment { now, rtt, packet_bytes } = *moment;
-        Self { now, rtt, packet_bytes, random }
+        Self { now, rtt, packet_bytes, random, reasons: None }
+    }
+
+    /// The same, and reasons are kept here.
+    pub(crate) fn heard(self, reasons: Option<&'a mut Reasons>) -> Self {
+        Self { reasons, ..self }
+    }
+
+    /// Says why limits change with this fact, or from now on. Of no effect while nobody listens.
+    #[inline]
+    pub fn tell(&mut self, reason: Reason) {
+        if let Some(reasons) = &mut self.reasons {
+            reasons.tell(reason);
+        }
     }
 }
 

@@ -23,7 +23,9 @@ use crate::controller::{
     Acked, Context, Controller, IntervalReport, LossReport, Moment, SYN_INTERVAL, SendLimits,
 };
 use crate::entry::{Entry, Family};
+use crate::events::{Event, Journal};
 use crate::params::{ConfigError, ParamValues};
+use crate::reason::Reasons;
 
 /// Ours: longest time that a controller may keep a sender from sending. A peer that hears nothing for
 /// half of it takes the sender for dead.
@@ -174,6 +176,8 @@ pub struct Guarded {
     rules: ChannelRules,
     burst: Packets,
     random: SeededRandom,
+    /// None while nobody listens.
+    journal: Option<Box<Journal>>,
     fault: Option<Box<Fault>>,
 }
 
@@ -232,6 +236,7 @@ impl Guarded {
             rules: ChannelRules::Standard,
             burst: Packets(1),
             random: SeededRandom::new(0),
+            journal: None,
             fault: None,
         }
     }
@@ -240,7 +245,7 @@ impl Guarded {
     fn take_in(&mut self, controller: Box<dyn Controller>) {
         self.inner = Some(controller);
         let (mut rules, mut burst) = (self.rules, self.burst);
-        self.tell(BUILD, Instant::ZERO, None, |inner, _| {
+        self.tell(BUILD, Instant::ZERO, None, |inner, _, _| {
             (rules, burst) = (inner.rules(), inner.burst());
         });
         if (1..=BURST_MAX).contains(&burst.0) {
@@ -258,18 +263,23 @@ impl Guarded {
         callback: &'static str,
         now: Instant,
         rtt: Option<Span>,
-        fact: impl FnOnce(&mut dyn Controller, &mut dyn Random),
+        fact: impl FnOnce(&mut dyn Controller, &mut dyn Random, Option<&mut Reasons>),
     ) {
         let Some(inner) = self.inner.as_deref_mut() else { return };
         let random = &mut self.random;
+        let reasons = self.journal.as_mut().map(|journal| &mut journal.reasons);
         let told = caught(|| {
-            fact(inner, random);
+            fact(inner, random, reasons);
             Answers::of(inner)
         });
         let wrong = match told {
             Ok(answers) => match answers.nonsense(now, rtt, self.needs_window) {
                 None => {
-                    self.answers = answers;
+                    let before = std::mem::replace(&mut self.answers, answers);
+                    if let Some(journal) = &mut self.journal {
+                        let of = |answers: Answers| (answers.phase, answers.limits);
+                        journal.note(now, callback, of(before), of(answers));
+                    }
                     return;
                 }
                 Some(what) => what,
@@ -294,9 +304,14 @@ impl Guarded {
         moment: &Moment,
         fact: impl FnOnce(&mut dyn Controller, &mut Context<'_>),
     ) {
-        self.tell(callback, moment.now, moment.rtt.map(|rtt| rtt.smoothed), |inner, random| {
-            fact(inner, &mut Context::new(moment, random));
-        });
+        self.tell(
+            callback,
+            moment.now,
+            moment.rtt.map(|rtt| rtt.smoothed),
+            |inner, random, reasons| {
+                fact(inner, &mut Context::new(moment, random).heard(reasons));
+            },
+        );
     }
 
     /// What the sender may do from now on.
@@ -352,6 +367,22 @@ impl Guarded {
     /// What the controller did that none may do; whoever drives it ends the run and says so.
     pub fn fault(&self) -> Option<&Fault> {
         self.fault.as_deref()
+    }
+
+    /// From now on keeps what the controller does, and why, until it is fetched by
+    /// [`Self::next_event`].
+    pub fn listen(&mut self) {
+        self.journal.get_or_insert_with(|| Box::new(Journal::new()));
+    }
+
+    /// The oldest event that was not fetched yet.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.journal.as_mut()?.next()
+    }
+
+    /// Events that were forgotten because nobody fetched them in time.
+    pub fn missed_events(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |journal| journal.missed())
     }
 
     /// Whether the controller, asked again, answers as it did after the newest fact.

@@ -11,9 +11,11 @@ mod channel;
 pub mod conformance;
 mod controller;
 mod entry;
+pub mod events;
 mod fixed;
 mod guard;
 mod params;
+mod reason;
 pub mod registry;
 mod sabul2002;
 mod sabul2003;
@@ -28,3 +30,4 @@ pub use controller::{
 };
 pub use guard::{Catch, Fault, Guarded, Panic, catch_panic, catch_panics_with};
 pub use params::{ConfigError, ParamSpec, ParamValues, Unit};
+pub use reason::Reason;

@@ -17,6 +17,7 @@ use sabul_units::{Bytes, Gap, Packets, Rate, Span};
 use crate::controller::{Context, Controller, IntervalReport, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamValues};
+use crate::reason::Reason;
 
 mod params;
 
@@ -175,14 +176,17 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
 
 impl Sabul2002 {
     /// Equations 1 to 3.
-    fn step(&mut self, rho: f64) {
+    fn step(&mut self, rho: f64, cx: &mut Context<'_>) {
         let excess = rho - self.alpha;
         let Gains { k1, k2, c, d, .. } = self.gains;
         if excess.abs() < EQUAL_WITHIN {
+            cx.tell(Reason::Fall);
             self.x += d;
         } else if excess > 0.0 {
+            cx.tell(Reason::Fall);
             self.x = self.x * (1.0 + k1 * excess) + c;
         } else {
+            cx.tell(Reason::Rise);
             self.x *= 1.0 + k2 * excess;
         }
         self.clamp();
@@ -241,25 +245,26 @@ impl Controller for Sabul2002 {
             return;
         }
         if let Some(rho) = self.loss_rate() {
-            self.step(rho);
+            self.step(rho, cx);
         }
         self.counted = Counted::default();
     }
 
-    fn on_loss(&mut self, loss: &LossReport, _cx: &mut Context<'_>) {
+    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         self.counted.reported += loss.first_time.0 + loss.repeats.0;
         self.naks_to_excess -= 1;
         if self.naks_to_excess == 0 {
             // [OVV-T eq. 4], whenever it happens.
+            cx.tell(Reason::FurtherLoss);
             self.naks_to_excess = EXCESSIVE_AGAIN_AFTER;
             self.x += self.gains.b;
             self.clamp();
         }
     }
 
-    fn on_timeout(&mut self, _cx: &mut Context<'_>) {
+    fn on_timeout(&mut self, cx: &mut Context<'_>) {
         // DEV-020: silence counts as an interval of which everything was lost.
-        self.step(1.0);
+        self.step(1.0, cx);
     }
 
     fn syn_interval(&self) -> Span {

@@ -21,6 +21,7 @@ use crate::controller::{
 };
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::reason::Reason;
 use crate::search::{RateSearch, SearchStep};
 
 /// [SABUL §II-E] The rate rises only while the averaged loss rate is below 0.1 %.
@@ -191,8 +192,9 @@ impl Sabul2003 {
         self.phase = Phase::Steady { window: None };
     }
 
-    fn take_step(&mut self, step: SearchStep, cx: &Context<'_>) {
+    fn take_step(&mut self, step: SearchStep, cx: &mut Context<'_>) {
         if let SearchStep::Found { rate, hold } = step {
+            cx.tell(Reason::RateFound);
             self.end_search(rate, cx);
             self.hold_until = hold.map(|span| cx.now + span);
         }
@@ -226,7 +228,9 @@ impl Controller for Sabul2003 {
                 self.take_step(step, cx);
             }
             Phase::Steady { .. } => {
-                if self.averaged_loss < LOSS_THRESHOLD {
+                let is_rising = self.averaged_loss < LOSS_THRESHOLD;
+                cx.tell(if is_rising { Reason::Rise } else { Reason::Hold });
+                if is_rising {
                     self.gap = increased(self.syn_interval, self.gap).clamp(GAP_MIN, GAP_MAX);
                 }
             }
@@ -258,6 +262,7 @@ impl Controller for Sabul2003 {
             Phase::Search(search) => {
                 let step = search.on_loss(loss, cx);
                 if matches!(step, SearchStep::Found { .. }) {
+                    cx.tell(Reason::LossEpoch);
                     // The search already chose a rate that the path has carried: what was lost on
                     // the way there belongs to the epoch that this closes.
                     self.last_decrease = Some(loss.largest_sent);
@@ -270,6 +275,7 @@ impl Controller for Sabul2003 {
         }
         if self.last_decrease.is_none_or(|last| loss.first_lost > last) {
             // Condition 1 of [SABUL §II-E].
+            cx.tell(Reason::LossEpoch);
             self.decrease();
             self.last_decrease = Some(loss.largest_sent);
             self.nak_count = 1;
@@ -284,6 +290,7 @@ impl Controller for Sabul2003 {
             // Condition 2 of [SABUL §II-E]; the count runs on, so this is at NAKs 16, 32, 64, …
             self.nak_count += 1;
             if self.dec_count < 63 && self.nak_count >= 1 << self.dec_count {
+                cx.tell(Reason::FurtherLoss);
                 self.decrease();
                 self.dec_count += 1;
             }
@@ -293,6 +300,7 @@ impl Controller for Sabul2003 {
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
         // Ours: the paper does not say what silence does to the rate. One decrease each expiry.
         if let Phase::Search(search) = &self.phase {
+            cx.tell(Reason::SearchCutShort);
             let rate = search.fallback(cx);
             self.end_search(rate, cx);
         }

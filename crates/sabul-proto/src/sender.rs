@@ -21,6 +21,7 @@ mod skips;
 mod stream;
 mod waits;
 
+use sabul_cc::events::Event;
 use sabul_cc::{Fault, Guarded, LossReport, RttEstimate, SendLimits};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, Random, Rate, SeqNo, Span};
 use sabul_wire::{DATA_OVERHEAD, LossPolicy, Mark};
@@ -296,6 +297,16 @@ impl Sender {
     /// What the controller did that none may do: the channel has to end because of it.
     pub fn fault(&self) -> Option<&Fault> {
         self.rate.controller().fault()
+    }
+
+    /// From now on keeps what the controller does, and why, for [`Self::next_event`].
+    pub fn listen(&mut self) {
+        self.rate.controller_mut().listen();
+    }
+
+    /// The controller's oldest event that was not fetched yet.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.rate.controller_mut().next_event()
     }
 
     /// When the peer last sent an ACK or a NAK.

@@ -10,7 +10,8 @@
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
-    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, SendLimits, Unit,
+    Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Reason,
+    SendLimits, Unit,
 };
 use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 
@@ -104,6 +105,7 @@ impl Controller for Gentle {
         let is_recovering = self.answered.is_some_and(|last| acked.largest <= last);
         if queueing > self.target {
             if cx.now.since(self.eased_at) >= rtt.smoothed {
+                cx.tell(Reason::DelayRose);
                 self.eased_at = cx.now;
                 self.set_window(self.window * (1.0 - EASE));
             }
@@ -115,9 +117,10 @@ impl Controller for Gentle {
         self.gap = Gap(Span::from_secs_f64(rtt.smoothed.as_secs_f64() / (self.window * 1.25)));
     }
 
-    fn on_loss(&mut self, loss: &LossReport, _cx: &mut Context<'_>) {
+    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         self.is_starting = false;
         if self.answered.is_none_or(|last| loss.first_lost > last) {
+            cx.tell(Reason::LossEpoch);
             self.answered = Some(loss.largest_sent);
             self.set_window(self.window * self.keep);
         }

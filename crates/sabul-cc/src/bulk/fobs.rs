@@ -9,6 +9,7 @@ use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::reason::Reason;
 
 /// After so many packets the loss is judged. [FOBS], as the review of its code has it.
 const SEGMENT_PACKETS: u64 = 10_000;
@@ -89,9 +90,11 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
 
 impl Fobs {
     #[expect(clippy::cast_precision_loss, reason = "a segment is some ten thousand packets")]
-    fn end_segment(&mut self) {
+    fn end_segment(&mut self, cx: &mut Context<'_>) {
         let (lost, sent) = ((self.sent.0 - self.arrived.0) as f64, self.sent.0 as f64);
-        let factor = if lost > LOSS_TOLERATED * sent { 1.0 + lost / sent } else { FASTER };
+        let is_too_much = lost > LOSS_TOLERATED * sent;
+        cx.tell(if is_too_much { Reason::Fall } else { Reason::Rise });
+        let factor = if is_too_much { 1.0 + lost / sent } else { FASTER };
         let period = Span::from_secs_f64(self.period.as_secs_f64() * factor);
         self.period = period.max(PERIOD_MIN).min(PERIOD_MAX);
         (self.sent, self.arrived) = (Packets(0), Packets(0));
@@ -115,7 +118,7 @@ impl Controller for Fobs {
         self.largest = self.largest.max(acked.largest);
         self.next = self.next.max(acked.next);
     }
-    fn on_report(&mut self, report: &BulkReport, _cx: &mut Context<'_>) {
+    fn on_report(&mut self, report: &BulkReport, cx: &mut Context<'_>) {
         let &BulkReport::Account { sent, arrived } = report else { return };
         if !self.is_controlled || self.largest < self.judge_from {
             return;
@@ -123,7 +126,7 @@ impl Controller for Fobs {
         self.sent.0 = self.sent.0.saturating_add(sent.0);
         self.arrived.0 = self.arrived.0.saturating_add(arrived.0.min(sent.0));
         if self.sent.0 >= SEGMENT_PACKETS {
-            self.end_segment();
+            self.end_segment(cx);
         }
     }
     fn rules(&self) -> ChannelRules {

@@ -9,6 +9,7 @@ use crate::channel::{BUFFER_PACKETS, BulkReport, ChannelRules};
 use crate::controller::{Context, Controller, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::reason::Reason;
 
 /// Ours: a buffer that lost more than this share stretches the interval, by this.
 const LOSS_TOLERATED: f64 = 0.05;
@@ -99,7 +100,7 @@ impl Controller for Netblt {
     fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
     fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
     #[expect(clippy::cast_precision_loss, reason = "a buffer is some tens of packets")]
-    fn on_report(&mut self, report: &BulkReport, _cx: &mut Context<'_>) {
+    fn on_report(&mut self, report: &BulkReport, cx: &mut Context<'_>) {
         let &BulkReport::Account { sent, arrived } = report else { return };
         if !self.is_adaptive || sent.0 == 0 {
             return;
@@ -107,8 +108,10 @@ impl Controller for Netblt {
         let lost = sent.0.saturating_sub(arrived.0);
         self.clean = if lost == 0 { self.clean + 1 } else { 0 };
         let factor = if lost as f64 > LOSS_TOLERATED * sent.0 as f64 {
+            cx.tell(Reason::Fall);
             SLOWER
         } else if self.clean == CLEAN_BUFFERS {
+            cx.tell(Reason::Rise);
             self.clean = 0;
             FASTER
         } else {

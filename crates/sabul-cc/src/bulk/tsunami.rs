@@ -10,6 +10,7 @@ use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{Context, Controller, IntervalReport, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::reason::Reason;
 
 /// Everything was lost, in percent × 1000.
 const ALL_LOST: f64 = 100_000.0;
@@ -88,7 +89,8 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
 }
 
 impl Tsunami {
-    fn hear(&mut self, error: f64) {
+    fn hear(&mut self, error: f64, cx: &mut Context<'_>) {
+        cx.tell(if error > self.threshold { Reason::Fall } else { Reason::Rise });
         let factor = if error > self.threshold {
             let excess = (1.0 + error - self.threshold) / (ALL_LOST - self.threshold);
             1.0 + (self.slower - 1.0) * excess
@@ -109,8 +111,8 @@ impl Controller for Tsunami {
         SendLimits { gap: Gap(self.gap), window: None, hold_until: None }
     }
     fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
-    fn on_timeout(&mut self, _cx: &mut Context<'_>) {
-        self.hear(ALL_LOST);
+    fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        self.hear(ALL_LOST, cx);
     }
     fn on_interval(&mut self, _report: &IntervalReport, cx: &mut Context<'_>) {
         let gap_min = self.target.gap(cx.packet_bytes).0;
@@ -119,9 +121,9 @@ impl Controller for Tsunami {
             self.keep_bounds();
         }
     }
-    fn on_report(&mut self, report: &BulkReport, _cx: &mut Context<'_>) {
+    fn on_report(&mut self, report: &BulkReport, cx: &mut Context<'_>) {
         if let BulkReport::ErrorRate(error) = report {
-            self.hear(f64::from(*error).min(ALL_LOST));
+            self.hear(f64::from(*error).min(ALL_LOST), cx);
         }
     }
     fn rules(&self) -> ChannelRules {

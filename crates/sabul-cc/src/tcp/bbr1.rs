@@ -23,6 +23,7 @@ use super::window::INITIAL_WINDOW;
 use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues};
+use crate::reason::Reason;
 
 /// [BBR] The least gain that doubles the rate each round trip.
 const GAIN_HIGH: f64 = 2.0 / LN_2;
@@ -158,13 +159,16 @@ impl Bbr {
     }
 
     /// [BBR] Whether the path is full: the rate has stopped growing.
-    fn check_full(&mut self) {
+    fn check_full(&mut self, cx: &mut Context<'_>) {
         let (Some(rate), false) = (self.delivery.rate(), self.is_full) else { return };
         if rate >= self.full_rate * FULL_GROWTH {
             (self.full_rate, self.full_rounds) = (rate, 0);
         } else {
             self.full_rounds += 1;
             self.is_full = self.full_rounds >= FULL_ROUNDS;
+            if self.is_full {
+                cx.tell(Reason::PipeFull);
+            }
         }
     }
 
@@ -267,17 +271,18 @@ impl Controller for Bbr {
         }
         self.is_silent = false;
         if is_new_round && !self.delivery.is_app_limited() {
-            self.check_full();
+            self.check_full(cx);
         }
         self.step(is_rtt_old, cx);
         self.set_window(newly);
     }
 
-    fn on_loss(&mut self, loss: &LossReport, _cx: &mut Context<'_>) {
+    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         if let State::ProbeBw { has_lost, .. } = &mut self.state {
             *has_lost = true;
         }
         if self.recovery.is_none() && loss.first_lost >= self.free_until {
+            cx.tell(Reason::LossEpoch);
             self.recovery = Some(Recovery { point: loss.largest_sent, cwnd_before: self.cwnd });
             self.cwnd = self.flight.clamp(CWND_MIN, self.cwnd.max(CWND_MIN));
         }

@@ -31,6 +31,7 @@ use super::window::INITIAL_WINDOW;
 use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::reason::Reason;
 use crate::search::{RateSearch, SearchStep};
 
 /// [BBR3 §5.6.2] Pacing leaves one per cent, so that queues drain in the end.
@@ -238,8 +239,9 @@ impl Bbr3 {
 
     /// The search has found what the path carries: what its trains showed is forgotten, and the
     /// queue that it left drains as after Startup.
-    fn take_step(&mut self, step: SearchStep, cx: &Context<'_>) {
+    fn take_step(&mut self, step: SearchStep, cx: &mut Context<'_>) {
         let SearchStep::Found { rate, .. } = step else { return };
+        cx.tell(Reason::RateFound);
         self.search = None;
         let bw = rate.0 as f64 / (8.0 * cx.packet_bytes.0.max(1) as f64);
         self.max_bw = RateFilter::default();
@@ -251,8 +253,9 @@ impl Bbr3 {
     }
 
     /// Losses or silence cut the search short, so that it knows little: Startup goes on.
-    fn abandon_search(&mut self, cx: &Context<'_>) {
+    fn abandon_search(&mut self, cx: &mut Context<'_>) {
         if self.search.take().is_some() {
+            cx.tell(Reason::SearchCutShort);
             self.set_pace(cx);
             self.cwnd = self.cwnd.max(self.budget(self.product(self.bw())));
         }
@@ -294,6 +297,7 @@ impl Bbr3 {
         if newly_lost <= 0.0 || !is_judged || !is_too_much(sample) {
             return false;
         }
+        cx.tell(Reason::LossBound);
         // Once a probe, and no lower than CUBIC would go.
         self.probe.was_too_high = true;
         self.probe.is_sampling = false;
@@ -308,28 +312,30 @@ impl Bbr3 {
     }
 
     /// [BBR3 §5.5.10.3] Keeps what the newest round brought; at its end, says what losses in it mean.
-    fn note_round(&mut self, sample: Sample, is_over: bool) {
+    fn note_round(&mut self, sample: Sample, is_over: bool, cx: &mut Context<'_>) {
         let round = &mut self.losses;
         round.bw_latest = round.bw_latest.max(sample.rate.unwrap_or(0.0));
         round.inflight_latest = round.inflight_latest.max(sample.delivered);
         if is_over {
             if self.losses.lost > 0.0 {
-                self.end_round_of_loss(sample);
+                self.end_round_of_loss(sample, cx);
             }
             self.losses.lost = 0.0;
         }
     }
 
-    fn end_round_of_loss(&mut self, sample: Sample) {
+    fn end_round_of_loss(&mut self, sample: Sample, cx: &mut Context<'_>) {
         if self.state == State::Startup {
             // [BBR3 §5.3.1.3]
             if self.losses.lost >= STARTUP_LOST && is_too_much(sample) {
+                cx.tell(Reason::LossBound);
                 self.full.is_reached = true;
                 let product = self.product(self.bw());
                 self.bounds.inflight_long = product.max(self.losses.inflight_latest);
             }
         } else if !self.state.is_accelerating() {
             // [BBR3 §5.5.10.3]
+            cx.tell(Reason::LossBound);
             let bounds = &mut self.bounds;
             bounds.bw_short = bounds.bw_short.min(self.max_bw.max()) * BETA;
             bounds.bw_short = bounds.bw_short.max(self.losses.bw_latest);
@@ -610,14 +616,18 @@ impl Controller for Bbr3 {
         }
         // A probe that ends here begins a round.
         let is_new_round = !self.judge_probe(newly_lost, sample, cx) && is_new_round;
-        self.note_round(sample, is_loss_round_over);
+        self.note_round(sample, is_loss_round_over, cx);
         let bw = self.bw();
         if bw > 0.0 {
             let (round, is_full) = (self.delivery.rounds(), self.full.is_reached);
             self.lumps.keep(newly, bw, self.cwnd, cx.now, round, is_full);
         }
         if let Some(rate) = sample.rate.filter(|_| is_new_round && !is_app_limited) {
+            let was_reached = self.full.is_reached;
             self.full.check(rate);
+            if self.full.is_reached && !was_reached {
+                cx.tell(Reason::PipeFull);
+            }
         }
         self.step(newly, is_new_round, sample, cx);
         if let Some(rtt) = cx.rtt {

@@ -20,6 +20,7 @@ use super::window::{Heard, INITIAL_WINDOW, SSTHRESH, Window};
 use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::reason::Reason;
 use sabul_units::math::cube_root;
 
 /// [RFC9438 §5.1] How steep the curve is, packets per second cubed.
@@ -93,7 +94,7 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 }
 
 impl Cubic {
-    fn slow_start(&mut self, packets: f64, acked: &Acked, cx: &Context<'_>) -> f64 {
+    fn slow_start(&mut self, packets: f64, acked: &Acked, cx: &mut Context<'_>) -> f64 {
         let step = match (&mut self.hystart, &cx.rtt) {
             (Some(hystart), Some(rtt)) => hystart.on_ack(acked, rtt),
             _ => Step::Full,
@@ -104,6 +105,7 @@ impl Cubic {
                 self.window.slow_start(packets / CONSERVATIVE_DIVISOR) * CONSERVATIVE_DIVISOR
             }
             Step::End => {
+                cx.tell(Reason::DelayRose);
                 self.hystart = None;
                 self.cwnd_prior = self.window.cwnd();
                 self.window.end_slow_start();
@@ -166,7 +168,10 @@ impl Controller for Cubic {
         let since = self.last_ack.map_or(Span::ZERO, |last| cx.now.since(last)).min(most);
         self.last_ack = Some(cx.now);
         match self.window.hear(acked, cx) {
-            Heard::Mark => self.shrink(),
+            Heard::Mark => {
+                cx.tell(Reason::MarkEpoch);
+                self.shrink();
+            }
             Heard::Hold => {}
             Heard::Grow(packets) => {
                 let rest = if self.window.is_slow_start() {
@@ -181,8 +186,9 @@ impl Controller for Cubic {
         }
     }
 
-    fn on_loss(&mut self, loss: &LossReport, _cx: &mut Context<'_>) {
+    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         if self.window.opens_epoch(loss) {
+            cx.tell(Reason::LossEpoch);
             self.shrink();
         }
     }

@@ -64,7 +64,7 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 }
 
 impl Law for Dctcp {
-    fn observe(&mut self, _window: &mut Window, acked: &Acked, _cx: &Context<'_>) {
+    fn observe(&mut self, _window: &mut Window, acked: &Acked, _cx: &mut Context<'_>) {
         self.arrived = self.arrived.saturating_add(acked.newly.0);
         self.marked = self.marked.saturating_add(acked.marked.0.min(acked.newly.0));
         if acked.largest >= self.window_end && self.arrived > 0 {

@@ -19,6 +19,7 @@ use super::window::{INITIAL_WINDOW, SSTHRESH, Window};
 use crate::controller::{Acked, Context, Controller};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::reason::Reason;
 
 /// [FAST] The average forgets in a third of a window, and takes at most a quarter of a sample.
 const AVERAGE_WINDOWS: f64 = 3.0;
@@ -98,14 +99,15 @@ impl Fast {
 }
 
 impl Law for Fast {
-    fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &Context<'_>) {
-        let Some(rtt) = &cx.rtt else { return };
+    fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &mut Context<'_>) {
+        let Some(rtt) = cx.rtt else { return };
         let cwnd = window.cwnd();
         self.sample(acked.newly.0 as f64, cwnd, rtt.latest);
         let queueing = rtt.latest.saturating_sub(rtt.min);
         if window.is_slow_start()
             && cwnd * queueing.as_secs_f64() > self.alpha * rtt.latest.as_secs_f64()
         {
+            cx.tell(Reason::DelayRose);
             window.end_slow_start();
         }
     }

@@ -176,7 +176,7 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 }
 
 impl Law for HTcp {
-    fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &Context<'_>) {
+    fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &mut Context<'_>) {
         if window.is_recovering() {
             self.event_end = cx.now;
             (self.achieved.counted, self.achieved.since) = (0.0, cx.now);

@@ -14,6 +14,7 @@ use sabul_units::{Instant, Span};
 use super::window::{Heard, Window};
 use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
 use crate::params::ParamValues;
+use crate::reason::Reason;
 
 /// [RFC5681 §3.1] eq. 4.
 const SLOW_START_KEEP: f64 = 0.5;
@@ -21,7 +22,7 @@ const SLOW_START_KEEP: f64 = 0.5;
 /// What tells one algorithm from another.
 pub(super) trait Law: fmt::Debug + Send {
     /// An ACK arrived, whatever it means for the window; other signs than loss act here.
-    fn observe(&mut self, _window: &mut Window, _acked: &Acked, _cx: &Context<'_>) {}
+    fn observe(&mut self, _window: &mut Window, _acked: &Acked, _cx: &mut Context<'_>) {}
     /// Packets by which a window of `cwnd` grows for `packets` that arrived in avoidance; may be
     /// negative.
     fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context<'_>) -> f64;
@@ -89,6 +90,7 @@ impl<L: Law> Controller for LossDriven<L> {
         self.law.observe(&mut self.window, acked, cx);
         match heard {
             Heard::Mark => {
+                cx.tell(Reason::MarkEpoch);
                 let keep = self.law.keep_marked(self.window.cwnd(), cx);
                 self.shrink(keep, cx);
             }
@@ -106,6 +108,7 @@ impl<L: Law> Controller for LossDriven<L> {
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         self.end_recovery_in_time(cx);
         if self.window.opens_epoch(loss) {
+            cx.tell(Reason::LossEpoch);
             let keep = self.law.keep(self.window.cwnd(), cx);
             self.shrink(keep, cx);
         }

@@ -20,6 +20,7 @@ use super::window::{INITIAL_WINDOW, SSTHRESH, Window};
 use crate::controller::{Acked, Context, Controller, RttEstimate};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::reason::Reason;
 
 /// [TCPLP] How long nothing grows after an early sign, in round trips.
 const INFERENCE_ROUNDS: u64 = 3;
@@ -161,17 +162,18 @@ impl<L: Law> LowPriority<L> {
 }
 
 impl<L: Law> Law for LowPriority<L> {
-    fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &Context<'_>) {
+    fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &mut Context<'_>) {
         self.is_measured |= !window.is_slow_start();
-        let Some(rtt) = &cx.rtt else { return };
+        let Some(rtt) = cx.rtt else { return };
         let cwnd = window.cwnd();
         if window.is_recovering() {
             // The window has just shrunk; the queue drains and fills again.
             return self.delays.forget();
         }
-        if !self.is_congested(acked, cwnd, rtt) {
+        if !self.is_congested(acked, cwnd, &rtt) {
             return;
         }
+        cx.tell(Reason::DelayRose);
         // Ours: what slow start has queued goes by first signs, however many that takes.
         let is_in_vain = self.was_clear && self.is_inferring(cx.now);
         let left = if is_in_vain { 1.0 } else { self.law.keep(cwnd, cx) * cwnd };

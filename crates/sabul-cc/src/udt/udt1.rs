@@ -17,6 +17,7 @@ use super::{CAPACITY, WINDOW};
 use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::reason::Reason;
 
 /// [UDT1] The rate rises while the averaged loss rate is at most this.
 const LOSS_MAX: f64 = 0.01;
@@ -106,12 +107,18 @@ impl Controller for Udt1 {
             if let (Some(trend), Some(rtt)) = (&mut self.trend, &cx.rtt)
                 && trend.warns(cx.now, rtt.latest, rtt.smoothed)
             {
+                cx.tell(Reason::DelayRose);
                 self.early.is_slow_start = false;
                 self.early.cut();
             }
             self.early.bound(cx);
         }
-        if !self.early.is_slow_start && self.averaged_loss <= LOSS_MAX {
+        if self.early.is_slow_start {
+            return;
+        }
+        let is_rising = self.averaged_loss <= LOSS_MAX;
+        cx.tell(if is_rising { Reason::Rise } else { Reason::Hold });
+        if is_rising {
             self.early.rise(self.early.headroom(cx.packet_bytes), cx);
         }
     }
@@ -119,6 +126,7 @@ impl Controller for Udt1 {
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         self.early.is_slow_start = false;
         if self.last_decrease.is_none_or(|last| loss.first_lost > last) {
+            cx.tell(Reason::LossEpoch);
             self.early.cut();
             self.early.freeze(cx.now);
             self.last_decrease = Some(loss.largest_sent);
@@ -127,6 +135,7 @@ impl Controller for Udt1 {
         } else {
             self.nak_count += 1;
             if self.dec_count < 63 && self.nak_count >= 1 << self.dec_count {
+                cx.tell(Reason::FurtherLoss);
                 self.early.cut();
                 self.dec_count += 1;
             }

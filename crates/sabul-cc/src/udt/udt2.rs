@@ -17,6 +17,7 @@ use super::{CAPACITY, WINDOW, draw};
 use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::reason::Reason;
 
 /// [UDT2] Average of NAKs in an epoch, and every how many of them one cuts, before the first epoch.
 const AVERAGE_START: f64 = 2.0;
@@ -108,6 +109,7 @@ impl Controller for Udt2 {
             if self.is_ninth && self.early.period_us > self.period_us_before {
                 headroom = headroom.min(self.early.capacity.packets_per_s(cx.packet_bytes) / 9.0);
             }
+            cx.tell(Reason::Rise);
             self.early.rise(headroom, cx);
         }
         self.early.bound(cx);
@@ -121,12 +123,14 @@ impl Controller for Udt2 {
         self.early.is_slow_start = false;
         self.period_us_before = self.early.period_us;
         if self.last_decrease.is_none_or(|last| loss.first_lost > last) {
+            cx.tell(Reason::LossEpoch);
             self.early.freeze(cx.now);
             self.early.cut();
             self.begin_epoch(loss.largest_sent, cx.random);
         } else {
             self.nak_count += 1;
             if self.nak_count.is_multiple_of(self.every) {
+                cx.tell(Reason::FurtherLoss);
                 self.early.cut();
                 self.last_decrease = Some(loss.largest_sent);
             }

@@ -24,6 +24,7 @@ use crate::controller::{
 };
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::reason::Reason;
 
 /// [UDT4 window.cpp] Intervals count within eight times the median.
 const ALIKE: f64 = 8.0;
@@ -176,6 +177,7 @@ impl Controller for Udt4 {
             self.window = self.speed.0 * (rtt + SYN_INTERVAL).as_secs_f64() + WINDOW_BASE;
         }
         if !std::mem::take(&mut self.has_lost) {
+            cx.tell(Reason::Rise);
             self.rise(cx.packet_bytes);
         }
     }
@@ -187,12 +189,14 @@ impl Controller for Udt4 {
         }
         self.has_lost = true;
         if self.last_decrease.is_none_or(|last| loss.first_lost > last) {
+            cx.tell(Reason::LossEpoch);
             self.begin_epoch(loss.largest_sent, cx.random);
             self.cut();
         } else if self.counted < COUNTED_MAX {
             self.counted += 1;
             self.nak_count += 1;
             if self.nak_count.is_multiple_of(self.every) {
+                cx.tell(Reason::FurtherLoss);
                 self.cut();
                 self.last_decrease = Some(loss.largest_sent);
             }

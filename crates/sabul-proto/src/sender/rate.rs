@@ -63,6 +63,10 @@ impl RateControl {
         &self.controller
     }
 
+    pub(super) const fn controller_mut(&mut self) -> &mut Guarded {
+        &mut self.controller
+    }
+
     #[cfg(test)]
     pub(super) fn set_controller(&mut self, controller: Guarded) {
         self.limits = controller.limits();

@@ -10,6 +10,7 @@
 //! Invariants:  acknowledged <= sent <= written; the timer runs while something is outstanding.
 //! Not here:    see [`super`].
 
+use sabul_cc::events::Event;
 use sabul_cc::{Acked, Fault, Guarded, LossReport, Moment, RttEstimate, SendLimits};
 use sabul_units::{Bytes, Instant, Packets, Span};
 
@@ -224,6 +225,16 @@ impl TcpSender {
     /// What the controller did that none may do: the run has to end because of it.
     pub fn fault(&self) -> Option<&Fault> {
         self.controller.fault()
+    }
+
+    /// From now on keeps what the controller does, and why, for [`Self::next_event`].
+    pub fn listen(&mut self) {
+        self.controller.listen();
+    }
+
+    /// The controller's oldest event that was not fetched yet.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.controller.next_event()
     }
 
     /// What to do now; call again until it says wait.

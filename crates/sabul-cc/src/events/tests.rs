@@ -1,0 +1,80 @@
+//! What each controller says of the same path, held against committed text.
+//!
+//! Where the algorithm or the path changes on purpose, `SABUL_GOLDEN=write cargo test -p sabul-cc events`
+//! replaces the text; explain it in the commit.
+
+use std::path::Path;
+
+use sabul_units::{Bytes, Gap, Packets, Span};
+
+use super::*;
+use crate::conformance;
+use crate::registry::ENTRIES;
+
+#[test]
+fn each_controller_says_why_it_did_what_it_did() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events");
+    let mut differing = Vec::new();
+    for entry in ENTRIES {
+        // One that controls nothing unless it is told to.
+        let params: &[(&str, &str)] =
+            if entry.name == "netblt" { &[("adaptation", "on")] } else { &[] };
+        let params: Vec<_> = params.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let mut lines = vec![COLUMNS.to_owned()];
+        lines.extend(conformance::events_of(entry, &params));
+        assert!(lines.len() > 1 || !entry.is_adaptive, "{} says nothing", entry.name);
+        let text = lines.join("\n") + "\n";
+        let path = folder.join(format!("{}.txt", entry.name));
+        if std::env::var_os("SABUL_GOLDEN").is_some_and(|value| value == "write") {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&path, &text).unwrap();
+        }
+        if std::fs::read_to_string(&path).ok().as_deref() != Some(text.as_str()) {
+            differing.push(entry.name);
+        }
+    }
+    assert!(differing.is_empty(), "not as committed (see this file's head): {differing:?}");
+}
+
+#[test]
+fn a_journal_keeps_the_newest_and_counts_the_rest() {
+    let limits = SendLimits { gap: Gap::NONE, window: Some(Packets(1)), hold_until: None };
+    let mut journal = Journal::new();
+    let extra = 5;
+    for n in 0..EVENTS_MAX as u64 + extra {
+        journal.reasons.tell(Reason::LossEpoch);
+        let at = Instant::ZERO + Span::from_micros(n);
+        journal.note(at, "on_loss", ("steady", limits), ("steady", limits));
+    }
+    assert_eq!(journal.missed(), extra);
+    assert_eq!(journal.next().unwrap().at, Instant::ZERO + Span::from_micros(extra));
+}
+
+#[test]
+fn facts_that_change_nothing_worth_saying_make_no_event() {
+    let limits = SendLimits { gap: Gap::NONE, window: Some(Packets(4)), hold_until: None };
+    let wider = SendLimits { window: Some(Packets(5)), ..limits };
+    let mut journal = Journal::new();
+    journal.note(Instant::ZERO, "on_ack", ("steady", limits), ("steady", wider));
+    journal.note(Instant::ZERO, "on_loss", ("steady", limits), ("steady", limits));
+    assert_eq!(journal.next(), None);
+    journal.note(Instant::ZERO, "on_loss", ("steady", wider), ("steady", limits));
+    journal.note(Instant::ZERO, "on_ack", ("start", limits), ("steady", limits));
+    let hold_until = Some(Instant::ZERO + Span::from_millis(2));
+    let gap = sabul_units::Rate::from_mbps(12).gap(Bytes(1500));
+    let held = SendLimits { hold_until, gap, window: None };
+    journal.reasons.tell(Reason::LossEpoch);
+    journal.reasons.tell(Reason::Own("tired"));
+    journal.note(Instant::ZERO, "on_interval", ("steady", limits), ("steady", held));
+    let texts: Vec<String> =
+        std::iter::from_fn(|| journal.next()).map(|event| event.to_string()).collect();
+    assert_eq!(
+        texts,
+        [
+            "0.000000 on_loss steady 0 4 - -",
+            "0.000000 on_ack steady 0 4 - -",
+            "0.000000 on_interval steady 1000000 - 0.002000 loss-epoch+tired",
+        ]
+    );
+    assert_eq!(COLUMNS.split(' ').count(), texts[0].split(' ').count());
+}
