@@ -6,6 +6,7 @@
 mod arrows;
 mod citations;
 mod house;
+mod policy;
 mod purity;
 mod rings;
 mod rust_text;
@@ -72,6 +73,8 @@ pub(crate) struct Crate {
 pub(crate) struct Repository {
     pub(crate) files: Vec<File>,
     pub(crate) crates: Vec<Crate>,
+    /// What is built on this platform.
+    pub(crate) packages: Vec<policy::Package>,
 }
 
 impl Repository {
@@ -84,13 +87,20 @@ impl Repository {
             let bytes = content.len();
             files.push(File { path, bytes, text: String::from_utf8(content).unwrap_or_default() });
         }
-        Ok(Self { files, crates: load_crates(root)? })
+        let metadata = load_metadata(root)?;
+        let packages = metadata.packages.iter().map(|package| policy::Package {
+            name: package.name.to_string(),
+            version: package.version.to_string(),
+            license: package.license.clone(),
+            oldest_rust: package.rust_version.as_ref().map(ToString::to_string),
+        });
+        Ok(Self { files, crates: load_crates(root, &metadata)?, packages: packages.collect() })
     }
 }
 
 /// Runs every check; no findings means that the repository keeps its rules.
 pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
-    let Repository { files, crates } = repository;
+    let Repository { files, crates, packages } = repository;
     let mut findings = arrows::check_arrows(crates);
     findings.extend(arrows::check_third_parties(crates, files));
     findings.extend(arrows::check_sockets(crates));
@@ -107,6 +117,8 @@ pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
         findings.extend(house::check_machine_paths(file));
         findings.extend(house::check_reminders(file));
     }
+    findings.extend(policy::check_policy(packages, files));
+    findings.extend(policy::check_oldest_rust(packages, files));
     findings.extend(house::check_links(files));
     findings.extend(citations::check_keys(files));
     findings.extend(citations::check_deviations(files));
@@ -130,12 +142,14 @@ fn list_files(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(String::from_utf8(listed.stdout)?.split_terminator('\0').map(str::to_owned).collect())
 }
 
-fn load_crates(root: &Path) -> Result<Vec<Crate>, Box<dyn Error>> {
-    let metadata = MetadataCommand::new()
-        .current_dir(root)
-        // Without it, cargo would fetch the crates of platforms that nobody builds for here.
-        .other_options(["--filter-platform".to_owned(), host_triple()?])
-        .exec()?;
+fn load_metadata(root: &Path) -> Result<Metadata, Box<dyn Error>> {
+    let mut command = MetadataCommand::new();
+    // Without it, cargo would fetch the crates of platforms that nobody builds for here.
+    command.current_dir(root).other_options(["--filter-platform".to_owned(), host_triple()?]);
+    Ok(command.exec()?)
+}
+
+fn load_crates(root: &Path, metadata: &Metadata) -> Result<Vec<Crate>, Box<dyn Error>> {
     let mut crates = Vec::new();
     for package in metadata.workspace_packages() {
         let path = package.manifest_path.as_std_path();
@@ -145,7 +159,7 @@ fn load_crates(root: &Path) -> Result<Vec<Crate>, Box<dyn Error>> {
             manifest: path.strip_prefix(root)?.display().to_string(),
             manifest_text: std::fs::read_to_string(path)?,
             direct: direct.map(|dependency| dependency.name.clone()).collect(),
-            reachable: reachable(&metadata, &package.id),
+            reachable: reachable(metadata, &package.id),
         });
     }
     Ok(crates)
@@ -195,6 +209,7 @@ mod tests {
         assert!(repository.files.iter().any(|file| file.path == "xtask/src/tidy.rs"));
         let units = repository.crates.iter().find(|c| c.name == "sabul-cc").unwrap();
         assert!(units.direct.contains("sabul-units") && units.reachable.contains("sabul-units"));
+        assert!(repository.packages.iter().any(|package| package.name == "postcard"));
         let findings: Vec<String> = check(&repository).iter().map(Finding::to_string).collect();
         assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
     }
