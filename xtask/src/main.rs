@@ -1,20 +1,25 @@
-//! Repository tasks: `cargo run -p xtask -- tidy` checks that the repository keeps its own rules.
+//! Repository tasks: `cargo run -p xtask -- tidy` checks that the repository keeps its own rules, and
+//! `commits` that a change's commits do.
 
+mod commits;
 mod tidy;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo run -p xtask -- tidy
+usage: cargo run -p xtask -- tidy | commits [BASE]
 
-tidy   check crate arrows, core purity, citations, links and house rules
+tidy      check crate arrows, core purity, citations, links, house rules, licences and sources of dependencies
+commits   check messages and sizes of the commits after BASE; by default after origin/main, else HEAD's
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => run_tidy(),
+        ["commits"] => run_commits(None),
+        ["commits", base] => run_commits(Some(base)),
         ["help" | "-h" | "--help"] => {
             print!("{USAGE}");
             ExitCode::SUCCESS
@@ -41,6 +46,25 @@ fn run_tidy() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn run_commits(base: Option<&str>) -> ExitCode {
+    let (range, commits) = match commits::load(root(), base) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            eprintln!("commits: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut count = 0;
+    for commit in &commits {
+        for finding in commits::check(commit) {
+            println!("{}: {finding}", commit.hash);
+            count += 1;
+        }
+    }
+    eprintln!("commits: {range}: {} commits, {count} findings", commits.len());
+    if count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// The workspace's folder: the parent of this crate's.
