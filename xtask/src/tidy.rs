@@ -104,6 +104,7 @@ pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = arrows::check_arrows(crates);
     findings.extend(arrows::check_third_parties(crates, files));
     findings.extend(arrows::check_sockets(crates));
+    findings.extend(arrows::check_front(crates, files));
     findings.extend(arrows::check_lints(crates));
     findings.extend(rings::check_rings(files));
     for file in files.iter().filter(|file| file.is_rust()) {

@@ -474,6 +474,15 @@ pub(crate) enum Arm {
     Lab,
 }
 
+impl From<Arm> for sabul_scenario::Arm {
+    fn from(arm: Arm) -> Self {
+        match arm {
+            Arm::Sim => Self::Sim,
+            Arm::Lab => Self::Lab,
+        }
+    }
+}
+
 fn parse_count(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()

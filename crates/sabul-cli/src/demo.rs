@@ -178,7 +178,7 @@ async fn demonstrate(
         sender: client.usage(),
         receiver: server.usage(),
         hashes,
-        cpu_mhz: crate::perf::cpu_mhz(),
+        cpu_mhz: sabul_study::processor::cpu_mhz(),
     })
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use sabul::{Failure, FailureCode};
 use sabul_lab::LabError;
+use sabul_study::Cause;
 
 /// Exit code where some or all of the transfer failed.
 pub(crate) const FAILED: u8 = 1;
@@ -65,10 +66,16 @@ impl From<sabul::Error> for CliError {
 
 impl From<LabError> for CliError {
     fn from(error: LabError) -> Self {
-        let code = match error {
-            LabError::NotAllowed { .. } | LabError::CannotCarry(_) => USAGE,
-            LabError::Interrupted => INTERRUPTED,
-            _ => FAILED,
+        sabul_study::Error::from(error).into()
+    }
+}
+
+impl From<sabul_study::Error> for CliError {
+    fn from(error: sabul_study::Error) -> Self {
+        let code = match error.cause() {
+            Cause::Request => USAGE,
+            Cause::Failure => FAILED,
+            Cause::Interrupt => INTERRUPTED,
         };
         Self { code, message: error.to_string() }
     }

@@ -10,8 +10,7 @@ use serde::Serialize;
 use crate::error::CliError;
 use crate::output;
 
-/// Version of the documents.
-pub(crate) const SCHEMA: u32 = 1;
+pub(crate) use sabul_study::SCHEMA;
 
 /// What a transfer did, in the fields of `cp --json`.
 #[derive(Clone, Debug, Serialize)]

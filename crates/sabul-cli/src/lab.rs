@@ -10,17 +10,19 @@ mod presets;
 pub(crate) mod run;
 mod shell;
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul_lab::isolate;
+use sabul_study::Observer;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::args::{LabArgs, LabCommand};
 use crate::error::{CliError, INTERRUPTED};
+use crate::output;
 pub(crate) use path::{QueueSize, parse_loss, parse_ms, parse_queue};
 
 /// Runs `sabul lab`. The process must have one thread until then.
@@ -59,6 +61,15 @@ impl Stop {
             .and_then(|()| catch(SIGTERM))
             .map_err(|error| CliError::failed(format!("cannot wait for signals: {error}")))?;
         Ok(Self(seen))
+    }
+
+    /// Somebody who hears of progress unless it is to be quiet, and ends runs when a person asks.
+    pub(crate) fn observer(self, is_quiet: bool) -> Observer {
+        let observer = Observer::silent().with_interrupt(move || self.is_asked());
+        if is_quiet {
+            return observer;
+        }
+        observer.with_notes(|line| output::note(line)).with_samples(io::stderr().is_terminal())
     }
 
     pub(crate) fn is_asked(&self) -> bool {

@@ -15,7 +15,6 @@
 mod address;
 mod args;
 mod card;
-mod conversations;
 mod cp;
 mod demo;
 mod error;
@@ -29,9 +28,7 @@ mod output;
 mod panics;
 mod perf;
 mod progress;
-mod report;
 mod reproduce;
-mod runs;
 mod serve;
 mod sim;
 mod size;

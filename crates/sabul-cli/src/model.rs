@@ -6,10 +6,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use sabul_model::{ConfigError, file, grid, report};
+use sabul_study::report as charts;
 
 use crate::args::{ModelArgs, ModelCheckArgs, ModelCommand, ModelGridArgs, ModelIterateArgs};
 use crate::error::CliError;
-use crate::{output, report as charts};
+use crate::output;
 
 /// Runs `sabul model`.
 pub(crate) fn run(args: &ModelArgs) -> Result<u8, CliError> {

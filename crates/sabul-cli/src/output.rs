@@ -5,6 +5,9 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use sabul_scenario::Run;
+use sabul_study::runs::{self, Finished};
+
 use crate::error::CliError;
 
 /// Writes a result to standard output. A reader that has gone away is no error: it has seen
@@ -22,6 +25,20 @@ pub(crate) fn print(bytes: impl AsRef<[u8]>) -> Result<(), CliError> {
 /// Writes a line of results to standard output.
 pub(crate) fn print_line(line: impl Display) -> Result<(), CliError> {
     print(format!("{line}\n"))
+}
+
+/// Prints what a run has shown.
+pub(crate) fn show(
+    run: &Run,
+    finished: &Finished,
+    is_json: bool,
+    is_sweep: bool,
+) -> Result<(), CliError> {
+    if is_json {
+        print_line(runs::document(run, finished)?.to_json())
+    } else {
+        print(runs::text(run, finished, is_sweep))
+    }
 }
 
 /// Writes a line for people to standard error, where a failure has no one left to be told to.

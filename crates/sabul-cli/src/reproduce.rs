@@ -1,64 +1,26 @@
 //! `sabul reproduce`: tables and figures of the papers, run again and judged.
 
-mod judge;
-mod page;
-mod plan;
-mod regions;
-
-use std::fs;
-use std::path::Path;
-
-use sabul_report::Page;
-use sabul_scenario::Run;
-use serde::Serialize;
+use sabul_study::{Observer, reproduce};
 
 use crate::args::{Arm, ReproduceRunArgs};
 use crate::error::CliError;
-use crate::{output, runs, sim};
-use judge::{Found, Judged};
-use plan::{Case, Plan};
-use regions::{Marks, Ranked};
+use crate::output;
+use crate::size::count;
 
 /// Exit code where a verdict is not the committed one.
 const CHANGED: u8 = 1;
 
-/// One reproduction, run.
-#[derive(Debug)]
-pub(crate) struct Reproduced<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) cases: Vec<Reproduction<'a>>,
-    /// Whether cases come in the published order.
-    pub(crate) ranked: Vec<Ranked<'a>>,
-}
-
-/// One case of it.
-#[derive(Debug)]
-pub(crate) struct Reproduction<'a> {
-    pub(crate) case: &'a Case,
-    /// What was found as chosen, and with each open setting varied.
-    pub(crate) found: Vec<Found>,
-    pub(crate) judged: Vec<Judged<'a>>,
-}
-
-impl Reproduction<'_> {
-    /// What was found with the values that verdicts are about.
-    pub(crate) fn chosen(&self) -> Option<&Found> {
-        self.found.iter().find(|found| found.variation.is_none())
-    }
-}
-
 /// Lists what can be reproduced.
 pub(crate) fn list() -> Result<u8, CliError> {
-    let plans = plan::all()?;
-    let width = plans.iter().map(|plan| plan.name.len()).max().unwrap_or(0);
-    for plan in &plans {
+    let all = reproduce::list()?;
+    let width = all.iter().map(|one| one.name.len()).max().unwrap_or(0);
+    for one in &all {
         output::print_line(format_args!(
-            "{:width$}  {}: {} ({} {})",
-            plan.name,
-            plan.source,
-            plan.title,
-            plan.cases.len(),
-            if plan.cases.len() == 1 { "case" } else { "cases" },
+            "{:width$}  {}: {} ({})",
+            one.name,
+            one.source,
+            one.title,
+            count(one.cases as u64, "case"),
         ))?;
     }
     Ok(0)
@@ -69,275 +31,15 @@ pub(crate) fn run(args: &ReproduceRunArgs) -> Result<u8, CliError> {
     if args.arm == Arm::Lab {
         return Err(CliError::usage("the lab does not run reproductions yet; use --arm sim"));
     }
-    let plans = chosen_plans(&args.name)?;
-    // Before the runs, which take minutes to hours.
-    if let Some(dir) = &args.out {
-        fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
-    }
-    let reproduced = reproduce(&plans)?;
-    if let Some(dir) = &args.out {
-        write_all(dir, &reproduced)?;
-    }
+    let observer = Observer::silent().with_notes(|line| output::note(line));
+    let judged = reproduce::reproduce(&args.name, args.out.as_deref(), &observer)?;
     if args.json {
-        let document = Document::new(&reproduced);
-        let json = serde_json::to_string(&document)
-            .map_err(|error| CliError::failed(format!("cannot write the results: {error}")))?;
-        output::print_line(json)?;
+        output::print_line(&judged.json)?;
     } else {
-        for one in &reproduced {
-            output::print(page::text(one))?;
-        }
+        judged.texts.iter().try_for_each(output::print)?;
     }
-    let changed = changed(&reproduced);
-    for line in &changed {
+    for line in &judged.changed {
         output::complain(format_args!("a verdict changed: {line}"));
     }
-    Ok(if changed.is_empty() { 0 } else { CHANGED })
-}
-
-/// What is no longer as committed, a line each.
-fn changed(all: &[Reproduced<'_>]) -> Vec<String> {
-    let judged = claims(all).filter(|(_, _, judged)| judged.is_changed());
-    let judged = judged.map(|(plan, case, judged)| {
-        let (was, is) = (judged.claim.verdict.name(), judged.verdict.name());
-        format!("{}/{}: \"{}\" {was}, now {is}", plan.name, case.id, judged.claim.says)
-    });
-    let ranked = all.iter().flat_map(|one| one.ranked.iter().map(|ranked| (one.plan, ranked)));
-    let ranked = ranked.filter(|(_, ranked)| ranked.is_changed()).map(|(plan, ranked)| {
-        let (was, is) = (ranked.rank.verdict.name(), ranked.verdict.name());
-        format!("{}: \"{}\" {was}, now {is}", plan.name, ranked.rank.says)
-    });
-    judged.chain(ranked).collect()
-}
-
-/// How many claims hold, and how many there are.
-fn holding(all: &[Reproduced<'_>]) -> (usize, usize) {
-    let judged = claims(all).map(|(_, _, judged)| judged.verdict);
-    let ranked = all.iter().flat_map(|one| one.ranked.iter().map(|ranked| ranked.verdict));
-    let verdicts: Vec<_> = judged.chain(ranked).collect();
-    let holding = verdicts.iter().filter(|verdict| **verdict == plan::Verdict::Holds).count();
-    (holding, verdicts.len())
-}
-
-fn chosen_plans(name: &str) -> Result<Vec<Plan>, CliError> {
-    let plans = plan::all()?;
-    if name == "all" {
-        return Ok(plans);
-    }
-    let names: Vec<String> = plans.iter().map(|plan| plan.name.clone()).collect();
-    let found: Vec<Plan> = plans.into_iter().filter(|plan| plan.name == name).collect();
-    if found.is_empty() {
-        let known = names.join(", ");
-        return Err(CliError::usage(format!(
-            "no reproduction is called '{name}'; use all or one of: {known}"
-        )));
-    }
-    Ok(found)
-}
-
-/// Runs every case of every plan, on all processors.
-fn reproduce(plans: &[Plan]) -> Result<Vec<Reproduced<'_>>, CliError> {
-    let mut work: Vec<Run> = Vec::new();
-    let (mut values, mut counts) = (Vec::new(), Vec::new());
-    for plan in plans {
-        for case in &plan.cases {
-            let runs = judge::runs(plan, case)?;
-            counts.push(runs.len());
-            for (value, run) in runs {
-                // Papers print the same experiment twice; it runs once.
-                let same = work.iter().position(|known| known.text == run.text);
-                values.push((value, same.unwrap_or(work.len())));
-                if same.is_none() {
-                    work.push(run);
-                }
-            }
-        }
-    }
-    let count = work.len();
-    let progress = |done: usize| {
-        if done.is_multiple_of(10) || done == count {
-            output::note(format_args!("{done} of {count} runs done"));
-        }
-    };
-    let outcomes = sabul_scenario::run_all_with_progress(&work, None, progress, sim::simulate);
-    let outcomes: Vec<_> = outcomes.into_iter().collect::<Result<_, _>>()?;
-    let mut done = values.into_iter();
-    let mut counts = counts.into_iter();
-    plans
-        .iter()
-        .map(|plan| {
-            let cases = plan.cases.iter().map(|case| {
-                let runs = done
-                    .by_ref()
-                    .take(counts.next().unwrap_or(0))
-                    .map(|(value, index)| (value, work[index].clone(), outcomes[index].clone()))
-                    .collect();
-                let mut found = judge::gather(plan.rate, runs);
-                if let Some(rounds) = case.model_rounds {
-                    found.push(judge::follow_model(plan, case, rounds)?);
-                }
-                let mut one = Reproduction { case, found, judged: Vec::new() };
-                if let Some(chosen) = one.chosen() {
-                    one.judged = judge::judge(case, chosen);
-                }
-                Ok(one)
-            });
-            let cases = cases.collect::<Result<Vec<_>, CliError>>()?;
-            Ok(Reproduced { plan, ranked: regions::rank(plan, &cases), cases })
-        })
-        .collect()
-}
-
-fn claims<'a>(
-    all: &'a [Reproduced<'a>],
-) -> impl Iterator<Item = (&'a Plan, &'a Case, &'a Judged<'a>)> {
-    all.iter().flat_map(|one| {
-        one.cases.iter().flat_map(move |reproduction| {
-            reproduction.judged.iter().map(move |judged| (one.plan, reproduction.case, judged))
-        })
-    })
-}
-
-fn write_all(dir: &Path, all: &[Reproduced<'_>]) -> Result<(), CliError> {
-    let cannot = |error: std::io::Error| cannot_write(dir, &error);
-    let (holding, count) = holding(all);
-    let summary = format!("{holding} of {count} claims hold");
-    let title = match all {
-        [one] => one.plan.title.clone(),
-        _ => "The papers, reproduced".to_owned(),
-    };
-    let mut report =
-        Page::new(title, format!("Simulated, commit {}", runs::COMMIT)).with_summary(summary);
-    for one in all {
-        report = report.with_section(page::section(one));
-        let picture = page::picture_svg(one);
-        fs::write(dir.join(format!("{}.svg", one.plan.name)), picture).map_err(cannot)?;
-    }
-    let tables: Vec<String> = all.iter().map(page::markdown).collect();
-    fs::write(dir.join("report.md"), tables.join("\n")).map_err(cannot)?;
-    fs::write(dir.join("report.html"), report.to_html()).map_err(cannot)
-}
-
-fn cannot_write(dir: &Path, error: &std::io::Error) -> CliError {
-    CliError::failed(format!(
-        "cannot write to {}: {error}; choose another directory with --out",
-        dir.display()
-    ))
-}
-
-/// What `--json` prints.
-#[derive(Debug, Serialize)]
-struct Document<'a> {
-    schema: u32,
-    arm: &'static str,
-    commit: &'static str,
-    reproductions: Vec<PlanDocument<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-struct PlanDocument<'a> {
-    name: &'a str,
-    source: &'a str,
-    cases: Vec<CaseDocument<'a>>,
-    /// Whether cases come in the published order.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    ranks: Vec<RankDocument<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-struct RankDocument<'a> {
-    claim: &'a str,
-    correlation: Option<f64>,
-    at_least: f64,
-    verdict: &'static str,
-    committed: &'static str,
-    cause: &'a str,
-}
-
-#[derive(Debug, Serialize)]
-struct CaseDocument<'a> {
-    id: &'a str,
-    figure: &'a str,
-    flows: Vec<FlowDocument<'a>>,
-    claims: Vec<ClaimDocument<'a>>,
-    /// Where flows come and go.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    marks: Option<Marks>,
-}
-
-#[derive(Debug, Serialize)]
-struct FlowDocument<'a> {
-    id: &'a str,
-    published_mbps: Option<f64>,
-    mbps: f64,
-    mbps_least: f64,
-    mbps_most: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct ClaimDocument<'a> {
-    claim: &'a str,
-    published: Option<f64>,
-    ours: Option<f64>,
-    tolerance: f64,
-    verdict: &'static str,
-    committed: &'static str,
-    cause: &'a str,
-}
-
-impl<'a> Document<'a> {
-    fn new(all: &'a [Reproduced<'a>]) -> Self {
-        let reproductions = all
-            .iter()
-            .map(|one| PlanDocument {
-                name: &one.plan.name,
-                source: &one.plan.source,
-                cases: one.cases.iter().map(CaseDocument::new).collect(),
-                ranks: one.ranked.iter().map(RankDocument::new).collect(),
-            })
-            .collect();
-        Self { schema: 1, arm: "sim", commit: runs::COMMIT, reproductions }
-    }
-}
-
-impl<'a> CaseDocument<'a> {
-    fn new(one: &'a Reproduction<'a>) -> Self {
-        let rates = one.chosen().map(|found| &found.rates);
-        let flows = rates.into_iter().flatten().map(|(id, rate)| FlowDocument {
-            id,
-            published_mbps: one.case.published_mbps.get(id).copied(),
-            mbps: rate.mean,
-            mbps_least: rate.least,
-            mbps_most: rate.most,
-        });
-        let claims = one.judged.iter().map(|judged| ClaimDocument {
-            claim: &judged.claim.says,
-            published: judged.claim.published,
-            ours: Some(judged.ours).filter(|ours| ours.is_finite()),
-            tolerance: judged.claim.tolerance,
-            verdict: judged.verdict.name(),
-            committed: judged.claim.verdict.name(),
-            cause: &judged.claim.cause,
-        });
-        Self {
-            id: &one.case.id,
-            figure: &one.case.figure,
-            flows: flows.collect(),
-            claims: claims.collect(),
-            marks: one.chosen().and_then(Marks::of),
-        }
-    }
-}
-
-impl<'a> RankDocument<'a> {
-    fn new(one: &Ranked<'a>) -> Self {
-        Self {
-            claim: &one.rank.says,
-            correlation: Some(one.correlation).filter(|number| number.is_finite()),
-            at_least: one.rank.at_least,
-            verdict: one.verdict.name(),
-            committed: one.rank.verdict.name(),
-            cause: &one.rank.cause,
-        }
-    }
+    Ok(if judged.changed.is_empty() { 0 } else { CHANGED })
 }

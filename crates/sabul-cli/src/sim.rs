@@ -2,29 +2,11 @@
 //!
 //! A run whose controller is at fault has no results. It is named, and the others stand.
 
-use std::time::Instant as Clock;
-
-use sabul_scenario::Run;
-use sabul_sim::World;
+use sabul_study::{runs, simulate};
 
 use crate::args::SimRunArgs;
 use crate::error::{CliError, FAILED};
 use crate::output;
-use crate::runs::{self, Finished};
-
-/// Lets one run happen.
-pub(crate) fn simulate(run: &Run) -> Result<Finished, CliError> {
-    let world = World::new(run.scenario.clone())
-        .map_err(|error| CliError::usage(format!("{}: {error}", run.label)))?;
-    let started = Clock::now();
-    let outcome = world.run().map_err(|fault| {
-        let name = &run.scenario.name;
-        let label = if run.label == *name { String::new() } else { format!(" [{}]", run.label) };
-        CliError::failed(format!("scenario '{name}'{label}, {fault}"))
-    })?;
-    let wall_s = started.elapsed().as_secs_f64();
-    Ok(Finished { results: outcome.results, series: outcome.series, wall_s, lab: None })
-}
 
 /// Runs `sabul sim run`.
 pub(crate) fn run(args: &SimRunArgs) -> Result<u8, CliError> {
@@ -58,14 +40,14 @@ pub(crate) fn run(args: &SimRunArgs) -> Result<u8, CliError> {
                 done.push(run);
                 finished.push(result);
             }
-            Err(error) => failures.push(error),
+            Err(error) => failures.push(error.into()),
         }
     }
     if let (Some(dir), true) = (&args.output.out, count > 1 && !done.is_empty()) {
         runs::write_sweep(dir, &done, &finished)?;
     }
     for (run, finished) in done.iter().zip(&finished) {
-        runs::show(run, finished, args.output.json, count > 1)?;
+        output::show(run, finished, args.output.json, count > 1)?;
     }
     if let (false, Some(dir), false) =
         (args.output.json || args.output.quiet, &args.output.out, done.is_empty())

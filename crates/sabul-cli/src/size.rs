@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub(crate) use sabul_study::words::{count, show_rate};
+
 /// Units by the letter in front of `iB` or `B`, with powers of 1024 and of 1000.
 const UNITS: [(char, u64, u64); 4] = [
     ('k', 1 << 10, 1_000),
@@ -56,16 +58,6 @@ pub(crate) fn show_bytes(bytes: u64) -> String {
     }
 }
 
-/// A rate in bit/s with a decimal unit, such as `941.2 Mbit/s`.
-pub(crate) fn show_rate(bps: f64) -> String {
-    match bps {
-        bps if bps >= 1e9 => format!("{:.2} Gbit/s", bps / 1e9),
-        bps if bps >= 1e6 => format!("{:.1} Mbit/s", bps / 1e6),
-        bps if bps >= 1e3 => format!("{:.1} kbit/s", bps / 1e3),
-        bps => format!("{bps:.0} bit/s"),
-    }
-}
-
 /// A time as `m:ss`, or `h:mm:ss` from an hour on.
 pub(crate) fn show_time(time: Duration) -> String {
     let s = time.as_secs();
@@ -74,11 +66,6 @@ pub(crate) fn show_time(time: Duration) -> String {
     } else {
         format!("{}:{:02}", s / 60, s % 60)
     }
-}
-
-/// A number of things: `1 file`, `2 files`.
-pub(crate) fn count(number: u64, thing: &str) -> String {
-    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -113,11 +100,9 @@ mod tests {
     }
 
     #[test]
-    fn sizes_rates_and_times_are_shown_with_their_unit() {
+    fn sizes_and_times_are_shown_with_their_unit() {
         assert_eq!(show_bytes(1023), "1023 B");
         assert_eq!(show_bytes(3 << 29), "1.5 GiB");
-        assert_eq!(show_rate(941_200_000.0), "941.2 Mbit/s");
-        assert_eq!(show_rate(2.5e9), "2.50 Gbit/s");
         assert_eq!(show_time(Duration::from_secs(61)), "1:01");
         assert_eq!(show_time(Duration::from_secs(3_723)), "1:02:03");
     }

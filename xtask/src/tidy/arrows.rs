@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::rust_text::code_of;
 use super::{Crate, File, Finding};
 
 /// What each crate of the workspace may use of the workspace. `None` is everything.
@@ -33,6 +34,20 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("sabul-report", Some(&[])),
     ("sabul-model", Some(&["sabul-units"])),
     ("sabul-lab", Some(&["sabul-units", "sabul-path", "sabul-run", "sabul-udp", "sabul"])),
+    (
+        "sabul-study",
+        Some(&[
+            "sabul-units",
+            "sabul-cc",
+            "sabul-path",
+            "sabul-run",
+            "sabul-sim",
+            "sabul-scenario",
+            "sabul-report",
+            "sabul-model",
+            "sabul-lab",
+        ]),
+    ),
     ("sabul-cli", None),
     ("sabul-fuzz", None),
     ("xtask", Some(&[])),
@@ -90,6 +105,33 @@ pub(crate) fn check_arrows(crates: &[Crate]) -> Vec<Finding> {
                 let what = format!("{} may not use {used}", member.name);
                 let fix = "move the code to where the arrows of ARCHITECTURE.md allow it";
                 findings.push(finding(member, used, what, fix));
+            }
+        }
+    }
+    findings
+}
+
+/// Crates that read a command line: only the program does.
+const COMMAND_LINE: &[&str] = &["clap", "clap_complete", "clap_mangen"];
+
+/// Experiments are there for any program, so they end none and know no exit code.
+const WITHOUT_EXIT: &str = "crates/sabul-study/src/";
+
+/// Nothing below the program reads a command line, and experiments know no exit code.
+pub(crate) fn check_front(crates: &[Crate], files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for member in crates.iter().filter(|member| member.name != "sabul-cli") {
+        for used in COMMAND_LINE.iter().filter(|used| member.direct.contains(**used)) {
+            let what = format!("{} reads a command line with {used}", member.name);
+            findings.push(finding(member, used, what, "take values; only sabul-cli parses"));
+        }
+    }
+    for file in files.iter().filter(|file| file.path.starts_with(WITHOUT_EXIT)) {
+        for (index, line) in code_of(&file.text).lines().enumerate() {
+            let exits = ["ExitCode", "process::exit", "exit_code"];
+            if let Some(word) = exits.iter().find(|word| line.contains(**word)) {
+                let fix = "return an error that says whose fault it is; sabul-cli has the codes";
+                findings.push(file.finding(index + 1, format!("`{word}` in an experiment"), fix));
             }
         }
     }
@@ -209,6 +251,19 @@ mod tests {
         let sockets = check_sockets(&crates);
         assert_eq!(sockets.len(), 1);
         assert_eq!(sockets[0].what, "core crate sabul-sim links rustix");
+    }
+
+    #[test]
+    fn a_command_line_or_an_exit_code_below_the_program_is_found() {
+        let crates = [member("sabul-cli", &["clap"], &[]), member("sabul-study", &["clap"], &[])];
+        let fine = file("crates/sabul-cli/src/a.rs", "use std::process::ExitCode;\n");
+        let bad = file("crates/sabul-study/src/a.rs", "//! An ExitCode.\nfn f() -> ExitCode {}\n");
+        let findings = check_front(&crates, &[fine, bad]);
+        let places: Vec<_> = findings.iter().map(|f| (f.path.as_str(), f.line)).collect();
+        assert_eq!(
+            places,
+            [("crates/sabul-study/Cargo.toml", 3), ("crates/sabul-study/src/a.rs", 2)]
+        );
     }
 
     #[test]

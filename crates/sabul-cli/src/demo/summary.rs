@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use sabul_path::LinkStats;
+use sabul_study::processor::mhz_per_mbps;
 use sabul_units::Span;
 use serde_json::{Value, json};
 
 use super::Outcome;
 use crate::json::{SCHEMA, rate_bps};
-use crate::perf::mhz_per_mbps;
 use crate::size::{show_bytes, show_rate};
 
 /// Cost of UDTv2 and of TCP Reno in MHz of processor per Mb/s. [SLAC Table 1].

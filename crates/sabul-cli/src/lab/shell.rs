@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use sabul_lab::RouterLook;
 use sabul_lab::shell::{self, ShellConfig, ShellOutcome};
 use sabul_path::{LinkConfig, LinkLook, LinkPlan};
+use sabul_study::{conversations, report, runs};
 use sabul_units::{Rate, Span};
 
 use super::{isolated, path};
 use crate::args::{LabShellArgs, PathArgs};
 use crate::error::CliError;
-use crate::{conversations, output, report, runs};
+use crate::output;
 
 /// Conversations in the summary.
 const CONVERSATIONS_SHOWN: usize = 10;
@@ -153,13 +154,13 @@ fn schedule(link: &LinkPlan, router: &RouterLook) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sabul_lab::Lateness;
-    use sabul_path::LinkStats;
-    use sabul_path::Way;
+    use std::net::IpAddr;
+
+    use sabul_lab::{Amount, Lateness, Protocol, Tuple, TupleLook};
+    use sabul_path::{LinkStats, Way};
     use sabul_units::Instant;
 
     use super::*;
-    use crate::conversations::tests::look;
 
     fn link(args: &PathArgs) -> LinkPlan {
         path::plan(args).unwrap()
@@ -209,7 +210,18 @@ mod tests {
             ..RouterLook::default()
         };
         let complaints = vec!["'iperf3 -s' ended with code 1".to_owned()];
-        let tuples = vec![look(Way::Forward, 5201, 31_250_000)];
+        let tuple = Tuple {
+            protocol: Protocol::Tcp,
+            source: IpAddr::from([10, 0, 0, 1]),
+            source_port: 5000,
+            destination: IpAddr::from([10, 0, 0, 2]),
+            destination_port: 5201,
+        };
+        let amount =
+            Amount { sent_bytes: 31_250_000, arrived_bytes: 31_245_000, ..Amount::default() };
+        let (first, last) = (Instant::ZERO, Instant::ZERO + Span::from_secs(2));
+        let way = Way::Forward;
+        let tuples = vec![TupleLook { pair: 0, way, tuple, amount, first, last }];
         ShellOutcome { code: 3, router, tuples, complaints }
     }
 

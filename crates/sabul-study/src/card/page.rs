@@ -6,7 +6,7 @@ use sabul_report::{
 };
 use sabul_run::results::FlowSeries;
 
-use super::Card;
+use super::Sheet;
 use super::cost::Cost;
 use super::lab::{COST, LabPart};
 use super::measure::{Answer, Marks, MiceTest, RegionMark, RegionTest, Trial, rtts_ms};
@@ -18,7 +18,7 @@ const TEXT_WIDTH: usize = 120;
 const MICE: [&str; 2] = ["median", "99th percentile"];
 
 /// What a person reads in a terminal.
-pub(crate) fn text(card: &Card<'_>) -> String {
+pub(crate) fn text(card: &Sheet) -> String {
     let mut text = format!("{}: {}\n\n", title(card), how(card));
     let marks = &card.marks;
     let tables =
@@ -34,10 +34,10 @@ pub(crate) fn text(card: &Card<'_>) -> String {
 }
 
 /// Makes a part of the page.
-type MakeSection = fn(&Card<'_>, &[Answer]) -> Section;
+type MakeSection = fn(&Sheet, &[Answer]) -> Section;
 
 /// The whole card with its charts.
-pub(crate) fn page(card: &Card<'_>, answers: &[Answer]) -> Page {
+pub(crate) fn page(card: &Sheet, answers: &[Answer]) -> Page {
     let page = Page::new(title(card), how(card));
     let invalid = card.lab.iter().flat_map(LabPart::invalid);
     let page = invalid.chain(summary(&card.marks)).fold(page, Page::with_summary);
@@ -57,7 +57,7 @@ pub(crate) fn page(card: &Card<'_>, answers: &[Answer]) -> Page {
     card.lab.iter().fold(page, |page, lab| page.with_section(lab.section()))
 }
 
-fn title(card: &Card<'_>) -> String {
+fn title(card: &Sheet) -> String {
     let params: Vec<String> =
         card.params.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     let params =
@@ -65,7 +65,7 @@ fn title(card: &Card<'_>) -> String {
     format!("Report card of {}{params}", card.cc)
 }
 
-fn how(card: &Card<'_>) -> String {
+fn how(card: &Sheet) -> String {
     let settings: Vec<String> =
         card.settings.iter().map(|(key, value)| format!(", {key} = {value}")).collect();
     let seeds = match card.seeds {
@@ -339,7 +339,7 @@ fn with_scenarios(
     section.with_item(Item::Pre { title: "Scenarios".to_owned(), text })
 }
 
-fn regions_section(card: &Card<'_>, answers: &[Answer]) -> Section {
+fn regions_section(card: &Sheet, answers: &[Answer]) -> Section {
     let is_wanted = |question| matches!(question, Question::Regions { .. });
     let mut text = format!(
         "Four flows come one every {} s and leave last in, first out, so that 1, 2, 3, 4, 3, 2 and 1 of \
@@ -398,7 +398,7 @@ fn with_regions(chart: Chart, test: &RegionTest) -> Chart {
     })
 }
 
-fn loss_section(card: &Card<'_>, answers: &[Answer]) -> Section {
+fn loss_section(card: &Sheet, answers: &[Answer]) -> Section {
     let points = &card.marks.loss;
     let names = points.iter().map(|point| format!("{} %", significant(point.loss * 100.0, 3)));
     let bars = points.iter().map(|point| Bar::new(point.goodput_bps)).collect();
@@ -412,7 +412,7 @@ fn loss_section(card: &Card<'_>, answers: &[Answer]) -> Section {
     with_scenarios(section, answers, |question| matches!(question, Question::Loss { .. }))
 }
 
-fn beside_section(card: &Card<'_>, answers: &[Answer]) -> Section {
+fn beside_section(card: &Sheet, answers: &[Answer]) -> Section {
     let points = &card.marks.beside;
     let mut rtts: Vec<f64> = points.iter().map(|point| point.rtt_ms).collect();
     let mut queues: Vec<f64> = points.iter().map(|point| point.queue_bdp).collect();
@@ -443,7 +443,7 @@ fn beside_section(card: &Card<'_>, answers: &[Answer]) -> Section {
     with_scenarios(section, answers, |question| matches!(question, Question::Beside { .. }))
 }
 
-fn sharing_section(card: &Card<'_>, answers: &[Answer]) -> Section {
+fn sharing_section(card: &Sheet, answers: &[Answer]) -> Section {
     let text = "A second flow enters while the first has the link: the time until each has half of what \
                 they have together, a fifth more or less, over every second of five. And two flows of \
                 10 and 80 ms, which differ in nothing else.";
@@ -488,7 +488,7 @@ fn goodput_chart(trial: &Trial, title: &str, names: [&str; 2]) -> Chart {
     series.flows.iter().zip(names).map(line).fold(chart, Chart::with_line)
 }
 
-fn queue_section(card: &Card<'_>, answers: &[Answer]) -> Section {
+fn queue_section(card: &Sheet, answers: &[Answer]) -> Section {
     let text = "One flow, and room for four bandwidth-delay products in front of the link: how long \
                 what waits there takes to leave. Beyond what keeps the link busy, waiting is a cost to \
                 everybody on it.";
@@ -510,7 +510,7 @@ fn queue_section(card: &Card<'_>, answers: &[Answer]) -> Section {
     with_scenarios(section, answers, |question| question == Question::Queue)
 }
 
-fn mice_section(card: &Card<'_>, answers: &[Answer]) -> Section {
+fn mice_section(card: &Sheet, answers: &[Answer]) -> Section {
     let test = card.marks.mice.unwrap_or_default();
     let groups = MICE.iter().map(|&name| name.to_owned()).collect();
     let mut chart = BarChart::new("Completion of short transfers", Axis::new("time", "s"), groups);
@@ -537,7 +537,7 @@ fn mice_section(card: &Card<'_>, answers: &[Answer]) -> Section {
     })
 }
 
-fn cross_section(card: &Card<'_>, answers: &[Answer]) -> Section {
+fn cross_section(card: &Sheet, answers: &[Answer]) -> Section {
     let text = "A constant rate that answers to nothing comes and goes: how much of what it leaves is \
                 used, in payload, so that 100 % cannot be had. More means that it was pushed aside.";
     let mut section = Section::new("Cross traffic", text);

@@ -7,8 +7,8 @@ use sabul_scenario::{Override, Run, parse_override, read};
 
 use super::plan::{Case, Claim, Measure, Plan, RateKind, Verdict};
 use super::regions;
+use crate::Error;
 use crate::card::Trial;
-use crate::error::CliError;
 use crate::runs::Finished;
 
 /// What differs from the choice: something open, and its option, by their positions in the plan.
@@ -55,7 +55,7 @@ impl Judged<'_> {
 
 /// The runs of one case: all seeds as chosen, then the first seed with each other option of
 /// what is open.
-pub(crate) fn runs(plan: &Plan, case: &Case) -> Result<Vec<(Option<Variation>, Run)>, CliError> {
+pub(crate) fn runs(plan: &Plan, case: &Case) -> Result<Vec<(Option<Variation>, Run)>, Error> {
     if case.model_rounds.is_some() {
         return Ok(Vec::new());
     }
@@ -80,7 +80,7 @@ fn read_case(
     case: &Case,
     variation: Option<Variation>,
     seed: u64,
-) -> Result<Vec<Run>, CliError> {
+) -> Result<Vec<Run>, Error> {
     let (file, text) = plan.scenario(case)?;
     let mut overrides = vec![set(&format!("seed={seed}"))?];
     for text in &case.set {
@@ -94,18 +94,18 @@ fn read_case(
         }
     }
     read(text, &file, &overrides)
-        .map_err(|error| CliError::usage(format!("case {}: {error}", case.id)))
+        .map_err(|error| Error::usage(format!("case {}: {error}", case.id)))
 }
 
-fn set(text: &str) -> Result<Override, CliError> {
-    parse_override(text).map_err(|error| CliError::usage(error.to_string()))
+fn set(text: &str) -> Result<Override, Error> {
+    parse_override(text).map_err(|error| Error::usage(error.to_string()))
 }
 
 /// Two flows of the deterministic model.
-pub(crate) fn follow_model(plan: &Plan, case: &Case, rounds: u64) -> Result<Found, CliError> {
+pub(crate) fn follow_model(plan: &Plan, case: &Case, rounds: u64) -> Result<Found, Error> {
     let (file, text) = plan.scenario(case)?;
     let params = sabul_model::file::read_params(text)
-        .map_err(|error| CliError::usage(format!("{file}: {error}")))?;
+        .map_err(|error| Error::usage(format!("{file}: {error}")))?;
     let plane = sabul_model::series::phase_plane(&params, rounds);
     let last = |rates: &[(f64, f64)]| {
         let mean = rates.last().map_or(f64::NAN, |(_, mbps)| *mbps);
@@ -239,7 +239,7 @@ mod tests {
         let text = "duration_s = 1\nlink = [{ id = 'l', rate_mbps = 1, delay_ms = 1 }]\n\
                     flow = [{ id = 'a', transport = 'udp-cbr', rate_mbps = 1, path = ['l'] }]";
         let run = read(text, "x.toml", &[]).unwrap().remove(0);
-        let finished = crate::sim::simulate(&run).unwrap();
+        let finished = crate::simulate(&run).unwrap();
         let rate = |mean| Rates { mean, least: mean, most: mean };
         let rates = [("a".to_owned(), rate(a)), ("b".to_owned(), rate(b))].into();
         let trials = vec![Trial { run, finished }];

@@ -4,7 +4,7 @@ use sabul_lab::FlowCpu;
 use serde::Serialize;
 
 use super::measure::{Trial, mean};
-use crate::perf::mhz_per_mbps;
+use crate::processor::mhz_per_mbps;
 
 /// Processor time of the flows' hosts. \[SLAC\] Table 1
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

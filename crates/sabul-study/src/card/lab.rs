@@ -10,16 +10,12 @@ use sabul_scenario::Run;
 use serde::Serialize;
 
 use super::measure::{Answer, Trial};
-use super::plan::Subject;
-use crate::args::{CardArgs, CardTransport};
-use crate::error::CliError;
-use crate::lab::Stop;
-use crate::lab::run::{Measuring, measure};
-use crate::output;
-use crate::perf::cpu_mhz;
+use super::plan::{Carrier, Subject};
+use crate::processor::cpu_mhz;
 use crate::report::INVALID;
 use crate::runs::{Finished, LabFacts};
-use crate::size::count;
+use crate::words::count;
+use crate::{Error, Measuring, Observer, measure};
 
 /// What processor times hold and what they do not.
 pub(super) const COST: &str = "Processor time is that of the threads of the flows' hosts, system calls \
@@ -156,19 +152,19 @@ fn model_in(cpuinfo: &str) -> Option<String> {
 }
 
 /// Refuses what this machine's kernel does not have, before anything runs.
-pub(super) fn check(subject: &Subject<'_>) -> Result<(), CliError> {
-    if subject.transport != CardTransport::Tcp {
+pub(super) fn check(subject: &Subject<'_>) -> Result<(), Error> {
+    if subject.transport != Carrier::Tcp {
         return Ok(());
     }
     let name = subject.entry.name;
     if !subject.params.is_empty() {
-        return Err(CliError::usage(format!(
+        return Err(Error::usage(format!(
             "--cc-param: in the lab TCP is the kernel's, whose '{name}' takes no parameters; use \
              --transport sabul for our protocol with the controller '{name}'"
         )));
     }
     sabul_lab::check_kernel_algorithm(name).map_err(|error| {
-        CliError::usage(format!(
+        Error::usage(format!(
             "{error}; or use --transport sabul for our protocol with the controller '{name}'"
         ))
     })
@@ -178,34 +174,27 @@ pub(super) fn check(subject: &Subject<'_>) -> Result<(), CliError> {
 pub(super) fn run_all(
     cc: &str,
     all: &[Run],
-    args: &CardArgs,
-) -> Result<(Vec<Finished>, Machine), CliError> {
-    output::warn_of_debug_build();
-    let stop = Stop::listen()?;
+    observer: &Observer,
+) -> Result<(Vec<Finished>, Machine), Error> {
     let machine = Machine::here();
     let seconds: f64 = all.iter().map(|run| run.scenario.duration.as_secs_f64()).sum();
-    if !args.output.quiet {
-        output::note(format_args!(
-            "{} of {seconds:.0} s in all, and a calibration of some seconds before each",
-            count(all.len() as u64, "run"),
-        ));
-    }
+    observer.note(format_args!(
+        "{} of {seconds:.0} s in all, and a calibration of some seconds before each",
+        count(all.len() as u64, "run"),
+    ));
     let mut finished = Vec::new();
     for (index, run) in all.iter().enumerate() {
         let measuring = Measuring {
-            capture: None,
-            skip_calibration: false,
-            is_quiet: args.output.quiet,
             title: format!("{} of {}, {}", index + 1, all.len(), run.scenario.name),
+            ..Measuring::default()
         };
-        let one = measure(run, measuring, &stop).map_err(|error| {
-            let code = error.code();
+        let one = measure(run, measuring, observer).map_err(|error| {
             let name = &run.scenario.name;
             let text = format!("card of '{cc}', scenario '{name}': {error}; nothing was written");
-            CliError::failed(text).with_code(code)
+            error.in_words(text)
         })?;
-        if !args.output.quiet && !one.is_valid() {
-            output::note(format_args!("invalid: {}", one.faults().join("; ")));
+        if !one.is_valid() {
+            observer.note(format_args!("invalid: {}", one.faults().join("; ")));
         }
         finished.push(one);
     }
@@ -218,30 +207,26 @@ mod tests {
 
     use super::*;
 
-    fn subject<'a>(
-        name: &str,
-        params: &'a [(String, String)],
-        transport: CardTransport,
-    ) -> Subject<'a> {
+    fn subject<'a>(name: &str, params: &'a [(String, String)], transport: Carrier) -> Subject<'a> {
         Subject { entry: registry::find(name).unwrap(), params, transport }
     }
 
     #[test]
     fn what_the_kernel_lacks_is_refused_with_what_to_use_instead() {
         let refused = |subject: &Subject<'_>| check(subject).unwrap_err();
-        let error = refused(&subject("fast", &[], CardTransport::Tcp));
-        assert_eq!(error.code(), 2);
+        let error = refused(&subject("fast", &[], Carrier::Tcp));
+        assert_eq!(error.cause(), crate::Cause::Request);
         let text = error.to_string();
         for part in ["'fast'", "cubic", "--transport sabul"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let params = [("beta".to_owned(), "0.5".to_owned())];
-        let text = refused(&subject("cubic", &params, CardTransport::Tcp)).to_string();
+        let text = refused(&subject("cubic", &params, Carrier::Tcp)).to_string();
         assert!(text.contains("--cc-param") && text.contains("--transport sabul"), "{text}");
         for (name, params, transport) in [
-            ("fast", &[][..], CardTransport::Sabul),
-            ("cubic", &params, CardTransport::Sabul),
-            ("newreno", &[], CardTransport::Tcp),
+            ("fast", &[][..], Carrier::Sabul),
+            ("cubic", &params, Carrier::Sabul),
+            ("newreno", &[], Carrier::Tcp),
         ] {
             assert!(check(&subject(name, params, transport)).is_ok(), "{name}");
         }

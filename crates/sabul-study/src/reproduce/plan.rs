@@ -8,7 +8,7 @@ use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 
 use super::regions::{Published, Rank};
-use crate::error::CliError;
+use crate::Error;
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../reproductions");
 
@@ -182,7 +182,7 @@ impl Verdict {
 }
 
 /// All reproductions, by name.
-pub(crate) fn all() -> Result<Vec<Plan>, CliError> {
+pub(crate) fn all() -> Result<Vec<Plan>, Error> {
     let mut plans = Vec::new();
     for folder in FILES.dirs() {
         let path = folder.path().join("plan.toml");
@@ -190,11 +190,11 @@ pub(crate) fn all() -> Result<Vec<Plan>, CliError> {
         let name = folder.path().display().to_string();
         let text = file.contents_utf8().unwrap_or_default();
         let mut plan: Plan = toml::from_str(text)
-            .map_err(|error| CliError::usage(format!("reproductions/{name}/plan.toml: {error}")))?;
+            .map_err(|error| Error::usage(format!("reproductions/{name}/plan.toml: {error}")))?;
         plan.name = name;
         if let Some(open) = plan.open.iter().find(|open| open.chosen().is_none()) {
             let (name, chosen) = (&plan.name, &open.chosen);
-            return Err(CliError::usage(format!("{name}: '{chosen}' is none of its options")));
+            return Err(Error::usage(format!("{name}: '{chosen}' is none of its options")));
         }
         plans.push(plan);
     }
@@ -204,7 +204,7 @@ pub(crate) fn all() -> Result<Vec<Plan>, CliError> {
 
 impl Plan {
     /// The text of one of its scenario files, and what to call it in errors.
-    pub(crate) fn scenario(&self, case: &Case) -> Result<(String, &'static str), CliError> {
+    pub(crate) fn scenario(&self, case: &Case) -> Result<(String, &'static str), Error> {
         let path = if case.scenario.contains('/') {
             case.scenario.clone()
         } else {
@@ -212,7 +212,7 @@ impl Plan {
         };
         let text = FILES.get_file(&path).and_then(|file| file.contents_utf8());
         text.map(|text| (format!("reproductions/{path}"), text)).ok_or_else(|| {
-            CliError::usage(format!(
+            Error::usage(format!(
                 "{}: case {} names {path}, which is not there",
                 self.name, case.id
             ))

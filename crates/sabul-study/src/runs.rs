@@ -12,11 +12,7 @@ use sabul_run::results::{Results, Series};
 use sabul_scenario::{LabNotes, Manifest, Override, Run, RunDocument};
 use serde_json::{Map, Value, json};
 
-use crate::error::CliError;
-use crate::{conversations, output, report};
-
-/// The source this program was built from.
-pub(crate) const COMMIT: &str = env!("SABUL_COMMIT");
+use crate::{COMMIT, Error, conversations, report};
 
 /// Conversations that are shown.
 pub(crate) const CONVERSATIONS_SHOWN: usize = 20;
@@ -28,26 +24,32 @@ const TUPLES: &str = "tuples.csv";
 
 /// A run and what it has shown.
 #[derive(Clone, Debug)]
-pub(crate) struct Finished {
-    pub(crate) results: Results,
-    pub(crate) series: Series,
+pub struct Finished {
+    /// Averages.
+    pub results: Results,
+    /// Everything over time.
+    pub series: Series,
     /// How long it took, in seconds.
-    pub(crate) wall_s: f64,
+    pub wall_s: f64,
     /// What only the lab knows; none for a run in virtual time.
-    pub(crate) lab: Option<LabFacts>,
+    pub lab: Option<LabFacts>,
 }
 
 /// How well the lab was the path that was asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct LabFacts {
-    pub(crate) calibrations: Vec<Calibration>,
+pub struct LabFacts {
+    /// What calibration found.
+    pub calibrations: Vec<Calibration>,
     /// Why the run is invalid; none for a valid one.
-    pub(crate) faults: Vec<String>,
-    pub(crate) notes: Vec<String>,
-    pub(crate) router: RouterLook,
-    pub(crate) tuples: Vec<TupleLook>,
+    pub faults: Vec<String>,
+    /// What is worth knowing of a valid run.
+    pub notes: Vec<String>,
+    /// What the router knew at the end.
+    pub router: RouterLook,
+    /// Every direction of every conversation.
+    pub tuples: Vec<TupleLook>,
     /// Processor time of the flows' hosts.
-    pub(crate) cpu: Vec<FlowCpu>,
+    pub cpu: Vec<FlowCpu>,
 }
 
 impl From<LabOutcome> for Finished {
@@ -61,16 +63,17 @@ impl From<LabOutcome> for Finished {
 
 impl Finished {
     /// The arm's name in files.
-    pub(crate) const fn arm(&self) -> &'static str {
+    pub const fn arm(&self) -> &'static str {
         if self.lab.is_some() { "lab" } else { "sim" }
     }
 
     /// Why its numbers mean nothing; none if they do.
-    pub(crate) fn faults(&self) -> &[String] {
+    pub fn faults(&self) -> &[String] {
         self.lab.as_ref().map_or(&[], |lab| &lab.faults)
     }
 
-    pub(crate) fn is_valid(&self) -> bool {
+    /// Whether its numbers mean something.
+    pub fn is_valid(&self) -> bool {
         self.faults().is_empty()
     }
 }
@@ -119,23 +122,26 @@ fn flow_cpu(flow: &FlowCpu) -> (String, Value) {
 }
 
 /// What `--set` and `--seed` ask for.
-pub(crate) fn overrides(set: &[Override], seed: Option<u64>) -> Result<Vec<Override>, CliError> {
+///
+/// # Errors
+/// If the seed cannot be one.
+pub fn overrides(set: &[Override], seed: Option<u64>) -> Result<Vec<Override>, Error> {
     let mut overrides = set.to_vec();
     if let Some(seed) = seed {
         let seed = sabul_scenario::parse_override(&format!("seed={seed}"));
-        overrides.push(seed.map_err(|error| CliError::usage(error.to_string()))?);
+        overrides.push(seed.map_err(|error| Error::usage(error.to_string()))?);
     }
     Ok(overrides)
 }
 
 /// What a run has shown, as JSON.
-pub(crate) fn document<'a>(
-    run: &'a Run,
-    finished: &'a Finished,
-) -> Result<RunDocument<'a>, CliError> {
+///
+/// # Errors
+/// If the results cannot be put down.
+pub fn document<'a>(run: &'a Run, finished: &'a Finished) -> Result<RunDocument<'a>, Error> {
     let document =
         RunDocument::new(finished.arm(), run, COMMIT, finished.wall_s, &finished.results)
-            .map_err(|error| CliError::failed(error.to_string()))?;
+            .map_err(|error| Error::failed(error.to_string()))?;
     Ok(match &finished.lab {
         Some(lab) => document.with_lab(lab.document()),
         None => document,
@@ -143,7 +149,7 @@ pub(crate) fn document<'a>(
 }
 
 /// What a person reads in a terminal.
-pub(crate) fn text(run: &Run, finished: &Finished, is_sweep: bool) -> String {
+pub fn text(run: &Run, finished: &Finished, is_sweep: bool) -> String {
     let results = &finished.results;
     let scenario = &run.scenario;
     let label = if is_sweep { format!(" [{}]", run.label) } else { String::new() };
@@ -193,27 +199,16 @@ fn notes(finished: &Finished) -> String {
     notes.map(|note| format!("Note: {note}\n")).collect()
 }
 
-/// Prints what a run has shown.
-pub(crate) fn show(
-    run: &Run,
-    finished: &Finished,
-    is_json: bool,
-    is_sweep: bool,
-) -> Result<(), CliError> {
-    if is_json {
-        output::print_line(document(run, finished)?.to_json())
-    } else {
-        output::print(text(run, finished, is_sweep))
-    }
-}
-
 /// Where the files of one of `count` runs go.
-pub(crate) fn folder(dir: &Path, index: usize, count: usize) -> PathBuf {
+pub fn folder(dir: &Path, index: usize, count: usize) -> PathBuf {
     if count == 1 { dir.to_owned() } else { dir.join(format!("run-{:04}", index + 1)) }
 }
 
 /// Writes the files of one run. The manifest comes last: where it is, everything is.
-pub(crate) fn write(dir: &Path, run: &Run, finished: &Finished) -> Result<(), CliError> {
+///
+/// # Errors
+/// If the folder or a file in it cannot be written.
+pub fn write(dir: &Path, run: &Run, finished: &Finished) -> Result<(), Error> {
     let document = document(run, finished)?;
     fs::create_dir_all(dir)
         .and_then(|()| write_files(dir, run, finished, &document))
@@ -272,12 +267,18 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// A run has failed: what an earlier one left in its folder does not count as its results.
-pub(crate) fn forget(dir: &Path) -> Result<(), CliError> {
+///
+/// # Errors
+/// If what is there cannot be removed.
+pub fn forget(dir: &Path) -> Result<(), Error> {
     remove(&dir.join(MANIFEST)).map_err(|error| cannot_write(dir, &error))
 }
 
 /// Writes the page and the table of all runs of a sweep.
-pub(crate) fn write_sweep(dir: &Path, runs: &[Run], finished: &[Finished]) -> Result<(), CliError> {
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_sweep(dir: &Path, runs: &[Run], finished: &[Finished]) -> Result<(), Error> {
     let pairs: Vec<_> = runs.iter().zip(finished).collect();
     let page = report::sweep_page(&pairs);
     let table = report::sweep_table(&pairs);
@@ -288,7 +289,10 @@ pub(crate) fn write_sweep(dir: &Path, runs: &[Run], finished: &[Finished]) -> Re
 
 /// Makes the directory that results go to, before the runs, which take their time.
 /// `flag` named it.
-pub(crate) fn make_directory(dir: &Path, flag: &str) -> Result<(), CliError> {
+///
+/// # Errors
+/// If it cannot be made.
+pub fn make_directory(dir: &Path, flag: &str) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(|error| cannot_write_to(dir, flag, &error))
 }
 
@@ -322,12 +326,12 @@ pub(crate) fn csv(table: &Table) -> String {
 }
 
 /// Results cannot be put where `--out` asked for.
-pub(crate) fn cannot_write(dir: &Path, error: &io::Error) -> CliError {
+pub(crate) fn cannot_write(dir: &Path, error: &io::Error) -> Error {
     cannot_write_to(dir, "--out", error)
 }
 
-fn cannot_write_to(dir: &Path, flag: &str, error: &io::Error) -> CliError {
-    CliError::failed(format!(
+fn cannot_write_to(dir: &Path, flag: &str, error: &io::Error) -> Error {
+    Error::failed(format!(
         "cannot write to {}: {error}; choose another directory with {flag}",
         dir.display()
     ))
@@ -348,7 +352,7 @@ pub(crate) mod tests {
             link = [{ id = 'wire', rate_mbps = 10, delay_ms = 1 }]\n\
             flow = [{ id = 'a', transport = 'udp-cbr', rate_mbps = 3, path = ['wire'] }]";
         let run = sabul_scenario::read(text, "x.toml", &[]).unwrap().remove(0);
-        let finished = crate::sim::simulate(&run).unwrap();
+        let finished = crate::simulate(&run).unwrap();
         (run, finished)
     }
 

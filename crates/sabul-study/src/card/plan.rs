@@ -6,7 +6,14 @@
 
 use sabul_cc::registry::{Entry, Family};
 
-use crate::args::CardTransport;
+/// What can carry the flows of a card's controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// Our protocol with that controller.
+    Sabul,
+    /// TCP: simulated, or the kernel's.
+    Tcp,
+}
 
 /// Base round trips of the seven regions, in milliseconds. \[SLAC\]
 const REGION_RTTS_MS: [f64; 3] = [10.0, 80.0, 180.0];
@@ -74,10 +81,10 @@ pub(crate) struct Subject<'a> {
     pub(crate) entry: &'static Entry,
     pub(crate) params: &'a [(String, String)],
     /// What carries its flows.
-    pub(crate) transport: CardTransport,
+    pub(crate) transport: Carrier,
 }
 
-impl CardTransport {
+impl Carrier {
     /// What is made for a controller.
     pub(crate) fn of(entry: &Entry) -> Self {
         match entry.family {
@@ -344,7 +351,7 @@ mod tests {
 
     fn exams(name: &str, params: &[(String, String)]) -> Vec<Exam> {
         let entry = registry::find(name).unwrap();
-        let transport = CardTransport::of(entry);
+        let transport = Carrier::of(entry);
         Subject { entry, params, transport }.exams(&SIM, 120.0)
     }
 
@@ -396,7 +403,7 @@ mod tests {
     #[test]
     fn the_exams_of_the_lab_are_a_part_of_those_in_virtual_time_and_take_eight_minutes() {
         let entry = registry::find("cubic").unwrap();
-        let subject = Subject { entry, params: &[], transport: CardTransport::Tcp };
+        let subject = Subject { entry, params: &[], transport: Carrier::Tcp };
         let all: Vec<String> =
             subject.exams(&SIM, SIM.region_s).into_iter().map(|exam| exam.name).collect();
         let exams = subject.exams(&LAB, LAB.region_s);

@@ -59,7 +59,7 @@ fn conversations(tuples: &[TupleLook]) -> Vec<Conversation<'_>> {
 
 /// The busiest conversations; its title says how many there were if not all are in it. `flows` are the
 /// names of the pairs of hosts, where they have names.
-pub(crate) fn table(tuples: &[TupleLook], flows: &[&str], most: usize) -> Table {
+pub fn table(tuples: &[TupleLook], flows: &[&str], most: usize) -> Table {
     let all = conversations(tuples);
     let title = if all.len() > most {
         format!("Conversations: the busiest {most} of {}", all.len())
@@ -144,7 +144,7 @@ fn end((address, port): (IpAddr, u16)) -> String {
 }
 
 /// `tuples.csv`: a row for each direction of each conversation, in the order in which they began.
-pub(crate) fn csv(tuples: &[TupleLook], flows: &[&str]) -> String {
+pub fn csv(tuples: &[TupleLook], flows: &[&str]) -> String {
     let mut text = "flow,way,protocol,source,source_port,destination,destination_port,\
         sent_packets,sent_bytes,sent_payload_bytes,data_packets,resent_packets,arrived_packets,\
         arrived_bytes,arrived_payload_bytes,arrived_data_packets,fresh_bytes,first_s,last_s\n"

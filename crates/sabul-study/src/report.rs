@@ -8,14 +8,15 @@ use sabul_report::{Axis, Cell, Chart, Column, Heatmap, Item, Line, Page, Section
 use sabul_run::results::{FlowSeries, LinkSeries, Results, Series};
 use sabul_scenario::Run;
 
-use crate::runs::{COMMIT, Finished};
-pub(crate) use lab::{INVALID, calibration_table, lateness, left_out};
+use crate::COMMIT;
+use crate::runs::Finished;
+pub use lab::{INVALID, calibration_table, lateness, left_out};
 
 /// Flows drawn one by one; of more, a chart cannot be read.
 const LINES_MAX: usize = 10;
 
 /// The page of one run. Of an invalid one it has reasons and no numbers.
-pub(crate) fn run_page(run: &Run, finished: &Finished) -> Page {
+pub fn run_page(run: &Run, finished: &Finished) -> Page {
     let Finished { results, series, .. } = finished;
     let scenario = &run.scenario;
     let mut page = Page::new(
@@ -126,12 +127,12 @@ fn links_section(series: &Series) -> Section {
 }
 
 /// Goodput of each flow over time.
-pub(crate) fn goodput_chart(series: &Series) -> Chart {
+pub fn goodput_chart(series: &Series) -> Chart {
     flow_chart(series, "Goodput", Axis::new("goodput", "b/s"), |flow| &flow.goodput_bps)
 }
 
 /// One quantity of each flow over time.
-pub(crate) fn flow_chart(
+pub fn flow_chart(
     series: &Series,
     title: &str,
     axis: Axis,
@@ -145,7 +146,7 @@ pub(crate) fn flow_chart(
 }
 
 /// Two flows of the model in the plane of their gaps.
-pub(crate) fn phase_chart(title: &str, plane: &PhasePlane) -> Chart {
+pub fn phase_chart(title: &str, plane: &PhasePlane) -> Chart {
     let micros = |points: &[(f64, f64)]| -> Vec<(f64, f64)> {
         points.iter().map(|(x, y)| (x * 1e-6, y * 1e-6)).collect()
     };
@@ -166,7 +167,7 @@ pub(crate) fn phase_chart(title: &str, plane: &PhasePlane) -> Chart {
 }
 
 /// One flow of the model over time.
-pub(crate) fn model_charts(series: &model::Series) -> [Chart; 3] {
+pub fn model_charts(series: &model::Series) -> [Chart; 3] {
     let chart = |title: &str, axis: Axis, points: &[(f64, f64)], factor: f64| {
         let points = points.iter().map(|(t_s, value)| (*t_s, value * factor)).collect();
         Chart::new(title, time_axis(), axis).with_line(Line::new("flow", points))
@@ -179,7 +180,7 @@ pub(crate) fn model_charts(series: &model::Series) -> [Chart; 3] {
 }
 
 /// Where a grid's average loss exceeds the target.
-pub(crate) fn grid_map(map: &HeatMap) -> Heatmap {
+pub fn grid_map(map: &HeatMap) -> Heatmap {
     let name = |value: &f64| sabul_report::significant(*value, 3);
     let mut heat = Heatmap::new("Average loss γ", Axis::new("γ", "").with_log())
         .with_x(map.x, map.x_values.iter().map(name).collect());
@@ -200,7 +201,7 @@ fn line(name: &str, t_s: &[f64], values: &[f64]) -> Line {
 }
 
 /// Averages of each flow.
-pub(crate) fn flow_table(results: &Results) -> Table {
+pub fn flow_table(results: &Results) -> Table {
     let columns = vec![
         Column::text("flow"),
         Column::text("transport"),
@@ -235,7 +236,7 @@ pub(crate) fn flow_table(results: &Results) -> Table {
 }
 
 /// Averages of each link.
-pub(crate) fn link_table(results: &Results) -> Table {
+pub fn link_table(results: &Results) -> Table {
     let columns = vec![
         Column::text("link"),
         Column::number("utilisation", "%"),
@@ -283,7 +284,7 @@ fn region_table(results: &Results) -> Table {
 }
 
 /// All runs of a sweep in one table: a row for each flow of each run.
-pub(crate) fn sweep_table(runs: &[(&Run, &Finished)]) -> Table {
+pub fn sweep_table(runs: &[(&Run, &Finished)]) -> Table {
     let mut settings: Vec<&str> = Vec::new();
     for (key, _) in runs.iter().flat_map(|(run, _)| &run.settings) {
         if !settings.contains(&key.as_str()) {
@@ -331,7 +332,7 @@ pub(crate) fn sweep_table(runs: &[(&Run, &Finished)]) -> Table {
 }
 
 /// The page of a sweep.
-pub(crate) fn sweep_page(runs: &[(&Run, &Finished)]) -> Page {
+pub fn sweep_page(runs: &[(&Run, &Finished)]) -> Page {
     let name = runs.first().map_or("sweep", |(run, _)| run.scenario.name.as_str());
     let how = runs.first().map_or("", |(_, finished)| how(finished));
     let subtitle = format!("{how}: {} runs, commit {COMMIT}", runs.len());

@@ -9,11 +9,11 @@ use crate::conversations;
 use crate::runs::{CONVERSATIONS_SHOWN, LabFacts, flow_ids};
 
 /// What an invalid run is called wherever its numbers would have stood.
-pub(crate) const INVALID: &str =
+pub const INVALID: &str =
     "the lab was not the path that was asked for, so there are reasons here and no numbers";
 
 /// What was asked for and what was found, a row for each quantity of each path.
-pub(crate) fn calibration_table(calibrations: &[Calibration]) -> Table {
+pub fn calibration_table(calibrations: &[Calibration]) -> Table {
     let columns = vec![
         Column::text("path"),
         Column::text("quantity"),
@@ -44,7 +44,7 @@ pub(crate) fn calibration_table(calibrations: &[Calibration]) -> Table {
 }
 
 /// What was not measured, and why: a sentence each.
-pub(crate) fn left_out(calibrations: &[Calibration]) -> Vec<String> {
+pub fn left_out(calibrations: &[Calibration]) -> Vec<String> {
     let of = |one: &Calibration| -> Vec<String> {
         one.skipped.iter().map(|why| format!("Not calibrated on {}: {why}", one.path)).collect()
     };
@@ -52,7 +52,7 @@ pub(crate) fn left_out(calibrations: &[Calibration]) -> Vec<String> {
 }
 
 /// How well the router kept the path's schedule, in a sentence.
-pub(crate) fn lateness(router: &RouterLook) -> String {
+pub fn lateness(router: &RouterLook) -> String {
     let late = &router.lateness;
     if late.packets == 0 {
         return "Lateness: no packet was measured".to_owned();

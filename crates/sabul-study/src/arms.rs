@@ -1,0 +1,141 @@
+//! One run on either arm: in virtual time, or in the lab.
+//!
+//! A run whose controller is at fault has no results; the error names it.
+
+use std::path::PathBuf;
+use std::time::Instant as Clock;
+
+use sabul_lab::{Lab, LabConfig, Sample};
+use sabul_run::results::Series;
+use sabul_scenario::Run;
+use sabul_sim::World;
+
+use crate::runs::Finished;
+use crate::words::show_rate;
+use crate::{Error, Observer};
+
+/// Flows that a line of progress names; of more, it cannot be read.
+const FLOWS_SHOWN: usize = 6;
+
+/// Lets one run happen in virtual time.
+///
+/// # Errors
+/// If its settings do not fit together, or a controller did what none may do.
+pub fn simulate(run: &Run) -> Result<Finished, Error> {
+    let world = World::new(run.scenario.clone())
+        .map_err(|error| Error::usage(format!("{}: {error}", run.label)))?;
+    let started = Clock::now();
+    let outcome = world.run().map_err(|fault| {
+        let name = &run.scenario.name;
+        let label = if run.label == *name { String::new() } else { format!(" [{}]", run.label) };
+        Error::failed(format!("scenario '{name}'{label}, {fault}"))
+    })?;
+    let wall_s = started.elapsed().as_secs_f64();
+    Ok(Finished { results: outcome.results, series: outcome.series, wall_s, lab: None })
+}
+
+/// How one run is to be measured.
+#[derive(Clone, Debug, Default)]
+pub struct Measuring {
+    /// Where to record the links.
+    pub capture: Option<PathBuf>,
+    /// Take the path for what was asked for.
+    pub skip_calibration: bool,
+    /// What to call it while it goes on.
+    pub title: String,
+}
+
+/// Measures one run in the lab, which takes its time. The process must be the lab's own
+/// (`sabul_lab::isolate`).
+///
+/// # Errors
+/// If the lab cannot carry it, a host or a program fails, or the observer ends it.
+pub fn measure(run: &Run, how: Measuring, observer: &Observer) -> Result<Finished, Error> {
+    if observer.is_interrupted() {
+        return Err(sabul_lab::LabError::Interrupted.into());
+    }
+    let seconds = run.scenario.duration.as_secs_f64();
+    let before = if how.skip_calibration { "" } else { "calibration, then " };
+    observer.note(format_args!("{}: {before}{seconds} s", how.title));
+    let lab = Lab::new(run.scenario.clone())?;
+    let mut ticker = Ticker::default();
+    let hearer = observer.clone();
+    let on_sample: Box<dyn FnMut(&Sample<'_>) + Send> = Box::new(move |sample| {
+        if let Some(line) = ticker.line(sample.series) {
+            hearer.note(line);
+        }
+    });
+    let asked = observer.clone();
+    let outcome = lab.run(LabConfig {
+        capture: how.capture,
+        skip_calibration: how.skip_calibration,
+        on_sample: observer.hears_samples().then_some(on_sample),
+        is_interrupted: Some(Box::new(move || asked.is_interrupted())),
+        ..LabConfig::default()
+    })?;
+    Ok(outcome.into())
+}
+
+/// Progress: a line for each second, with each flow's goodput since the line before.
+#[derive(Clone, Debug, Default)]
+struct Ticker {
+    rows_told: usize,
+    seconds_told: f64,
+}
+
+impl Ticker {
+    fn line(&mut self, series: &Series) -> Option<String> {
+        let now = *series.t_s.last()?;
+        // Sample times are sums of picoseconds; a hair below a second is the second.
+        if now + 1e-6 < self.seconds_told + 1.0 {
+            return None;
+        }
+        let rows = self.rows_told..series.t_s.len();
+        (self.rows_told, self.seconds_told) = (rows.end, now);
+        let flows = series.flows.iter().take(FLOWS_SHOWN).map(|flow| {
+            let rates = flow.goodput_bps.get(rows.clone()).unwrap_or_default();
+            let mean = rates.iter().fold(0.0, |sum, rate| sum + rate) / rates.len().max(1) as f64;
+            format!("  {} {}", flow.id, show_rate(mean))
+        });
+        let mut line = format!("{now:6.1} s{}", flows.collect::<String>());
+        if let Some(more) = series.flows.len().checked_sub(FLOWS_SHOWN).filter(|more| *more > 0) {
+            line += &format!("  and {more} more");
+        }
+        Some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_run::results::FlowSeries;
+
+    use super::*;
+
+    #[test]
+    fn progress_tells_each_second_what_happened_since_the_last_line() {
+        let flow = |id: &str| FlowSeries { id: id.to_owned(), ..FlowSeries::default() };
+        let mut series = Series { flows: vec![flow("a"), flow("b")], ..Series::default() };
+        let mut ticker = Ticker::default();
+        assert_eq!(ticker.line(&series), None);
+        let mut lines = Vec::new();
+        for n in 1..=8 {
+            series.t_s.push(f64::from(n) * 0.25);
+            // The first second has 1, 2, 3, 4 Mb/s, the next 5, 6, 7, 8.
+            series.flows[0].goodput_bps.push(f64::from(n) * 1e6);
+            series.flows[1].goodput_bps.push(0.0);
+            lines.extend(ticker.line(&series));
+        }
+        assert_eq!(
+            lines,
+            ["   1.0 s  a 2.5 Mbit/s  b 0 bit/s", "   2.0 s  a 6.5 Mbit/s  b 0 bit/s"]
+        );
+    }
+
+    #[test]
+    fn progress_of_a_crowd_is_cut() {
+        let flows = (0..9).map(|n| FlowSeries { id: n.to_string(), ..FlowSeries::default() });
+        let series = Series { t_s: vec![5.0], flows: flows.collect(), links: Vec::new() };
+        let line = Ticker::default().line(&series).unwrap();
+        assert!(line.ends_with("  5 0 bit/s  and 3 more"), "{line}");
+    }
+}

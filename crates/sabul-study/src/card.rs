@@ -1,0 +1,504 @@
+//! The report card: one congestion controller, measured by every test, on one page.
+//!
+//! A card is a list of scenarios ([`plan`]), in virtual time all run at once; pure functions make its
+//! numbers of what they have shown ([`measure`]), and [`page`] puts those down. A controller that is at
+//! fault, or whose runs have no sensible numbers, is named as the cause. In the lab fewer and shorter
+//! scenarios run one after another ([`lab`]), and those whose numbers do not count leave reasons.
+
+mod cost;
+mod lab;
+mod measure;
+mod page;
+mod plan;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant as Clock;
+
+use sabul_cc::registry::{self, Entry};
+use sabul_scenario::{Arm, Override, Run};
+use sabul_units::Bytes;
+use serde::Serialize;
+
+use crate::runs::{self, Finished};
+use crate::{COMMIT, Error, Observer, SCHEMA, simulate};
+use lab::LabPart;
+use measure::{Answer, Marks};
+pub(crate) use measure::{RegionTest, Trial, region_test};
+pub use plan::Carrier;
+use plan::{Exam, LAB, SIM, Subject};
+
+const MANIFEST: &str = "manifest.json";
+const SCENARIOS: &str = "scenarios";
+/// Keys that tests of the card set themselves: one of them for all would make their names untrue.
+const OWN_LINK_KEYS: &[&str] = &["delay_ms", "loss", "queue_bdp", "queue_packets", "queue_bytes"];
+const OWN_FLOW_KEYS: &[&str] = &[
+    "access_delay_ms",
+    "arrivals",
+    "bytes",
+    "cc",
+    "count",
+    "params",
+    "path",
+    "rate_mbps",
+    "rtt_ms",
+    "size",
+    "spread_s",
+    "start_s",
+    "stop_s",
+    "transport",
+];
+
+/// Which controller is to be measured, and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Registry name of the controller.
+    pub cc: String,
+    /// Its parameters.
+    pub params: Vec<(String, String)>,
+    /// Where it is measured.
+    pub arm: Arm,
+    /// What carries its flows; TCP for a controller of windows, our protocol for one of rates, where none.
+    pub transport: Option<Carrier>,
+    /// First words of the tests to take; all where none.
+    pub only: Vec<String>,
+    /// Seconds from one flow to the next in the test of seven regions; as the arm has time where none.
+    pub seconds_per_flow: Option<f64>,
+    /// Everything runs with the seeds 1 to this, 1 or more.
+    pub seeds: u32,
+    /// Settings to change in every scenario, of `link.bottleneck.KEY` or `flow.*.KEY`.
+    pub settings: Vec<Override>,
+    /// Runs at the same time, in virtual time; one a processor where none.
+    pub threads: Option<usize>,
+    /// Where the files of the card are written, if they are.
+    pub out: Option<PathBuf>,
+}
+
+impl Request {
+    /// Every test of this controller in the simulator, once, written nowhere.
+    pub fn new(cc: &str) -> Self {
+        Self {
+            cc: cc.to_owned(),
+            params: Vec::new(),
+            arm: Arm::Sim,
+            transport: None,
+            only: Vec::new(),
+            seconds_per_flow: None,
+            seeds: 1,
+            settings: Vec::new(),
+            threads: None,
+            out: None,
+        }
+    }
+}
+
+/// What `card.json` holds.
+#[derive(Debug, Serialize)]
+struct Sheet {
+    schema: u32,
+    arm: &'static str,
+    cc: &'static str,
+    transport: &'static str,
+    params: BTreeMap<String, String>,
+    commit: &'static str,
+    seeds: u32,
+    seconds_per_flow: f64,
+    /// What was changed.
+    settings: BTreeMap<String, String>,
+    wall_s: f64,
+    #[serde(flatten)]
+    marks: Marks,
+    #[serde(flatten)]
+    lab: Option<LabPart>,
+}
+
+/// The note on what made the files of a card.
+#[derive(Debug, Serialize)]
+struct Manifest<'a> {
+    schema: u32,
+    program: &'static str,
+    version: &'static str,
+    commit: &'static str,
+    arm: &'static str,
+    cc: &'a str,
+    transport: &'static str,
+    params: &'a BTreeMap<String, String>,
+    seeds: u32,
+    seconds_per_flow: f64,
+    settings: &'a BTreeMap<String, String>,
+    files: &'a [String],
+}
+
+/// A finished card.
+#[derive(Debug)]
+pub struct Card {
+    sheet: Sheet,
+}
+
+impl Card {
+    /// What a person reads in a terminal.
+    pub fn text(&self) -> String {
+        page::text(&self.sheet)
+    }
+
+    /// The card as `card.json` holds it.
+    ///
+    /// # Errors
+    /// If a number cannot be put down.
+    pub fn to_json(&self) -> Result<String, Error> {
+        serde_json::to_string(&self.sheet).map_err(cannot_say)
+    }
+
+    /// The same, to look numbers up in.
+    ///
+    /// # Errors
+    /// If a number cannot be put down.
+    pub fn to_value(&self) -> Result<serde_json::Value, Error> {
+        serde_json::to_value(&self.sheet).map_err(cannot_say)
+    }
+
+    /// A sentence for each run in the lab whose numbers do not count.
+    pub fn invalid(&self) -> impl Iterator<Item = String> {
+        self.sheet.lab.iter().flat_map(LabPart::invalid)
+    }
+
+    /// Whether the numbers of all runs count.
+    pub fn is_valid(&self) -> bool {
+        self.sheet.lab.as_ref().is_none_or(LabPart::is_valid)
+    }
+}
+
+fn cannot_say(error: serde_json::Error) -> Error {
+    Error::failed(format!("cannot write JSON: {error}"))
+}
+
+/// A card whose request has been checked, and which has not been run.
+#[derive(Debug)]
+pub struct Sitting {
+    request: Request,
+    entry: &'static Entry,
+    transport: Carrier,
+    seconds_per_flow: f64,
+    exams: Vec<Exam>,
+    /// All seeds of the first scenario, then those of the next.
+    all: Vec<Run>,
+}
+
+/// Makes a card of a controller. In the lab the process must be the lab's own
+/// (`sabul_lab::isolate`).
+///
+/// # Errors
+/// If the request cannot be met, the controller is at fault, or files cannot be written.
+pub fn card(request: Request, observer: &Observer) -> Result<Card, Error> {
+    Sitting::new(request)?.run(observer)
+}
+
+impl Sitting {
+    /// Checks what is asked for, all of it, and makes the directory for the files.
+    ///
+    /// # Errors
+    /// If the request cannot be met.
+    pub fn new(request: Request) -> Result<Self, Error> {
+        let entry = registry::find(&request.cc)?;
+        entry.build(&request.params, Bytes(1500))?;
+        request.settings.iter().try_for_each(check_setting)?;
+        let transport = transport(entry, request.transport)?;
+        let subject = Subject { entry, params: &request.params, transport };
+        let extent = match request.arm {
+            Arm::Sim => &SIM,
+            Arm::Lab => &LAB,
+        };
+        let seconds_per_flow = request.seconds_per_flow.unwrap_or(extent.region_s);
+        let exams = chosen(subject.exams(extent, seconds_per_flow), &request.only)?;
+        if request.arm == Arm::Lab {
+            lab::check(&subject)?;
+        }
+        let all = read(request.arm, &exams, &request.settings, request.seeds)?;
+        // Before the runs, which take their time.
+        if let Some(dir) = &request.out {
+            runs::make_directory(&dir.join(SCENARIOS), "--out")?;
+        }
+        Ok(Self { request, entry, transport, seconds_per_flow, exams, all })
+    }
+
+    /// Runs everything, makes the card of it, and writes its files.
+    ///
+    /// # Errors
+    /// If the controller is at fault, the observer ends it, or files cannot be written.
+    pub fn run(self, observer: &Observer) -> Result<Card, Error> {
+        let started = Clock::now();
+        let (finished, machine) = match self.request.arm {
+            Arm::Sim => (run_all(&self.all, self.request.threads, observer)?, None),
+            Arm::Lab => {
+                let (finished, machine) = lab::run_all(self.entry.name, &self.all, observer)?;
+                (finished, Some(machine))
+            }
+        };
+        self.mark(finished, machine, started)
+    }
+}
+
+/// What carries the controller's flows.
+fn transport(entry: &Entry, wanted: Option<Carrier>) -> Result<Carrier, Error> {
+    let own = Carrier::of(entry);
+    match wanted {
+        Some(Carrier::Tcp) if own == Carrier::Sabul => Err(Error::usage(format!(
+            "--transport tcp: '{}' controls a rate, and TCP has a window; leave it out",
+            entry.name
+        ))),
+        wanted => Ok(wanted.unwrap_or(own)),
+    }
+}
+
+/// The tests that `--only` asks for; all without it.
+fn chosen(exams: Vec<Exam>, only: &[String]) -> Result<Vec<Exam>, Error> {
+    let is_of = |exam: &Exam, test: &str| {
+        let rest = exam.name.strip_prefix(test);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    if let Some(unknown) = only.iter().find(|test| !exams.iter().any(|exam| is_of(exam, test))) {
+        let names: Vec<&str> = exams.iter().map(|exam| exam.name.as_str()).collect();
+        return Err(Error::usage(format!(
+            "--only {unknown}: this card has no such test; use the first words of some of {}",
+            names.join(", ")
+        )));
+    }
+    let is_chosen = |exam: &Exam| only.is_empty() || only.iter().any(|test| is_of(exam, test));
+    Ok(exams.into_iter().filter(is_chosen).collect())
+}
+
+impl Sitting {
+    /// Makes the card of what has been run.
+    fn mark(
+        self,
+        finished: Vec<Finished>,
+        machine: Option<lab::Machine>,
+        started: Clock,
+    ) -> Result<Card, Error> {
+        let Self { request, entry, transport, seconds_per_flow, exams, all } = self;
+        let wall_s = started.elapsed().as_secs_f64();
+        let answers = answers(entry.name, exams, all, finished, request.seeds)?;
+        let mhz = machine.as_ref().and_then(|machine| machine.cpu_mhz);
+        let sheet = Sheet {
+            schema: SCHEMA,
+            arm: if machine.is_some() { "lab" } else { "sim" },
+            cc: entry.name,
+            transport: transport.name(),
+            params: request.params.into_iter().collect(),
+            commit: COMMIT,
+            seeds: request.seeds,
+            seconds_per_flow,
+            settings: settings(&answers),
+            wall_s,
+            marks: Marks::new(&answers, mhz),
+            lab: machine.map(|machine| LabPart::new(machine, &answers)),
+        };
+        let card = Card { sheet };
+        if let Some(dir) = &request.out {
+            write(dir, &card, &answers)?;
+        }
+        Ok(card)
+    }
+}
+
+/// Refuses what would take away what a test is about.
+fn check_setting(given: &Override) -> Result<(), Error> {
+    let key = given.key();
+    let refuse = |what: &str| Err(Error::usage(format!("--set {key}: {what}")));
+    if given.value_count() != 1 {
+        return refuse("a card has one value for each setting; make a card for each");
+    }
+    let parts: Vec<&str> = key.split('.').collect();
+    match parts.as_slice() {
+        ["link", _, key, ..] if OWN_LINK_KEYS.contains(key) => {
+            refuse("this is what tests of the card set themselves; use sabul sim run")
+        }
+        ["flow", _, key, ..] if OWN_FLOW_KEYS.contains(key) => refuse(
+            "this is what tests of the card set themselves; use --cc-param, or sabul sim run",
+        ),
+        ["link" | "flow", _, ..] => Ok(()),
+        _ => refuse("use link.bottleneck.KEY or flow.*.KEY; seeds are --seeds"),
+    }
+}
+
+/// Every run of the card: all seeds of the first scenario, then those of the next.
+fn read(arm: Arm, exams: &[Exam], set: &[Override], seeds: u32) -> Result<Vec<Run>, Error> {
+    let wrong = |error: sabul_scenario::Error| Error::usage(error.to_string());
+    let mut overrides = set.to_vec();
+    overrides.push(sabul_scenario::parse_override(&format!("seed=1..{seeds}")).map_err(wrong)?);
+    let mut all = Vec::new();
+    for exam in exams {
+        let file = format!("{}.toml", exam.name);
+        all.extend(sabul_scenario::read_for(arm, &exam.text, &file, &overrides).map_err(wrong)?);
+    }
+    Ok(all)
+}
+
+fn run_all(
+    all: &[Run],
+    threads: Option<usize>,
+    observer: &Observer,
+) -> Result<Vec<Finished>, Error> {
+    let count = all.len();
+    let progress = |done: usize| {
+        if done.is_multiple_of(10) || done == count {
+            observer.note(format_args!("{done} of {count} runs done"));
+        }
+    };
+    let finished = sabul_scenario::run_all_with_progress(all, threads, progress, simulate);
+    finished.into_iter().collect()
+}
+
+/// The controller is to blame.
+fn fault(cc: &str, scenario: &str, what: &str) -> Error {
+    Error::failed(format!("controller '{cc}' failed in the scenario '{scenario}': {what}"))
+}
+
+/// Runs and what they have shown, by scenario; refuses what no controller may bring about.
+fn answers(
+    cc: &str,
+    exams: Vec<Exam>,
+    all: Vec<Run>,
+    finished: Vec<Finished>,
+    seeds: u32,
+) -> Result<Vec<Answer>, Error> {
+    let mut trials = all.into_iter().zip(finished).map(|(run, finished)| Trial { run, finished });
+    let mut answers = Vec::new();
+    for exam in exams {
+        let trials: Vec<Trial> = trials.by_ref().take(seeds as usize).collect();
+        let (trials, invalid): (Vec<_>, Vec<_>) =
+            trials.into_iter().partition(|trial| trial.finished.is_valid());
+        for trial in &trials {
+            if let Some(what) = measure::nonsense(trial) {
+                return Err(fault(cc, &trial.run.scenario.name, &what));
+            }
+        }
+        answers.push(Answer { exam, trials, invalid });
+    }
+    Ok(answers)
+}
+
+/// What was changed, as a run tells it.
+fn settings(answers: &[Answer]) -> BTreeMap<String, String> {
+    let run = answers.first().and_then(Answer::first).map(|trial| &trial.run);
+    let settings = run.into_iter().flat_map(|run| run.settings.iter().cloned());
+    settings.filter(|(key, _)| key != "seed").collect()
+}
+
+/// Writes the files of a card. The manifest comes last: where it is, everything is.
+fn write(dir: &Path, card: &Card, answers: &[Answer]) -> Result<(), Error> {
+    let document = card.to_json()?;
+    let card = &card.sheet;
+    let mut files = vec![
+        ("card.json".to_owned(), document),
+        ("report.html".to_owned(), page::page(card, answers).to_html()),
+    ];
+    for answer in answers {
+        if let Some(trial) = answer.first() {
+            files.push((format!("{SCENARIOS}/{}.toml", answer.exam.name), trial.run.text.clone()));
+        }
+    }
+    let names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
+    let manifest = Manifest {
+        schema: SCHEMA,
+        program: "sabul",
+        version: env!("CARGO_PKG_VERSION"),
+        commit: card.commit,
+        arm: card.arm,
+        cc: card.cc,
+        transport: card.transport,
+        params: &card.params,
+        seeds: card.seeds,
+        seconds_per_flow: card.seconds_per_flow,
+        settings: &card.settings,
+        files: &names,
+    };
+    let manifest = serde_json::to_string_pretty(&manifest).map_err(cannot_say)?;
+    files.push((MANIFEST.to_owned(), manifest));
+    write_files(dir, &files).map_err(|error| runs::cannot_write(dir, &error))
+}
+
+fn write_files(dir: &Path, files: &[(String, String)]) -> io::Result<()> {
+    // What an earlier card left here is whole no longer.
+    match fs::remove_file(dir.join(MANIFEST)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    files.iter().try_for_each(|(name, text)| fs::write(dir.join(name), text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(text: &str) -> Result<(), String> {
+        let given = sabul_scenario::parse_override(text).unwrap();
+        check_setting(&given).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn settings_may_not_take_away_what_a_test_is_about() {
+        for text in ["link.bottleneck.rate_mbps=10", "link.*.discipline=codel", "flow.*.ecn=true"] {
+            assert_eq!(setting(text), Ok(()), "{text}");
+        }
+        for (text, part) in [
+            ("link.bottleneck.loss=0.1", "sim run"),
+            ("flow.*.cc=reno", "--cc-param"),
+            ("flow.a.params.beta=0.5", "--cc-param"),
+            ("seed=5", "--seeds"),
+            ("duration_s=5", "link.bottleneck.KEY"),
+            ("link.bottleneck.rate_mbps=10,20", "one value"),
+        ] {
+            let error = setting(text).unwrap_err();
+            assert!(error.starts_with("--set ") && error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn tests_are_chosen_by_their_first_words() {
+        let entry = registry::find("cubic").unwrap();
+        let exams = || {
+            let transport = Carrier::Tcp;
+            Subject { entry, params: &[], transport }.exams(&LAB, 6.0)
+        };
+        let names = |only: &[&str]| {
+            let only: Vec<String> = only.iter().map(|&test| test.to_owned()).collect();
+            chosen(exams(), &only)
+                .map(|exams| exams.into_iter().map(|exam| exam.name).collect::<Vec<_>>())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(names(&[]).unwrap().len(), exams().len());
+        assert_eq!(names(&["mice", "queue"]).unwrap(), ["queue", "mice", "mice-alone"]);
+        assert_eq!(names(&["regions-10ms"]).unwrap(), ["regions-10ms"]);
+        assert_eq!(names(&["regions"]).unwrap().len(), 3);
+        let error = names(&["regions-1"]).unwrap_err();
+        assert!(error.contains("--only regions-1") && error.contains("regions-10ms"), "{error}");
+    }
+
+    #[test]
+    fn a_rate_is_not_for_tcp_and_a_window_is_for_both() {
+        let of = |name: &str, wanted| transport(registry::find(name).unwrap(), wanted);
+        assert_eq!(of("cubic", None).unwrap(), Carrier::Tcp);
+        assert_eq!(of("cubic", Some(Carrier::Sabul)).unwrap(), Carrier::Sabul);
+        assert_eq!(of("sabul2003", None).unwrap(), Carrier::Sabul);
+        let error = of("sabul2003", Some(Carrier::Tcp)).unwrap_err().to_string();
+        assert!(error.contains("--transport tcp"), "{error}");
+    }
+
+    #[test]
+    fn runs_are_in_the_order_of_the_scenarios_seeds_together() {
+        let entry = registry::find("cubic").unwrap();
+        let transport = Carrier::of(entry);
+        let exams = Subject { entry, params: &[], transport }.exams(&SIM, 1.0);
+        let all = read(Arm::Sim, &exams, &[], 3).unwrap();
+        assert_eq!(all.len(), exams.len() * 3);
+        for (exam, runs) in exams.iter().zip(all.chunks(3)) {
+            for (seed, run) in (1..).zip(runs) {
+                let wanted = (format!("cubic {}", exam.name), seed);
+                assert_eq!((run.scenario.name.clone(), run.scenario.seed), wanted);
+            }
+        }
+    }
+}

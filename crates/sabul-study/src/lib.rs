@@ -1,0 +1,45 @@
+//! Experiments: what becomes of scenarios that are run, on either arm, and of many runs together.
+//!
+//! | Module | Is |
+//! |---|---|
+//! | [`runs`] | a finished run: its document, its page, its folder of files |
+//! | [`card`](mod@card) | a congestion controller measured by every test |
+//! | [`reproduce`] | tables and figures of papers, run again and judged |
+//! | [`compare`] | the same scenario on both arms |
+//! | [`report`], [`conversations`] | charts and tables of them |
+//!
+//! Nothing here reads a command line, prints, or knows an exit code: functions take values and give values,
+//! tell an [`Observer`] how far they are, and fail with an [`Error`] that says whose fault it is.
+//!
+//! The report card of a controller, without the program:
+//!
+//! ```
+//! use sabul_study::{Observer, card::{Request, card}};
+//!
+//! let request = Request { only: vec!["cross".to_owned()], ..Request::new("newreno") };
+//! let card = card(request, &Observer::silent())?;
+//! assert_eq!(card.to_value()?["cc"], "newreno");
+//! println!("{}", card.text());
+//! # Ok::<(), sabul_study::Error>(())
+//! ```
+
+mod arms;
+pub mod card;
+pub mod compare;
+pub mod conversations;
+mod error;
+mod observer;
+pub mod processor;
+pub mod report;
+pub mod reproduce;
+pub mod runs;
+pub mod words;
+
+pub use arms::{Measuring, measure, simulate};
+pub use error::{Cause, Error};
+pub use observer::Observer;
+
+/// The source that this was built from.
+pub const COMMIT: &str = env!("SABUL_COMMIT");
+/// Version of the JSON documents.
+pub const SCHEMA: u32 = 1;

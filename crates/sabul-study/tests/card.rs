@@ -1,0 +1,43 @@
+//! The report card as a library: another program asks for it and looks numbers up.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+
+use sabul_study::card::{Request, Sitting, card};
+use sabul_study::{Cause, Observer};
+
+fn request() -> Request {
+    Request { only: vec!["cross".to_owned()], ..Request::new("newreno") }
+}
+
+#[test]
+fn a_program_gets_the_card_that_the_command_prints_and_hears_how_far_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let ear = Arc::clone(&heard);
+    let observer =
+        Observer::silent().with_notes(move |line| ear.lock().unwrap().push(line.to_owned()));
+    let out = Some(folder.path().to_owned());
+    let card = card(Request { out, ..request() }, &observer).unwrap();
+    assert!(card.is_valid() && card.invalid().next().is_none());
+    let value = card.to_value().unwrap();
+    assert_eq!((&value["cc"], &value["arm"]), (&"newreno".into(), &"sim".into()));
+    assert!(card.text().contains("newreno"), "{}", card.text());
+    let written = fs::read_to_string(folder.path().join("card.json")).unwrap();
+    assert_eq!(written, card.to_json().unwrap());
+    assert!(folder.path().join("manifest.json").exists(), "the manifest says that all is there");
+    assert_eq!(*heard.lock().unwrap(), ["1 of 1 runs done"]);
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_before_anything_runs() {
+    for (wrong, part) in [
+        (Request::new("no-such-one"), "no-such-one"),
+        (Request { only: vec!["tea".to_owned()], ..request() }, "no such test"),
+        (Request { params: vec![("tea".to_owned(), "1".to_owned())], ..request() }, "tea"),
+    ] {
+        let error = Sitting::new(wrong).unwrap_err();
+        assert_eq!(error.cause(), Cause::Request, "{error}");
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
