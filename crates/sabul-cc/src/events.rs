@@ -50,6 +50,41 @@ impl Event {
     }
 }
 
+impl Event {
+    /// One JSON object with the same columns and `of`, whose controller it was: `gap_ns` and the times
+    /// are numbers, `reasons` an array, and what there is not is `null`.
+    pub fn to_json(&self, of: &str) -> String {
+        let Self { at, fact, phase, limits, .. } = self;
+        let gap_ns = limits.gap.0.as_nanos();
+        let window = limits.window.map_or_else(|| "null".to_owned(), |window| window.0.to_string());
+        let hold = limits.hold_until.map(|hold| format!("{:.6}", hold.elapsed().as_secs_f64()));
+        let hold = hold.unwrap_or_else(|| "null".to_owned());
+        let reasons: Vec<String> = self.reasons().map(|reason| format!("\"{reason}\"")).collect();
+        format!(
+            "{{\"t_s\":{:.6},\"of\":{},\"event\":\"{fact}\",\"phase\":\"{phase}\",\"gap_ns\":{gap_ns},\
+             \"window_packets\":{window},\"hold_until_s\":{hold},\"reasons\":[{}]}}",
+            at.elapsed().as_secs_f64(),
+            json_text(of),
+            reasons.join(",")
+        )
+    }
+}
+
+/// A text as JSON writes it.
+pub fn json_text(text: &str) -> String {
+    let mut json = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => json.extend(['\\', c]),
+            // What has no name of its own in JSON is no part of a name here.
+            c if c < ' ' => json.push(' '),
+            c => json.push(c),
+        }
+    }
+    json.push('"');
+    json
+}
+
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at, fact, phase, limits, .. } = self;

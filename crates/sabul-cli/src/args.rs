@@ -89,6 +89,9 @@ pub(crate) struct ChannelArgs {
     /// Give up on a peer that has said nothing for so many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
+    /// Write what the controller of this end's data does, and why, into this file: a line of JSON each.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) events: Option<PathBuf>,
     /// Largest packet to try, in bytes with the IP header [default: found out].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65535))]
     pub(crate) mtu: Option<u32>,
@@ -164,6 +167,9 @@ pub(crate) struct ListenArgs {
     /// Give up on a peer that has said nothing for so many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
+    /// Write what the controllers of what is sent do, and why, into this file: a line of JSON each.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) events: Option<PathBuf>,
     /// Never send faster than this in one transfer, in bit/s with k, M or G, such as 500M.
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Rate>,
@@ -353,6 +359,10 @@ pub(crate) struct SimRunArgs {
     /// Runs of a sweep at the same time [default: one a processor].
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) threads: Option<usize>,
+    /// Write what controllers do and links drop, and why, into this file: a line of JSON each. For one
+    /// run.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) events: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -59,8 +59,10 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
         ));
     }
     let interrupt = Interrupt::listen()?;
-    let session = args.channel.connect(plan.host(), &interrupt).await?;
+    let events = args.channel.event_file()?;
+    let session = args.channel.connect(plan.host(), &interrupt, events.as_ref()).await?;
     let (result, pipe_closed) = transfer(args, plan, &session, &options, &interrupt, outcome).await;
+    events.map_or(Ok(()), |events| events.finish())?;
     match result {
         Ok(report) => {
             session.close().await;

@@ -18,6 +18,7 @@ mod card;
 mod cp;
 mod demo;
 mod error;
+mod events;
 mod info;
 mod interrupt;
 mod json;

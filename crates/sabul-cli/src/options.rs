@@ -8,6 +8,7 @@ use sabul_units::Bytes;
 use crate::address::Host;
 use crate::args::ChannelArgs;
 use crate::error::CliError;
+use crate::events::EventFile;
 use crate::interrupt::Interrupt;
 
 impl ChannelArgs {
@@ -33,17 +34,25 @@ impl ChannelArgs {
         })
     }
 
+    /// Where events go.
+    pub(crate) fn event_file(&self) -> Result<Option<EventFile>, CliError> {
+        self.events.as_deref().map(EventFile::create).transpose()
+    }
+
     /// Connects to the listener, as long as nobody interrupts.
     pub(crate) async fn connect(
         &self,
         host: &Host,
         interrupt: &Interrupt,
+        events: Option<&EventFile>,
     ) -> Result<Session, CliError> {
         let ticket = self.read_ticket()?;
         let address = host.dial(&ticket)?;
         let memory = self.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
         let patience = sabul::Patience::default().with_silence(self.timeout);
-        let config = sabul::ConnectConfig { memory, patience, ..sabul::ConnectConfig::default() };
+        let events = events.map(EventFile::sink);
+        let others = sabul::ConnectConfig::default();
+        let config = sabul::ConnectConfig { memory, patience, events, ..others };
         tokio::select! {
             session = sabul::connect_to(&address, &ticket, config) => {
                 Ok(session?)

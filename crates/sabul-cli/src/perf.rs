@@ -81,7 +81,8 @@ async fn test(args: &TestArgs, document: &mut PerfJson) -> Result<(), CliError> 
     })?;
     let options = options(args)?;
     let interrupt = Interrupt::listen()?;
-    let session = args.channel.connect(&host, &interrupt).await?;
+    let events = args.channel.event_file()?;
+    let session = args.channel.connect(&host, &interrupt, events.as_ref()).await?;
     let (transfers, was_stopped) = measure(args, &session, &options, &interrupt).await?;
     let mut reports = Vec::with_capacity(transfers.len());
     for transfer in transfers {
@@ -91,6 +92,7 @@ async fn test(args: &TestArgs, document: &mut PerfJson) -> Result<(), CliError> 
         })?);
     }
     session.close().await;
+    events.map_or(Ok(()), |events| events.finish())?;
     fill(document, args, &reports);
     Ok(())
 }

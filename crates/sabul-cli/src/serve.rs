@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::args::{AllowArgs, ListenArgs, ServeArgs};
 use crate::error::{CliError, FAILED, INTERRUPTED};
+use crate::events::EventFile;
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::size::{count, show_bytes};
@@ -80,6 +81,8 @@ async fn run(
     let rate_limit_bps = args.bwlimit.map(|rate| rate.0);
     config.memory = args.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
     config.patience = config.patience.with_silence(args.timeout);
+    let events = args.events.as_deref().map(EventFile::create).transpose()?;
+    config.events = events.as_ref().map(EventFile::sink);
     config.sending = SendPolicy { controllers, rate_limit_bps };
     let listener = Listener::bind(config).await.map_err(|error| {
         CliError::usage(format!("cannot serve at {address}: {error}; give another --listen"))
@@ -110,6 +113,7 @@ async fn run(
     if tokio::time::timeout(CLEAN_UP, clean_up).await.is_err() {
         output::complain("some sessions did not end in time and were cut off");
     }
+    events.map_or(Ok(()), |events| events.finish())?;
     Ok(if were_cut_off { INTERRUPTED } else { 0 })
 }
 

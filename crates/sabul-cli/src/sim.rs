@@ -2,10 +2,11 @@
 //!
 //! A run whose controller is at fault has no results. It is named, and the others stand.
 
-use sabul_study::{runs, simulate};
+use sabul_study::{runs, simulate_telling};
 
 use crate::args::SimRunArgs;
 use crate::error::{CliError, FAILED};
+use crate::events::EventFile;
 use crate::output;
 
 /// Runs `sabul sim run`.
@@ -17,13 +18,24 @@ pub(crate) fn run(args: &SimRunArgs) -> Result<u8, CliError> {
         runs::make_directory(dir, "--out")?;
     }
     let count = all.len();
+    if args.events.is_some() && count > 1 {
+        return Err(CliError::usage(format!(
+            "--events is for one run, and these are {count}; give each setting one value"
+        )));
+    }
+    let events = args.events.as_deref().map(EventFile::create).transpose()?;
     let show_progress = count > 1 && !args.output.quiet;
     let progress = |done: usize| {
         if show_progress {
             output::note(format_args!("{done} of {count} runs done"));
         }
     };
+    let simulate = |run: &_| {
+        let mut hear = events.as_ref().map(|events| |line: &str| events.tell(line));
+        simulate_telling(run, hear.as_mut().map(|hear| hear as &mut dyn FnMut(&str)))
+    };
     let results = sabul_scenario::run_all_with_progress(&all, args.threads, progress, simulate);
+    events.as_ref().map_or(Ok(()), EventFile::finish)?;
     if let Some(dir) = &args.output.out {
         for (index, (run, result)) in all.iter().zip(&results).enumerate() {
             let folder = runs::folder(dir, index, count);

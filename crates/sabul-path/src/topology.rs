@@ -21,7 +21,8 @@ use sabul_units::{Instant, SeededRandom, Span};
 
 use crate::agenda::{Actor, Agenda};
 use crate::config::LinkConfig;
-use crate::link::{Link, LinkLook, Verdict};
+use crate::drops::{Drop, DropReason};
+use crate::link::{Link, LinkLook, LinkStats, Verdict};
 use crate::packet::PacketMeta;
 
 #[cfg(test)]
@@ -215,6 +216,7 @@ pub struct Topology<P, T = ()> {
     turns: u64,
     is_audited: bool,
     entries: Option<Vec<Entry<P>>>,
+    drops: Option<Vec<Drop>>,
 }
 
 impl<P: Clone, T: Copy> Topology<P, T> {
@@ -232,6 +234,7 @@ impl<P: Clone, T: Copy> Topology<P, T> {
             turns: 0,
             is_audited: false,
             entries: None,
+            drops: None,
         }
     }
 
@@ -407,6 +410,17 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         self.entries.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Notes from now on every packet that a link drops, for [`take_drops`](Self::take_drops).
+    pub fn note_drops(&mut self) {
+        self.drops.get_or_insert_default();
+    }
+
+    /// What was dropped since the last call, in order; nothing without
+    /// [`note_drops`](Self::note_drops).
+    pub fn take_drops(&mut self) -> Vec<Drop> {
+        self.drops.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// Checks each link whenever it had its turn from now on. Slow.
     pub fn audit(&mut self) {
         self.is_audited = true;
@@ -441,9 +455,15 @@ impl<P: Clone, T: Copy> Topology<P, T> {
     fn leave_link(&mut self, index: usize) -> Option<Arrival<P>> {
         let way = if index.is_multiple_of(2) { Way::Forward } else { Way::Back };
         loop {
-            let Direction { link, actor } = &mut self.directions[index];
+            let before = self.drops.is_some().then(|| self.directions[index].link.stats());
+            let link = &mut self.directions[index].link;
             // Its owner may have pushed at a later time since its turn began.
-            let Some(delivery) = link.poll(self.now.max(link.now())) else {
+            let delivery = link.poll(self.now.max(link.now()));
+            if let Some(before) = before {
+                self.drop_since(index, self.now, &before, None);
+            }
+            let Some(delivery) = delivery else {
+                let Direction { link, actor } = &self.directions[index];
                 self.agenda.set(*actor, link.next_deadline());
                 if self.is_audited {
                     self.check_link(index);
@@ -517,12 +537,30 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         // Somebody else may have pushed here already, at a later time.
         let at = at.max(direction.link.now());
         let copy = self.entries.is_some().then(|| transit.payload.clone());
+        let before = self.drops.is_some().then(|| direction.link.stats());
+        let flow = transit.meta.flow;
         let verdict = direction.link.push_packet(at, transit.meta, transit);
         self.agenda.set(direction.actor, direction.link.next_deadline());
+        if let Some(before) = before {
+            let flow = (verdict != Verdict::Queued).then_some(flow);
+            self.drop_since(link * 2 + way as usize, at, &before, flow);
+        }
         if let (Some(entries), Some(payload)) = (&mut self.entries, copy) {
             entries.push(Entry { link, way, at, verdict, payload });
         }
         verdict
+    }
+
+    /// Notes what a direction of a link has dropped since `before`.
+    #[cold]
+    fn drop_since(&mut self, index: usize, at: Instant, before: &LinkStats, flow: Option<u32>) {
+        let (link, way) =
+            (index / 2, if index.is_multiple_of(2) { Way::Forward } else { Way::Back });
+        let now = self.directions[index].link.stats();
+        if let Some(drops) = &mut self.drops {
+            let all = DropReason::since(before, &now);
+            drops.extend(all.map(|(why, packets)| Drop { link, way, at, why, flow, packets }));
+        }
     }
 
     fn check_link(&self, index: usize) {

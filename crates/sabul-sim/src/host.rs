@@ -6,6 +6,7 @@ mod control;
 mod sabul;
 mod tcp;
 use sabul_cc::Guarded;
+use sabul_cc::events::Event;
 use sabul_path::{PacketMeta, RouteId, Verdict, Way};
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::{FlowPlan, Transport};
@@ -135,6 +136,24 @@ impl Host {
             Self::Sabul(host) => host.fault(cc),
             Self::Tcp(host) => host.fault(),
             Self::Cbr(_) => None,
+        }
+    }
+
+    /// Keeps from now on what its controllers do, and why.
+    pub(crate) fn listen(&mut self) {
+        match self {
+            Self::Sabul(host) => host.listen(),
+            Self::Tcp(host) => host.listen(),
+            Self::Cbr(_) => {}
+        }
+    }
+
+    /// What they did since the last call.
+    pub(crate) fn drain_events(&mut self, hear: &mut dyn FnMut(Event)) {
+        match self {
+            Self::Sabul(host) => host.drain_events(hear),
+            Self::Tcp(host) => host.drain_events(hear),
+            Self::Cbr(_) => {}
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use sabul_cc::registry::{self, Family};
 use sabul_cc::{ConfigError, Guarded};
 use sabul_path::{Arrival, Damage, Output, RouteId, Timer, Way};
+use sabul_run::events;
 use sabul_run::meter::{Counters, Gauges, Life, Meter};
 use sabul_run::results::{Results, Series};
 use sabul_run::scenario::{FlowPlan, Scenario, Transport};
@@ -90,6 +91,8 @@ pub struct World {
     meter_timer: Timer,
     places: Vec<Place>,
     is_audited: bool,
+    /// Lines that nobody has fetched, where somebody listens.
+    told: Option<Vec<String>>,
     data_packets: u64,
     /// The first that was seen; nothing happens after it. Looked for at each sample and when a flow
     /// ends: until then a faulty controller's last good limits stand.
@@ -131,6 +134,7 @@ impl World {
             meter_timer,
             places: Vec::new(),
             is_audited: false,
+            told: None,
             data_packets: 0,
             fault: None,
             scenario,
@@ -147,6 +151,25 @@ impl World {
     pub fn audit(&mut self) {
         self.is_audited = true;
         self.net.audit();
+    }
+
+    /// Keeps from now on what controllers do and links drop, and why, for [`World::take_events`].
+    pub fn listen(&mut self) {
+        self.told.get_or_insert_default();
+        self.net.note_drops();
+    }
+
+    /// What has happened since the last call, a line of JSON each ([`sabul_run::events`]); call it
+    /// after each [`World::step`].
+    pub fn take_events(&mut self) -> Vec<String> {
+        for drop in self.net.take_drops() {
+            // Below the copies and connections of a flow is the number of its plan.
+            let plan = drop.flow.map(|flow| (flow & ((1 << COPY_SHIFT) - 1)) as usize);
+            let flow = plan.and_then(|plan| Some(self.scenario.flows.get(plan)?.id.as_str()));
+            let line = events::drop_line(&drop, &self.scenario.links[drop.link].id, flow);
+            self.told.get_or_insert_default().push(line);
+        }
+        self.told.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// The time of the latest event.
@@ -241,6 +264,10 @@ impl World {
             Way::Forward => (*sender, flow.host.wake_sender(self.now, &mut port)),
             Way::Back => (*receiver, flow.host.wake_receiver(self.now, &mut port)),
         };
+        if let Some(told) = &mut self.told {
+            let of = format!("flow:{}", plan.id);
+            flow.host.drain_events(&mut |event| told.push(event.to_json(&of)));
+        }
         if self.is_audited {
             flow.host.check_invariants();
             let delivered = flow.host.counters().fresh_bytes;
@@ -306,6 +333,9 @@ impl World {
         let mut host = Host::new(self.now, settings, bytes, controllers);
         if self.is_audited {
             host.audit();
+        }
+        if self.told.is_some() {
+            host.listen();
         }
         let index = u32::try_from(plan).unwrap_or(u32::MAX);
         let number = index.wrapping_add(state.copies << COPY_SHIFT);

@@ -325,3 +325,40 @@ fn reports_on_tcp_get_through_what_is_sent_in_silence() {
     }
     assert!(slowest < 100.0, "the slowest of ten took {slowest} s");
 }
+
+/// Every line of a run, and its outcome.
+fn told(scenario: &Scenario) -> (Vec<String>, Outcome) {
+    let mut world = World::new(scenario.clone()).unwrap();
+    world.listen();
+    let mut lines = Vec::new();
+    while world.step() {
+        lines.extend(world.take_events());
+    }
+    (lines, world.finish().unwrap())
+}
+
+#[test]
+fn a_fall_of_the_rate_is_explained_by_its_events() {
+    // 10 Mb/s, 20 ms, a queue of ten packets: slow start fills it, and something is dropped.
+    let links = vec![link("tight", 10, ms(10), 10)];
+    let scenario = scenario(5, links, vec![flow("reno", Transport::Tcp, "newreno")]);
+    let (lines, outcome) = told(&scenario);
+    let silent = run(&scenario);
+    assert_eq!(outcome.results, silent.results, "to listen changes nothing");
+    assert_eq!(outcome.events, silent.events);
+    assert_eq!(lines, told(&scenario).0, "and twice the same");
+    let first = |what: &str| lines.iter().position(|line| line.contains(what)).unwrap();
+    let time = |index: usize| -> f64 {
+        let line = &lines[index];
+        line.split(&[':', ',']).nth(1).unwrap().parse().unwrap()
+    };
+    let (drop, fall) = (first("\"event\":\"drop\""), first("\"event\":\"on_loss\""));
+    for part in ["\"of\":\"link:tight\"", "\"why\":\"full\"", "\"flow\":\"reno\""] {
+        assert!(lines[drop].contains(part), "{}", lines[drop]);
+    }
+    for part in ["\"of\":\"flow:reno\"", "loss-epoch"] {
+        assert!(lines[fall].contains(part), "{}", lines[fall]);
+    }
+    let delay = time(fall) - time(drop);
+    assert!((0.0..0.1).contains(&delay), "the loss is heard of within two round trips: {delay} s");
+}

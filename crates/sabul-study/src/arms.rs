@@ -22,10 +22,29 @@ const FLOWS_SHOWN: usize = 6;
 /// # Errors
 /// If its settings do not fit together, or a controller did what none may do.
 pub fn simulate(run: &Run) -> Result<Finished, Error> {
-    let world = World::new(run.scenario.clone())
+    simulate_telling(run, None)
+}
+
+/// As [`simulate`], and tells each event as a line of JSON ([`sabul_run::events`]).
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_telling(
+    run: &Run,
+    mut hear: Option<&mut dyn FnMut(&str)>,
+) -> Result<Finished, Error> {
+    let mut world = World::new(run.scenario.clone())
         .map_err(|error| Error::usage(format!("{}: {error}", run.label)))?;
+    if hear.is_some() {
+        world.listen();
+    }
     let started = Clock::now();
-    let outcome = world.run().map_err(|fault| {
+    while world.step() {
+        if let Some(hear) = &mut hear {
+            world.take_events().iter().for_each(|line| hear(line));
+        }
+    }
+    let outcome = world.finish().map_err(|fault| {
         let name = &run.scenario.name;
         let label = if run.label == *name { String::new() } else { format!(" [{}]", run.label) };
         Error::failed(format!("scenario '{name}'{label}, {fault}"))

@@ -35,7 +35,7 @@ pub mod reproduce;
 pub mod runs;
 pub mod words;
 
-pub use arms::{Measuring, measure, simulate};
+pub use arms::{Measuring, measure, simulate, simulate_telling};
 pub use error::{Cause, Error};
 pub use observer::Observer;
 

@@ -14,6 +14,7 @@ use sabul_wire::control::{self, ChannelParams};
 use crate::budget::MemoryBudget;
 use crate::control::Role;
 use crate::error::Error;
+use crate::events::EventSink;
 use crate::patience::Patience;
 use crate::policy::SendPolicy;
 
@@ -34,6 +35,8 @@ pub struct ListenerConfig {
     pub sockets: SocketOptions,
     /// How long to wait for peers.
     pub patience: Patience,
+    /// Who hears what the controllers of this end do, and why.
+    pub events: Option<EventSink>,
     /// What peers may choose for what this end sends.
     pub sending: SendPolicy,
 }
@@ -47,6 +50,7 @@ impl ListenerConfig {
             memory: MemoryBudget::default(),
             sockets: SocketOptions::default(),
             patience: Patience::LISTENER,
+            events: None,
             sending: SendPolicy::default(),
         }
     }
@@ -63,6 +67,8 @@ pub struct ConnectConfig {
     pub timeout: Duration,
     /// How long to wait for the peer.
     pub patience: Patience,
+    /// Who hears what the controllers of this end do, and why.
+    pub events: Option<EventSink>,
 }
 
 impl Default for ConnectConfig {
@@ -72,6 +78,7 @@ impl Default for ConnectConfig {
             sockets: SocketOptions::default(),
             timeout: Duration::from_secs(10),
             patience: Patience::default(),
+            events: None,
         }
     }
 }

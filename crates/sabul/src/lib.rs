@@ -44,6 +44,7 @@ mod control;
 mod descriptors;
 pub mod disk;
 mod error;
+mod events;
 pub mod files;
 pub mod jail;
 mod listener;
@@ -75,6 +76,7 @@ pub use config::{
 pub use connector::{connect, connect_to};
 pub use descriptors::allow_many_files;
 pub use error::{Error, failure_exit_code};
+pub use events::EventSink;
 pub use listener::Listener;
 pub use patience::Patience;
 pub use policy::{Controllers, SendPolicy};

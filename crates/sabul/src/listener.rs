@@ -92,6 +92,7 @@ impl Listener {
                 config.memory.clone(),
                 config.patience,
                 config.sending.clone(),
+                config.events.clone(),
             ),
             farewells: Semaphore::new(FAREWELLS_MAX),
         };

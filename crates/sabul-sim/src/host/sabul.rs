@@ -4,6 +4,7 @@
 //! bytes of blocks themselves are not here.
 use std::collections::VecDeque;
 
+use sabul_cc::events::Event;
 use sabul_cc::{Fault, Guarded};
 use sabul_path::Way;
 use sabul_proto::{
@@ -97,6 +98,14 @@ impl SabulHost {
             delivered: None,
             scratch: Vec::new(),
         }
+    }
+
+    pub(crate) fn listen(&mut self) {
+        self.sender.listen();
+    }
+
+    pub(crate) fn drain_events(&mut self, hear: &mut dyn FnMut(Event)) {
+        std::iter::from_fn(|| self.sender.next_event()).for_each(hear);
     }
 
     /// Checks from now on that each byte is delivered once.

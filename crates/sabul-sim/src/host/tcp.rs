@@ -3,6 +3,7 @@
 //! Parallel connections are [PSockets]'s and GridFTP's way: each has a controller of its own, nothing
 //! couples them, and blocks of the stream are dealt out to them. A flow is over when the last
 //! connection is.
+use sabul_cc::events::Event;
 use sabul_cc::registry::{self, Family};
 use sabul_cc::{Fault, Guarded};
 use sabul_path::Way;
@@ -142,6 +143,16 @@ impl TcpHost {
             next = Instant::earliest([next, one.receiver.deadline()]);
         }
         next
+    }
+
+    pub(crate) fn listen(&mut self) {
+        self.stripes.iter_mut().for_each(|one| one.sender.listen());
+    }
+
+    pub(crate) fn drain_events(&mut self, hear: &mut dyn FnMut(Event)) {
+        for one in &mut self.stripes {
+            std::iter::from_fn(|| one.sender.next_event()).for_each(&mut *hear);
+        }
     }
 
     pub(crate) fn is_over(&self) -> bool {

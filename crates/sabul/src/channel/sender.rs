@@ -17,6 +17,7 @@ use super::link::{Clock, Link, ReplayWindow};
 use super::mtu::{MTU_MIN, MtuSearch, Traffic};
 use super::silence::Silence;
 use super::{ChannelError, ChannelStart, ChannelStats, Shared, reporting};
+use crate::events::EventSink;
 
 /// Packets due within this time leave together in one batch, which spares wake-ups; far below the
 /// millisecond to which the core caps a burst.
@@ -80,6 +81,7 @@ pub(super) struct Turn {
     is_complete: bool,
     next_stats: Instant,
     hint: Option<String>,
+    events: Option<(EventSink, String)>,
 }
 
 impl Engine for Turn {
@@ -103,6 +105,11 @@ impl Engine for Turn {
         }
         self.probe(now)?;
         let deadline = self.transmit()?;
+        if let Some((sink, of)) = &self.events {
+            while let Some(event) = self.sender.next_event() {
+                sink.tell(&event.to_json(of));
+            }
+        }
         if let Some(fault) = self.sender.fault() {
             return Err(ChannelError::Controller(fault.clone()));
         }
@@ -166,6 +173,9 @@ impl Turn {
         if let Some(rtt) = start.rtt {
             sender.seed_rtt(rtt);
         }
+        if start.events.is_some() {
+            sender.listen();
+        }
         let hint = start.socket.hint();
         Ok(Self {
             replay: ReplayWindow::after(start.largest_opened),
@@ -183,6 +193,7 @@ impl Turn {
             is_complete: false,
             next_stats: Instant::ZERO,
             hint,
+            events: start.events,
         })
     }
 

@@ -23,6 +23,7 @@ fn params(controller: &str) -> ChannelParams {
 
 fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> ChannelStart {
     ChannelStart {
+        events: None,
         socket: Box::new(socket),
         connection: ConnectionId(77),
         sealer: Sealer::new(Suite::fastest(), [out; 32]),

@@ -9,6 +9,7 @@ use sabul_wire::control::{Failure, FailureCode};
 use tokio::sync::Semaphore;
 
 use crate::budget::MemoryBudget;
+use crate::events::EventSink;
 use crate::jail::{Jail, RootLink};
 use crate::machine::Machine;
 use crate::patience::Patience;
@@ -30,6 +31,8 @@ pub(crate) struct Endpoint {
     pub(crate) memory: MemoryBudget,
     /// What peers may choose.
     pub(crate) sending: SendPolicy,
+    /// Who hears what controllers do.
+    pub(crate) events: Option<EventSink>,
     /// Directories that are served, as long as somebody uses them: one descriptor each.
     roots: Mutex<BTreeMap<PathBuf, Weak<Jail>>>,
     looks: Arc<Semaphore>,
@@ -41,10 +44,11 @@ impl Endpoint {
         memory: MemoryBudget,
         patience: Patience,
         sending: SendPolicy,
+        events: Option<EventSink>,
     ) -> Arc<Self> {
         let looks = Arc::new(Semaphore::new(LOOKS_MAX));
         let roots = Mutex::default();
-        Arc::new(Self { machine, patience, memory, sending, roots, looks })
+        Arc::new(Self { machine, patience, memory, sending, events, roots, looks })
     }
 
     /// The directory to serve; the same one for all who ask for it at the same time.
@@ -117,6 +121,7 @@ mod tests {
             MemoryBudget::default(),
             Patience::default(),
             SendPolicy::default(),
+            None,
         )
     }
 

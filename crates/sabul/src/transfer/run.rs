@@ -159,6 +159,12 @@ impl Run {
             largest_opened: path.largest_opened,
             rtt: path.rtt,
             silence: self.cx.endpoint.patience.silence.into(),
+            events: self
+                .cx
+                .endpoint
+                .events
+                .clone()
+                .map(|sink| (sink, format!("transfer:{}", self.mailbox.number))),
             params,
         };
         let mut report = match work {

@@ -43,7 +43,7 @@ impl Process {
         let machine = Machine::World(tasks.clone());
         let memory = MemoryBudget::new(MEMORY);
         let policy = SendPolicy::default();
-        let endpoint = Endpoint::new(machine, memory, Patience::default(), policy);
+        let endpoint = Endpoint::new(machine, memory, Patience::default(), policy, None);
         Self { tasks, disk, is_up: true, endpoint }
     }
 

@@ -1,0 +1,28 @@
+//! What happened in a run, and why: one line of JSON each, in the order in which it was noticed.
+//!
+//! | column | of | is |
+//! |---|---|---|
+//! | `t_s` | all | seconds since the start of the run |
+//! | `of` | all | `flow:ID` or `link:ID` |
+//! | `event` | all | the fact that a controller was told (`on_ack`, `on_loss`, `on_timeout`, `on_interval`, `on_report`), or `drop` |
+//! | `phase`, `gap_ns`, `window_packets`, `hold_until_s`, `reasons` | a controller | what it is doing and allows after the fact, and why: `sabul_cc::events` |
+//! | `way`, `why`, `packets`, `flow` | a drop | `forward` or `back`; `full`, `early`, `loss`, `outage` or `too-large`; how many; whose, `null` where the link dropped another packet than the one that came |
+
+use sabul_cc::events::json_text;
+use sabul_path::{Drop, Way};
+
+/// A drop as a line; `flow` is the name of the flow that it hit.
+pub fn drop_line(drop: &Drop, link: &str, flow: Option<&str>) -> String {
+    let way = match drop.way {
+        Way::Forward => "forward",
+        Way::Back => "back",
+    };
+    format!(
+        "{{\"t_s\":{:.6},\"of\":{},\"event\":\"drop\",\"way\":\"{way}\",\"why\":\"{}\",\"packets\":{},\"flow\":{}}}",
+        drop.at.elapsed().as_secs_f64(),
+        json_text(&format!("link:{link}")),
+        drop.why.word(),
+        drop.packets,
+        flow.map_or_else(|| "null".to_owned(), json_text)
+    )
+}
