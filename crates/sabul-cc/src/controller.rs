@@ -11,6 +11,17 @@ use crate::reason::{Reason, Reasons};
 /// between efficiency and fairness.
 pub const SYN_INTERVAL: Span = Span::from_millis(10);
 
+/// Ours: an ACK goes out four times a round trip where that is shorter than the SYN interval, but not
+/// more often than this.
+const ACK_INTERVAL_MIN: Span = Span::from_micros(250);
+
+/// How long after an ACK a receiver under the standard rules may send the next, where the smallest
+/// round trip is known: four times a round trip, at least each SYN interval. DEV-005: [SABUL §II-D] has
+/// one each SYN interval, whatever the round trip.
+pub fn ack_interval(rtt_min: Span) -> Span {
+    (rtt_min / 4).max(ACK_INTERVAL_MIN).min(SYN_INTERVAL)
+}
+
 /// What the sender may do; the tightest part binds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendLimits {

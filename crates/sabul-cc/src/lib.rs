@@ -26,7 +26,7 @@ mod udt;
 pub use channel::{BUFFER_PACKETS, BulkReport, ChannelRules};
 pub use controller::{
     Acked, Context, Controller, IntervalReport, LossReport, Moment, RttEstimate, SYN_INTERVAL,
-    SendLimits,
+    SendLimits, ack_interval,
 };
 pub use guard::{Catch, Fault, Guarded, Panic, catch_panic, catch_panics_with};
 pub use params::{ConfigError, ParamSpec, ParamValues, Unit};

@@ -154,6 +154,24 @@ impl ParamValues {
         Rate((self.number(name) * 1e6) as u64)
     }
 
+    /// What a word stands for; the table has each word of its spec.
+    ///
+    /// # Panics
+    /// If it lacks one, or if the controller asks for a parameter that its specs do not list.
+    pub fn choice<T: Copy>(&self, name: &str, table: &[(&str, T)]) -> T {
+        let given = self.word(name);
+        let found = table.iter().find(|(word, _)| *word == given);
+        found.expect("the table has each word of the parameter's spec").1
+    }
+
+    /// Whether a parameter whose words are "on" and "off" is on.
+    ///
+    /// # Panics
+    /// As [`Self::choice`].
+    pub fn is_on(&self, name: &str) -> bool {
+        self.choice(name, &[("on", true), ("off", false)])
+    }
+
     /// A word.
     ///
     /// # Panics

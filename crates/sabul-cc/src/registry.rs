@@ -189,6 +189,7 @@ mod tests {
             ("sabul2003", "syn_interval_ms", "0"),
             ("sabul2003", "syn_interval_ms", "nan"),
             ("sabul2003", "speed", "9"),
+            ("sabul2003", "rate_mbps_initial", "0.5"),
             ("fixed", "rate_mbps", "-1"),
             ("fixed", "rate_mbps", "inf"),
             ("bic", "decrease", "0.95"),
@@ -253,22 +254,54 @@ mod tests {
         assert!(refused(vec![named("gentle", &[RANGED, RANGED])]).contains("each name once"));
     }
 
+    /// Bounds that do not go with the defaults of other parameters, and are refused by name for that.
+    const NOT_ALONE: [&str; 6] = [
+        // A loss-free interval would leave no gap: k2 × alpha below one.
+        "sabul2002 k2=1000000",
+        "sabul2002 alpha=0.5",
+        // Below a packet each `period_ms_max`, or beyond the interface.
+        "sabul2002 rate_mbps_initial=0.012",
+        "sabul2002 rate_mbps_initial=100000",
+        "sabul2002 nic_mbps=1",
+        "sabul2002 period_ms_max=0.001",
+    ];
+
     #[test]
-    fn every_parameter_takes_its_default_and_its_bounds_and_names_them_beyond() {
+    fn every_parameter_takes_its_default_both_bounds_and_every_word_and_nothing_beyond() {
+        let mut refused = Vec::new();
         for entry in ENTRIES {
             for spec in entry.params {
+                let what = |value: &str| format!("{} {}={value}", entry.name, spec.name);
                 let build = |value: &str| {
                     entry.build(&[(spec.name.to_owned(), value.to_owned())], Bytes(1500))
                 };
-                assert!(build(spec.default).is_ok(), "{} {}", entry.name, spec.name);
-                if let Unit::Word(words) = spec.unit {
-                    assert!(words.contains(&spec.default), "{} {}", entry.name, spec.name);
-                    continue;
+                let mut takes = |value: &str| match build(value) {
+                    Ok(built) => assert_eq!(built.fault(), None, "{}", what(value)),
+                    Err(_) => refused.push(what(value)),
+                };
+                let refuses = |value: &str, allowed: &str| {
+                    let error = build(value).expect_err(&what(value));
+                    assert!(error.setting.contains(spec.name), "{error}");
+                    assert!(error.allowed.contains(allowed), "{error}");
+                };
+                takes(spec.default);
+                let (least, most) = spec.range;
+                match spec.unit {
+                    Unit::Word(words) => {
+                        words.iter().for_each(|word| takes(word));
+                        refuses("no-such-word", &words.join(", "));
+                        continue;
+                    }
+                    Unit::NumberOr(word) => takes(word),
+                    _ => {}
                 }
-                let error = build(&(spec.range.1 * 2.0 + 1.0).to_string()).unwrap_err();
-                let range = format!("{} to {}", spec.range.0, spec.range.1);
-                assert!(error.allowed.contains(&range), "{} {}: {error}", entry.name, spec.name);
+                let range = format!("{least} to {most}");
+                takes(&least.to_string());
+                takes(&most.to_string());
+                refuses(&(most * 2.0 + 1.0).to_string(), &range);
+                refuses(&(least - least.abs() / 2.0 - 1e-9).to_string(), &range);
             }
         }
+        assert_eq!(refused, NOT_ALONE);
     }
 }

@@ -65,7 +65,7 @@ impl Gains {
     };
 
     fn from(params: &ParamValues) -> Self {
-        let set = if params.word("set") == "pr1" { Self::PR1 } else { Self::PR0 };
+        let set = params.choice("set", &[("pr0", Self::PR0), ("pr1", Self::PR1)]);
         let micros = |name, of_set| params.number_or_word(name).map_or(of_set, |us| us * PS_PER_US);
         Self {
             k1: params.number_or_word("k1").unwrap_or(set.k1),
@@ -140,11 +140,11 @@ struct Sabul2002 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranges are checked")]
 fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     params::check(params, packet_bytes)?;
-    let is_on = |name| params.word(name) == "on";
+    let is_on = |name| params.is_on(name);
     let mbps = |name| params.rate(name);
     let (nic, rate) = (mbps("nic_mbps"), mbps("rate_mbps_initial"));
     let packet_time = nic.gap(packet_bytes).0;
-    let domain = if params.word("domain") == "period" { Domain::Period } else { Domain::Gap };
+    let domain = params.choice("domain", &[("gap", Domain::Gap), ("period", Domain::Period)]);
     let period = rate.gap(packet_bytes).0;
     Ok(Box::new(Sabul2002 {
         gains: Gains::from(params),
@@ -154,10 +154,13 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
         nic,
         period_max: Span::from_secs_f64(params.number("period_ms_max") / 1e3),
         domain,
-        loss: match params.word("loss") {
-            "averaged" => Loss::Averaged { weight_new: params.number("loss_weight_new") },
-            _ => Loss::Instantaneous,
-        },
+        loss: params.choice(
+            "loss",
+            &[
+                ("instantaneous", Loss::Instantaneous),
+                ("averaged", Loss::Averaged { weight_new: params.number("loss_weight_new") }),
+            ],
+        ),
         defects: Defects {
             raise_sent: is_on("raise_sent"),
             count_repeats: is_on("count_repeats"),

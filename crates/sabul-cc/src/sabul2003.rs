@@ -64,8 +64,9 @@ const PARAMS: &[ParamSpec] = &[
         name: "rate_mbps_initial",
         unit: Unit::Mbps,
         default: "100",
-        range: (0.012, 100_000.0),
-        doc: "Sending rate of the published start, IP headers included",
+        range: (1.0, 100_000.0),
+        doc: "Sending rate of the published start, IP headers included; its gap at most 12 ms, \
+              which larger packets than 1500 bytes reach at a higher rate",
         source: "[SABUL §II-E]: set by the application",
     },
     ParamSpec {
@@ -96,12 +97,23 @@ const PARAMS: &[ParamSpec] = &[
     },
 ];
 
+#[derive(Clone, Copy, Debug)]
+enum Start {
+    Search,
+    Published,
+}
+
+const STARTS: [(&str, Start); 2] = [("search", Start::Search), ("published", Start::Published)];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Freeze {
     SmallestRtt,
     AveragedRtt,
     OneSyn,
 }
+
+const FREEZES: [(&str, Freeze); 3] =
+    [("rtt-min", Freeze::SmallestRtt), ("rtt", Freeze::AveragedRtt), ("syn", Freeze::OneSyn)];
 
 #[derive(Debug)]
 enum Phase {
@@ -131,21 +143,30 @@ struct Sabul2003 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "ranges are checked")]
 fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     let rate = params.rate("rate_mbps_initial");
-    let searching = params.word("start") == "search";
+    let gap = rate.gap(packet_bytes).0;
+    if !(GAP_MIN..=GAP_MAX).contains(&gap) {
+        let [most, least] = [GAP_MIN, GAP_MAX].map(|gap| Gap(gap).rate(packet_bytes));
+        let mbps = |rate: Option<Rate>| rate.map_or(0.0, |rate| rate.0 as f64 / 1e6);
+        return Err(ConfigError {
+            setting: "parameter rate_mbps_initial of sabul2003".to_owned(),
+            value: params.word("rate_mbps_initial").to_owned(),
+            allowed: format!(
+                "{} to {} Mb/s with packets of {} bytes",
+                mbps(least),
+                mbps(most),
+                packet_bytes.0
+            ),
+        });
+    }
     Ok(Box::new(Sabul2003 {
-        gap: rate.gap(packet_bytes).0.clamp(GAP_MIN, GAP_MAX),
-        phase: if searching {
-            Phase::Search(RateSearch::new(packet_bytes))
-        } else {
-            Phase::SlowStart { window: Packets(1) }
+        gap,
+        phase: match params.choice("start", &STARTS) {
+            Start::Search => Phase::Search(RateSearch::new()),
+            Start::Published => Phase::SlowStart { window: Packets(1) },
         },
         window_max: Packets(params.number("window_packets") as u64),
         syn_interval: Span::from_secs_f64(params.number("syn_interval_ms") / 1e3),
-        freeze: match params.word("freeze") {
-            "rtt-min" => Freeze::SmallestRtt,
-            "rtt" => Freeze::AveragedRtt,
-            _ => Freeze::OneSyn,
-        },
+        freeze: params.choice("freeze", &FREEZES),
         averaged_loss: 0.0,
         hold_until: None,
         last_decrease: None,

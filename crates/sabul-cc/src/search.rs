@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 use sabul_units::{Bytes, Gap, Packets, Rate, Span};
 
-use crate::controller::{Acked, Context, IntervalReport, LossReport, SYN_INTERVAL, SendLimits};
+use crate::controller::{Acked, Context, IntervalReport, LossReport, SendLimits, ack_interval};
 
 /// First train. Ours: enough to see a spacing, and 48 kB, about what browsers' TCP starts with.
 const FIRST_TRAIN: u64 = 32;
@@ -32,8 +32,6 @@ const SAMPLE_PACKETS: u64 = 16;
 /// Queueing delay that ends the fill, as a part of the smallest RTT, and its floor.
 const DELAY_PART: u64 = 8;
 const DELAY_FLOOR: Span = Span::from_millis(1);
-/// The receiver acknowledges four times a round trip, at least each SYN interval, at most this often.
-const ACK_INTERVAL_MIN: Span = Span::from_micros(250);
 /// Ours: how late a sender's batch may leave.
 const WAKE_UP: Span = Span::from_micros(500);
 /// Losses end the search when they are this many in one round and a tenth of what was sent in it.
@@ -83,7 +81,7 @@ pub(crate) struct RateSearch {
 }
 
 impl RateSearch {
-    pub(crate) fn new(_packet_bytes: Bytes) -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             stage: Stage::Ramp,
             gap: Gap::NONE,
@@ -152,8 +150,7 @@ impl RateSearch {
         };
         // What is in flight when the path is full: one RTT, what waits to be acknowledged, and what
         // a machine that sleeps between batches is late by.
-        let ack_interval = (rtt.min / 4).max(ACK_INTERVAL_MIN).min(SYN_INTERVAL);
-        let horizon = rtt.min + ack_interval + WAKE_UP;
+        let horizon = rtt.min + ack_interval(rtt.min) + WAKE_UP;
         let packets_in = |rate: Rate| (rate.bytes_in(horizon).0 / cx.packet_bytes.0.max(1)).max(1);
         // A queue delays all of them, a machine that was late only some.
         self.delays.rotate_left(1);

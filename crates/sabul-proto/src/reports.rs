@@ -12,9 +12,6 @@ use sabul_wire::LossPolicy;
 const ACK_INTERVAL_2002: Span = Span::from_millis(100);
 /// [SABUL2] The 2002 receiver looks for losses to report again this often; also the least age.
 pub(crate) const ERR_INTERVAL: Span = Span::from_millis(20);
-/// Ours: in the current policy an ACK goes out four times a round trip where that is shorter than
-/// the SYN interval, but not more often than this.
-const ACK_INTERVAL_MIN: Span = Span::from_micros(250);
 
 /// The reporting of a receiver, and what its sender may expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,8 +121,7 @@ impl ReportRule {
     pub(crate) fn ack_interval(self, rtt_min: Option<Span>) -> Span {
         match (self.ack, rtt_min) {
             (AckRule::Every(interval), _) => interval,
-            // DEV-005: [SABUL §II-D] has one ACK each SYN interval, whatever the round trip.
-            (AckRule::PerRtt, Some(rtt)) => (rtt / 4).max(ACK_INTERVAL_MIN).min(SYN_INTERVAL),
+            (AckRule::PerRtt, Some(rtt)) => sabul_cc::ack_interval(rtt),
             (AckRule::PerRtt, None) => SYN_INTERVAL / 10,
         }
     }

@@ -66,7 +66,7 @@ struct Fobs {
 
 fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     let rate = params.rate("rate_mbps");
-    let is_controlled = params.word("control") == "on";
+    let is_controlled = params.is_on("control");
     if is_controlled && rate.0 == 0 {
         return Err(ConfigError {
             setting: "parameter rate_mbps of fobs".to_owned(),

@@ -84,7 +84,7 @@ fn build(
         burst: params.number("burst_packets") as u64,
         interval: Span::from_secs_f64(params.number("burst_interval_ms") / 1e3),
         window: params.number("max_buffers") as u64 * BUFFER_PACKETS,
-        is_adaptive: params.word("adaptation") == "on",
+        is_adaptive: params.is_on("adaptation"),
         clean: 0,
     }))
 }

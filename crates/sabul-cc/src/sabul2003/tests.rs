@@ -162,3 +162,14 @@ fn a_search_that_never_sees_a_spacing_stays_bounded() {
     assert!(controller.limits().window.unwrap().0 <= 1 << 24);
     assert_eq!(controller.phase(), "ramp");
 }
+
+#[test]
+fn an_initial_rate_whose_gap_it_cannot_keep_is_refused_and_never_moved() {
+    let build = |mbps: &str, bytes: u64| {
+        ENTRY.build(&[("rate_mbps_initial".to_owned(), mbps.to_owned())], Bytes(bytes))
+    };
+    assert!(build("1", 1500).is_ok(), "12 000 bits at 1 Mb/s take the longest gap, 12 ms");
+    let error = build("1", 9000).unwrap_err().to_string();
+    assert!(error.contains("6 to ") && error.contains("9000 bytes"), "{error}");
+    assert!(build("6", 9000).is_ok());
+}

@@ -87,6 +87,9 @@ const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
 ];
 
+/// Whether a start is the search.
+const IS_SEARCHING: [(&str, bool); 2] = [("search", true), ("startup", false)];
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Startup,
@@ -191,9 +194,9 @@ struct Bbr3 {
     timeout_point: Option<u64>,
 }
 
-fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     let mut bbr = Bbr3::new(params.number(INITIAL_WINDOW.name));
-    bbr.search = (params.word("start") == "search").then(|| RateSearch::new(packet_bytes));
+    bbr.search = params.choice("start", &IS_SEARCHING).then(RateSearch::new);
     Ok(Box::new(bbr))
 }
 

@@ -85,7 +85,7 @@ struct Cubic {
 fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     Ok(Box::new(Cubic {
         window: Window::new(params),
-        hystart: (params.word("hystart") == "on").then(HyStart::new),
+        hystart: params.is_on("hystart").then(HyStart::new),
         w_max: 0.0,
         cwnd_prior: 0.0,
         avoidance: None,

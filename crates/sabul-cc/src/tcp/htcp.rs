@@ -104,8 +104,8 @@ struct HTcp {
 impl HTcp {
     fn new(params: &ParamValues) -> Self {
         Self {
-            is_scaled: params.word("rtt_scaling") == "on",
-            is_switching: params.word("bandwidth_switch") == "on",
+            is_scaled: params.is_on("rtt_scaling"),
+            is_switching: params.is_on("bandwidth_switch"),
             beta: BETA_MIN,
             is_settled: false,
             event_end: Instant::ZERO,

@@ -125,7 +125,8 @@ impl<L: Law> LowPriority<L> {
         Self {
             law,
             threshold: params.number("threshold"),
-            is_slow_start_again: params.word("regrow") == "slow-start",
+            is_slow_start_again: params
+                .choice("regrow", &[("avoidance", false), ("slow-start", true)]),
             delays: Delays { recent: [f64::INFINITY; SAMPLES], max: 0.0, average: None },
             inference_until: None,
             first_after: 0,

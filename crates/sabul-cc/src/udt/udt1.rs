@@ -73,8 +73,8 @@ impl Udt1 {
     fn new(params: &ParamValues) -> Self {
         Self {
             early: Early::new(params),
-            trend: (params.word("delay_warning") == "on").then(Trend::default),
-            is_loss_rate_whole: params.word("whole_loss_rate") == "on",
+            trend: params.is_on("delay_warning").then(Trend::default),
+            is_loss_rate_whole: params.is_on("whole_loss_rate"),
             averaged_loss: 0.0,
             last_decrease: None,
             nak_count: 0,

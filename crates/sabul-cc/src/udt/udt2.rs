@@ -66,7 +66,7 @@ impl Udt2 {
         Self {
             period_us_before: early.period_us,
             early,
-            is_ninth: params.word("ninth") == "on",
+            is_ninth: params.is_on("ninth"),
             last_decrease: None,
             average_naks: AVERAGE_START,
             nak_count: 0,

@@ -92,7 +92,7 @@ impl Udt4 {
     fn new(params: &ParamValues) -> Self {
         Self {
             period_us: PERIOD_US_START,
-            is_whole: params.word("period") == "whole-us",
+            is_whole: params.choice("period", &[("fractional", false), ("whole-us", true)]),
             window: WINDOW_BASE,
             window_max: params.number(WINDOW.name),
             is_slow_start: true,
