@@ -164,12 +164,12 @@ pub struct Acked {
     pub in_flight: Packets,
     /// Packets marked by ECN since the ACK before.
     pub marked: Packets,
-    /// Largest packet number that has arrived; on a host whose recoveries last until everything
-    /// sent before has arrived, the largest below which nothing is missing.
+    /// Largest number that has arrived, whatever is missing below it.
     pub largest: u64,
-    /// Largest packet number that has arrived, whatever is missing below it. Zero where that is
-    /// [`Self::largest`].
-    pub highest: u64,
+    /// All numbers up to this one are settled: each has arrived, or is lost for good and what it
+    /// carried goes by another number. Whatever began when a number was the newest (a recovery, a
+    /// round) is over once it is settled. At most [`Self::largest`].
+    pub settled: u64,
     /// Packets that later arrivals have shown to be lost on the path since the start, whether a
     /// [`LossReport`] has told of them yet or not.
     pub lost: Packets,
@@ -179,7 +179,7 @@ pub struct Acked {
     pub next: u64,
     /// Wire bytes that have arrived since the start, IP headers included.
     pub delivered: Bytes,
-    /// Receiver's clock when `largest` arrived.
+    /// Receiver's clock when the newest of them arrived; a TCP host's own clock when the ACK did.
     pub arrived_at: Span,
 }
 

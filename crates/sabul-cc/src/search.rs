@@ -160,14 +160,14 @@ impl RateSearch {
         // Arrivals spread over a round trip are spaced by the window, unless a queue spaces them.
         let sample =
             sample.filter(|(_, time)| delayed || *time <= rtt.min / 2).map(|(rate, _)| rate);
-        let round_over = self.round_end.is_some_and(|end| acked.largest >= end);
+        let round_over = self.round_end.is_some_and(|end| acked.settled >= end);
         match self.stage {
             Stage::Ramp => {
                 self.estimate = self.estimate.max(sample);
                 // The first train ends where sending has got to when it is first heard of.
                 let end = *self.round_end.get_or_insert_with(|| acked.next.saturating_sub(1));
                 let can_fill = delayed && self.estimate.is_some();
-                if acked.largest < end && !can_fill {
+                if acked.settled < end && !can_fill {
                     return SearchStep::Continue;
                 }
                 self.start_round(acked.next);

@@ -102,7 +102,7 @@ impl Controller for Gentle {
         self.is_starting &= queueing <= self.target / 2;
         let newly = acked.newly.0 as f64;
         let was_used = acked.in_flight.0 as f64 + newly >= self.window / 2.0;
-        let is_recovering = self.answered.is_some_and(|last| acked.largest <= last);
+        let is_recovering = self.answered.is_some_and(|last| acked.settled <= last);
         if queueing > self.target {
             if cx.now.since(self.eased_at) >= rtt.smoothed {
                 cx.tell(Reason::DelayRose);

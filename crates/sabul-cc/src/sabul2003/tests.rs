@@ -152,7 +152,7 @@ fn a_search_that_never_sees_a_spacing_stays_bounded() {
         let acked = Acked {
             newly: Packets(1),
             total: Packets(round),
-            largest: round * 1000,
+            settled: round * 1000,
             next: round * 1000 + 1,
             delivered: Bytes(round * 1500),
             ..Acked::default()

@@ -264,7 +264,7 @@ impl Controller for Bbr {
         let is_rtt_old = self.measure_rtt(cx);
         let rtt_min = self.rtt_min.unwrap_or(Span::ZERO);
         let is_new_round = self.delivery.on_ack(acked, rtt_min);
-        if let Some(recovery) = self.recovery.filter(|recovery| acked.largest > recovery.point) {
+        if let Some(recovery) = self.recovery.filter(|recovery| acked.settled > recovery.point) {
             self.cwnd = self.cwnd.max(recovery.cwnd_before);
             self.recovery = None;
             self.free_until = acked.next;

@@ -598,7 +598,7 @@ impl Controller for Bbr3 {
             self.take_step(step, cx);
             return;
         }
-        if self.timeout_point.is_some_and(|point| acked.largest > point) {
+        if self.timeout_point.is_some_and(|point| acked.settled > point) {
             self.timeout_point = None;
             self.cwnd = self.cwnd.max(self.cwnd_before);
         }
@@ -608,7 +608,7 @@ impl Controller for Bbr3 {
             self.losses.end = acked.next;
         }
         self.losses.lost += newly_lost;
-        let is_loss_round_over = acked.largest.max(acked.highest) >= self.losses.end;
+        let is_loss_round_over = acked.largest >= self.losses.end;
         if is_loss_round_over {
             self.losses.end = acked.next;
         }

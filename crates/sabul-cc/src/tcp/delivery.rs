@@ -138,7 +138,7 @@ impl Delivery {
 
     /// Takes an ACK in, and says whether it ends a round.
     pub(super) fn on_ack(&mut self, acked: &Acked, rtt_min: Span) -> bool {
-        let largest = acked.largest.max(acked.highest);
+        let largest = acked.largest;
         while self.acks.get(1).is_some_and(|told| told.next <= largest) {
             self.acks.pop_front();
         }
@@ -200,6 +200,7 @@ mod tests {
             newly: Packets(1),
             total: Packets(total),
             largest,
+            settled: largest,
             next,
             arrived_at: Span::from_millis(ms),
             ..Acked::default()
@@ -234,7 +235,7 @@ mod tests {
         delivery.on_ack(&in_flight(told(10, 9, 30, 10), 20, 1), RTT);
         assert_eq!(delivery.newest(), Sample::default());
         // Packet 34 left fourth after that ACK, which left 20 in flight. It is beyond a hole.
-        let beyond = Acked { highest: 34, ..told(33, 19, 60, 25) };
+        let beyond = Acked { largest: 34, ..told(33, 19, 60, 25) };
         delivery.on_ack(&in_flight(beyond, 25, 3), RTT);
         let expected =
             Sample { rate: Some(23.0 / 0.015), delivered: 23.0, in_flight: 25.0, lost: 2.0 };

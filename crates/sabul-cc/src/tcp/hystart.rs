@@ -73,7 +73,7 @@ impl HyStart {
 
     /// An ACK arrived in slow start, with the round trip it showed.
     pub(super) fn on_ack(&mut self, acked: &Acked, rtt: &RttEstimate) -> Step {
-        if acked.largest >= self.round_end {
+        if acked.settled >= self.round_end {
             self.round_end = acked.next;
             self.last_min = self.current_min.take();
             (self.samples, self.packets) = (0, 0);
@@ -134,7 +134,7 @@ mod tests {
         for n in 0..acks {
             let acked = Acked {
                 newly: Packets(newly),
-                largest: first + n * newly,
+                settled: first + n * newly,
                 next: first + acks * newly,
                 ..Acked::default()
             };

@@ -138,7 +138,7 @@ impl<L: Law> LowPriority<L> {
     /// Takes a round trip in, and says whether it is an early sign of congestion.
     fn is_congested(&mut self, acked: &Acked, cwnd: f64, rtt: &RttEstimate) -> bool {
         // Ours: the delay of what was sent before the cut tells nothing of what the cut did.
-        if acked.largest < self.first_after || cwnd < WINDOW_MIN {
+        if acked.settled < self.first_after || cwnd < WINDOW_MIN {
             return false;
         }
         let Delays { recent, max, average } = &mut self.delays;

@@ -35,6 +35,7 @@ pub(super) fn ack(newly: u64, in_flight: u64, largest: u64) -> Acked {
         newly: Packets(newly),
         in_flight: Packets(in_flight),
         largest,
+        settled: largest,
         next: largest + in_flight + 1,
         ..Acked::default()
     }

@@ -146,7 +146,7 @@ impl Window {
             self.recover = Some(acked.next.saturating_sub(1));
             self.state = State::Restart;
         }
-        let is_within = self.recover.is_some_and(|recover| acked.largest <= recover);
+        let is_within = self.recover.is_some_and(|recover| acked.settled <= recover);
         if !is_within {
             self.state = State::Open;
             if acked.marked.0 > 0 {

@@ -117,6 +117,8 @@ impl Sender {
             acked.in_flight = Packets(self.ledger.numbers.in_flight());
             acked.marked = Packets(marked);
             acked.largest = ack.largest.0;
+            // What is missing below it is on the way here as lost, and goes out by another number.
+            acked.settled = ack.largest.0;
             acked.lost = Packets(self.stats.lost);
             acked.next = self.ledger.numbers.next().0;
             acked.delivered = Bytes(self.delivered_on_wire());

@@ -365,11 +365,11 @@ impl TcpSender {
             acked.total = Packets(self.delivered);
             acked.in_flight = Packets(self.board.pipe());
             acked.marked = Packets(if is_marked { newly } else { 0 });
-            // Cumulative: a recovery lasts until everything sent before it has arrived.
-            acked.largest = self.board.first() - 1;
-            acked.highest = self.board.highest();
+            // A segment that is sent again keeps its number, so only arrival settles it.
+            acked.settled = self.board.first() - 1;
+            acked.largest = self.board.highest();
             acked.lost = Packets(self.overtaken);
-            acked.is_app_limited = acked.highest < self.app_limited_until;
+            acked.is_app_limited = acked.largest < self.app_limited_until;
             acked.next = self.board.next();
             acked.delivered = Bytes(self.delivered * u64::from(self.config.packet_bytes));
             acked.arrived_at = now.elapsed();
