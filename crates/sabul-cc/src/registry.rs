@@ -5,6 +5,8 @@
 
 use std::sync::OnceLock;
 
+use sabul_units::nearest;
+
 use crate::bulk::{fobs, netblt, rbudp, tsunami};
 use crate::params::{ConfigError, ParamValues};
 use crate::tcp::{
@@ -126,11 +128,7 @@ fn is_name(name: &str) -> bool {
 pub fn find(name: &str) -> Result<&'static Entry, ConfigError> {
     all().find(|entry| entry.name == name).ok_or_else(|| {
         let names: Vec<_> = all().map(|entry| entry.name).collect();
-        let nearest = names.iter().min_by_key(|known| distance(name, known));
-        // A short name must share a letter with what it is said to be near to.
-        let most = name.chars().count().saturating_sub(1).min(3);
-        let hint = nearest
-            .filter(|known| distance(name, known) <= most)
+        let hint = nearest(name, &names)
             .map_or_else(String::new, |known| format!("'{known}' (the nearest), or "));
         ConfigError {
             setting: "controller".to_owned(),
@@ -138,22 +136,6 @@ pub fn find(name: &str) -> Result<&'static Entry, ConfigError> {
             allowed: format!("{hint}one of: {}", names.join(", ")),
         }
     })
-}
-
-/// Letters to insert, drop or change to make one word the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //!
 //! All other keys are those of [`Key`]. An error names line, key, value and what is allowed.
 
+use sabul_units::nearest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -166,24 +167,12 @@ const VARIANTS: &str = "\"recursion\", \"full\"";
 
 fn unknown(name: &str, others: &[&'static str]) -> ConfigError {
     let names = Key::ALL.into_iter().map(Key::name).chain(WORDS).chain(others.iter().copied());
-    let nearest = names.min_by_key(|known| distance(name, known)).unwrap_or_default();
-    ConfigError::new(format!("there is no key '{name}': did you mean '{nearest}'?"))
-}
-
-/// Letters to add, drop or change to make one word of the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, other) in b.iter().enumerate() {
-            let change = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+    let names: Vec<&str> = names.collect();
+    let hint = nearest(name, &names).map_or_else(
+        || format!("; the keys are {}", names.join(", ")),
+        |known| format!(": did you mean '{known}'?"),
+    );
+    ConfigError::new(format!("there is no key '{name}'{hint}"))
 }
 
 #[cfg(test)]
@@ -262,12 +251,5 @@ mod tests {
         for junk in ["\u{0}", "[[[", "k1", "= 1", "k1 = 1\nk1 = 2"] {
             assert!(read_params(junk).is_err(), "{junk:?}");
         }
-    }
-
-    #[test]
-    fn distance_counts_single_letters() {
-        assert_eq!(distance("alpha", "alpha"), 0);
-        assert_eq!(distance("alhpa", "alpha"), 2);
-        assert_eq!(distance("", "k2"), 2);
     }
 }

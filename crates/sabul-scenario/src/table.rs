@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use sabul_units::{Probability, Rate, Span};
+use sabul_units::{Probability, Rate, Span, nearest};
 
-use crate::error::{Origin, Problem, nearest, shorten, unknown};
+use crate::error::{Origin, Problem, shorten, unknown};
 use crate::tree::{Field, Node, Value, find};
 
 /// More problems than this say nothing new.

@@ -8,9 +8,11 @@ pub mod math;
 mod random;
 mod rate;
 mod seq;
+mod spelling;
 mod time;
 
 pub use random::{Probability, ProbabilityError, Random, SeededRandom};
 pub use rate::{Bytes, Gap, Packets, ParseRateError, Rate};
 pub use seq::{PacketNumber, SeqNo, expand_u32};
+pub use spelling::nearest;
 pub use time::{Instant, Span};
