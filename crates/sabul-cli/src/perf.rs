@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use sabul::{
     ChannelStats, Direction, Interval, MeasureLimit, Report, Session, Transfer, TransferOptions,
 };
+use sabul_run::statistics;
 use sabul_study::processor::{cpu_mhz, mhz_per_mbps};
 use serde::Serialize;
 
@@ -212,9 +213,9 @@ impl Lines {
     }
 }
 
-fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
-    let count = values.len().max(1) as f64;
-    values.sum::<f64>() / count
+/// The mean; zero of nothing.
+fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    statistics::mean(values).unwrap_or(0.0)
 }
 
 /// Sums up all streams.

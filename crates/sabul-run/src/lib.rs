@@ -7,6 +7,7 @@
 //! | [`meter`] | what is measured while a run goes on |
 //! | [`events`] | what happened in it, and why |
 //! | [`results`] | what a run has shown: averages and series |
+//! | [`statistics`] | means and the like, each once |
 //!
 //! Simulator and lab are told the same and measured by the same meter, so what differs between their
 //! results is not how they were taken. Plain values and arithmetic: no files, clocks or threads here.
@@ -15,4 +16,5 @@ pub mod events;
 pub mod meter;
 pub mod results;
 pub mod scenario;
+pub mod statistics;
 pub mod traffic;

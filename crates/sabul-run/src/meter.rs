@@ -11,6 +11,7 @@ use crate::results::{
     Completion, FlowResult, FlowSeries, LinkResult, LinkSeries, Queue, Region, Results, Rtt, Series,
 };
 use crate::scenario::{Arrivals, FlowPlan, FlowSize, Scenario, Transport};
+use crate::statistics::{jain, mean, quantile, stability};
 
 /// [SLAC] judges stability by reports of one second.
 const STABILITY_BIN: Span = Span::from_secs(1);
@@ -344,7 +345,7 @@ impl Meter {
         times.sort_unstable_by(f64::total_cmp);
         let completion = (times.len() > 1)
             .then(|| Completion { median_s: quantile(&times, 0.5), p99_s: quantile(&times, 0.99) });
-        let completed_s = (!times.is_empty()).then(|| mean(&times));
+        let completed_s = mean(times.iter().copied());
         let mut rtts = meter.rtts_ms.clone();
         rtts.sort_unstable_by(f64::total_cmp);
         FlowResult {
@@ -359,7 +360,7 @@ impl Meter {
             retransmissions: passed.resent,
             rtt_ms: Rtt {
                 min: meter.rtt_min_ms.unwrap_or(0.0),
-                mean: mean(&rtts),
+                mean: mean(rtts.iter().copied()).unwrap_or(0.0),
                 p99: quantile(&rtts, 0.99),
             },
             stability: stability(&self.binned(from, until, |row| meter.fresh[row])),
@@ -482,50 +483,4 @@ fn bps(bytes: u64, span: Span) -> f64 {
 
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
-}
-
-/// The value below which this share of sorted values lies: the nearest rank.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the length")]
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let rank = (sorted.len() as f64 * share).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
-}
-
-/// Standard deviation ÷ mean; zero where there is nothing to compare. [SLAC]
-fn stability(values: &[f64]) -> f64 {
-    let mean = mean(values);
-    if values.len() < 2 || mean <= 0.0 {
-        return 0.0;
-    }
-    let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
-    (squares / (values.len() - 1) as f64).sqrt() / mean
-}
-
-/// Jain's index, (Σx)² ÷ (n Σx²); one where there is nothing to share.
-fn jain(rates: &[f64]) -> f64 {
-    let sum: f64 = rates.iter().sum();
-    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
-    if squares <= 0.0 { 1.0 } else { sum * sum / (rates.len() as f64 * squares) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_measures_follow_their_formulas() {
-        // (1 + 3)² ÷ (2 × (1 + 9)) = 0.8.
-        assert!((jain(&[1.0, 3.0]) - 0.8).abs() < 1e-12);
-        assert!((jain(&[]) - 1.0).abs() < 1e-12);
-        // Mean 2, deviations −1, 0, 1: √(2 ÷ 2) ÷ 2 = 0.5.
-        assert!((stability(&[1.0, 2.0, 3.0]) - 0.5).abs() < 1e-12);
-        let values: Vec<f64> = (1..=200).map(f64::from).collect();
-        assert!((quantile(&values, 0.99) - 198.0).abs() < 1e-12);
-        assert!((quantile(&values, 0.5) - 100.0).abs() < 1e-12);
-        assert!(quantile(&[], 0.5).abs() < 1e-12);
-    }
 }

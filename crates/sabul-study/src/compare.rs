@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sabul_report::{Cell, Column, Item, Page, Section, Table};
 use sabul_run::results::Results;
+use sabul_run::statistics::median;
 use sabul_scenario::{Arm, Run};
 use serde::Serialize;
 
@@ -251,13 +252,6 @@ fn difference(simulated: f64, measured: f64) -> Option<f64> {
     (simulated.abs() > 0.0).then(|| (measured - simulated) / simulated * 100.0)
 }
 
-/// The middle value; the mean of the two in the middle of an even number.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
-    Some((values[low] + values[high]) / 2.0)
-}
-
 fn columns() -> Vec<Column> {
     vec![
         Column::text("of"),
@@ -379,14 +373,6 @@ mod tests {
         assert_eq!(difference(0.0, 0.0), Some(0.0));
         assert_eq!(difference(0.0, 0.1), None);
         assert_eq!(difference(0.1, 0.0), Some(-100.0));
-    }
-
-    #[test]
-    fn the_median_is_the_middle_one_or_the_mean_of_two() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 30.0]), Some(3.0));
-        assert_eq!(median(vec![7.0]), Some(7.0));
-        assert_eq!(median(Vec::new()), None);
     }
 
     #[test]

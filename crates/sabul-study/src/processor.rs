@@ -1,5 +1,7 @@
 //! What work costs the processor, in its own clock.
 
+use sabul_run::statistics::mean;
+
 /// Clock cycles per bit, as MHz of processor per Mb/s of goodput [SLAC Table 1].
 pub fn mhz_per_mbps(
     cpu_seconds: Option<f64>,
@@ -21,8 +23,7 @@ fn clock_of(cpuinfo: &str) -> Option<f64> {
         let (key, value) = line.split_once(':')?;
         (key.trim() == "cpu MHz").then(|| value.trim().parse::<f64>().ok())?
     });
-    let clocks: Vec<f64> = clocks.filter(|clock| *clock > 0.0).collect();
-    (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
+    mean(clocks.filter(|clock| *clock > 0.0))
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(super) fn cost(
         })
     };
     let costs: Vec<Cost> = trials.iter().map(of).collect::<Option<_>>()?;
-    let over = |number: fn(&Cost) -> f64| mean(costs.iter().map(number)).0;
+    let over = |number: fn(&Cost) -> f64| mean(costs.iter().map(number));
     Some(Cost {
         cpu_percent_sender: over(|cost| cost.cpu_percent_sender),
         cpu_percent_receiver: over(|cost| cost.cpu_percent_receiver),

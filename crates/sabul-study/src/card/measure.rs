@@ -6,6 +6,7 @@
 use sabul_path::QueueLimit;
 use sabul_run::results::{Completion, FlowResult, FlowSeries, Region, Series};
 use sabul_run::scenario::{FlowPlan, Scenario, Transport};
+use sabul_run::statistics;
 use sabul_scenario::Run;
 use sabul_units::Instant;
 use serde::Serialize;
@@ -194,7 +195,7 @@ impl Marks {
                     let times =
                         trials.iter().map(|one| convergence_s(&one.finished.series, entry_s));
                     let times: Option<Vec<f64>> = times.collect();
-                    marks.convergence_s = times.map(|times| mean(times).0);
+                    marks.convergence_s = times.map(mean);
                     marks.convergence_within_s = Some(watched_s);
                 }
                 Question::Queue => marks.standing_queue = Some(standing_queue(trials)),
@@ -272,19 +273,14 @@ pub(crate) fn nonsense(trial: &Trial) -> Option<String> {
     None
 }
 
-/// Mean and standard deviation (of a sample) of some values.
-pub(super) fn mean(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
-    let values: Vec<f64> = values.into_iter().collect();
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
-    let deviation =
-        if values.len() < 2 { 0.0 } else { (squares / (values.len() - 1) as f64).sqrt() };
-    (mean, deviation)
+/// The mean; not a number of nothing.
+pub(super) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    statistics::mean(values).unwrap_or(f64::NAN)
 }
 
 /// The mean of a number over seeds.
 fn over(trials: &[Trial], number: impl Fn(&Trial) -> f64) -> f64 {
-    mean(trials.iter().map(number)).0
+    mean(trials.iter().map(number))
 }
 
 pub(crate) fn region_test(rtt_ms: f64, trials: &[Trial], mhz: Option<f64>) -> RegionTest {
@@ -313,22 +309,25 @@ pub(crate) fn region_test(rtt_ms: f64, trials: &[Trial], mhz: Option<f64>) -> Re
         }
     };
     let together = |one: &Trial| mean(together_bps(&one.finished));
-    let whole =
-        |one: &Trial| Some((0.0, one.finished.series.t_s.last().copied()?, together(one).0));
+    let spread = |one: &Trial| {
+        let values: Vec<f64> = together_bps(&one.finished).into_iter().collect();
+        statistics::deviation(&values).unwrap_or(0.0)
+    };
+    let whole = |one: &Trial| Some((0.0, one.finished.series.t_s.last().copied()?, together(one)));
     let all = trials.iter().flat_map(|one| &one.finished.results.regions);
     let jains: Vec<f64> = all.map(|region| region.jain).collect();
     RegionTest {
         rtt_ms,
         link_bps: over(trials, Trial::link_bps),
         regions: (0..count).map(region).collect(),
-        mean_bps: over(trials, |one| together(one).0),
-        sd_bps: over(trials, |one| together(one).1),
-        stability: over(trials, |one| together(one).1 / together(one).0),
+        mean_bps: over(trials, |one| together(one)),
+        sd_bps: over(trials, |one| spread(one)),
+        stability: over(trials, |one| spread(one) / together(one)),
         jain_min: jains.iter().copied().fold(f64::NAN, f64::min),
         jain_max: jains.iter().copied().fold(f64::NAN, f64::max),
         rtt_ms_mean: over(trials, |one| {
             let Finished { results, series, .. } = &one.finished;
-            mean(rtts_ms(series, &results.regions).into_iter().filter(|rtt| rtt.is_finite())).0
+            mean(rtts_ms(series, &results.regions).into_iter().filter(|rtt| rtt.is_finite()))
         }),
         cost: cost(trials, mhz, whole),
     }
@@ -349,7 +348,7 @@ fn rtt_ms_within(series: &Series, region: &Region) -> f64 {
     let rows = series.t_s.iter().enumerate();
     let rows = rows.filter(|(_, t_s)| region.from_s < **t_s && **t_s <= region.to_s);
     let rtts = rows.flat_map(|(row, _)| present_rtts_ms(series, region, row));
-    mean(rtts).0
+    mean(rtts)
 }
 
 /// Mean round trip of the flows present at each sample.
@@ -357,7 +356,7 @@ pub(crate) fn rtts_ms(series: &Series, regions: &[Region]) -> Vec<f64> {
     let rows = series.t_s.iter().enumerate();
     rows.map(|(row, t_s)| {
         let region = regions.iter().find(|region| region.from_s < *t_s && *t_s <= region.to_s);
-        region.map_or(f64::NAN, |region| mean(present_rtts_ms(series, region, row)).0)
+        region.map_or(f64::NAN, |region| mean(present_rtts_ms(series, region, row)))
     })
     .collect()
 }
@@ -450,7 +449,7 @@ fn standing_queue(trials: &[Trial]) -> StandingQueue {
 fn mice(trials: &[Trial]) -> Mice {
     let all = || trials.iter().filter_map(|one| one.flow("mice"));
     let of = |number: fn(&Completion) -> f64| {
-        mean(all().map(|mice| mice.completion.as_ref().map_or(f64::NAN, number))).0
+        mean(all().map(|mice| mice.completion.as_ref().map_or(f64::NAN, number)))
     };
     Mice {
         median_s: of(|times| times.median_s),
@@ -483,7 +482,7 @@ fn cross(from_s: f64, trials: &[Trial]) -> Cross {
             let rate = plan.rate.filter(|_| plan.transport == Transport::UdpCbr)?;
             Some(flow.throughput_bps / rate.0 as f64)
         });
-        mean(shares).0
+        mean(shares)
     };
     Cross {
         share: share(|_, _| true),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sabul_model::series::PhasePlane;
+use sabul_run::statistics;
 use sabul_scenario::{Override, Run, parse_override, read};
 
 use super::plan::{Case, Claim, Measure, Plan, RateKind, Verdict};
@@ -159,9 +160,8 @@ fn rates(kind: RateKind, run: &Run, finished: &Finished) -> Vec<(String, f64)> {
                 RateKind::Goodput => flow.goodput_bps,
                 RateKind::Sending => {
                     let rows = finished.series.t_s.iter().zip(&series.rate_bps);
-                    let warm: Vec<f64> =
-                        rows.filter(|(t_s, _)| **t_s > warmup).map(|(_, rate)| *rate).collect();
-                    warm.iter().sum::<f64>() / (warm.len() as f64).max(1.0)
+                    let warm = rows.filter(|(t_s, _)| **t_s > warmup).map(|(_, rate)| *rate);
+                    statistics::mean(warm).unwrap_or(0.0)
                 }
             };
             (flow.id.clone(), rate / 1e6)
@@ -216,7 +216,7 @@ pub(crate) fn misfit(case: &Case, found: &Found) -> Option<f64> {
     if errors.is_empty() {
         return case.published.as_ref().and_then(|published| regions::misfit(published, found));
     }
-    Some(errors.iter().sum::<f64>() / errors.len() as f64)
+    statistics::mean(errors)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use sabul_report::{Axis, Bar, BarChart, BarSeries, Cell, Chart, Column, Item, Section, Table};
 use sabul_run::results::Series;
+use sabul_run::statistics;
 
 use super::judge::{Found, Variation, judge, misfit};
 use super::plan::{Open, Verdict};
@@ -228,8 +229,8 @@ fn open_table(one: &Reproduced<'_>, index: usize, open: &Open) -> Table {
             one.cases.iter().filter(|reproduction| open.is_varied_in(reproduction.case));
         let at: Vec<_> =
             concerned.filter_map(|one| Some((one.case, one.found.iter().find(is_this)?))).collect();
-        let misfits: Vec<f64> = at.iter().filter_map(|(case, found)| misfit(case, found)).collect();
-        let misfit = misfits.iter().sum::<f64>() / misfits.len() as f64;
+        let misfits = at.iter().filter_map(|(case, found)| misfit(case, found));
+        let misfit = statistics::mean(misfits).unwrap_or(f64::NAN);
         let judged: Vec<_> = at.iter().flat_map(|(case, found)| judge(case, found)).collect();
         let holding = judged.iter().filter(|judged| judged.verdict == Verdict::Holds).count();
         table = table.with_row(vec![

@@ -2,6 +2,7 @@
 //! beside the published ones, and whether ours rank the cases as the published ones do.
 
 use sabul_report::{Bar, Cell, Column, Table};
+use sabul_run::statistics;
 use serde::{Deserialize, Serialize};
 
 use super::judge::Found;
@@ -86,7 +87,7 @@ impl Marks {
             .map(|trial| region_test(0.0, std::slice::from_ref(trial), None))
             .collect();
         let over = |number: &dyn Fn(&RegionTest) -> f64| {
-            seeds.iter().map(number).sum::<f64>() / seeds.len() as f64
+            statistics::mean(seeds.iter().map(number)).unwrap_or(f64::NAN)
         };
         let count = seeds.iter().map(|seed| seed.regions.len()).min()?;
         let region = |index: usize| {
