@@ -12,8 +12,6 @@ mod page;
 mod plan;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant as Clock;
 
@@ -22,6 +20,7 @@ use sabul_scenario::{Arm, Override, Run};
 use sabul_units::Bytes;
 use serde::Serialize;
 
+use crate::folder::Folder;
 use crate::runs::{self, Finished};
 use crate::{COMMIT, Error, Observer, SCHEMA, simulate};
 use lab::LabPart;
@@ -30,7 +29,6 @@ pub(crate) use measure::{RegionTest, Trial, region_test};
 pub use plan::Carrier;
 use plan::{Exam, LAB, SIM, Subject};
 
-const MANIFEST: &str = "manifest.json";
 const SCENARIOS: &str = "scenarios";
 /// Keys that tests of the card set themselves: one of them for all would make their names untrue.
 const OWN_LINK_KEYS: &[&str] = &["delay_ms", "loss", "queue_bdp", "queue_packets", "queue_bytes"];
@@ -391,42 +389,36 @@ fn settings(answers: &[Answer]) -> BTreeMap<String, String> {
 fn write(dir: &Path, card: &Card, answers: &[Answer]) -> Result<(), Error> {
     let document = card.to_json()?;
     let card = &card.sheet;
-    let mut files = vec![
-        ("card.json".to_owned(), document),
-        ("report.html".to_owned(), page::page(card, answers).to_html()),
-    ];
-    for answer in answers {
-        if let Some(trial) = answer.first() {
-            files.push((format!("{SCENARIOS}/{}.toml", answer.exam.name), trial.run.text.clone()));
-        }
-    }
-    let names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
-    let manifest = Manifest {
-        schema: SCHEMA,
-        program: "sabul",
-        version: env!("CARGO_PKG_VERSION"),
-        commit: card.commit,
-        arm: card.arm,
-        cc: card.cc,
-        transport: card.transport,
-        params: &card.params,
-        seeds: card.seeds,
-        seconds_per_flow: card.seconds_per_flow,
-        settings: &card.settings,
-        files: &names,
+    let page = page::page(card, answers).to_html();
+    let manifest = |files: &[String]| {
+        Ok(serde_json::to_string_pretty(&Manifest {
+            schema: SCHEMA,
+            program: "sabul",
+            version: env!("CARGO_PKG_VERSION"),
+            commit: card.commit,
+            arm: card.arm,
+            cc: card.cc,
+            transport: card.transport,
+            params: &card.params,
+            seeds: card.seeds,
+            seconds_per_flow: card.seconds_per_flow,
+            settings: &card.settings,
+            files,
+        })?)
     };
-    let manifest = serde_json::to_string_pretty(&manifest).map_err(cannot_say)?;
-    files.push((MANIFEST.to_owned(), manifest));
-    write_files(dir, &files).map_err(|error| runs::cannot_write(dir, &error))
-}
-
-fn write_files(dir: &Path, files: &[(String, String)]) -> io::Result<()> {
-    // What an earlier card left here is whole no longer.
-    match fs::remove_file(dir.join(MANIFEST)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    files.iter().try_for_each(|(name, text)| fs::write(dir.join(name), text))
+    let fill = || {
+        let mut folder = Folder::begin(dir)?;
+        folder.write("card.json", document)?;
+        folder.write("report.html", page)?;
+        for answer in answers {
+            if let Some(trial) = answer.first() {
+                let name = format!("{SCENARIOS}/{}.toml", answer.exam.name);
+                folder.write(&name, &trial.run.text)?;
+            }
+        }
+        folder.end(manifest)
+    };
+    fill().map_err(|error| runs::cannot_write(dir, &error))
 }
 
 #[cfg(test)]

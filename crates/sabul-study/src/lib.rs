@@ -28,6 +28,7 @@ pub mod card;
 pub mod compare;
 pub mod conversations;
 mod error;
+mod folder;
 mod observer;
 pub mod processor;
 pub mod report;

@@ -12,12 +12,12 @@ use sabul_run::results::{Results, Series};
 use sabul_scenario::{LabNotes, Manifest, Override, Run, RunDocument};
 use serde_json::{Map, Value, json};
 
+use crate::folder::{self, Folder};
 use crate::{COMMIT, Error, conversations, report};
 
 /// Conversations that are shown.
 pub(crate) const CONVERSATIONS_SHOWN: usize = 20;
 const TEXT_WIDTH: usize = 120;
-const MANIFEST: &str = "manifest.json";
 /// Files of numbers, which an invalid run does not leave.
 const NUMBERS: [&str; 4] = ["plot.svg", "series.csv", "links.csv", TUPLES];
 const TUPLES: &str = "tuples.csv";
@@ -221,49 +221,29 @@ fn write_files(
     finished: &Finished,
     document: &RunDocument<'_>,
 ) -> io::Result<()> {
-    // What an earlier run left here is whole no longer.
-    remove(&dir.join(MANIFEST))?;
-    let mut files = Vec::new();
-    let mut write = |name: &str, bytes: &[u8]| {
-        files.push(name.to_owned());
-        fs::write(dir.join(name), bytes)
-    };
+    let mut folder = Folder::begin(dir)?;
     let series = &finished.series;
-    write("results.json", document.to_json().as_bytes())?;
+    folder.write("results.json", document.to_json())?;
     if finished.is_valid() {
-        write("plot.svg", report::goodput_chart(series).to_svg(900, 380).as_bytes())?;
+        folder.write("plot.svg", report::goodput_chart(series).to_svg(900, 380))?;
     }
-    write("report.html", report::run_page(run, finished).to_html().as_bytes())?;
-    write("scenario.toml", run.text.as_bytes())?;
+    folder.write("report.html", report::run_page(run, finished).to_html())?;
+    folder.write("scenario.toml", &run.text)?;
     if finished.is_valid() {
         if let Some(lab) = &finished.lab {
-            write(TUPLES, conversations::csv(&lab.tuples, &flow_ids(run)).as_bytes())?;
+            folder.write(TUPLES, conversations::csv(&lab.tuples, &flow_ids(run)))?;
         }
-        for name in ["series.csv", "links.csv"] {
-            files.push(name.to_owned());
-            let mut file = BufWriter::new(fs::File::create(dir.join(name))?);
-            if name == "series.csv" {
-                sabul_scenario::write_series(series, &mut file)?;
-            } else {
-                sabul_scenario::write_links(series, &mut file)?;
-            }
-            file.flush()?;
-        }
+        let mut file = BufWriter::new(fs::File::create(folder.add("series.csv"))?);
+        sabul_scenario::write_series(series, &mut file)?;
+        file.flush()?;
+        let mut file = BufWriter::new(fs::File::create(folder.add("links.csv"))?);
+        sabul_scenario::write_links(series, &mut file)?;
+        file.flush()?;
     }
     // Numbers of an earlier run are none of this one.
-    for name in NUMBERS.into_iter().filter(|name| !files.iter().any(|file| file == name)) {
-        remove(&dir.join(name))?;
-    }
+    folder.remove_others(&NUMBERS)?;
     let version = env!("CARGO_PKG_VERSION");
-    let manifest = Manifest::new(finished.arm(), run, version, COMMIT, &files);
-    fs::write(dir.join(MANIFEST), manifest.to_json())
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    folder.end(|files| Ok(Manifest::new(finished.arm(), run, version, COMMIT, files).to_json()))
 }
 
 /// A run has failed: what an earlier one left in its folder does not count as its results.
@@ -271,7 +251,7 @@ fn remove(path: &Path) -> io::Result<()> {
 /// # Errors
 /// If what is there cannot be removed.
 pub fn forget(dir: &Path) -> Result<(), Error> {
-    remove(&dir.join(MANIFEST)).map_err(|error| cannot_write(dir, &error))
+    folder::forget(dir).map_err(|error| cannot_write(dir, &error))
 }
 
 /// Writes the page and the table of all runs of a sweep.
