@@ -37,11 +37,11 @@ for target in "${targets[@]}"; do
     [ -z "${BLIND:-}" ] || corpus=$(mktemp -d "${TMPDIR:-/tmp}/sabul-fuzz.XXXXXX")
     mkdir -p "$corpus" "$failed"
     echo "== $target, $seconds s from seed $seed${BLIND:+, without feedback}"
-    export SABUL_FUZZ_TARGET=$target SABUL_FUZZ_START=$corpus
+    export SABUL_FUZZ_TARGET=$target SABUL_FUZZ_START=$corpus ${BLIND:+SABUL_FUZZ_BLIND=1}
     code=0
     nice "$folder/$host/release/guided" "$corpus" -seed="$seed" -max_total_time="$seconds" \
-        -max_len=12000 -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
-        -artifact_prefix="$failed/$target-" ${BLIND:+-len_control=0} \
+        -max_len=12000 -len_control=0 -entropic_scale_per_exec_time=1 -timeout=10 \
+        -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$failed/$target-" \
         >"$folder/$target.log" 2>&1 || code=$?
     if [ "$code" -ne 0 ]; then
         tail -n 40 "$folder/$target.log" | cut -c 1-2000

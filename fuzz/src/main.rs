@@ -17,8 +17,8 @@ use sabul_fuzz::{Target, find, harness};
 
 struct Setting {
     target: Target,
-    /// What mutations start from where there is no feedback.
-    blind: Option<Vec<(PathBuf, Vec<u8>)>>,
+    corpus: Vec<(PathBuf, Vec<u8>)>,
+    blind: bool,
 }
 
 fn setting() -> &'static Setting {
@@ -30,7 +30,7 @@ fn setting() -> &'static Setting {
         if let Some(folder) = env::var_os("SABUL_FUZZ_START") {
             write(Path::new(&folder), &corpus);
         }
-        Setting { target, blind: env::var_os("SABUL_FUZZ_BLIND").map(|_| corpus) }
+        Setting { target, corpus, blind: env::var_os("SABUL_FUZZ_BLIND").is_some() }
     })
 }
 
@@ -52,13 +52,14 @@ fuzz_target!(
 );
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
-    match &setting().blind {
-        None => fuzzer_mutate(data, size, max_size),
-        Some(corpus) => {
-            let input = harness::mutated(corpus, seed.into());
-            let length = input.len().min(max_size).min(data.len());
-            data[..length].copy_from_slice(&input[..length]);
-            length
-        }
-    }
+    let Setting { corpus, blind, .. } = setting();
+    let input = match seed % 2 {
+        _ if *blind => harness::mutated(corpus, seed.into()),
+        // Ours leap further than libFuzzer's, which see what inputs are compared with.
+        0 => harness::varied(&data[..size], corpus, seed.into()),
+        _ => return fuzzer_mutate(data, size, max_size),
+    };
+    let length = input.len().min(max_size).min(data.len());
+    data[..length].copy_from_slice(&input[..length]);
+    length
 });

@@ -196,9 +196,21 @@ fn resident_bytes() -> Option<u64> {
 /// If the corpus is empty.
 pub fn mutated(corpus: &[(PathBuf, Vec<u8>)], seed: u64) -> Vec<u8> {
     let mut rng = SeededRandom::new(seed);
-    let mut bytes = pick(&mut rng, corpus).1.clone();
+    let bytes = pick(&mut rng, corpus).1.clone();
+    changed(&mut rng, corpus, bytes)
+}
+
+/// Another input made of this one, and perhaps of parts of the corpus.
+///
+/// # Panics
+/// If the corpus is empty.
+pub fn varied(bytes: &[u8], corpus: &[(PathBuf, Vec<u8>)], seed: u64) -> Vec<u8> {
+    changed(&mut SeededRandom::new(seed), corpus, bytes.to_vec())
+}
+
+fn changed(rng: &mut SeededRandom, corpus: &[(PathBuf, Vec<u8>)], mut bytes: Vec<u8>) -> Vec<u8> {
     for _ in 0..=rng.below(6) {
-        mutate(&mut rng, corpus, &mut bytes);
+        mutate(rng, corpus, &mut bytes);
         bytes.truncate(INPUT_MAX);
     }
     bytes
