@@ -7,6 +7,7 @@ export QUINN_PEER := $(TARGET_DIR)/quinn-peer/release/quinn-peer
 QUINN_FLAGS := --manifest-path benches/quinn-peer/Cargo.toml
 OWN_FLAGS := --manifest-path examples/own-controller/Cargo.toml
 FUZZ_FLAGS := --manifest-path fuzz/Cargo.toml
+INSTRUCTIONS_FLAGS := --manifest-path benches/instructions/Cargo.toml
 SETTING := CARGO="$(CARGO)" CARGOFLAGS="$(CARGOFLAGS)" CARGO_TARGET_DIR="$(TARGET_DIR)"
 NAMESPACES := --features sabul-lab/namespaces,sabul-cli/namespaces
 ROUNDS ?= 5
@@ -14,10 +15,11 @@ SEEDS ?= 20000
 SECONDS ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-lab sweep arms bench bench-sim reproduce tidy fuzz fuzz-keep
+.PHONY: help build demo test format lint unit own-controller doc test-lab lint-lab unit-lab scripts-lab \
+	sweep arms bench bench-sim bench-smoke instructions instructions-baseline reproduce tidy fuzz fuzz-keep
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the release program, target/release/sabul
 	$(CARGO) build $(CARGOFLAGS) --release -p sabul-cli
@@ -25,22 +27,40 @@ build: ## build the release program, target/release/sabul
 demo: build ## send one file between two processes over an emulated path, and say how it went
 	$(SABUL) demo
 
-test: ## format, lints, every test that needs no root, documentation
+test: format lint unit own-controller doc ## format, lints, every test that needs no root, documentation
+
+format:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt $(QUINN_FLAGS) --check
 	$(CARGO) fmt $(OWN_FLAGS) --check
 	$(CARGO) fmt $(FUZZ_FLAGS) --check
+	$(CARGO) fmt $(INSTRUCTIONS_FLAGS) --check
+
+lint:
 	$(CARGO) clippy $(CARGOFLAGS) --workspace --all-targets -- -D warnings
-	$(CARGO) test $(CARGOFLAGS) --workspace
+
+# FEATURES adds some, as .ci/run does to build once for all tests.
+unit:
+	$(CARGO) test $(CARGOFLAGS) --workspace $(FEATURES)
+
+own-controller:
 	$(SETTING) tests/own-controller.sh
+
+doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
 
 tidy: ## check the repository's own rules only (part of test)
 	$(CARGO) run $(CARGOFLAGS) -q -p xtask -- tidy
 
-test-lab: build ## everything that makes network namespaces; needs root and iproute2
+test-lab: lint-lab unit-lab scripts-lab ## everything that makes network namespaces; needs root and iproute2
+
+lint-lab:
 	$(CARGO) clippy $(CARGOFLAGS) -p sabul-lab -p sabul-cli --all-targets $(NAMESPACES) -- -D warnings
+
+unit-lab:
 	$(CARGO) test $(CARGOFLAGS) -p sabul-lab -p sabul-cli $(NAMESPACES)
+
+scripts-lab: build
 	tests/netns.sh
 	tests/lab.sh
 
@@ -58,6 +78,22 @@ arms: build ## ten scenarios in the simulator and in the lab, side by side; a qu
 bench-sim: ## how fast a world runs: wall time, and instructions where valgrind is installed
 	$(CARGO) build $(CARGOFLAGS) --release -p sabul-sim --example world_speed
 	benches/simulator.sh $(TARGET_DIR)/release/examples/world_speed $(ROUNDS)
+
+bench-smoke: build ## whether the benchmarks run, a second each; their numbers mean nothing
+	$(CARGO) build $(CARGOFLAGS) --release -p sabul-sim --example world_speed
+	$(TARGET_DIR)/release/examples/world_speed one 1
+	$(TARGET_DIR)/release/examples/world_speed many 1
+	QUINN_PEER= benches/loopback.sh 1 1
+
+instructions: $(TARGET_DIR)/release/instructions ## fails if the core takes 1 % more instructions than committed; needs valgrind
+	benches/instructions.sh $<
+
+instructions-baseline: $(TARGET_DIR)/release/instructions ## commit what the core takes now as the baseline
+	benches/instructions.sh $< --update
+
+.PHONY: $(TARGET_DIR)/release/instructions
+$(TARGET_DIR)/release/instructions:
+	$(CARGO) build $(CARGOFLAGS) --release $(INSTRUCTIONS_FLAGS) --target-dir $(TARGET_DIR)
 
 bench: build ## sabul perf beside quinn on loopback; ROUNDS=5 SECONDS=10
 	$(CARGO) test $(CARGOFLAGS) -q --release $(QUINN_FLAGS) --target-dir $(TARGET_DIR)/quinn-peer

@@ -5,14 +5,14 @@
 # Prints one line a run, `LABEL JSON`, then the medians and their ratio to quinn's; goodput is counted
 # at the receiver in all. "unpaced" is `--cc fixed` without a rate: what the machine can do, as quinn's
 # CUBIC finds no loss here either. Build first (`make bench` does): SABUL and QUINN_PEER name other
-# programs than the release builds.
+# programs than the release builds; with an empty QUINN_PEER sabul runs alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 rounds=${1:-5}
 seconds=${2:-10}
 sabul=${SABUL:-target/release/sabul}
-quinn_peer=${QUINN_PEER:-target/quinn-peer/release/quinn-peer}
+quinn_peer=${QUINN_PEER-target/quinn-peer/release/quinn-peer}
 work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-bench.XXXXXX")
 server_pid=
 
@@ -50,7 +50,7 @@ perf() {
 
 echo "# $(uname -srm), $(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg)" >&2
 for _ in $(seq "$rounds"); do
-    echo "quinn $("$quinn_peer" --seconds "$seconds" --json)"
+    [ -z "$quinn_peer" ] || echo "quinn $("$quinn_peer" --seconds "$seconds" --json)"
     echo "sabul-1500 $(perf --mtu 1500)"
     echo "sabul-discovered $(perf)"
     echo "sabul-1500-unpaced $(perf --mtu 1500 --cc fixed)"
@@ -65,6 +65,6 @@ sed -E 's/^([^ ]+) .*"goodput_bps":([0-9.e+]+).*/\1 \2/' "$work/runs" | sort -k1
     }
     END {
         for (label in n)
-            printf "%-26s %6.2f %6.2f %6.2f   %.2f\n", label, value[label, 1], median(label),
-                value[label, n[label]], median(label) / median("quinn")
+            printf "%-26s %6.2f %6.2f %6.2f   %s\n", label, value[label, 1], median(label),
+                value[label, n[label]], ("quinn" in n) ? sprintf("%.2f", median(label) / median("quinn")) : "-"
     }' | sort
