@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Chooses from what fuzz/run.sh has found the few small inputs that reach all of it together, and writes those
+# Chooses from what fuzz/run.sh has found the few inputs that reach all edges together, and writes those
 # that the committed corpus does not hold to crates/sabul-fuzz/found. Build first, with fuzz/run.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,7 @@ for corpus in "$folder"/corpus/*; do
     target=${corpus##*/}
     chosen=$(mktemp -d "${TMPDIR:-/tmp}/sabul-fuzz.XXXXXX")
     cp "crates/sabul-fuzz/corpus/$target"/* "$chosen"
-    SABUL_FUZZ_TARGET=$target nice "$folder/$host/release/guided" -merge=1 -set_cover_merge=1 \
+    SABUL_FUZZ_TARGET=$target nice "$folder/$host/release/guided" -merge=1 -set_cover_merge=1 -use_counters=0 \
         -max_len=${LENGTH_MAX:-1000} -timeout=10 "$chosen" "$corpus" >"$folder/$target-merge.log" 2>&1 || {
         tail -n 40 "$folder/$target-merge.log" | cut -c 1-2000
         echo "$target failed" >&2

@@ -1,11 +1,11 @@
-//! Keeps inputs that fuzzing found: one line in hexadecimal for each file of a folder that the
-//! committed corpus does not hold, into `found/TARGET.hex`. `make fuzz-keep` calls it.
+//! Keeps inputs that fuzzing found: one line in Base64 for each file of a folder that the
+//! committed corpus does not hold, into `found/TARGET.base64`. `make fuzz-keep` calls it.
 
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
 
-use data_encoding::HEXLOWER;
+use data_encoding::BASE64;
 use sabul_fuzz::{find, harness};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             found.insert((bytes.len(), bytes));
         }
     }
-    let lines: String = found.iter().map(|(_, b)| format!("{}\n", HEXLOWER.encode(b))).collect();
+    let lines: String = found.iter().map(|(_, b)| format!("{}\n", BASE64.encode(b))).collect();
     fs::write(harness::found_path(target), lines)?;
     println!(
         "{name}: {} inputs, {} bytes",

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use data_encoding::HEXLOWER;
+use data_encoding::{BASE64, HEXLOWER};
 use sabul_units::{Random, SeededRandom};
 
 use crate::Target;
@@ -97,9 +97,9 @@ pub fn written(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// The file of inputs that coverage-guided fuzzing found, one a line in hexadecimal.
+/// The file of inputs that coverage-guided fuzzing found, one a line in Base64.
 pub fn found_path(target: Target) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("found").join(format!("{}.hex", target.name))
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("found").join(format!("{}.base64", target.name))
 }
 
 /// The inputs of [`found_path`], each under a name that ends in its line; none if there is no file.
@@ -108,7 +108,7 @@ fn found(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
     let text = fs::read_to_string(&path).unwrap_or_default();
     let inputs = text.lines().enumerate().map(|(index, line)| {
         let name = format!("{}:{}", path.display(), index + 1);
-        let bytes = HEXLOWER.decode(line.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let bytes = BASE64.decode(line.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}"));
         (name.into(), bytes)
     });
     inputs.collect()
