@@ -281,7 +281,7 @@ impl Sitting {
         let mhz = machine.as_ref().and_then(|machine| machine.cpu_mhz);
         let sheet = Sheet {
             schema: SCHEMA,
-            arm: if machine.is_some() { "lab" } else { "sim" },
+            arm: request.arm.name(),
             cc: entry.name,
             transport: transport.name(),
             params: request.params.into_iter().collect(),

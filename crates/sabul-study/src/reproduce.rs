@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use sabul_report::Page;
-use sabul_scenario::Run;
+use sabul_scenario::{Arm, Run};
 use serde::Serialize;
 
 use crate::runs::cannot_write;
@@ -296,7 +296,7 @@ impl<'a> Document<'a> {
                 ranks: one.ranked.iter().map(RankDocument::new).collect(),
             })
             .collect();
-        Self { schema: SCHEMA, arm: "sim", commit: COMMIT, reproductions }
+        Self { schema: SCHEMA, arm: Arm::Sim.name(), commit: COMMIT, reproductions }
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use sabul_lab::{Calibration, FlowCpu, LabOutcome, RouterLook, TupleLook};
 use sabul_report::Table;
 use sabul_run::results::{Results, Series};
-use sabul_scenario::{LabNotes, Manifest, Override, Run, RunDocument};
+use sabul_scenario::{Arm, LabNotes, Manifest, Override, Run, RunDocument};
 use serde_json::{Map, Value, json};
 
 use crate::folder::{self, Folder};
@@ -62,9 +62,9 @@ impl From<LabOutcome> for Finished {
 }
 
 impl Finished {
-    /// The arm's name in files.
-    pub const fn arm(&self) -> &'static str {
-        if self.lab.is_some() { "lab" } else { "sim" }
+    /// Where it ran.
+    pub const fn arm(&self) -> Arm {
+        if self.lab.is_some() { Arm::Lab } else { Arm::Sim }
     }
 
     /// Why its numbers mean nothing; none if they do.
@@ -140,7 +140,7 @@ pub fn overrides(set: &[Override], seed: Option<u64>) -> Result<Vec<Override>, E
 /// If the results cannot be put down.
 pub fn document<'a>(run: &'a Run, finished: &'a Finished) -> Result<RunDocument<'a>, Error> {
     let document =
-        RunDocument::new(finished.arm(), run, COMMIT, finished.wall_s, &finished.results)
+        RunDocument::new(finished.arm().name(), run, COMMIT, finished.wall_s, &finished.results)
             .map_err(|error| Error::failed(error.to_string()))?;
     Ok(match &finished.lab {
         Some(lab) => document.with_lab(lab.document()),
@@ -243,7 +243,9 @@ fn write_files(
     // Numbers of an earlier run are none of this one.
     folder.remove_others(&NUMBERS)?;
     let version = env!("CARGO_PKG_VERSION");
-    folder.end(|files| Ok(Manifest::new(finished.arm(), run, version, COMMIT, files).to_json()))
+    folder.end(|files| {
+        Ok(Manifest::new(finished.arm().name(), run, version, COMMIT, files).to_json())
+    })
 }
 
 /// A run has failed: what an earlier one left in its folder does not count as its results.
