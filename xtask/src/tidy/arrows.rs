@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::file::{Crate, File, Finding};
 use super::rust_text::code_of;
-use super::{Crate, File, Finding};
 
 /// What each crate of the workspace may use of the workspace. `None` is everything.
 const ARROWS: &[(&str, Option<&[&str]>)] = &[

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{File, Finding};
+use super::file::{File, Finding};
 
 /// The table of keys and citations.
 const SOURCES: &str = "docs/SOURCES.md";

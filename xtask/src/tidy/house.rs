@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::file::{File, Finding};
 use super::rust_text::code_of;
-use super::{File, Finding};
 
 /// Longer files have two subjects under one roof.
 const RUST_LINES_MAX: usize = 800;

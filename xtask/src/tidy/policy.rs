@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use toml::{Table, Value};
 
-use super::{File, Finding};
+use super::file::{File, Finding};
 
 /// Where packages come from unless `deny.toml` allows others.
 const CRATES_IO: &str = "https://github.com/rust-lang/crates.io-index";

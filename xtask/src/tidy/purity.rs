@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::arrows::CORE;
+use super::file::{File, Finding};
 use super::rust_text::{code_of, is_test_path, shipped_code_of};
-use super::{File, Finding};
 
 /// Paths that the core does not name, and what it does instead.
 const FORBIDDEN: &[(&str, &str)] = &[

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::file::{File, Finding};
 use super::purity::named_paths;
 use super::rust_text::{code_of, is_test_path, shipped_code_of};
-use super::{File, Finding};
 
 /// Most files in a ring.
 const RING_MAX: usize = 3;
@@ -17,13 +17,13 @@ const RING_MAX: usize = 3;
 /// shrink or go, never grow or come.
 const KNOWN: &[(&str, usize)] = &[
     ("sabul", 21),
-    ("sabul-cli", 10),
+    ("sabul-cli", 9),
     ("sabul-lab", 7),
     ("sabul-model", 5),
     ("sabul-scenario", 11),
-    ("sabul-sim", 22),
+    ("sabul-sim", 5),
+    ("sabul-study", 5),
     ("sabul-udp", 5),
-    ("xtask", 6),
 ];
 
 /// The path of a module: `["tcp", "bbr3"]` for `src/tcp/bbr3.rs`, nothing for the root.
