@@ -43,21 +43,7 @@ impl Sender {
     }
 
     fn handle_ack(&mut self, now: Instant, ack: &Ack) -> Result<(), PeerError> {
-        let nothing_arrived = ack.packets == 0;
-        if ack.seq > self.ledger.pieces.next()
-            || (!nothing_arrived && ack.largest >= self.ledger.numbers.next())
-        {
-            return Err(PeerError("it acknowledged what was never sent"));
-        }
-        if ack.missing.last().is_some_and(|range| range.last >= self.ledger.numbers.next().0) {
-            return Err(PeerError("it misses what was never sent"));
-        }
-        if ack.packets > self.stats.sent
-            || ack.bytes > self.stats.sent_bytes
-            || ack.marked > ack.packets
-        {
-            return Err(PeerError("it received more than was sent"));
-        }
+        self.check_ack(ack)?;
         if ack.serial <= self.heard.ack_serial {
             // Overtaken by a newer one, which said more.
             return Ok(());
@@ -69,22 +55,61 @@ impl Sender {
         }
         self.answers.note_ack(now, ack.serial, !ack.missing.is_empty());
         self.window.open_to(ack.block_limit);
-        if self.heard.largest.is_none_or(|largest| ack.largest > largest) && !nothing_arrived {
-            self.heard.largest = Some(ack.largest);
-            self.ledger.numbers.arrived(ack.largest);
-            let seq = self.ledger.numbers.get(ack.largest).and_then(|sent| sent.seq);
-            let newest = seq.and_then(|seq| self.ledger.pieces.get_mut(seq));
-            let is_full =
-                newest.is_some_and(|piece| piece.place.length >= self.stream.payload_bytes());
-            self.stats.full_arrived += u64::from(is_full);
-            if let Some(sent_at) =
-                self.ledger.numbers.get(ack.largest).and_then(|sent| sent.sent_at)
-            {
-                let sample = now.since(sent_at).saturating_sub(ack.delay);
-                self.rate.note_rtt(sample.max(Span::from_micros(1)));
-            }
-        }
+        self.note_largest(now, ack);
         self.note_overflow(now, ack);
+        self.note_complete(now, ack);
+
+        // Losses first: the rate must not rise on an ACK that lists them.
+        self.lose_numbers(now, &ack.missing);
+        if let Some(largest) = self.heard.largest {
+            // Only the standard rules ask what a lost transmission carried.
+            let keep =
+                if self.rules.has_naks() { self.ledger.pieces.first() } else { SeqNo(u64::MAX) };
+            self.ledger.numbers.trim(largest, keep);
+        }
+        self.note_counts(now, ack);
+        Ok(())
+    }
+
+    /// Whether an ACK can be true.
+    fn check_ack(&self, ack: &Ack) -> Result<(), PeerError> {
+        let next = self.ledger.numbers.next();
+        if ack.seq > self.ledger.pieces.next() || (ack.packets > 0 && ack.largest >= next) {
+            return Err(PeerError("it acknowledged what was never sent"));
+        }
+        if ack.missing.last().is_some_and(|range| range.last >= next.0) {
+            return Err(PeerError("it misses what was never sent"));
+        }
+        if ack.packets > self.stats.sent
+            || ack.bytes > self.stats.sent_bytes
+            || ack.marked > ack.packets
+        {
+            return Err(PeerError("it received more than was sent"));
+        }
+        Ok(())
+    }
+
+    /// The largest packet number that has arrived: what it carried, and its round trip.
+    fn note_largest(&mut self, now: Instant, ack: &Ack) {
+        let is_larger = self.heard.largest.is_none_or(|largest| ack.largest > largest);
+        if ack.packets == 0 || !is_larger {
+            return;
+        }
+        self.heard.largest = Some(ack.largest);
+        self.ledger.numbers.arrived(ack.largest);
+        let Some(sent) = self.ledger.numbers.get(ack.largest).copied() else { return };
+        let newest = sent.seq.and_then(|seq| self.ledger.pieces.get_mut(seq));
+        let payload_bytes = self.stream.payload_bytes();
+        let is_full = newest.is_some_and(|piece| piece.place.length >= payload_bytes);
+        self.stats.full_arrived += u64::from(is_full);
+        if let Some(sent_at) = sent.sent_at {
+            let sample = now.since(sent_at).saturating_sub(ack.delay);
+            self.rate.note_rtt(sample.max(Span::from_micros(1)));
+        }
+    }
+
+    /// Everything before the cumulative number has arrived.
+    fn note_complete(&mut self, now: Instant, ack: &Ack) {
         let is_news = ack.seq > self.ledger.pieces.first() || ack.packets > self.stats.arrived;
         if ack.seq > self.ledger.pieces.first() {
             self.ledger.acknowledge(ack.seq);
@@ -96,36 +121,31 @@ impl Sender {
         // The answer to a ping says that the path lives, not that the tail has arrived: it may bring
         // expiry forward but never puts it off.
         self.note_answer(now, if is_news { None } else { self.silence.expires() });
+    }
 
-        // Losses first: the rate must not rise on an ACK that lists them.
-        self.lose_numbers(now, &ack.missing);
-        if let Some(largest) = self.heard.largest {
-            // Only the standard rules ask what a lost transmission carried.
-            let keep =
-                if self.rules.has_naks() { self.ledger.pieces.first() } else { SeqNo(u64::MAX) };
-            self.ledger.numbers.trim(largest, keep);
-        }
+    /// What has arrived in all; the controller hears of what is new in it.
+    fn note_counts(&mut self, now: Instant, ack: &Ack) {
         let newly = ack.packets.saturating_sub(self.stats.arrived);
         let marked = ack.marked.saturating_sub(self.heard.marked);
         self.stats.arrived = self.stats.arrived.max(ack.packets);
         self.heard.marked = self.heard.marked.max(ack.marked);
         self.stats.delivered = self.stats.delivered.max(ack.bytes);
-        if newly > 0 {
-            let mut acked = Acked::default();
-            acked.newly = Packets(newly);
-            acked.total = Packets(self.stats.arrived);
-            acked.in_flight = Packets(self.ledger.numbers.in_flight());
-            acked.marked = Packets(marked);
-            acked.largest = ack.largest.0;
-            // What is missing below it is on the way here as lost, and goes out by another number.
-            acked.settled = ack.largest.0;
-            acked.lost = Packets(self.stats.lost);
-            acked.next = self.ledger.numbers.next().0;
-            acked.delivered = Bytes(self.delivered_on_wire());
-            acked.arrived_at = ack.arrived_at;
-            self.rate.on_ack(now, acked);
+        if newly == 0 {
+            return;
         }
-        Ok(())
+        let mut acked = Acked::default();
+        acked.newly = Packets(newly);
+        acked.total = Packets(self.stats.arrived);
+        acked.in_flight = Packets(self.ledger.numbers.in_flight());
+        acked.marked = Packets(marked);
+        acked.largest = ack.largest.0;
+        // What is missing below it is on the way here as lost, and goes out by another number.
+        acked.settled = ack.largest.0;
+        acked.lost = Packets(self.stats.lost);
+        acked.next = self.ledger.numbers.next().0;
+        acked.delivered = Bytes(self.delivered_on_wire());
+        acked.arrived_at = ack.arrived_at;
+        self.rate.on_ack(now, acked);
     }
 
     fn handle_nak(&mut self, now: Instant, nak: &Nak) -> Result<(), PeerError> {
