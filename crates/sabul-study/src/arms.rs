@@ -11,6 +11,7 @@ use sabul_scenario::Run;
 use sabul_sim::World;
 
 use crate::runs::Finished;
+use crate::why::Why;
 use crate::words::show_rate;
 use crate::{Error, Observer};
 
@@ -38,10 +39,14 @@ pub fn simulate_telling(
     if hear.is_some() {
         world.listen();
     }
+    let mut why = Why::default();
     let started = Clock::now();
     while world.step() {
         if let Some(hear) = &mut hear {
-            world.take_events().iter().for_each(|line| hear(line));
+            for line in world.take_events() {
+                why.note(&line);
+                hear(&line);
+            }
         }
     }
     let outcome = world.finish().map_err(|fault| {
@@ -50,7 +55,7 @@ pub fn simulate_telling(
         Error::failed(format!("scenario '{name}'{label}, {fault}"))
     })?;
     let wall_s = started.elapsed().as_secs_f64();
-    Ok(Finished { results: outcome.results, series: outcome.series, wall_s, lab: None })
+    Ok(Finished { results: outcome.results, series: outcome.series, wall_s, lab: None, why })
 }
 
 /// How one run is to be measured.

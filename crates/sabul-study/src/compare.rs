@@ -361,6 +361,7 @@ mod tests {
             series: sabul_run::results::Series::default(),
             wall_s: 1.0,
             lab: None,
+            why: crate::Why::default(),
         };
         let faults = faults.iter().map(|&fault| fault.to_owned()).collect();
         Compared::new(&run(), &simulated, measured, faults)

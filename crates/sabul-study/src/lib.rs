@@ -34,11 +34,13 @@ pub mod processor;
 pub mod report;
 pub mod reproduce;
 pub mod runs;
+mod why;
 pub mod words;
 
 pub use arms::{Measuring, measure, simulate, simulate_telling};
 pub use error::{Cause, Error};
 pub use observer::Observer;
+pub use why::Why;
 
 /// The source that this was built from.
 pub const COMMIT: &str = env!("SABUL_COMMIT");

@@ -59,6 +59,9 @@ pub fn run_page(run: &Run, finished: &Finished) -> Page {
             )
             .with_section(flows_section(series))
             .with_section(links_section(series));
+        if let Some(section) = finished.why.section() {
+            page = page.with_section(section);
+        }
         if let Some(facts) = &finished.lab {
             page = page.with_section(lab::conversations_section(run, facts));
         }

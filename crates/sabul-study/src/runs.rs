@@ -13,6 +13,7 @@ use sabul_scenario::{Arm, LabNotes, Manifest, Override, Run, RunDocument};
 use serde_json::{Map, Value, json};
 
 use crate::folder::{self, Folder};
+use crate::why::Why;
 use crate::{COMMIT, Error, conversations, report};
 
 /// Conversations that are shown.
@@ -33,6 +34,8 @@ pub struct Finished {
     pub wall_s: f64,
     /// What only the lab knows; none for a run in virtual time.
     pub lab: Option<LabFacts>,
+    /// Why rates changed, where somebody listened.
+    pub why: Why,
 }
 
 /// How well the lab was the path that was asked for.
@@ -57,7 +60,7 @@ impl From<LabOutcome> for Finished {
         let LabOutcome { results, series, calibrations, faults, notes, router, tuples, cpu, wall } =
             outcome;
         let lab = Some(LabFacts { calibrations, faults, notes, router, tuples, cpu });
-        Self { results, series, wall_s: wall.as_secs_f64(), lab }
+        Self { results, series, wall_s: wall.as_secs_f64(), lab, why: Why::default() }
     }
 }
 

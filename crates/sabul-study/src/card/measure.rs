@@ -536,7 +536,16 @@ pub(crate) mod tests {
              queue_packets = 100 }}]\nflow = [{{ id = 'a', path = ['bottleneck'] }}{flows}]"
         );
         let run = sabul_scenario::read(&text, "x.toml", &[]).unwrap().remove(0);
-        Trial { run, finished: Finished { results, series, wall_s: 0.0, lab: None } }
+        Trial {
+            run,
+            finished: Finished {
+                results,
+                series,
+                wall_s: 0.0,
+                lab: None,
+                why: crate::Why::default(),
+            },
+        }
     }
 
     fn of_flows(flows: Vec<FlowResult>) -> Trial {

@@ -1,0 +1,93 @@
+//! Why rates changed, over the time of a run: what its events count up to.
+
+use std::collections::BTreeMap;
+
+use sabul_report::{Axis, Chart, Item, Line, Section, Style};
+use serde::Deserialize;
+
+/// Curves in the chart; of more, it cannot be read.
+const LINES_MAX: usize = 10;
+
+/// What happened how often by when, from the lines of [`sabul_run::events`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Why {
+    /// By whose it is and what it is: (time in seconds, how many so far).
+    curves: BTreeMap<(String, String), Vec<(f64, f64)>>,
+}
+
+/// The columns that are looked at.
+#[derive(Deserialize)]
+struct Seen {
+    t_s: f64,
+    of: String,
+    event: String,
+    #[serde(default)]
+    reasons: Vec<String>,
+    why: Option<String>,
+    packets: Option<u32>,
+}
+
+impl Why {
+    /// Takes one line in; what is no event is left out.
+    pub(crate) fn note(&mut self, line: &str) {
+        let Ok(seen) = serde_json::from_str::<Seen>(line) else { return };
+        let Seen { t_s, of, event, reasons, why, packets } = seen;
+        if let (Some(why), Some(packets)) = (why, packets) {
+            self.count(t_s, of, format!("{event}, {why}"), f64::from(packets));
+            return;
+        }
+        for reason in reasons {
+            self.count(t_s, of.clone(), reason, 1.0);
+        }
+    }
+
+    fn count(&mut self, t_s: f64, of: String, what: String, more: f64) {
+        let curve = self.curves.entry((of, what)).or_default();
+        let so_far = curve.last().map_or(0.0, |(_, so_far)| *so_far);
+        curve.push((t_s, so_far + more));
+    }
+
+    /// What a page shows of it; nothing where nobody listened.
+    pub(crate) fn section(&self) -> Option<Section> {
+        let mut curves: Vec<_> = self.curves.iter().collect();
+        curves.sort_by(|(_, a), (_, b)| b.len().cmp(&a.len()));
+        let first = curves.first()?;
+        let most = first.1.len();
+        let mut chart =
+            Chart::new("Reasons and drops so far", Axis::new("time", "s"), Axis::new("events", ""));
+        for ((of, what), points) in curves.iter().take(LINES_MAX) {
+            let from_zero = std::iter::once((0.0, 0.0)).chain(points.iter().copied()).collect();
+            chart = chart
+                .with_line(Line::new(format!("{of}: {what}"), from_zero).with_style(Style::Step));
+        }
+        let text = if curves.len() > LINES_MAX {
+            format!(
+                "The {LINES_MAX} most frequent of {} kinds; the file of events has all.",
+                curves.len()
+            )
+        } else {
+            format!("From the file of events, which has up to {most} lines of a kind.")
+        };
+        Some(Section::new("Why", text).with_item(Item::Chart(chart)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_and_dropped_packets_count_up_over_time() {
+        let mut why = Why::default();
+        why.note(r#"{"t_s":1.5,"of":"flow:a","event":"on_loss","reasons":["loss-epoch","fall"]}"#);
+        why.note(r#"{"t_s":2.5,"of":"flow:a","event":"on_loss","reasons":["loss-epoch"]}"#);
+        why.note(
+            r#"{"t_s":1.4,"of":"link:l","event":"drop","why":"full","packets":3,"flow":null}"#,
+        );
+        why.note("no event");
+        let curve = |of: &str, what: &str| why.curves[&(of.to_owned(), what.to_owned())].clone();
+        assert_eq!(curve("flow:a", "loss-epoch"), [(1.5, 1.0), (2.5, 2.0)]);
+        assert_eq!(curve("link:l", "drop, full"), [(1.4, 3.0)]);
+        assert!(why.section().is_some() && Why::default().section().is_none());
+    }
+}
