@@ -455,7 +455,7 @@ impl<P: Clone, T: Copy> Topology<P, T> {
     fn leave_link(&mut self, index: usize) -> Option<Arrival<P>> {
         let way = if index.is_multiple_of(2) { Way::Forward } else { Way::Back };
         loop {
-            let before = self.drops.is_some().then(|| self.directions[index].link.stats());
+            let before = self.drops.is_some().then(|| self.before(index));
             let link = &mut self.directions[index].link;
             // Its owner may have pushed at a later time since its turn began.
             let delivery = link.poll(self.now.max(link.now()));
@@ -533,22 +533,28 @@ impl<P: Clone, T: Copy> Topology<P, T> {
 
     /// Puts a packet onto a link.
     fn enter(&mut self, at: Instant, link: usize, way: Way, transit: Transit<P>) -> Verdict {
-        let direction = &mut self.directions[link * 2 + way as usize];
+        let index = link * 2 + way as usize;
+        let before = self.drops.is_some().then(|| self.before(index));
+        let direction = &mut self.directions[index];
         // Somebody else may have pushed here already, at a later time.
         let at = at.max(direction.link.now());
         let copy = self.entries.is_some().then(|| transit.payload.clone());
-        let before = self.drops.is_some().then(|| direction.link.stats());
         let flow = transit.meta.flow;
         let verdict = direction.link.push_packet(at, transit.meta, transit);
         self.agenda.set(direction.actor, direction.link.next_deadline());
         if let Some(before) = before {
-            let flow = (verdict != Verdict::Queued).then_some(flow);
-            self.drop_since(link * 2 + way as usize, at, &before, flow);
+            self.drop_since(index, at, &before, (verdict != Verdict::Queued).then_some(flow));
         }
         if let (Some(entries), Some(payload)) = (&mut self.entries, copy) {
             entries.push(Entry { link, way, at, verdict, payload });
         }
         verdict
+    }
+
+    /// What a direction of a link has done so far. In a box, since a packet passes where it is kept.
+    #[cold]
+    fn before(&self, index: usize) -> Box<LinkStats> {
+        Box::new(self.directions[index].link.stats())
     }
 
     /// Notes what a direction of a link has dropped since `before`.

@@ -148,6 +148,9 @@ impl IntervalSet {
 
     /// Takes the smallest number out.
     pub fn pop_first(&mut self) -> Option<u64> {
+        if self.is_empty() {
+            return None;
+        }
         let (first, last) = self.ranges.pop_first()?;
         self.count -= last - first + 1;
         if first < last {

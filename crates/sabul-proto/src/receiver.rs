@@ -251,8 +251,10 @@ impl Receiver {
             self.note_gap(now, gap);
         }
         self.stats.duplicates += u64::from(!self.data.note(seq));
-        let (rules, mut desk) = self.desk(now);
-        rules.on_piece(&mut desk, seq);
+        if !self.rules.has_naks() {
+            let (rules, mut desk) = self.desk(now);
+            rules.on_piece(&mut desk, seq);
+        }
     }
 
     /// Data is missing that nobody knew of.
@@ -371,8 +373,10 @@ impl Receiver {
                 self.report(now, range, k + 1);
             }
         }
-        let (rules, mut desk) = self.desk(now);
-        rules.run(&mut desk);
+        if !self.rules.has_naks() {
+            let (rules, mut desk) = self.desk(now);
+            rules.run(&mut desk);
+        }
     }
 
     fn ack(&mut self, now: Instant) -> Ack {
@@ -396,6 +400,7 @@ impl Receiver {
     }
 
     /// When something has to be done though nothing happens.
+    #[inline(always)] // Asked for each packet.
     fn due(&self, timer: Timer) -> Option<Instant> {
         match timer {
             Timer::Ack => self.acks.due(),
@@ -411,7 +416,13 @@ impl Receiver {
         if !self.naks.is_empty() || !self.lists.is_empty() {
             return Some(Instant::ZERO);
         }
-        Instant::earliest(Timer::ALL.map(|timer| self.due(timer)))
+        Instant::earliest([
+            self.due(Timer::Ack),
+            self.due(Timer::Gap),
+            self.due(Timer::Repeat),
+            self.due(Timer::Syn),
+            self.due(Timer::Rules),
+        ])
     }
 
     /// What must hold between any two calls.
@@ -439,10 +450,6 @@ enum Timer {
     Syn,
     /// The rules want to list what is missing.
     Rules,
-}
-
-impl Timer {
-    const ALL: [Self; 5] = [Self::Ack, Self::Gap, Self::Repeat, Self::Syn, Self::Rules];
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ impl DataPacket {
     }
 }
 
-/// Why a sender has something to do though nothing happens.
+/// Why a sender has something to do though nothing happens, in the order in which timers run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
     /// The controller may hear of losses that it has not been told of.
@@ -110,11 +110,6 @@ enum Timer {
     /// Nothing has been heard for a while: the peer is asked for an ACK. Only looked at while there is
     /// nothing to send.
     Ping,
-}
-
-impl Timer {
-    /// In the order in which they run.
-    const ALL: [Self; 4] = [Self::Loss, Self::Interval, Self::Expiry, Self::Ping];
 }
 
 /// What to do now.
@@ -281,7 +276,7 @@ impl Sender {
 
     /// What the controller allows.
     pub const fn limits(&self) -> SendLimits {
-        self.rate.limits()
+        *self.rate.limits()
     }
 
     /// DATA packets of which nothing is known yet.
@@ -350,8 +345,9 @@ impl Sender {
         let numbers = &self.ledger.numbers;
         self.rate.note_held(why, numbers.in_flight(), numbers.next());
         self.waits.begin(why, now);
-        let timers = [Timer::Loss, Timer::Interval, Timer::Expiry].map(|timer| self.due(timer));
-        let until = Instant::earliest(timers).map_or(until, |due| due.min(until));
+        let (loss, interval) = (self.due(Timer::Loss), self.due(Timer::Interval));
+        let timers = [loss, interval, self.due(Timer::Expiry), Some(until)];
+        let until = Instant::earliest(timers).unwrap_or(until);
         Transmit::Wait { until, why }
     }
 
@@ -361,7 +357,9 @@ impl Sender {
         self.stats.resent += u64::from(is_repeat);
         self.rules.note_sent();
         self.rate.note_sent(now, is_repeat);
-        self.silence.expect(now, self.rate.longest_rtt(), self.report_interval());
+        if self.silence.expires().is_none() {
+            self.silence.expect(now, self.rate.longest_rtt(), self.report_interval());
+        }
     }
 
     /// The longest time between two reports of a peer that has something to report.
@@ -370,6 +368,7 @@ impl Sender {
     }
 
     /// When something has to be done though nothing happens.
+    #[inline(always)] // Asked for each packet; each timer is one comparison.
     fn due(&self, timer: Timer) -> Option<Instant> {
         match timer {
             Timer::Loss => self.losses.due(),
@@ -379,21 +378,33 @@ impl Sender {
         }
     }
 
+    #[inline]
     fn run_timers(&mut self, now: Instant) {
-        for timer in Timer::ALL {
-            if self.due(timer).is_some_and(|due| now >= due) {
-                match timer {
-                    Timer::Loss => self.tell_loss(now),
-                    Timer::Interval => {
-                        let is_outstanding =
-                            !self.ledger.pieces.is_empty() || self.stream.uncut() > 0;
-                        self.rate.turn(now, is_outstanding, self.silence.is_heard());
-                    }
-                    Timer::Expiry if self.ledger.pieces.is_empty() => self.silence.stop(),
-                    Timer::Expiry => self.expire(now),
-                    Timer::Ping => self.answers.ping(now),
-                }
+        // In this order, and not in a loop: that would cost each packet more than the comparisons.
+        self.run_due(Timer::Loss, now);
+        self.run_due(Timer::Interval, now);
+        self.run_due(Timer::Expiry, now);
+        self.run_due(Timer::Ping, now);
+    }
+
+    #[inline(always)]
+    fn run_due(&mut self, timer: Timer, now: Instant) {
+        if self.due(timer).is_some_and(|due| now >= due) {
+            self.run(timer, now);
+        }
+    }
+
+    #[cold] // Once for hundreds of packets.
+    fn run(&mut self, timer: Timer, now: Instant) {
+        match timer {
+            Timer::Loss => self.tell_loss(now),
+            Timer::Interval => {
+                let is_outstanding = !self.ledger.pieces.is_empty() || self.stream.uncut() > 0;
+                self.rate.turn(now, is_outstanding, self.silence.is_heard());
             }
+            Timer::Expiry if self.ledger.pieces.is_empty() => self.silence.stop(),
+            Timer::Expiry => self.expire(now),
+            Timer::Ping => self.answers.ping(now),
         }
     }
 

@@ -61,6 +61,7 @@ impl Numbers {
     }
 
     /// A number has come. Says whether it had been reported missing.
+    #[inline]
     pub(super) fn note(&mut self, now: Instant, number: PacketNumber) -> bool {
         // Numbers count from zero: a first packet that is not number zero shows a gap before it.
         let expected = self.largest.map_or(0, |(largest, _)| largest.0 + 1);
@@ -87,6 +88,7 @@ impl Numbers {
 
     /// Current policy: what is still missing of the next gap that has been open for long enough.
     /// DEV-007: each number is reported once; confirmed by ACK2, not repeated.
+    #[inline]
     pub(super) fn next_lost(
         &mut self,
         now: Instant,

@@ -91,6 +91,7 @@ impl Gaps {
         self.is_known = true;
     }
 
+    #[inline]
     fn turn(&mut self, now: Instant) {
         if now >= self.period_end {
             let is_next = now < self.period_end + PERIOD;
@@ -123,6 +124,7 @@ impl Gaps {
     }
 
     /// The next gap that has been open for longer than that.
+    #[inline]
     pub(super) fn next_lost(
         &mut self,
         now: Instant,
@@ -147,6 +149,7 @@ impl Gaps {
     }
 
     /// When there is something to report though nothing happens.
+    #[inline]
     pub(super) fn deadline(&self, rtt: Option<RttEstimate>) -> Option<Instant> {
         let (since, _) = self.seen.get(self.reported)?;
         Some(*since + self.window(rtt))

@@ -73,6 +73,7 @@ impl Rules {
     }
 
     /// A piece has come, and the gap before it and the piece itself are noted.
+    #[inline]
     pub(super) fn on_piece(&mut self, desk: &mut Desk<'_>, seq: SeqNo) {
         match self {
             Self::Naks => {}
@@ -95,6 +96,7 @@ impl Rules {
     }
 
     /// What is due by the clock.
+    #[inline]
     pub(super) fn run(&mut self, desk: &mut Desk<'_>) {
         match self {
             Self::Rounds(rounds) => rounds.run(desk),

@@ -36,17 +36,20 @@ impl Sequence {
         &self.missing
     }
 
+    #[inline]
     pub(super) fn has(&self, seq: SeqNo) -> bool {
         seq < self.next && !self.missing.contains(seq.0)
     }
 
     /// Whether there is room for the hole that this number may make.
+    #[inline]
     pub(super) fn may_take(&self, seq: SeqNo) -> bool {
         let makes_hole = seq > self.next || self.missing.would_split(seq.0);
         !makes_hole || self.missing.range_count() < HOLES_MAX
     }
 
     /// Everything before this has been sent. What is newly known to be missing is the answer.
+    #[inline]
     pub(super) fn pass_over(&mut self, below: SeqNo) -> Option<NumberRange> {
         if below <= self.next {
             return None;
@@ -58,6 +61,7 @@ impl Sequence {
     }
 
     /// A number has come; false if it had before. Gaps are noted before it is.
+    #[inline]
     pub(super) fn note(&mut self, seq: SeqNo) -> bool {
         if seq >= self.next {
             debug_assert!(seq == self.next, "the gap before it is noted");

@@ -27,6 +27,7 @@ impl Ledger {
     }
 
     /// A piece is sent for the first time.
+    #[inline]
     pub(super) fn send(&mut self, now: Instant, place: Place) -> (PacketNumber, SeqNo) {
         let seq = self.pieces.next();
         let number = self.numbers.push(seq, now);
@@ -53,6 +54,7 @@ impl Ledger {
     }
 
     /// The first of the loss list, taken off it.
+    #[inline]
     pub(super) fn next_lost(&mut self) -> Option<SeqNo> {
         self.loss_list.pop_first().map(SeqNo)
     }

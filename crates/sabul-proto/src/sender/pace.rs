@@ -45,6 +45,7 @@ impl Pace {
     }
 
     /// One has left; the controller wants this gap after it.
+    #[inline]
     pub(super) fn note_sent(&mut self, now: Instant, gap: Span, packet: Bytes, from: From) {
         let cap = self.cap.map_or(Span::ZERO, |rate| rate.gap(packet).0);
         let gap = gap.max(cap);

@@ -7,6 +7,7 @@ use sabul_wire::{LossPolicy, Missing};
 use super::records::Place;
 use super::rules::{Totals, Verdict};
 use super::{DataPacket, PeerError, Sender, Timer, Transmit, WaitReason};
+use crate::interval_set::IntervalSet;
 
 /// Ours: transmissions remembered under rules that do not wait for acknowledgements.
 const NUMBERS_MAX: usize = 1 << 20;
@@ -23,13 +24,15 @@ impl Sender {
             }
         }
         let new = self.stream.next_block();
-        let has_open = self.rules.open().is_some_and(|open| !open.is_empty());
-        if self.ledger.loss_list.is_empty() && !self.stream.has_rest() && new.is_none() && !has_open
+        if new.is_none()
+            && self.ledger.loss_list.is_empty()
+            && !self.stream.has_rest()
+            && self.rules.open().is_none_or(IntervalSet::is_empty)
         {
             return Err((WaitReason::Application, idle_check));
         }
-        if self.rules.is_waiting()
-            || (!self.rules.has_naks() && self.ledger.numbers.len() >= NUMBERS_MAX)
+        if !self.rules.has_naks()
+            && (self.rules.is_waiting() || self.ledger.numbers.len() >= NUMBERS_MAX)
         {
             return Err((WaitReason::Window, idle_check));
         }

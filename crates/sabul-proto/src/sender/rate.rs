@@ -73,8 +73,8 @@ impl RateControl {
         self.controller = controller;
     }
 
-    pub(super) const fn limits(&self) -> SendLimits {
-        self.limits
+    pub(super) const fn limits(&self) -> &SendLimits {
+        &self.limits
     }
 
     pub(super) const fn packet_bytes(&self) -> Bytes {
@@ -108,6 +108,7 @@ impl RateControl {
     }
 
     /// A DATA packet has left.
+    #[inline]
     pub(super) fn note_sent(&mut self, now: Instant, is_repeat: bool) {
         self.interval.sent += 1;
         self.interval.resent += u64::from(is_repeat);
@@ -123,6 +124,7 @@ impl RateControl {
     }
 
     /// Nothing may leave now, for this reason; packets up to `next` have left.
+    #[inline]
     pub(super) fn note_held(&mut self, why: WaitReason, in_flight: u64, next: PacketNumber) {
         match why {
             WaitReason::Pacing | WaitReason::Freeze => self.interval.paced = true,

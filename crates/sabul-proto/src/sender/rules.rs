@@ -70,6 +70,7 @@ impl Rules {
     }
 
     /// Cyclic: what is not known to have arrived; nothing under other rules.
+    #[inline]
     pub(super) fn open(&self) -> Option<&IntervalSet> {
         match self {
             Self::Cyclic(cyclic) => Some(cyclic.open()),
@@ -78,6 +79,7 @@ impl Rules {
     }
 
     /// Cyclic: the next of the pass. Under other rules there is none.
+    #[inline]
     pub(super) fn next_of_pass(&mut self, begins_again: bool) -> Option<SeqNo> {
         match self {
             Self::Cyclic(cyclic) => cyclic.next(begins_again),
@@ -86,6 +88,7 @@ impl Rules {
     }
 
     /// A piece leaves for the first time; `is_rest` if it was cut off one that no longer fitted.
+    #[inline]
     pub(super) fn note_new(&mut self, seq: SeqNo, is_rest: bool) {
         if let Self::Cyclic(cyclic) = self {
             cyclic.note_new(seq, is_rest);
@@ -93,6 +96,7 @@ impl Rules {
     }
 
     /// A DATA packet has left.
+    #[inline]
     pub(super) const fn note_sent(&mut self) {
         match self {
             Self::LossesFirst | Self::Cyclic(_) => {}
@@ -103,6 +107,7 @@ impl Rules {
     }
 
     /// From when on the gap of a packet that has left counts.
+    #[inline]
     pub(super) const fn pace_from(&mut self) -> From {
         match self {
             Self::Rounds(rounds) => rounds.pace_from(),

@@ -66,11 +66,9 @@ impl Silence {
         (base * (1 << self.count.min(8))).min(EXPIRY_MAX.max(base))
     }
 
-    /// Data has left: an answer is due, after this round trip and the time between two reports.
+    /// Data has left while nothing was outstanding: an answer is due, after this round trip and the time between two reports.
     pub(super) fn expect(&mut self, now: Instant, rtt: Span, report: Span) {
-        if self.expires.is_none() {
-            self.expires = Some(now + self.period(rtt, report));
-        }
+        self.expires = Some(now + self.period(rtt, report));
     }
 
     /// There was an answer. What is still outstanding has its time again, but no more than until

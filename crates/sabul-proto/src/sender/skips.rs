@@ -70,6 +70,7 @@ impl Skips {
     }
 
     /// Whether this number, the next to be given, is left out.
+    #[inline]
     pub(super) fn take(&mut self, now: Instant, number: PacketNumber) -> bool {
         if let Some(watch) = &mut self.watch {
             if watch.due.is_none() && watch.passed_at.is_some_and(|at| at + WINDOW_MAX <= now) {

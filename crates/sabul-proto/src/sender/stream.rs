@@ -72,6 +72,7 @@ impl Stream {
     }
 
     /// The block that the next new piece is of.
+    #[inline]
     pub(super) fn next_block(&self) -> Option<u32> {
         let is_there = self.cut.0 < self.blocks.len();
         is_there.then(|| self.first + u32::try_from(self.cut.0).unwrap_or(u32::MAX))
@@ -83,6 +84,7 @@ impl Stream {
     }
 
     /// Cuts the next new piece; none where all is cut.
+    #[inline]
     pub(super) fn cut(&mut self) -> Option<Place> {
         let block = self.next_block()?;
         let (index, offset) = self.cut;
@@ -106,6 +108,7 @@ impl Stream {
     }
 
     /// What was cut off first, or as much of it as fits a packet.
+    #[inline]
     pub(super) fn pop_rest(&mut self) -> Option<Place> {
         let mut rest = self.rests.pop_front()?;
         if let Some(more) = rest.shorten(self.payload_bytes) {
@@ -117,6 +120,7 @@ impl Stream {
     }
 
     /// A piece without a number so far has got this one.
+    #[inline]
     pub(super) fn note_number(&mut self, place: Place, seq: SeqNo) {
         if let Some(block) = self.block_mut(place.block)
             && (place.ends_block || block.end.is_some())

@@ -43,6 +43,7 @@ impl Waits {
         self.present = Some((why, now));
     }
 
+    #[inline]
     pub(super) fn end(&mut self, now: Instant) {
         if let Some((why, since)) = self.present.take() {
             self.spent[why as usize] += now.since(since);
