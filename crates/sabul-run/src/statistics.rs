@@ -31,7 +31,7 @@ pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
-/// Standard deviation ÷ mean; zero where there is nothing to compare. [SLAC]
+/// Standard deviation ÷ mean; zero where there is nothing to compare. \[SLAC\]
 pub fn stability(values: &[f64]) -> f64 {
     match (mean(values.iter().copied()), deviation(values)) {
         (Some(mean), _) if mean <= 0.0 => 0.0,

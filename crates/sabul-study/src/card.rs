@@ -1,9 +1,9 @@
 //! The report card: one congestion controller, measured by every test, on one page.
 //!
 //! A card is a list of scenarios (`plan.rs`), in virtual time all run at once; pure functions make its
-//! numbers of what they have shown ([`measure`]), and [`page`] puts those down. A controller that is at
+//! numbers of what they have shown (`measure`), and `page` puts those down. A controller that is at
 //! fault, or whose runs have no sensible numbers, is named as the cause. In the lab fewer and shorter
-//! scenarios run one after another ([`lab`]), and those whose numbers do not count leave reasons.
+//! scenarios run one after another (`lab`), and those whose numbers do not count leave reasons.
 
 mod cost;
 mod lab;

@@ -50,7 +50,7 @@ impl Why {
     /// What a page shows of it; nothing where nobody listened.
     pub(crate) fn section(&self) -> Option<Section> {
         let mut curves: Vec<_> = self.curves.iter().collect();
-        curves.sort_by(|(_, a), (_, b)| b.len().cmp(&a.len()));
+        curves.sort_by_key(|(_, points)| std::cmp::Reverse(points.len()));
         let first = curves.first()?;
         let most = first.1.len();
         let mut chart =
