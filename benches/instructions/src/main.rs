@@ -13,7 +13,7 @@ use sabul_proto::{
     SenderConfig, Transmit,
 };
 use sabul_sim::World;
-use sabul_units::{Bytes, Instant, PacketNumber, SeqNo, Span};
+use sabul_units::{Bytes, Instant, PacketNumber, Polled, SeqNo, Span};
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Feedback, Header, LossPolicy, NumberRange,
     TAG_LEN,
@@ -117,11 +117,11 @@ fn channel(blocks: u32) -> Result<(), Box<dyn Error>> {
             let refused = |error| format!("{error:?}");
             sender.handle_feedback(now, &Feedback::decode(&report)?).map_err(refused)?;
         }
-        let mut next = loop {
-            match sender.poll_transmit(now) {
-                Transmit::Wait { until, .. } => break until,
-                Transmit::Data(DataPacket { number, .. }) if number.0 % 97 == 96 => {}
-                packet => forth.push_back((now + DELAY, packet)),
+        let sender_until = loop {
+            match sender.poll(now) {
+                Polled::Wait { until, .. } => break until,
+                Polled::Ready(Transmit::Data(DataPacket { number, .. })) if number.0 % 97 == 96 => {}
+                Polled::Ready(packet) => forth.push_back((now + DELAY, packet)),
             }
         };
         while let Some(report) = receiver.poll_feedback(now) {
@@ -129,11 +129,9 @@ fn channel(blocks: u32) -> Result<(), Box<dyn Error>> {
             report.encode(&mut bytes);
             back.push_back((now + DELAY, bytes));
         }
-        let times = [receiver.deadline(), forth.front().map(|p| p.0), back.front().map(|r| r.0)];
-        for deadline in times.into_iter().flatten() {
-            next = next.min(deadline);
-        }
-        now = next.max(now + Span::from_micros(1));
+        let arrivals = [forth.front().map(|p| p.0), back.front().map(|r| r.0)];
+        let next = Instant::earliest([sender_until, receiver.deadline(), arrivals[0], arrivals[1]]);
+        now = next.unwrap_or(now).max(now + Span::from_micros(1));
     }
     Ok(())
 }
@@ -156,7 +154,7 @@ fn arrive(receiver: &mut Receiver, now: Instant, packet: &Transmit) {
             receiver.accept(now, &Arrival { number, data: None, is_marked: false });
             receiver.handle_ack2(now, serial);
         }
-        Transmit::Mark { .. } | Transmit::Wait { .. } => {}
+        Transmit::Mark { .. } => {}
     }
 }
 

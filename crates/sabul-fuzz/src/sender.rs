@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sabul_cc::{ChannelRules, registry};
 use sabul_proto::{DataPacket, Expiry, PeerError, ReportRule, Sender, SenderConfig, Transmit};
-use sabul_units::{Bytes, Instant, PacketNumber, Rate, SeqNo, Span};
+use sabul_units::{Bytes, Instant, PacketNumber, Polled, Rate, SeqNo, Span};
 use sabul_wire::{Ack, Feedback, LossPolicy, Missing, Nak, NumberRange};
 
 use crate::input::Input;
@@ -172,13 +172,13 @@ impl Run {
 
     fn transmit(&mut self, count: u8) {
         for _ in 0..=count {
-            match self.sender.poll_transmit(self.now) {
-                Transmit::Data(packet) => self.sent(&packet),
-                Transmit::Ack2 { number, serial } => {
+            match self.sender.poll(self.now) {
+                Polled::Ready(Transmit::Data(packet)) => self.sent(&packet),
+                Polled::Ready(Transmit::Ack2 { number, serial }) => {
                     self.use_number(number);
                     assert!(serial <= self.last_serial, "it confirms an ACK that never came");
                 }
-                Transmit::Mark { number, mark } => {
+                Polled::Ready(Transmit::Mark { number, mark }) => {
                     self.use_number(number);
                     assert!(mark.serial == self.marked || mark.serial == self.marked + 1);
                     assert!(
@@ -187,9 +187,9 @@ impl Run {
                     );
                     self.marked = mark.serial;
                 }
-                Transmit::Wait { until, .. } => {
-                    assert!(until > self.now, "waiting for {until:?} would spin");
-                    self.wait_until = Some(until);
+                Polled::Wait { until, .. } => {
+                    assert!(until > Some(self.now), "waiting for {until:?} would spin");
+                    self.wait_until = until;
                     return;
                 }
             }

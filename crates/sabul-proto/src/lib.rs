@@ -1,12 +1,12 @@
 //! The channel, without a socket, a clock or a thread: a sender and a receiver of blocks.
 //!
 //! Both are plain state machines. The owner gives them every event with the time it happened and
-//! asks what to do next; [`Sender::poll_transmit`] and [`Receiver::poll_feedback`] answer with one
+//! asks what to do next; [`Sender::poll`] and [`Receiver::poll_feedback`] answer with one
 //! packet to send or the time until which there is nothing to do. Bytes are not here either: the
 //! core decides *which* piece of *which* block goes into *which* packet, its owner seals, sends,
 //! opens and stores. The same objects run on the wire and in the simulator.
 //!
-//! Life of a DATA packet: [`Sender::push_block`] → `poll_transmit` gives it a sequence number and a
+//! Life of a DATA packet: [`Sender::push_block`] → `poll` gives it a sequence number and a
 //! packet number → wire → [`Receiver::admit`] says whether it is wanted → its owner opens it into
 //! the block → [`Receiver::accept`] → an ACK → [`Sender::handle_feedback`] → the block is released.
 //!

@@ -23,7 +23,7 @@ mod waits;
 
 use sabul_cc::events::Event;
 use sabul_cc::{Fault, Guarded, LossReport, RttEstimate, SendLimits};
-use sabul_units::{Bytes, Instant, PacketNumber, Packets, Random, Rate, SeqNo, Span};
+use sabul_units::{Bytes, Instant, PacketNumber, Packets, Polled, Random, Rate, SeqNo, Span};
 use sabul_wire::{DATA_OVERHEAD, LossPolicy, Mark};
 
 use crate::flow_window::FlowWindow;
@@ -112,7 +112,7 @@ enum Timer {
     Ping,
 }
 
-/// What to do now.
+/// A packet to send now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {
     /// Send this piece.
@@ -130,13 +130,6 @@ pub enum Transmit {
         number: PacketNumber,
         /// What it says.
         mark: Mark,
-    },
-    /// Nothing until then, unless something happens before.
-    Wait {
-        /// When to ask again.
-        until: Instant,
-        /// What is waited for.
-        why: WaitReason,
     },
 }
 
@@ -324,22 +317,23 @@ impl Sender {
         self.rate.packet_bytes()
     }
 
-    /// What to do now; call again until it says wait.
-    pub fn poll_transmit(&mut self, now: Instant) -> Transmit {
+    /// The next packet to send, or until when there is none.
+    pub fn poll(&mut self, now: Instant) -> Polled<Transmit, WaitReason> {
         self.waits.end(now);
         self.run_timers(now);
         if self.skips.take(now, self.ledger.numbers.next()) {
             self.ledger.numbers.push_other();
         }
         if let Some(serial) = self.answers.next() {
-            return Transmit::Ack2 { number: self.ledger.numbers.push_other(), serial };
+            let number = self.ledger.numbers.push_other();
+            return Polled::Ready(Transmit::Ack2 { number, serial });
         }
         let (why, until) = match self.next_data(now) {
-            Ok(packet) => return Transmit::Data(packet),
+            Ok(packet) => return Polled::Ready(Transmit::Data(packet)),
             Err(held) => held,
         };
         let until = match self.next_mark(now, why) {
-            Ok(mark) => return mark,
+            Ok(mark) => return Polled::Ready(mark),
             Err(next) => until.min(next),
         };
         let numbers = &self.ledger.numbers;
@@ -347,8 +341,7 @@ impl Sender {
         self.waits.begin(why, now);
         let (loss, interval) = (self.due(Timer::Loss), self.due(Timer::Interval));
         let timers = [loss, interval, self.due(Timer::Expiry), Some(until)];
-        let until = Instant::earliest(timers).unwrap_or(until);
-        Transmit::Wait { until, why }
+        Polled::Wait { until: Instant::earliest(timers), because: why }
     }
 
     fn note_sent(&mut self, now: Instant, length: u32, is_repeat: bool) {

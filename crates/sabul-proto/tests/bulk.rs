@@ -7,7 +7,7 @@ use sabul_proto::{
     Admission, Arrival, DataPacket, Expiry, Receiver, ReceiverConfig, ReportRule, Sender,
     SenderConfig, Transmit,
 };
-use sabul_units::{Bytes, Instant, PacketNumber, SeqNo, Span};
+use sabul_units::{Bytes, Instant, PacketNumber, Polled, SeqNo, Span};
 use sabul_wire::{Ack, Feedback, LossPolicy, Mark, Missing, Nak, NumberRange};
 
 const BLOCK_BYTES: u32 = 100_000;
@@ -42,11 +42,11 @@ fn at_us(us: u64) -> Instant {
 fn leave(sender: &mut Sender, us: u64) -> (Vec<u64>, Vec<Mark>) {
     let (mut seqs, mut marks) = (Vec::new(), Vec::new());
     for _ in 0..1000 {
-        match sender.poll_transmit(at_us(us)) {
-            Transmit::Data(DataPacket { seq, .. }) => seqs.push(seq.0),
-            Transmit::Mark { mark, .. } => marks.push(mark),
-            Transmit::Ack2 { .. } => {}
-            Transmit::Wait { .. } => return (seqs, marks),
+        match sender.poll(at_us(us)) {
+            Polled::Ready(Transmit::Data(DataPacket { seq, .. })) => seqs.push(seq.0),
+            Polled::Ready(Transmit::Mark { mark, .. }) => marks.push(mark),
+            Polled::Ready(Transmit::Ack2 { .. }) => {}
+            Polled::Wait { .. } => return (seqs, marks),
         }
         sender.check_invariants();
     }

@@ -11,7 +11,7 @@ use sabul_proto::{
     Admission, Arrival, Expiry, Receiver, ReceiverConfig, ReportRule, Sender, SenderConfig,
     Transmit,
 };
-use sabul_units::{Bytes, Instant, PacketNumber, SeqNo, Span};
+use sabul_units::{Bytes, Instant, PacketNumber, Polled, SeqNo, Span};
 use sabul_wire::{Ack, Feedback, LossPolicy, Mark, Missing, Nak, NumberRange};
 
 /// Names of rules with a controller that follows them, and the loss policy.
@@ -99,16 +99,18 @@ impl Talk {
         loop {
             self.sender.check_invariants();
             assert!(left.len() < 1000, "it sends without end");
-            left.push(match self.sender.poll_transmit(at(self.now)) {
-                Transmit::Data(packet) if packet.number.0 > packet.seq.0 + 5 => "again".to_owned(),
-                Transmit::Data(_) => "data".to_owned(),
-                Transmit::Ack2 { serial: 0, .. } => "ping".to_owned(),
-                Transmit::Ack2 { .. } => "ack2".to_owned(),
-                Transmit::Mark { mark, .. } => {
+            left.push(match self.sender.poll(at(self.now)) {
+                Polled::Ready(Transmit::Data(packet)) if packet.number.0 > packet.seq.0 + 5 => {
+                    "again".to_owned()
+                }
+                Polled::Ready(Transmit::Data(_)) => "data".to_owned(),
+                Polled::Ready(Transmit::Ack2 { serial: 0, .. }) => "ping".to_owned(),
+                Polled::Ready(Transmit::Ack2 { .. }) => "ack2".to_owned(),
+                Polled::Ready(Transmit::Mark { mark, .. }) => {
                     self.mark = mark.serial;
                     "mark".to_owned()
                 }
-                Transmit::Wait { why, .. } => return (left, format!("{why:?}")),
+                Polled::Wait { because, .. } => return (left, format!("{because:?}")),
             });
         }
     }

@@ -15,7 +15,9 @@ use sabul_proto::{
     Admission, Arrival, DataPacket, Expiry, Receiver, ReceiverConfig, Repeat, RepeatRtt,
     ReportRule, Sender, SenderConfig, Transmit,
 };
-use sabul_units::{Bytes, Instant, PacketNumber, Probability, Random, Rate, SeededRandom, Span};
+use sabul_units::{
+    Bytes, Instant, PacketNumber, Polled, Probability, Random, Rate, SeededRandom, Span,
+};
 use sabul_wire::{Feedback, LossPolicy, Mark};
 
 const SEEDS_BY_DEFAULT: u64 = 1000;
@@ -300,20 +302,20 @@ impl World {
 
     /// Sends what is due at both ends; gives the time of the next event.
     fn transmit(&mut self, plan: &Plan) -> Instant {
-        let mut next = loop {
-            match self.sender.poll_transmit(self.now) {
+        let sender_until = loop {
+            match self.sender.poll(self.now) {
                 // Larger than the path's packets are now: gone without a word.
-                Transmit::Data(packet) if packet.length > self.path_payload => {}
-                Transmit::Data(packet) => {
+                Polled::Ready(Transmit::Data(packet)) if packet.length > self.path_payload => {}
+                Polled::Ready(Transmit::Data(packet)) => {
                     self.forward.push(self.now, packet.length + HEADERS, Packet::Data(packet));
                 }
-                Transmit::Ack2 { number, serial } => {
+                Polled::Ready(Transmit::Ack2 { number, serial }) => {
                     self.forward.push(self.now, 60, Packet::Ack2 { number, serial });
                 }
-                Transmit::Mark { number, mark } => {
+                Polled::Ready(Transmit::Mark { number, mark }) => {
                     self.forward.push(self.now, 76, Packet::Mark { number, mark });
                 }
-                Transmit::Wait { until, .. } => break until,
+                Polled::Wait { until, .. } => break until,
             }
             self.sender.check_invariants();
         };
@@ -332,16 +334,15 @@ impl World {
             }
             self.receiver.check_invariants();
         }
-        let others = [
+        let next = Instant::earliest([
+            sender_until,
             self.receiver.deadline(),
             self.forward.next_deadline(),
             self.back.next_deadline(),
             self.reliable.first().map(|(due, _)| *due),
             self.known_changes.last().map(|(at, _)| *at + PAYLOAD_LEARNT_AFTER),
-        ];
-        for deadline in others.into_iter().flatten() {
-            next = next.min(deadline);
-        }
+        ]);
+        let next = next.expect("a sender asks for an ACK now and then");
         // Picosecond steps would never end where two parties answer each other at once.
         next.max(self.now + Span::from_micros(1))
     }

@@ -1,16 +1,19 @@
-//! The words every other crate speaks: time, gap, rate, sizes, sequence numbers, seeded randomness.
+//! The words every other crate speaks: time, gap, rate, sizes, sequence numbers, seeded randomness,
+//! and what a machine answers when it is polled.
 //!
 //! Time is an integer count of picoseconds since the start of a run, so runs are bit-identical and
 //! the serialisation time of a packet is exact. Nothing here reads a clock or the system's
 //! randomness: both are inputs.
 
 pub mod math;
+mod poll;
 mod random;
 mod rate;
 mod seq;
 mod spelling;
 mod time;
 
+pub use poll::Polled;
 pub use random::{Probability, ProbabilityError, Random, SeededRandom};
 pub use rate::{Bytes, Gap, Packets, ParseRateError, Rate};
 pub use seq::{PacketNumber, SeqNo, expand_u32};

@@ -34,10 +34,10 @@ fn drain(sender: &mut Sender, now: Instant) -> Vec<(u64, u64)> {
     let mut sent = Vec::new();
     loop {
         sender.check_invariants();
-        match sender.poll_transmit(now) {
-            Transmit::Data(packet) => sent.push((packet.number.0, packet.seq.0)),
-            Transmit::Ack2 { .. } | Transmit::Mark { .. } => {}
-            Transmit::Wait { .. } => return sent,
+        match sender.poll(now) {
+            Polled::Ready(Transmit::Data(packet)) => sent.push((packet.number.0, packet.seq.0)),
+            Polled::Ready(Transmit::Ack2 { .. } | Transmit::Mark { .. }) => {}
+            Polled::Wait { .. } => return sent,
         }
     }
 }
@@ -63,7 +63,7 @@ fn a_block_is_cut_into_pieces_and_released_when_acknowledged() {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.push_block(2500);
     let mut packets = Vec::new();
-    while let Transmit::Data(packet) = sender.poll_transmit(at_ms(0)) {
+    while let Polled::Ready(Transmit::Data(packet)) = sender.poll(at_ms(0)) {
         packets.push((packet.offset, packet.length, packet.ends_block));
     }
     assert_eq!(packets, [(0, 1000, false), (1000, 1000, false), (2000, 500, true)]);
@@ -105,12 +105,12 @@ fn places(sender: &mut Sender, now: Instant) -> Vec<(u64, u32, u32, bool)> {
     let mut sent = Vec::new();
     loop {
         sender.check_invariants();
-        match sender.poll_transmit(now) {
-            Transmit::Data(packet) => {
+        match sender.poll(now) {
+            Polled::Ready(Transmit::Data(packet)) => {
                 sent.push((packet.seq.0, packet.offset, packet.length, packet.ends_block));
             }
-            Transmit::Ack2 { .. } | Transmit::Mark { .. } => {}
-            Transmit::Wait { .. } => return sent,
+            Polled::Ready(Transmit::Ack2 { .. } | Transmit::Mark { .. }) => {}
+            Polled::Wait { .. } => return sent,
         }
     }
 }
@@ -143,7 +143,7 @@ fn a_block_is_not_released_before_all_that_was_cut_off_its_pieces_has_left() {
     sender.set_payload_bytes(900);
     sender.handle_feedback(at_ms(50), &nak(LossPolicy::Current, &[(0, 0)])).unwrap();
     assert!(
-        matches!(sender.poll_transmit(at_ms(50)), Transmit::Data(packet) if packet.length == 900)
+        matches!(sender.poll(at_ms(50)), Polled::Ready(Transmit::Data(packet)) if packet.length == 900)
     );
     // The front is acknowledged; the rest has had no number so far.
     sender.handle_feedback(at_ms(60), &ack(1, 1, 1)).unwrap();
@@ -265,10 +265,10 @@ fn a_lost_tail_is_sent_again_however_long_the_round_trip() {
     // The peer has the first packet, and answers whatever it is asked within 400 ms.
     let (mut again, mut answer_at) = (None, Some(400));
     for ms in 1..3000 {
-        match sender.poll_transmit(at_ms(ms)) {
-            Transmit::Data(_) => again = again.or(Some(ms)),
-            Transmit::Ack2 { serial: 0, .. } => answer_at = Some(ms + 400),
-            Transmit::Ack2 { .. } | Transmit::Mark { .. } | Transmit::Wait { .. } => {}
+        match sender.poll(at_ms(ms)) {
+            Polled::Ready(Transmit::Data(_)) => again = again.or(Some(ms)),
+            Polled::Ready(Transmit::Ack2 { serial: 0, .. }) => answer_at = Some(ms + 400),
+            Polled::Ready(Transmit::Ack2 { .. } | Transmit::Mark { .. }) | Polled::Wait { .. } => {}
         }
         if answer_at == Some(ms) {
             sender.handle_feedback(at_ms(ms), &ack(ms, 1, 0)).unwrap();
@@ -294,12 +294,9 @@ fn a_receiver_without_room_stops_new_blocks_and_is_asked_again() {
     });
     sender.handle_feedback(at_ms(10), &full).unwrap();
     assert_eq!(drain(&mut sender, at_ms(10)), []);
-    assert!(matches!(
-        sender.poll_transmit(at_ms(20)),
-        Transmit::Wait { why: WaitReason::Receiver, .. }
-    ));
+    assert!(matches!(sender.poll(at_ms(20)), Polled::Wait { because: WaitReason::Receiver, .. }));
     let asks = |sender: &mut Sender, ms| {
-        matches!(sender.poll_transmit(at_ms(ms)), Transmit::Ack2 { serial: 0, .. })
+        matches!(sender.poll(at_ms(ms)), Polled::Ready(Transmit::Ack2 { serial: 0, .. }))
     };
     assert!(asks(&mut sender, 600), "the ACK that makes room may have been lost");
     sender.handle_feedback(at_ms(610), &ack(2, 1, 0)).unwrap();
@@ -486,12 +483,12 @@ fn sender_2002(expiry: Expiry, params: &[(&str, &str)]) -> Sender {
 fn send(sender: &mut Sender, mut now: Instant, count: usize) -> Instant {
     for _ in 0..count {
         loop {
-            match sender.poll_transmit(now) {
-                Transmit::Data(_) => break,
-                Transmit::Ack2 { .. } | Transmit::Mark { .. } => {}
-                Transmit::Wait { until, why } => {
-                    assert_eq!(why, WaitReason::Pacing);
-                    now = until;
+            match sender.poll(now) {
+                Polled::Ready(Transmit::Data(_)) => break,
+                Polled::Ready(Transmit::Ack2 { .. } | Transmit::Mark { .. }) => {}
+                Polled::Wait { until, because } => {
+                    assert_eq!(because, WaitReason::Pacing);
+                    now = until.unwrap();
                 }
             }
         }
@@ -576,7 +573,7 @@ fn expiry_waits_for_the_rare_acks_of_2002_and_syn_reports_do_not_put_it_off() {
         if ms % 10 == 0 {
             syn(&mut sender, *ms, 0);
         }
-        sender.poll_transmit(at_ms(*ms));
+        let _ = sender.poll(at_ms(*ms));
         sender.stats().expiries > 0
     });
     // Samples of 1 ms and 1 µs: smoothed 0.875 ms, deviation 0.625 ms; 0.875 + 4 × 0.625 = 3.4 ms,

@@ -13,7 +13,7 @@ use sabul_proto::{
 };
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::{DATA_HEADERS, Defects, FlowPlan, Profile};
-use sabul_units::{Instant, PacketNumber, Rate};
+use sabul_units::{Instant, PacketNumber, Polled, Rate};
 use sabul_wire::{Feedback, LossPolicy, NumberRange};
 
 use super::Port;
@@ -200,29 +200,29 @@ impl SabulHost {
     pub(crate) fn wake_sender(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
         let next_block = self.source.push_blocks(now, &mut self.sender);
         let until = loop {
-            match self.sender.poll_transmit(now) {
-                Transmit::Data(packet) => {
+            match self.sender.poll(now) {
+                Polled::Ready(Transmit::Data(packet)) => {
                     let size = packet.length + DATA_HEADERS;
                     self.counters.sent_bytes += u64::from(size);
                     port.send(now, Way::Forward, size, Body::Data(packet));
                     self.read_next(now);
                 }
-                Transmit::Ack2 { number, serial } => {
+                Polled::Ready(Transmit::Ack2 { number, serial }) => {
                     port.send(now, Way::Forward, ACK2_BYTES, Body::Ack2 { number, serial });
                 }
-                Transmit::Mark { number, mark } => {
+                Polled::Ready(Transmit::Mark { number, mark }) => {
                     port.send(now, Way::Forward, MARK_BYTES, Body::Mark { number, mark });
                 }
                 // A sender that waits for anything but its next packet reads all there is.
-                Transmit::Wait { until, why } => {
-                    if why == WaitReason::Pacing || !self.read_next(now) {
+                Polled::Wait { until, because } => {
+                    if because == WaitReason::Pacing || !self.read_next(now) {
                         break until;
                     }
                 }
             }
         };
         let acks = self.control.as_mut().and_then(|control| control.wake_reader(now, port));
-        Instant::earliest([Some(until), acks, next_block])
+        Instant::earliest([until, acks, next_block])
     }
 
     pub(crate) fn wake_receiver(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sabul_cc::{ConfigError, registry};
 use sabul_proto::{DataPacket, Expiry, Sender, SenderConfig, Transmit, WaitReason};
 use sabul_udp::{MAX_GSO_BYTES, MAX_GSO_SEGMENTS, RecvBuffers, SendStatus, Wait};
-use sabul_units::{Bytes, Instant, Rate, SeededRandom, Span};
+use sabul_units::{Bytes, Instant, Polled, Rate, SeededRandom, Span};
 use sabul_wire::{
     DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, HEADER_LEN, Header, Kind, TAG_LEN,
 };
@@ -104,7 +104,7 @@ impl Engine for Turn {
             return Err(ChannelError::Silent(self.silence.limit().into()));
         }
         self.probe(now)?;
-        let deadline = self.transmit()?;
+        let wait = self.transmit()?;
         if let Some((sink, of)) = &self.events {
             while let Some(event) = self.sender.next_event() {
                 sink.tell(&event.to_json(of));
@@ -113,7 +113,7 @@ impl Engine for Turn {
         if let Some(fault) = self.sender.fault() {
             return Err(ChannelError::Controller(fault.clone()));
         }
-        Ok(deadline.map_or(Turned::Again, |(until, why)| Turned::Wait(self.rest(until, why))))
+        Ok(wait.map_or(Turned::Again, |(until, because)| Turned::Wait(self.rest(until, because))))
     }
 
     fn socket(&self) -> &dyn Datagrams {
@@ -371,18 +371,19 @@ impl Turn {
     }
 
     /// Sends what is due. Gives the time until which there is nothing to do, unless there is more.
-    fn transmit(&mut self) -> Result<Option<(Instant, WaitReason)>, ChannelError> {
+    fn transmit(&mut self) -> Result<Option<(Option<Instant>, WaitReason)>, ChannelError> {
         let mut batches = 0;
         loop {
             if self.is_blocked {
                 self.flush()?;
                 if self.is_blocked {
-                    return Ok(Some((self.clock.now() + STATS_INTERVAL, WaitReason::Pacing)));
+                    let until = self.clock.now() + STATS_INTERVAL;
+                    return Ok(Some((Some(until), WaitReason::Pacing)));
                 }
             }
             let now = self.clock.now();
-            match self.sender.poll_transmit(now) {
-                Transmit::Data(packet) => {
+            match self.sender.poll(now) {
+                Polled::Ready(Transmit::Data(packet)) => {
                     // Sealed at once, whatever batch it goes into: numbers are used in order.
                     let datagram = packet.length as usize + DATA_OVERHEAD;
                     let fits = self.batch.has_room(datagram);
@@ -396,18 +397,18 @@ impl Turn {
                         return Ok(None);
                     }
                 }
-                Transmit::Ack2 { number, serial } => {
+                Polled::Ready(Transmit::Ack2 { number, serial }) => {
                     // An overtaking number would look like a gap to the receiver.
                     self.flush_all()?;
                     self.link.send_control(Kind::Ack2, number, &serial.to_be_bytes())?;
                 }
-                Transmit::Mark { number, mark } => {
+                Polled::Ready(Transmit::Mark { number, mark }) => {
                     self.flush_all()?;
                     self.link.send_control(Kind::Mark, number, &mark.encode())?;
                 }
-                Transmit::Wait { until, why } => {
+                Polled::Wait { until, because } => {
                     self.flush_all()?;
-                    return Ok(Some((until, why)));
+                    return Ok(Some((until, because)));
                 }
             }
         }
@@ -478,17 +479,16 @@ impl Turn {
     }
 
     /// How long there is nothing to do.
-    fn rest(&self, until: Instant, why: WaitReason) -> Pause {
+    fn rest(&self, until: Option<Instant>, because: WaitReason) -> Pause {
         let now = self.clock.now();
-        let mut until = until;
-        if why == WaitReason::Pacing {
-            until = until.max(now + BATCH_TIME);
-        }
-        if let Some(deadline) = self.mtu.deadline() {
-            until = until.min(deadline);
-        }
+        let until = match because {
+            WaitReason::Pacing => until.map(|until| until.max(now + BATCH_TIME)),
+            _ => until,
+        };
         // The figures stay fresh, and a lost wake-up costs no more than this.
-        until = until.min(now + Span::from(Duration::from_millis(100)));
+        let latest = now + Span::from(Duration::from_millis(100));
+        let until = Instant::earliest([until, self.mtu.deadline()])
+            .map_or(latest, |until| until.min(latest));
         let wait = if self.is_blocked { Wait::BOTH } else { Wait::READABLE };
         Pause { rest: None, wait, until }
     }
