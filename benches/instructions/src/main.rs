@@ -124,13 +124,17 @@ fn channel(blocks: u32) -> Result<(), Box<dyn Error>> {
                 Polled::Ready(packet) => forth.push_back((now + DELAY, packet)),
             }
         };
-        while let Some(report) = receiver.poll_feedback(now) {
+        let receiver_until = loop {
+            let report = match receiver.poll(now) {
+                Polled::Ready(report) => report,
+                Polled::Wait { until, .. } => break until,
+            };
             let mut bytes = Vec::new();
             report.encode(&mut bytes);
             back.push_back((now + DELAY, bytes));
-        }
+        };
         let arrivals = [forth.front().map(|p| p.0), back.front().map(|r| r.0)];
-        let next = Instant::earliest([sender_until, receiver.deadline(), arrivals[0], arrivals[1]]);
+        let next = Instant::earliest([sender_until, receiver_until, arrivals[0], arrivals[1]]);
         now = next.unwrap_or(now).max(now + Span::from_micros(1));
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sabul_cc::ChannelRules;
 use sabul_proto::{Admission, Arrival, Receiver, ReceiverConfig, Refusal, ReportRule};
-use sabul_units::{Instant, PacketNumber, SeqNo, Span};
+use sabul_units::{Instant, PacketNumber, Polled, SeqNo, Span};
 use sabul_wire::{ConnectionId, DataHeader, ERROR_RATE_MAX, Feedback, LossPolicy, Mark};
 
 use crate::datagrams::check_report;
@@ -178,10 +178,12 @@ impl Run {
     /// Everything the receiver wants to say now.
     fn drain(&mut self) {
         for _ in 0..REPORTS_MAX {
-            let Some(report) = self.receiver.poll_feedback(self.now) else {
-                let deadline = self.receiver.deadline();
-                assert!(deadline.is_none_or(|at| at > self.now), "it waits for {deadline:?}");
-                return;
+            let report = match self.receiver.poll(self.now) {
+                Polled::Ready(report) => report,
+                Polled::Wait { until, .. } => {
+                    assert!(until.is_none_or(|at| at > self.now), "it waits for {until:?}");
+                    return;
+                }
             };
             check_report(&report);
             self.check_truth(&report);

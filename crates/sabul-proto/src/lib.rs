@@ -1,7 +1,7 @@
 //! The channel, without a socket, a clock or a thread: a sender and a receiver of blocks.
 //!
 //! Both are plain state machines. The owner gives them every event with the time it happened and
-//! asks what to do next; [`Sender::poll`] and [`Receiver::poll_feedback`] answer with one
+//! asks what to do next; [`Sender::poll`] and [`Receiver::poll`] answer with one
 //! packet to send or the time until which there is nothing to do. Bytes are not here either: the
 //! core decides *which* piece of *which* block goes into *which* packet, its owner seals, sends,
 //! opens and stores. The same objects run on the wire and in the simulator.
@@ -22,7 +22,9 @@ mod sender;
 
 pub use flow_window::FlowWindow;
 pub use interval_set::IntervalSet;
-pub use receiver::{Admission, Arrival, Receiver, ReceiverConfig, ReceiverStats, Refusal};
+pub use receiver::{
+    Admission, Arrival, Receiver, ReceiverConfig, ReceiverStats, ReceiverWait, Refusal,
+};
 pub use reports::{AckRule, Repeat, RepeatRtt, ReportRule};
 pub use sender::{
     DataPacket, Expiry, Limiter, PeerError, Sender, SenderConfig, SenderStats, Transmit, WaitReason,

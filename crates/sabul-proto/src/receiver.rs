@@ -25,7 +25,7 @@ mod syn;
 use std::collections::VecDeque;
 
 use sabul_cc::RttEstimate;
-use sabul_units::{Instant, PacketNumber, SeqNo, Span};
+use sabul_units::{Instant, PacketNumber, Polled, SeqNo, Span};
 use sabul_wire::{Ack, DataHeader, Feedback, LossPolicy, MAX_RANGES, Mark, Nak, NumberRange};
 
 use crate::reports::{RepeatRtt, ReportRule};
@@ -339,12 +339,19 @@ impl Receiver {
         self.acks.note_overflow(total);
     }
 
-    /// The next report to send now, if there is one. Call until it gives none.
-    pub fn poll_feedback(&mut self, now: Instant) -> Option<Feedback> {
+    /// The next report to send, or until when there is none.
+    pub fn poll(&mut self, now: Instant) -> Polled<Feedback, ReceiverWait> {
+        match self.next_report(now) {
+            Some(report) => Polled::Ready(report),
+            None => self.wait(),
+        }
+    }
+
+    fn next_report(&mut self, now: Instant) -> Option<Feedback> {
         self.run_timers(now);
         // The overflow count goes ahead of the losses that it explains.
         let explains = self.acks.has_untold_overflow() && !self.naks.is_empty();
-        if explains || self.due(Timer::Ack).is_some_and(|due| now >= due) {
+        if explains || self.due(ReceiverWait::Ack).is_some_and(|due| now >= due) {
             return Some(Feedback::Ack(self.ack(now)));
         }
         if let Some(ranges) = self.naks.pop_front() {
@@ -401,28 +408,28 @@ impl Receiver {
 
     /// When something has to be done though nothing happens.
     #[inline(always)] // Asked for each packet.
-    fn due(&self, timer: Timer) -> Option<Instant> {
+    fn due(&self, timer: ReceiverWait) -> Option<Instant> {
         match timer {
-            Timer::Ack => self.acks.due(),
-            Timer::Repeat => self.repeats.due(),
-            Timer::Gap => self.numbers.gap_due(self.rtt.estimate),
-            Timer::Syn => self.syn.due(),
-            Timer::Rules => self.rules.due(),
+            ReceiverWait::Arrival => None,
+            ReceiverWait::Ack => self.acks.due(),
+            ReceiverWait::Repeat => self.repeats.due(),
+            ReceiverWait::Gap => self.numbers.gap_due(self.rtt.estimate),
+            ReceiverWait::Syn => self.syn.due(),
+            ReceiverWait::Rules => self.rules.due(),
         }
     }
 
-    /// When to poll again though nothing happens.
-    pub fn deadline(&self) -> Option<Instant> {
-        if !self.naks.is_empty() || !self.lists.is_empty() {
-            return Some(Instant::ZERO);
+    /// There is nothing to report until the first timer runs out.
+    fn wait(&self) -> Polled<Feedback, ReceiverWait> {
+        debug_assert!(self.naks.is_empty() && self.lists.is_empty(), "all reports have left");
+        let (mut until, mut because) = (None, ReceiverWait::Arrival);
+        for timer in ReceiverWait::TIMERS {
+            let due = self.due(timer);
+            if due.is_some_and(|due| until.is_none_or(|until| due < until)) {
+                (until, because) = (due, timer);
+            }
         }
-        Instant::earliest([
-            self.due(Timer::Ack),
-            self.due(Timer::Gap),
-            self.due(Timer::Repeat),
-            self.due(Timer::Syn),
-            self.due(Timer::Rules),
-        ])
+        Polled::Wait { until, because }
     }
 
     /// What must hold between any two calls.
@@ -437,9 +444,11 @@ impl Receiver {
     }
 }
 
-/// Why a receiver has something to do though nothing happens.
+/// What a receiver waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Timer {
+pub enum ReceiverWait {
+    /// That something arrives; there is nothing to report before.
+    Arrival,
     /// The next ACK may leave.
     Ack,
     /// A gap has been open for so long that it counts as a loss.
@@ -450,6 +459,11 @@ enum Timer {
     Syn,
     /// The rules want to list what is missing.
     Rules,
+}
+
+impl ReceiverWait {
+    /// Those that have a time.
+    const TIMERS: [Self; 5] = [Self::Ack, Self::Gap, Self::Repeat, Self::Syn, Self::Rules];
 }
 
 #[cfg(test)]

@@ -168,7 +168,7 @@ fn arrive(receiver: &mut Receiver, us: u64, seq: u64, again: u64) {
 
 /// What it says now, but for ACKs.
 fn said(receiver: &mut Receiver, us: u64) -> Vec<Feedback> {
-    let all: Vec<_> = std::iter::from_fn(|| receiver.poll_feedback(at_us(us))).collect();
+    let all: Vec<_> = std::iter::from_fn(|| receiver.poll(at_us(us)).ready()).collect();
     receiver.check_invariants();
     all.into_iter().filter(|report| !matches!(report, Feedback::Ack(_))).collect()
 }
@@ -185,7 +185,7 @@ fn a_mark_is_answered_once_the_path_is_quiet_and_what_came_late_is_not_missing()
     // Overtaken by the mark.
     arrive(&mut receiver, 201_000, 201, 0);
     assert_eq!(said(&mut receiver, 203_000), [], "not quiet yet");
-    let due = receiver.deadline().unwrap();
+    let due = receiver.poll(at_us(203_000)).until().unwrap();
     assert!(due > at_us(203_000) && due < at_us(212_000), "{due:?}");
     let answer = [missing(3, 50, 203, &[(50, 50), (200, 200), (202, 202)])];
     assert_eq!(said(&mut receiver, 212_000), answer);
@@ -247,7 +247,7 @@ fn a_buffer_is_answered_for_by_its_last_packet_or_by_the_clock() {
     receiver.handle_mark(at_us(13_000), Mark { serial: 1, end: SeqNo(128) });
     assert_eq!(said(&mut receiver, 13_000), [missing(0, 64, 128, &[(127, 127)])]);
     // What was asked for is lost again: after a round trip, taken for 100 ms, it is asked for again.
-    let due = receiver.deadline().unwrap();
+    let due = receiver.poll(at_us(13_000)).until().unwrap();
     assert!(due > at_us(113_000) && due < at_us(130_000), "{due:?}");
     assert_eq!(said(&mut receiver, 130_000), [missing(0, 64, 128, &[(127, 127)])]);
 }

@@ -264,7 +264,7 @@ impl Inlet {
 
     fn drain(&mut self) -> Vec<String> {
         let mut reports = Vec::new();
-        while let Some(report) = self.receiver.poll_feedback(at(self.now)) {
+        while let Some(report) = self.receiver.poll(at(self.now)).ready() {
             self.receiver.check_invariants();
             assert!(reports.len() < 1000, "it reports without end");
             reports.push(match report {
@@ -354,7 +354,7 @@ fn receiver_table() -> String {
                     reports.extend(inlet.drain());
                     inlet.now += 1;
                 }
-                let waits = inlet.receiver.deadline().map_or("no", |_| "yes");
+                let waits = inlet.receiver.poll(at(inlet.now - 1)).until().map_or("no", |_| "yes");
                 let reports = in_a_row(&reports);
                 writeln!(text, "{rules} | {state} | {event} | {reports} | {waits}").unwrap();
             }

@@ -319,7 +319,11 @@ impl World {
             }
             self.sender.check_invariants();
         };
-        while let Some(report) = self.receiver.poll_feedback(self.now) {
+        let receiver_until = loop {
+            let report = match self.receiver.poll(self.now) {
+                Polled::Ready(report) => report,
+                Polled::Wait { until, .. } => break until,
+            };
             // What crosses the wire is what is decoded from it.
             let mut bytes = Vec::new();
             report.encode(&mut bytes);
@@ -333,10 +337,10 @@ impl World {
                 self.back.push(self.now, size, Packet::Report(report));
             }
             self.receiver.check_invariants();
-        }
+        };
         let next = Instant::earliest([
             sender_until,
-            self.receiver.deadline(),
+            receiver_until,
             self.forward.next_deadline(),
             self.back.next_deadline(),
             self.reliable.first().map(|(due, _)| *due),

@@ -28,7 +28,7 @@ fn arrive(receiver: &mut Receiver, ms: u64, number: u64, seq: u64) {
 }
 
 fn feedback(receiver: &mut Receiver, ms: u64) -> Vec<Feedback> {
-    let all = std::iter::from_fn(|| receiver.poll_feedback(at_ms(ms))).collect();
+    let all = std::iter::from_fn(|| receiver.poll(at_ms(ms)).ready()).collect();
     receiver.check_invariants();
     all
 }
@@ -58,10 +58,12 @@ fn an_ack_goes_out_each_syn_interval_but_only_when_something_arrived() {
     assert_eq!(acks(&feedback(&mut receiver, 0))[0].seq, SeqNo(1));
     arrive(&mut receiver, 1, 1, 1);
     assert_eq!(feedback(&mut receiver, 5), []);
-    assert_eq!(receiver.deadline(), Some(at_ms(10)));
+    let wait = Polled::Wait { until: Some(at_ms(10)), because: ReceiverWait::Ack };
+    assert_eq!(receiver.poll(at_ms(5)), wait);
     assert_eq!(acks(&feedback(&mut receiver, 10))[0].seq, SeqNo(2));
     assert_eq!(feedback(&mut receiver, 100), [], "nothing new, no ACK");
-    assert_eq!(receiver.deadline(), None);
+    let wait = Polled::Wait { until: None, because: ReceiverWait::Arrival };
+    assert_eq!(receiver.poll(at_ms(100)), wait);
 }
 
 #[test]
@@ -187,7 +189,8 @@ fn what_comes_late_before_anybody_asks_for_a_report_was_never_missing() {
     let reports = feedback(&mut receiver, 0);
     assert_eq!((naks(&reports), &acks(&reports)[0].missing[..]), (vec![], &[][..]), "window open");
     // Three late packets are few: the window is the longest, 5/4 of the 100 ms an unknown RTT counts.
-    assert_eq!(receiver.deadline(), Some(at_ms(125)));
+    let wait = Polled::Wait { until: Some(at_ms(125)), because: ReceiverWait::Gap };
+    assert_eq!(receiver.poll(at_ms(0)), wait);
     assert_eq!(naks(&feedback(&mut receiver, 124)), []);
     assert_eq!(naks(&feedback(&mut receiver, 125)), [(4, 4)]);
 }
@@ -295,11 +298,16 @@ fn repeats_have_a_floor_and_a_bound_whatever_round_trip_the_sender_makes_us_meas
         |report: Feedback| if let Feedback::Nak(nak) = report { nak.ranges.len() } else { 0 };
     let mut now = at_ms(0);
     let mut repeated = 0;
-    std::iter::from_fn(|| receiver.poll_feedback(now)).for_each(drop);
+    std::iter::from_fn(|| receiver.poll(now).ready()).for_each(drop);
     while now < at_ms(1000) {
         now = now + Span::from_micros(100);
-        repeated += std::iter::from_fn(|| receiver.poll_feedback(now)).map(ranges).sum::<usize>();
-        assert!(receiver.deadline().is_none_or(|due| due > now), "it would spin");
+        let until = loop {
+            match receiver.poll(now) {
+                Polled::Ready(report) => repeated += ranges(report),
+                Polled::Wait { until, .. } => break until,
+            }
+        };
+        assert!(until.is_none_or(|due| due > now), "it would spin");
     }
     assert!((300_000..=404_000).contains(&repeated), "{repeated}");
 }
@@ -354,7 +362,8 @@ fn a_syn_report_leaves_every_interval_whatever_the_round_trip_and_whatever_arriv
         arrive(&mut receiver, 500, 3, 1);
         all.extend(timeline(&mut receiver, 500, 900));
         assert_eq!(syns(&all), [(207, 3), (407, 0), (607, 1), (807, 0)], "{rtt_ms} ms");
-        assert_eq!(receiver.deadline(), Some(at_ms(1007)));
+        let wait = Polled::Wait { until: Some(at_ms(1007)), because: ReceiverWait::Syn };
+        assert_eq!(receiver.poll(at_ms(899)), wait);
         // One stands for those that nobody asked for in time; the rhythm stays.
         assert_eq!(syns(&timeline(&mut receiver, 1500, 1700)), [(1500, 0), (1607, 0)]);
     }

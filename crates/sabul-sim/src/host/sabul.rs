@@ -227,7 +227,11 @@ impl SabulHost {
 
     pub(crate) fn wake_receiver(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
         let next_room = self.sink.open(now, &mut self.receiver);
-        while let Some(report) = self.receiver.poll_feedback(now) {
+        let until = loop {
+            let report = match self.receiver.poll(now) {
+                Polled::Ready(report) => report,
+                Polled::Wait { until, .. } => break until,
+            };
             self.scratch.clear();
             report.encode(&mut self.scratch);
             let report = Feedback::decode(&self.scratch).expect("what is encoded decodes");
@@ -239,9 +243,9 @@ impl SabulHost {
                     port.send(now, Way::Back, size.saturating_add(CONTROL_HEADERS), body);
                 }
             }
-        }
+        };
         let segments = self.control.as_mut().and_then(|control| control.wake_writer(now, port));
-        Instant::earliest([self.receiver.deadline(), segments, next_room])
+        Instant::earliest([until, segments, next_room])
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sabul_proto::{Admission, Arrival, Receiver, ReceiverConfig};
 use sabul_udp::{Ecn, RecvBuffers, Wait};
-use sabul_units::{Instant, PacketNumber, Span};
+use sabul_units::{Instant, PacketNumber, Polled, Span};
 use sabul_wire::{
     DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, Header, Kind, Mark, TAG_LEN,
 };
@@ -77,7 +77,7 @@ impl Engine for Turn {
             }
         }
         let now = self.clock.now();
-        self.send_feedback(now, false)?;
+        let due = self.send_feedback(now, false)?;
         // While the application works on what it has, nothing is missing.
         if self.silence.is_over(now, self.last_heard, self.blocks_out == 0) {
             return Err(ChannelError::Silent(self.silence.limit().into()));
@@ -88,7 +88,7 @@ impl Engine for Turn {
         // Let a few packets gather: one wake-up for each would cost more than they do.
         let rest = self.receiver.rtt().map(|rtt| now + (rtt.min / 16).min(NAP_MAX));
         let idle = now + Span::from_millis(100);
-        let until = self.receiver.deadline().map_or(idle, |due| due.min(idle));
+        let until = due.map_or(idle, |due| due.min(idle));
         Ok(Turned::Wait(Pause { rest, wait: Wait::READABLE, until }))
     }
 
@@ -296,12 +296,21 @@ impl Turn {
         }
     }
 
-    /// Sends the reports that are due; `is_last` asks for one more ACK whatever is due.
-    fn send_feedback(&mut self, now: Instant, is_last: bool) -> Result<(), ChannelError> {
+    /// Sends the reports that are due, and says when the next will be; `is_last` asks for one more ACK
+    /// whatever is due.
+    fn send_feedback(
+        &mut self,
+        now: Instant,
+        is_last: bool,
+    ) -> Result<Option<Instant>, ChannelError> {
         if is_last {
             self.receiver.handle_ack2(now, 0);
         }
-        while let Some(feedback) = self.receiver.poll_feedback(now) {
+        loop {
+            let feedback = match self.receiver.poll(now) {
+                Polled::Ready(feedback) => feedback,
+                Polled::Wait { until, .. } => return Ok(until),
+            };
             let mut body = Vec::new();
             feedback.encode(&mut body);
             // DEV-006: [SABUL §II-B] sends reports on TCP; the default sends them on sealed UDP.
@@ -319,6 +328,5 @@ impl Turn {
                 (self.report)(body);
             }
         }
-        Ok(())
     }
 }
