@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::time::Instant as Clock;
 
 use sabul_cc::registry;
-use sabul_sim::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender, TcpTransmit};
-use sabul_units::{Bytes, Instant, Probability, Random, SeededRandom, Span};
+use sabul_sim::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender};
+use sabul_units::{Bytes, Instant, Polled, Probability, Random, SeededRandom, Span};
 
 const SEGMENTS: u64 = 20_000_000;
 const DELAY: Span = Span::from_millis(50);
@@ -44,29 +44,34 @@ fn measure(cc: &str, window: u64, loss_per_million: u32) {
     let mut receiver = TcpReceiver::new();
     let mut path = Path::default();
     sender.write(SEGMENTS * 1460);
-    let mut now = Instant::ZERO;
+    let (mut now, mut receiver_until) = (Instant::ZERO, None);
     let start = Clock::now();
     while !sender.is_idle() {
         let wake = loop {
-            match sender.poll_transmit(now) {
-                TcpTransmit::Segment(segment) => {
+            match sender.poll(now) {
+                Polled::Ready(segment) => {
                     path.free_at = path.free_at.max(now) + SERVICE;
                     if !random.chance(loss) {
                         path.there.push_back((path.free_at + DELAY, segment));
                     }
                 }
-                TcpTransmit::Wait(until) => break until,
+                Polled::Wait { until, .. } => break until,
             }
         };
         let segment_at = path.there.front().map(|(at, _)| *at);
         let ack_at = path.back.front().map(|(at, _)| *at);
-        let times = [wake, segment_at, ack_at, receiver.deadline()];
+        let times = [wake, segment_at, ack_at, receiver_until];
         now = times.into_iter().flatten().min().unwrap_or(now).max(now);
         while let Some(segment) = pop_due(&mut path.there, now) {
             receiver.accept(now, &segment, false);
-            path.back.extend(receiver.poll_ack(now).map(|ack| (now + DELAY, ack)));
+            path.back.extend(receiver.poll(now).ready().map(|ack| (now + DELAY, ack)));
         }
-        path.back.extend(receiver.poll_ack(now).map(|ack| (now + DELAY, ack)));
+        receiver_until = loop {
+            match receiver.poll(now) {
+                Polled::Ready(ack) => path.back.push_back((now + DELAY, ack)),
+                Polled::Wait { until, .. } => break until,
+            }
+        };
         while let Some(ack) = pop_due(&mut path.back, now) {
             sender.handle_ack(now, &ack);
         }

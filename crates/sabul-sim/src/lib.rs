@@ -19,6 +19,6 @@ mod world;
 
 pub use tcp::{
     Segment, TCP_HEADER_BYTES, TcpAck, TcpConfig, TcpReceiver, TcpReceiverStats, TcpSender,
-    TcpSenderStats, TcpTransmit,
+    TcpSenderStats,
 };
 pub use world::{FlowFault, Outcome, World};

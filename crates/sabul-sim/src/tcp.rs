@@ -21,4 +21,4 @@ mod transfers;
 
 pub use packets::{Segment, TCP_HEADER_BYTES, TcpAck};
 pub use receiver::{TcpReceiver, TcpReceiverStats};
-pub use sender::{TcpConfig, TcpSender, TcpSenderStats, TcpTransmit};
+pub use sender::{TcpConfig, TcpSender, TcpSenderStats};

@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 use sabul_cc::registry;
 use sabul_path::Way;
 use sabul_run::scenario::FlowPlan;
-use sabul_units::{Bytes, Instant};
+use sabul_units::{Bytes, Instant, Polled};
 use sabul_wire::Feedback;
 
 use super::Port;
 use super::tcp::RTO_MIN;
 use crate::net::Body;
-use crate::tcp::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender, TcpTransmit};
+use crate::tcp::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender};
 
 /// A report's length prefix and kind, and the header, type and tag of its TLS record.
 const RECORD_BYTES: usize = 6 + 22;
@@ -80,8 +80,8 @@ impl ControlConnection {
     /// Sends segments; says when to call again.
     pub(crate) fn wake_writer(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
         loop {
-            match self.writer.poll_transmit(now) {
-                TcpTransmit::Segment(segment) => {
+            match self.writer.poll(now) {
+                Polled::Ready(segment) => {
                     port.send(
                         now,
                         Way::Back,
@@ -89,18 +89,21 @@ impl ControlConnection {
                         Body::Segment { stripe: 0, segment },
                     );
                 }
-                TcpTransmit::Wait(until) => return until,
+                Polled::Wait { until, .. } => return until,
             }
         }
     }
 
     /// Sends acknowledgements; says when to call again.
     pub(crate) fn wake_reader(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
-        while let Some(ack) = self.reader.poll_ack(now) {
+        loop {
+            let ack = match self.reader.poll(now) {
+                Polled::Ready(ack) => ack,
+                Polled::Wait { until, .. } => return until,
+            };
             let size = ack.wire_bytes();
             port.send(now, Way::Forward, size, Body::TcpAck { stripe: 0, ack: Box::new(ack) });
         }
-        self.reader.deadline()
     }
 
     pub(crate) fn check_invariants(&self) {

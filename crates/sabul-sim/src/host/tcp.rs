@@ -9,11 +9,11 @@ use sabul_cc::{Fault, Guarded};
 use sabul_path::Way;
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::{FlowPlan, Striping};
-use sabul_units::{Instant, Span};
+use sabul_units::{Instant, Polled, Span};
 
 use super::Port;
 use crate::net::Body;
-use crate::tcp::{TcpConfig, TcpReceiver, TcpSender, TcpTransmit};
+use crate::tcp::{TcpConfig, TcpReceiver, TcpSender};
 
 /// What Linux uses where [RFC6298 §2] asks for one second.
 pub(super) const RTO_MIN: Span = Span::from_millis(200);
@@ -114,8 +114,8 @@ impl TcpHost {
                     self.left -= block;
                     one.sender.write(block);
                 }
-                match one.sender.poll_transmit(now) {
-                    TcpTransmit::Segment(segment) => {
+                match one.sender.poll(now) {
+                    Polled::Ready(segment) => {
                         let size = segment.wire_bytes();
                         self.counters.sent_bytes += u64::from(size);
                         port.send(
@@ -125,7 +125,7 @@ impl TcpHost {
                             Body::Segment { stripe: number, segment },
                         );
                     }
-                    TcpTransmit::Wait(until) => break until,
+                    Polled::Wait { until, .. } => break until,
                 }
             };
             next = Instant::earliest([next, until]);
@@ -136,11 +136,15 @@ impl TcpHost {
     pub(crate) fn wake_receiver(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
         let mut next = None;
         for (stripe, one) in (0..).zip(&mut self.stripes) {
-            while let Some(ack) = one.receiver.poll_ack(now) {
+            let until = loop {
+                let ack = match one.receiver.poll(now) {
+                    Polled::Ready(ack) => ack,
+                    Polled::Wait { until, .. } => break until,
+                };
                 let size = ack.wire_bytes();
                 port.send(now, Way::Back, size, Body::TcpAck { stripe, ack: Box::new(ack) });
-            }
-            next = Instant::earliest([next, one.receiver.deadline()]);
+            };
+            next = Instant::earliest([next, until]);
         }
         next
     }

@@ -6,8 +6,8 @@
 //!              what is out of order, fills a hole or has arrived before.
 //! Invariants:  nothing at or before the cumulative acknowledgement waits out of order.
 
-use sabul_proto::IntervalSet;
-use sabul_units::{Instant, Span};
+use sabul_proto::{IntervalSet, ReceiverWait};
+use sabul_units::{Instant, Polled, Span};
 use sabul_wire::NumberRange;
 
 use super::packets::{SACK_BLOCKS, Segment, TcpAck};
@@ -59,7 +59,7 @@ impl TcpReceiver {
         Self::default()
     }
 
-    /// A segment arrived; a router may have marked it. Ask [`poll_ack`](Self::poll_ack) after each.
+    /// A segment arrived; a router may have marked it. Ask [`poll`](Self::poll) after each.
     pub fn accept(&mut self, now: Instant, segment: &Segment, is_marked: bool) {
         self.stats.segments += 1;
         self.stats.wire_bytes += u64::from(segment.wire_bytes());
@@ -95,10 +95,11 @@ impl TcpReceiver {
         }
     }
 
-    /// The ACK to send now, if any.
-    pub fn poll_ack(&mut self, now: Instant) -> Option<TcpAck> {
+    /// The ACK to send, or until when there is none.
+    pub fn poll(&mut self, now: Instant) -> Polled<TcpAck, ReceiverWait> {
         if !self.is_due && self.deadline.is_none_or(|deadline| now < deadline) {
-            return None;
+            let because = self.deadline.map_or(ReceiverWait::Arrival, |_| ReceiverWait::Ack);
+            return Polled::Wait { until: self.deadline, because };
         }
         self.is_due = false;
         self.deadline = None;
@@ -113,12 +114,7 @@ impl TcpReceiver {
                 }
             }
         }
-        Some(ack)
-    }
-
-    /// When a delayed ACK is due.
-    pub const fn deadline(&self) -> Option<Instant> {
-        self.deadline
+        Polled::Ready(ack)
     }
 
     /// Bytes that have arrived in order.
@@ -214,7 +210,7 @@ mod tests {
     fn take(receiver: &mut TcpReceiver, now: Instant, n: u64) -> Option<TcpAck> {
         receiver.accept(now, &segment(n), false);
         receiver.check_invariants();
-        receiver.poll_ack(now)
+        receiver.poll(now).ready()
     }
 
     fn blocks(ack: Option<TcpAck>) -> Vec<(u64, u64)> {
@@ -228,12 +224,13 @@ mod tests {
         // The echo is of the first of the two, so that the wait is in the sample. [RFC7323 §4]
         let both = take(&mut receiver, at(101), 1);
         assert_eq!(both, Some(TcpAck::new(2000, at(0), false)));
-        assert_eq!(receiver.deadline(), None);
+        let wait = Polled::Wait { until: None, because: ReceiverWait::Arrival };
+        assert_eq!(receiver.poll(at(102)), wait);
         assert_eq!(take(&mut receiver, at(102), 2), None);
-        assert_eq!(receiver.deadline(), Some(at(142)));
-        assert_eq!(receiver.poll_ack(at(141)), None);
-        assert_eq!(receiver.poll_ack(at(142)), Some(TcpAck::new(3000, at(2), false)));
-        assert_eq!(receiver.poll_ack(at(500)), None);
+        let wait = Polled::Wait { until: Some(at(142)), because: ReceiverWait::Ack };
+        assert_eq!(receiver.poll(at(141)), wait);
+        assert_eq!(receiver.poll(at(142)), Polled::Ready(TcpAck::new(3000, at(2), false)));
+        assert_eq!(receiver.poll(at(500)).ready(), None);
     }
 
     #[test]
@@ -299,6 +296,6 @@ mod tests {
         // 0 is sent again at 50 ms.
         let again = Segment { sent_at: at(50), is_resent: true, ..segment(0) };
         receiver.accept(at(60), &again, false);
-        assert_eq!(receiver.poll_ack(at(60)), Some(TcpAck::new(3000, at(50), false)));
+        assert_eq!(receiver.poll(at(60)), Polled::Ready(TcpAck::new(3000, at(50), false)));
     }
 }

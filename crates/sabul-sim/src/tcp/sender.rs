@@ -12,7 +12,8 @@
 
 use sabul_cc::events::Event;
 use sabul_cc::{Acked, Fault, Guarded, LossReport, Moment, RttEstimate, SendLimits};
-use sabul_units::{Bytes, Instant, Packets, Span};
+use sabul_proto::WaitReason;
+use sabul_units::{Bytes, Instant, Packets, Polled, Span};
 
 use super::packets::{Segment, TCP_HEADER_BYTES, TcpAck};
 use super::rtt::Rtt;
@@ -48,15 +49,6 @@ impl Default for TcpConfig {
             is_paced: false,
         }
     }
-}
-
-/// What to do now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TcpTransmit {
-    /// Send this.
-    Segment(Segment),
-    /// Nothing before this time, unless something happens; none where only that helps.
-    Wait(Option<Instant>),
 }
 
 /// Counts since the start.
@@ -237,52 +229,61 @@ impl TcpSender {
         self.controller.next_event()
     }
 
-    /// What to do now; call again until it says wait.
-    pub fn poll_transmit(&mut self, now: Instant) -> TcpTransmit {
+    /// The next segment to send, or until when there is none.
+    pub fn poll(&mut self, now: Instant) -> Polled<Segment, WaitReason> {
         if self.timer.is_some_and(|timer| timer <= now) {
             self.time_out(now);
         }
-        let Some(choice) = self.choose() else {
-            if self.board.pipe() < self.window().0 {
-                self.app_limited_until = self.board.next();
+        let choice = match self.choose() {
+            Ok(choice) => choice,
+            Err(because) => {
+                if self.board.pipe() < self.window().0 {
+                    self.app_limited_until = self.board.next();
+                }
+                return Polled::Wait { until: self.timer, because };
             }
-            return TcpTransmit::Wait(self.timer);
         };
-        let paced = self.next_send.max(self.limits.hold_until.unwrap_or(self.next_send));
+        let held = self.limits.hold_until.filter(|hold| *hold > self.next_send);
+        let paced = held.unwrap_or(self.next_send);
         if paced > now {
-            return TcpTransmit::Wait(Some(self.timer.map_or(paced, |timer| timer.min(paced))));
+            let because = held.map_or(WaitReason::Pacing, |_| WaitReason::Freeze);
+            return Polled::Wait { until: Instant::earliest([self.timer, Some(paced)]), because };
         }
         match self.build(now, choice) {
-            Some(segment) => TcpTransmit::Segment(segment),
-            None => TcpTransmit::Wait(self.timer),
+            Some(segment) => Polled::Ready(segment),
+            None => Polled::Wait { until: self.timer, because: WaitReason::Application },
         }
     }
 
     /// [RFC6675 §4] NextSeg.
-    fn choose(&mut self) -> Option<Choice> {
+    fn choose(&mut self) -> Result<Choice, WaitReason> {
         if self.is_first_due {
-            return Some(Choice::Resend(self.board.first()));
+            return Ok(Choice::Resend(self.board.first()));
         }
         if self.board.pipe() >= self.window().0 {
-            return None;
+            return Err(WaitReason::Window);
         }
         if self.recovery != Recovery::Open
             && let Some(lost) = self.board.next_lost()
         {
-            return Some(Choice::Resend(lost));
+            return Ok(Choice::Resend(lost));
         }
         let room = self.config.window_packets.unwrap_or(u64::MAX);
-        if self.board.end() < self.written && self.board.outstanding() < room {
-            return Some(Choice::New);
-        }
+        let why = if self.board.end() == self.written {
+            WaitReason::Application
+        } else if self.board.outstanding() < room {
+            return Ok(Choice::New);
+        } else {
+            WaitReason::Receiver
+        };
         // [RFC6675 §5.1] These two are not for the time after a timeout.
         let Recovery::Fast { is_rescued, .. } = self.recovery else {
-            return None;
+            return Err(why);
         };
         if let Some(hole) = self.board.next_hole() {
-            return Some(Choice::Resend(hole));
+            return Ok(Choice::Resend(hole));
         }
-        self.board.last_missing().filter(|_| !is_rescued).map(Choice::Rescue)
+        self.board.last_missing().filter(|_| !is_rescued).map(Choice::Rescue).ok_or(why)
     }
 
     fn build(&mut self, now: Instant, choice: Choice) -> Option<Segment> {

@@ -1,9 +1,9 @@
 //! Tests of both hosts together, over two links.
 use sabul_cc::registry;
 use sabul_path::{Link, LinkConfig, QueueLimit};
-use sabul_units::{Bytes, Instant, Packets, Probability, Random, Rate, SeededRandom, Span};
+use sabul_units::{Bytes, Instant, Packets, Polled, Probability, Random, Rate, SeededRandom, Span};
 
-use super::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender, TcpTransmit};
+use super::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender};
 
 struct Flow {
     sender: TcpSender,
@@ -11,6 +11,8 @@ struct Flow {
     start: Instant,
     /// When the sender wants to be asked again.
     wake: Option<Instant>,
+    /// When the receiver does.
+    ack_at: Option<Instant>,
     /// Windows just before and after each decrease outside slow start.
     decreases: Vec<(u64, u64)>,
 }
@@ -45,12 +47,19 @@ impl World {
         sender.write(bytes);
         let receiver = TcpReceiver::new();
         let decreases = Vec::new();
-        self.flows.push(Flow { sender, receiver, start, wake: Some(start), decreases });
+        self.flows.push(Flow {
+            sender,
+            receiver,
+            start,
+            wake: Some(start),
+            ack_at: None,
+            decreases,
+        });
     }
 
     fn run_until(&mut self, end: Instant) {
         while self.now < end && !self.flows.iter().all(|flow| flow.sender.is_idle()) {
-            let times = self.flows.iter().flat_map(|flow| [flow.wake, flow.receiver.deadline()]);
+            let times = self.flows.iter().flat_map(|flow| [flow.wake, flow.ack_at]);
             let links = [self.there.next_deadline(), self.back.next_deadline()];
             let next = times.chain(links).flatten().min().expect("something is always under way");
             self.now = self.now.max(next);
@@ -81,7 +90,7 @@ impl World {
             }
         }
         for n in 0..self.flows.len() {
-            if self.flows[n].receiver.deadline().is_some_and(|deadline| deadline <= now) {
+            if self.flows[n].ack_at.is_some_and(|at| at <= now) {
                 self.answer(n);
             }
             if self.flows[n].start <= now && self.flows[n].wake.is_some_and(|wake| wake <= now) {
@@ -92,9 +101,14 @@ impl World {
 
     fn answer(&mut self, n: usize) {
         let flow = &mut self.flows[n];
-        if let Some(ack) = flow.receiver.poll_ack(self.now) {
-            self.back.push(self.now, ack.wire_bytes(), (n, ack));
-        }
+        flow.ack_at = loop {
+            match flow.receiver.poll(self.now) {
+                Polled::Ready(ack) => {
+                    self.back.push(self.now, ack.wire_bytes(), (n, ack));
+                }
+                Polled::Wait { until, .. } => break until,
+            }
+        };
         if self.is_checked {
             flow.receiver.check_invariants();
         }
@@ -103,17 +117,17 @@ impl World {
     fn send(&mut self, n: usize) {
         let flow = &mut self.flows[n];
         loop {
-            let next = flow.sender.poll_transmit(self.now);
+            let next = flow.sender.poll(self.now);
             if self.is_checked {
                 flow.sender.check_invariants();
             }
             match next {
-                TcpTransmit::Segment(segment) => {
+                Polled::Ready(segment) => {
                     let is_marked =
                         segment.is_ecn_capable && self.there.queue_len() >= self.mark_from;
                     self.there.push(self.now, segment.wire_bytes(), (n, segment, is_marked));
                 }
-                TcpTransmit::Wait(until) => {
+                Polled::Wait { until, .. } => {
                     flow.wake = until;
                     return;
                 }

@@ -61,11 +61,11 @@ fn newreno(config: TcpConfig) -> TcpSender {
 fn drain(sender: &mut TcpSender, now: Instant) -> (Vec<u64>, Option<Instant>) {
     let mut sent = Vec::new();
     loop {
-        let next = sender.poll_transmit(now);
+        let next = sender.poll(now);
         sender.check_invariants();
         match next {
-            TcpTransmit::Segment(segment) => sent.push(segment.seq / MSS),
-            TcpTransmit::Wait(until) => return (sent, until),
+            Polled::Ready(segment) => sent.push(segment.seq / MSS),
+            Polled::Wait { until, .. } => return (sent, until),
         }
     }
 }
@@ -224,7 +224,7 @@ fn short_writes_make_short_segments_and_the_last_ack_stops_the_timer() {
     let mut sender = newreno(TcpConfig::default());
     sender.written = MSS + 10;
     let mut sizes = Vec::new();
-    while let TcpTransmit::Segment(segment) = sender.poll_transmit(at(0)) {
+    while let Polled::Ready(segment) = sender.poll(at(0)) {
         sizes.push((segment.length, segment.wire_bytes()));
     }
     assert_eq!(sizes, [(1460, 1500), (10, 50)]);
@@ -240,7 +240,7 @@ fn a_mark_halves_the_window_and_is_answered_by_one_new_segment() {
     let mut answered = Vec::new();
     for n in 1..=10 {
         sender.handle_ack(at(100 + n), &TcpAck::new(n * MSS, at(0), true));
-        while let TcpTransmit::Segment(segment) = sender.poll_transmit(at(100 + n)) {
+        while let Polled::Ready(segment) = sender.poll(at(100 + n)) {
             assert!(segment.is_ecn_capable);
             answered.push(segment.is_window_reduced);
         }
