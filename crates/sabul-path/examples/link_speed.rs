@@ -27,7 +27,7 @@ fn measure(name: &str, config: LinkConfig) {
     for n in 0..PACKETS {
         now = now + gap;
         link.push(now, 1_500, n);
-        while link.next_deadline().is_some_and(|at| at <= now) && link.poll(now).is_some() {}
+        while link.deadline().is_some_and(|at| at <= now) && link.poll(now).ready().is_some() {}
     }
     let seconds = start.elapsed().as_secs_f64();
     let stats = link.stats();

@@ -77,9 +77,9 @@ impl Agenda {
         }
     }
 
-    /// When the first is due.
-    pub(crate) fn next_at(&self) -> Option<Instant> {
-        self.heap.first().map(|first| first.at)
+    /// Who is due first, and when.
+    pub(crate) fn first(&self) -> Option<(Instant, Actor)> {
+        self.heap.first().map(|first| (first.at, Actor(first.actor)))
     }
 
     /// Takes out whoever is due first, if that is by `until`.

@@ -26,9 +26,10 @@ pub use config::{ConfigError, LinkConfig, LinkConfigBuilder, Outage, QueueLimit}
 pub use corrupt::corrupt_bytes;
 pub use discipline::{BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, Red};
 pub use drops::{Drop, DropReason};
-pub use link::{Delivery, Link, LinkLook, LinkStats, Verdict};
+pub use link::{Delivery, Link, LinkLook, LinkStats, LinkWait, Verdict};
 pub use packet::PacketMeta;
 pub use presets::{PathPreset, preset, presets};
 pub use topology::{
-    Arrival, Both, Damage, Entry, LinkPlan, Output, RouteId, Timer, Topology, Transit, Way,
+    Arrival, Both, Damage, Entry, LinkPlan, Output, RouteId, Timer, Topology, TopologyWait,
+    Transit, Way,
 };

@@ -20,7 +20,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use sabul_units::{Instant, Probability, Random, SeededRandom, Span};
+use sabul_units::{Instant, Polled, Probability, Random, SeededRandom, Span};
 
 use crate::config::{LinkConfig, QueueLimit};
 use crate::discipline::Discipline;
@@ -63,6 +63,17 @@ pub struct Delivery<P> {
     pub corrupted: bool,
     /// Whether this link gave it the ECN mark (CE); a mark from before is the owner's to keep.
     pub is_marked: bool,
+}
+
+/// What a link waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkWait {
+    /// That a packet is pushed; the link is empty.
+    Arrival,
+    /// That the serialiser takes the next packet, though none will arrive before.
+    Queue,
+    /// A packet behind the serialiser.
+    Delay,
 }
 
 /// What a link has done since it was made.
@@ -310,9 +321,9 @@ impl<P: Clone> Link<P> {
         verdict
     }
 
-    /// When [`poll`](Self::poll) is worth calling next: in the past for deliveries that were not
-    /// polled yet, and possibly in vain.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    /// The time that [`poll`](Self::poll) would wait for, without letting time pass: in the past where
+    /// there are deliveries that were not polled yet.
+    pub fn deadline(&self) -> Option<Instant> {
         let pipe = match self.pipe.front() {
             // With much jitter, one that will be held back may still arrive before it.
             Some(flight) if self.may_overtake() => {
@@ -343,12 +354,26 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// The next packet that has arrived by `now`; call again until there is none.
+    /// The next packet that has arrived by `now`, or until when there is none; where a wait is over there
+    /// may be none yet.
     ///
     /// # Panics
     /// If `now` is before an earlier input's.
     #[inline]
-    pub fn poll(&mut self, now: Instant) -> Option<Delivery<P>> {
+    pub fn poll(&mut self, now: Instant) -> Polled<Delivery<P>, LinkWait> {
+        match self.next_delivery(now) {
+            Some(delivery) => Polled::Ready(delivery),
+            None => {
+                let until = self.deadline();
+                Polled::Wait { until, because: self.wait(until) }
+            }
+        }
+    }
+
+    /// [`poll`](Self::poll) for [`crate::Topology`], which asks for the time only when it sets its agenda:
+    /// the answer in one value costs every packet a copy.
+    #[inline]
+    pub(crate) fn next_delivery(&mut self, now: Instant) -> Option<Delivery<P>> {
         self.advance(now);
         let key = |lane: &VecDeque<Flight<P>>| lane.front().map(|f| (f.at, f.arrival));
         let lane = match (key(&self.pipe), key(&self.held)) {
@@ -367,6 +392,16 @@ impl<P: Clone> Link<P> {
             lane.pop_front()?.payload
         };
         Some(Delivery { payload, at, corrupted, is_marked })
+    }
+
+    /// What a link waits for that has nothing to do until then.
+    #[inline]
+    fn wait(&self, until: Option<Instant>) -> LinkWait {
+        match until {
+            None => LinkWait::Arrival,
+            Some(_) if self.pipe.is_empty() && self.held.is_empty() => LinkWait::Queue,
+            Some(_) => LinkWait::Delay,
+        }
     }
 
     /// Packets waiting for the serialiser at the latest input.

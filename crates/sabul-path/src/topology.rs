@@ -3,8 +3,7 @@
 //! Model:      a packet pushed onto a route passes its links in order (on the way back in reverse), waits
 //!     out the route's access delay behind the last, and comes out of [`Topology::poll`]. Whoever is due
 //!     first acts first; of those due at one time, whoever asked first.
-//! Contract:   push at any time, then poll until it gives nothing more, then wait until
-//!     [`Topology::next_deadline`]. The owner may push and set timers between two polls. Times that lie
+//! Contract:   that of all machines (ADR 21). Pushes and settings of timers are inputs. Times that lie
 //!     before what a link knows already count as the link's own time.
 //! Damage:     a packet that a link damaged either ends there or goes on and arrives as such
 //!     ([`Damage`]), as packets without bytes and with bytes need it.
@@ -17,7 +16,7 @@ use std::fmt;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
-use sabul_units::{Instant, SeededRandom, Span};
+use sabul_units::{Instant, Polled, SeededRandom, Span};
 
 use crate::agenda::{Actor, Agenda};
 use crate::config::LinkConfig;
@@ -114,6 +113,19 @@ pub enum Output<P, T> {
     Arrived(Arrival<P>),
     /// A timer of the owner's is due.
     Due(T),
+}
+
+/// What a [`Topology`] waits for: who is due first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopologyWait<T> {
+    /// Nobody: that a packet is pushed or a timer set.
+    Push,
+    /// A direction of the link at this position.
+    Link(usize, Way),
+    /// The access delay of a route.
+    AccessDelay(Way),
+    /// A timer of the owner's.
+    Timer(T),
 }
 
 /// A packet at the end of its route.
@@ -341,31 +353,34 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         self.enter(at, link, way, transit)
     }
 
-    /// The next thing that has happened by `until`; call again until there is none.
+    /// The next thing that has happened by `now`, or until when nothing does.
     #[inline(always)] // As for `leave_link`; an owner has one place that polls.
-    pub fn poll(&mut self, until: Instant) -> Option<Output<P, T>> {
+    pub fn poll(&mut self, now: Instant) -> Polled<Output<P, T>, TopologyWait<T>> {
         loop {
             let arrival = match self.turn {
                 Turn::Link(index) => self.leave_link(index as usize),
                 Turn::Pipe(route, way) => self.leave_pipe(route, way),
-                Turn::Nobody => {
-                    if let Some(tag) = self.next_turn(until)? {
-                        return Some(Output::Due(tag));
+                Turn::Nobody => match self.next_turn(now) {
+                    Some(Some(tag)) => return Polled::Ready(Output::Due(tag)),
+                    Some(None) => continue,
+                    None => {
+                        let (until, because) = self.first_due();
+                        return Polled::Wait { until, because };
                     }
-                    continue;
-                }
+                },
             };
             if let Some(arrival) = arrival {
-                return Some(Output::Arrived(arrival));
+                return Polled::Ready(Output::Arrived(arrival));
             }
             self.turn = Turn::Nobody;
         }
     }
 
-    /// When [`poll`](Self::poll) is worth calling next, possibly in vain.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    /// The time that [`poll`](Self::poll) would wait for, without a turn for anybody: in the past where
+    /// somebody is due.
+    pub fn deadline(&self) -> Option<Instant> {
         match self.turn {
-            Turn::Nobody => self.agenda.next_at(),
+            Turn::Nobody => self.agenda.first().map(|(at, _)| at),
             Turn::Link(_) | Turn::Pipe(..) => Some(self.now),
         }
     }
@@ -450,21 +465,35 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         Some(None)
     }
 
+    /// When who is due.
+    #[cold]
+    fn first_due(&self) -> (Option<Instant>, TopologyWait<T>) {
+        let Some((at, actor)) = self.agenda.first() else {
+            return (None, TopologyWait::Push);
+        };
+        let because = match self.roles[actor.0 as usize] {
+            Role::Link(index) => TopologyWait::Link(index as usize / 2, way_of(index as usize)),
+            Role::Pipe(_, way) => TopologyWait::AccessDelay(way),
+            Role::Owner(tag) => TopologyWait::Timer(tag),
+        };
+        (Some(at), because)
+    }
+
     /// The next packet that is at the end of this link and of its route; the others go on.
     #[inline(always)] // As for all that a packet passes: a call would copy it through memory.
     fn leave_link(&mut self, index: usize) -> Option<Arrival<P>> {
-        let way = if index.is_multiple_of(2) { Way::Forward } else { Way::Back };
+        let way = way_of(index);
         loop {
             let before = self.drops.is_some().then(|| self.before(index));
             let link = &mut self.directions[index].link;
             // Its owner may have pushed at a later time since its turn began.
-            let delivery = link.poll(self.now.max(link.now()));
+            let delivery = link.next_delivery(self.now.max(link.now()));
             if let Some(before) = before {
                 self.drop_since(index, self.now, &before, None);
             }
             let Some(delivery) = delivery else {
                 let Direction { link, actor } = &self.directions[index];
-                self.agenda.set(*actor, link.next_deadline());
+                self.agenda.set(*actor, link.deadline());
                 if self.is_audited {
                     self.check_link(index);
                 }
@@ -541,7 +570,7 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         let copy = self.entries.is_some().then(|| transit.payload.clone());
         let flow = transit.meta.flow;
         let verdict = direction.link.push_packet(at, transit.meta, transit);
-        self.agenda.set(direction.actor, direction.link.next_deadline());
+        self.agenda.set(direction.actor, direction.link.deadline());
         if let Some(before) = before {
             self.drop_since(index, at, &before, (verdict != Verdict::Queued).then_some(flow));
         }
@@ -560,8 +589,7 @@ impl<P: Clone, T: Copy> Topology<P, T> {
     /// Notes what a direction of a link has dropped since `before`.
     #[cold]
     fn drop_since(&mut self, index: usize, at: Instant, before: &LinkStats, flow: Option<u32>) {
-        let (link, way) =
-            (index / 2, if index.is_multiple_of(2) { Way::Forward } else { Way::Back });
+        let (link, way) = (index / 2, way_of(index));
         let now = self.directions[index].link.stats();
         if let Some(drops) = &mut self.drops {
             let all = DropReason::since(before, &now);
@@ -578,6 +606,11 @@ impl<P: Clone, T: Copy> Topology<P, T> {
             "a link makes and loses nothing unseen"
         );
     }
+}
+
+/// Which way the direction of a link at this position leads.
+const fn way_of(index: usize) -> Way {
+    if index.is_multiple_of(2) { Way::Forward } else { Way::Back }
 }
 
 #[inline(always)]

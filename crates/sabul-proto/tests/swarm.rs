@@ -233,13 +233,13 @@ impl World {
 
     /// Delivers what has arrived, at both ends.
     fn deliver(&mut self, plan: &Plan) {
-        while let Some(arrived) = self.forward.poll(self.now) {
+        while let Some(arrived) = self.forward.poll(self.now).ready() {
             if !arrived.corrupted {
                 self.receive(plan, &arrived.payload);
                 self.receiver.check_invariants();
             }
         }
-        while let Some(arrived) = self.back.poll(self.now) {
+        while let Some(arrived) = self.back.poll(self.now).ready() {
             if let (Packet::Report(report), false) = (&arrived.payload, arrived.corrupted) {
                 self.sender.handle_feedback(self.now, report).expect("reports are true");
                 self.sender.check_invariants();
@@ -341,8 +341,8 @@ impl World {
         let next = Instant::earliest([
             sender_until,
             receiver_until,
-            self.forward.next_deadline(),
-            self.back.next_deadline(),
+            self.forward.deadline(),
+            self.back.deadline(),
             self.reliable.first().map(|(due, _)| *due),
             self.known_changes.last().map(|(at, _)| *at + PAYLOAD_LEARNT_AFTER),
         ]);

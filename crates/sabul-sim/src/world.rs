@@ -15,7 +15,7 @@ use sabul_run::meter::{Counters, Gauges, Life, Meter};
 use sabul_run::results::{Results, Series};
 use sabul_run::scenario::{FlowPlan, Scenario, Transport};
 use sabul_run::traffic::Traffic;
-use sabul_units::{Bytes, Instant, SeededRandom};
+use sabul_units::{Bytes, Instant, Polled, SeededRandom};
 
 use crate::host::{Host, Port};
 use crate::net::{Body, COPY_SHIFT, Due, Net};
@@ -194,7 +194,7 @@ impl World {
         if self.fault.is_some() {
             return false;
         }
-        let Some(output) = self.net.poll(self.end) else { return false };
+        let Polled::Ready(output) = self.net.poll(self.end) else { return false };
         debug_assert!(self.net.now() >= self.now, "time never goes back");
         self.now = self.net.now();
         match output {

@@ -126,7 +126,7 @@ impl Engine {
             Wait::UntilDue => {
                 let look = looks_again.then_some(now + LOOK_AGAIN);
                 let report = self.has_news.then_some(self.next_report);
-                let links = self.road.network.next_deadline();
+                let links = self.road.network.deadline();
                 let due = Instant::earliest([links, self.tcp.next_deadline(), look, report]);
                 due.map(|due| due.since(now))
             }
@@ -178,7 +178,7 @@ impl Engine {
     fn deliver(&mut self, clock: Clock) -> bool {
         let now = clock.now();
         let mut any = self.tcp.on_timeout(&mut self.road, now);
-        while let Some(output) = self.road.network.poll(now) {
+        while let Some(output) = self.road.network.poll(now).ready() {
             let Output::Arrived(packet) = output else { continue };
             any = true;
             let Arrival { way, at, is_damaged, payload, .. } = packet;

@@ -155,7 +155,7 @@ impl Engine {
 
     /// Lets everything that is due by `now` move on, in order of time.
     fn carry(&mut self, now: Instant) {
-        while let Some(output) = self.network.poll(now) {
+        while let Some(output) = self.network.poll(now).ready() {
             match output {
                 Output::Arrived(packet) => {
                     self.out[packet.route.place()][packet.way].push(packet);
@@ -304,7 +304,7 @@ impl Engine {
         if has_moved {
             self.last_moved = now;
         }
-        let next = self.network.next_deadline();
+        let next = self.network.deadline();
         let until = next.map_or_else(|| Span::from(LOOK_AGAIN), |at| at.since(now));
         let is_busy = now.since(self.last_moved) < BUSY;
         if is_busy && (has_moved || until <= Span::from(TICK)) {

@@ -22,8 +22,8 @@ fn us(us: u64) -> Instant {
 /// Everything still to come, as (payload, arrival).
 fn drain(link: &mut Link<u64>) -> Vec<(u64, Instant)> {
     let mut out = Vec::new();
-    while let Some(at) = link.next_deadline() {
-        while let Some(delivery) = link.poll(at.max(link.now())) {
+    while let Some(at) = link.deadline() {
+        while let Some(delivery) = link.poll(at.max(link.now())).ready() {
             out.push((delivery.payload, delivery.at));
         }
     }
@@ -37,8 +37,9 @@ fn packets_are_serialised_one_after_another_and_then_delayed() {
     for n in 0..3 {
         assert_eq!(link.push(us(0), 1500, n), Verdict::Queued);
     }
-    assert_eq!(link.next_deadline(), Some(us(62)));
-    assert_eq!(link.poll(Instant(us(62).0 - 1)), None);
+    assert_eq!(link.deadline(), Some(us(62)));
+    let wait = Polled::Wait { until: Some(us(62)), because: LinkWait::Delay };
+    assert_eq!(link.poll(Instant(us(62).0 - 1)), wait);
     let arrivals = [(0, us(62)), (1, us(74)), (2, us(86))];
     assert_eq!(drain(&mut link), arrivals);
 
@@ -54,7 +55,7 @@ fn a_late_poll_gives_the_same_times() {
     for n in 0..3 {
         link.push(us(0), 1500, n);
     }
-    let late: Vec<_> = std::iter::from_fn(|| link.poll(us(9_000))).map(|d| d.at).collect();
+    let late: Vec<_> = std::iter::from_fn(|| link.poll(us(9_000)).ready()).map(|d| d.at).collect();
     assert_eq!(late, [us(62), us(74), us(86)]);
 }
 
@@ -97,7 +98,7 @@ fn sizes_beyond_64_bit_products_are_serialised_too() {
     // 4 000 000 000 B × 8 ÷ 1 Gb/s = 32 s.
     let mut link = link(gigabit());
     link.push(us(0), 4_000_000_000, 0);
-    assert_eq!(link.next_deadline(), Some(Instant::ZERO + Span::from_secs(32)));
+    assert_eq!(link.deadline(), Some(Instant::ZERO + Span::from_secs(32)));
 }
 
 #[test]
@@ -133,7 +134,7 @@ fn the_mean_queue_is_weighted_by_time() {
     for n in 0..3 {
         link.push(us(5), 1500, n);
     }
-    while link.poll(us(41)).is_some() {}
+    while link.poll(us(41)).ready().is_some() {}
     assert!((link.stats().queue_mean_packets - 1.0).abs() < 1e-12, "{:?}", link.stats());
 }
 
@@ -221,7 +222,7 @@ fn a_duplicate_arrives_twice_at_once() {
 fn time_going_back_is_a_mistake_of_the_caller() {
     let mut link = link(gigabit());
     link.push(us(5), 100, 0);
-    link.poll(us(4));
+    let _ = link.poll(us(4));
 }
 
 fn fates(config: LinkConfigBuilder, seed: u64) -> Vec<Verdict> {
@@ -334,7 +335,7 @@ fn each_chance_meets_its_probability() {
     let mut corrupted = 0;
     for n in 0..100_000 {
         link.push(us(n), 1000, n);
-        while let Some(delivery) = link.poll(us(n)) {
+        while let Some(delivery) = link.poll(us(n)).ready() {
             corrupted += u64::from(delivery.corrupted);
         }
     }
@@ -367,7 +368,7 @@ fn packets_are_conserved() {
                 queued += u64::from(link.push(now, size, n) == Verdict::Queued);
             }
             for _ in 0..random.below(4) {
-                let Some(delivery) = link.poll(now) else { break };
+                let Polled::Ready(delivery) = link.poll(now) else { break };
                 assert!(delivery.at <= now, "seed {seed}: delivered early");
                 assert!(delivery.at >= last.0, "seed {seed}: out of order");
                 last = (delivery.at, delivery.payload);

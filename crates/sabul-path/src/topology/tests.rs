@@ -34,7 +34,7 @@ fn full() -> PacketMeta {
 
 /// What comes out until then: when, and its name.
 fn outputs(topology: &mut Small, until: Instant) -> Vec<(u64, &'static str)> {
-    let next = || topology.poll(until);
+    let next = || topology.poll(until).ready();
     std::iter::from_fn(next)
         .map(|output| match output {
             Output::Arrived(packet) => (packet.at.0 / 1_000_000_000, packet.payload),
@@ -50,10 +50,10 @@ fn a_packet_takes_its_links_in_order_and_the_access_delay_and_back_in_reverse() 
     topology.push(ms(0), route, Way::Forward, full(), "there");
     topology.push(ms(5), route, Way::Back, full(), "back");
     // 1 + 10 + 1 + 20 + 3 ms each.
-    assert_eq!(topology.next_deadline(), Some(ms(11)));
+    assert_eq!(topology.deadline(), Some(ms(11)));
     assert_eq!(outputs(&mut topology, ms(34)), []);
     assert_eq!(outputs(&mut topology, ms(100)), [(35, "there"), (40, "back")]);
-    assert_eq!(topology.next_deadline(), None);
+    assert_eq!(topology.deadline(), None);
     let delivered = |link, way| topology.link(link, way).stats().delivered;
     assert!([0, 1].iter().all(|link| Way::BOTH.iter().all(|way| delivered(*link, *way) == 1)));
 }
@@ -95,14 +95,17 @@ fn of_those_due_at_one_time_whoever_asked_first_comes_first() {
     topology.set_timer(early, Some(ms(11)));
     topology.push(ms(0), route, Way::Forward, full(), "packet");
     topology.set_timer(late, Some(ms(11)));
-    assert_eq!(topology.poll(ms(11)), Some(Output::Due('e')));
-    assert!(matches!(topology.poll(ms(11)), Some(Output::Arrived(_))));
-    assert_eq!(topology.next_deadline(), Some(ms(11)), "the link may have more");
-    assert_eq!(topology.poll(ms(11)), Some(Output::Due('l')));
-    assert_eq!((topology.poll(ms(11)), topology.turns(), topology.now()), (None, 3, ms(11)));
+    assert_eq!(topology.poll(ms(11)), Polled::Ready(Output::Due('e')));
+    assert!(matches!(topology.poll(ms(11)), Polled::Ready(Output::Arrived(_))));
+    assert_eq!(topology.deadline(), Some(ms(11)), "the link may have more");
+    assert_eq!(topology.poll(ms(11)), Polled::Ready(Output::Due('l')));
+    let wait = Polled::Wait { until: None, because: TopologyWait::Push };
+    assert_eq!((topology.poll(ms(11)), topology.turns(), topology.now()), (wait, 3, ms(11)));
     topology.set_timer(early, Some(ms(20)));
+    let wait = Polled::Wait { until: Some(ms(20)), because: TopologyWait::Timer('e') };
+    assert_eq!(topology.poll(ms(11)), wait);
     topology.set_timer(early, None);
-    assert_eq!(topology.poll(ms(100)), None);
+    assert_eq!(topology.poll(ms(100)).ready(), None);
 }
 
 #[test]
@@ -114,7 +117,7 @@ fn a_damaged_packet_ends_or_arrives_as_such() {
         let route = topology.add_route(Arc::from([0, 1]), Span::ZERO);
         topology.push(ms(0), route, Way::Forward, full(), "hurt");
         topology.push(ms(0), route, Way::Back, full(), "whole");
-        let arrived: Vec<_> = std::iter::from_fn(|| topology.poll(ms(100)))
+        let arrived: Vec<_> = std::iter::from_fn(|| topology.poll(ms(100)).ready())
             .map(|output| match output {
                 Output::Arrived(packet) => (packet.way, packet.is_damaged),
                 Output::Due(_) => panic!("no timers here"),
@@ -139,7 +142,7 @@ fn a_record_shows_each_entry_onto_a_link_and_what_became_of_it() {
     assert!(topology.take_entries().is_empty());
     topology.record();
     topology.push(ms(1), route, Way::Forward, full(), "seen");
-    assert_eq!(topology.poll(ms(100)), None);
+    assert_eq!(topology.poll(ms(100)).ready(), None);
     let entries = topology.take_entries();
     let seen: Vec<_> = entries.iter().map(|e| (e.link, e.at, e.verdict, e.payload)).collect();
     assert_eq!(
@@ -191,10 +194,10 @@ fn arrivals(driver: Driver) -> Vec<(usize, Way, Instant, u64)> {
         let next = now + Span(random.below(Span::from_millis(1).0));
         while now < next {
             now = match driver {
-                Driver::Virtual => topology.next_deadline().map_or(next, |at| at.min(next)),
+                Driver::Virtual => topology.deadline().map_or(next, |at| at.min(next)),
                 Driver::Steps(step) => (now + step).min(next),
             };
-            while let Some(output) = topology.poll(now) {
+            while let Some(output) = topology.poll(now).ready() {
                 note(output);
             }
         }
@@ -202,7 +205,7 @@ fn arrivals(driver: Driver) -> Vec<(usize, Way, Instant, u64)> {
         let way = Way::BOTH[usize::try_from(random.below(2)).unwrap()];
         topology.push(now, route, way, full(), number);
     }
-    while let Some(output) = topology.poll(now + Span::from_secs(10)) {
+    while let Some(output) = topology.poll(now + Span::from_secs(10)).ready() {
         note(output);
     }
     seen

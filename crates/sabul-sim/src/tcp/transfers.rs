@@ -60,7 +60,7 @@ impl World {
     fn run_until(&mut self, end: Instant) {
         while self.now < end && !self.flows.iter().all(|flow| flow.sender.is_idle()) {
             let times = self.flows.iter().flat_map(|flow| [flow.wake, flow.ack_at]);
-            let links = [self.there.next_deadline(), self.back.next_deadline()];
+            let links = [self.there.deadline(), self.back.deadline()];
             let next = times.chain(links).flatten().min().expect("something is always under way");
             self.now = self.now.max(next);
             self.step();
@@ -69,14 +69,14 @@ impl World {
 
     fn step(&mut self) {
         let now = self.now;
-        while let Some(delivery) = self.there.poll(now) {
+        while let Some(delivery) = self.there.poll(now).ready() {
             let (flow, segment, is_marked) = delivery.payload;
             if !delivery.corrupted {
                 self.flows[flow].receiver.accept(now, &segment, is_marked);
                 self.answer(flow);
             }
         }
-        while let Some(delivery) = self.back.poll(now) {
+        while let Some(delivery) = self.back.poll(now).ready() {
             let (flow, ack) = delivery.payload;
             if !delivery.corrupted {
                 let flow = &mut self.flows[flow];

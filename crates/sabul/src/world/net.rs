@@ -123,7 +123,7 @@ impl Net {
         let mut state = self.lock();
         let State { links, sockets, .. } = &mut *state;
         for link in links.iter_mut() {
-            while let Some(delivery) = link.poll(now) {
+            while let Some(delivery) = link.poll(now).ready() {
                 let (connection, role, mut bytes) = delivery.payload;
                 if delivery.corrupted
                     && let Some(last) = bytes.last_mut()
@@ -138,7 +138,7 @@ impl Net {
                 }
             }
         }
-        LinkInstant::earliest([links[0].next_deadline(), links[1].next_deadline()])
+        LinkInstant::earliest([links[0].deadline(), links[1].deadline()])
     }
 
     fn send(&self, connection: u64, to: Role, datagram: &[u8]) {

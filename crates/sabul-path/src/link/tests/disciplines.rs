@@ -23,8 +23,8 @@ fn run(
         link.push_packet(at, meta, n);
     }
     let mut all = Vec::new();
-    while let Some(at) = link.next_deadline() {
-        while let Some(delivery) = link.poll(at.max(link.now())) {
+    while let Some(at) = link.deadline() {
+        while let Some(delivery) = link.poll(at.max(link.now())).ready() {
             all.push((usize::try_from(delivery.payload).unwrap(), delivery));
         }
     }
@@ -142,7 +142,8 @@ fn the_threshold_marks_exactly_from_k_on() {
     let verdicts: Vec<_> = (0..7).map(|n| link.push_packet(us(0), capable, n)).collect();
     assert_eq!(verdicts[..6], [Verdict::Queued; 6]);
     assert_eq!(verdicts[6], Verdict::DroppedFull);
-    let marked: Vec<_> = std::iter::from_fn(|| link.poll(us(100))).map(|d| d.is_marked).collect();
+    let marked: Vec<_> =
+        std::iter::from_fn(|| link.poll(us(100)).ready()).map(|d| d.is_marked).collect();
     assert_eq!(marked, [false, false, false, false, true, true]);
     assert_eq!((link.stats().marked, link.stats().dropped_early), (2, 0));
 }
@@ -154,7 +155,7 @@ fn the_threshold_leaves_others_to_the_full_queue() {
     let verdicts: Vec<_> = (0..7).map(|n| link.push(us(0), 1_500, n)).collect();
     assert_eq!(verdicts[..6], [Verdict::Queued; 6]);
     assert_eq!(verdicts[6], Verdict::DroppedFull);
-    assert!(std::iter::from_fn(|| link.poll(us(100))).all(|delivery| !delivery.is_marked));
+    assert!(std::iter::from_fn(|| link.poll(us(100)).ready()).all(|delivery| !delivery.is_marked));
     assert_eq!(link.stats().marked, 0);
 }
 
@@ -184,7 +185,8 @@ fn red_marks_capable_packets_instead() {
     let mut marked = 0;
     for n in 0..5_000 {
         link.push_packet(us(n.max(300) * 12 - 3_600), capable, n);
-        marked += std::iter::from_fn(|| link.poll(link.now())).filter(|d| d.is_marked).count();
+        marked +=
+            std::iter::from_fn(|| link.poll(link.now()).ready()).filter(|d| d.is_marked).count();
     }
     let stats = link.stats();
     assert_eq!(stats.dropped(), 0);
@@ -257,9 +259,9 @@ fn a_packet_that_waits_has_a_deadline_even_if_nothing_is_on_the_wire() {
         for n in 0..40 {
             link.push(us(0), 1_500, n);
         }
-        while let Some(at) = link.next_deadline() {
+        while let Some(at) = link.deadline() {
             assert!(at <= us(40 * 12), "{discipline:?}");
-            arrived += std::iter::from_fn(|| link.poll(at)).count() as u64;
+            arrived += std::iter::from_fn(|| link.poll(at).ready()).count() as u64;
         }
         let stats = link.stats();
         assert_eq!((arrived, link.in_transit()), (stats.delivered, 0), "{discipline:?}");
@@ -328,7 +330,7 @@ fn packets_are_conserved_under_every_discipline() {
             for (n, &(at, meta)) in (0..).zip(&traffic) {
                 refused += u64::from(link.push_packet(at, meta, n) != Verdict::Queued);
                 if random.below(3) == 0 {
-                    link.poll(at);
+                    let _ = link.poll(at);
                 }
                 let (stats, inside) = (link.stats(), link.in_transit());
                 assert_eq!(
@@ -383,19 +385,20 @@ fn polling_changes_nothing_under_any_discipline() {
             for (n, &(at, meta)) in (0..).zip(&traffic) {
                 lazy.push_packet(at, meta, n);
             }
-            let expected: Vec<Delivery<u64>> = std::iter::from_fn(|| lazy.poll(end)).collect();
-            assert_eq!(lazy.next_deadline(), None, "{what}");
+            let expected: Vec<Delivery<u64>> =
+                std::iter::from_fn(|| lazy.poll(end).ready()).collect();
+            assert_eq!(lazy.deadline(), None, "{what}");
 
             let mut eager = fresh();
             let mut seen = Vec::new();
             for (n, &(at, meta)) in (0..).zip(&traffic) {
                 for _ in 0..random.below(4) {
                     let now = eager.now() + Span(random.below(at.since(eager.now()).0 + 1));
-                    seen.extend(eager.poll(now));
+                    seen.extend(eager.poll(now).ready());
                 }
                 eager.push_packet(at, meta, n);
             }
-            seen.extend(std::iter::from_fn(|| eager.poll(end)));
+            seen.extend(std::iter::from_fn(|| eager.poll(end).ready()));
             assert_eq!(seen, expected, "{what}");
             assert_eq!(eager.stats(), lazy.stats(), "{what}");
 
@@ -404,9 +407,9 @@ fn polling_changes_nothing_under_any_discipline() {
             let arrivals = (0..).zip(&traffic).map(Some).chain([None]);
             for arrival in arrivals {
                 let until = arrival.map_or(end, |(_, &(at, _))| at);
-                while let Some(at) = exact.next_deadline().filter(|&at| at <= until) {
+                while let Some(at) = exact.deadline().filter(|&at| at <= until) {
                     assert!(at >= exact.now(), "{what}");
-                    while let Some(delivery) = exact.poll(at) {
+                    while let Some(delivery) = exact.poll(at).ready() {
                         assert_eq!(delivery.at, at, "{what}");
                         seen.push(delivery);
                     }
@@ -415,7 +418,7 @@ fn polling_changes_nothing_under_any_discipline() {
                     exact.push_packet(at, meta, n);
                 }
             }
-            assert_eq!(exact.poll(end), None, "{what}");
+            assert_eq!(exact.poll(end).ready(), None, "{what}");
             assert_eq!(seen, expected, "{what}");
             assert_eq!(exact.stats(), lazy.stats(), "{what}");
         }
