@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sabul_transfer::{Assembler, Next, Op};
+use sabul_transfer::{Assembler, AssemblerWait, Op, Step};
+use sabul_units::Polled;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message};
 
 use crate::input::Input;
@@ -126,24 +127,24 @@ impl Run {
         let content = [FILLER; BLOCK_BYTES];
         loop {
             let block = self.blocks.first().map(|length| &content[..*length]);
-            let next = match self.assembler.next(block) {
+            let next = match self.assembler.poll(block) {
                 Ok(next) => next,
                 Err(failure) => return self.note(Some(failure)),
             };
             assert_eq!(self.failure, None, "a broken transfer goes on");
             match next {
-                Next::Op(op) => self.carry_out(op),
-                Next::BlockDone => {
+                Polled::Ready(Step::Op(op)) => self.carry_out(op),
+                Polled::Ready(Step::BlockDone) => {
                     assert!(block.is_some(), "there was no block");
                     self.blocks.remove(0);
                     self.used = 0;
                 }
-                Next::NeedBlock => {
+                Polled::Wait { because: AssemblerWait::Block, .. } => {
                     assert!(block.is_none(), "a block was there");
                     return;
                 }
-                Next::NeedMessage => return,
-                Next::Done => {
+                Polled::Wait { because: AssemblerWait::Message, .. } => return,
+                Polled::Wait { because: AssemblerWait::Nothing, .. } => {
                     assert!(self.assembler.manifest_is_complete());
                     assert!(self.open.is_empty(), "{:?} are unfinished", self.open.keys());
                     return;

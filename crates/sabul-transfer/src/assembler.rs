@@ -19,6 +19,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use sabul_units::Polled;
 use sabul_wire::Printable;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, MAX_MANIFEST_ENTRIES};
 
@@ -71,20 +72,27 @@ impl Rejection {
     }
 }
 
-/// What the driver should do next.
+/// A step to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Carry this out, then ask again.
+pub enum Step {
+    /// Do this.
     Op(Op),
-    /// The current block is used up: free it, then ask again with the one after it.
+    /// The current block is used up: free it; from now on the one after it is the current one.
     BlockDone,
-    /// Nothing to do before the next block.
-    NeedBlock,
-    /// Nothing to do before the next message; the current block stays.
-    NeedMessage,
-    /// Every entry is finished.
-    Done,
 }
+
+/// What an assembler waits for. Never for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AssemblerWait {
+    /// The next block.
+    Block,
+    /// The next message; the current block stays.
+    Message,
+    /// Nothing: every entry is finished.
+    Nothing,
+}
+
+type Answer = Polled<Step, AssemblerWait>;
 
 /// The receiving half of the file layer.
 #[derive(Debug)]
@@ -160,6 +168,11 @@ impl Slot {
         cost(&self.entry) + self.end.as_ref().map_or(0, End::text_bytes)
     }
 
+    /// How many bytes it has; none while that is not known.
+    fn ends_at(&self) -> Option<u64> {
+        self.entry.kind.size().or_else(|| self.end.as_ref().map(|end| end.bytes))
+    }
+
     /// Whether content with this hash is good; nothing before the `EntryEnd`.
     fn verdict(&self, hash: [u8; 32]) -> Option<Result<(), Rejection>> {
         let end = self.end.as_ref()?;
@@ -202,7 +215,7 @@ impl Assembler {
         }
     }
 
-    /// The entry of an operation; gone once [`Self::next`] is called after its last operation.
+    /// The entry of an operation; gone once [`Self::poll`] is called after its last operation.
     pub fn entry(&self, index: u64) -> Option<&Entry> {
         self.slot(index).map(|slot| &slot.entry)
     }
@@ -339,101 +352,119 @@ impl Assembler {
     }
 
     /// The next thing to do, given the block whose turn it is, if there is one. The same block
-    /// has to be given until [`Next::BlockDone`].
+    /// has to be given until [`Step::BlockDone`].
     ///
     /// # Errors
     /// If more data came than was announced, or the protocol was broken before.
-    pub fn next(&mut self, block: Option<&[u8]>) -> Result<Next, Failure> {
+    pub fn poll(&mut self, block: Option<&[u8]>) -> Result<Polled<Step, AssemblerWait>, Failure> {
         self.guarded(|this| this.step(block))
     }
 
-    fn step(&mut self, block: Option<&[u8]>) -> Result<Next, Failure> {
+    fn step(&mut self, block: Option<&[u8]>) -> Result<Answer, Failure> {
         self.retire_first();
         if block.is_some_and(|block| block.len() <= self.used) {
-            self.used = 0;
-            return Ok(Next::BlockDone);
+            return Ok(self.end_block());
         }
         if let Some(op) = self.finish_first() {
-            return Ok(Next::Op(op));
+            return Ok(do_now(op));
         }
         loop {
-            let (index, at, full) = (self.current, self.at, self.full);
-            let Some(slot) = self.slot_mut(index) else { return self.idle(block) };
-            let ends_at = slot.entry.kind.size().or_else(|| slot.end.as_ref().map(|end| end.bytes));
-            match slot.state {
-                State::Waiting if slot.entry.kind == EntryKind::Directory => {
-                    slot.state = State::Made;
-                    self.current += 1;
-                    return Ok(Next::Op(Op::MakeDirectory(index)));
-                }
-                State::Waiting if full >= MAX_UNFINISHED => return Ok(Next::NeedMessage),
-                State::Waiting if slot.entry.kind == EntryKind::File(0) => {
-                    let hash = blake3::hash(&[]).into();
-                    slot.state = State::Full { hash, is_begun: false };
-                    self.current += 1;
-                    self.full += 1;
-                    if let Some(op) = self.finish_first() {
-                        return Ok(Next::Op(op));
-                    }
-                }
-                State::Waiting => {
-                    let skip = slot.end.as_ref().is_some_and(|end| end.outcome.is_err());
-                    slot.state = State::Open { skip };
-                    if !skip {
-                        return Ok(Next::Op(Op::Create(index)));
-                    }
-                }
-                State::Open { skip } if ends_at == Some(at) => {
-                    let hash = if skip { [0; 32] } else { self.hasher.finalize().into() };
-                    self.hasher.reset();
-                    self.at = 0;
-                    self.current += 1;
-                    self.full += 1;
-                    if let Some(slot) = self.slot_mut(index) {
-                        slot.state = State::Full { hash, is_begun: true };
-                    }
-                    if let Some(op) = self.finish_first() {
-                        return Ok(Next::Op(op));
-                    }
-                }
-                State::Open { skip } => {
-                    let Some(block) = block else { return Ok(Next::NeedBlock) };
-                    let rest = block.len() - self.used;
-                    if rest == 0 {
-                        self.used = 0;
-                        return Ok(Next::BlockDone);
-                    }
-                    let wanted = ends_at.map_or(u64::MAX, |end| end - at);
-                    let take = usize::try_from(wanted).map_or(rest, |wanted| wanted.min(rest));
-                    let range = self.used..self.used + take;
-                    self.used += take;
-                    self.at += take as u64;
-                    if !skip {
-                        self.hasher.update(&block[range.clone()]);
-                        return Ok(Next::Op(Op::Write { index, range }));
-                    }
-                }
+            let Some(slot) = self.slot(self.current) else { return self.idle(block) };
+            let ends_at = slot.ends_at();
+            let answer = match slot.state {
+                State::Waiting => self.begin(),
+                State::Open { skip } if ends_at == Some(self.at) => self.fill(skip),
+                State::Open { skip } => match block {
+                    Some(block) => self.take(block, ends_at, skip),
+                    None => Some(wait_for(AssemblerWait::Block)),
+                },
                 State::Full { .. } | State::Made => {
                     unreachable!("the current entry is never behind the current one")
                 }
+            };
+            if let Some(answer) = answer {
+                return Ok(answer);
             }
         }
     }
 
+    /// Begins the current entry.
+    fn begin(&mut self) -> Option<Answer> {
+        let (index, full) = (self.current, self.full);
+        let slot = self.slot_mut(index)?;
+        match slot.entry.kind {
+            EntryKind::Directory => {
+                slot.state = State::Made;
+                self.current += 1;
+                Some(do_now(Op::MakeDirectory(index)))
+            }
+            _ if full >= MAX_UNFINISHED => Some(wait_for(AssemblerWait::Message)),
+            EntryKind::File(0) => {
+                let hash = blake3::hash(&[]).into();
+                slot.state = State::Full { hash, is_begun: false };
+                self.current += 1;
+                self.full += 1;
+                self.finish_first().map(do_now)
+            }
+            EntryKind::File(_) | EntryKind::Stream => {
+                let skip = slot.end.as_ref().is_some_and(|end| end.outcome.is_err());
+                slot.state = State::Open { skip };
+                (!skip).then(|| do_now(Op::Create(index)))
+            }
+        }
+    }
+
+    /// The current entry has all its bytes.
+    fn fill(&mut self, skip: bool) -> Option<Answer> {
+        let hash = if skip { [0; 32] } else { self.hasher.finalize().into() };
+        self.hasher.reset();
+        self.at = 0;
+        let index = self.current;
+        if let Some(slot) = self.slot_mut(index) {
+            slot.state = State::Full { hash, is_begun: true };
+        }
+        self.current += 1;
+        self.full += 1;
+        self.finish_first().map(do_now)
+    }
+
+    /// What is left of the block belongs to the current entry, up to its end.
+    fn take(&mut self, block: &[u8], ends_at: Option<u64>, skip: bool) -> Option<Answer> {
+        let rest = block.len() - self.used;
+        if rest == 0 {
+            return Some(self.end_block());
+        }
+        let wanted = ends_at.map_or(u64::MAX, |end| end - self.at);
+        let take = usize::try_from(wanted).map_or(rest, |wanted| wanted.min(rest));
+        let range = self.used..self.used + take;
+        self.used += take;
+        self.at += take as u64;
+        if skip {
+            return None;
+        }
+        self.hasher.update(&block[range.clone()]);
+        Some(do_now(Op::Write { index: self.current, range }))
+    }
+
+    /// The current block is used up.
+    fn end_block(&mut self) -> Answer {
+        self.used = 0;
+        Polled::Ready(Step::BlockDone)
+    }
+
     /// No entry is left to take bytes.
-    fn idle(&mut self, block: Option<&[u8]>) -> Result<Next, Failure> {
+    fn idle(&mut self, block: Option<&[u8]>) -> Result<Answer, Failure> {
         let rest = block.map_or(0, |block| block.len() - self.used);
         if block.is_some() && rest == 0 {
-            self.used = 0;
-            Ok(Next::BlockDone)
+            Ok(self.end_block())
         } else if !self.announced.complete {
-            Ok(Next::NeedMessage)
+            Ok(wait_for(AssemblerWait::Message))
         } else if rest > 0 {
             Err(broke(format!("{rest} bytes or more came behind the last entry")))
         } else if self.full > 0 {
-            Ok(Next::NeedMessage)
+            Ok(wait_for(AssemblerWait::Message))
         } else {
-            Ok(Next::Done)
+            Ok(wait_for(AssemblerWait::Nothing))
         }
     }
 
@@ -488,6 +519,14 @@ impl Assembler {
         }
         act(self).inspect_err(|failure| self.broken = Some(failure.clone()))
     }
+}
+
+const fn do_now(op: Op) -> Answer {
+    Polled::Ready(Step::Op(op))
+}
+
+const fn wait_for(because: AssemblerWait) -> Answer {
+    Polled::Wait { until: None, because }
 }
 
 fn cost(entry: &Entry) -> u64 {

@@ -8,6 +8,8 @@
 mod assembler;
 mod path;
 
-pub use assembler::{Assembler, MAX_PENDING_BYTES, MAX_UNFINISHED, Next, Op, Rejection};
+pub use assembler::{
+    Assembler, AssemblerWait, MAX_PENDING_BYTES, MAX_UNFINISHED, Op, Rejection, Step,
+};
 pub use path::{MAX_COMPONENT, MAX_PATH, PathError, PathFlaw, RelativePath};
 pub use sabul_wire::Printable;

@@ -31,15 +31,18 @@ struct Disk {
 
 impl Disk {
     /// Does all that can be done; returns why it stopped.
-    fn run(&mut self) -> Result<Next, Failure> {
+    fn run(&mut self) -> Result<AssemblerWait, Failure> {
         loop {
             let block = self.queue.front().map(Vec::as_slice);
-            match self.assembler.next(block)? {
-                Next::Op(op) => self.apply(op),
-                Next::BlockDone => {
+            match self.assembler.poll(block)? {
+                Polled::Ready(super::Step::Op(op)) => self.apply(op),
+                Polled::Ready(super::Step::BlockDone) => {
                     assert!(self.queue.pop_front().is_some(), "there is a block to be done with");
                 }
-                stop => return Ok(stop),
+                Polled::Wait { until, because } => {
+                    assert_eq!(until, None);
+                    return Ok(because);
+                }
             }
         }
     }
@@ -74,7 +77,7 @@ impl Disk {
         }
     }
 
-    fn give(&mut self, block: &[u8]) -> Result<Next, Failure> {
+    fn give(&mut self, block: &[u8]) -> Result<AssemblerWait, Failure> {
         self.queue.push_back(block.to_vec());
         self.run()
     }
@@ -85,22 +88,22 @@ fn content_becomes_files_whichever_of_block_and_manifest_comes_first() {
     for block_first in [true, false] {
         let mut disk = Disk::default();
         if block_first {
-            assert_eq!(disk.give(b"onetwo"), Ok(Next::NeedMessage));
+            assert_eq!(disk.give(b"onetwo"), Ok(AssemblerWait::Message));
         }
         let entries =
             vec![entry("d", EntryKind::Directory), file("d/a", 3), file("d/e", 0), file("d/b", 3)];
         disk.assembler.manifest(entries).unwrap();
         disk.assembler.manifest_end(4, 6).unwrap();
         if !block_first {
-            assert_eq!(disk.run(), Ok(Next::NeedBlock));
+            assert_eq!(disk.run(), Ok(AssemblerWait::Block));
             disk.queue.push_back(b"onetwo".to_vec());
         }
-        assert_eq!(disk.run(), Ok(Next::NeedMessage), "the hashes are missing");
+        assert_eq!(disk.run(), Ok(AssemblerWait::Message), "the hashes are missing");
         assert!(disk.files.is_empty(), "nothing is kept before it is verified");
         disk.assembler.entry_end(1, 3, Ok(hash(b"one"))).unwrap();
         disk.assembler.entry_end(2, 0, Ok(hash(b""))).unwrap();
         disk.assembler.entry_end(3, 3, Ok(hash(b"two"))).unwrap();
-        assert_eq!(disk.run(), Ok(Next::Done));
+        assert_eq!(disk.run(), Ok(AssemblerWait::Nothing));
         assert_eq!(disk.directories, [b"d"]);
         assert_eq!(disk.files[&b"d/a"[..]], b"one");
         assert_eq!(disk.files[&b"d/e"[..]], b"");
@@ -112,9 +115,9 @@ fn content_becomes_files_whichever_of_block_and_manifest_comes_first() {
 #[test]
 fn a_transfer_without_entries_is_done_with_its_manifest() {
     let mut disk = Disk::default();
-    assert_eq!(disk.run(), Ok(Next::NeedMessage));
+    assert_eq!(disk.run(), Ok(AssemblerWait::Message));
     disk.assembler.manifest_end(0, 0).unwrap();
-    assert_eq!(disk.run(), Ok(Next::Done));
+    assert_eq!(disk.run(), Ok(AssemblerWait::Nothing));
 }
 
 #[test]
@@ -124,7 +127,7 @@ fn content_that_does_not_match_its_hash_fails_alone() {
     disk.assembler.manifest_end(2, 6).unwrap();
     disk.assembler.entry_end(0, 3, Ok(hash(b"xxx"))).unwrap();
     disk.assembler.entry_end(1, 3, Ok(hash(b"two"))).unwrap();
-    assert_eq!(disk.give(b"onetwo"), Ok(Next::Done));
+    assert_eq!(disk.give(b"onetwo"), Ok(AssemblerWait::Nothing));
     assert_eq!(disk.failures[&0].code, FailureCode::Verification);
     assert_eq!(disk.files.len(), 1);
 }
@@ -137,8 +140,8 @@ fn an_entry_known_to_be_bad_is_never_created_and_its_bytes_are_skipped() {
     let changed = Failure::new(FailureCode::Changed, "shrank");
     disk.assembler.entry_end(0, 2, Err(changed.clone())).unwrap();
     disk.assembler.entry_end(1, 3, Ok(hash(b"two"))).unwrap();
-    assert_eq!(disk.give(b"on\0"), Ok(Next::NeedBlock));
-    assert_eq!(disk.give(b"\0\0two"), Ok(Next::Done));
+    assert_eq!(disk.give(b"on\0"), Ok(AssemblerWait::Block));
+    assert_eq!(disk.give(b"\0\0two"), Ok(AssemblerWait::Nothing));
     assert_eq!(disk.failures[&0], changed);
     assert_eq!(disk.files[&b"b"[..]], b"two");
 }
@@ -149,15 +152,15 @@ fn a_stream_ends_where_its_end_says() {
         let mut disk = Disk::default();
         disk.assembler.manifest(vec![file("a", 2), entry("s", EntryKind::Stream)]).unwrap();
         disk.assembler.manifest_end(2, 2).unwrap();
-        assert_eq!(disk.give(b"aast"), Ok(Next::NeedBlock));
+        assert_eq!(disk.give(b"aast"), Ok(AssemblerWait::Block));
         disk.assembler.entry_end(0, 2, Ok(hash(b"aa"))).unwrap();
         if end_first {
             disk.assembler.entry_end(1, 6, Ok(hash(b"stream"))).unwrap();
-            assert_eq!(disk.give(b"ream"), Ok(Next::Done));
+            assert_eq!(disk.give(b"ream"), Ok(AssemblerWait::Nothing));
         } else {
-            assert_eq!(disk.give(b"ream"), Ok(Next::NeedBlock));
+            assert_eq!(disk.give(b"ream"), Ok(AssemblerWait::Block));
             disk.assembler.entry_end(1, 6, Ok(hash(b"stream"))).unwrap();
-            assert_eq!(disk.run(), Ok(Next::Done));
+            assert_eq!(disk.run(), Ok(AssemblerWait::Nothing));
         }
         assert_eq!(disk.files[&b"s"[..]], b"stream");
     }
@@ -172,13 +175,13 @@ fn files_whose_end_lags_do_not_stop_the_ones_behind_them_up_to_a_limit() {
         disk.assembler.manifest(part.to_vec()).unwrap();
     }
     disk.assembler.manifest_end(count, count).unwrap();
-    assert_eq!(disk.give(&vec![b'x'; MAX_UNFINISHED + 10]), Ok(Next::NeedMessage));
+    assert_eq!(disk.give(&vec![b'x'; MAX_UNFINISHED + 10]), Ok(AssemblerWait::Message));
     assert_eq!(disk.open.len(), MAX_UNFINISHED);
     for index in 0..count {
         disk.assembler.entry_end(index, 1, Ok(hash(b"x"))).unwrap();
         disk.run().unwrap();
     }
-    assert_eq!(disk.run(), Ok(Next::Done));
+    assert_eq!(disk.run(), Ok(AssemblerWait::Nothing));
     assert_eq!(disk.files.len() as u64, count);
 }
 
@@ -248,7 +251,7 @@ fn why_an_entry_failed_counts_until_the_entry_is_gone() {
     assert_eq!(disk.assembler.pending_bytes(), announced + 1000);
     disk.assembler.entry_end(1, 3, Ok(hash(b"two"))).unwrap();
     disk.assembler.manifest_end(2, 6).unwrap();
-    assert_eq!(disk.give(b"onetwo"), Ok(Next::Done));
+    assert_eq!(disk.give(b"onetwo"), Ok(AssemblerWait::Nothing));
     assert_eq!((disk.failures.len(), disk.assembler.pending_bytes()), (1, 0));
 }
 
@@ -353,7 +356,7 @@ fn any_interleaving_of_blocks_and_messages_gives_the_same_files() {
             }
             disk.run().unwrap();
         }
-        assert_eq!(disk.run(), Ok(Next::Done), "seed {seed}");
+        assert_eq!(disk.run(), Ok(AssemblerWait::Nothing), "seed {seed}");
         assert_eq!(disk.files, good, "seed {seed}");
         assert!(disk.open.is_empty() && disk.queue.is_empty(), "seed {seed}");
         assert!(disk.assembler.slots.is_empty(), "seed {seed}");

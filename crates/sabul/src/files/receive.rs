@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use sabul_transfer::{Assembler, Next, Op};
+use sabul_transfer::{Assembler, AssemblerWait, Op, Step};
+use sabul_units::Polled;
 use sabul_wire::control::{Entry, Failure, FailureCode, Message};
 
 use super::{MAX_KEPT_FAILURES, Trouble};
@@ -285,11 +286,13 @@ impl<S: Sink> Receiver<S> {
                 return Err(failure);
             }
             let block = self.queue.front().map(Vec::as_slice);
-            match self.assembler.next(block)? {
-                Next::Op(op) => self.carry_out(op),
-                Next::BlockDone => self.free.extend(self.queue.pop_front()),
-                Next::NeedBlock | Next::NeedMessage => return Ok(()),
-                Next::Done => {
+            match self.assembler.poll(block)? {
+                Polled::Ready(Step::Op(op)) => self.carry_out(op),
+                Polled::Ready(Step::BlockDone) => self.free.extend(self.queue.pop_front()),
+                Polled::Wait { because: AssemblerWait::Block | AssemblerWait::Message, .. } => {
+                    return Ok(());
+                }
+                Polled::Wait { because: AssemblerWait::Nothing, .. } => {
                     if !self.is_finished {
                         self.sink.settle();
                         self.take_settled();
