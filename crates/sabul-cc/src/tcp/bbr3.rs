@@ -21,10 +21,12 @@
 //! Not here:    ECN; undoing what a loss report that proves wrong did; the quantum of offloading and
 //!              the start after an idle time, of which no fact tells. DEV-051, DEV-052.
 
+mod flight;
 mod path;
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 
+use self::flight::{Flight, LossRound};
 use self::path::{FullPipe, Lumps, RateFilter, RttFilter};
 use super::delivery::{Delivery, Sample};
 use super::window::INITIAL_WINDOW;
@@ -156,13 +158,13 @@ struct Probe {
     acked: f64,
 }
 
-/// A round that began with the first loss after the one before. [BBR3 §5.5.10]
-#[derive(Debug, Default)]
-struct LossRound {
-    end: u64,
-    lost: f64,
-    bw_latest: f64,
-    inflight_latest: f64,
+/// Packets that may be in flight.
+#[derive(Debug)]
+struct Window {
+    initial: f64,
+    cwnd: f64,
+    /// The one to go back to after a timeout or [`State::ProbeRtt`].
+    before: f64,
 }
 
 #[derive(Debug)]
@@ -180,16 +182,8 @@ struct Bbr3 {
     losses: LossRound,
     /// Packets a second; what the gap is made of.
     pace: f64,
-    initial_cwnd: f64,
-    cwnd: f64,
-    /// The window to go back to after a timeout or [`State::ProbeRtt`].
-    cwnd_before: f64,
-    /// Packets lost since the start, as told by reports and by ACKs.
-    told: u64,
-    lost: u64,
-    /// Packets in flight after the newest ACK, and before it.
-    in_flight: f64,
-    flight: f64,
+    window: Window,
+    flight: Flight,
     /// After a timeout, until something sent later has arrived.
     timeout_point: Option<u64>,
 }
@@ -229,13 +223,8 @@ impl Bbr3 {
             },
             losses: LossRound::default(),
             pace: first_pace(cwnd, RTT_FIRST),
-            initial_cwnd: cwnd,
-            cwnd,
-            cwnd_before: 0.0,
-            told: 0,
-            lost: 0,
-            in_flight: 0.0,
-            flight: 0.0,
+            window: Window { initial: cwnd, cwnd, before: 0.0 },
+            flight: Flight::default(),
             timeout_point: None,
         }
     }
@@ -252,7 +241,7 @@ impl Bbr3 {
         self.full.is_reached = true;
         self.state = State::Drain(self.delivery.rounds());
         self.set_pace(cx);
-        self.cwnd = self.budget(self.state.gains().1 * self.product(bw));
+        self.window.cwnd = self.budget(self.state.gains().1 * self.product(bw));
     }
 
     /// Losses or silence cut the search short, so that it knows little: Startup goes on.
@@ -260,7 +249,7 @@ impl Bbr3 {
         if self.search.take().is_some() {
             cx.tell(Reason::SearchCutShort);
             self.set_pace(cx);
-            self.cwnd = self.cwnd.max(self.budget(self.product(self.bw())));
+            self.window.cwnd = self.window.cwnd.max(self.budget(self.product(self.bw())));
         }
     }
 
@@ -281,7 +270,7 @@ impl Bbr3 {
 
     /// [BBR3 §5.3.3.8]
     fn target(&self) -> f64 {
-        self.product(self.bw()).min(self.cwnd)
+        self.product(self.bw()).min(self.window.cwnd)
     }
 
     /// [BBR3 §5.3.3.9] The bound, with room for others.
@@ -291,7 +280,8 @@ impl Bbr3 {
     }
 
     fn is_at_bound(&self) -> bool {
-        self.cwnd >= self.bounds.inflight_long && self.flight + SLACK >= self.cwnd
+        self.window.cwnd >= self.bounds.inflight_long
+            && self.flight.before + SLACK >= self.window.cwnd
     }
 
     /// [BBR3 §5.5.10.2] What the newest losses do to a probe, DEV-051; true if they end it.
@@ -316,9 +306,7 @@ impl Bbr3 {
 
     /// [BBR3 §5.5.10.3] Keeps what the newest round brought; at its end, says what losses in it mean.
     fn note_round(&mut self, sample: Sample, is_over: bool, cx: &mut Context<'_>) {
-        let round = &mut self.losses;
-        round.bw_latest = round.bw_latest.max(sample.rate.unwrap_or(0.0));
-        round.inflight_latest = round.inflight_latest.max(sample.delivered);
+        self.losses.keep(sample);
         if is_over {
             if self.losses.lost > 0.0 {
                 self.end_round_of_loss(sample, cx);
@@ -342,8 +330,11 @@ impl Bbr3 {
             let bounds = &mut self.bounds;
             bounds.bw_short = bounds.bw_short.min(self.max_bw.max()) * BETA;
             bounds.bw_short = bounds.bw_short.max(self.losses.bw_latest);
-            let short =
-                if bounds.inflight_short.is_finite() { bounds.inflight_short } else { self.cwnd };
+            let short = if bounds.inflight_short.is_finite() {
+                bounds.inflight_short
+            } else {
+                self.window.cwnd
+            };
             bounds.inflight_short = (BETA * short).max(self.losses.inflight_latest);
         }
     }
@@ -354,7 +345,7 @@ impl Bbr3 {
             self.state = State::Drain(self.delivery.rounds());
         }
         if let State::Drain(since) = self.state
-            && (self.in_flight <= self.budget(self.product(self.bw()))
+            && (self.flight.packets <= self.budget(self.product(self.bw()))
                 || self.delivery.rounds() > since + DRAIN_ROUNDS)
         {
             self.enter_down(cx);
@@ -370,7 +361,7 @@ impl Bbr3 {
                     || self.probe.rounds >= self.target().min(RENO_ROUNDS);
                 if is_time && self.timeout_point.is_none() {
                     self.enter_refill();
-                } else if self.in_flight
+                } else if self.flight.packets
                     <= self
                         .inflight_with_headroom()
                         .min(self.budget(self.product(self.max_bw.max())))
@@ -417,13 +408,13 @@ impl Bbr3 {
     /// [BBR3 §5.3.3.5] A packet more in the first round, two in the second, four in the third.
     fn raise_slope(&mut self) {
         self.probe.acked_per_packet =
-            (self.cwnd / f64::from(1u32 << self.probe.up_rounds)).max(1.0);
+            (self.window.cwnd / f64::from(1u32 << self.probe.up_rounds)).max(1.0);
         self.probe.up_rounds = (self.probe.up_rounds + 1).min(UP_ROUNDS);
     }
 
     /// [BBR3 §5.3.3.7] Ends a probe that has lost little.
     fn end_probe_in_time(&mut self, sample: Sample, cx: &mut Context<'_>) {
-        if self.probe.was_too_high && self.flight >= self.bounds.inflight_long.floor() {
+        if self.probe.was_too_high && self.flight.before >= self.bounds.inflight_long.floor() {
             self.probe.was_precautionary = true;
         } else if self.is_at_bound() {
             // The bound, not the path, holds the rate.
@@ -437,8 +428,7 @@ impl Bbr3 {
     }
 
     fn enter_down(&mut self, cx: &mut Context<'_>) {
-        self.losses.lost = 0.0;
-        (self.losses.bw_latest, self.losses.inflight_latest) = (0.0, 0.0);
+        self.losses.forget();
         // [BBR3 §5.3.3.8]
         self.probe.rounds = f64::from(u8::from(cx.random.below(2) == 1));
         self.probe.wait = PROBE_WAIT + Span::from_nanos(cx.random.below(PROBE_WAIT_MORE_NS));
@@ -484,7 +474,7 @@ impl Bbr3 {
         // What so few packets show of the rate is not what the path can do.
         self.delivery.limit_by_application();
         let Some(end) = *until else {
-            if self.in_flight <= floor {
+            if self.flight.packets <= floor {
                 *until = Some(now + PROBE_RTT);
                 self.delivery.start_round();
             }
@@ -493,7 +483,7 @@ impl Bbr3 {
         *is_round_over |= is_new_round;
         if *is_round_over && now > end {
             self.rtt.probed(now);
-            self.cwnd = self.cwnd.max(self.cwnd_before);
+            self.window.cwnd = self.window.cwnd.max(self.window.before);
             self.forget_short_term();
             if self.full.is_reached {
                 self.enter_down(cx);
@@ -513,7 +503,8 @@ impl Bbr3 {
     const fn save_cwnd(&mut self) {
         let is_lowered =
             self.timeout_point.is_some() || matches!(self.state, State::ProbeRtt { .. });
-        self.cwnd_before = if is_lowered { self.cwnd_before.max(self.cwnd) } else { self.cwnd };
+        self.window.before =
+            if is_lowered { self.window.before.max(self.window.cwnd) } else { self.window.cwnd };
     }
 
     /// [BBR3 §5.6.2]
@@ -525,7 +516,7 @@ impl Bbr3 {
                 self.pace = pace;
             }
         } else if let Some(rtt) = cx.rtt {
-            self.pace = first_pace(self.initial_cwnd, rtt.smoothed);
+            self.pace = first_pace(self.window.initial, rtt.smoothed);
         }
     }
 
@@ -535,23 +526,24 @@ impl Bbr3 {
         let most = if bw > 0.0 {
             self.budget(self.state.gains().1 * self.product(bw) + self.lumps.extra())
         } else {
-            self.initial_cwnd
+            self.window.initial
         };
         if self.full.is_reached {
-            self.cwnd = (self.cwnd + newly).min(most);
-        } else if self.cwnd < most || total < self.initial_cwnd {
-            self.cwnd += newly;
+            self.window.cwnd = (self.window.cwnd + newly).min(most);
+        } else if self.window.cwnd < most || total < self.window.initial {
+            self.window.cwnd += newly;
         }
-        self.cwnd = self.cwnd.max(CWND_MIN);
+        self.window.cwnd = self.window.cwnd.max(CWND_MIN);
         if matches!(self.state, State::ProbeRtt { .. }) {
-            self.cwnd = self.cwnd.min(self.probe_rtt_cwnd());
+            self.window.cwnd = self.window.cwnd.min(self.probe_rtt_cwnd());
         }
         let bound = match self.state {
             State::Startup | State::Drain(_) => f64::INFINITY,
             State::Down | State::Refill | State::Up => self.bounds.inflight_long,
             State::Cruise | State::ProbeRtt { .. } => self.inflight_with_headroom(),
         };
-        self.cwnd = self.cwnd.min(bound.min(self.bounds.inflight_short).max(CWND_MIN));
+        self.window.cwnd =
+            self.window.cwnd.min(bound.min(self.bounds.inflight_short).max(CWND_MIN));
     }
 }
 
@@ -574,7 +566,7 @@ impl Controller for Bbr3 {
         let gap = Gap(Span::from_secs_f64(1.0 / self.pace));
         SendLimits {
             gap,
-            window: Some(Packets(self.cwnd.clamp(1.0, 1e9) as u64)),
+            window: Some(Packets(self.window.cwnd.clamp(1.0, 1e9) as u64)),
             hold_until: None,
         }
     }
@@ -582,12 +574,8 @@ impl Controller for Bbr3 {
     fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
         let step = self.search.as_mut().map(|search| search.on_ack(acked, cx));
         let newly = acked.newly.0 as f64;
-        let lost = self.lost.max(acked.lost.0).max(self.told);
-        let newly_lost = (lost - self.lost) as f64;
-        self.lost = lost;
-        self.in_flight = acked.in_flight.0 as f64;
-        self.flight = self.in_flight + newly + newly_lost;
-        let acked = Acked { lost: Packets(lost), ..*acked };
+        let newly_lost = self.flight.note_ack(acked);
+        let acked = Acked { lost: Packets(self.flight.lost), ..*acked };
         let is_new_round = self.delivery.on_ack(&acked, self.rtt.min.unwrap_or(Span::ZERO));
         let sample = self.delivery.newest();
         let is_app_limited = self.delivery.is_app_limited();
@@ -600,18 +588,9 @@ impl Controller for Bbr3 {
         }
         if self.timeout_point.is_some_and(|point| acked.settled > point) {
             self.timeout_point = None;
-            self.cwnd = self.cwnd.max(self.cwnd_before);
+            self.window.cwnd = self.window.cwnd.max(self.window.before);
         }
-
-        // The first loss of a round begins one of its own.
-        if newly_lost > 0.0 && self.losses.lost <= 0.0 {
-            self.losses.end = acked.next;
-        }
-        self.losses.lost += newly_lost;
-        let is_loss_round_over = acked.largest >= self.losses.end;
-        if is_loss_round_over {
-            self.losses.end = acked.next;
-        }
+        let is_loss_round_over = self.losses.note_ack(&acked, newly_lost);
         if let Some(rate) = sample.rate
             && (!is_app_limited || rate >= self.max_bw.max())
         {
@@ -623,7 +602,7 @@ impl Controller for Bbr3 {
         let bw = self.bw();
         if bw > 0.0 {
             let (round, is_full) = (self.delivery.rounds(), self.full.is_reached);
-            self.lumps.keep(newly, bw, self.cwnd, cx.now, round, is_full);
+            self.lumps.keep(newly, bw, self.window.cwnd, cx.now, round, is_full);
         }
         if let Some(rate) = sample.rate.filter(|_| is_new_round && !is_app_limited) {
             let was_reached = self.full.is_reached;
@@ -638,8 +617,7 @@ impl Controller for Bbr3 {
             self.probe_rtt(is_due, is_new_round, cx);
         }
         if is_loss_round_over {
-            self.losses.bw_latest = sample.rate.unwrap_or(0.0);
-            self.losses.inflight_latest = sample.delivered;
+            self.losses.restart(sample);
         }
         self.set_pace(cx);
         self.set_cwnd(newly, acked.total.0 as f64);
@@ -654,7 +632,7 @@ impl Controller for Bbr3 {
 
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         // The next ACK, which tells what arrived meanwhile, draws the conclusions.
-        self.told = self.told.saturating_add(loss.first_time.0);
+        self.flight.note_loss(loss);
         if let Some(search) = &mut self.search
             && search.on_loss(loss, cx) != SearchStep::Continue
         {
@@ -666,7 +644,7 @@ impl Controller for Bbr3 {
         self.abandon_search(cx);
         self.save_cwnd();
         self.timeout_point = Some(self.delivery.next().saturating_sub(1));
-        self.cwnd = 1.0;
+        self.window.cwnd = 1.0;
     }
 
     fn phase(&self) -> &'static str {

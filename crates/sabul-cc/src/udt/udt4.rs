@@ -78,14 +78,46 @@ struct Udt4 {
     /// Packets that have arrived since the last report, if an ACK came.
     newly: Option<f64>,
     has_lost: bool,
+    epoch: Epoch,
+}
+
+/// Losses from one NAK about packets sent after the last decrease to the next. [UDT4 ccc.cpp]
+#[derive(Debug)]
+struct Epoch {
+    /// The newest packet that had left at the last decrease.
     last_decrease: Option<u64>,
-    /// The period when the last epoch began.
+    /// The period when it began.
     period_us_before: f64,
     average_naks: f64,
     nak_count: u64,
-    /// NAKs of the epoch that were counted, its first included.
+    /// NAKs that were counted, the first included.
     counted: u64,
+    /// One of so many cuts.
     every: u64,
+}
+
+impl Epoch {
+    const fn none() -> Self {
+        Self {
+            last_decrease: None,
+            period_us_before: PERIOD_US_START,
+            average_naks: 0.0,
+            nak_count: 0,
+            counted: 0,
+            every: 1,
+        }
+    }
+
+    /// Takes in how many NAKs the last one had, and draws for the one that begins.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
+    fn begin(&mut self, period_us: f64, largest_sent: u64, random: &mut dyn Random) {
+        self.period_us_before = period_us;
+        self.average_naks = (0.875 * self.average_naks + 0.125 * self.nak_count as f64).ceil();
+        self.every = ((self.average_naks * draw(random)).ceil() as u64).max(1);
+        self.nak_count = 1;
+        self.counted = 1;
+        self.last_decrease = Some(largest_sent);
+    }
 }
 
 impl Udt4 {
@@ -101,12 +133,7 @@ impl Udt4 {
             capacity: Capacity::new(params.number_or_word(CAPACITY.name)),
             newly: None,
             has_lost: false,
-            last_decrease: None,
-            period_us_before: PERIOD_US_START,
-            average_naks: 0.0,
-            nak_count: 0,
-            counted: 0,
-            every: 1,
+            epoch: Epoch::none(),
         }
     }
 
@@ -125,22 +152,11 @@ impl Udt4 {
     fn rise(&mut self, packet_bytes: Bytes) {
         let capacity = self.capacity.packets_per_s(packet_bytes);
         let mut headroom = capacity - 1e6 / self.period_us;
-        if self.period_us > self.period_us_before {
+        if self.period_us > self.epoch.period_us_before {
             headroom = headroom.min(capacity / 9.0);
         }
         let inc = increase(headroom, packet_bytes, INCREASE_MIN);
         self.period_us = risen(self.period_us, inc).max(PERIOD_US_MIN);
-    }
-
-    /// Takes in how many NAKs the last epoch had, and draws for the one that begins.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
-    fn begin_epoch(&mut self, largest_sent: u64, random: &mut dyn Random) {
-        self.period_us_before = self.period_us;
-        self.average_naks = (0.875 * self.average_naks + 0.125 * self.nak_count as f64).ceil();
-        self.every = ((self.average_naks * draw(random)).ceil() as u64).max(1);
-        self.nak_count = 1;
-        self.counted = 1;
-        self.last_decrease = Some(largest_sent);
     }
 }
 
@@ -188,17 +204,17 @@ impl Controller for Udt4 {
             return;
         }
         self.has_lost = true;
-        if self.last_decrease.is_none_or(|last| loss.first_lost > last) {
+        if self.epoch.last_decrease.is_none_or(|last| loss.first_lost > last) {
             cx.tell(Reason::LossEpoch);
-            self.begin_epoch(loss.largest_sent, cx.random);
+            self.epoch.begin(self.period_us, loss.largest_sent, cx.random);
             self.cut();
-        } else if self.counted < COUNTED_MAX {
-            self.counted += 1;
-            self.nak_count += 1;
-            if self.nak_count.is_multiple_of(self.every) {
+        } else if self.epoch.counted < COUNTED_MAX {
+            self.epoch.counted += 1;
+            self.epoch.nak_count += 1;
+            if self.epoch.nak_count.is_multiple_of(self.epoch.every) {
                 cx.tell(Reason::FurtherLoss);
                 self.cut();
-                self.last_decrease = Some(loss.largest_sent);
+                self.epoch.last_decrease = Some(loss.largest_sent);
             }
         }
     }
@@ -269,11 +285,11 @@ mod tests {
         udt4.speed = Average(8000.0);
         udt4.on_loss(&loss(5, 100), &mut cx(Span::ZERO));
         assert!((udt4.period_us - 125.0).abs() < 1e-9);
-        assert_eq!((udt4.phase(), udt4.last_decrease), ("steady", None));
+        assert_eq!((udt4.phase(), udt4.epoch.last_decrease), ("steady", None));
         // The second is the first of an epoch.
         udt4.on_loss(&loss(6, 100), &mut cx(Span::ZERO));
         assert!((udt4.period_us - 140.625).abs() < 1e-9);
-        assert_eq!(udt4.last_decrease, Some(100));
+        assert_eq!(udt4.epoch.last_decrease, Some(100));
     }
 
     #[test]
@@ -293,23 +309,23 @@ mod tests {
         assert!((mbps(&udt4) / 900.0 - 0.5549).abs() < 1e-4);
         udt4.on_loss(&loss(101, 200), &mut cx(Span::ZERO));
         // ceil(0.875 × 0 + 0.125 × 5) = 1.
-        assert_eq!((udt4.nak_count, udt4.counted, udt4.every), (1, 1, 1));
-        assert!((udt4.average_naks - 1.0).abs() < 1e-12);
+        assert_eq!((udt4.epoch.nak_count, udt4.epoch.counted, udt4.epoch.every), (1, 1, 1));
+        assert!((udt4.epoch.average_naks - 1.0).abs() < 1e-12);
     }
 
     #[test]
     fn the_more_naks_epochs_have_the_fewer_of_them_cut() {
         let mut udt4 = steady(900.0, &[]);
-        (udt4.average_naks, udt4.nak_count) = (20.0, 5);
+        (udt4.epoch.average_naks, udt4.epoch.nak_count) = (20.0, 5);
         udt4.on_loss(&loss(50, 100), &mut cx(Span::ZERO));
         // ceil(17.5 + 0.625) = 19.
-        assert!((udt4.average_naks - 19.0).abs() < 1e-12);
-        assert_eq!(udt4.every, 10, "U is 0.5: ceil(9.5)");
-        udt4.every = 3;
+        assert!((udt4.epoch.average_naks - 19.0).abs() < 1e-12);
+        assert_eq!(udt4.epoch.every, 10, "U is 0.5: ceil(9.5)");
+        udt4.epoch.every = 3;
         let before = udt4.period_us;
         for (count, largest) in [(2, 100), (3, 110), (4, 110), (5, 110), (5, 110)] {
             udt4.on_loss(&loss(60, 110), &mut cx(Span::ZERO));
-            assert_eq!((udt4.nak_count, udt4.last_decrease), (count, Some(largest)));
+            assert_eq!((udt4.epoch.nak_count, udt4.epoch.last_decrease), (count, Some(largest)));
         }
         assert!((udt4.period_us / before - 1.125).abs() < 1e-12, "the third alone");
     }
@@ -346,7 +362,7 @@ mod tests {
         for (before, inc) in [(50.0, 0.1), (80.0, 0.01)] {
             let mut udt4 = steady(60.0, &[]);
             udt4.capacity = Capacity::new(Some(89.0));
-            udt4.period_us_before = 12_000.0 / before;
+            udt4.epoch.period_us_before = 12_000.0 / before;
             Steps::default().step(&mut udt4, 50);
             assert!(((mbps(&udt4) - 60.0) / 1.2 - inc).abs() < 1e-9, "{before}");
         }

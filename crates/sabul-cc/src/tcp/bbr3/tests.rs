@@ -244,7 +244,7 @@ fn a_probe_raises_the_bound_by_one_packet_in_the_first_round_then_two_then_four(
     let mut path = Path::probing();
     // 1010 were in flight when the next arrivals left.
     path.bbr.bounds.inflight_long = 1020.0;
-    path.bbr.cwnd = 1020.0;
+    path.bbr.window.cwnd = 1020.0;
     path.bbr.probe.up_rounds = 0;
     path.bbr.raise_slope();
     let mut bounds = vec![path.bbr.bounds.inflight_long];
@@ -310,10 +310,10 @@ fn losses_are_counted_once_whether_a_report_or_an_ack_tells_of_them() {
     path.bbr.on_loss(&loss(path.next, path.next), &mut cx(path.now, RTT));
     path.lost += 1;
     path.run(1, 10, 1000, RTT);
-    assert_eq!(path.bbr.lost, 1);
+    assert_eq!(path.bbr.flight.lost, 1);
     path.bbr.on_loss(&loss(path.next, path.next), &mut cx(path.now, RTT));
     path.run(1, 10, 1000, RTT);
-    assert_eq!(path.bbr.lost, 2, "an ACK that counts none takes none back");
+    assert_eq!(path.bbr.flight.lost, 2, "an ACK that counts none takes none back");
 }
 
 #[test]
