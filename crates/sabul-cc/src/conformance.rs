@@ -4,21 +4,19 @@
 //! rate and delay, advanced packet by packet in virtual time. No tolerance here is about quality;
 //! a controller that fails is broken.
 
+mod path;
+
 use sabul_units::{Bytes, Instant, Packets, Probability, Random, SeededRandom, Span};
 
 use crate::channel::{BulkReport, ChannelRules};
-use crate::controller::{Acked, IntervalReport, LossReport, Moment, RttEstimate, SendLimits};
+use crate::controller::{Acked, IntervalReport, LossReport, Moment};
 use crate::entry::Entry;
 use crate::guard::Guarded;
+use path::{PACKET, Path, Trace, illegal, moment, run};
 
-const PACKET: Bytes = Bytes(1500);
-/// Resolution of the path's clock.
-const STEP: Span = Span::from_micros(10);
 /// Random sequences of facts, and how many facts each has.
 const SHAKES: u64 = 50;
 const SHAKE_FACTS: u32 = 400;
-/// How often a receiver tells its error rate. [TSUNAMI]
-const REPORT_INTERVAL: Span = Span::from_millis(350);
 
 /// A rule that a controller broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,28 +27,25 @@ pub struct Violation {
     pub seen: String,
 }
 
-/// The path of one check.
-#[derive(Clone, Copy, Debug)]
-struct Path {
-    /// Time to serve one packet.
-    service: Span,
-    rtt: Span,
-    queue: u64,
-    loss: Probability,
+/// What broke which rule.
+#[derive(Debug, Default)]
+struct Findings(Vec<Violation>);
+
+impl Findings {
+    fn rule(&mut self, rule: &'static str, is_kept: bool, seen: String) {
+        if !is_kept {
+            self.0.push(Violation { rule, seen });
+        }
+    }
 }
 
-/// What one run showed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Trace {
-    /// Packets that arrived in each tenth of a second.
-    arrived: Vec<u64>,
-    lost: u64,
-    /// Longest queue, in packets, before the controller called itself steady.
-    start_queue_max: u64,
-    /// When it first did, and what it allowed then.
-    steady: Option<(Instant, SendLimits)>,
-    illegal: Option<String>,
-}
+/// 100 Mb/s of 1500-byte packets is one per 120 µs; 40 ms hold 333 of them.
+const CLEAN: Path = Path {
+    service: Span::from_micros(120),
+    rtt: Span::from_millis(40),
+    queue: 333,
+    loss: Probability::ZERO,
+};
 
 /// Runs every check; an empty list is a pass.
 ///
@@ -58,80 +53,62 @@ struct Trace {
 /// If the controller's default parameters are refused by its own specs.
 pub fn check(entry: &Entry) -> Vec<Violation> {
     let build = || entry.build(&[], PACKET).expect("defaults are inside their own ranges");
-    let mut found = Vec::new();
-    let mut rule = |rule, ok: bool, seen: String| {
-        if !ok {
-            found.push(Violation { rule, seen });
-        }
-    };
-    // 100 Mb/s of 1500-byte packets is one per 120 µs; 40 ms hold 333 of them.
-    let clean = Path {
-        service: Span::from_micros(120),
-        rtt: Span::from_millis(40),
-        queue: 333,
-        loss: Probability::ZERO,
-    };
-    let first = run(&mut build(), clean, 5);
-    let second = run(&mut build(), clean, 5);
-    rule(
+    let mut found = Findings::default();
+    let first = run(&mut build(), CLEAN, 5);
+    let second = run(&mut build(), CLEAN, 5);
+    found.rule(
         "the same facts give the same answers",
         first == second,
         "two runs over the same path differ".to_owned(),
     );
-    let illegal = first.illegal.or(second.illegal);
-    rule("limits are pure and legal at all times", illegal.is_none(), illegal.unwrap_or_default());
+    let illegal = first.illegal.as_ref().or(second.illegal.as_ref()).cloned();
+    found.rule(
+        "limits are pure and legal at all times",
+        illegal.is_none(),
+        illegal.unwrap_or_default(),
+    );
     let shaken = (0..SHAKES).find_map(|seed| shake(&mut build(), seed));
-    rule(
+    found.rule(
         "any order of any facts leaves legal limits",
         shaken.is_none(),
         shaken.unwrap_or_default(),
     );
-    if !entry.is_adaptive {
-        return found;
+    if entry.is_adaptive {
+        check_adaptive(&build, &first, &mut found);
     }
-    let last_second: u64 = first.arrived.iter().rev().take(10).sum();
-    rule(
+    found.0
+}
+
+/// What those have to do that answer to the path; `clean` is what one did over [`CLEAN`].
+fn check_adaptive(build: &dyn Fn() -> Guarded, clean: &Trace, found: &mut Findings) {
+    let last_second: u64 = clean.arrived.iter().rev().take(10).sum();
+    found.rule(
         "an idle path is filled to half within five seconds",
         last_second > 8333 / 2,
         format!("{last_second} of 8333 packets in the last second"),
     );
-    let lossy = Path { loss: Probability::per_mille(300), ..clean };
+    let lossy = Path { loss: Probability::per_mille(300), ..CLEAN };
     // Who hears of loss but every 350 ms, and answers with a few per cent each time, takes longer.
     let has_naks = build().rules() == ChannelRules::Standard;
     let hurt = run(&mut build(), lossy, if has_naks { 5 } else { 60 });
     let hurt_sent: u64 = hurt.arrived.iter().rev().take(10).sum::<u64>();
-    rule(
+    found.rule(
         "heavy loss lowers the rate",
         hurt_sent * 10 < last_second * 7,
         format!("{hurt_sent} packets a second arrive at 30 % loss, {last_second} without"),
     );
     let mut silenced = build();
-    run(&mut silenced, clean, 2);
+    run(&mut silenced, CLEAN, 2);
     let before = silenced.limits();
     for _ in 0..20 {
-        silenced.on_timeout(&moment(Instant::ZERO + Span::from_secs(9), clean.rtt, clean.rtt));
+        silenced.on_timeout(&moment(Instant::ZERO + Span::from_secs(9), CLEAN.rtt, CLEAN.rtt));
     }
     let after = silenced.limits();
-    rule(
+    found.rule(
         "silence lowers the rate or the window",
         after.gap > before.gap || after.window < before.window,
         format!("{before:?} became {after:?}"),
     );
-    found
-}
-
-fn moment(now: Instant, rtt: Span, base: Span) -> Moment {
-    let variance = Span::ZERO;
-    Moment::new(now, Some(RttEstimate { latest: rtt, smoothed: rtt, variance, min: base }), PACKET)
-}
-
-/// What is illegal in the present answer.
-fn illegal(controller: &Guarded) -> Option<String> {
-    if let Some(fault) = controller.fault() {
-        return Some(fault.to_string());
-    }
-    let again = controller.answers_again();
-    (!again).then(|| "two calls of limits in a row disagree".to_owned())
 }
 
 /// Tells facts that no path would put together, and says after which the answer was illegal.
@@ -147,182 +124,68 @@ fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
         let moment = moment(now, base + Span::from_nanos(draw()), base);
         next += draw();
         let largest = next.saturating_sub(draw());
-        let fact = match kind {
-            0 => {
-                let (first_time, repeats) = (Packets(draw()), Packets(draw()));
-                let report = LossReport::new(first_time, repeats, largest, next);
-                controller.on_loss(&report, &moment);
-                format!("{report:?}")
-            }
-            1 => {
-                controller.on_timeout(&moment);
-                "a timeout".to_owned()
-            }
-            2 => {
-                let [sent, resent, lost] = [draw(), draw(), draw()].map(Packets);
-                let elapsed = Span::from_micros(1 + draw());
-                let report = IntervalReport::new(sent, resent, lost, elapsed, draw() % 2 == 0);
-                controller.on_interval(&report, &moment);
-                format!("{report:?}")
-            }
-            3 => {
-                let (sent, error) = (draw(), draw() % 100_001);
-                let report = if error % 2 == 0 {
-                    let arrived = Packets(draw().min(sent));
-                    BulkReport::Account { sent: Packets(sent), arrived }
-                } else {
-                    BulkReport::ErrorRate(u32::try_from(error).unwrap_or(0))
-                };
-                controller.on_report(&report, &moment);
-                format!("{report:?}")
-            }
-            _ => {
-                let newly = draw();
-                total += newly;
-                let acked = Acked {
-                    newly: Packets(newly),
-                    total: Packets(total),
-                    in_flight: Packets(draw()),
-                    marked: Packets(draw().saturating_sub(scale / 2)),
-                    largest,
-                    settled: largest,
-                    next,
-                    delivered: Bytes(total * PACKET.0),
-                    arrived_at: Span::from_nanos(draw()),
-                    ..Acked::default()
-                };
-                controller.on_ack(&acked, &moment);
-                format!("{acked:?}")
-            }
+        let fact = if kind < 4 {
+            tell_fact(controller, kind, [largest, next], &moment, &mut draw)
+        } else {
+            let newly = draw();
+            total += newly;
+            let acked = Acked {
+                newly: Packets(newly),
+                total: Packets(total),
+                in_flight: Packets(draw()),
+                marked: Packets(draw().saturating_sub(scale / 2)),
+                largest,
+                settled: largest,
+                next,
+                delivered: Bytes(total * PACKET.0),
+                arrived_at: Span::from_nanos(draw()),
+                ..Acked::default()
+            };
+            controller.on_ack(&acked, &moment);
+            format!("{acked:?}")
         };
         illegal(controller).map(|what| format!("{what}: seed {seed}, step {step}, after {fact}"))
     })
 }
 
-/// One packet's fate, decided when it is sent.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    number: u64,
-    /// When the far end has it, on the receiver's clock; none if it was lost.
-    arrives: Option<Instant>,
-    /// When the sender could hear of it.
-    heard: Instant,
-}
-
-/// Drives a controller over `path` for `seconds`.
-fn run(controller: &mut Guarded, path: Path, seconds: u64) -> Trace {
-    let syn = controller.syn_interval();
-    let end = Instant::ZERO + Span::from_secs(seconds);
-    let mut rng = SeededRandom::new(1).fork("conformance");
-    let mut trace =
-        Trace { arrived: Vec::new(), lost: 0, start_queue_max: 0, steady: None, illegal: None };
-    trace.arrived.resize(usize::try_from(seconds * 10).unwrap_or(usize::MAX), 0);
-    let (mut flying, mut now) = (std::collections::VecDeque::<Sent>::new(), Instant::ZERO);
-    let (mut next, mut arrived) = (0u64, 0u64);
-    let (mut free_at, mut send_at) = (Instant::ZERO, Instant::ZERO);
-    let (mut sent_in, mut lost_in) = (0, 0);
-    let mut tick = now + syn;
-    // As the receiver does: each SYN interval, or four times in a shorter round trip.
-    let ack_interval = Span::from_millis(10).min(path.rtt / 4);
-    let mut ack_at = now + ack_interval;
-    let mut report_at = now + REPORT_INTERVAL;
-    let (mut lost_told, mut arrived_told) = (0, 0);
-    while now < end {
-        let limits = controller.limits();
-        if let Some(what) = illegal(controller) {
-            trace.illegal = Some(format!("{what} at {now:?}"));
+/// Tells a fact of one of four kinds that are no ACK, and says which it was.
+fn tell_fact(
+    controller: &mut Guarded,
+    kind: u64,
+    [first_lost, largest_sent]: [u64; 2],
+    moment: &Moment,
+    mut draw: impl FnMut() -> u64,
+) -> String {
+    match kind {
+        0 => {
+            let (first_time, repeats) = (Packets(draw()), Packets(draw()));
+            let report = LossReport::new(first_time, repeats, first_lost, largest_sent);
+            controller.on_loss(&report, moment);
+            format!("{report:?}")
         }
-        if trace.steady.is_none() && controller.phase() == "steady" {
-            trace.steady = Some((now, limits));
+        1 => {
+            controller.on_timeout(moment);
+            "a timeout".to_owned()
         }
-        // Send what the limits allow now.
-        let window = limits.window.map_or(100_000, |window| window.0.min(100_000));
-        while send_at <= now
-            && limits.hold_until.is_none_or(|hold| hold <= now)
-            && (flying.len() as u64) < window
-        {
-            let queued = free_at.since(now).0 / path.service.0;
-            if controller.phase() != "steady" {
-                trace.start_queue_max = trace.start_queue_max.max(queued);
-            }
-            let lost = queued >= path.queue || rng.chance(path.loss);
-            if queued < path.queue {
-                free_at = free_at.max(now) + path.service;
-            }
-            let arrives = free_at + path.rtt / 2;
-            let heard = arrives + path.rtt / 2;
-            flying.push_back(Sent { number: next, arrives: (!lost).then_some(arrives), heard });
-            next += 1;
-            sent_in += 1;
-            // Lateness of up to one step of this loop is made good.
-            send_at = send_at.max(now - STEP) + limits.gap.0;
+        2 => {
+            let [sent, resent, lost] = [draw(), draw(), draw()].map(Packets);
+            let elapsed = Span::from_micros(1 + draw());
+            let report = IntervalReport::new(sent, resent, lost, elapsed, draw().is_multiple_of(2));
+            controller.on_interval(&report, moment);
+            format!("{report:?}")
         }
-        // Hear what has happened: at once after silence, then once each ACK interval.
-        if now >= ack_at && flying.front().is_some_and(|sent| sent.heard <= now) {
-            ack_at = now + ack_interval;
-            let (mut newly, mut last) = (0, None);
-            while let Some(sent) = flying.front().copied().filter(|sent| sent.heard <= now) {
-                flying.pop_front();
-                let moment = moment(now, path.rtt + free_at.since(now), path.rtt);
-                if let Some(at) = sent.arrives {
-                    newly += 1;
-                    last = Some((sent.number, at));
-                    let slot = usize::try_from(at.0 / Span::from_millis(100).0).unwrap_or(0);
-                    if let Some(count) = trace.arrived.get_mut(slot) {
-                        *count += 1;
-                    }
-                } else {
-                    trace.lost += 1;
-                    lost_in += 1;
-                    let largest = next - 1;
-                    let report = LossReport::new(Packets(1), Packets(0), sent.number, largest);
-                    controller.on_loss(&report, &moment);
-                }
-            }
-            if let Some((largest, at)) = last {
-                arrived += newly;
-                let acked = Acked {
-                    newly: Packets(newly),
-                    total: Packets(arrived),
-                    in_flight: Packets(flying.len() as u64),
-                    marked: Packets(0),
-                    largest,
-                    settled: largest,
-                    next,
-                    delivered: Bytes(arrived * PACKET.0),
-                    arrived_at: at.elapsed(),
-                    ..Acked::default()
-                };
-                let queueing = free_at.since(now);
-                controller.on_ack(&acked, &moment(now, path.rtt + queueing, path.rtt));
-            }
+        _ => {
+            let (sent, error) = (draw(), draw() % 100_001);
+            let report = if error.is_multiple_of(2) {
+                let arrived = Packets(draw().min(sent));
+                BulkReport::Account { sent: Packets(sent), arrived }
+            } else {
+                BulkReport::ErrorRate(u32::try_from(error).unwrap_or(0))
+            };
+            controller.on_report(&report, moment);
+            format!("{report:?}")
         }
-        // Those who hear of loss by other reports than NAKs hear of it by those: what the receiver
-        // had to ask for since the last, unfiltered.
-        if now >= report_at && controller.rules() != ChannelRules::Standard {
-            report_at = now + REPORT_INTERVAL;
-            let (lost, came) = (trace.lost - lost_told, arrived - arrived_told);
-            (lost_told, arrived_told) = (trace.lost, arrived);
-            let share = lost * 100_000 / (1 + lost + came);
-            let moment = moment(now, path.rtt, path.rtt);
-            let account =
-                BulkReport::Account { sent: Packets(lost + came), arrived: Packets(came) };
-            controller.on_report(&account, &moment);
-            controller.on_report(
-                &BulkReport::ErrorRate(u32::try_from(share).unwrap_or(100_000)),
-                &moment,
-            );
-        }
-        if now >= tick {
-            let report =
-                IntervalReport::new(Packets(sent_in), Packets(0), Packets(lost_in), syn, false);
-            controller.on_interval(&report, &moment(now, path.rtt, path.rtt));
-            (sent_in, lost_in) = (0, 0);
-            tick = tick + syn;
-        }
-        now = now + STEP;
     }
-    trace
 }
 
 /// What a controller says of itself on a path of 20 Mb/s and 40 ms whose queue holds one BDP, a packet
@@ -350,7 +213,7 @@ pub(crate) fn events_of(entry: &Entry, params: &[(String, String)]) -> Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::{Context, Controller};
+    use crate::controller::{Context, Controller, SendLimits};
     use crate::params::{ConfigError, ParamValues};
     use crate::registry::{ENTRIES, find};
 

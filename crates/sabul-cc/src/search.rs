@@ -16,7 +16,9 @@ use std::collections::VecDeque;
 
 use sabul_units::{Bytes, Gap, Packets, Rate, Span};
 
-use crate::controller::{Acked, Context, IntervalReport, LossReport, SendLimits, ack_interval};
+use crate::controller::{
+    Acked, Context, IntervalReport, LossReport, RttEstimate, SendLimits, ack_interval,
+};
 
 /// First train. Ours: enough to see a spacing, and 48 kB, about what browsers' TCP starts with.
 const FIRST_TRAIN: u64 = 32;
@@ -59,6 +61,18 @@ enum Stage {
     Ramp,
     /// Continuous sending; `from` is set by the first arrival of a packet sent in it.
     Fill { from: Option<Mark> },
+}
+
+/// What an ACK shows of a fill.
+#[derive(Clone, Copy, Debug)]
+struct Filled {
+    /// The arrival rate since the measurement began.
+    rate: Rate,
+    /// The smallest of the last round trips.
+    least: Span,
+    /// A queue delays all packets.
+    delayed: bool,
+    is_round_over: bool,
 }
 
 /// See the module.
@@ -148,10 +162,6 @@ impl RateSearch {
         let Some(rtt) = cx.rtt else {
             return SearchStep::Continue;
         };
-        // What is in flight when the path is full: one RTT, what waits to be acknowledged, and what
-        // a machine that sleeps between batches is late by.
-        let horizon = rtt.min + ack_interval(rtt.min) + WAKE_UP;
-        let packets_in = |rate: Rate| (rate.bytes_in(horizon).0 / cx.packet_bytes.0.max(1)).max(1);
         // A queue delays all of them, a machine that was late only some.
         self.delays.rotate_left(1);
         self.delays[3] = rtt.latest;
@@ -160,34 +170,15 @@ impl RateSearch {
         // Arrivals spread over a round trip are spaced by the window, unless a queue spaces them.
         let sample =
             sample.filter(|(_, time)| delayed || *time <= rtt.min / 2).map(|(rate, _)| rate);
-        let round_over = self.round_end.is_some_and(|end| acked.settled >= end);
+        let is_round_over = self.round_end.is_some_and(|end| acked.settled >= end);
         match self.stage {
             Stage::Ramp => {
                 self.estimate = self.estimate.max(sample);
-                // The first train ends where sending has got to when it is first heard of.
-                let end = *self.round_end.get_or_insert_with(|| acked.next.saturating_sub(1));
-                let can_fill = delayed && self.estimate.is_some();
-                if acked.settled < end && !can_fill {
-                    return SearchStep::Continue;
-                }
-                self.start_round(acked.next);
-                match self.estimate {
-                    Some(rate) if delayed || packets_in(rate) <= self.window * 2 => {
-                        self.fill(rate, packets_in(rate), cx);
-                    }
-                    Some(rate) => {
-                        let half = packets_in(rate) / 2;
-                        let grown = half.clamp(self.window * 2, self.window * GROWTH_MAX);
-                        self.window = grown.min(WINDOW_MAX);
-                        self.gap = rate.mul_ratio(5, 4).gap(cx.packet_bytes);
-                    }
-                    None if delayed => {}
-                    None => self.window = (self.window * GROWTH_BLIND).min(WINDOW_MAX),
-                }
+                self.ramp(acked, rtt, delayed, cx);
                 SearchStep::Continue
             }
             Stage::Fill { from: None } => {
-                if round_over {
+                if is_round_over {
                     self.stage = Stage::Fill { from: Some(here) };
                     self.start_round(acked.next);
                 }
@@ -195,37 +186,72 @@ impl RateSearch {
             }
             Stage::Fill { from: Some(from) } => {
                 let measured_for = here.arrived_at.saturating_sub(from.arrived_at);
-                if measured_for < rtt.min / 4 {
-                    return SearchStep::Continue;
-                }
-                let Some(rate) = rate_between(from, here) else {
-                    return SearchStep::Continue;
-                };
-                let is_long = least > rtt.min + rtt.min / 2 + DELAY_FLOOR;
-                if delayed && (round_over || is_long) {
-                    // Full: what arrived is what the path carries. The queue drains in silence.
-                    let hold = least.saturating_sub(rtt.min).min(rtt.min);
-                    return SearchStep::Found { rate: rate.mul_ratio(99, 100), hold: Some(hold) };
-                }
-                if delayed && let Some(estimate) = self.estimate {
-                    // Full, or a machine was late: the rest of the round, without pushing, tells.
-                    self.gap = estimate.gap(cx.packet_bytes);
-                }
-                if round_over {
-                    let offered = self.gap.rate(cx.packet_bytes).unwrap_or(rate);
-                    // Less arrives than was offered, yet nothing is lost or queued: an end is slow.
-                    let is_carried = rate.0 >= offered.mul_ratio(9, 10).0;
-                    if !is_carried && !self.app_limited && self.lost_in_round > 0 {
-                        return SearchStep::Found { rate: rate.mul_ratio(98, 100), hold: None };
+                match rate_between(from, here).filter(|_| measured_for >= rtt.min / 4) {
+                    Some(rate) => {
+                        let seen = Filled { rate, least, delayed, is_round_over };
+                        self.judge_fill(seen, acked.next, rtt, cx)
                     }
-                    let next = rate.mul_ratio(3, 2).max(self.estimate.unwrap_or(rate));
-                    self.start_round(acked.next);
-                    self.estimate = Some(next);
-                    self.fill(next, packets_in(next), cx);
+                    None => SearchStep::Continue,
                 }
-                SearchStep::Continue
             }
         }
+    }
+
+    /// The train grows with the next round, or the path can be filled.
+    fn ramp(&mut self, acked: &Acked, rtt: RttEstimate, delayed: bool, cx: &Context<'_>) {
+        // The first train ends where sending has got to when it is first heard of.
+        let end = *self.round_end.get_or_insert_with(|| acked.next.saturating_sub(1));
+        let can_fill = delayed && self.estimate.is_some();
+        if acked.settled < end && !can_fill {
+            return;
+        }
+        self.start_round(acked.next);
+        match self.estimate.map(|rate| (rate, packets_in(rate, rtt, cx))) {
+            Some((rate, packets)) if delayed || packets <= self.window * 2 => {
+                self.fill(rate, packets, cx);
+            }
+            Some((rate, packets)) => {
+                let grown = (packets / 2).clamp(self.window * 2, self.window * GROWTH_MAX);
+                self.window = grown.min(WINDOW_MAX);
+                self.gap = rate.mul_ratio(5, 4).gap(cx.packet_bytes);
+            }
+            None if delayed => {}
+            None => self.window = (self.window * GROWTH_BLIND).min(WINDOW_MAX),
+        }
+    }
+
+    /// Whether what arrives while the path is filled is what it carries.
+    fn judge_fill(
+        &mut self,
+        seen: Filled,
+        next: u64,
+        rtt: RttEstimate,
+        cx: &Context<'_>,
+    ) -> SearchStep {
+        let Filled { rate, least, delayed, is_round_over } = seen;
+        let is_long = least > rtt.min + rtt.min / 2 + DELAY_FLOOR;
+        if delayed && (is_round_over || is_long) {
+            // Full: what arrived is what the path carries. The queue drains in silence.
+            let hold = least.saturating_sub(rtt.min).min(rtt.min);
+            return SearchStep::Found { rate: rate.mul_ratio(99, 100), hold: Some(hold) };
+        }
+        if delayed && let Some(estimate) = self.estimate {
+            // Full, or a machine was late: the rest of the round, without pushing, tells.
+            self.gap = estimate.gap(cx.packet_bytes);
+        }
+        if is_round_over {
+            let offered = self.gap.rate(cx.packet_bytes).unwrap_or(rate);
+            // Less arrives than was offered, yet nothing is lost or queued: an end is slow.
+            let is_carried = rate.0 >= offered.mul_ratio(9, 10).0;
+            if !is_carried && !self.app_limited && self.lost_in_round > 0 {
+                return SearchStep::Found { rate: rate.mul_ratio(98, 100), hold: None };
+            }
+            let more = rate.mul_ratio(3, 2).max(self.estimate.unwrap_or(rate));
+            self.start_round(next);
+            self.estimate = Some(more);
+            self.fill(more, packets_in(more, rtt, cx), cx);
+        }
+        SearchStep::Continue
     }
 
     /// Arrival rate over the shortest run of ACKs that ends here and has enough packets: the
@@ -253,6 +279,13 @@ impl RateSearch {
         self.window = bdp_packets.saturating_mul(2).clamp(WINDOW_MIN, WINDOW_MAX);
         self.gap = estimate.mul_ratio(9, 8).gap(cx.packet_bytes);
     }
+}
+
+/// What is in flight when the path is full: one RTT, what waits to be acknowledged, and what a machine
+/// that sleeps between batches is late by.
+fn packets_in(rate: Rate, rtt: RttEstimate, cx: &Context<'_>) -> u64 {
+    let horizon = rtt.min + ack_interval(rtt.min) + WAKE_UP;
+    (rate.bytes_in(horizon).0 / cx.packet_bytes.0.max(1)).max(1)
 }
 
 /// Arrival rate between two ACKs, where enough packets arrived over a measurable time.

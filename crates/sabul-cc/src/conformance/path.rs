@@ -1,0 +1,264 @@
+//! The path that the suite drives a controller over: one drop-tail queue of known rate and delay.
+
+use std::collections::VecDeque;
+
+use sabul_units::{Bytes, Instant, Packets, Probability, Random, SeededRandom, Span};
+
+use crate::channel::{BulkReport, ChannelRules};
+use crate::controller::{Acked, IntervalReport, LossReport, Moment, RttEstimate, SendLimits};
+use crate::guard::Guarded;
+
+/// Size of each packet.
+pub(super) const PACKET: Bytes = Bytes(1500);
+/// Resolution of the path's clock.
+const STEP: Span = Span::from_micros(10);
+/// How often a receiver tells its error rate. [TSUNAMI]
+const REPORT_INTERVAL: Span = Span::from_millis(350);
+
+/// The path of one check.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    /// Time to serve one packet.
+    pub(super) service: Span,
+    pub(super) rtt: Span,
+    pub(super) queue: u64,
+    pub(super) loss: Probability,
+}
+
+/// What one run showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trace {
+    /// Packets that arrived in each tenth of a second.
+    pub(super) arrived: Vec<u64>,
+    lost: u64,
+    /// Longest queue, in packets, before the controller called itself steady.
+    pub(super) start_queue_max: u64,
+    /// When it first did, and what it allowed then.
+    pub(super) steady: Option<(Instant, SendLimits)>,
+    pub(super) illegal: Option<String>,
+}
+
+/// What a controller is told of a time and a round trip.
+pub(super) fn moment(now: Instant, rtt: Span, base: Span) -> Moment {
+    let variance = Span::ZERO;
+    Moment::new(now, Some(RttEstimate { latest: rtt, smoothed: rtt, variance, min: base }), PACKET)
+}
+
+/// What is illegal in the present answer.
+#[inline]
+pub(super) fn illegal(controller: &Guarded) -> Option<String> {
+    if let Some(fault) = controller.fault() {
+        return Some(fault.to_string());
+    }
+    let again = controller.answers_again();
+    (!again).then(|| "two calls of limits in a row disagree".to_owned())
+}
+
+/// One packet's fate, decided when it is sent.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    number: u64,
+    /// When the far end has it, on the receiver's clock; none if it was lost.
+    arrives: Option<Instant>,
+    /// When the sender could hear of it.
+    heard: Instant,
+}
+
+/// Drives a controller over `path` for `seconds`.
+pub(super) fn run(controller: &mut Guarded, path: Path, seconds: u64) -> Trace {
+    let end = Instant::ZERO + Span::from_secs(seconds);
+    let mut drive = Drive::new(controller, path, seconds);
+    while drive.now < end {
+        drive.send();
+        drive.hear_acks();
+        drive.hear_accounts();
+        drive.end_interval();
+        drive.now = drive.now + STEP;
+    }
+    drive.trace
+}
+
+/// A controller on its way over a path.
+struct Drive<'a> {
+    controller: &'a mut Guarded,
+    path: Path,
+    rng: SeededRandom,
+    trace: Trace,
+    now: Instant,
+    flying: VecDeque<Sent>,
+    /// The number of the next packet, when it may leave, and when the queue is empty.
+    next: u64,
+    send_at: Instant,
+    free_at: Instant,
+    arrived: u64,
+    ack_at: Instant,
+    interval: Interval,
+    accounts: Accounts,
+}
+
+/// What was sent and lost since the controller was last asked.
+struct Interval {
+    ends: Instant,
+    sent: u64,
+    lost: u64,
+}
+
+/// What a receiver tells that sends no NAKs.
+struct Accounts {
+    due: Instant,
+    lost_told: u64,
+    arrived_told: u64,
+}
+
+impl<'a> Drive<'a> {
+    fn new(controller: &'a mut Guarded, path: Path, seconds: u64) -> Self {
+        let now = Instant::ZERO;
+        let slots = usize::try_from(seconds * 10).unwrap_or(usize::MAX);
+        let trace = Trace {
+            arrived: vec![0; slots],
+            lost: 0,
+            start_queue_max: 0,
+            steady: None,
+            illegal: None,
+        };
+        Self {
+            rng: SeededRandom::new(1).fork("conformance"),
+            trace,
+            now,
+            flying: VecDeque::new(),
+            next: 0,
+            send_at: now,
+            free_at: now,
+            arrived: 0,
+            ack_at: now + ack_interval(path),
+            interval: Interval { ends: now + controller.syn_interval(), sent: 0, lost: 0 },
+            accounts: Accounts { due: now + REPORT_INTERVAL, lost_told: 0, arrived_told: 0 },
+            controller,
+            path,
+        }
+    }
+
+    /// Sends what the limits allow now.
+    fn send(&mut self) {
+        let limits = self.controller.limits();
+        if let Some(what) = illegal(self.controller) {
+            self.trace.illegal = Some(format!("{what} at {:?}", self.now));
+        }
+        if self.trace.steady.is_none() && self.controller.phase() == "steady" {
+            self.trace.steady = Some((self.now, limits));
+        }
+        let window = limits.window.map_or(100_000, |window| window.0.min(100_000));
+        while self.send_at <= self.now
+            && limits.hold_until.is_none_or(|hold| hold <= self.now)
+            && (self.flying.len() as u64) < window
+        {
+            let Path { service, rtt, queue, loss } = self.path;
+            let queued = self.free_at.since(self.now).0 / service.0;
+            if self.controller.phase() != "steady" {
+                self.trace.start_queue_max = self.trace.start_queue_max.max(queued);
+            }
+            let lost = queued >= queue || self.rng.chance(loss);
+            if queued < queue {
+                self.free_at = self.free_at.max(self.now) + service;
+            }
+            let arrives = self.free_at + rtt / 2;
+            let heard = arrives + rtt / 2;
+            let arrives = (!lost).then_some(arrives);
+            self.flying.push_back(Sent { number: self.next, arrives, heard });
+            self.next += 1;
+            self.interval.sent += 1;
+            // Lateness of up to one step of this loop is made good.
+            self.send_at = self.send_at.max(self.now - STEP) + limits.gap.0;
+        }
+    }
+
+    fn heard(&self) -> Option<Sent> {
+        self.flying.front().copied().filter(|sent| sent.heard <= self.now)
+    }
+
+    fn moment(&self) -> Moment {
+        let queueing = self.free_at.since(self.now);
+        moment(self.now, self.path.rtt + queueing, self.path.rtt)
+    }
+
+    /// Hears what has happened: at once after silence, then once each ACK interval.
+    fn hear_acks(&mut self) {
+        if self.now < self.ack_at || self.heard().is_none() {
+            return;
+        }
+        self.ack_at = self.now + ack_interval(self.path);
+        let (mut newly, mut last) = (0, None);
+        while let Some(sent) = self.heard() {
+            self.flying.pop_front();
+            if let Some(at) = sent.arrives {
+                newly += 1;
+                last = Some((sent.number, at));
+                let slot = usize::try_from(at.0 / Span::from_millis(100).0).unwrap_or(0);
+                if let Some(count) = self.trace.arrived.get_mut(slot) {
+                    *count += 1;
+                }
+            } else {
+                self.trace.lost += 1;
+                self.interval.lost += 1;
+                let largest = self.next - 1;
+                let report = LossReport::new(Packets(1), Packets(0), sent.number, largest);
+                let moment = self.moment();
+                self.controller.on_loss(&report, &moment);
+            }
+        }
+        if let Some((largest, at)) = last {
+            self.arrived += newly;
+            let acked = Acked {
+                newly: Packets(newly),
+                total: Packets(self.arrived),
+                in_flight: Packets(self.flying.len() as u64),
+                marked: Packets(0),
+                largest,
+                settled: largest,
+                next: self.next,
+                delivered: Bytes(self.arrived * PACKET.0),
+                arrived_at: at.elapsed(),
+                ..Acked::default()
+            };
+            let moment = self.moment();
+            self.controller.on_ack(&acked, &moment);
+        }
+    }
+
+    /// Those who hear of loss by other reports than NAKs hear of it by those: what the receiver had to
+    /// ask for since the last, unfiltered.
+    fn hear_accounts(&mut self) {
+        if self.now < self.accounts.due || self.controller.rules() == ChannelRules::Standard {
+            return;
+        }
+        let (lost, came) =
+            (self.trace.lost - self.accounts.lost_told, self.arrived - self.accounts.arrived_told);
+        self.accounts = Accounts {
+            due: self.now + REPORT_INTERVAL,
+            lost_told: self.trace.lost,
+            arrived_told: self.arrived,
+        };
+        let share = lost * 100_000 / (1 + lost + came);
+        let moment = moment(self.now, self.path.rtt, self.path.rtt);
+        let account = BulkReport::Account { sent: Packets(lost + came), arrived: Packets(came) };
+        self.controller.on_report(&account, &moment);
+        let error_rate = BulkReport::ErrorRate(u32::try_from(share).unwrap_or(100_000));
+        self.controller.on_report(&error_rate, &moment);
+    }
+
+    fn end_interval(&mut self) {
+        if self.now < self.interval.ends {
+            return;
+        }
+        let syn = self.controller.syn_interval();
+        let Interval { ends, sent, lost } = self.interval;
+        let report = IntervalReport::new(Packets(sent), Packets(0), Packets(lost), syn, false);
+        self.controller.on_interval(&report, &moment(self.now, self.path.rtt, self.path.rtt));
+        self.interval = Interval { ends: ends + syn, sent: 0, lost: 0 };
+    }
+}
+
+/// As the receiver does: each SYN interval, or four times in a shorter round trip.
+fn ack_interval(path: Path) -> Span {
+    Span::from_millis(10).min(path.rtt / 4)
+}
