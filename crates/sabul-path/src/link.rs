@@ -143,27 +143,38 @@ pub struct Link<P> {
     now: Instant,
     first_arrival: Option<Instant>,
 
-    /// When the serialiser has sent everything accepted so far, and the fraction of a picosecond
-    /// by which that is later, in units of 1 ÷ rate picoseconds.
-    busy_until: Instant,
-    busy_fraction: u64,
+    serialiser: Serialiser,
     stage: Stage<P>,
     /// Packets in order, each with the time at which it will leave.
     queue: VecDeque<Waiting<P>>,
-    /// The serialiser became free and the scheduler had nothing for it.
-    is_resting: bool,
-    /// What waits, wherever that is.
-    queue_packets: usize,
-    queue_bytes: u64,
-    /// Packets × picoseconds spent in the queue until `queue_changed`.
-    queue_area: u128,
-    queue_changed: Instant,
+    backlog: Backlog,
 
     /// Packets behind the serialiser, those held back apart; both in order of time.
     pipe: VecDeque<Flight<P>>,
     held: VecDeque<Flight<P>>,
     next_outage: usize,
     stats: LinkStats,
+}
+
+/// What sends one packet after the other.
+#[derive(Clone)]
+struct Serialiser {
+    /// When it has sent everything accepted so far, and the fraction of a picosecond by which that is
+    /// later, in units of 1 ÷ rate picoseconds.
+    busy_until: Instant,
+    busy_fraction: u64,
+    /// It became free and the scheduler had nothing for it.
+    is_resting: bool,
+}
+
+/// What waits, wherever that is.
+#[derive(Clone, Default)]
+struct Backlog {
+    packets: usize,
+    bytes: u64,
+    /// Packets × picoseconds spent waiting until `changed`.
+    area: u128,
+    changed: Instant,
 }
 
 /// What decides about the queue; all but the last serve it in order.
@@ -248,16 +259,15 @@ impl<P: Clone> Link<P> {
             config,
             luck,
             stage,
-            is_resting: true,
             now: Instant::ZERO,
             first_arrival: None,
-            busy_until: Instant::ZERO,
-            busy_fraction: 0,
+            serialiser: Serialiser {
+                busy_until: Instant::ZERO,
+                busy_fraction: 0,
+                is_resting: true,
+            },
             queue: VecDeque::new(),
-            queue_packets: 0,
-            queue_bytes: 0,
-            queue_area: 0,
-            queue_changed: Instant::ZERO,
+            backlog: Backlog::default(),
             pipe: VecDeque::new(),
             held: VecDeque::new(),
             next_outage: 0,
@@ -297,14 +307,14 @@ impl<P: Clone> Link<P> {
             self.stats.dropped_early += 1;
             return Verdict::DroppedEarly;
         }
-        let is_idle = self.busy_until <= now;
+        let is_idle = self.serialiser.busy_until <= now;
         if !is_idle && !self.has_room(size) {
             self.stats.dropped_full += 1;
             return Verdict::DroppedFull;
         }
 
-        let start = if is_idle { now } else { self.busy_until };
-        let finish = self.serialise(start, is_idle, size);
+        let start = if is_idle { now } else { self.serialiser.busy_until };
+        let finish = self.serialiser.send(&self.config, start, is_idle, size);
         let is_marked = judgement == Judgement::Mark;
         if is_marked {
             self.stats.marked += 1;
@@ -314,9 +324,9 @@ impl<P: Clone> Link<P> {
         if is_idle {
             self.enter_pipe(flight);
         } else {
-            self.account_queue(now);
+            self.backlog.account(now);
             self.queue.push_back(Waiting { start, size, flight });
-            self.set_queue(self.queue_packets + 1, self.queue_bytes + u64::from(size));
+            self.set_queue(self.backlog.packets + 1, self.backlog.bytes + u64::from(size));
         }
         verdict
     }
@@ -349,7 +359,7 @@ impl<P: Clone> Link<P> {
     #[cold]
     fn next_start(&self) -> Option<Instant> {
         match self.stage {
-            Stage::Scheduler(_) => (self.queue_packets > 0).then_some(self.busy_until),
+            Stage::Scheduler(_) => (self.backlog.packets > 0).then_some(self.serialiser.busy_until),
             _ => self.queue.front().map(|waiting| waiting.start),
         }
     }
@@ -406,12 +416,12 @@ impl<P: Clone> Link<P> {
 
     /// Packets waiting for the serialiser at the latest input.
     pub fn queue_len(&self) -> usize {
-        self.queue_packets
+        self.backlog.packets
     }
 
     /// Bytes waiting for the serialiser at the latest input.
     pub fn queue_bytes(&self) -> u64 {
-        self.queue_bytes
+        self.backlog.bytes
     }
 
     /// Deliveries still to come for packets already pushed, second copies included; of packets
@@ -419,7 +429,7 @@ impl<P: Clone> Link<P> {
     pub fn in_transit(&self) -> u64 {
         let queued = self.queue.iter().filter_map(|waiting| waiting.flight.as_ref());
         let flights = queued.chain(&self.pipe).chain(&self.held);
-        let undecided = (self.queue_packets - self.queue.len()) as u64;
+        let undecided = (self.backlog.packets - self.queue.len()) as u64;
         undecided + flights.map(|flight| u64::from(flight.copies)).sum::<u64>()
     }
 
@@ -436,7 +446,7 @@ impl<P: Clone> Link<P> {
     /// Counts and averages so far.
     pub fn stats(&self) -> LinkStats {
         let elapsed = self.first_arrival.map_or(Span::ZERO, |first| self.now.since(first));
-        let area = self.queue_area + self.queue_area_until(self.now);
+        let area = self.backlog.area_until(self.now);
         let queue_mean_packets =
             if elapsed == Span::ZERO { 0.0 } else { area as f64 / elapsed.0 as f64 };
         LinkStats { queue_mean_packets, ..self.stats }
@@ -444,7 +454,7 @@ impl<P: Clone> Link<P> {
 
     /// Packets × picoseconds that packets have spent in the queue until the latest input.
     pub fn queue_packet_time(&self) -> u128 {
-        self.queue_area + self.queue_area_until(self.now)
+        self.backlog.area_until(self.now)
     }
 
     /// Counts and averages after everything that happens until `now`.
@@ -468,7 +478,7 @@ impl<P: Clone> Link<P> {
     /// Forgets the longest queue so far, but not the present one.
     pub fn restart_queue_max(&mut self) {
         self.stats.queue_max_packets = self.queue_len() as u64;
-        self.stats.queue_max_bytes = self.queue_bytes;
+        self.stats.queue_max_bytes = self.backlog.bytes;
     }
 
     /// Lets everything that left the queue by `now` do so at its own time.
@@ -482,10 +492,10 @@ impl<P: Clone> Link<P> {
         while let Some(start) =
             self.queue.front().map(|waiting| waiting.start).filter(|&s| s <= now)
         {
-            self.account_queue(start);
+            self.backlog.account(start);
             if let Some(waiting) = self.queue.pop_front() {
-                self.queue_packets -= 1;
-                self.queue_bytes -= u64::from(waiting.size);
+                self.backlog.packets -= 1;
+                self.backlog.bytes -= u64::from(waiting.size);
                 self.enter_pipe(waiting.flight);
             }
         }
@@ -498,17 +508,19 @@ impl<P: Clone> Link<P> {
     /// What the discipline thinks of an arrival, room or no room.
     #[inline(never)]
     fn judge(&mut self, now: Instant, is_ecn_capable: bool) -> Judgement {
-        let queued = self.queue_packets as u64;
+        let queued = self.backlog.packets as u64;
         match &mut self.stage {
-            Stage::Red(red) => red.judge(queued, now.since(self.busy_until), is_ecn_capable),
+            Stage::Red(red) => {
+                red.judge(queued, now.since(self.serialiser.busy_until), is_ecn_capable)
+            }
             Stage::EcnThreshold(from) if is_ecn_capable && queued >= *from => Judgement::Mark,
             _ => Judgement::Pass,
         }
     }
 
     fn has_room(&self, size: u32) -> bool {
-        let bytes = self.queue_bytes + u64::from(size);
-        self.config.queue().allows(self.queue_packets as u64 + 1, bytes)
+        let bytes = self.backlog.bytes + u64::from(size);
+        self.config.queue().allows(self.backlog.packets as u64 + 1, bytes)
     }
 
     /// Hands a packet to the scheduler; one that finds the link at rest needs no room, and is asked
@@ -516,15 +528,16 @@ impl<P: Clone> Link<P> {
     #[cold]
     #[inline(never)]
     fn schedule(&mut self, now: Instant, meta: PacketMeta, payload: P) -> Verdict {
-        self.account_queue(now);
-        let limit = if self.is_resting { QueueLimit::Unlimited } else { self.config.queue() };
+        self.backlog.account(now);
+        let limit =
+            if self.serialiser.is_resting { QueueLimit::Unlimited } else { self.config.queue() };
         let number = self.stats.arrived;
         let packet = Queued { meta, since: now, number, is_marked: false, payload };
         let Stage::Scheduler(scheduler) = &mut self.stage else { return Verdict::DroppedFull };
         let admission = scheduler.enqueue(packet, limit);
         self.stats.dropped_full += admission.dropped;
-        if self.is_resting {
-            (self.is_resting, self.busy_until, self.busy_fraction) = (false, now, 0);
+        if self.serialiser.is_resting {
+            self.serialiser = Serialiser { busy_until: now, busy_fraction: 0, is_resting: false };
             self.serve(now);
         } else {
             let (packets, bytes) = (scheduler.len(), scheduler.bytes());
@@ -537,43 +550,23 @@ impl<P: Clone> Link<P> {
     #[cold]
     #[inline(never)]
     fn serve(&mut self, now: Instant) {
-        while !self.is_resting && self.busy_until <= now {
-            let start = self.busy_until;
-            self.account_queue(start);
+        while !self.serialiser.is_resting && self.serialiser.busy_until <= now {
+            let start = self.serialiser.busy_until;
+            self.backlog.account(start);
             let Stage::Scheduler(scheduler) = &mut self.stage else { return };
             let departure = scheduler.dequeue(start);
-            (self.queue_packets, self.queue_bytes) = (scheduler.len(), scheduler.bytes());
+            (self.backlog.packets, self.backlog.bytes) = (scheduler.len(), scheduler.bytes());
             self.stats.dropped_early += departure.dropped;
             let Some(packet) = departure.packet else {
-                self.is_resting = true;
+                self.serialiser.is_resting = true;
                 return;
             };
             let Queued { meta: PacketMeta { size, .. }, number, is_marked, payload, .. } = packet;
             self.stats.marked += u64::from(is_marked);
-            let finish = self.serialise(start, false, size);
+            let finish = self.serialiser.send(&self.config, start, false, size);
             let (_, flight) = self.fate(finish, Leaving { size, number, is_marked }, payload);
             self.enter_pipe(flight);
         }
-    }
-
-    /// Occupies the serialiser from `start`; returns when the last bit has left.
-    fn serialise(&mut self, start: Instant, is_idle: bool, size: u32) -> Instant {
-        let Some(rate) = self.config.rate() else {
-            self.busy_until = start;
-            return start;
-        };
-        let size = size + self.config.framing();
-        let carried = if is_idle { 0 } else { self.busy_fraction };
-        let whole = u64::from(size)
-            .checked_mul(BYTE_AT_ONE_BPS)
-            .and_then(|scaled| scaled.checked_add(carried));
-        let (ps, fraction) = match whole {
-            Some(scaled) => (scaled / rate.0, scaled % rate.0),
-            None => wide_division(size, carried, rate.0),
-        };
-        self.busy_fraction = fraction;
-        self.busy_until = start + Span(ps);
-        self.busy_until
     }
 
     /// Draws what happens to a packet behind the serialiser.
@@ -635,19 +628,53 @@ impl<P: Clone> Link<P> {
 
     /// What waits after an arrival.
     fn set_queue(&mut self, packets: usize, bytes: u64) {
-        (self.queue_packets, self.queue_bytes) = (packets, bytes);
+        (self.backlog.packets, self.backlog.bytes) = (packets, bytes);
         self.stats.queue_max_packets = self.stats.queue_max_packets.max(packets as u64);
         self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(bytes);
     }
+}
 
-    /// Closes the books on the present queue length, before it changes at `at`.
-    fn account_queue(&mut self, at: Instant) {
-        self.queue_area += self.queue_area_until(at);
-        self.queue_changed = at;
+impl Serialiser {
+    /// Is occupied by a packet of this size from `start`; returns when the last bit has left.
+    #[inline]
+    fn send(&mut self, config: &LinkConfig, start: Instant, is_idle: bool, size: u32) -> Instant {
+        let Some(rate) = config.rate() else {
+            self.busy_until = start;
+            return start;
+        };
+        let size = size + config.framing();
+        let carried = if is_idle { 0 } else { self.busy_fraction };
+        let whole = u64::from(size)
+            .checked_mul(BYTE_AT_ONE_BPS)
+            .and_then(|scaled| scaled.checked_add(carried));
+        let (ps, fraction) = match whole {
+            Some(scaled) => (scaled / rate.0, scaled % rate.0),
+            None => wide_division(size, carried, rate.0),
+        };
+        self.busy_fraction = fraction;
+        self.busy_until = start + Span(ps);
+        self.busy_until
+    }
+}
+
+impl Backlog {
+    /// Closes the books on the present length, before it changes at `at`.
+    #[inline]
+    fn account(&mut self, at: Instant) {
+        self.area += self.area_since(at);
+        self.changed = at;
     }
 
-    fn queue_area_until(&self, at: Instant) -> u128 {
-        self.queue_packets as u128 * u128::from(at.since(self.queue_changed).0)
+    /// Packets × picoseconds from the last change until `at`.
+    #[inline]
+    fn area_since(&self, at: Instant) -> u128 {
+        self.packets as u128 * u128::from(at.since(self.changed).0)
+    }
+
+    /// Packets × picoseconds spent waiting until `at`.
+    #[inline]
+    fn area_until(&self, at: Instant) -> u128 {
+        self.area + self.area_since(at)
     }
 }
 
@@ -678,8 +705,8 @@ impl<P> fmt::Debug for Link<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link")
             .field("now", &self.now)
-            .field("queue", &self.queue_packets)
-            .field("queue_bytes", &self.queue_bytes)
+            .field("queue", &self.backlog.packets)
+            .field("queue_bytes", &self.backlog.bytes)
             .field("flying", &(self.pipe.len() + self.held.len()))
             .field("stats", &self.stats)
             .finish_non_exhaustive()

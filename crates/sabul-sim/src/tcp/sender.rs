@@ -36,6 +36,13 @@ pub struct TcpConfig {
     pub is_paced: bool,
 }
 
+impl TcpConfig {
+    /// Payload bytes of a full segment.
+    const fn payload_bytes(&self) -> u32 {
+        self.packet_bytes - TCP_HEADER_BYTES
+    }
+}
+
 impl Default for TcpConfig {
     /// 1500 bytes, ten segments at first [RFC6928 §2], no receiver's window, 200 ms (DEV-013), no
     /// marks, no pacing.
@@ -99,7 +106,6 @@ enum Choice {
 #[derive(Debug)]
 pub struct TcpSender {
     config: TcpConfig,
-    mss: u32,
     controller: Guarded,
     limits: SendLimits,
     board: Scoreboard,
@@ -114,14 +120,50 @@ pub struct TcpSender {
     delivered: u64,
     /// Segments below this number left while the window allowed more than there was.
     app_limited_until: u64,
-    /// Lost by later arrivals; the timer says that something is lost, not how much.
-    overtaken: u64,
-    /// Lost since the controller was last told.
-    untold: u64,
-    /// Marks on ACKs up to this number are one event, answered by the next new segment.
-    marks_until: u64,
-    is_mark_answer_due: bool,
+    losses: Losses,
+    marks: Marks,
     stats: TcpSenderStats,
+}
+
+/// Segments lost, as the controller is told of them.
+#[derive(Debug, Default)]
+struct Losses {
+    /// By later arrivals; the timer says that something is lost, not how much.
+    overtaken: u64,
+    /// Since the controller was last told.
+    untold: u64,
+}
+
+impl Losses {
+    const fn note(&mut self, segments: u64) {
+        self.overtaken += segments;
+        self.untold += segments;
+    }
+}
+
+/// Marks of routers, and whether they are answered.
+#[derive(Debug, Default)]
+struct Marks {
+    /// Those on ACKs up to this number are one event, answered by the next new segment.
+    until: u64,
+    is_answer_due: bool,
+}
+
+impl Marks {
+    /// An ACK of everything up to `acknowledged` has a mark, when `newest` was sent last; whether that is
+    /// a new event.
+    const fn note(&mut self, acknowledged: u64, newest: u64) -> bool {
+        let is_new = acknowledged > self.until;
+        if is_new {
+            self.until = newest;
+            self.is_answer_due = true;
+        }
+        is_new
+    }
+
+    fn take_answer(&mut self) -> bool {
+        std::mem::take(&mut self.is_answer_due)
+    }
 }
 
 impl TcpSender {
@@ -131,13 +173,11 @@ impl TcpSender {
     /// If a packet has no room for payload.
     pub fn new(now: Instant, config: TcpConfig, controller: Guarded) -> Self {
         assert!(config.packet_bytes > TCP_HEADER_BYTES, "a segment holds payload: {config:?}");
-        let mss = config.packet_bytes - TCP_HEADER_BYTES;
         Self {
             config,
-            mss,
             limits: controller.limits(),
             controller,
-            board: Scoreboard::new(mss),
+            board: Scoreboard::new(config.payload_bytes()),
             rtt: Rtt::new(config.rto_min),
             recovery: Recovery::Open,
             is_first_due: false,
@@ -146,10 +186,8 @@ impl TcpSender {
             next_send: now,
             delivered: 0,
             app_limited_until: 0,
-            overtaken: 0,
-            untold: 0,
-            marks_until: 0,
-            is_mark_answer_due: false,
+            losses: Losses::default(),
+            marks: Marks::default(),
             stats: TcpSenderStats::default(),
         }
     }
@@ -290,8 +328,8 @@ impl TcpSender {
         let is_new = matches!(choice, Choice::New);
         let sent = match choice {
             Choice::New => {
-                let left = self.written - self.board.end();
-                self.board.push(u32::try_from(left).map_or(self.mss, |left| left.min(self.mss)))
+                let (left, full) = (self.written - self.board.end(), self.config.payload_bytes());
+                self.board.push(u32::try_from(left).map_or(full, |left| left.min(full)))
             }
             Choice::Resend(number) => {
                 self.is_first_due = false;
@@ -313,7 +351,7 @@ impl TcpSender {
             is_resent: !is_new,
             // [RFC3168 §6.1.5] Repeats are not to be marked, and answer nothing.
             is_ecn_capable: is_new && self.config.is_ecn_capable,
-            is_window_reduced: is_new && std::mem::take(&mut self.is_mark_answer_due),
+            is_window_reduced: is_new && self.marks.take_answer(),
         };
         self.stats.sent += 1;
         self.stats.resent += u64::from(!is_new);
@@ -350,14 +388,11 @@ impl TcpSender {
         }
         let lost = self.board.lose_overtaken();
         self.stats.lost += lost;
-        self.untold += lost;
-        self.overtaken += lost;
+        self.losses.note(lost);
         self.delivered += newly;
         self.recover(now);
         let is_marked = ack.is_marked && self.config.is_ecn_capable;
-        if is_marked && self.board.first() - 1 > self.marks_until {
-            self.marks_until = self.board.next() - 1;
-            self.is_mark_answer_due = true;
+        if is_marked && self.marks.note(self.board.first() - 1, self.board.next() - 1) {
             self.stats.mark_events += 1;
         }
         if newly > 0 {
@@ -369,7 +404,7 @@ impl TcpSender {
             // A segment that is sent again keeps its number, so only arrival settles it.
             acked.settled = self.board.first() - 1;
             acked.largest = self.board.highest();
-            acked.lost = Packets(self.overtaken);
+            acked.lost = Packets(self.losses.overtaken);
             acked.is_app_limited = acked.largest < self.app_limited_until;
             acked.next = self.board.next();
             acked.delivered = Bytes(self.delivered * u64::from(self.config.packet_bytes));
@@ -394,7 +429,7 @@ impl TcpSender {
             // The recovery before may have sent it again already: that copy is on its way.
             self.is_first_due = !self.board.is_first_resent();
             self.stats.recoveries += 1;
-            let lost = Packets(std::mem::take(&mut self.untold));
+            let lost = Packets(std::mem::take(&mut self.losses.untold));
             let report = LossReport::new(lost, Packets(0), first, point);
             self.controller.on_loss(&report, &self.moment(now));
         }
@@ -404,7 +439,7 @@ impl TcpSender {
     fn time_out(&mut self, now: Instant) {
         self.stats.timeouts += 1;
         self.stats.lost += self.board.lose_all();
-        self.untold = 0;
+        self.losses.untold = 0;
         let point = self.board.next() - 1;
         self.recovery = Recovery::Timeout { point, since: now, is_judged: false };
         self.is_first_due = false;
