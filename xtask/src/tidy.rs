@@ -11,6 +11,7 @@ mod policy;
 mod purity;
 mod rings;
 mod rust_text;
+mod shape;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -60,9 +61,11 @@ pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
     findings.extend(arrows::check_front(crates, files));
     findings.extend(arrows::check_lints(crates));
     findings.extend(rings::check_rings(files));
+    findings.extend(shape::check_sizes(files));
     for file in files.iter().filter(|file| file.is_rust()) {
         findings.extend(purity::check_core(file));
         findings.extend(purity::check_unsafe(file));
+        findings.extend(shape::check_machines(file));
         findings.extend(house::check_length(file));
         findings.extend(house::check_unfinished(file));
     }

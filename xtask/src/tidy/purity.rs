@@ -6,7 +6,7 @@ use regex::Regex;
 
 use super::arrows::CORE;
 use super::file::{File, Finding};
-use super::rust_text::{code_of, is_test_path, shipped_code_of};
+use super::rust_text::{code_of, is_test_path, line_of, shipped_code_of};
 
 /// Paths that the core does not name, and what it does instead.
 const FORBIDDEN: &[(&str, &str)] = &[
@@ -154,11 +154,6 @@ fn has_safety_comment(source: &str, code: &str, line: usize) -> bool {
         }
     }
     false
-}
-
-/// The line, counted from 1, that holds the byte at `offset`.
-fn line_of(text: &str, offset: usize) -> usize {
-    text[..offset].matches('\n').count() + 1
 }
 
 #[cfg(test)]

@@ -126,8 +126,13 @@ fn is_char_literal(text: &str) -> bool {
     }
 }
 
+/// Counted from 1.
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+    text[..offset].matches('\n').count() + 1
+}
+
 /// End of the item that follows `from`: its `;`, or its closing brace.
-fn item_end(code: &str, from: usize) -> usize {
+pub(crate) fn item_end(code: &str, from: usize) -> usize {
     let mut depth = 0_usize;
     for (at, c) in code[from..].char_indices() {
         match c {

@@ -1,0 +1,173 @@
+//! How large a function or a state of the core may be, and how its machines are asked.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::arrows::CORE;
+use super::file::{File, Finding};
+use super::rust_text::{is_test_path, item_end, line_of, shipped_code_of};
+
+/// Most lines of a function.
+const FUNCTION_LINES_MAX: usize = 60;
+/// Most fields of a struct that keeps state. One whose fields are all public is a table of values.
+const FIELDS_MAX: usize = 15;
+
+/// What was larger when this check came: file, name, and size. A line may shrink or go, never grow or come.
+const KNOWN: &[(&str, &str, usize)] = &[("crates/sabul-path/src/presets.rs", "presets", 166)];
+
+/// No function of the core is longer than [`FUNCTION_LINES_MAX`], no state has more than [`FIELDS_MAX`]
+/// fields.
+pub(crate) fn check_sizes(files: &[File]) -> Vec<Finding> {
+    check_with(files, KNOWN)
+}
+
+fn check_with(files: &[File], known: &[(&str, &str, usize)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| is_core(file)) {
+        let code = shipped_code_of(&file.text);
+        let most = |name: &str, most: usize| {
+            let known = known.iter().find(|(path, known, _)| *path == file.path && *known == name);
+            known.map_or(most, |(_, _, size)| *size)
+        };
+        let large: Vec<(&str, usize, Finding)> =
+            long_functions(file, &code).chain(wide_structs(file, &code)).collect();
+        for (path, name, _) in known.iter().filter(|(path, ..)| *path == file.path) {
+            if !large.iter().any(|(found, ..)| found == name) {
+                let what = format!("{name} of {path} is not too large any more");
+                findings.push(file.finding(
+                    1,
+                    what,
+                    "take it off KNOWN in xtask/src/tidy/shape.rs",
+                ));
+            }
+        }
+        let too_large = large.into_iter().filter(|(name, size, _)| *size > most(name, 0));
+        findings.extend(too_large.map(|(_, _, finding)| finding));
+    }
+    findings
+}
+
+fn is_core(file: &File) -> bool {
+    let in_core = CORE.iter().any(|name| file.path.starts_with(&format!("crates/{name}/src/")));
+    in_core && file.is_rust() && !is_test_path(&file.path)
+}
+
+/// Functions with more than [`FUNCTION_LINES_MAX`] lines: name, lines, and what to say.
+fn long_functions<'a>(
+    file: &'a File,
+    code: &'a str,
+) -> impl Iterator<Item = (&'a str, usize, Finding)> {
+    static FUNCTION: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\bfn\s+(\w+)").expect("the pattern is constant"));
+    FUNCTION.captures_iter(code).filter_map(move |found| {
+        let (all, name) = (found.get(0)?, found.get(1)?.as_str());
+        let lines = code[all.start()..item_end(code, all.end())].lines().count();
+        let what = format!("{name} has {lines} lines; {FUNCTION_LINES_MAX} are the most");
+        let finding = file.finding(line_of(code, all.start()), what, "split it at its seams");
+        (lines > FUNCTION_LINES_MAX).then_some((name, lines, finding))
+    })
+}
+
+/// Structs with more than [`FIELDS_MAX`] fields: name, fields, and what to say.
+fn wide_structs<'a>(
+    file: &'a File,
+    code: &'a str,
+) -> impl Iterator<Item = (&'a str, usize, Finding)> {
+    static STRUCT: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"\bstruct\s+(\w+)[^;({]*\{").expect("the pattern is constant")
+    });
+    static FIELD: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"(?m)^\s*(pub(?:\([^)]*\))?\s+)?(?:r#)?\w+\s*:[^:]")
+            .expect("the pattern is constant")
+    });
+    STRUCT.captures_iter(code).filter_map(move |found| {
+        let (all, name) = (found.get(0)?, found.get(1)?.as_str());
+        let body = &code[all.end()..item_end(code, all.start())];
+        let fields = FIELD.captures_iter(body).count();
+        let is_table = FIELD.captures_iter(body).all(|field| field.get(1).is_some());
+        let what = format!("{name} has {fields} fields; {FIELDS_MAX} are the most");
+        let fix = "make parts of it that own their time and state";
+        let finding = file.finding(line_of(code, all.start()), what, fix);
+        (fields > FIELDS_MAX && !is_table).then_some((name, fields, finding))
+    })
+}
+
+/// A machine of the core is asked by `poll`, which answers `Polled`; what it waits for without a turn is
+/// its `deadline` (ADR 21).
+pub(crate) fn check_machines(file: &File) -> Vec<Finding> {
+    static QUESTION: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"\bpub\s+(?:const\s+)?fn\s+(poll\w*|next_deadline|next_timeout)\b([^{;]*)")
+            .expect("the pattern is constant")
+    });
+    if !is_core(file) {
+        return Vec::new();
+    }
+    let code = shipped_code_of(&file.text);
+    let asked = QUESTION
+        .captures_iter(&code)
+        .filter(|found| &found[1] != "poll" || !found[2].contains("Polled<"));
+    asked
+        .map(|found| {
+            let at = found.get(0).map_or(0, |all| all.start());
+            let what = format!("a machine is asked by {}", &found[1]);
+            file.finding(line_of(&code, at), what, "let poll answer Polled, as ADR 21 has it")
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::file;
+    use super::*;
+
+    fn found(text: &str, known: &[(&str, &str, usize)]) -> Vec<String> {
+        let files = [file("crates/sabul-cc/src/a.rs", text)];
+        check_with(&files, known).into_iter().map(|finding| finding.what).collect()
+    }
+
+    fn function(lines: usize) -> String {
+        format!("impl A {{\nfn long(a: [u8; 2]) {{\n{}}}\n}}", "    b();\n".repeat(lines - 2))
+    }
+
+    fn wide(fields: usize, visibility: &str) -> String {
+        let field = format!("    {visibility}a: std::vec::Vec<u8>,\n");
+        format!("struct Wide<T>\nwhere T: Copy\n{{\n{}}}\n", field.repeat(fields))
+    }
+
+    #[test]
+    fn a_function_of_more_than_sixty_lines_is_found() {
+        assert_eq!(found(&function(60), &[]), Vec::<String>::new());
+        assert!(found(&function(61), &[])[0].starts_with("long has 61 lines"));
+        let test = format!("#[cfg(test)]\nmod tests {{\n{}\n}}", function(90));
+        assert_eq!(found(&test, &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_state_of_more_than_fifteen_fields_is_found_and_a_table_is_none() {
+        assert_eq!(found(&wide(15, ""), &[]), Vec::<String>::new());
+        assert!(found(&wide(16, "pub(super) "), &[]).is_empty());
+        assert!(found(&wide(16, ""), &[])[0].starts_with("Wide has 16 fields"));
+    }
+
+    #[test]
+    fn what_is_known_may_shrink_and_go_but_not_grow() {
+        let known = [("crates/sabul-cc/src/a.rs", "long", 70)];
+        assert_eq!(found(&function(70), &known), Vec::<String>::new());
+        assert_eq!(found(&function(65), &known), Vec::<String>::new());
+        assert!(found(&function(71), &known)[0].starts_with("long has 71 lines"));
+        assert!(found(&function(60), &known)[0].contains("not too large any more"));
+    }
+
+    #[test]
+    fn a_machine_that_is_asked_in_another_way_is_found() {
+        let asked = |path: &str, text: &str| check_machines(&file(path, text)).len();
+        let path = "crates/sabul-proto/src/a.rs";
+        assert_eq!(asked(path, "pub fn poll(&mut self) -> Polled<A, B> {}"), 0);
+        assert_eq!(asked(path, "pub fn poll(&mut self) -> Option<A> {}"), 1);
+        assert_eq!(asked(path, "pub fn poll_ack(&mut self) -> Polled<A, B> {}"), 1);
+        assert_eq!(asked(path, "pub const fn next_deadline(&self) -> Option<Instant> {}"), 1);
+        assert_eq!(asked(path, "pub fn deadline(&self) -> Option<Instant> {}"), 0);
+        assert_eq!(asked("crates/sabul/src/a.rs", "pub fn poll_ack(&mut self) {}"), 0);
+    }
+}
