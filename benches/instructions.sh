@@ -40,7 +40,7 @@ own() {
         }
         /^calls=/ { getline; next }
         /^[0-9+*-]/ && counts { sum += $2 }
-        END { printf "%d\n", sum }' "$out/$1.$2"
+        END { printf "%.0f\n", sum }' "$out/$1.$2"
 }
 
 counted=$out/counted
