@@ -21,6 +21,7 @@
 #[cfg(not(unix))]
 compile_error!("sabul-udp needs a Unix system: it waits with poll(2)");
 
+mod ecn;
 mod error;
 mod options;
 mod recv;
@@ -33,46 +34,10 @@ mod socket;
 mod sockopt;
 mod wait;
 
+pub use ecn::Ecn;
 pub use error::UdpError;
 pub use options::{Capabilities, SocketOptions};
 pub use recv::{Datagram, MAX_BATCH, RecvBuffers};
 pub use send::{MAX_GSO_BYTES, MAX_GSO_SEGMENTS, SendOutcome, SendStatus};
 pub use socket::UdpSocket;
 pub use wait::{Ready, Wait, Waker, set_timer_slack_min};
-
-/// The two ECN bits of a datagram's IP header.
-///
-/// # Source
-/// RFC 3168, section 5.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Ecn {
-    /// The sender does not take part in ECN; also reported where the bits cannot be read.
-    #[default]
-    NotEct,
-    /// ECN-capable transport, codepoint 0.
-    Ect0,
-    /// ECN-capable transport, codepoint 1.
-    Ect1,
-    /// A router on the path met congestion.
-    Ce,
-}
-
-impl Ecn {
-    fn to_codepoint(self) -> Option<quinn_udp::EcnCodepoint> {
-        match self {
-            Self::NotEct => None,
-            Self::Ect0 => Some(quinn_udp::EcnCodepoint::Ect0),
-            Self::Ect1 => Some(quinn_udp::EcnCodepoint::Ect1),
-            Self::Ce => Some(quinn_udp::EcnCodepoint::Ce),
-        }
-    }
-
-    fn from_codepoint(codepoint: Option<quinn_udp::EcnCodepoint>) -> Self {
-        match codepoint {
-            None => Self::NotEct,
-            Some(quinn_udp::EcnCodepoint::Ect0) => Self::Ect0,
-            Some(quinn_udp::EcnCodepoint::Ect1) => Self::Ect1,
-            Some(quinn_udp::EcnCodepoint::Ce) => Self::Ce,
-        }
-    }
-}

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use quinn_udp::{RecvMeta, UdpSockRef};
 
-use crate::Ecn;
+use crate::ecn::Ecn;
 use crate::socket::UdpSocket;
 
 /// Most slots of a [`RecvBuffers`]: what one system call fills at most.

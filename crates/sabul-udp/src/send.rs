@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use quinn_udp::{EcnCodepoint, Transmit, UdpSockRef, UdpSocketState};
 use socket2::Socket;
 
-use crate::Ecn;
+use crate::ecn::Ecn;
 use crate::options::SocketOptions;
 use crate::socket::{UdpSocket, attach};
 

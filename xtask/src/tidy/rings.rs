@@ -21,9 +21,7 @@ const KNOWN: &[(&str, usize)] = &[
     ("sabul-lab", 7),
     ("sabul-model", 5),
     ("sabul-scenario", 11),
-    ("sabul-sim", 5),
     ("sabul-study", 5),
-    ("sabul-udp", 5),
 ];
 
 /// The path of a module: `["tcp", "bbr3"]` for `src/tcp/bbr3.rs`, nothing for the root.

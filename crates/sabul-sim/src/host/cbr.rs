@@ -4,7 +4,7 @@ use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::FlowPlan;
 use sabul_units::{Bytes, Instant, Span};
 
-use super::Port;
+use super::port::Port;
 use crate::net::Body;
 
 /// IPv4 and UDP headers.

@@ -11,7 +11,7 @@ use sabul_run::scenario::FlowPlan;
 use sabul_units::{Bytes, Instant, Polled};
 use sabul_wire::Feedback;
 
-use super::Port;
+use super::port::Port;
 use super::tcp::RTO_MIN;
 use crate::net::Body;
 use crate::tcp::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender};

@@ -16,9 +16,9 @@ use sabul_run::scenario::{DATA_HEADERS, Defects, FlowPlan, Profile};
 use sabul_units::{Instant, PacketNumber, Polled, Rate};
 use sabul_wire::{Feedback, LossPolicy, NumberRange};
 
-use super::Port;
 use super::application::{Sink, Source};
 use super::control::ControlConnection;
+use super::port::Port;
 use crate::net::Body;
 
 /// A sealed datagram that is not DATA, beyond its content: header and tag, IPv4 and UDP headers.

@@ -11,7 +11,7 @@ use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::{FlowPlan, Striping};
 use sabul_units::{Instant, Polled, Span};
 
-use super::Port;
+use super::port::Port;
 use crate::net::Body;
 use crate::tcp::{TcpConfig, TcpReceiver, TcpSender};
 
