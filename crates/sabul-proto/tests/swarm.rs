@@ -338,6 +338,7 @@ impl World {
             }
             self.receiver.check_invariants();
         };
+        self.check_waits(sender_until, receiver_until);
         let next = Instant::earliest([
             sender_until,
             receiver_until,
@@ -349,6 +350,15 @@ impl World {
         let next = next.expect("a sender asks for an ACK now and then");
         // Picosecond steps would never end where two parties answer each other at once.
         next.max(self.now + Span::from_micros(1))
+    }
+
+    /// A wait is for a time to come, and asking again meanwhile answers with the same.
+    fn check_waits(&mut self, sender_until: Option<Instant>, receiver_until: Option<Instant>) {
+        for until in [sender_until, receiver_until].into_iter().flatten() {
+            assert!(until > self.now, "a wait until {until:?} at {:?} would spin", self.now);
+        }
+        assert_eq!(self.sender.poll(self.now).until(), sender_until);
+        assert_eq!(self.receiver.poll(self.now).until(), receiver_until);
     }
 }
 
