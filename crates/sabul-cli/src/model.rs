@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Instant;
 
-use sabul_model::{ConfigError, file, grid, report};
+use sabul_model::{ParamsError, file, grid, report};
 use sabul_study::report as charts;
 
 use crate::args::{ModelArgs, ModelCheckArgs, ModelCommand, ModelGridArgs, ModelIterateArgs};
@@ -86,7 +86,7 @@ fn write(
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a file and parses it; an error names the file, and the line where there is one.
-fn read<T>(path: &Path, parse: impl Fn(&str) -> Result<T, ConfigError>) -> Result<T, CliError> {
+fn read<T>(path: &Path, parse: impl Fn(&str) -> Result<T, ParamsError>) -> Result<T, CliError> {
     let refuse = |what: String| CliError::usage(format!("{}: {what}", path.display()));
     let mut bytes = Vec::new();
     File::open(path)

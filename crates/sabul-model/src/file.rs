@@ -13,7 +13,7 @@ use sabul_units::nearest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::params::{Builder, ConfigError, Key, Params, Set, Variant, check_range};
+use crate::params::{Builder, Key, Params, ParamsError, Set, Variant, check_range};
 
 /// Keys that are not numbers.
 pub(crate) const WORDS: [&str; 3] = ["set", "variant", "equation3"];
@@ -28,9 +28,9 @@ pub(crate) const WORDS: [&str; 3] = ["set", "variant", "equation3"];
 /// assert_eq!(params.alpha(), 0.002);
 /// let error = sabul_model::file::read_params("set = 'pr1'\nalhpa = 0.002").unwrap_err();
 /// assert_eq!(error.to_string(), "line 2: there is no key 'alhpa': did you mean 'alpha'?");
-/// # Ok::<(), sabul_model::ConfigError>(())
+/// # Ok::<(), sabul_model::ParamsError>(())
 /// ```
-pub fn read_params(text: &str) -> Result<Params, ConfigError> {
+pub fn read_params(text: &str) -> Result<Params, ParamsError> {
     let table = parse(text)?;
     let mut builder = Params::builder();
     let mut given = Vec::new();
@@ -51,8 +51,8 @@ pub fn read_params(text: &str) -> Result<Params, ConfigError> {
 }
 
 /// Parses TOML; the error in one sentence with its line.
-pub(crate) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, ConfigError> {
-    DeTable::parse(text).map_err(|error| ConfigError {
+pub(crate) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, ParamsError> {
+    DeTable::parse(text).map_err(|error| ParamsError {
         line: error.span().map(|span| line_of(text, span.start)),
         message: format!("this is not TOML: {}", error.message()),
     })
@@ -64,35 +64,35 @@ pub(crate) fn line_of(text: &str, byte: usize) -> usize {
 }
 
 /// Gives an error its line, unless it has one.
-pub(crate) fn at(line: usize, error: ConfigError) -> ConfigError {
-    ConfigError { line: error.line.or(Some(line)), ..error }
+pub(crate) fn at(line: usize, error: ParamsError) -> ParamsError {
+    ParamsError { line: error.line.or(Some(line)), ..error }
 }
 
 /// Finds the line of an error of the builder, which begins with the name of its key.
-fn place(error: ConfigError, given: &[(Key, usize)]) -> ConfigError {
+fn place(error: ParamsError, given: &[(Key, usize)]) -> ParamsError {
     let line = given
         .iter()
         .filter(|(key, _)| error.message.starts_with(&format!("{} =", key.name())))
         .map(|&(_, line)| line)
         .next();
-    ConfigError { line, ..error }
+    ParamsError { line, ..error }
 }
 
 /// Refuses a quantity that is given both plainly and as a share.
-pub(crate) fn refuse_twins(given: &[(Key, usize)]) -> Result<(), ConfigError> {
+pub(crate) fn refuse_twins(given: &[(Key, usize)]) -> Result<(), ParamsError> {
     for &(key, line) in given {
         let twin = given.iter().find(|(other, _)| key.twin() == Some(*other));
         if let Some((twin, other)) = twin {
             let (name, twin) = (key.name(), twin.name());
             let message = format!("'{name}' says what '{twin}' in line {other} says: remove one");
-            return Err(ConfigError { line: Some(line), message });
+            return Err(ParamsError { line: Some(line), message });
         }
     }
     Ok(())
 }
 
 /// A number, whole or not.
-pub(crate) fn number(name: &str, value: &Spanned<DeValue<'_>>) -> Result<f64, ConfigError> {
+pub(crate) fn number(name: &str, value: &Spanned<DeValue<'_>>) -> Result<f64, ParamsError> {
     let found = match value.get_ref() {
         DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse().ok(),
         DeValue::Float(number) => number.as_str().parse().ok(),
@@ -100,7 +100,7 @@ pub(crate) fn number(name: &str, value: &Spanned<DeValue<'_>>) -> Result<f64, Co
     };
     found.ok_or_else(|| {
         let kind = value.get_ref().type_str();
-        ConfigError::new(format!("'{name}' has to be a number, and this is a {kind}"))
+        ParamsError::new(format!("'{name}' has to be a number, and this is a {kind}"))
     })
 }
 
@@ -110,13 +110,13 @@ pub(crate) fn whole(
     value: &Spanned<DeValue<'_>>,
     least: u64,
     most: u64,
-) -> Result<u64, ConfigError> {
+) -> Result<u64, ParamsError> {
     let found = match value.get_ref() {
         DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse::<u64>().ok(),
         _ => None,
     };
     found.filter(|number| (least..=most).contains(number)).ok_or_else(|| {
-        ConfigError::new(format!("'{name}' has to be a whole number from {least} to {most}"))
+        ParamsError::new(format!("'{name}' has to be a whole number from {least} to {most}"))
     })
 }
 
@@ -125,10 +125,10 @@ pub(crate) fn text<'a>(
     name: &str,
     value: &'a Spanned<DeValue<'_>>,
     allowed: &str,
-) -> Result<&'a str, ConfigError> {
+) -> Result<&'a str, ParamsError> {
     value.get_ref().as_str().ok_or_else(|| {
         let kind = value.get_ref().type_str();
-        ConfigError::new(format!("'{name}' has to be one of {allowed}, and this is a {kind}"))
+        ParamsError::new(format!("'{name}' has to be one of {allowed}, and this is a {kind}"))
     })
 }
 
@@ -139,9 +139,9 @@ pub(crate) fn word(
     name: &str,
     value: &Spanned<DeValue<'_>>,
     others: &[&'static str],
-) -> Result<Builder, ConfigError> {
+) -> Result<Builder, ParamsError> {
     let not_one_of = |value: &str, allowed: &str| {
-        ConfigError::new(format!("{name} = \"{value}\" is not allowed: it is one of {allowed}"))
+        ParamsError::new(format!("{name} = \"{value}\" is not allowed: it is one of {allowed}"))
     };
     match name {
         "set" => {
@@ -156,7 +156,7 @@ pub(crate) fn word(
         },
         "equation3" => match value.get_ref().as_bool() {
             Some(is_applied) => Ok(builder.with_equation3(is_applied)),
-            None => Err(ConfigError::new("'equation3' has to be true or false")),
+            None => Err(ParamsError::new("'equation3' has to be true or false")),
         },
         _ => Err(unknown(name, others)),
     }
@@ -165,14 +165,14 @@ pub(crate) fn word(
 const SETS: &str = "\"pr0\", \"pr1\"";
 const VARIANTS: &str = "\"recursion\", \"full\"";
 
-fn unknown(name: &str, others: &[&'static str]) -> ConfigError {
+fn unknown(name: &str, others: &[&'static str]) -> ParamsError {
     let names = Key::ALL.into_iter().map(Key::name).chain(WORDS).chain(others.iter().copied());
     let names: Vec<&str> = names.collect();
     let hint = nearest(name, &names).map_or_else(
         || format!("; the keys are {}", names.join(", ")),
         |known| format!(": did you mean '{known}'?"),
     );
-    ConfigError::new(format!("there is no key '{name}'{hint}"))
+    ParamsError::new(format!("there is no key '{name}'{hint}"))
 }
 
 #[cfg(test)]

@@ -28,4 +28,4 @@ pub mod report;
 pub mod series;
 pub mod suspects;
 
-pub use params::{Builder, ConfigError, Key, Params, Set, Variant};
+pub use params::{Builder, Key, Params, ParamsError, Set, Variant};

@@ -199,21 +199,21 @@ impl Variant {
 
 /// A value that cannot be meant, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
+pub struct ParamsError {
     /// Line of the file, from 1; `None` outside files.
     pub line: Option<usize>,
     /// What is wrong, naming key, value and what is allowed.
     pub message: String,
 }
 
-impl ConfigError {
+impl ParamsError {
     /// An error without a place.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { line: None, message: message.into() }
     }
 }
 
-impl fmt::Display for ConfigError {
+impl fmt::Display for ParamsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(f, "line {line}: {}", self.message),
@@ -222,7 +222,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-impl std::error::Error for ConfigError {}
+impl std::error::Error for ParamsError {}
 
 /// Collects values and checks them against each other.
 #[derive(Clone, Debug, Default)]
@@ -273,17 +273,17 @@ impl Builder {
         self.values[key.index()]
     }
 
-    fn need(&self, key: Key, default: Option<f64>) -> Result<f64, ConfigError> {
+    fn need(&self, key: Key, default: Option<f64>) -> Result<f64, ParamsError> {
         let value = self.of(key).or(default).ok_or_else(|| {
             let sets = "or start from `set = \"pr0\"` or `set = \"pr1\"`";
-            ConfigError::new(format!("'{}' is missing: give it, {sets}", key.name()))
+            ParamsError::new(format!("'{}' is missing: give it, {sets}", key.name()))
         })?;
         check_range(key, value)?;
         Ok(value)
     }
 
     /// A quantity given plainly or as a share of `whole`.
-    fn plain_or_share(&self, plain: Key, share: Key, whole: f64) -> Result<f64, ConfigError> {
+    fn plain_or_share(&self, plain: Key, share: Key, whole: f64) -> Result<f64, ParamsError> {
         if self.of(share).is_some() {
             return Ok(self.need(share, None)? * whole);
         }
@@ -294,7 +294,7 @@ impl Builder {
     ///
     /// # Errors
     /// If a value is missing, out of its range, or does not fit the others.
-    pub fn build(&self) -> Result<Params, ConfigError> {
+    pub fn build(&self) -> Result<Params, ParamsError> {
         let capacity_mbps = self.need(Key::CapacityMbps, None)?;
         let service_mbps =
             self.plain_or_share(Key::ServiceMbps, Key::ServiceShare, capacity_mbps)?;
@@ -337,7 +337,7 @@ impl Builder {
 }
 
 /// Checks one value against the range of its key.
-pub(crate) fn check_range(key: Key, value: f64) -> Result<(), ConfigError> {
+pub(crate) fn check_range(key: Key, value: f64) -> Result<(), ParamsError> {
     let (least, largest) = key.range();
     // Written so that a value that is not a number is refused too.
     if (least..=largest).contains(&value) {
@@ -347,11 +347,11 @@ pub(crate) fn check_range(key: Key, value: f64) -> Result<(), ConfigError> {
     }
 }
 
-fn out_of_range(key: Key, value: f64, allowed: &str) -> ConfigError {
-    ConfigError::new(format!("{} = {value} is not allowed: it {allowed}", key.name()))
+fn out_of_range(key: Key, value: f64, allowed: &str) -> ParamsError {
+    ParamsError::new(format!("{} = {value} is not allowed: it {allowed}", key.name()))
 }
 
-fn below(key: Key, value: f64, capacity_mbps: f64) -> Result<(), ConfigError> {
+fn below(key: Key, value: f64, capacity_mbps: f64) -> Result<(), ParamsError> {
     if value < capacity_mbps {
         return Ok(());
     }

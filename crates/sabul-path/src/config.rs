@@ -58,7 +58,7 @@ impl Outage {
 
 /// A setting is outside its range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
+pub struct LinkError {
     /// The name of the setting.
     pub setting: &'static str,
     /// The value that was refused.
@@ -67,14 +67,14 @@ pub struct ConfigError {
     pub allowed: &'static str,
 }
 
-impl fmt::Display for ConfigError {
+impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { setting, value, allowed } = self;
         write!(f, "link setting '{setting}' is {value}, which it cannot be: use {allowed}")
     }
 }
 
-impl std::error::Error for ConfigError {}
+impl std::error::Error for LinkError {}
 
 /// The settings of one direction of a path.
 ///
@@ -274,8 +274,8 @@ impl LinkConfigBuilder {
     ///
     /// # Errors
     /// If a value is outside its range; none is moved into range silently.
-    pub fn build(self) -> Result<LinkConfig, ConfigError> {
-        let refuse = |setting, value, allowed| Err(ConfigError { setting, value, allowed });
+    pub fn build(self) -> Result<LinkConfig, LinkError> {
+        let refuse = |setting, value, allowed| Err(LinkError { setting, value, allowed });
         if let Some(rate) = self.rate
             && !(RATE_MIN..=RATE_MAX).contains(&rate)
         {

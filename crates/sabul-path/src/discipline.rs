@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use sabul_units::{Probability, Rate, Span};
 
-use crate::config::ConfigError;
+use crate::config::LinkError;
 use sabul_units::math::exp;
 
 /// The packet that averages over time and rates in packets are counted in, in bytes.
@@ -220,7 +220,7 @@ impl BurstLoss {
         (to_good * good + to_bad * bad) / (to_bad + to_good)
     }
 
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+    pub(crate) fn check(&self) -> Result<(), LinkError> {
         let probabilities =
             [("burst_loss.to_bad", self.to_bad), ("burst_loss.to_good", self.to_good)];
         for (setting, p) in probabilities {
@@ -232,7 +232,7 @@ impl BurstLoss {
 }
 
 impl Discipline {
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+    pub(crate) fn check(&self) -> Result<(), LinkError> {
         match self {
             Self::DropTail => Ok(()),
             Self::Red(red) => red.check(),
@@ -262,7 +262,7 @@ impl Discipline {
 }
 
 impl Red {
-    fn check(&self) -> Result<(), ConfigError> {
+    fn check(&self) -> Result<(), LinkError> {
         let Self { min_packets, max_packets, max_probability, weight, .. } = *self;
         let packets = |n: u64| move || format!("{n} packets");
         let allowed = "1 packet or more";
@@ -277,7 +277,7 @@ impl Red {
 }
 
 impl Codel {
-    fn check(&self) -> Result<(), ConfigError> {
+    fn check(&self) -> Result<(), LinkError> {
         let Self { target, interval, .. } = *self;
         let is_allowed = interval > Span::ZERO && interval <= SPAN_MAX;
         let value = || format!("{interval:?}");
@@ -288,7 +288,7 @@ impl Codel {
     }
 }
 
-fn check_quantum(setting: &'static str, quantum: u32) -> Result<(), ConfigError> {
+fn check_quantum(setting: &'static str, quantum: u32) -> Result<(), LinkError> {
     let is_allowed = (QUANTUM_MIN..=QUANTUM_MAX).contains(&quantum);
     ensure(is_allowed, setting, || format!("{quantum} bytes"), "256 to 1048576 bytes")
 }
@@ -298,8 +298,8 @@ fn ensure(
     setting: &'static str,
     value: impl Fn() -> String,
     allowed: &'static str,
-) -> Result<(), ConfigError> {
-    if is_allowed { Ok(()) } else { Err(ConfigError { setting, value: value(), allowed }) }
+) -> Result<(), LinkError> {
+    if is_allowed { Ok(()) } else { Err(LinkError { setting, value: value(), allowed }) }
 }
 
 #[cfg(test)]

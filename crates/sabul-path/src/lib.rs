@@ -22,7 +22,7 @@ mod presets;
 mod queue;
 mod topology;
 
-pub use config::{ConfigError, LinkConfig, LinkConfigBuilder, Outage, QueueLimit};
+pub use config::{LinkConfig, LinkConfigBuilder, LinkError, Outage, QueueLimit};
 pub use corrupt::corrupt_bytes;
 pub use discipline::{BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, Red};
 pub use drops::{Drop, DropReason};

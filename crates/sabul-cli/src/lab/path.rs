@@ -1,7 +1,7 @@
 //! A path from a few options: what is not given is a preset's, or the default's.
 
 use sabul_path::{
-    Codel, ConfigError, Discipline, FqCodel, LinkConfig, LinkPlan, Outage, PathPreset, QueueLimit,
+    Codel, Discipline, FqCodel, LinkConfig, LinkError, LinkPlan, Outage, PathPreset, QueueLimit,
     Red, preset, presets,
 };
 use sabul_report::significant;
@@ -160,8 +160,8 @@ fn default_link() -> Result<LinkConfig, CliError> {
         .map_err(|error| refusal(&error))
 }
 
-fn refusal(error: &ConfigError) -> CliError {
-    let ConfigError { setting, value, allowed } = error;
+fn refusal(error: &LinkError) -> CliError {
+    let LinkError { setting, value, allowed } = error;
     CliError::usage(format!("--{setting}: {value} is not allowed; use {allowed}"))
 }
 

@@ -5,7 +5,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::file::{at, line_of, number, parse, refuse_twins, text, whole, word};
-use crate::params::{Builder, ConfigError, Key, Params, check_range};
+use crate::params::{Builder, Key, Params, ParamsError, check_range};
 
 /// Most points of one grid.
 const POINTS_MAX: u64 = 1_000_000;
@@ -147,7 +147,7 @@ impl Grid {
 /// # Errors
 /// If the text is no TOML, a key is unknown, a value is out of its range, or there are too many
 /// points.
-pub fn read_grid(source: &str) -> Result<Grid, ConfigError> {
+pub fn read_grid(source: &str) -> Result<Grid, ParamsError> {
     let table = parse(source)?;
     let mut grid =
         Grid { base: Params::builder(), axes: Vec::new(), samples: None, seed: 1, heat_map: None };
@@ -188,11 +188,11 @@ pub fn read_grid(source: &str) -> Result<Grid, ConfigError> {
 
 const OTHERS: [&str; 4] = ["samples", "seed", "x", "y"];
 
-fn check_size(grid: &Grid) -> Result<(), ConfigError> {
+fn check_size(grid: &Grid) -> Result<(), ParamsError> {
     let sizes = grid.axes.iter().map(Axis::len);
     let all = sizes.fold(1_u64, u64::saturating_mul);
     if grid.samples.is_none() && all > POINTS_MAX {
-        return Err(ConfigError::new(format!(
+        return Err(ParamsError::new(format!(
             "the grid has {all} points, more than {POINTS_MAX}: take fewer steps, or draw some \
              of them with `samples = N`"
         )));
@@ -204,11 +204,11 @@ fn heat_axes(
     grid: &Grid,
     x: Option<(Key, usize)>,
     y: Option<(Key, usize)>,
-) -> Result<Option<(Key, Key)>, ConfigError> {
+) -> Result<Option<(Key, Key)>, ParamsError> {
     for (key, line) in [x, y].into_iter().flatten() {
         if !grid.axes.iter().any(|axis| axis.key == key) {
             let message = format!("'{}' does not vary, so it is no axis", key.name());
-            return Err(ConfigError { line: Some(line), message });
+            return Err(ParamsError { line: Some(line), message });
         }
     }
     let x = x.map(|(key, _)| key);
@@ -221,7 +221,7 @@ fn heat_axes(
 }
 
 /// Says what is wrong with a grid of which not one of the first points can be built.
-fn first_point(grid: &Grid) -> Result<(), ConfigError> {
+fn first_point(grid: &Grid) -> Result<(), ParamsError> {
     let some = grid.points().min(1000);
     if (0..some).any(|index| grid.point(index).is_some()) {
         return Ok(());
@@ -231,26 +231,26 @@ fn first_point(grid: &Grid) -> Result<(), ConfigError> {
         builder.with(axis.key, value)
     });
     builder.build().map(|_| ()).map_err(|error| {
-        ConfigError::new(format!("no point of the grid makes sense; one of them: {error}"))
+        ParamsError::new(format!("no point of the grid makes sense; one of them: {error}"))
     })
 }
 
-fn axis_key(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Key, ConfigError> {
+fn axis_key(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Key, ParamsError> {
     let word = text(name, value, "the keys that vary")?;
     Key::find(word).ok_or_else(|| {
-        ConfigError::new(format!("{name} = \"{word}\" is not allowed: it is a key that varies"))
+        ParamsError::new(format!("{name} = \"{word}\" is not allowed: it is a key that varies"))
     })
 }
 
 /// The axis of a list or range; `None` for a plain value.
-fn axis(key: Key, value: &Spanned<DeValue<'_>>) -> Result<Option<Axis>, ConfigError> {
+fn axis(key: Key, value: &Spanned<DeValue<'_>>) -> Result<Option<Axis>, ParamsError> {
     let name = key.name();
     match value.get_ref() {
         DeValue::Array(items) if items.is_empty() => {
-            Err(ConfigError::new(format!("'{name}' is an empty list: give it values")))
+            Err(ParamsError::new(format!("'{name}' is an empty list: give it values")))
         }
         DeValue::Array(items) => {
-            let values: Result<Vec<f64>, ConfigError> =
+            let values: Result<Vec<f64>, ParamsError> =
                 items.iter().map(|item| number(name, item)).collect();
             let values = values?;
             values.iter().try_for_each(|&value| check_range(key, value))?;
@@ -261,7 +261,7 @@ fn axis(key: Key, value: &Spanned<DeValue<'_>>) -> Result<Option<Axis>, ConfigEr
     }
 }
 
-fn range(key: Key, table: &DeTable<'_>) -> Result<Axis, ConfigError> {
+fn range(key: Key, table: &DeTable<'_>) -> Result<Axis, ParamsError> {
     let name = key.name();
     let (mut from, mut to, mut steps, mut spread) = (None, None, 10, Spread::Linear);
     for (part, value) in table {
@@ -275,12 +275,12 @@ fn range(key: Key, table: &DeTable<'_>) -> Result<Axis, ConfigError> {
                     "log" => Spread::Log,
                     other => {
                         let message = format!("{name}: spread \"{other}\" is not one of {SPREADS}");
-                        return Err(ConfigError::new(message));
+                        return Err(ParamsError::new(message));
                     }
                 }
             }
             other => {
-                return Err(ConfigError::new(format!(
+                return Err(ParamsError::new(format!(
                     "a range has no '{other}': {name} = {{ from = A, to = B, steps = N, \
                      spread = \"log\" }}"
                 )));
@@ -288,17 +288,17 @@ fn range(key: Key, table: &DeTable<'_>) -> Result<Axis, ConfigError> {
         }
     }
     let (Some(from), Some(to)) = (from, to) else {
-        return Err(ConfigError::new(format!("the range of '{name}' needs 'from' and 'to'")));
+        return Err(ParamsError::new(format!("the range of '{name}' needs 'from' and 'to'")));
     };
     check_range(key, from)?;
     check_range(key, to)?;
     if from >= to {
         let message = format!("the range of '{name}' goes from {from} down to {to}: swap them");
-        return Err(ConfigError::new(message));
+        return Err(ParamsError::new(message));
     }
     if spread == Spread::Log && from <= 0.0 {
         let message = format!("the range of '{name}' starts at 0, which no \"log\" spread can");
-        return Err(ConfigError::new(message));
+        return Err(ParamsError::new(message));
     }
     Ok(Axis::range(key, from, to, steps, spread))
 }
