@@ -1,5 +1,6 @@
 //! Tables and figures of the papers, run again and judged.
 
+mod found;
 mod judge;
 mod page;
 mod plan;
@@ -14,34 +15,9 @@ use serde::Serialize;
 
 use crate::runs::cannot_write;
 use crate::{COMMIT, Error, Observer, SCHEMA, simulate};
-use judge::{Found, Judged};
+use found::{Judged, Ranked, Reproduced, Reproduction};
 use plan::{Case, Plan};
-use regions::{Marks, Ranked};
-
-/// One reproduction, run.
-#[derive(Debug)]
-pub(crate) struct Reproduced<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) cases: Vec<Reproduction<'a>>,
-    /// Whether cases come in the published order.
-    pub(crate) ranked: Vec<Ranked<'a>>,
-}
-
-/// One case of it.
-#[derive(Debug)]
-pub(crate) struct Reproduction<'a> {
-    pub(crate) case: &'a Case,
-    /// What was found as chosen, and with each open setting varied.
-    pub(crate) found: Vec<Found>,
-    pub(crate) judged: Vec<Judged<'a>>,
-}
-
-impl Reproduction<'_> {
-    /// What was found with the values that verdicts are about.
-    pub(crate) fn chosen(&self) -> Option<&Found> {
-        self.found.iter().find(|found| found.variation.is_none())
-    }
-}
+use regions::Marks;
 
 /// What can be reproduced.
 #[derive(Clone, Debug, PartialEq, Eq)]

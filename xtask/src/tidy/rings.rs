@@ -19,9 +19,7 @@ const KNOWN: &[(&str, usize)] = &[
     ("sabul", 21),
     ("sabul-cli", 9),
     ("sabul-lab", 7),
-    ("sabul-model", 5),
     ("sabul-scenario", 11),
-    ("sabul-study", 5),
 ];
 
 /// The path of a module: `["tcp", "bbr3"]` for `src/tcp/bbr3.rs`, nothing for the root.

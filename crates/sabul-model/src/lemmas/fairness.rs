@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Claim, Context, Draft, Relation, Statement, number, standing};
+use super::statement::{Claim, Context, Draft, Relation, Statement, number, standing};
 use crate::map::{GapNotPositive, Map, Mode};
 use crate::params::Params;
 
@@ -185,7 +185,7 @@ pub(super) fn lemma8(context: &Context<'_>) -> Draft {
         number("λ2 at the end", s.rates_end[1] / 1e6, "Mb/s"),
         number("changes of mode", s.switches as f64, ""),
     ];
-    numbers.extend(super::optional("rounds to equality", s.rounds_to_equal, ""));
+    numbers.extend(super::statement::optional("rounds to equality", s.rounds_to_equal, ""));
     let why = match s.fault {
         Some(fault) => format!("a gap becomes {:.4} us in round {}", fault.gap * 1e6, fault.round),
         None => "increase mode locks at the target loss".to_owned(),

@@ -1,6 +1,8 @@
 //! Lemma 7: the average loss can exceed the target. [OVV-T §III-B]
 
-use super::{Claim, Context, Draft, Relation, Statement, number, positive_gap, standing};
+use super::statement::{
+    Claim, Context, Draft, Relation, Statement, number, positive_gap, standing,
+};
 use crate::formulas::{
     c_of_excess_loss, c_of_excess_loss_printed, excess, gap_at_target, k2_sharp,
 };

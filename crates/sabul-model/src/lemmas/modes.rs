@@ -1,6 +1,6 @@
 //! Lemmas 1, 2 and 6: what one mode does while it lasts. [OVV-T §III-B]
 
-use super::{
+use super::statement::{
     Claim, Context, Draft, Relation, Statement, fast_interface, number, optional, positive_gap,
     standing,
 };
@@ -195,7 +195,8 @@ pub(super) fn lemma2(context: &Context<'_>) -> Draft {
 pub(super) fn lemma6(context: &Context<'_>) -> Draft {
     let (p, orbit) = (context.params, context.orbit);
     let slow = Claim { what: "C < µ/(1-α) (Mb/s)", ..fast_interface(p) };
-    let sides = slow.sides.map(|sides| super::Sides { relation: Relation::Below, ..sides });
+    let sides =
+        slow.sides.map(|sides| super::statement::Sides { relation: Relation::Below, ..sides });
     let holds = sides.map(|sides| sides.relation.holds(sides.left, sides.right));
     let slow = Claim { sides, holds, ..slow };
     let mut conditions =

@@ -1,6 +1,6 @@
 //! Lemmas 3, 4 and 5: that the modes take turns, and for how long each lasts. [OVV-T §III-B]
 
-use super::{
+use super::statement::{
     Claim, Context, Draft, Relation, Statement, fast_interface, number, optional, positive_gap,
     standing,
 };

@@ -1,58 +1,14 @@
 //! From runs to rates, and from rates to verdicts.
 
-use std::collections::BTreeMap;
-
-use sabul_model::series::PhasePlane;
 use sabul_run::statistics;
 use sabul_scenario::{Override, Run, parse_override, read};
 
+use super::found::{Found, Judged, Rates, Variation};
 use super::plan::{Case, Claim, Measure, Plan, RateKind, Verdict};
 use super::regions;
 use crate::Error;
 use crate::card::Trial;
 use crate::runs::Finished;
-
-/// What differs from the choice: something open, and its option, by their positions in the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Variation {
-    pub(crate) open: usize,
-    pub(crate) option: usize,
-}
-
-/// One case over all seeds, as chosen or with one open setting varied.
-#[derive(Debug)]
-pub(crate) struct Found {
-    /// None: everything as chosen, which verdicts are about.
-    pub(crate) variation: Option<Variation>,
-    /// The runs that it is the mean of, one a seed; none of the model's.
-    pub(crate) trials: Vec<Trial>,
-    /// Rates by flow in Mb/s: mean, least and most over seeds.
-    pub(crate) rates: BTreeMap<String, Rates>,
-    /// Where the case is two flows of the deterministic model.
-    pub(crate) phase: Option<Box<PhasePlane>>,
-}
-
-/// A rate over seeds, in Mb/s.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Rates {
-    pub(crate) mean: f64,
-    pub(crate) least: f64,
-    pub(crate) most: f64,
-}
-
-/// What became of a claim.
-#[derive(Clone, Debug)]
-pub(crate) struct Judged<'a> {
-    pub(crate) claim: &'a Claim,
-    pub(crate) ours: f64,
-    pub(crate) verdict: Verdict,
-}
-
-impl Judged<'_> {
-    pub(crate) fn is_changed(&self) -> bool {
-        self.verdict != self.claim.verdict
-    }
-}
 
 /// The runs of one case: all seeds as chosen, then the first seed with each other option of
 /// what is open.

@@ -4,9 +4,10 @@ use sabul_report::{Axis, Bar, BarChart, BarSeries, Cell, Chart, Column, Item, Se
 use sabul_run::results::Series;
 use sabul_run::statistics;
 
-use super::judge::{Found, Variation, judge, misfit};
+use super::found::{Found, Reproduced, Reproduction, Variation};
+use super::judge::{judge, misfit};
 use super::plan::{Open, Verdict};
-use super::{Reproduced, Reproduction, regions};
+use super::regions;
 use crate::card::Trial;
 use crate::report;
 

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 
-use super::regions::{Published, Rank};
 use crate::Error;
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../reproductions");
@@ -218,6 +217,47 @@ impl Plan {
             ))
         })
     }
+}
+
+/// What a paper says of a case with regions.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Published {
+    /// Goodput of all flows together over the whole time.
+    pub(crate) mean_mbps: f64,
+    /// Its standard deviation over reports of a second.
+    pub(crate) sd_mbps: f64,
+    /// Standard deviation ÷ mean, as printed.
+    pub(crate) stability: f64,
+    /// The least Jain's index of any region.
+    pub(crate) jain_min: f64,
+    /// Stability and Jain's index of each region.
+    pub(crate) regions: Vec<(f64, f64)>,
+}
+
+/// A statement that the cases come in the published order.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rank {
+    /// The statement.
+    pub(crate) says: String,
+    pub(crate) mark: Mark,
+    /// The least rank correlation with which it holds.
+    pub(crate) at_least: f64,
+    /// What we found when the file was committed.
+    pub(crate) verdict: Verdict,
+    /// Why it is not borne out.
+    #[serde(default)]
+    pub(crate) cause: String,
+}
+
+/// Which mark cases are ranked by.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Mark {
+    Mean,
+    Stability,
+    JainMin,
 }
 
 #[cfg(test)]

@@ -3,68 +3,11 @@
 
 use sabul_report::{Bar, Cell, Column, Table};
 use sabul_run::statistics;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::judge::Found;
-use super::plan::{Plan, Verdict};
-use super::{Reproduced, Reproduction};
+use super::found::{Found, Ranked, Reproduced, Reproduction};
+use super::plan::{Mark, Plan, Published, Rank, Verdict};
 use crate::card::{RegionTest, region_test};
-
-/// What a paper says of a case with regions.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Published {
-    /// Goodput of all flows together over the whole time.
-    pub(crate) mean_mbps: f64,
-    /// Its standard deviation over reports of a second.
-    pub(crate) sd_mbps: f64,
-    /// Standard deviation ÷ mean, as printed.
-    pub(crate) stability: f64,
-    /// The least Jain's index of any region.
-    pub(crate) jain_min: f64,
-    /// Stability and Jain's index of each region.
-    pub(crate) regions: Vec<(f64, f64)>,
-}
-
-/// A statement that the cases come in the published order.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Rank {
-    /// The statement.
-    pub(crate) says: String,
-    pub(crate) mark: Mark,
-    /// The least rank correlation with which it holds.
-    pub(crate) at_least: f64,
-    /// What we found when the file was committed.
-    pub(crate) verdict: Verdict,
-    /// Why it is not borne out.
-    #[serde(default)]
-    pub(crate) cause: String,
-}
-
-/// Which mark cases are ranked by.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Mark {
-    Mean,
-    Stability,
-    JainMin,
-}
-
-/// What became of a statement about the order.
-#[derive(Clone, Debug)]
-pub(crate) struct Ranked<'a> {
-    pub(crate) rank: &'a Rank,
-    /// Spearman's rank correlation.
-    pub(crate) correlation: f64,
-    pub(crate) verdict: Verdict,
-}
-
-impl Ranked<'_> {
-    pub(crate) fn is_changed(&self) -> bool {
-        self.verdict != self.rank.verdict
-    }
-}
 
 /// Our marks of a case: means over seeds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

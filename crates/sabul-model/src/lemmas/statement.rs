@@ -1,0 +1,282 @@
+//! What a lemma consists of and what comes of it: claims, conditions, conclusion, verdict.
+
+use serde::Serialize;
+
+use crate::orbit::{Limits, Orbit};
+use crate::params::{Key, Params};
+
+/// How two values compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Relation {
+    /// `<`
+    #[serde(rename = "<")]
+    Below,
+    /// `<=`
+    #[serde(rename = "<=")]
+    AtMost,
+    /// `>`
+    #[serde(rename = ">")]
+    Above,
+    /// `>=`
+    #[serde(rename = ">=")]
+    AtLeast,
+}
+
+impl Relation {
+    pub(super) fn holds(self, left: f64, right: f64) -> bool {
+        match self {
+            Self::Below => left < right,
+            Self::AtMost => left <= right,
+            Self::Above => left > right,
+            Self::AtLeast => left >= right,
+        }
+    }
+
+    /// As written in formulas.
+    pub const fn sign(self) -> &'static str {
+        match self {
+            Self::Below => "<",
+            Self::AtMost => "<=",
+            Self::Above => ">",
+            Self::AtLeast => ">=",
+        }
+    }
+}
+
+/// The two sides of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sides {
+    /// The value on the left.
+    pub left: f64,
+    /// How it has to compare.
+    pub relation: Relation,
+    /// The value on the right.
+    pub right: f64,
+}
+
+/// Something that is true, false, or not found out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Claim {
+    /// The claim, as a formula or in words.
+    pub what: &'static str,
+    /// The values, where it compares two.
+    #[serde(flatten)]
+    pub sides: Option<Sides>,
+    /// Whether it holds; `None` where the iteration did not decide it.
+    pub holds: Option<bool>,
+}
+
+impl Claim {
+    pub(super) fn compare(what: &'static str, left: f64, relation: Relation, right: f64) -> Self {
+        let holds = Some(relation.holds(left, right));
+        Self { what, sides: Some(Sides { left, relation, right }), holds }
+    }
+
+    pub(super) fn fact(what: &'static str, holds: impl Into<Option<bool>>) -> Self {
+        Self { what, sides: None, holds: holds.into() }
+    }
+
+    /// The same claim, undecided unless `is_decided`.
+    pub(super) fn if_decided(self, is_decided: bool) -> Self {
+        Self { holds: self.holds.filter(|_| is_decided), ..self }
+    }
+}
+
+/// What came of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// A condition is not met, so it says nothing here.
+    NotApplicable,
+    /// Conditions met, conclusion found true.
+    Holds,
+    /// Conditions met, conclusion found false.
+    Violated,
+    /// The iteration ended before it was decided.
+    Undecided,
+}
+
+impl Outcome {
+    /// One letter, for dense tables.
+    pub const fn letter(self) -> char {
+        match self {
+            Self::NotApplicable => '-',
+            Self::Holds => 'H',
+            Self::Violated => 'V',
+            Self::Undecided => '?',
+        }
+    }
+}
+
+/// Conditions, conclusion, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Statement {
+    /// What has to be given.
+    pub conditions: Vec<Claim>,
+    /// What should follow. Made only where the conditions are met.
+    pub checks: Vec<Claim>,
+    /// The result.
+    pub outcome: Outcome,
+}
+
+impl Statement {
+    pub(super) fn new(conditions: Vec<Claim>, checks: impl FnOnce() -> Vec<Claim>) -> Self {
+        if conditions.iter().any(|claim| claim.holds == Some(false)) {
+            return Self { conditions, checks: Vec::new(), outcome: Outcome::NotApplicable };
+        }
+        let checks = checks();
+        let outcome = if conditions.iter().any(|claim| claim.holds.is_none()) {
+            Outcome::Undecided
+        } else if checks.iter().any(|claim| claim.holds == Some(false)) {
+            Outcome::Violated
+        } else if checks.iter().any(|claim| claim.holds.is_none()) {
+            Outcome::Undecided
+        } else {
+            Outcome::Holds
+        };
+        Self { conditions, checks, outcome }
+    }
+}
+
+/// A measured or computed value of interest.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Number {
+    /// What it is.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
+    /// Its unit; empty for pure numbers.
+    pub unit: &'static str,
+}
+
+/// Parameters for which a lemma as printed does not hold.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Counterexample {
+    /// What happens instead.
+    pub what: String,
+    /// How bad it is, to find the worst; comparable within one lemma only.
+    pub severity: f64,
+    /// The parameters.
+    pub params: Params,
+}
+
+/// The judgement on one lemma for one parameter set.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Verdict {
+    /// Neither the printed nor the corrected conditions are met.
+    ConditionsNotMet,
+    /// It holds as printed.
+    Holds,
+    /// As printed it does not apply or does not hold; as corrected it holds.
+    HoldsCorrected {
+        /// Why the printed one does not hold, where it applies.
+        counterexample: Option<Box<Counterexample>>,
+    },
+    /// It does not hold as printed and no correction of ours covers this.
+    Violated {
+        /// What happens instead.
+        counterexample: Box<Counterexample>,
+    },
+    /// Our corrected statement does not hold: an error of ours.
+    CorrectionViolated,
+    /// The iteration ended before it was decided.
+    Undecided,
+}
+
+impl Verdict {
+    /// In words.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::ConditionsNotMet => "conditions not met",
+            Self::Holds => "holds",
+            Self::HoldsCorrected { .. } => "holds as corrected",
+            Self::Violated { .. } => "violated",
+            Self::CorrectionViolated => "correction violated",
+            Self::Undecided => "undecided",
+        }
+    }
+
+    /// The counterexample, if there is one.
+    pub const fn counterexample(&self) -> Option<&Counterexample> {
+        match self {
+            Self::HoldsCorrected { counterexample: Some(found) }
+            | Self::Violated { counterexample: found } => Some(found),
+            _ => None,
+        }
+    }
+}
+
+/// One lemma on one parameter set.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LemmaReport {
+    /// Its number, from 1.
+    pub lemma: u8,
+    /// What it is about.
+    pub title: &'static str,
+    /// As printed.
+    pub printed: Statement,
+    /// As corrected.
+    pub corrected: Statement,
+    /// The judgement.
+    pub verdict: Verdict,
+    /// Values behind it.
+    pub numbers: Vec<Number>,
+}
+
+/// What the lemma files share: the parameters and the orbits.
+#[derive(Debug)]
+pub(super) struct Context<'a> {
+    pub(super) params: &'a Params,
+    pub(super) limits: Limits,
+    pub(super) orbit: &'a Orbit,
+    /// The same with the queue always full; the same orbit where it has no room anyway.
+    pub(super) full_params: &'a Params,
+    pub(super) full: &'a Orbit,
+}
+
+/// A lemma before the verdict: both statements, and what to say if the printed one fails.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) printed: Statement,
+    pub(super) corrected: Statement,
+    pub(super) numbers: Vec<Number>,
+    pub(super) failure: Option<(String, f64)>,
+}
+
+/// What every lemma presumes: Equations 1 and 2 alone, fed with the loss of the same round, with
+/// positive constants [OVV-T §II]. Only what is not given is listed, and c always.
+pub(super) fn standing(p: &Params) -> Vec<Claim> {
+    let mut claims = vec![Claim::compare("c > 0 (us)", p.value(Key::CUs), Relation::Above, 0.0)];
+    if p.feedback_lag_rounds() > 0 {
+        claims.push(Claim::fact("feedback is about the same round", false));
+    }
+    if p.equation3() {
+        claims.push(Claim::fact("Equation 3 is left out", false));
+    }
+    claims
+}
+
+/// `C > µ/(1−α)`: the interface can exceed what the target loss allows.
+pub(super) fn fast_interface(p: &Params) -> Claim {
+    let limit = p.value(Key::ServiceMbps) / (1.0 - p.alpha());
+    let capacity = p.value(Key::CapacityMbps);
+    Claim::compare("C > µ/(1-α) (Mb/s)", capacity, Relation::Above, limit)
+}
+
+/// `k2·α < 1`: a round without loss leaves a positive gap.
+pub(super) fn positive_gap(p: &Params) -> Claim {
+    Claim::compare("k2·α < 1", p.k2() * p.alpha(), Relation::Below, 1.0)
+}
+
+pub(super) const fn number(name: &'static str, value: f64, unit: &'static str) -> Number {
+    Number { name, value, unit }
+}
+
+pub(super) fn optional(
+    name: &'static str,
+    value: Option<f64>,
+    unit: &'static str,
+) -> Option<Number> {
+    value.map(|value| number(name, value, unit))
+}
