@@ -1,10 +1,11 @@
 //! The words every other crate speaks: time, gap, rate, sizes, sequence numbers, seeded randomness,
-//! and what a machine answers when it is polled.
+//! what a key of a file is, and what a machine answers when it is polled.
 //!
 //! Time is an integer count of picoseconds since the start of a run, so runs are bit-identical and
 //! the serialisation time of a packet is exact. Nothing here reads a clock or the system's
 //! randomness: both are inputs.
 
+pub mod key;
 pub mod math;
 mod poll;
 mod random;

@@ -1,0 +1,510 @@
+//! Keys of files: what each is called, what it may be, what holds without it, whose it is, what it means,
+//! and the field that it fills.
+//!
+//! A [`Key`] stands beside the field it fills, and is the only place that knows any of this: parser,
+//! refusals, arms and manual read it there.
+
+use std::fmt;
+
+use crate::{Probability, Rate, Span};
+
+/// Picoseconds in a second.
+const PS_PER_S: f64 = 1e12;
+/// Picoseconds in a millisecond.
+const PS_PER_MS: f64 = 1e9;
+
+/// Numbers that a key may have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// The smallest, allowed or not.
+    pub low: f64,
+    /// The largest, allowed.
+    pub high: f64,
+    /// Whether the smallest is allowed itself.
+    pub is_low_allowed: bool,
+}
+
+impl Range {
+    /// From `low` to `high`, both allowed.
+    pub const fn of(low: f64, high: f64) -> Self {
+        Self { low, high, is_low_allowed: true }
+    }
+    /// Over `low`, up to `high`, which is allowed.
+    pub const fn over(low: f64, high: f64) -> Self {
+        Self { low, high, is_low_allowed: false }
+    }
+    /// Whether a number lies in it.
+    pub fn contains(&self, number: f64) -> bool {
+        (self.low..=self.high).contains(&number) && (self.is_low_allowed || number > self.low)
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { low, high, is_low_allowed } = self;
+        if *is_low_allowed {
+            write!(f, "from {low} to {high}")
+        } else {
+            write!(f, "over {low} up to {high}")
+        }
+    }
+}
+
+/// What a key takes, and where that goes.
+#[derive(Debug)]
+pub enum Takes<T: 'static> {
+    /// A number.
+    Number(Range, fn(&mut T, f64)),
+    /// A whole number, both ends allowed.
+    Whole(u64, u64, fn(&mut T, u64)),
+    /// A whole number of at most 32 bits, both ends allowed.
+    Whole32(u32, u32, fn(&mut T, u32)),
+    /// A rate in megabits per second.
+    Mbps(Range, fn(&mut T, Rate)),
+    /// A time in milliseconds.
+    Millis(Range, fn(&mut T, Span)),
+    /// A time in seconds.
+    Seconds(Range, fn(&mut T, Span)),
+    /// A probability; over zero where the range says so, also after rounding to parts per billion.
+    Chance(Range, fn(&mut T, Probability)),
+    /// True or false.
+    Flag(fn(&mut T, bool)),
+    /// One of these words.
+    Word(&'static [&'static str], fn(&mut T, &'static str)),
+    /// Any of these words, in a list.
+    Words(&'static [&'static str], fn(&mut T, &'static str)),
+    /// A table with keys of its own, which are these, and one as an example.
+    Table(fn() -> Vec<&'static str>, &'static str),
+    /// A table of whole numbers by the names of flows, both ends allowed; the field gets the flow's position.
+    ByFlow(u32, u32, fn(&mut T, u32, u32)),
+    /// A table whose keys are a controller's.
+    Map,
+    /// Something that is read by itself: what it may be, in words.
+    Own(&'static str),
+}
+
+/// What holds where a key is not given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unset {
+    /// It has to be given: what, in words.
+    Required(&'static str),
+    /// A number, in the key's unit.
+    Number(f64),
+    /// True or false.
+    Flag(bool),
+    /// A word.
+    Word(&'static str),
+    /// What depends on other things, in words; empty for nothing at all.
+    Said(&'static str),
+}
+
+/// A value as a file has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Given<'a> {
+    /// A whole number.
+    Integer(i64),
+    /// Any other number.
+    Float(f64),
+    /// True or false.
+    Flag(bool),
+    /// A text.
+    Text(&'a str),
+    /// Anything else.
+    Other,
+}
+
+/// Why a value is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is no number, no word, as the case may be.
+    Type,
+    /// It is out of range.
+    Range,
+    /// It is above zero, but not after rounding.
+    TooSmall,
+    /// It is a word, but none of those.
+    Word,
+}
+
+/// What a key may be, for whoever tries its bounds or writes a manual.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bounds {
+    /// Any number in a range.
+    Number(Range),
+    /// A whole number, both ends allowed.
+    Whole(u64, u64),
+    /// True or false.
+    Flag,
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// A whole number for each flow, both ends allowed.
+    ByFlow(u32, u32),
+    /// A table.
+    Table,
+    /// Something else, in words.
+    Said(&'static str),
+}
+
+/// What the lab has not.
+#[derive(Debug)]
+pub struct NotInLab<T: 'static> {
+    /// Whether something asks for it.
+    pub is_asked: fn(&T) -> bool,
+    /// Why not, and what to do instead.
+    pub why: &'static str,
+}
+
+/// One key of a file whose values end up in a `T`.
+#[derive(Debug)]
+pub struct Key<T: 'static> {
+    /// Its name, which ends in the unit.
+    pub name: &'static str,
+    /// What it takes.
+    pub takes: Takes<T>,
+    /// What holds without it.
+    pub unset: Unset,
+    /// To which transports, disciplines or kinds it belongs; empty where to all.
+    pub owners: &'static [&'static str],
+    /// What to do instead where it does not belong.
+    pub elsewhere: &'static str,
+    /// Keys that it excludes, and that exclude it.
+    pub rivals: &'static [&'static str],
+    /// Where the lab cannot do what it asks for.
+    pub not_in_lab: Option<NotInLab<T>>,
+    /// What it means, in a few words.
+    pub doc: &'static str,
+    /// Where default or bounds come from.
+    pub source: &'static str,
+}
+
+impl<T> Key<T> {
+    /// A key that may be left out and belongs everywhere.
+    pub const fn new(name: &'static str, takes: Takes<T>, doc: &'static str) -> Self {
+        Self {
+            name,
+            takes,
+            unset: Unset::Said(""),
+            owners: &[],
+            elsewhere: "leave it out",
+            rivals: &[],
+            not_in_lab: None,
+            doc,
+            source: "",
+        }
+    }
+    /// It has to be given; `what` says what that is.
+    pub const fn required(self, what: &'static str) -> Self {
+        Self { unset: Unset::Required(what), ..self }
+    }
+    /// The number that holds without it, in its unit.
+    pub const fn or(self, number: f64) -> Self {
+        Self { unset: Unset::Number(number), ..self }
+    }
+    /// Whether it holds where it is not given.
+    pub const fn or_flag(self, flag: bool) -> Self {
+        Self { unset: Unset::Flag(flag), ..self }
+    }
+    /// The word that holds without it.
+    pub const fn or_word(self, word: &'static str) -> Self {
+        Self { unset: Unset::Word(word), ..self }
+    }
+    /// What holds without it, where that depends on other things.
+    pub const fn or_else(self, words: &'static str) -> Self {
+        Self { unset: Unset::Said(words), ..self }
+    }
+    /// To whom it belongs.
+    pub const fn of(self, owners: &'static [&'static str]) -> Self {
+        Self { owners, ..self }
+    }
+    /// What to do instead where it does not belong.
+    pub const fn elsewhere(self, elsewhere: &'static str) -> Self {
+        Self { elsewhere, ..self }
+    }
+    /// Which keys it excludes.
+    pub const fn against(self, rivals: &'static [&'static str]) -> Self {
+        Self { rivals, ..self }
+    }
+    /// What of it the lab has not, and why.
+    pub const fn not_in_lab(self, is_asked: fn(&T) -> bool, why: &'static str) -> Self {
+        Self { not_in_lab: Some(NotInLab { is_asked, why }), ..self }
+    }
+    /// Where default or bounds come from.
+    pub const fn source(self, source: &'static str) -> Self {
+        Self { source, ..self }
+    }
+
+    /// Why the lab cannot do what this key asks for in `target`; `None` where it can.
+    pub fn lab_refusal(&self, target: &T) -> Option<&'static str> {
+        self.not_in_lab.as_ref().filter(|lab| (lab.is_asked)(target)).map(|lab| lab.why)
+    }
+
+    /// What it may be.
+    pub fn bounds(&self) -> Bounds {
+        match &self.takes {
+            Takes::Number(range, _)
+            | Takes::Mbps(range, _)
+            | Takes::Millis(range, _)
+            | Takes::Seconds(range, _)
+            | Takes::Chance(range, _) => Bounds::Number(*range),
+            Takes::Whole(low, high, _) => Bounds::Whole(*low, *high),
+            Takes::Whole32(low, high, _) => Bounds::Whole((*low).into(), (*high).into()),
+            Takes::Flag(_) => Bounds::Flag,
+            Takes::Word(words, _) | Takes::Words(words, _) => Bounds::Words(words),
+            Takes::ByFlow(low, high, _) => Bounds::ByFlow(*low, *high),
+            Takes::Table(..) | Takes::Map => Bounds::Table,
+            Takes::Own(words) => Bounds::Said(words),
+        }
+    }
+
+    /// What it may be, as a refusal says it.
+    pub fn allowed(&self) -> String {
+        match self.bounds() {
+            Bounds::Number(range) => format!("a number {range}"),
+            Bounds::Whole(low, high) => format!("a whole number from {low} to {high}"),
+            Bounds::Flag => "true or false".to_owned(),
+            Bounds::Words(words) if matches!(self.takes, Takes::Words(..)) => {
+                format!("a list of: {}", words.join(", "))
+            }
+            Bounds::Words(words) => format!("one of: {}", words.join(", ")),
+            Bounds::ByFlow(low, high) => {
+                format!("a table of whole numbers from {low} to {high}, such as {{ a = 2, b = 1 }}")
+            }
+            Bounds::Table => match self.takes {
+                Takes::Table(_, example) => example.to_owned(),
+                _ => "a table".to_owned(),
+            },
+            Bounds::Said(words) => words.to_owned(),
+        }
+    }
+
+    /// Puts a value into its field.
+    ///
+    /// # Errors
+    /// If it may not be that. Nothing is put then, and nothing ever by a key that is read by itself.
+    pub fn put(&self, target: &mut T, given: Given<'_>) -> Result<(), Refused> {
+        match &self.takes {
+            Takes::Number(range, set) => set(target, number(given, *range)?),
+            Takes::Whole(low, high, set) => set(target, whole(given, *low, *high)?),
+            Takes::Whole32(low, high, set) => {
+                let whole = whole(given, (*low).into(), (*high).into())?;
+                set(target, u32::try_from(whole).map_err(|_| Refused::Range)?);
+            }
+            Takes::Mbps(range, set) => set(target, Rate(rounded(number(given, *range)? * 1e6))),
+            Takes::Millis(range, set) => {
+                set(target, Span(rounded(number(given, *range)? * PS_PER_MS)));
+            }
+            Takes::Seconds(range, set) => {
+                set(target, Span(rounded(number(given, *range)? * PS_PER_S)));
+            }
+            Takes::Chance(range, set) => {
+                let chance = Probability::new(number(given, *range)?);
+                let chance = chance.map_err(|_| Refused::Range)?;
+                if chance == Probability::ZERO && !range.is_low_allowed {
+                    return Err(Refused::TooSmall);
+                }
+                set(target, chance);
+            }
+            Takes::Flag(set) => match given {
+                Given::Flag(flag) => set(target, flag),
+                _ => return Err(Refused::Type),
+            },
+            Takes::Word(words, set) | Takes::Words(words, set) => match given {
+                Given::Text(text) => {
+                    let word = words.iter().find(|word| **word == text).ok_or(Refused::Word)?;
+                    set(target, word);
+                }
+                _ => return Err(Refused::Type),
+            },
+            Takes::ByFlow(..) | Takes::Table(..) | Takes::Map | Takes::Own(_) => {
+                return Err(Refused::Type);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the number of the flow at a position into its field.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn put_for_flow(&self, target: &mut T, flow: u32, given: Given<'_>) -> Result<(), Refused> {
+        let Takes::ByFlow(low, high, set) = &self.takes else { return Err(Refused::Type) };
+        let whole = whole(given, (*low).into(), (*high).into())?;
+        set(target, flow, u32::try_from(whole).map_err(|_| Refused::Range)?);
+        Ok(())
+    }
+
+    /// Puts what holds without the key into its field, where that is a value.
+    ///
+    /// # Errors
+    /// If the key may not be that, which is a mistake in the key.
+    pub fn put_default(&self, target: &mut T) -> Result<(), Refused> {
+        match self.unset {
+            Unset::Required(_) | Unset::Said(_) => Ok(()),
+            Unset::Number(number) => self.put(target, Given::Float(number)),
+            Unset::Flag(flag) => self.put(target, Given::Flag(flag)),
+            Unset::Word(word) => self.put(target, Given::Text(word)),
+        }
+    }
+
+    /// The same without the type of what it fills.
+    pub fn row(&self) -> Row {
+        Row {
+            name: self.name,
+            bounds: self.bounds(),
+            allowed: self.allowed(),
+            is_list: matches!(self.takes, Takes::Words(..)),
+            unset: self.unset,
+            owners: self.owners,
+            rivals: self.rivals,
+            is_all_in_lab: self.not_in_lab.is_none(),
+            doc: self.doc,
+            source: self.source,
+        }
+    }
+}
+
+/// What a key is, without the type of what it fills: a row of the manual.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Its name.
+    pub name: &'static str,
+    /// What it may be.
+    pub bounds: Bounds,
+    /// What it may be, as a refusal says it.
+    pub allowed: String,
+    /// Whether it takes a list of its words.
+    pub is_list: bool,
+    /// What holds without it.
+    pub unset: Unset,
+    /// To whom it belongs; empty where to all.
+    pub owners: &'static [&'static str],
+    /// Keys that it excludes.
+    pub rivals: &'static [&'static str],
+    /// Whether the lab can do all that it may ask for.
+    pub is_all_in_lab: bool,
+    /// What it means.
+    pub doc: &'static str,
+    /// Where default or bounds come from.
+    pub source: &'static str,
+}
+
+/// The names of keys, in their order.
+pub fn names<T>(keys: &[Key<T>]) -> Vec<&'static str> {
+    keys.iter().map(|key| key.name).collect()
+}
+
+/// A number in a range.
+fn number(given: Given<'_>, range: Range) -> Result<f64, Refused> {
+    let number = match given {
+        // Exact up to 2^53; ranges end far below.
+        Given::Integer(number) => number as f64,
+        Given::Float(number) => number,
+        _ => return Err(Refused::Type),
+    };
+    if range.contains(number) { Ok(number) } else { Err(Refused::Range) }
+}
+
+/// A whole number from `low` to `high`; `1e9` counts as one.
+#[expect(clippy::cast_possible_truncation, reason = "a float is compared before it is cast")]
+fn whole(given: Given<'_>, low: u64, high: u64) -> Result<u64, Refused> {
+    let number = match given {
+        Given::Integer(number) => number,
+        Given::Float(number) if number.fract() == 0.0 && number.abs() < 9e15 => number as i64,
+        Given::Float(_) => return Err(Refused::Range),
+        _ => return Err(Refused::Type),
+    };
+    let whole = u64::try_from(number).ok().filter(|number| (low..=high).contains(number));
+    whole.ok_or(Refused::Range)
+}
+
+/// The nearest whole number.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+pub fn rounded(number: f64) -> u64 {
+    number.round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default, PartialEq)]
+    struct Filled {
+        packets: u64,
+        delay: Span,
+        loss: Probability,
+        word: &'static str,
+    }
+
+    const KEYS: &[Key<Filled>] = &[
+        Key::<Filled>::new("packets", Takes::Whole(1, 1_000, |it, n| it.packets = n), "how many")
+            .or(10.0),
+        Key::<Filled>::new(
+            "delay_ms",
+            Takes::Millis(Range::of(0.0, 5.0), |it, by| it.delay = by),
+            "",
+        )
+        .required("the delay"),
+        Key::<Filled>::new("loss", Takes::Chance(Range::over(0.0, 1.0), |it, p| it.loss = p), "")
+            .not_in_lab(|it| it.loss > Probability::per_mille(500), "too much"),
+        Key::<Filled>::new("word", Takes::Word(&["a", "b"], |it, word| it.word = word), "")
+            .or_word("b"),
+    ];
+
+    #[test]
+    fn a_value_goes_to_its_field_in_its_unit() {
+        let mut filled = Filled::default();
+        for key in KEYS {
+            assert_eq!(key.put_default(&mut filled), Ok(()));
+        }
+        assert_eq!((filled.packets, filled.word), (10, "b"));
+        assert_eq!(KEYS[0].put(&mut filled, Given::Float(1e3)), Ok(()));
+        assert_eq!(KEYS[1].put(&mut filled, Given::Float(0.5)), Ok(()));
+        assert_eq!(KEYS[2].put(&mut filled, Given::Integer(1)), Ok(()));
+        assert_eq!(KEYS[3].put(&mut filled, Given::Text("a")), Ok(()));
+        let (delay, loss) = (Span::from_micros(500), Probability::ONE);
+        assert_eq!(filled, Filled { packets: 1_000, delay, loss, word: "a" });
+    }
+
+    #[test]
+    fn what_a_key_may_not_be_is_refused_and_changes_nothing() {
+        let mut filled = Filled::default();
+        for (key, given, refused) in [
+            (0, Given::Integer(0), Refused::Range),
+            (0, Given::Integer(1_001), Refused::Range),
+            (0, Given::Float(1.5), Refused::Range),
+            (0, Given::Text("1"), Refused::Type),
+            (1, Given::Float(5.1), Refused::Range),
+            (1, Given::Flag(true), Refused::Type),
+            (2, Given::Integer(0), Refused::Range),
+            (2, Given::Float(1e-12), Refused::TooSmall),
+            (3, Given::Text("c"), Refused::Word),
+            (3, Given::Integer(1), Refused::Type),
+        ] {
+            assert_eq!(
+                KEYS[key].put(&mut filled, given),
+                Err(refused),
+                "{} {given:?}",
+                KEYS[key].name
+            );
+        }
+        assert_eq!(filled, Filled::default());
+    }
+
+    #[test]
+    fn the_lab_refuses_by_what_is_asked() {
+        let most = Filled { loss: Probability::per_mille(501), ..Filled::default() };
+        assert_eq!(KEYS[2].lab_refusal(&most), Some("too much"));
+        assert_eq!(KEYS[2].lab_refusal(&Filled::default()), None);
+        assert_eq!(KEYS[0].lab_refusal(&most), None);
+    }
+
+    #[test]
+    fn a_row_says_what_a_refusal_says() {
+        let rows: Vec<Row> = KEYS.iter().map(Key::row).collect();
+        let allowed: Vec<&str> = rows.iter().map(|row| row.allowed.as_str()).collect();
+        let whole = "a whole number from 1 to 1000";
+        let number = "a number from 0 to 5";
+        assert_eq!(allowed, [whole, number, "a number over 0 up to 1", "one of: a, b"]);
+        assert_eq!(names(KEYS), ["packets", "delay_ms", "loss", "word"]);
+    }
+}
