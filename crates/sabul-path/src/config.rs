@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use sabul_units::key::{Key, Range, Takes, names};
 use sabul_units::{Instant, Probability, Rate, Span};
 
-use crate::discipline::{BurstLoss, Discipline};
+use crate::discipline::{BurstLoss, DISCIPLINE_NAMES, Discipline};
 
 /// The slowest rate whose picosecond times stay far from the 213 days that time can count.
 const RATE_MIN: Rate = Rate(1_000);
@@ -15,8 +16,207 @@ const DELAY_MAX: Span = Span::from_secs(3_600);
 /// The least size every IPv4 link must carry. [RFC 791 §3.2]
 const MTU_MIN: u32 = 68;
 /// The largest IP packet: a 40-byte IPv6 header and 65 535 bytes behind it. [RFC 8200 §3]
-const FRAMING_MAX: u32 = 1_000;
 const MTU_MAX: u32 = 65_575;
+/// Far beyond any frame of a real link.
+const FRAMING_MAX: u32 = 1_000;
+
+/// The rates that links may have, in Mb/s.
+pub const RATE_MBPS: Range = Range::of(RATE_MIN.0 as f64 / 1e6, RATE_MAX.0 as f64 / 1e6);
+/// The delays that links may have, in ms.
+pub const DELAY_MS: Range = Range::of(0.0, DELAY_MAX.0 as f64 / 1e9);
+/// No queue of a file holds more packets.
+pub(crate) const PACKETS_MAX: u64 = 1_000_000_000;
+/// Most bytes in a queue of a file.
+const QUEUE_BYTES_MAX: u64 = 1_000_000_000_000;
+/// Latest time of a file, in seconds: eleven days, the longest run.
+const SECONDS_MAX: f64 = 1e6;
+const CHANCE: Range = Range::of(0.0, 1.0);
+
+/// What the keys of a `[[link]]` fill: both directions, and a queue that is not sized yet.
+#[derive(Clone, Debug, Default)]
+pub struct LinkDraft {
+    /// The way data goes.
+    pub forward: LinkConfigBuilder,
+    /// The way back.
+    pub back: LinkConfigBuilder,
+    /// The queue in bandwidth-delay products, where no other size of it is given.
+    pub queue_bdp: f64,
+}
+
+impl LinkDraft {
+    fn both(&mut self, change: impl Fn(&mut LinkConfigBuilder)) {
+        change(&mut self.forward);
+        change(&mut self.back);
+    }
+}
+
+/// Algorithms in routers that files name; none runs yet.
+const ROUTERS: &[&str] = &["none", "xcp", "rcp", "piqi-rcp", "jetmax", "maxnet", "emkc"];
+
+/// Keys of a `[[link]]`, in the order in which they take effect. The settings of its discipline, which
+/// come after them, are with [each discipline](crate::DISCIPLINES).
+pub const LINK: &[Key<LinkDraft>] = &[
+    Key::<LinkDraft>::new("id", Takes::Own("a name"), "").required("a name"),
+    Key::<LinkDraft>::new(
+        "rate_mbps",
+        Takes::Mbps(RATE_MBPS, |link, rate| link.both(|way| way.rate = Some(rate))),
+        "serialisation of whole packets, IP header included",
+    )
+    .required("the rate in megabits per second"),
+    Key::<LinkDraft>::new(
+        "back_rate_mbps",
+        Takes::Mbps(RATE_MBPS, |link, rate| link.back.rate = Some(rate)),
+        "rate of the way back",
+    )
+    .or_else("`rate_mbps`"),
+    Key::<LinkDraft>::new(
+        "delay_ms",
+        Takes::Millis(DELAY_MS, |link, delay| link.both(|way| way.delay = delay)),
+        "one way, after the last bit left; the same both ways",
+    )
+    .required("the delay one way, in milliseconds"),
+    Key::<LinkDraft>::new(
+        "queue_packets",
+        Takes::Whole(1, PACKETS_MAX, |link, n| link.both(|way| way.queue = QueueLimit::Packets(n))),
+        "room in front of the link, the packet being sent not counted",
+    )
+    .against(&["queue_bytes", "queue_bdp"]),
+    Key::<LinkDraft>::new(
+        "queue_bytes",
+        Takes::Whole(1, QUEUE_BYTES_MAX, |link, n| {
+            link.both(|way| way.queue = QueueLimit::Bytes(n));
+        }),
+        "the same in bytes",
+    )
+    .against(&["queue_packets", "queue_bdp"]),
+    Key::<LinkDraft>::new(
+        "queue_bdp",
+        Takes::Number(Range::over(0.0, 1_000.0), |link, share| link.queue_bdp = share),
+        "the same in bandwidth-delay products",
+    )
+    .or(1.0)
+    .against(&["queue_packets", "queue_bytes"]),
+    Key::<LinkDraft>::new(
+        "discipline",
+        Takes::Word(DISCIPLINE_NAMES, |link, name| {
+            link.forward.discipline = Discipline::named(name, link.forward.rate);
+        }),
+        "who leaves the queue next, who is marked, who is dropped: [disciplines](links.md#disciplines)",
+    )
+    .or_word("droptail"),
+    Key::<LinkDraft>::new(
+        "loss",
+        Takes::Chance(CHANCE, |link, p| link.forward.loss = p),
+        "chance that a packet is lost, each by itself",
+    )
+    .or(0.0),
+    Key::<LinkDraft>::new("loss_back", Takes::Chance(CHANCE, |link, p| link.back.loss = p), "the same on the way back")
+        .or(0.0),
+    Key::<LinkDraft>::new(
+        "burst_loss",
+        Takes::Table(|| names(BURST_LOSS), BURST_EXAMPLE),
+        "losses in bursts, on top of `loss`: [bursts](#bursts)",
+    )
+    .or_else("none"),
+    Key::<LinkDraft>::new(
+        "reorder",
+        Takes::Chance(CHANCE, |link, p| link.forward.reorder = p),
+        "chance that a packet is held back",
+    )
+    .or(0.0),
+    Key::<LinkDraft>::new(
+        "reorder_ms",
+        Takes::Millis(Range::of(1e-6, DELAY_MS.high), |link, by| link.forward.reorder_by = by),
+        "for how long",
+    )
+    .or(1.0),
+    Key::<LinkDraft>::new(
+        "duplicate",
+        Takes::Chance(CHANCE, |link, p| link.forward.duplicate = p),
+        "chance that a packet comes twice",
+    )
+    .or(0.0),
+    Key::<LinkDraft>::new(
+        "corrupt",
+        Takes::Chance(CHANCE, |link, p| link.forward.corrupt = p),
+        "chance that a packet is damaged",
+    )
+    .or(0.0),
+    Key::<LinkDraft>::new(
+        "jitter_ms",
+        Takes::Millis(DELAY_MS, |link, most| link.forward.jitter = most),
+        "a packet comes later by up to this, drawn evenly; order is kept",
+    )
+    .or(0.0),
+    Key::<LinkDraft>::new(
+        "outage",
+        Takes::Own(OUTAGE_EXAMPLE),
+        "nothing passes, both ways; in order, apart: [outages](#outages)",
+    )
+    .or_else("none"),
+    Key::<LinkDraft>::new(
+        "mtu",
+        Takes::Whole32(MTU_MIN, MTU_MAX, |link, bytes| link.both(|way| way.mtu = Some(bytes))),
+        "in bytes; larger packets vanish, both ways",
+    )
+    .or_else("none"),
+    Key::<LinkDraft>::new(
+        "framing_bytes",
+        Takes::Whole32(0, FRAMING_MAX, |link, bytes| link.both(|way| way.framing = bytes)),
+        "what each packet takes of the rate besides its IP bytes, both ways; 38 for Ethernet",
+    )
+    .or(0.0),
+    Key::<LinkDraft>::new("router", Takes::Word(ROUTERS, |_, _| {}), "all but `none` are not built yet").or_word("none"),
+];
+
+const BURST_EXAMPLE: &str =
+    "{ to_bad = 0.001, to_good = 0.1, loss_good = 0, loss_bad = 1 }, all probabilities";
+
+/// Keys of a link's `burst_loss`.
+pub const BURST_LOSS: &[Key<BurstLoss>] = &[
+    Key::<BurstLoss>::new(
+        "to_bad",
+        Takes::Chance(Range::over(0.0, 1.0), |bursts, p| bursts.to_bad = p),
+        "chance, at each packet, that a good spell turns bad",
+    )
+    .required(BURST_EXAMPLE),
+    Key::<BurstLoss>::new(
+        "to_good",
+        Takes::Chance(Range::over(0.0, 1.0), |bursts, p| bursts.to_good = p),
+        "chance, at each packet, that a bad spell turns good",
+    )
+    .required(BURST_EXAMPLE),
+    Key::<BurstLoss>::new(
+        "loss_good",
+        Takes::Chance(CHANCE, |bursts, p| bursts.loss_good = p),
+        "loss while good",
+    )
+    .or(0.0),
+    Key::<BurstLoss>::new(
+        "loss_bad",
+        Takes::Chance(CHANCE, |bursts, p| bursts.loss_bad = p),
+        "loss while bad",
+    )
+    .required(BURST_EXAMPLE),
+];
+
+const OUTAGE_EXAMPLE: &str = "a list such as [{ at_s = 10, for_s = 1 }]";
+
+/// Keys of one of a link's `outage`s.
+pub const OUTAGE: &[Key<Outage>] = &[
+    Key::<Outage>::new(
+        "at_s",
+        Takes::Seconds(Range::of(0.0, SECONDS_MAX), |outage, at| outage.at = Instant::ZERO + at),
+        "when it begins",
+    )
+    .required(OUTAGE_EXAMPLE),
+    Key::<Outage>::new(
+        "for_s",
+        Takes::Seconds(Range::of(1e-9, SECONDS_MAX), |outage, lasts| outage.lasts = lasts),
+        "how long it lasts",
+    )
+    .required(OUTAGE_EXAMPLE),
+];
 
 /// What the queue in front of the serialiser holds; the packet being serialised is not in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +398,26 @@ impl Default for LinkConfigBuilder {
 }
 
 impl LinkConfigBuilder {
+    /// The discipline so far, whose settings its own keys fill.
+    pub fn discipline_mut(&mut self) -> &mut Discipline {
+        &mut self.discipline
+    }
+    /// The rate so far.
+    pub fn rate(&self) -> Option<Rate> {
+        self.rate
+    }
+    /// The delay so far.
+    pub fn delay(&self) -> Span {
+        self.delay
+    }
+    /// The room in front of the serialiser so far.
+    pub fn queue(&self) -> QueueLimit {
+        self.queue
+    }
+    /// The largest packet so far.
+    pub fn mtu(&self) -> Option<u32> {
+        self.mtu
+    }
     /// The rate in bit/s over whole packets: 1 kbit/s to 1 Tbit/s, or `None` for no limit (default).
     pub fn with_rate(mut self, rate: Option<Rate>) -> Self {
         self.rate = rate;
@@ -338,7 +558,7 @@ mod tests {
         assert_eq!(refused(new().with_reorder(half, Span::ZERO)), "reorder_by");
         assert_eq!(refused(new().with_reorder(half, Span::from_secs(3_601))), "reorder_by");
         let fq = FqCodel { queues: 0, ..FqCodel::default() };
-        assert_eq!(refused(new().with_discipline(Discipline::FqCodel(fq))), "fq_codel.queues");
+        assert_eq!(refused(new().with_discipline(Discipline::FqCodel(fq))), "fq_queues");
         let none = Probability::ZERO;
         let burst = BurstLoss { to_bad: half, to_good: none, loss_good: none, loss_bad: half };
         assert_eq!(refused(new().with_burst_loss(Some(burst))), "burst_loss.to_good");

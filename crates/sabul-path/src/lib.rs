@@ -22,9 +22,14 @@ mod presets;
 mod queue;
 mod topology;
 
-pub use config::{LinkConfig, LinkConfigBuilder, LinkError, Outage, QueueLimit};
+pub use config::{
+    BURST_LOSS, DELAY_MS, LINK, LinkConfig, LinkConfigBuilder, LinkDraft, LinkError, OUTAGE,
+    Outage, QueueLimit, RATE_MBPS,
+};
 pub use corrupt::corrupt_bytes;
-pub use discipline::{BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, Red};
+pub use discipline::{
+    BurstLoss, Codel, DISCIPLINES, Discipline, DisciplineEntry, Drr, EcnThreshold, FqCodel, Red,
+};
 pub use drops::{Drop, DropReason};
 pub use link::{Delivery, Link, LinkLook, LinkStats, LinkWait, Verdict};
 pub use packet::PacketMeta;

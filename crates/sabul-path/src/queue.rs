@@ -5,11 +5,11 @@
 //! link hands packets to a [`QueueDiscipline`] and asks it for one at the instant the serialiser
 //! becomes free, once more in vain when there is none: that ends a state of dropping, or a turn.
 
-mod codel;
-mod drr;
-mod fq_codel;
+pub(crate) mod codel;
+pub(crate) mod drr;
+pub(crate) mod fq_codel;
 mod line;
-mod red;
+pub(crate) mod red;
 
 use sabul_units::{Instant, SeededRandom};
 

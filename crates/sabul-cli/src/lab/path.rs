@@ -199,7 +199,7 @@ fn describe_link(link: &LinkConfig, rtt: Span) -> String {
         format!("queue {}", show_queue(link, rtt)),
     ];
     if *link.discipline() != Discipline::DropTail {
-        parts.push(discipline_name(link.discipline()).to_owned());
+        parts.push(link.discipline().entry().name.to_owned());
     }
     if link.jitter() > Span::ZERO {
         parts.push(format!("jitter up to {}", show_ms(link.jitter())));
@@ -275,18 +275,6 @@ pub(crate) fn show_chance(chance: Probability) -> String {
 /// A fraction in percent.
 pub(crate) fn show_share(share: f64) -> String {
     format!("{} %", significant(share * 100.0, 4))
-}
-
-/// The name of a discipline in scenario files.
-pub(crate) const fn discipline_name(discipline: &Discipline) -> &'static str {
-    match discipline {
-        Discipline::DropTail => "droptail",
-        Discipline::Red(_) => "red",
-        Discipline::Codel(_) => "codel",
-        Discipline::FqCodel(_) => "fq-codel",
-        Discipline::Drr(_) => "drr",
-        Discipline::EcnThreshold(_) => "ecn-threshold",
-    }
 }
 
 #[cfg(test)]

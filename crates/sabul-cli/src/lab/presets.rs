@@ -6,8 +6,7 @@ use sabul_units::{Probability, Span};
 use serde_json::{Value, json};
 
 use super::path::{
-    discipline_name, find_preset, show_chance, show_ms, show_outages, show_queue, show_rate,
-    show_share,
+    find_preset, show_chance, show_ms, show_outages, show_queue, show_rate, show_share,
 };
 use crate::args::LabPresetsArgs;
 use crate::error::CliError;
@@ -110,7 +109,7 @@ fn settings(link: &LinkConfig, rtt: Span) -> Vec<(&'static str, String)> {
         ("rate", rate(link)),
         ("delay", show_ms(link.delay())),
         ("queue", show_queue(link, rtt)),
-        ("discipline", discipline_name(link.discipline()).to_owned()),
+        ("discipline", link.discipline().entry().name.to_owned()),
         ("loss", show_chance(link.loss())),
         ("jitter", show_ms(link.jitter())),
         ("repeated", show_chance(link.duplicate())),
@@ -173,7 +172,7 @@ fn link_document(link: &LinkConfig) -> Value {
         "jitter_ms": link.jitter().as_millis_f64(),
         "queue_packets": packets,
         "queue_bytes": bytes,
-        "discipline": discipline_name(link.discipline()),
+        "discipline": link.discipline().entry().name,
         "loss": link.loss().as_f64(),
         "burst_loss": bursts,
         "duplicate": link.duplicate().as_f64(),

@@ -10,15 +10,89 @@
 //! With marking, an ECN-capable packet is marked and sent where another would be dropped.
 //! Invariants:  the last packet in a queue is never dropped.
 
+use sabul_units::key::{Key, Range, Takes};
 use sabul_units::{Instant, Span};
 
 use super::line::{Admission, Departure, Fifo, QueueDiscipline, Queued};
-use crate::config::QueueLimit;
-use crate::discipline::Codel;
+use crate::config::{LinkError, QueueLimit};
+use crate::discipline::{Discipline, DisciplineEntry, ensure};
 
 /// How long after leaving it the rate of dropping is still worth something, in intervals.
 /// [RFC8289 §5]
 const MEMORY_INTERVALS: u64 = 16;
+
+/// Settings of controlled delay. [RFC8289 §3]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Codel {
+    /// Standing delay that is accepted.
+    pub target: Span,
+    /// How long it may be exceeded; about the longest round trip.
+    pub interval: Span,
+    /// Whether ECN-capable packets are marked instead of dropped.
+    pub is_marking: bool,
+}
+
+/// Longest time a discipline takes; a larger number is a unit mistaken.
+pub(crate) const SPAN_MAX: Span = Span::from_secs(3_600);
+const MS: Range = Range::of(0.001, SPAN_MAX.0 as f64 / 1e9);
+
+/// What is known of it without its settings.
+pub(crate) const ENTRY: DisciplineEntry = DisciplineEntry {
+    name: "codel",
+    keys: &[INTERVAL, TARGET, ECN],
+    make: |_| Discipline::Codel(Codel::default()),
+};
+
+pub(super) const INTERVAL: Key<Discipline> = Key::<Discipline>::new(
+    "codel_interval_ms",
+    Takes::Millis(MS, |discipline, by| set(discipline, |codel| codel.interval = by)),
+    "how long the target may be exceeded; about the longest round trip",
+)
+.or(100.0)
+.source("[RFC8289 §4]");
+
+pub(super) const TARGET: Key<Discipline> = Key::<Discipline>::new(
+    "codel_target_ms",
+    Takes::Millis(MS, |discipline, by| set(discipline, |codel| codel.target = by)),
+    "standing delay that is accepted; at most `codel_interval_ms`",
+)
+.or(5.0)
+.source("[RFC8289 §4]");
+
+pub(super) const ECN: Key<Discipline> = Key::<Discipline>::new(
+    "ecn",
+    Takes::Flag(|discipline, is| set(discipline, |codel| codel.is_marking = is)),
+    "marks ECN-capable packets instead of dropping them",
+)
+.or_flag(false)
+.source("Linux");
+
+fn set(discipline: &mut Discipline, change: impl FnOnce(&mut Codel)) {
+    match discipline {
+        Discipline::Codel(codel) => change(codel),
+        Discipline::FqCodel(fq) => change(&mut fq.codel),
+        _ => {}
+    }
+}
+
+impl Default for Codel {
+    /// 5 ms and 100 ms, dropping. [RFC8289 §4]
+    fn default() -> Self {
+        Self { target: Span::from_millis(5), interval: Span::from_millis(100), is_marking: false }
+    }
+}
+
+impl Codel {
+    pub(crate) fn check(&self) -> Result<(), LinkError> {
+        let Self { target, interval, .. } = *self;
+        let is_allowed = interval > Span::ZERO && interval <= SPAN_MAX;
+        let value = || format!("{} ms", interval.as_millis_f64());
+        ensure(is_allowed, "codel_interval_ms", value, "more than 0 and at most 3600 s")?;
+        let is_allowed = target > Span::ZERO && target <= interval;
+        let value = || format!("{} ms", target.as_millis_f64());
+        ensure(is_allowed, "codel_target_ms", value, "more than 0 and at most codel_interval_ms")
+    }
+}
 
 /// The control law of one queue, without the queue.
 #[derive(Clone, Debug)]

@@ -13,10 +13,83 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use sabul_units::Instant;
+use sabul_units::key::{Key, Takes};
 
 use super::line::{Admission, Departure, Fifo, QueueDiscipline, Queued};
-use crate::config::QueueLimit;
-use crate::discipline::Drr;
+use crate::config::{LinkError, QueueLimit};
+use crate::discipline::{
+    Discipline, DisciplineEntry, FULL_FRAME, QUANTUM, WEIGHT_MAX, check_quantum, ensure,
+};
+
+/// Settings of weighted deficit round robin. [DRR §3]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drr {
+    /// Bytes that a flow of weight one may send in its turn.
+    pub quantum_bytes: u32,
+    /// Weight by flow number; a flow not named has weight one.
+    pub weights: BTreeMap<u32, u32>,
+    /// Whether the queue limit holds for each flow alone, as in the model of [OVV-T §III-A];
+    /// otherwise it is shared, and the longest queue loses a packet.
+    pub is_dedicated: bool,
+}
+
+/// What is known of it without its settings.
+pub(crate) const ENTRY: DisciplineEntry = DisciplineEntry {
+    name: "drr",
+    keys: &[
+        QUANTUM.source("one full frame: [DRR §3] asks for a packet in every turn"),
+        Key::<Discipline>::new(
+            "drr_weights",
+            Takes::ByFlow(1, WEIGHT_MAX, |discipline, flow, weight| {
+                if let Discipline::Drr(drr) = discipline {
+                    drr.weights.insert(flow, weight);
+                }
+            }),
+            "shares of the rate while all have packets",
+        )
+        .or_else("1 for each flow")
+        .source("ours"),
+        Key::<Discipline>::new(
+            "drr_dedicated",
+            Takes::Flag(|discipline, is| {
+                if let Discipline::Drr(drr) = discipline {
+                    drr.is_dedicated = is;
+                }
+            }),
+            "gives each flow the whole queue limit",
+        )
+        .or_flag(false)
+        .source("[OVV-T §III] for true"),
+    ],
+    make: |_| Discipline::Drr(Drr::default()),
+};
+
+impl Drr {
+    pub(crate) fn check(&self) -> Result<(), LinkError> {
+        check_quantum(self.quantum_bytes)?;
+        for (flow, weight) in &self.weights {
+            let value = || format!("{weight} for flow {flow}");
+            let is_allowed = (1..=WEIGHT_MAX).contains(weight);
+            ensure(is_allowed, "drr_weights", value, "1 to 65535 for each flow")?;
+        }
+        Ok(())
+    }
+}
+
+impl Default for Drr {
+    /// A quantum of a full frame (1514 bytes), so that every turn sends something, as [DRR §3]
+    /// asks; equal weights; one limit for all.
+    fn default() -> Self {
+        Self { quantum_bytes: FULL_FRAME, weights: BTreeMap::new(), is_dedicated: false }
+    }
+}
+
+impl Drr {
+    /// The weight of a flow: one where none is set.
+    pub fn weight(&self, flow: u32) -> u32 {
+        self.weights.get(&flow).copied().unwrap_or(1)
+    }
+}
 
 #[derive(Clone, Debug)]
 struct Flow<T> {

@@ -13,15 +13,75 @@
 
 use std::collections::VecDeque;
 
+use sabul_units::key::{Key, Takes};
 use sabul_units::{Instant, Random, SeededRandom};
 
-use super::codel::CodelLaw;
+use super::codel::{self, Codel, CodelLaw};
 use super::line::{Admission, Departure, Fifo, QueueDiscipline, Queued};
-use crate::config::QueueLimit;
-use crate::discipline::FqCodel;
+use crate::config::{LinkError, QueueLimit};
+use crate::discipline::{Discipline, DisciplineEntry, FULL_FRAME, QUANTUM, check_quantum, ensure};
 
 /// Most packets dropped at once where there is no room. [RFC8290 §5.2]
 const BATCH_MAX: usize = 64;
+
+/// Settings of flow queueing with controlled delay. [RFC8290 §3]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FqCodel {
+    /// What each queue is under.
+    pub codel: Codel,
+    /// Bytes a flow may send in its turn.
+    pub quantum_bytes: u32,
+    /// Number of queues that flows are hashed to.
+    pub queues: u32,
+}
+
+/// Most queues, as in Linux.
+pub(crate) const QUEUES_MAX: u32 = 65_536;
+
+/// What is known of it without its settings.
+pub(crate) const ENTRY: DisciplineEntry = DisciplineEntry {
+    name: "fq-codel",
+    keys: &[
+        codel::INTERVAL,
+        codel::TARGET,
+        codel::ECN.or_flag(true),
+        QUANTUM.source("[RFC8290 §5.2]; bounds: Linux"),
+        Key::<Discipline>::new(
+            "fq_queues",
+            Takes::Whole32(1, QUEUES_MAX, |discipline, queues| {
+                if let Discipline::FqCodel(fq) = discipline {
+                    fq.queues = queues;
+                }
+            }),
+            "queues that flows are hashed to",
+        )
+        .or(1_024.0)
+        .source("[RFC8290 §5.2]; bounds: Linux"),
+    ],
+    make: |_| Discipline::FqCodel(FqCodel::default()),
+};
+
+impl FqCodel {
+    pub(crate) fn check(&self) -> Result<(), LinkError> {
+        check_quantum(self.quantum_bytes)?;
+        let queues = || format!("{} queues", self.queues);
+        let is_allowed = (1..=QUEUES_MAX).contains(&self.queues);
+        ensure(is_allowed, "fq_queues", queues, "1 to 65536 queues")?;
+        self.codel.check()
+    }
+}
+
+impl Default for FqCodel {
+    /// 1024 queues, a quantum of a full frame (1514 bytes), 5 ms and 100 ms [RFC8290 §5.2];
+    /// marking, as Linux does.
+    fn default() -> Self {
+        Self {
+            codel: Codel { is_marking: true, ..Codel::default() },
+            quantum_bytes: FULL_FRAME,
+            queues: 1_024,
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 struct FlowQueue<T> {

@@ -11,11 +11,150 @@
 //! Not here:    the hard limit of the queue, which drops whatever RED thinks; byte mode and the
 //!     doubled spacing ("wait") of ns-2.
 
+use sabul_units::key::{Key, Range, Takes};
+use sabul_units::math::exp;
 use sabul_units::{Bytes, Probability, Random, Rate, SeededRandom, Span};
 
 use super::line::Judgement;
-use crate::discipline::FULL_PACKET;
-use crate::discipline::Red;
+use crate::config::{LinkError, PACKETS_MAX};
+use crate::discipline::{Discipline, DisciplineEntry, FULL_PACKET, ensure};
+
+/// Settings of random early detection. [RED93 §4]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Red {
+    /// Averaged queue below which nothing happens, in packets.
+    pub min_packets: u64,
+    /// Averaged queue at which the probability is `max_probability`, in packets.
+    pub max_packets: u64,
+    /// Probability of a mark or drop at `max_packets`.
+    pub max_probability: Probability,
+    /// Weight of the newest sample in the averaged queue.
+    pub weight: Probability,
+    /// Whether the probability climbs to one over the next `max_packets` instead of at once.
+    pub is_gentle: bool,
+    /// Whether ECN-capable packets are marked instead of dropped while the averaged queue is below
+    /// `max_packets`; above it they are dropped like the others.
+    pub is_marking: bool,
+}
+
+/// What is known of it without its settings.
+pub(crate) const ENTRY: DisciplineEntry = DisciplineEntry {
+    name: "red",
+    keys: KEYS,
+    make: |rate| Discipline::Red(rate.map_or_else(Red::default, Red::for_rate)),
+};
+
+const KEYS: &[Key<Discipline>] = &[
+    Key::<Discipline>::new(
+        "red_min_packets",
+        Takes::Whole(1, PACKETS_MAX, |discipline, n| {
+            set(discipline, |red| (red.min_packets, red.max_packets) = (n, 3 * n));
+        }),
+        "averaged queue below which nothing happens",
+    )
+    .or_else("half of 5 ms of the rate, at least 5")
+    .source("ns-2; 5 in [RED93 §4]"),
+    Key::<Discipline>::new(
+        "red_max_packets",
+        Takes::Whole(2, 3 * PACKETS_MAX, |discipline, n| {
+            set(discipline, |red| red.max_packets = n)
+        }),
+        "averaged queue at which the probability is `red_max_probability`; over `red_min_packets`",
+    )
+    .or_else("three times `red_min_packets`")
+    .source("ns-2; 15 in [RED93 §4]"),
+    Key::<Discipline>::new(
+        "red_max_probability",
+        Takes::Chance(Range::over(0.0, 1.0), |discipline, p| {
+            set(discipline, |red| red.max_probability = p);
+        }),
+        "chance of a mark or drop there",
+    )
+    .or(0.1)
+    .source("ns-2; 0.02 in [RED93 §4]"),
+    Key::<Discipline>::new(
+        "red_weight",
+        Takes::Chance(Range::over(0.0, 1.0), |discipline, p| set(discipline, |red| red.weight = p)),
+        "weight of the newest sample in the averaged queue",
+    )
+    .or_else("1 − e^(−1 / packets per second): about a second")
+    .source("ns-2; 0.002 in [RED93 §4]"),
+    Key::<Discipline>::new(
+        "red_gentle",
+        Takes::Flag(|discipline, is| set(discipline, |red| red.is_gentle = is)),
+        "whether the probability climbs to one over the next `red_max_packets`, not at once",
+    )
+    .or_flag(true)
+    .source("ns-2"),
+    Key::<Discipline>::new(
+        "ecn",
+        Takes::Flag(|discipline, is| set(discipline, |red| red.is_marking = is)),
+        "marks ECN-capable packets instead of dropping them",
+    )
+    .or_flag(false)
+    .source("Linux"),
+];
+
+fn set(discipline: &mut Discipline, change: impl FnOnce(&mut Red)) {
+    if let Discipline::Red(red) = discipline {
+        change(red);
+    }
+}
+
+impl Default for Red {
+    /// 5 and 15 packets, weight 0.002 and dropping, as in [RED93 §4]; 10 % and gentle, as S. Floyd
+    /// recommended later and as ns-2 does by default.
+    fn default() -> Self {
+        Self {
+            min_packets: 5,
+            max_packets: 15,
+            max_probability: Probability::per_mille(100),
+            weight: Probability::per_mille(2),
+            is_gentle: true,
+            is_marking: false,
+        }
+    }
+}
+
+impl Red {
+    /// The default, with thresholds and weight to suit a link of `rate`, as the automatic setting
+    /// of ns-2 has them: half of 5 ms of full packets, but at least 5, three times that, and an
+    /// average that forgets within about a second.
+    ///
+    /// Rates above 80 Gb/s are hard on the weight, which counts in parts per billion: at the
+    /// 1 Tb/s that a link may have, it is right to 8 %.
+    ///
+    /// # Panics
+    /// If `rate` is below 1 kbit/s, which no link may have either.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+    pub fn for_rate(rate: Rate) -> Self {
+        assert!(rate.0 >= 1_000, "no link is slower than 1 kbit/s; this is {rate}");
+        let packets_per_second = rate.0 as f64 / (8 * FULL_PACKET) as f64;
+        let min_packets = (packets_per_second * 0.005 / 2.0).max(5.0) as u64;
+        let weight = 1.0 - exp(-1.0 / packets_per_second);
+        Self {
+            min_packets,
+            max_packets: 3 * min_packets,
+            weight: Probability::new(weight).expect("1 − e^−x is a fraction where x is positive"),
+            ..Self::default()
+        }
+    }
+}
+
+impl Red {
+    pub(crate) fn check(&self) -> Result<(), LinkError> {
+        let Self { min_packets, max_packets, max_probability, weight, .. } = *self;
+        let packets = |n: u64| move || format!("{n} packets");
+        let allowed = "1 packet or more";
+        ensure(min_packets > 0, "red_min_packets", packets(min_packets), allowed)?;
+        let allowed = "more than red_min_packets";
+        ensure(max_packets > min_packets, "red_max_packets", packets(max_packets), allowed)?;
+        for (setting, p) in [("red_max_probability", max_probability), ("red_weight", weight)] {
+            ensure(p > Probability::ZERO, setting, || format!("{p:?}"), "more than 0, at most 1")?;
+        }
+        Ok(())
+    }
+}
 
 /// Decides about arrivals; the queue itself is the link's.
 #[derive(Clone, Debug)]
