@@ -160,7 +160,7 @@ impl Flow {
         };
         // A thread that waits for orders ends when `orders` is dropped, so an error leaves none.
         let mut threads = Vec::new();
-        let engine: Box<dyn Engine> = match plan.transport {
+        let engine: Box<dyn Engine> = match plan.transport() {
             Transport::Tcp => Box::new(tcp::prepare(&task, &mut threads)?),
             Transport::UdpCbr => Box::new(cbr::prepare(&task, &mut threads)?),
             Transport::Sabul => Box::new(sabul::prepare(&task, &mut threads)?),
@@ -237,7 +237,7 @@ impl Drop for Flow {
 pub(crate) fn notes(plan: &FlowPlan) -> Vec<String> {
     let mut notes = Vec::new();
     let id = &plan.id;
-    if plan.transport == Transport::Tcp && plan.window_packets.is_some() {
+    if plan.transport() == Transport::Tcp && plan.window_packets.is_some() {
         notes.push(format!(
             "flow '{id}': the kernel's receive window follows window_packets only roughly"
         ));
@@ -247,7 +247,7 @@ pub(crate) fn notes(plan: &FlowPlan) -> Vec<String> {
 
 /// Kernel settings that this flow asks of its hosts, for those who make them.
 pub(crate) fn host_settings(plan: &FlowPlan) -> Vec<(String, String)> {
-    let ecn = if plan.is_ecn_capable { "1" } else { "0" };
+    let ecn = if plan.tcp().is_some_and(|ends| ends.is_ecn_capable) { "1" } else { "0" };
     vec![("net.ipv4.tcp_ecn".to_owned(), ecn.to_owned())]
 }
 

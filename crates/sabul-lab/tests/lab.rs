@@ -4,7 +4,7 @@
 
 use sabul_lab::{Lab, LabConfig, LabError};
 use sabul_path::{LinkConfig, LinkPlan, QueueLimit};
-use sabul_run::scenario::{FlowPlan, FlowSize, Scenario, Transport};
+use sabul_run::scenario::{Carrier, FlowPlan, FlowSize, Scenario, Transport};
 use sabul_units::{Rate, Span};
 
 fn scenario(flows: Vec<FlowPlan>) -> Scenario {
@@ -17,11 +17,9 @@ fn scenario(flows: Vec<FlowPlan>) -> Scenario {
     Scenario {
         name: "test".to_owned(),
         duration: Span::from_secs(3),
-        warmup: Span::ZERO,
-        sample: Span::from_millis(100),
-        seed: 1,
         links: vec![LinkPlan { id: "l".to_owned(), forward: link.clone(), back: link }],
         flows,
+        ..Scenario::default()
     }
 }
 
@@ -31,14 +29,14 @@ fn quick() -> LabConfig {
 
 #[test]
 fn four_kinds_of_flow_share_a_path_and_are_counted() {
-    let mut cbr = FlowPlan::new("cbr", Transport::UdpCbr, "", vec![0]);
-    cbr.rate = Some(Rate::from_mbps(5));
+    let cbr = FlowPlan::new("cbr", Carrier::UdpCbr { rate: Rate::from_mbps(5) }, "", vec![0]);
     let mut file = FlowPlan::new("file", Transport::Tcp, "newreno", vec![0]);
     file.size = FlowSize::Bytes(200_000);
-    let mut program = FlowPlan::new("program", Transport::Command, "reno", vec![0]);
-    program.command = ["bash", "-c", "exec 3<>/dev/tcp/{far}/99; head -c 100000 /dev/zero >&3"]
+    let near = ["bash", "-c", "exec 3<>/dev/tcp/{far}/99; head -c 100000 /dev/zero >&3"]
         .map(str::to_owned)
         .to_vec();
+    let near = Carrier::Command { near, far: Vec::new() };
+    let program = FlowPlan::new("program", near, "reno", vec![0]);
     let flows = vec![
         FlowPlan::new("tcp", Transport::Tcp, "cubic", vec![0]),
         FlowPlan::new("sabul", Transport::Sabul, "sabul2003", vec![0]),

@@ -13,8 +13,10 @@
 //! results is not how they were taken. Plain values and arithmetic: no files, clocks or threads here.
 
 pub mod events;
+mod flow;
 pub mod meter;
 pub mod results;
 pub mod scenario;
+mod size;
 pub mod statistics;
 pub mod traffic;

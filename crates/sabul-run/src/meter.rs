@@ -324,7 +324,7 @@ impl Meter {
     fn goodputs(&self, wanted: impl Fn(FlowSize) -> bool) -> Vec<f64> {
         let flows = self.scenario.flows.iter().zip(&self.plans);
         flows
-            .filter(|(plan, _)| plan.transport != Transport::UdpCbr && wanted(plan.size))
+            .filter(|(plan, _)| plan.transport() != Transport::UdpCbr && wanted(plan.size))
             .flat_map(|(_, meter)| meter.goodputs.iter().copied())
             .collect()
     }
@@ -350,7 +350,7 @@ impl Meter {
         rtts.sort_unstable_by(f64::total_cmp);
         FlowResult {
             id: flow.id.clone(),
-            transport: flow.transport.name().to_owned(),
+            transport: flow.transport().name().to_owned(),
             cc: flow.cc.clone(),
             goodput_bps: bps(passed.fresh_bytes, span),
             throughput_bps: bps(passed.arrived_bytes, span),
@@ -464,7 +464,7 @@ impl PlanMeter {
 /// Whether regions are about this flow: it has no end of its own, and it is not mere cross traffic
 /// unless there is nothing else.
 fn is_long(plans: usize, flow: &FlowPlan) -> bool {
-    flow.size == FlowSize::Endless && (flow.transport != Transport::UdpCbr || plans == 1)
+    flow.size == FlowSize::Endless && (flow.transport() != Transport::UdpCbr || plans == 1)
 }
 
 /// Whether the number of flows is known beforehand.

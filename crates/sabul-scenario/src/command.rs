@@ -1,7 +1,5 @@
 //! A `[[flow]]` whose traffic is a program's.
 
-use sabul_run::scenario::Transport;
-
 use crate::Arm;
 use crate::table::Table;
 use crate::tree::Value;
@@ -11,14 +9,7 @@ const TEXTS_MAX: usize = 200;
 const EXAMPLE: &str = "a list of texts, program first, such as [\"iperf3\", \"-c\", \"{far}\"]";
 
 /// The program of the near host and that of the far host.
-pub(crate) fn read(
-    table: &Table<'_>,
-    transport: Transport,
-    arm: Arm,
-) -> (Vec<String>, Vec<String>) {
-    if transport != Transport::Command {
-        return (Vec::new(), Vec::new());
-    }
+pub(crate) fn read(table: &Table<'_>, arm: Arm) -> (Vec<String>, Vec<String>) {
     if arm == Arm::Sim {
         let what = "transport command runs only in the lab; use `sabul lab run`";
         table.refuse("transport", what);

@@ -2,7 +2,10 @@
 
 use sabul_cc::registry::{self, Entry, Family};
 use sabul_cc::{ChannelRules, ConfigError, ParamValues};
-use sabul_run::scenario::{Arrivals, Defects, FlowPlan, FlowSize, Profile, Striping, Transport};
+use sabul_run::scenario::{
+    Arrivals, Carrier, Defects, FlowPlan, FlowSize, Profile, SabulEnds, Striping, TcpEnds,
+    Transport,
+};
 use sabul_units::{Bytes, Instant, Span};
 
 use crate::Arm;
@@ -27,8 +30,6 @@ const WINDOW_MAX: u64 = 1_000_000_000;
 const INITIAL_WINDOW_MAX: u32 = 100_000;
 /// Most connections of one flow.
 const STREAMS_MAX: u32 = 256;
-/// Ten packets, as TCP today. [RFC6928 §2]
-const INITIAL_WINDOW: u32 = 10;
 /// Longest name of an algorithm in the kernel: 16 bytes, the last of them zero.
 const KERNEL_NAME_MAX: usize = 15;
 
@@ -53,13 +54,10 @@ pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant, arm: Ar
     let (start, stop) = times(table, end);
     let life = Life { start, end: stop.unwrap_or(end).min(end) };
     let (size, arrivals) = traffic(table, transport, packet_bytes, life);
-    let profile = profile(table, transport, &cc, &params);
-    let (command, peer_command) = command::read(table, transport, arm);
+    let carrier = carrier(table, transport, &cc, &params, arm);
     FlowPlan {
         id,
-        transport,
-        profile,
-        defects: defects(table, profile),
+        carrier,
         cc,
         params,
         access_delay: access_delay(table, &path, links),
@@ -69,19 +67,44 @@ pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant, arm: Ar
         size,
         arrivals,
         packet_bytes,
-        rate: constant_rate(table, transport),
+        window_packets: table.whole("window_packets", 1, WINDOW_MAX),
+    }
+}
+
+/// Who carries the flow, with the settings of that transport.
+fn carrier(
+    table: &Table<'_>,
+    transport: Transport,
+    cc: &str,
+    params: &[(String, String)],
+    arm: Arm,
+) -> Carrier {
+    let profile = profile(table, transport, cc, params);
+    let sabul = SabulEnds {
+        profile,
+        defects: defects(table, profile),
         nic_rate: table.rate("nic_mbps"),
         source_rate: table.rate("source_mbps"),
         sink_rate: table.rate("sink_mbps"),
-        window_packets: table.whole("window_packets", 1, WINDOW_MAX),
+    };
+    let default = TcpEnds::default();
+    let tcp = TcpEnds {
         initial_window: table
             .whole_u32("initial_window", 1, INITIAL_WINDOW_MAX)
-            .unwrap_or(INITIAL_WINDOW),
-        is_ecn_capable: table.flag("ecn").unwrap_or(false),
-        streams: table.whole_u32("streams", 1, STREAMS_MAX).unwrap_or(1),
+            .unwrap_or(default.initial_window),
+        is_ecn_capable: table.flag("ecn").unwrap_or(default.is_ecn_capable),
+        streams: table.whole_u32("streams", 1, STREAMS_MAX).unwrap_or(default.streams),
         striping: striping(table, transport),
-        command,
-        peer_command,
+    };
+    let rate = constant_rate(table, transport);
+    match transport {
+        Transport::Sabul => Carrier::Sabul(sabul),
+        Transport::Tcp => Carrier::Tcp(tcp),
+        Transport::UdpCbr => rate.map_or_else(|| transport.into(), |rate| Carrier::UdpCbr { rate }),
+        Transport::Command => {
+            let (near, far) = command::read(table, arm);
+            Carrier::Command { near, far }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the simulator and the lab read differently: programs, and whose TCP it is.
 
-use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Transport};
+use sabul_run::scenario::{Arrivals, Carrier, FlowPlan, FlowSize, Transport};
 use sabul_scenario::{Arm, Error, Run, parse_override, read, read_file, read_file_for, read_for};
 use sabul_units::Span;
 
@@ -23,6 +23,14 @@ fn flow(arm: Arm, lines: &str) -> FlowPlan {
     runs.remove(0).scenario.flows.remove(0)
 }
 
+/// The programs of a flow's near and far host.
+fn commands(plan: &FlowPlan) -> (Vec<String>, Vec<String>) {
+    match &plan.carrier {
+        Carrier::Command { near, far } => (near.clone(), far.clone()),
+        other => panic!("no command, but {other:?}"),
+    }
+}
+
 fn refusal(arm: Arm, lines: &str) -> String {
     match try_read(arm, lines, &[]) {
         Ok(_) => panic!("this is accepted: {lines}"),
@@ -41,9 +49,10 @@ fn a_command_is_read_as_it_stands() {
              rtt_ms = 30\npacket_bytes = 1280"
         ),
     );
-    assert_eq!((plan.transport, plan.cc.as_str()), (Transport::Command, "bbr"));
-    assert_eq!(plan.command, ["iperf3", "-c", "{far}", "{why}"]);
-    assert_eq!(plan.peer_command, ["iperf3", "-s"]);
+    assert_eq!(plan.cc, "bbr");
+    let (near, far) = commands(&plan);
+    assert_eq!(near, ["iperf3", "-c", "{far}", "{why}"]);
+    assert_eq!(far, ["iperf3", "-s"]);
     assert_eq!((plan.packet_bytes, plan.access_delay), (1280, Span::from_millis(10)));
     assert_eq!((plan.size, plan.params), (FlowSize::Endless, Vec::new()));
     assert_eq!(plan.arrivals, Arrivals::Together { count: 1, spread: Span::ZERO });
@@ -53,11 +62,11 @@ fn a_command_is_read_as_it_stands() {
 #[test]
 fn a_command_needs_neither_a_peer_nor_an_algorithm() {
     let plan = flow(Arm::Lab, IPERF);
-    assert_eq!((plan.cc.as_str(), plan.peer_command.len()), ("", 0));
-    assert!(flow(Arm::Lab, &format!("{IPERF}\npeer_command = []")).peer_command.is_empty());
+    assert_eq!((plan.cc.as_str(), commands(&plan).1.len()), ("", 0));
+    assert!(commands(&flow(Arm::Lab, &format!("{IPERF}\npeer_command = []"))).1.is_empty());
     let texts = format!("command = [{}]", "\"x\", ".repeat(200));
-    assert_eq!(flow(Arm::Lab, &format!("transport = \"command\"\n{texts}")).command.len(), 200);
-    assert!(flow(Arm::Sim, "").command.is_empty());
+    let long = flow(Arm::Lab, &format!("transport = \"command\"\n{texts}"));
+    assert_eq!(commands(&long).0.len(), 200);
 }
 
 #[test]
@@ -198,10 +207,10 @@ fn settings_sweeps_and_labels_work_on_both_arms() {
     );
     let runs = read_for(Arm::Lab, &swept, "swept.toml", &[]).unwrap();
     assert_eq!(runs[0].label, "flow.a.command=[\"ping\", \"{far}\"]");
-    assert_eq!(runs[1].scenario.flows[0].command, ["true"]);
+    assert_eq!(commands(&runs[1].scenario.flows[0]).0, ["true"]);
     let set = "flow.a.command=[\"ls\", \"a, b\"]";
     let runs = try_read(Arm::Lab, "transport = \"command\"", &[set]).unwrap();
-    assert_eq!(runs[0].scenario.flows[0].command, ["ls", "a, b"]);
+    assert_eq!(commands(&runs[0].scenario.flows[0]).0, ["ls", "a, b"]);
     let error = try_read(Arm::Lab, lines, &["flow.a.cc=BBR"]).unwrap_err().to_string();
     assert!(error.starts_with("--set flow.a.cc=BBR: flow \"a\", key cc: "), "{error}");
 }
@@ -234,7 +243,7 @@ fn files_are_read_for_an_arm_too() {
     let (lab, sim) = (read_file_for(Arm::Lab, &path, &[]), read_file_for(Arm::Sim, &path, &[]));
     let plain = read_file(&path, &[]);
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(lab.unwrap()[0].scenario.flows[0].transport, Transport::Command);
+    assert_eq!(lab.unwrap()[0].scenario.flows[0].transport(), Transport::Command);
     let sim = sim.unwrap_err();
     assert!(sim.to_string().contains("only in the lab"), "{sim}");
     assert_eq!(plain.unwrap_err(), sim);

@@ -1,7 +1,9 @@
 //! What a file says is what the scenario holds, and what is written reads back.
 
 use sabul_path::{Codel, Discipline, Drr, EcnThreshold, FqCodel, Outage, QueueLimit, Red};
-use sabul_run::scenario::{Arrivals, FlowSize, Profile, Scenario, Striping, Transport};
+use sabul_run::scenario::{
+    Arrivals, Carrier, FlowSize, Profile, SabulEnds, Scenario, Striping, TcpEnds, Transport,
+};
 use sabul_scenario::{Run, parse_override, read};
 use sabul_units::{Instant, Probability, Rate, Span};
 
@@ -84,7 +86,7 @@ fn the_documented_file_means_what_it_says() {
     }
 
     let [a, mice] = scenario.flows.as_slice() else { panic!("two flows") };
-    assert_eq!((a.id.as_str(), a.transport, a.cc.as_str()), ("a", Transport::Sabul, "sabul2003"));
+    assert_eq!((a.id.as_str(), a.transport(), a.cc.as_str()), ("a", Transport::Sabul, "sabul2003"));
     let param = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     assert_eq!(a.params, [param("syn_interval_ms", "200"), param("rate_mbps_initial", "280")]);
     assert_eq!(a.path, [0]);
@@ -93,12 +95,13 @@ fn the_documented_file_means_what_it_says() {
     assert_eq!((a.start, a.stop), (Instant::ZERO, Some(Instant::ZERO + Span::from_secs(60))));
     assert_eq!(a.size, FlowSize::Endless);
     assert_eq!(a.arrivals, Arrivals::Together { count: 1, spread: Span::ZERO });
-    assert_eq!((a.packet_bytes, a.window_packets, a.rate), (1500, None, None));
+    assert_eq!((a.packet_bytes, a.window_packets), (1500, None));
+    assert_eq!(a.carrier, Carrier::Sabul(SabulEnds::default()));
 
-    assert_eq!((mice.transport, mice.cc.as_str()), (Transport::Tcp, "newreno"));
+    assert_eq!((mice.transport(), mice.cc.as_str()), (Transport::Tcp, "newreno"));
     assert_eq!(mice.arrivals, Arrivals::Poisson { mean_interval: Span::from_millis(200) });
     assert_eq!(mice.size, FlowSize::Pareto { shape: 1.4, mean_packets: 100.0 });
-    assert_eq!((mice.initial_window, mice.is_ecn_capable), (10, false));
+    assert_eq!(mice.carrier, Carrier::Tcp(TcpEnds::default()));
 }
 
 #[test]
@@ -108,8 +111,8 @@ fn what_is_left_out_has_the_documented_default() {
     assert_eq!((scenario.warmup, scenario.sample), (Span::ZERO, Span::from_millis(100)));
     assert_eq!(scenario.seed, 1);
     let flow = &scenario.flows[0];
-    assert_eq!((flow.transport, flow.cc.as_str()), (Transport::Sabul, "bbr3"));
-    assert_eq!((flow.access_delay, flow.profile), (Span::ZERO, Profile::Current));
+    assert_eq!((flow.transport(), flow.cc.as_str()), (Transport::Sabul, "bbr3"));
+    assert_eq!((flow.access_delay, flow.sabul().unwrap().profile), (Span::ZERO, Profile::Current));
     assert_eq!((flow.start, flow.stop), (Instant::ZERO, None));
     // One BDP: 100 Mb/s × 10 ms = 125 000 bytes = 83.3 packets of 1500.
     assert_eq!(scenario.links[0].forward.queue(), QueueLimit::Packets(83));
@@ -218,20 +221,23 @@ fn every_discipline_takes_its_own_settings() {
 fn a_flow_takes_the_settings_of_its_transport() {
     let flow = |lines: &str| small("", lines).flows[0].clone();
     let cbr = flow("transport = \"udp-cbr\"\nrate_mbps = 2.5\npacket_bytes = 1000");
-    assert_eq!((cbr.transport, cbr.cc.as_str()), (Transport::UdpCbr, ""));
-    assert_eq!((cbr.rate, cbr.packet_bytes), (Some(Rate(2_500_000)), 1000));
+    assert_eq!((cbr.packet_bytes, cbr.cc.as_str()), (1000, ""));
+    assert_eq!(cbr.carrier, Carrier::UdpCbr { rate: Rate(2_500_000) });
     let tcp = flow(
         "transport = \"tcp\"\ncc = \"newreno\"\ninitial_window = 3\necn = true\n\
          window_packets = 44\nbytes = 1e9",
     );
-    assert_eq!((tcp.initial_window, tcp.is_ecn_capable), (3, true));
-    assert_eq!((tcp.streams, tcp.striping), (1, Striping::RoundRobin));
+    let ends = TcpEnds { initial_window: 3, is_ecn_capable: true, ..TcpEnds::default() };
+    assert_eq!(tcp.carrier, Carrier::Tcp(ends));
+    assert_eq!((ends.streams, ends.striping), (1, Striping::RoundRobin));
     let parallel = flow("transport = \"tcp\"\nstreams = 16\nstriping = \"on-demand\"\nbytes = 1e9");
-    assert_eq!((parallel.streams, parallel.striping), (16, Striping::OnDemand));
+    let ends = parallel.tcp().unwrap();
+    assert_eq!((ends.streams, ends.striping), (16, Striping::OnDemand));
     assert_eq!((tcp.window_packets, tcp.size), (Some(44), FlowSize::Bytes(1_000_000_000)));
-    assert_eq!(flow("profile = \"sabul2003\"").profile, Profile::Sabul2003);
-    assert_eq!(flow("cc = \"sabul2002\"").profile, Profile::Sabul2002);
-    assert_eq!(flow("cc = \"sabul2002\"\nprofile = \"current\"").profile, Profile::Current);
+    let profile = |lines: &str| flow(lines).sabul().unwrap().profile;
+    assert_eq!(profile("profile = \"sabul2003\""), Profile::Sabul2003);
+    assert_eq!(profile("cc = \"sabul2002\""), Profile::Sabul2002);
+    assert_eq!(profile("cc = \"sabul2002\"\nprofile = \"current\""), Profile::Current);
     let word = flow("params = { start = \"startup\" }");
     assert_eq!(word.params, [("start".to_owned(), "startup".to_owned())]);
 }
@@ -285,11 +291,12 @@ fn chains_defects_and_slow_ends_are_read() {
     )
     .flows
     .remove(0);
-    assert_eq!(flow.profile, Profile::Sabul2002);
-    assert!(flow.defects.rtt_once && flow.defects.one_report_per_packet);
-    assert!(!flow.defects.periodic_err && !flow.defects.expire_all);
+    let ends = flow.sabul().unwrap();
+    assert_eq!(ends.profile, Profile::Sabul2002);
+    assert!(ends.defects.rtt_once && ends.defects.one_report_per_packet);
+    assert!(!ends.defects.periodic_err && !ends.defects.expire_all);
     assert_eq!(flow.arrivals, Arrivals::Chain { count: 500, parallel: 9 });
-    let rates = [flow.nic_rate, flow.source_rate, flow.sink_rate];
+    let rates = [ends.nic_rate, ends.source_rate, ends.sink_rate];
     assert_eq!(rates, [50, 20, 10].map(|mbps| Some(Rate::from_mbps(mbps))));
 }
 

@@ -80,10 +80,9 @@ fn goodput(
         name: "reordering".to_owned(),
         duration: Span::from_secs(SECONDS),
         warmup: Span::from_secs(WARMUP),
-        sample: Span::from_millis(100),
-        seed: 1,
         links: vec![LinkPlan { id: "path".to_owned(), forward: one_way, back: plain }],
         flows: vec![FlowPlan::new("flow", transport, cc, vec![0])],
+        ..Scenario::default()
     };
     let outcome =
         World::new(scenario).expect("a legal scenario").run().expect("a run without faults");

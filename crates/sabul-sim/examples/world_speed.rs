@@ -27,11 +27,9 @@ fn scenario(delay_ms: u64, queue: u64, seconds: u64, flows: Vec<FlowPlan>) -> Sc
     Scenario {
         name: "speed".to_owned(),
         duration: Span::from_secs(seconds),
-        warmup: Span::ZERO,
-        sample: Span::from_millis(100),
-        seed: 1,
         links: vec![LinkPlan { id: "bottleneck".to_owned(), forward: link.clone(), back: link }],
         flows,
+        ..Scenario::default()
     }
 }
 

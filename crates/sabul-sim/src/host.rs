@@ -10,7 +10,7 @@ mod tcp;
 use sabul_cc::Guarded;
 use sabul_cc::events::Event;
 use sabul_run::meter::{Counters, Gauges};
-use sabul_run::scenario::{FlowPlan, Transport};
+use sabul_run::scenario::{Carrier, FlowPlan};
 use sabul_units::Instant;
 
 use crate::net::Body;
@@ -36,15 +36,17 @@ impl Host {
         bytes: Option<u64>,
         mut controllers: Vec<Guarded>,
     ) -> Self {
-        if plan.transport == Transport::Tcp && !controllers.is_empty() {
-            return Self::Tcp(Box::new(TcpHost::new(now, plan, bytes, controllers)));
-        }
-        match (plan.transport, controllers.pop()) {
-            (Transport::Sabul, Some(controller)) => {
-                Self::Sabul(Box::new(SabulHost::new(now, plan, bytes, controller)))
+        match (&plan.carrier, controllers.pop()) {
+            (Carrier::Tcp(ends), Some(last)) => {
+                controllers.push(last);
+                Self::Tcp(Box::new(TcpHost::new(now, plan, *ends, bytes, controllers)))
             }
-            // The rest has no controller; a world takes no flow of a command.
-            _ => Self::Cbr(CbrHost::new(now, plan, bytes)),
+            (Carrier::Sabul(ends), Some(controller)) => {
+                Self::Sabul(Box::new(SabulHost::new(now, plan, *ends, bytes, controller)))
+            }
+            (Carrier::UdpCbr { rate }, _) => Self::Cbr(CbrHost::new(now, plan, Some(*rate), bytes)),
+            // A world takes no flow of a command, and gives every other a controller.
+            _ => Self::Cbr(CbrHost::new(now, plan, None, bytes)),
         }
     }
 

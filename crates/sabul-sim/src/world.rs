@@ -13,7 +13,7 @@ use sabul_path::{Arrival, Damage, Output, RouteId, Timer, Way};
 use sabul_run::events;
 use sabul_run::meter::{Counters, Gauges, Life, Meter};
 use sabul_run::results::{Results, Series};
-use sabul_run::scenario::{FlowPlan, Scenario, Transport};
+use sabul_run::scenario::{Carrier, FlowPlan, Scenario};
 use sabul_run::traffic::Traffic;
 use sabul_units::{Bytes, Instant, Polled, SeededRandom};
 
@@ -329,7 +329,8 @@ impl World {
             let controller = build_controller(settings).expect("it was built before")?;
             Some(controller.seeded(random.fork(&first.wrapping_add(stream).to_string())))
         };
-        let controllers = (0..settings.streams).filter_map(build).collect();
+        let streams = settings.tcp().map_or(1, |ends| ends.streams);
+        let controllers = (0..streams).filter_map(build).collect();
         let mut host = Host::new(self.now, settings, bytes, controllers);
         if self.is_audited {
             host.audit();
@@ -339,7 +340,7 @@ impl World {
         }
         let index = u32::try_from(plan).unwrap_or(u32::MAX);
         let number = index.wrapping_add(state.copies << COPY_SHIFT);
-        state.copies += settings.streams;
+        state.copies += streams;
         self.meter.flow_started(plan);
         let life = Life { started: self.now, bytes_at_warmup: 0 };
         let flow = Flow { route, number, plan, host, bytes, is_complete: false, life };
@@ -393,28 +394,28 @@ fn fault_of(scenario: &Scenario, flow: &Flow) -> Option<FlowFault> {
 }
 
 fn build_controller(plan: &FlowPlan) -> Result<Option<Guarded>, ConfigError> {
-    match plan.transport {
-        Transport::UdpCbr => return Ok(None),
-        Transport::Command => {
+    match &plan.carrier {
+        Carrier::UdpCbr { .. } => return Ok(None),
+        Carrier::Command { .. } => {
             return Err(ConfigError {
                 setting: format!("transport of flow {}", plan.id),
-                value: plan.transport.name().to_owned(),
+                value: plan.transport().name().to_owned(),
                 allowed: "sabul, tcp or udp-cbr: programs run only in the lab".to_owned(),
             });
         }
-        Transport::Sabul | Transport::Tcp => {}
+        Carrier::Sabul(_) | Carrier::Tcp(_) => {}
     }
     let entry = registry::find(&plan.cc)?;
     let mut params = plan.params.clone();
     let key = "initial_window";
     let has_key = |name: &str| name == key;
-    if plan.transport == Transport::Tcp
+    if let Some(ends) = plan.tcp()
         && entry.params.iter().any(|spec| has_key(spec.name))
         && !params.iter().any(|(name, _)| has_key(name))
     {
-        params.push((key.to_owned(), plan.initial_window.to_string()));
+        params.push((key.to_owned(), ends.initial_window.to_string()));
     }
-    if plan.transport == Transport::Tcp && entry.family == Family::Rate {
+    if plan.tcp().is_some() && entry.family == Family::Rate {
         return Err(ConfigError {
             setting: format!("controller of tcp flow {}", plan.id),
             value: plan.cc.clone(),
@@ -428,19 +429,18 @@ fn build_controller(plan: &FlowPlan) -> Result<Option<Guarded>, ConfigError> {
 mod tests {
     use super::*;
     use sabul_path::{LinkConfig, LinkPlan};
+    use sabul_run::scenario::Transport;
     use sabul_units::Span;
 
     #[test]
     fn a_program_does_not_run_here() {
         let link = LinkConfig::default();
         let scenario = Scenario {
-            name: String::new(),
             duration: Span::from_secs(1),
-            warmup: Span::ZERO,
             sample: Span::from_secs(1),
-            seed: 1,
             links: vec![LinkPlan { id: "l".to_owned(), forward: link.clone(), back: link }],
             flows: vec![FlowPlan::new("a", Transport::Command, "", vec![0])],
+            ..Scenario::default()
         };
         let error = World::new(scenario).unwrap_err().to_string();
         for part in ["flow a", "command", "the lab"] {

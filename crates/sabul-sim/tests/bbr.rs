@@ -41,10 +41,10 @@ fn run_on(
         name: "bbr".to_owned(),
         duration: Span::from_secs(end_s),
         warmup: Span::from_secs(10),
-        sample: Span::from_millis(100),
         seed,
         links: vec![LinkPlan { id: "link".to_owned(), forward, back }],
         flows: controllers.iter().enumerate().map(flow).collect(),
+        ..Scenario::default()
     };
     let results = World::new(scenario).unwrap().run().unwrap().results;
     println!(
@@ -141,11 +141,9 @@ fn file_s((mbps, rtt_ms): (u64, u64), start: &str, bytes: u64, loss: f64) -> f64
     let scenario = Scenario {
         name: "file".to_owned(),
         duration: Span::from_secs(200),
-        warmup: Span::ZERO,
-        sample: Span::from_millis(100),
-        seed: 1,
         links: vec![LinkPlan { id: "link".to_owned(), forward, back }],
         flows: vec![flow],
+        ..Scenario::default()
     };
     let results = World::new(scenario).unwrap().run().unwrap().results;
     results.flows[0].completed_s.unwrap()

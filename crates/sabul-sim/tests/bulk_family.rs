@@ -54,11 +54,10 @@ fn run(path: Path, cc: &str, params: &[(&str, &str)], packets: u64) -> FlowResul
     let scenario = Scenario {
         name: "bulk".to_owned(),
         duration: Span::from_secs(200),
-        warmup: Span::ZERO,
-        sample: Span::from_millis(100),
         seed: 7,
         links: vec![path.link()],
         flows: vec![flow],
+        ..Scenario::default()
     };
     let mut world = World::new(scenario).unwrap();
     // The checks go through all gaps at each event: for small transfers.

@@ -82,11 +82,9 @@ fn run(transport: Transport, cc: &str, change: fn(&mut FlowPlan)) -> Result<Outc
     let scenario = Scenario {
         name: "faults".to_owned(),
         duration: Span::from_secs(5),
-        warmup: Span::ZERO,
-        sample: Span::from_millis(100),
-        seed: 1,
         links: vec![LinkPlan { id: "l".to_owned(), forward: link.clone(), back: link }],
         flows: vec![good, flow],
+        ..Scenario::default()
     };
     World::new(scenario).unwrap().run()
 }

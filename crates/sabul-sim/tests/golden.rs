@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use sabul_path::{BurstLoss, Discipline, FqCodel, LinkConfig, LinkPlan, QueueLimit, Red};
-use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Profile, Scenario, Transport};
+use sabul_run::scenario::{
+    Arrivals, Carrier, FlowPlan, FlowSize, Profile, SabulEnds, Scenario, TcpEnds, Transport,
+};
 use sabul_sim::World;
 use sabul_units::{Probability, Rate, Span};
 
@@ -31,12 +33,11 @@ fn link(id: &str, mbps: u64, delay_ms: u64, discipline: Discipline) -> LinkPlan 
     LinkPlan { id: id.to_owned(), forward: one_way.clone(), back: one_way }
 }
 
-fn flow(id: &str, transport: Transport, cc: &str, path: &[usize]) -> FlowPlan {
+fn flow(id: &str, carrier: impl Into<Carrier>, cc: &str, path: &[usize]) -> FlowPlan {
     FlowPlan {
         access_delay: Span::from_millis(3),
         arrivals: Arrivals::Together { count: 1, spread: Span::from_millis(500) },
-        is_ecn_capable: transport == Transport::Tcp,
-        ..FlowPlan::new(id, transport, cc, path.to_vec())
+        ..FlowPlan::new(id, carrier, cc, path.to_vec())
     }
 }
 
@@ -46,30 +47,29 @@ fn scenario() -> Scenario {
         link("red", 100, 10, Discipline::Red(red)),
         link("fq", 80, 5, Discipline::FqCodel(FqCodel::default())),
     ];
-    let mut old = flow("old", Transport::Sabul, "sabul2002", &[0]);
-    old.profile = Profile::Sabul2002;
-    let mut paper = flow("paper", Transport::Sabul, "sabul2003", &[1]);
-    paper.profile = Profile::Sabul2003;
-    let mut mice = flow("mice", Transport::Tcp, "newreno", &[0, 1]);
+    let ours = |profile| SabulEnds { profile, ..SabulEnds::default() };
+    let tcp = TcpEnds { is_ecn_capable: true, ..TcpEnds::default() };
+    let old = flow("old", ours(Profile::Sabul2002), "sabul2002", &[0]);
+    let paper = flow("paper", ours(Profile::Sabul2003), "sabul2003", &[1]);
+    let mut mice = flow("mice", tcp, "newreno", &[0, 1]);
     mice.arrivals = Arrivals::Poisson { mean_interval: Span::from_millis(100) };
     mice.size = FlowSize::Pareto { shape: 1.4, mean_packets: 50.0 };
-    let mut cross = flow("cross", Transport::UdpCbr, "", &[1]);
-    cross.rate = Some(Rate::from_mbps(7));
+    let cross = flow("cross", Carrier::UdpCbr { rate: Rate::from_mbps(7) }, "", &[1]);
     Scenario {
         name: "golden".to_owned(),
         duration: Span::from_secs(12),
         warmup: Span::from_secs(2),
-        sample: Span::from_millis(100),
         seed: 42,
         links,
         flows: vec![
             flow("ours", Transport::Sabul, "sabul2003", &[0, 1]),
             old,
             paper,
-            flow("cubic", Transport::Tcp, "cubic", &[0]),
+            flow("cubic", tcp, "cubic", &[0]),
             mice,
             cross,
         ],
+        ..Scenario::default()
     }
 }
 

@@ -4,7 +4,7 @@
 
 use sabul_path::{Discipline, Drr, LinkConfig, LinkPlan, QueueLimit};
 use sabul_run::results::Results;
-use sabul_run::scenario::{FlowPlan, FlowSize, Scenario, Striping, Transport};
+use sabul_run::scenario::{FlowPlan, FlowSize, Scenario, Striping, TcpEnds};
 use sabul_sim::World;
 use sabul_units::{Probability, Rate, Span};
 
@@ -20,8 +20,8 @@ fn link(loss: f64, discipline: Discipline) -> LinkPlan {
 }
 
 fn flow(id: &str, streams: u32, striping: Striping) -> FlowPlan {
-    let plan = FlowPlan::new(id, Transport::Tcp, "reno", vec![0]);
-    FlowPlan { streams, striping, ..plan }
+    let ends = TcpEnds { streams, striping, ..TcpEnds::default() };
+    FlowPlan::new(id, ends, "reno", vec![0])
 }
 
 fn run(link: LinkPlan, flows: Vec<FlowPlan>, end_s: u64, is_audited: bool) -> Results {
@@ -29,10 +29,9 @@ fn run(link: LinkPlan, flows: Vec<FlowPlan>, end_s: u64, is_audited: bool) -> Re
         name: "parallel".to_owned(),
         duration: Span::from_secs(end_s),
         warmup: Span::from_secs(if is_audited { 0 } else { 20 }),
-        sample: Span::from_millis(100),
-        seed: 1,
         links: vec![link],
         flows,
+        ..Scenario::default()
     };
     let mut world = World::new(scenario).unwrap();
     if is_audited {

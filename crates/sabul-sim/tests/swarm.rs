@@ -13,7 +13,9 @@ use sabul_path::{
     BurstLoss, Codel, Discipline, Drr, EcnThreshold, FqCodel, LinkConfig, LinkPlan, Outage,
     QueueLimit, Red,
 };
-use sabul_run::scenario::{Defects, FlowPlan, FlowSize, Profile, Scenario, Transport};
+use sabul_run::scenario::{
+    Carrier, Defects, FlowPlan, FlowSize, Profile, SabulEnds, Scenario, TcpEnds, Transport,
+};
 use sabul_sim::World;
 use sabul_units::{Instant, Probability, Random, Rate, SeededRandom, Span};
 
@@ -34,7 +36,7 @@ fn draw(seed: u64) -> Scenario {
         (0..=rng.below(3)).map(|index| draw_transfer(index, links.len(), &mut rng)).collect();
     if rng.below(3) == 0 {
         let mut cross = flow("cross", Transport::UdpCbr, "", links.len(), &mut rng);
-        cross.rate = Some(slowest.mul_ratio(1 + rng.below(4), 10));
+        cross.carrier = Carrier::UdpCbr { rate: slowest.mul_ratio(1 + rng.below(4), 10) };
         cross.size = FlowSize::Endless;
         cross.stop = Some(cross.start + Span::from_secs(20));
         flows.push(cross);
@@ -47,11 +49,11 @@ fn draw(seed: u64) -> Scenario {
     Scenario {
         name: format!("seed {seed}"),
         duration: LIMIT,
-        warmup: Span::ZERO,
         sample: Span::from_secs(10),
         seed,
         links,
         flows,
+        ..Scenario::default()
     }
 }
 
@@ -112,8 +114,16 @@ fn flow(
         start: Instant::ZERO + Span::from_millis(rng.below(1500)),
         size: FlowSize::Bytes(1 + rng.below(1_000_000)),
         packet_bytes: u32::try_from(576 + rng.below(2000)).unwrap(),
-        is_ecn_capable: rng.below(2) == 0,
-        ..FlowPlan::new(id, transport, cc, (first..first + count).collect())
+        ..FlowPlan::new(id, carrier(transport, rng), cc, (first..first + count).collect())
+    }
+}
+
+/// TCP may negotiate ECN.
+fn carrier(transport: Transport, rng: &mut SeededRandom) -> Carrier {
+    let is_ecn_capable = rng.below(2) == 0;
+    match transport {
+        Transport::Tcp => TcpEnds { is_ecn_capable, ..TcpEnds::default() }.into(),
+        other => other.into(),
     }
 }
 
@@ -126,14 +136,15 @@ fn draw_transfer(index: u64, links: usize, rng: &mut SeededRandom) -> FlowPlan {
         ("sabul2003", 0) => vec![("start".to_owned(), "published".to_owned())],
         _ => Vec::new(),
     };
-    flow.profile = match rng.below(4) {
+    let profile = match rng.below(4) {
         0 => Profile::Sabul2003,
         1 => Profile::Sabul2002,
         _ => Profile::Current,
     };
-    if flow.profile == Profile::Sabul2002 {
+    let mut ends = SabulEnds { profile, ..SabulEnds::default() };
+    if profile == Profile::Sabul2002 {
         let mut coin = || rng.below(4) == 0;
-        flow.defects = Defects {
+        ends.defects = Defects {
             periodic_err: coin(),
             rtt_once: coin(),
             expire_all: false,
@@ -143,7 +154,8 @@ fn draw_transfer(index: u64, links: usize, rng: &mut SeededRandom) -> FlowPlan {
         };
     }
     let mut slow = || (rng.below(4) == 0).then(|| Rate::from_mbps(1 + rng.below(50)));
-    (flow.source_rate, flow.sink_rate) = (slow(), slow());
+    (ends.source_rate, ends.sink_rate) = (slow(), slow());
+    flow.carrier = ends.into();
     flow.window_packets = (rng.below(3) == 0).then(|| 8 + rng.below(200));
     flow
 }

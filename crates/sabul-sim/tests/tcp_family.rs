@@ -5,7 +5,7 @@
 use sabul_cc::registry::{self, Family};
 use sabul_path::{Discipline, EcnThreshold, LinkConfig, LinkPlan, QueueLimit};
 use sabul_run::results::Results;
-use sabul_run::scenario::{FlowPlan, Scenario, Transport};
+use sabul_run::scenario::{Carrier, FlowPlan, Scenario, Transport};
 use sabul_sim::World;
 use sabul_units::{Instant, Probability, Rate, Span};
 
@@ -62,17 +62,19 @@ fn run_seed(
     let flow = |(n, cc): (usize, &&str)| {
         let mut flow = FlowPlan::new(&format!("{n}-{cc}"), transport, cc, vec![0]);
         flow.start = Instant::ZERO + Span::from_secs(5) * n as u64;
-        flow.is_ecn_capable = path.mark_packets.is_some();
+        if let Carrier::Tcp(ends) = &mut flow.carrier {
+            ends.is_ecn_capable = path.mark_packets.is_some();
+        }
         flow
     };
     let scenario = Scenario {
         name: "family".to_owned(),
         duration: Span::from_secs(end_s),
         warmup: Span::from_secs(20),
-        sample: Span::from_millis(100),
         seed,
         links: vec![path.link()],
         flows: controllers.iter().enumerate().map(flow).collect(),
+        ..Scenario::default()
     };
     let results = World::new(scenario).unwrap().run().unwrap().results;
     println!(

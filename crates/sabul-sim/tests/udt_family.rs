@@ -51,10 +51,9 @@ fn run_flows(path: Path, flows: Vec<FlowPlan>, end_s: u64) -> Results {
         name: "udt".to_owned(),
         duration: Span::from_secs(end_s),
         warmup: Span::from_secs(20),
-        sample: Span::from_millis(100),
-        seed: 1,
         links: vec![path.link()],
         flows,
+        ..Scenario::default()
     };
     let results = World::new(scenario).unwrap().run().unwrap().results;
     println!(

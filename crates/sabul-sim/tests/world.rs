@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
 use sabul_path::{Discipline, LinkConfig, LinkPlan, Outage, QueueLimit, Red};
-use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Profile, Scenario, Transport};
+use sabul_run::scenario::{
+    Arrivals, Carrier, FlowPlan, FlowSize, Profile, SabulEnds, Scenario, Transport,
+};
 use sabul_sim::{Outcome, World};
 use sabul_units::{Instant, Probability, Rate, Span};
 
@@ -25,12 +27,12 @@ fn link(id: &str, mbps: u64, delay: Span, queue: u64) -> LinkPlan {
     LinkPlan { id: id.to_owned(), forward: one_way.clone(), back: one_way }
 }
 
-fn flow(id: &str, transport: Transport, cc: &str) -> FlowPlan {
-    FlowPlan::new(id, transport, cc, vec![0])
+fn flow(id: &str, carrier: impl Into<Carrier>, cc: &str) -> FlowPlan {
+    FlowPlan::new(id, carrier, cc, vec![0])
 }
 
 fn cbr(id: &str, mbps: u64) -> FlowPlan {
-    FlowPlan { rate: Some(Rate::from_mbps(mbps)), ..flow(id, Transport::UdpCbr, "") }
+    FlowPlan::new(id, Carrier::UdpCbr { rate: Rate::from_mbps(mbps) }, "", vec![0])
 }
 
 /// A flow of our own at a constant rate.
@@ -43,11 +45,10 @@ fn scenario(seconds: u64, links: Vec<LinkPlan>, flows: Vec<FlowPlan>) -> Scenari
     Scenario {
         name: "test".to_owned(),
         duration: Span::from_secs(seconds),
-        warmup: Span::ZERO,
         sample: ms(100),
-        seed: 1,
         links,
         flows,
+        ..Scenario::default()
     }
 }
 
@@ -227,8 +228,8 @@ fn a_chain_keeps_so_many_at_a_time_until_all_are_over() {
 
 #[test]
 fn a_host_s_own_interface_makes_the_sender_wait_and_loses_nothing() {
-    let mut ours = flow("a", Transport::Sabul, "sabul2003");
-    ours.nic_rate = Some(Rate::from_mbps(40));
+    let slow = SabulEnds { nic_rate: Some(Rate::from_mbps(40)), ..SabulEnds::default() };
+    let ours = flow("a", slow, "sabul2003");
     let outcome = run(&scenario(10, vec![link("l", 100, ms(10), 20)], vec![ours]));
     assert_near(outcome.results.flows[0].throughput_bps, 40e6, 0.05);
     assert_eq!(outcome.results.flows[0].packets_lost, 0);
@@ -246,8 +247,8 @@ fn copies_of_a_flow_share_fairly_and_count_each() {
 
 #[test]
 fn a_slow_reader_slows_the_flow_without_loss() {
-    let mut slow = flow("a", Transport::Sabul, "sabul2003");
-    slow.sink_rate = Some(Rate::from_mbps(20));
+    let ends = SabulEnds { sink_rate: Some(Rate::from_mbps(20)), ..SabulEnds::default() };
+    let slow = flow("a", ends, "sabul2003");
     let outcome = run(&scenario(20, vec![link("l", 200, ms(10), 400)], vec![slow]));
     assert_near(outcome.results.flows[0].goodput_bps, 20e6, 0.1);
     assert_eq!(outcome.results.flows[0].packets_lost, 0);
@@ -255,8 +256,8 @@ fn a_slow_reader_slows_the_flow_without_loss() {
 
 #[test]
 fn a_slow_source_sends_at_its_own_rate() {
-    let mut slow = flow("a", Transport::Sabul, "sabul2003");
-    slow.source_rate = Some(Rate::from_mbps(30));
+    let ends = SabulEnds { source_rate: Some(Rate::from_mbps(30)), ..SabulEnds::default() };
+    let slow = flow("a", ends, "sabul2003");
     let outcome = run(&scenario(20, vec![link("l", 200, ms(10), 400)], vec![slow]));
     assert_near(outcome.results.flows[0].goodput_bps, 30e6, 0.05);
 }
@@ -264,8 +265,8 @@ fn a_slow_source_sends_at_its_own_rate() {
 #[test]
 fn every_profile_carries_its_reports() {
     for profile in [Profile::Current, Profile::Sabul2003, Profile::Sabul2002] {
-        let mut file = flow("a", Transport::Sabul, "sabul2003");
-        file.profile = profile;
+        let ends = SabulEnds { profile, ..SabulEnds::default() };
+        let mut file = flow("a", ends, "sabul2003");
         file.size = FlowSize::Bytes(3_000_000);
         let mut lossy = link("l", 100, ms(10), 100);
         let loss = Probability::per_mille(10);
@@ -308,9 +309,9 @@ fn reports_on_tcp_get_through_what_is_sent_in_silence() {
         .with_outages(vec![Outage { at: at_s(1), lasts: ms(1200) }])
         .build()
         .unwrap();
-    let mut file = flow("a", Transport::Sabul, "sabul2003");
+    let ends = SabulEnds { profile: Profile::Sabul2003, ..SabulEnds::default() };
+    let mut file = flow("a", ends, "sabul2003");
     file.params = vec![("start".to_owned(), "published".to_owned())];
-    file.profile = Profile::Sabul2003;
     file.packet_bytes = 710;
     file.size = FlowSize::Bytes(960_000);
     let mut slowest = 0.0_f64;

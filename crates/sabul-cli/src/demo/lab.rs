@@ -11,7 +11,7 @@ use sabul_lab::{Lab, LabConfig, LabOutcome, Sample};
 use sabul_path::{LinkPlan, PathPreset};
 use sabul_report::sparkline;
 use sabul_run::results::FlowResult;
-use sabul_run::scenario::{FlowPlan, Scenario, Transport};
+use sabul_run::scenario::{Carrier, FlowPlan, Scenario, Transport};
 use sabul_units::Span;
 use serde_json::{Value, json};
 
@@ -124,13 +124,12 @@ fn scenario(args: &DemoArgs, path: &PathPreset, folder: &Path) -> Result<Scenari
     }
     copy.extend(["--ticket".to_owned(), ticket.clone(), text(&folder.join(FILE_NAME))]);
     copy.push("sabul://{far}:4850/".to_owned());
-    let mut file = FlowPlan::new("sabul", Transport::Command, "", vec![0]);
     // The server listens before its ticket is written. The answer goes to a file; the shell becomes
     // the program.
     let line = r#"out=$1; until [ -s "$2" ]; do sleep 0.02; done; shift 2; exec "$@" >"$out""#;
-    file.command = ["sh", "-c", line, "sh", answer.as_str(), &ticket].map(str::to_owned).to_vec();
-    file.command.extend(copy);
-    file.peer_command = [
+    let mut near = ["sh", "-c", line, "sh", answer.as_str(), &ticket].map(str::to_owned).to_vec();
+    near.extend(copy);
+    let far = [
         program.as_str(),
         "serve",
         "--root",
@@ -142,11 +141,11 @@ fn scenario(args: &DemoArgs, path: &PathPreset, folder: &Path) -> Result<Scenari
     ]
     .map(str::to_owned)
     .to_vec();
+    let file = FlowPlan::new("sabul", Carrier::Command { near, far }, "", vec![0]);
     let rival = FlowPlan::new("tcp", Transport::Tcp, RIVAL, vec![0]);
     Ok(Scenario {
         name: "demo".to_owned(),
         duration: PATIENCE,
-        warmup: Span::ZERO,
         sample: SAMPLE,
         seed: args.seed,
         links: vec![LinkPlan {
@@ -155,6 +154,7 @@ fn scenario(args: &DemoArgs, path: &PathPreset, folder: &Path) -> Result<Scenari
             back: path.back.clone(),
         }],
         flows: vec![file, rival],
+        ..Scenario::default()
     })
 }
 

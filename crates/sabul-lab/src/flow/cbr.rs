@@ -72,7 +72,7 @@ pub(super) fn prepare(
 ) -> Result<Arc<Cbr>, LabError> {
     let plan = &task.plan;
     let header_bytes = if task.near.address().is_ipv4() { 28 } else { 48 };
-    let rate = plan.rate.filter(|rate| rate.0 > 0);
+    let rate = plan.constant_rate().filter(|rate| rate.0 > 0);
     let rate = rate.ok_or_else(|| task.failed("a constant rate needs rate_mbps"))?;
     if plan.packet_bytes <= header_bytes || plan.packet_bytes > 65_535 {
         let bytes = plan.packet_bytes;

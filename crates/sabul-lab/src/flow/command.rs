@@ -76,7 +76,7 @@ pub(super) fn prepare(
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<Arc<Programs>, LabError> {
     let plan = &task.plan;
-    if plan.command.is_empty() {
+    if plan.commands().0.is_empty() {
         return Err(task.failed("a command flow needs a command"));
     }
     for place in [&task.near, &task.far] {
@@ -152,11 +152,12 @@ fn choose_algorithm(task: &Task, place: &Place) -> Result<(), LabError> {
 
 /// Starts the far program and gives it time to listen.
 fn start_peer(task: &Task, files: &TempDir) -> Result<Option<Running>, LabError> {
-    if task.plan.peer_command.is_empty() {
+    let (_, command) = task.plan.commands();
+    if command.is_empty() {
         return Ok(None);
     }
     let before = task.far.run(listening)?;
-    let mut peer = start(task, &task.far, &task.plan.peer_command, files, "far")?;
+    let mut peer = start(task, &task.far, command, files, "far")?;
     let started = Instant::now();
     while started.elapsed() < LISTEN_PATIENCE {
         if let Some(why) = peer.failure() {
@@ -190,7 +191,7 @@ async fn run_copy(
 ) -> Result<(), String> {
     let number = copy.number;
     let name = format!("near-{number}");
-    let running = start(task, &task.near, &task.plan.command, files, &name);
+    let running = start(task, &task.near, task.plan.commands().0, files, &name);
     let running = running.map_err(|error| match error {
         LabError::Flow { why, .. } => why,
         error => error.to_string(),

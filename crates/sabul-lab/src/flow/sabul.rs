@@ -176,7 +176,7 @@ fn refuse_what_cannot_be(task: &Task) -> Result<(), LabError> {
 
 /// How the copies of a plan are transferred.
 fn options(plan: &FlowPlan) -> Result<TransferOptions, String> {
-    let (loss_policy, carrier) = match plan.profile {
+    let (loss_policy, carrier) = match plan.sabul().map_or(Profile::Current, |ends| ends.profile) {
         Profile::Current => (LossPolicy::Current, Carrier::Udp),
         Profile::Sabul2003 | Profile::Sabul2002 => (LossPolicy::Historical, Carrier::Control),
     };
@@ -431,7 +431,7 @@ fn scale(number: u64, part: u64, whole: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use sabul_run::scenario::Transport;
+    use sabul_run::scenario::{SabulEnds, Transport};
 
     use super::*;
 
@@ -471,7 +471,7 @@ mod tests {
         let mut plan = plan();
         assert_eq!(options(&plan).unwrap().carrier, Carrier::Udp);
         for profile in [Profile::Sabul2003, Profile::Sabul2002] {
-            plan.profile = profile;
+            plan.carrier = SabulEnds { profile, ..SabulEnds::default() }.into();
             let asked = options(&plan).unwrap();
             assert_eq!(
                 (asked.loss_policy, asked.carrier),

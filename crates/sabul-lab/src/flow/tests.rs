@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use sabul_run::scenario::{Arrivals, FlowSize, Profile};
+use sabul_run::scenario::{Arrivals, Carrier, FlowSize, Profile, SabulEnds, TcpEnds};
 use sabul_units::Rate;
 
 use super::*;
@@ -26,8 +26,13 @@ fn tcp_plan(size: FlowSize) -> FlowPlan {
 }
 
 fn command_plan(command: &[&str]) -> FlowPlan {
-    let command = command.iter().map(|word| (*word).to_owned()).collect();
-    FlowPlan { command, ..FlowPlan::new("c", Transport::Command, "", vec![0]) }
+    commands_plan(command, &[])
+}
+
+fn commands_plan(near: &[&str], far: &[&str]) -> FlowPlan {
+    let [near, far] =
+        [near, far].map(|words| words.iter().map(|word| (*word).to_owned()).collect());
+    FlowPlan::new("c", Carrier::Command { near, far }, "", vec![0])
 }
 
 fn ms(ms: u64) -> Instant {
@@ -236,8 +241,7 @@ fn an_algorithm_that_the_kernel_lacks_is_refused_beforehand() {
 fn a_flow_that_never_goes_ends_quietly() {
     for transport in [Transport::Tcp, Transport::Sabul, Transport::UdpCbr] {
         let cc = if transport == Transport::Tcp { "newreno" } else { "sabul2003" };
-        let mut plan = FlowPlan::new("q", transport, cc, vec![0]);
-        plan.rate = Some(Rate::from_mbps(1));
+        let plan = FlowPlan::new("q", transport, cc, vec![0]);
         drop(prepare(&plan).unwrap());
         assert_eq!(prepare(&plan).unwrap().finish().unwrap(), []);
     }
@@ -247,8 +251,7 @@ fn a_flow_that_never_goes_ends_quietly() {
 
 #[test]
 fn cbr_sends_at_its_rate_and_counts_what_arrives() {
-    let mut plan = FlowPlan::new("u", Transport::UdpCbr, "", vec![0]);
-    plan.rate = Some(Rate::from_mbps(12));
+    let mut plan = FlowPlan::new("u", Carrier::UdpCbr { rate: Rate::from_mbps(12) }, "", vec![0]);
     plan.stop = Some(ms(500));
     plan.arrivals = Arrivals::Together { count: 2, spread: Span::ZERO };
     let seen = run_until(&plan, ms(60_000), |seen| seen.retired.len() == 2).unwrap();
@@ -264,8 +267,7 @@ fn cbr_sends_at_its_rate_and_counts_what_arrives() {
 
 #[test]
 fn cbr_with_an_end_completes() {
-    let mut plan = FlowPlan::new("u", Transport::UdpCbr, "", vec![0]);
-    plan.rate = Some(Rate::from_mbps(1000));
+    let mut plan = FlowPlan::new("u", Carrier::UdpCbr { rate: Rate::from_mbps(1000) }, "", vec![0]);
     plan.size = FlowSize::Bytes(1_000_000);
     let seen = run_until(&plan, ms(60_000), |seen| seen.completed.len() == 1).unwrap();
     let counters = seen.total();
@@ -297,7 +299,8 @@ fn sabul_copies_complete_with_their_bytes() {
 #[test]
 fn sabul_shows_what_stands_and_can_be_ended_any_time() {
     for profile in [Profile::Current, Profile::Sabul2003] {
-        let mut plan = FlowPlan { profile, ..sabul_plan(FlowSize::Endless) };
+        let ends = SabulEnds { profile, ..SabulEnds::default() };
+        let mut plan = FlowPlan::new("s", ends, "sabul2003", vec![0]);
         plan.params = [("start", "published"), ("rate_mbps_initial", "20")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into();
@@ -380,13 +383,11 @@ fn a_program_is_ended_when_its_plan_stops() {
 fn the_far_program_comes_first_and_its_failure_is_the_flows() {
     let dir = tempfile::tempdir().unwrap();
     let there = dir.path().join("there").display().to_string();
-    let mut plan = command_plan(&["sh", "-c", &format!("test -e {there}")]);
-    plan.peer_command =
-        ["sh", "-c", &format!("echo > {there}; sleep 600")].map(str::to_owned).into();
+    let near = ["sh", "-c", &format!("test -e {there}")];
+    let plan = commands_plan(&near, &["sh", "-c", &format!("echo > {there}; sleep 600")]);
     let seen = run_until(&plan, ms(60_000), |seen| seen.retired.len() == 1).unwrap();
     assert_eq!(seen.completed.len(), 1);
-    plan.command = ["sleep", "600"].map(str::to_owned).into();
-    plan.peer_command = ["sh", "-c", "echo in use >&2; exit 4"].map(str::to_owned).into();
+    let plan = commands_plan(&["sleep", "600"], &["sh", "-c", "echo in use >&2; exit 4"]);
     // Beforehand, unless somebody else in this namespace has begun to listen just then.
     let why = why(run_until(&plan, ms(60_000), |_| false));
     assert_eq!(why, "'sh' ended with code 4; it said: in use");
@@ -420,12 +421,13 @@ fn what_a_plan_loses_here_is_noted() {
 
 #[test]
 fn ecn_is_a_setting_of_the_hosts() {
-    let mut plan = tcp_plan(FlowSize::Endless);
+    let plan = tcp_plan(FlowSize::Endless);
     let ecn = |plan: &FlowPlan| {
         let mut settings = host_settings(plan).into_iter();
         settings.find(|(name, _)| name.ends_with("ecn")).map(|(_, value)| value)
     };
     assert_eq!(ecn(&plan).as_deref(), Some("0"));
-    plan.is_ecn_capable = true;
+    let ends = TcpEnds { is_ecn_capable: true, ..TcpEnds::default() };
+    let plan = FlowPlan::new("t", ends, "newreno", vec![0]);
     assert_eq!(ecn(&plan).as_deref(), Some("1"));
 }

@@ -167,7 +167,7 @@ impl Measurement {
 
 /// How many copies of a flow have an end of their own; none where they go on for ever.
 fn own_end(flow: &FlowPlan) -> Option<u64> {
-    if flow.transport != Transport::Command && flow.size == FlowSize::Endless {
+    if flow.transport() != Transport::Command && flow.size == FlowSize::Endless {
         return None;
     }
     match flow.arrivals {

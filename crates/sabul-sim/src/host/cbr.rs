@@ -2,7 +2,7 @@
 use sabul_path::Way;
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::FlowPlan;
-use sabul_units::{Bytes, Instant, Span};
+use sabul_units::{Bytes, Instant, Rate, Span};
 
 use super::port::Port;
 use crate::net::Body;
@@ -21,8 +21,14 @@ pub(crate) struct CbrHost {
 }
 
 impl CbrHost {
-    pub(crate) fn new(now: Instant, plan: &FlowPlan, bytes: Option<u64>) -> Self {
-        let gap = plan.rate.map_or(Span::MAX, |rate| rate.gap(Bytes(plan.packet_bytes.into())).0);
+    /// Without a rate nothing ever leaves.
+    pub(crate) fn new(
+        now: Instant,
+        plan: &FlowPlan,
+        rate: Option<Rate>,
+        bytes: Option<u64>,
+    ) -> Self {
+        let gap = rate.map_or(Span::MAX, |rate| rate.gap(Bytes(plan.packet_bytes.into())).0);
         Self {
             gap,
             packet_bytes: plan.packet_bytes,

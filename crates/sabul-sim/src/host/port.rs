@@ -22,7 +22,8 @@ impl Port<'_> {
         let meta = PacketMeta {
             size,
             flow: self.number.wrapping_add(u32::from(body.stripe()) << COPY_SHIFT),
-            is_ecn_capable: self.plan.is_ecn_capable && way == Way::Forward,
+            is_ecn_capable: way == Way::Forward
+                && self.plan.tcp().is_some_and(|ends| ends.is_ecn_capable),
         };
         // What becomes of it, its sender learns from the answers.
         let _: Verdict = self.net.push(now, self.route, way, meta, body);

@@ -12,7 +12,7 @@ use sabul_proto::{
     Repeat, RepeatRtt, ReportRule, Sender, SenderConfig, Transmit, WaitReason,
 };
 use sabul_run::meter::{Counters, Gauges};
-use sabul_run::scenario::{DATA_HEADERS, Defects, FlowPlan, Profile};
+use sabul_run::scenario::{DATA_HEADERS, Defects, FlowPlan, Profile, SabulEnds};
 use sabul_units::{Instant, PacketNumber, Polled, Rate};
 use sabul_wire::{Feedback, LossPolicy, NumberRange};
 
@@ -55,17 +55,18 @@ impl SabulHost {
     pub(crate) fn new(
         now: Instant,
         plan: &FlowPlan,
+        ends: SabulEnds,
         bytes: Option<u64>,
         controller: Guarded,
     ) -> Self {
-        let (policy, reports) = rules(plan, &controller);
+        let (policy, reports) = rules(ends, &controller);
         let payload_bytes = plan.payload_bytes();
         let window_bytes = plan
             .window_packets
             .map_or(WINDOW_BYTES, |packets| packets.saturating_mul(payload_bytes.into()));
-        let is_paced = plan.source_rate.is_some() || plan.sink_rate.is_some();
-        let source = Source::new(now, plan.source_rate, bytes, is_paced);
-        let sink = Sink::new(now, plan.sink_rate, source.block_bytes(), bytes);
+        let is_paced = ends.source_rate.is_some() || ends.sink_rate.is_some();
+        let source = Source::new(now, ends.source_rate, bytes, is_paced);
+        let sink = Sink::new(now, ends.sink_rate, source.block_bytes(), bytes);
         let sender = SenderConfig {
             policy,
             block_bytes: source.block_bytes(),
@@ -74,7 +75,7 @@ impl SabulHost {
             block_limit: sink.block_limit(),
             first_number: PacketNumber(0),
             reports,
-            expiry: if plan.defects.expire_all { Expiry::Everything } else { Expiry::Adaptive },
+            expiry: if ends.defects.expire_all { Expiry::Everything } else { Expiry::Adaptive },
         };
         let receiver = ReceiverConfig {
             policy,
@@ -85,14 +86,14 @@ impl SabulHost {
         let control =
             (policy == LossPolicy::Historical).then(|| Box::new(ControlConnection::new(now, plan)));
         let mut sender = Sender::new(now, sender, controller);
-        sender.limit_rate(Some(plan.nic_rate.unwrap_or(NIC_RATE)));
+        sender.limit_rate(Some(ends.nic_rate.unwrap_or(NIC_RATE)));
         Self {
             sender,
             receiver: Receiver::new(receiver),
             control,
             source,
             sink,
-            unread: plan.defects.one_report_per_packet.then(VecDeque::new),
+            unread: ends.defects.one_report_per_packet.then(VecDeque::new),
             counters: Counters::default(),
             refused: None,
             delivered: None,
@@ -290,13 +291,13 @@ impl SabulHost {
 }
 
 /// How the channel of a flow reports.
-fn rules(plan: &FlowPlan, controller: &Guarded) -> (LossPolicy, ReportRule) {
-    match plan.profile {
+fn rules(ends: SabulEnds, controller: &Guarded) -> (LossPolicy, ReportRule) {
+    match ends.profile {
         Profile::Current => ReportRule::of_rules(controller.rules(), LossPolicy::Current),
         Profile::Sabul2003 => (LossPolicy::Historical, ReportRule::sabul2003()),
         Profile::Sabul2002 => {
             let as_it_was = ReportRule::sabul2002(controller.syn_interval());
-            let Defects { periodic_err, rtt_once, .. } = plan.defects;
+            let Defects { periodic_err, rtt_once, .. } = ends.defects;
             let reports = ReportRule {
                 repeat: if periodic_err { as_it_was.repeat } else { Repeat::KTimesRtt },
                 repeat_rtt: if rtt_once { as_it_was.repeat_rtt } else { RepeatRtt::Averaged },

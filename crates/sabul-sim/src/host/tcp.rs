@@ -8,7 +8,7 @@ use sabul_cc::registry::{self, Family};
 use sabul_cc::{Fault, Guarded};
 use sabul_path::Way;
 use sabul_run::meter::{Counters, Gauges};
-use sabul_run::scenario::{FlowPlan, Striping};
+use sabul_run::scenario::{FlowPlan, Striping, TcpEnds};
 use sabul_units::{Instant, Polled, Span};
 
 use super::port::Port;
@@ -48,16 +48,17 @@ impl TcpHost {
     pub(crate) fn new(
         now: Instant,
         plan: &FlowPlan,
+        ends: TcpEnds,
         bytes: Option<u64>,
         controllers: Vec<Guarded>,
     ) -> Self {
         let most = WINDOW_BYTES_MAX / u64::from(plan.packet_bytes);
         let config = TcpConfig {
             packet_bytes: plan.packet_bytes,
-            initial_window: plan.initial_window,
+            initial_window: ends.initial_window,
             window_packets: Some(plan.window_packets.unwrap_or(most)),
             rto_min: RTO_MIN,
-            is_ecn_capable: plan.is_ecn_capable,
+            is_ecn_capable: ends.is_ecn_capable,
             // A controller of windows leaves bursts as TCP makes them.
             is_paced: registry::find(&plan.cc)
                 .is_ok_and(|entry| entry.family == Family::PacedWindow),
@@ -73,7 +74,7 @@ impl TcpHost {
             has_end: bytes.is_some(),
             is_paced: config.is_paced,
         };
-        host.deal(bytes, plan.striping);
+        host.deal(bytes, ends.striping);
         host
     }
 

@@ -5,7 +5,7 @@
 
 use sabul_path::QueueLimit;
 use sabul_run::results::{Completion, FlowResult, FlowSeries, Region, Series};
-use sabul_run::scenario::{FlowPlan, Scenario, Transport};
+use sabul_run::scenario::{FlowPlan, Scenario};
 use sabul_run::statistics;
 use sabul_scenario::Run;
 use sabul_units::Instant;
@@ -249,9 +249,8 @@ impl Trial {
         };
         let cross = |t_s: f64| {
             let flows = self.scenario().flows.iter();
-            let live =
-                flows.filter(|flow| flow.transport == Transport::UdpCbr && is_live(flow, t_s));
-            live.filter_map(|flow| flow.rate).map(|rate| rate.0 as f64).sum::<f64>()
+            let live = flows.filter(|flow| is_live(flow, t_s));
+            live.filter_map(FlowPlan::constant_rate).map(|rate| rate.0 as f64).sum::<f64>()
         };
         let times = self.finished.series.t_s.iter();
         times.map(|t_s| (self.link_bps() - cross(*t_s)).max(0.0)).collect()
@@ -479,7 +478,7 @@ fn cross(from_s: f64, trials: &[Trial]) -> Cross {
     let delivered = |one: &Trial| {
         let plans = one.scenario().flows.iter().zip(&one.finished.results.flows);
         let shares = plans.filter_map(|(plan, flow)| {
-            let rate = plan.rate.filter(|_| plan.transport == Transport::UdpCbr)?;
+            let rate = plan.constant_rate()?;
             Some(flow.throughput_bps / rate.0 as f64)
         });
         mean(shares)

@@ -394,7 +394,7 @@ mod tests {
                 let scenario = read(exam).scenario;
                 let ours = scenario.flows.iter().filter(|flow| flow.id.len() == 1);
                 for flow in ours {
-                    assert_eq!((flow.transport, flow.cc.as_str()), (wanted, entry.name));
+                    assert_eq!((flow.transport(), flow.cc.as_str()), (wanted, entry.name));
                 }
             }
         }

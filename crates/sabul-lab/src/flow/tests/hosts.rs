@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sabul_run::scenario::{Arrivals, FlowSize};
+use sabul_run::scenario::{Arrivals, Carrier, FlowSize};
 use sabul_units::Rate;
 
 use super::super::*;
@@ -166,9 +166,8 @@ fn a_tcp_window_is_about_as_wide_as_the_plan_wants() {
 #[test]
 fn constant_rate_crosses_hosts() {
     let (ends, _wire) = ends(9000, false);
-    let mut plan = FlowPlan::new("u", Transport::UdpCbr, "", vec![0]);
+    let mut plan = FlowPlan::new("u", Carrier::UdpCbr { rate: Rate::from_mbps(200) }, "", vec![0]);
     plan.packet_bytes = 9000;
-    plan.rate = Some(Rate::from_mbps(200));
     plan.size = FlowSize::Bytes(5_000_000);
     plan.stop = Some(Instant::ZERO + Span::from_millis(2500));
     let seen = run(&plan, ends, 1);
@@ -196,16 +195,16 @@ fn sabul_crosses_hosts_over_both_protocols() {
 fn programs_of_two_hosts_talk() {
     let (ends, _wire) = ends(1500, false);
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    let mut plan = FlowPlan::new("c", Transport::Command, "reno", vec![0]);
-    plan.command =
+    let near =
         words(&["bash", "-c", "exec 3<>/dev/tcp/{far}/7777 && head -c 4 <&3 | grep -q moin"]);
-    plan.peer_command = words(&[
+    let far = words(&[
         "python3",
         "-c",
         "import socket
 s = socket.create_server(('{far}', 7777))
 while True: s.accept()[0].sendall(b'moin')",
     ]);
+    let plan = FlowPlan::new("c", Carrier::Command { near, far }, "reno", vec![0]);
     let near = Arc::clone(&ends.near);
     let seen = run(&plan, ends, 1);
     assert_eq!(seen.completed, 1);
