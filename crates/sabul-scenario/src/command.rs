@@ -1,6 +1,6 @@
 //! A `[[flow]]` whose traffic is a program's.
 
-use crate::Arm;
+use crate::arm::Arm;
 use crate::table::Table;
 use crate::tree::Value;
 
@@ -13,9 +13,6 @@ pub(crate) fn read(table: &Table<'_>, arm: Arm) -> (Vec<String>, Vec<String>) {
     if arm == Arm::Sim {
         let what = "transport command runs only in the lab; use `sabul lab run`";
         table.refuse("transport", what);
-    }
-    if !table.has("command") {
-        table.missing("command", format_args!("the program to run, as {EXAMPLE}"));
     }
     let command = texts(table, "command");
     if table.has("command") && command.as_ref().is_some_and(Vec::is_empty) {

@@ -7,7 +7,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::Run;
+use crate::read::Run;
 
 /// The version of both documents here; a field that goes or changes its meaning raises it.
 const SCHEMA: u32 = 1;

@@ -3,161 +3,78 @@
 use sabul_cc::registry::{self, Entry, Family};
 use sabul_cc::{ChannelRules, ConfigError, ParamValues};
 use sabul_run::scenario::{
-    Arrivals, Carrier, Defects, FlowPlan, FlowSize, Profile, SabulEnds, Striping, TcpEnds,
-    Transport,
+    Carrier, Defects, FLOW, FlowDraft, FlowPlan, Profile, SabulEnds, Transport,
 };
 use sabul_units::{Bytes, Instant, Span};
 
-use crate::Arm;
+use crate::arm::Arm;
 use crate::command;
 use crate::error::unknown;
-use crate::keys::{DEFECTS, PROFILES, STRIPINGS, TRANSPORT_SETTINGS, TRANSPORTS};
-use crate::link::{DELAY_MS, Draft};
-use crate::plan::SECONDS_MAX;
-use crate::table::{PS_PER_MS, PS_PER_S, Range, Table};
+use crate::link::Draft;
+use crate::table::Table;
 use crate::traffic::{self, Life};
 use crate::tree::{Value, find};
 
 /// The controller of a TCP flow where none is named.
 const TCP_DEFAULT: &str = "cubic";
-/// Twice the longest delay of a link.
-const RTT_MS: Range = Range::of(0.0, 7_200_000.0);
-/// From the least IPv4 datagram that every host takes [RFC791 §3.1] to the largest.
-const PACKET_BYTES: (u32, u32) = (576, 65_535);
-/// The usual Ethernet MTU.
-const PACKET_BYTES_DEFAULT: u32 = 1_500;
-const WINDOW_MAX: u64 = 1_000_000_000;
-const INITIAL_WINDOW_MAX: u32 = 100_000;
-/// Most connections of one flow.
-const STREAMS_MAX: u32 = 256;
+/// A full packet to ask a controller about its rules with, in bytes.
+const FULL_PACKET: u64 = 1_500;
 /// Longest name of an algorithm in the kernel: 16 bytes, the last of them zero.
 const KERNEL_NAME_MAX: usize = 15;
 
 /// Reads a flow that crosses some of `links` in a run on an arm that ends at `end`.
 pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant, arm: Arm) -> FlowPlan {
-    let id = table.id().unwrap_or_default().to_owned();
-    let transport = match table.choice("transport", TRANSPORTS) {
+    let transport = transport(table);
+    let mut draft = FlowDraft::new(transport.into());
+    table.take_all(FLOW, &mut draft, Some(("transport", transport.name())));
+    table.id().unwrap_or_default().clone_into(&mut draft.plan.id);
+    draft.plan.path = path(table, links, draft.plan.packet_bytes);
+    (draft.plan.cc, draft.plan.params) = if arm.leaves_to_the_kernel(transport.name()) {
+        (kernel_algorithm(table, transport), Vec::new())
+    } else {
+        controller(table, transport, &draft)
+    };
+    let FlowDraft { plan, rtt, .. } = &mut draft;
+    plan.access_delay = access_delay(table, plan, *rtt, links);
+    check_times(table, plan, end);
+    let life = Life { start: plan.start, end: plan.stop.unwrap_or(end).min(end) };
+    if transport != Transport::Command {
+        plan.size = traffic::size(table, plan.size, plan.packet_bytes);
+        plan.arrivals = traffic::arrivals(table, plan.arrivals, plan.size, life);
+    }
+    match &mut plan.carrier {
+        Carrier::Sabul(ends) => finish_sabul(table, ends, &plan.cc, &plan.params),
+        Carrier::Tcp(_) if table.has("striping") && !table.has("streams") => {
+            table.refuse("striping", "is of several connections; set streams, or leave it out");
+        }
+        Carrier::Command { near, far } => (*near, *far) = command::read(table, arm),
+        Carrier::Tcp(_) | Carrier::UdpCbr { .. } => {}
+    }
+    if arm == Arm::Lab {
+        for key in FLOW.iter().filter(|key| table.has(key.name)) {
+            if let Some(why) = key.lab_refusal(&draft) {
+                table.refuse(key.name, format!("the lab cannot carry a flow that has it, {why}"));
+            }
+        }
+    }
+    draft.plan
+}
+
+/// Who carries the flow, where the file says so; whoever does by default otherwise.
+fn transport(table: &Table<'_>) -> Transport {
+    let key = FLOW.iter().find(|key| key.name == "transport");
+    match key.and_then(|key| table.word(key)) {
         Some("tcp") => Transport::Tcp,
         Some("udp-cbr") => Transport::UdpCbr,
         Some("command") => Transport::Command,
         _ => Transport::Sabul,
-    };
-    refuse_settings_of_others(table, transport);
-    let (low, high) = PACKET_BYTES;
-    let packet_bytes = table.whole_u32("packet_bytes", low, high).unwrap_or(PACKET_BYTES_DEFAULT);
-    let path = path(table, links, packet_bytes);
-    let (cc, params) = if arm.leaves_to_the_kernel(transport.name()) {
-        (kernel_algorithm(table, transport), Vec::new())
-    } else {
-        controller(table, transport, packet_bytes)
-    };
-    let (start, stop) = times(table, end);
-    let life = Life { start, end: stop.unwrap_or(end).min(end) };
-    let (size, arrivals) = traffic(table, transport, packet_bytes, life);
-    let carrier = carrier(table, transport, &cc, &params, arm);
-    FlowPlan {
-        id,
-        carrier,
-        cc,
-        params,
-        access_delay: access_delay(table, &path, links),
-        path,
-        start,
-        stop,
-        size,
-        arrivals,
-        packet_bytes,
-        window_packets: table.whole("window_packets", 1, WINDOW_MAX),
     }
-}
-
-/// Who carries the flow, with the settings of that transport.
-fn carrier(
-    table: &Table<'_>,
-    transport: Transport,
-    cc: &str,
-    params: &[(String, String)],
-    arm: Arm,
-) -> Carrier {
-    let profile = profile(table, transport, cc, params);
-    let sabul = SabulEnds {
-        profile,
-        defects: defects(table, profile),
-        nic_rate: table.rate("nic_mbps"),
-        source_rate: table.rate("source_mbps"),
-        sink_rate: table.rate("sink_mbps"),
-    };
-    let default = TcpEnds::default();
-    let tcp = TcpEnds {
-        initial_window: table
-            .whole_u32("initial_window", 1, INITIAL_WINDOW_MAX)
-            .unwrap_or(default.initial_window),
-        is_ecn_capable: table.flag("ecn").unwrap_or(default.is_ecn_capable),
-        streams: table.whole_u32("streams", 1, STREAMS_MAX).unwrap_or(default.streams),
-        striping: striping(table, transport),
-    };
-    let rate = constant_rate(table, transport);
-    match transport {
-        Transport::Sabul => Carrier::Sabul(sabul),
-        Transport::Tcp => Carrier::Tcp(tcp),
-        Transport::UdpCbr => rate.map_or_else(|| transport.into(), |rate| Carrier::UdpCbr { rate }),
-        Transport::Command => {
-            let (near, far) = command::read(table, arm);
-            Carrier::Command { near, far }
-        }
-    }
-}
-
-/// How much the flow sends, and how many there are of it.
-fn traffic(
-    table: &Table<'_>,
-    transport: Transport,
-    packet_bytes: u32,
-    life: Life,
-) -> (FlowSize, Arrivals) {
-    if transport == Transport::Command {
-        // Whatever stands there has been refused already.
-        return (FlowSize::Endless, Arrivals::Together { count: 1, spread: Span::ZERO });
-    }
-    let size = traffic::size(table, packet_bytes);
-    (size, traffic::arrivals(table, size, life))
-}
-
-fn striping(table: &Table<'_>, transport: Transport) -> Striping {
-    if transport == Transport::Tcp && table.has("striping") && !table.has("streams") {
-        table.refuse("striping", "is of several connections; set streams, or leave it out");
-    }
-    match table.choice("striping", STRIPINGS) {
-        Some("on-demand") => Striping::OnDemand,
-        _ => Striping::RoundRobin,
-    }
-}
-
-fn refuse_settings_of_others(table: &Table<'_>, transport: Transport) {
-    let name = transport.name();
-    for (key, owners, instead) in TRANSPORT_SETTINGS {
-        if table.has(key) && !owners.contains(&name) {
-            let owners = owners.join(" and ");
-            table
-                .refuse(key, format!("contradicts transport {name}, it is of {owners}; {instead}"));
-        }
-    }
-}
-
-fn constant_rate(table: &Table<'_>, transport: Transport) -> Option<sabul_units::Rate> {
-    if transport == Transport::UdpCbr && !table.has("rate_mbps") {
-        table.missing("rate_mbps", "the rate of the flow, in megabits per second");
-    }
-    table.rate("rate_mbps")
 }
 
 /// Links by position.
 fn path(table: &Table<'_>, links: &[Draft<'_>], packet_bytes: u32) -> Vec<usize> {
     let ids: Vec<&str> = links.iter().map(|link| link.id).collect();
     let example = format!("a list of one link or more, of: {}", ids.join(", "));
-    if !table.has("path") {
-        table.missing("path", &example);
-    }
     let mut path = Vec::new();
     let Some(nodes) = table.list("path", &example) else { return path };
     if nodes.is_empty() {
@@ -178,7 +95,7 @@ fn path(table: &Table<'_>, links: &[Draft<'_>], packet_bytes: u32) -> Vec<usize>
         }
     }
     for link in path.iter().map(|place| &links[*place]) {
-        if let Some(mtu) = link.mtu.filter(|mtu| *mtu < packet_bytes) {
+        if let Some(mtu) = link.mtu().filter(|mtu| *mtu < packet_bytes) {
             let what =
                 format!("{packet_bytes} bytes do not pass link '{}', whose mtu is {mtu}", link.id);
             table.refuse("packet_bytes", format!("{what}; use {mtu} or less"));
@@ -187,15 +104,14 @@ fn path(table: &Table<'_>, links: &[Draft<'_>], packet_bytes: u32) -> Vec<usize>
     path
 }
 
-fn access_delay(table: &Table<'_>, path: &[usize], links: &[Draft<'_>]) -> Span {
-    if table.has("rtt_ms") && table.has("access_delay_ms") {
-        table.refuse("access_delay_ms", "contradicts rtt_ms; use one of rtt_ms, access_delay_ms");
-    }
-    let access = table.span("access_delay_ms", DELAY_MS, PS_PER_MS);
-    let Some(rtt) = table.span("rtt_ms", RTT_MS, PS_PER_MS) else {
-        return access.unwrap_or_default();
-    };
-    let one_way = path.iter().fold(Span::ZERO, |sum, link| sum + links[*link].delay);
+fn access_delay(
+    table: &Table<'_>,
+    plan: &FlowPlan,
+    rtt: Option<Span>,
+    links: &[Draft<'_>],
+) -> Span {
+    let Some(rtt) = rtt else { return plan.access_delay };
+    let one_way = plan.path.iter().fold(Span::ZERO, |sum, link| sum + links[*link].delay());
     let least = one_way.mul_ratio(2, 1);
     if rtt < least {
         let least = least.as_millis_f64();
@@ -204,11 +120,9 @@ fn access_delay(table: &Table<'_>, path: &[usize], links: &[Draft<'_>]) -> Span 
     rtt.saturating_sub(least).mul_ratio(1, 2)
 }
 
-/// When the flow starts and stops; one that never could is refused.
-fn times(table: &Table<'_>, end: Instant) -> (Instant, Option<Instant>) {
-    let range = Range::of(0.0, SECONDS_MAX);
-    let start = Instant::ZERO + table.span("start_s", range, PS_PER_S).unwrap_or_default();
-    let stop = table.span("stop_s", range, PS_PER_S).map(|span| Instant::ZERO + span);
+/// Notes a flow that never could start.
+fn check_times(table: &Table<'_>, plan: &FlowPlan, end: Instant) {
+    let FlowPlan { start, stop, .. } = *plan;
     let start_s = start.elapsed().as_secs_f64();
     if start >= end && end > Instant::ZERO {
         let end_s = end.elapsed().as_secs_f64();
@@ -219,52 +133,23 @@ fn times(table: &Table<'_>, end: Instant) -> (Instant, Option<Instant>) {
         let what = format!("the flow never starts: it stops no later than its start_s, {start_s}");
         table.refuse("stop_s", format!("{what}; use more"));
     }
-    (start, stop)
 }
 
-fn profile(
-    table: &Table<'_>,
-    transport: Transport,
-    cc: &str,
-    params: &[(String, String)],
-) -> Profile {
-    let given = table.choice("profile", PROFILES);
+/// What a profile and a controller, or a profile and its defects, are together.
+fn finish_sabul(table: &Table<'_>, ends: &mut SabulEnds, cc: &str, params: &[(String, String)]) {
     let rules = registry::find(cc)
-        .and_then(|entry| entry.build(params, Bytes(PACKET_BYTES_DEFAULT.into())))
+        .and_then(|entry| entry.build(params, Bytes(FULL_PACKET)))
         .map_or(ChannelRules::Standard, |controller| controller.rules());
-    if rules != ChannelRules::Standard && given.is_some_and(|given| given != "current") {
+    if rules != ChannelRules::Standard && ends.profile != Profile::Current {
         let what = format!("{cc} brings {} channel rules of its own", rules.name());
         table.refuse("profile", format!("{what}; leave it out"));
     }
-    match given.unwrap_or(if cc == "sabul2002" { cc } else { "current" }) {
-        _ if transport != Transport::Sabul => Profile::Current,
-        "sabul2002" => Profile::Sabul2002,
-        "sabul2003" => Profile::Sabul2003,
-        _ => Profile::Current,
+    if cc == "sabul2002" && !table.has("profile") {
+        ends.profile = Profile::Sabul2002;
     }
-}
-
-fn defects(table: &Table<'_>, profile: Profile) -> Defects {
-    let mut defects = Defects::default();
-    let example = format!("a list of: {}", DEFECTS.join(", "));
-    let Some(nodes) = table.list("defects", &example) else { return defects };
-    if profile != Profile::Sabul2002 && !nodes.is_empty() {
+    if ends.profile != Profile::Sabul2002 && ends.defects != Defects::default() {
         table.refuse("defects", "are of profile sabul2002; set that, or leave them out");
     }
-    for node in nodes {
-        let shown = node.value.shown();
-        match &node.value {
-            Value::Text(name) => match name.as_str() {
-                "periodic-err" => defects.periodic_err = true,
-                "rtt-once" => defects.rtt_once = true,
-                "expire-all" => defects.expire_all = true,
-                "one-report-per-packet" => defects.one_report_per_packet = true,
-                name => table.refuse("defects", unknown("defect", name, DEFECTS)),
-            },
-            _ => table.refuse("defects", format!("{shown} is not a defect; use {example}")),
-        }
-    }
-    defects
 }
 
 /// The controller of a flow that names none; `None` where nothing controls it.
@@ -304,7 +189,7 @@ fn kernel_algorithm(table: &Table<'_>, transport: Transport) -> String {
 fn controller(
     table: &Table<'_>,
     transport: Transport,
-    packet_bytes: u32,
+    draft: &FlowDraft,
 ) -> (String, Vec<(String, String)>) {
     let none = || (String::new(), Vec::new());
     let Some(default) = default_controller(transport.name()) else { return none() };
@@ -318,12 +203,12 @@ fn controller(
         table.refuse("cc", unknown("controller", name, &names));
         return none();
     };
-    let Some(params) = params(table, entry) else { return none() };
+    let Some(params) = params(table, entry, draft.rate_mbps_initial) else { return none() };
     if transport == Transport::Tcp && entry.family == Family::Rate {
         let what = format!("'{name}' sets a rate, and TCP needs a window");
         table.refuse("cc", format!("{what}; use newreno or cubic, or transport sabul"));
     }
-    if let Err(error) = entry.build(&params, Bytes(packet_bytes.into())) {
+    if let Err(error) = entry.build(&params, Bytes(draft.plan.packet_bytes.into())) {
         let ConfigError { setting, value, allowed } = error;
         let key = if table.has("params") { "params" } else { "cc" };
         table.refuse(key, format!("{setting}: '{value}' is not allowed; use {allowed}"));
@@ -332,7 +217,11 @@ fn controller(
 }
 
 /// Each parameter checked alone, so that the problem has its line; `None` if one is wrong.
-fn params(table: &Table<'_>, entry: &Entry) -> Option<Vec<(String, String)>> {
+fn params(
+    table: &Table<'_>,
+    entry: &Entry,
+    rate_mbps_initial: Option<f64>,
+) -> Option<Vec<(String, String)>> {
     const RATE: &str = "rate_mbps_initial";
     let known: Vec<&str> = entry.params.iter().map(|spec| spec.name).collect();
     let mut params = Vec::new();
@@ -355,8 +244,7 @@ fn params(table: &Table<'_>, entry: &Entry) -> Option<Vec<(String, String)>> {
             is_right = false;
         }
         if known.contains(&RATE) {
-            let number = table.number(RATE, Range::of(0.0, 1e6));
-            is_right &= number.is_some_and(|number| {
+            is_right &= rate_mbps_initial.is_some_and(|number| {
                 check_param(table, entry, &known, RATE, &number.to_string(), &mut params)
             });
         } else {

@@ -1,211 +1,100 @@
-//! Every key that a scenario may hold, by table.
+//! Every key that a scenario may hold, by table: collected from where the values are.
+//!
+//! A key stands beside the field that it fills: those of the run, flows and their traffic in `sabul-run`,
+//! those of links in `sabul-path`, the settings of a discipline with that discipline.
+
+use std::sync::LazyLock;
+
+use sabul_path::{BURST_LOSS, DISCIPLINES, LINK, OUTAGE};
+use sabul_run::scenario::{ARRIVALS, FLOW, PARTS, RUN, SIZE};
+use sabul_units::key::{Key, Row, Takes, names};
+
+/// The keys of one table of a scenario file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Section {
+    /// What the table is called: `run`, `link`, `flow`; with its parent for inner tables, such as
+    /// `flow.size`; with a link's discipline for the settings of that, such as `link.red`.
+    pub name: String,
+    /// Its keys.
+    pub rows: Vec<Row>,
+}
+
+/// All keys of scenario files, by table.
+pub fn sections() -> Vec<Section> {
+    fn section<T>(name: &str, keys: &[Key<T>]) -> Section {
+        Section { name: name.to_owned(), rows: keys.iter().map(Key::row).collect() }
+    }
+    let mut sections = vec![section("run", RUN), section("link", LINK)];
+    let of_discipline =
+        |entry: &sabul_path::DisciplineEntry| section(&format!("link.{}", entry.name), entry.keys);
+    sections.extend(DISCIPLINES.iter().map(of_discipline));
+    sections.extend([
+        section("link.burst_loss", BURST_LOSS),
+        section("link.outage", OUTAGE),
+        section("flow", FLOW),
+        section("flow.size", SIZE),
+        section("flow.arrivals", ARRIVALS),
+    ]);
+    sections
+}
 
 /// Keys of the file itself.
-pub(crate) const TOP: &[&str] =
-    &["name", "duration_s", "warmup_s", "sample_ms", "seed", "link", "flow", "sweep"];
+pub(crate) static TOP_NAMES: LazyLock<Vec<&str>> =
+    LazyLock::new(|| [names(RUN).as_slice(), PARTS].concat());
 
 /// Those of them that an override or sweep may set.
-pub(crate) const TOP_SETTABLE: &[&str] = &["name", "duration_s", "warmup_s", "sample_ms", "seed"];
+pub(crate) static RUN_NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| names(RUN));
 
-/// Keys of a `[[link]]`.
-pub(crate) const LINK: &[&str] = &[
-    "id",
-    "rate_mbps",
-    "back_rate_mbps",
-    "delay_ms",
-    "queue_packets",
-    "queue_bytes",
-    "queue_bdp",
-    "discipline",
-    "red_min_packets",
-    "red_max_packets",
-    "red_max_probability",
-    "red_weight",
-    "red_gentle",
-    "ecn",
-    "codel_target_ms",
-    "codel_interval_ms",
-    "quantum_bytes",
-    "fq_queues",
-    "drr_weights",
-    "drr_dedicated",
-    "mark_packets",
-    "loss",
-    "loss_back",
-    "burst_loss",
-    "reorder",
-    "reorder_ms",
-    "duplicate",
-    "corrupt",
-    "jitter_ms",
-    "outage",
-    "mtu",
-    "framing_bytes",
-    "router",
-];
-
-/// Which disciplines a setting belongs to.
-pub(crate) const DISCIPLINE_SETTINGS: &[(&str, &[&str])] = &[
-    ("red_min_packets", &["red"]),
-    ("red_max_packets", &["red"]),
-    ("red_max_probability", &["red"]),
-    ("red_weight", &["red"]),
-    ("red_gentle", &["red"]),
-    ("ecn", &["red", "codel", "fq-codel"]),
-    ("codel_target_ms", &["codel", "fq-codel"]),
-    ("codel_interval_ms", &["codel", "fq-codel"]),
-    ("quantum_bytes", &["fq-codel", "drr"]),
-    ("fq_queues", &["fq-codel"]),
-    ("drr_weights", &["drr"]),
-    ("drr_dedicated", &["drr"]),
-    ("mark_packets", &["ecn-threshold"]),
-];
-
-/// Keys of a link's `burst_loss`.
-pub(crate) const BURST_LOSS: &[&str] = &["to_bad", "to_good", "loss_good", "loss_bad"];
-
-/// Keys of one `outage`.
-pub(crate) const OUTAGE: &[&str] = &["at_s", "for_s"];
+/// Keys of a `[[link]]`, the settings of all disciplines among them.
+pub(crate) static LINK_NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let mut all = names(LINK);
+    for name in DISCIPLINES.iter().flat_map(|entry| names(entry.keys)) {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    all
+});
 
 /// Keys of a `[[flow]]`.
-pub(crate) const FLOW: &[&str] = &[
-    "id",
-    "transport",
-    "cc",
-    "params",
-    "profile",
-    "defects",
-    "path",
-    "rtt_ms",
-    "access_delay_ms",
-    "start_s",
-    "stop_s",
-    "bytes",
-    "size",
-    "arrivals",
-    "count",
-    "spread_s",
-    "rate_mbps",
-    "rate_mbps_initial",
-    "nic_mbps",
-    "source_mbps",
-    "sink_mbps",
-    "packet_bytes",
-    "window_packets",
-    "initial_window",
-    "ecn",
-    "streams",
-    "striping",
-    "command",
-    "peer_command",
-];
+pub(crate) static FLOW_NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| names(FLOW));
 
-/// Which transports a setting belongs to, where not to all, and what to use elsewhere.
-pub(crate) const TRANSPORT_SETTINGS: &[(&str, &[&str], &str)] = &[
-    ("cc", &["sabul", "tcp", "command"], "leave it out: nothing controls a constant rate"),
-    ("params", &["sabul", "tcp"], "leave it out"),
-    ("profile", &["sabul"], "leave it out"),
-    ("defects", &["sabul"], "leave it out"),
-    ("nic_mbps", &["sabul"], "leave it out"),
-    ("source_mbps", &["sabul"], "leave it out"),
-    ("sink_mbps", &["sabul"], "leave it out"),
-    ("rate_mbps", &["udp-cbr"], "leave it out; sabul begins at rate_mbps_initial"),
-    ("rate_mbps_initial", &["sabul"], "leave it out; a constant rate is rate_mbps"),
-    ("window_packets", &["sabul", "tcp"], "leave it out"),
-    ("initial_window", &["tcp"], "leave it out"),
-    ("ecn", &["tcp"], "leave it out"),
-    ("streams", &["tcp"], "leave it out; several flows of a kind are count"),
-    ("striping", &["tcp"], "leave it out"),
-    ("bytes", OURS, "leave it out: the program knows what it sends"),
-    ("size", OURS, "leave it out: the program knows what it sends"),
-    ("arrivals", OURS, "leave it out: a program runs once; use a flow for each"),
-    ("count", OURS, "leave it out: a program runs once; use a flow for each"),
-    ("spread_s", OURS, "leave it out: a program runs once; use start_s"),
-    ("command", &["command"], "leave it out, or use transport command"),
-    ("peer_command", &["command"], "leave it out, or use transport command"),
-];
+/// The disciplines that have a setting; none where it is no discipline's.
+pub(crate) fn disciplines_of(key: &str) -> Vec<&'static str> {
+    let has = |entry: &&sabul_path::DisciplineEntry| entry.keys.iter().any(|own| own.name == key);
+    DISCIPLINES.iter().filter(has).map(|entry| entry.name).collect()
+}
 
-/// Transports whose traffic is made here and not by a program of the user's.
-const OURS: &[&str] = &["sabul", "tcp", "udp-cbr"];
-
-/// Keys of a flow's `size`.
-pub(crate) const SIZE: &[&str] = &["distribution", "shape", "mean_packets", "packets"];
-
-/// Keys of a flow's `arrivals`.
-pub(crate) const ARRIVALS: &[&str] =
-    &["process", "mean_interval_s", "count", "spread_s", "parallel"];
-
-/// Keys that exclude each other: an override of one takes the others out of the file.
-pub(crate) const RIVALS: &[&[&str]] = &[
-    &["queue_packets", "queue_bytes", "queue_bdp"],
-    &["rtt_ms", "access_delay_ms"],
-    &["bytes", "size"],
-    &["arrivals", "count"],
-    &["arrivals", "spread_s"],
-];
-
-/// Keys whose values are tables, with the keys of those tables; `None` where they are names of the
-/// user's own or a controller's.
-pub(crate) const TABLES: &[(&str, Option<&[&str]>)] = &[
-    ("burst_loss", Some(BURST_LOSS)),
-    ("drr_weights", None),
-    ("params", None),
-    ("size", Some(SIZE)),
-    ("arrivals", Some(ARRIVALS)),
-];
-
-/// Queue disciplines.
-pub(crate) const DISCIPLINES: &[&str] =
-    &["droptail", "red", "codel", "fq-codel", "drr", "ecn-threshold"];
-
-/// Algorithms in routers that scenarios name but no arm runs yet.
-pub(crate) const ROUTERS: &[&str] = &["none", "xcp", "rcp", "piqi-rcp", "jetmax", "maxnet", "emkc"];
-
-/// Faults of the first implementation that belong to its channel or host. [OVV04 §3]
-pub(crate) const DEFECTS: &[&str] =
-    &["periodic-err", "rtt-once", "expire-all", "one-report-per-packet"];
-
-/// Which connection of several carries what.
-pub(crate) const STRIPINGS: &[&str] = &["round-robin", "on-demand"];
-
-/// Who may carry a flow.
-pub(crate) const TRANSPORTS: &[&str] = &["sabul", "tcp", "udp-cbr", "command"];
-
-/// Published protocols that a channel may follow.
-pub(crate) const PROFILES: &[&str] = &["current", "sabul2003", "sabul2002"];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_manual_names_every_key_and_every_word() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual/scenarios.md");
-        let manual = std::fs::read_to_string(path).unwrap();
-        let lists: [&[&str]; 10] =
-            [TOP, LINK, BURST_LOSS, OUTAGE, FLOW, SIZE, ARRIVALS, DISCIPLINES, ROUTERS, TRANSPORTS];
-        for word in lists.concat().into_iter().chain([PROFILES, STRIPINGS].concat()) {
-            // In a table of keys, as a header, or in an example of an inner table.
-            let forms = [format!("`{word}`"), format!("[{word}]"), format!(" {word} = ")];
-            assert!(forms.iter().any(|form| manual.contains(form)), "{word} is not in the manual");
-        }
+/// Keys of a `[[link]]` or `[[flow]]` that exclude a key of it: an override of one takes the others out
+/// of the file.
+pub fn rivals(list: &str, key: &str) -> &'static [&'static str] {
+    fn of<T>(keys: &[Key<T>], name: &str) -> &'static [&'static str] {
+        keys.iter().find(|key| key.name == name).map_or(&[], |key| key.rivals)
     }
+    if list == "link" { of(LINK, key) } else { of(FLOW, key) }
+}
 
-    #[test]
-    fn settings_and_rivals_are_known_keys() {
-        let settings = DISCIPLINE_SETTINGS.iter().map(|(key, _)| *key);
-        for key in settings.chain(RIVALS[0].iter().copied()) {
-            assert!(LINK.contains(&key), "{key}");
-        }
-        let settings = TRANSPORT_SETTINGS.iter().map(|(key, _, _)| *key);
-        for key in settings.chain(RIVALS[1..].concat()) {
-            assert!(FLOW.contains(&key), "{key}");
-        }
-        for (_, owners) in DISCIPLINE_SETTINGS {
-            assert!(owners.iter().all(|owner| DISCIPLINES.contains(owner)), "{owners:?}");
-        }
-        for (_, owners, _) in TRANSPORT_SETTINGS {
-            assert!(owners.iter().all(|owner| TRANSPORTS.contains(owner)), "{owners:?}");
-        }
+/// The keys of a table within a `[[link]]` or `[[flow]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Inner {
+    /// The key is no table.
+    None,
+    /// Its keys are these.
+    Known(Vec<&'static str>),
+    /// Its keys are names of flows, or a controller's.
+    Any,
+}
+
+/// What a key of a `[[link]]` or `[[flow]]` holds.
+pub(crate) fn inner(list: &str, key: &str) -> Inner {
+    fn of<T>(keys: &[Key<T>], name: &str) -> Option<Inner> {
+        keys.iter().find(|key| key.name == name).map(|key| match key.takes {
+            Takes::Table(keys, _) => Inner::Known(keys()),
+            Takes::ByFlow(..) | Takes::Map => Inner::Any,
+            _ => Inner::None,
+        })
     }
+    let of_disciplines = || DISCIPLINES.iter().find_map(|entry| of(entry.keys, key));
+    let found = if list == "link" { of(LINK, key).or_else(of_disciplines) } else { of(FLOW, key) };
+    found.unwrap_or(Inner::None)
 }

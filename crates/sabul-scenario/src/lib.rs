@@ -7,7 +7,7 @@
 //! [`run_all`] works runs off on several threads; [`RunDocument`], [`write_series`], [`write_links`]
 //! and [`Manifest`] put down what they have shown.
 //!
-//! Keys, units, ranges and defaults are in `docs/manual/scenarios.md`.
+//! Keys, units, ranges and defaults: [`keys`], and as text in `docs/manual/scenarios.md`.
 //!
 //! ```
 //! let text = r#"
@@ -24,11 +24,10 @@
 mod arm;
 mod command;
 mod csv;
-mod discipline;
 mod document;
 mod error;
 mod flow;
-mod keys;
+pub mod keys;
 mod link;
 mod plan;
 mod read;

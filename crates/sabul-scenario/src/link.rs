@@ -1,91 +1,63 @@
 //! A `[[link]]` of the file.
 
-use sabul_path::{BurstLoss, LinkConfig, LinkPlan, Outage, QueueLimit};
+use sabul_path::{
+    BURST_LOSS, BurstLoss, LINK, LinkConfig, LinkDraft, LinkError, LinkPlan, OUTAGE, Outage,
+    QueueLimit,
+};
 use sabul_run::scenario::FlowPlan;
-use sabul_units::{Instant, Rate, Span};
+use sabul_units::key::{Key, names, rounded};
+use sabul_units::{Instant, Probability, Rate, Span};
 
-use crate::discipline::{self, PACKETS_MAX, above_zero};
-use crate::error::unknown;
-use crate::keys::{BURST_LOSS, OUTAGE, RIVALS, ROUTERS};
-use crate::plan::SECONDS_MAX;
-use crate::table::{PS_PER_MS, PS_PER_S, Range, Table, rounded};
+use crate::keys::disciplines_of;
+use crate::table::Table;
+use crate::tree::Value;
 
 /// The packet that `queue_bdp` counts in: the usual Ethernet MTU, in bytes.
 const FULL_PACKET: f64 = 1_500.0;
-/// The longest delay of a link: an hour.
-pub(crate) const DELAY_MS: Range = Range::of(0.0, 3_600_000.0);
-/// Most bytes in a queue.
-const QUEUE_BYTES_MAX: u64 = 1_000_000_000_000;
-/// The least and largest MTU of a link.
-/// Far beyond any frame of a real link.
-const FRAMING_MAX: u32 = 1_000;
-const MTU: (u32, u32) = (68, 65_575);
 
-/// What flows need to know of a link, before its queue can be sized by theirs.
+/// A link before its queue can be sized by the flows that cross it.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft<'a> {
     pub(crate) id: &'a str,
-    pub(crate) delay: Span,
-    pub(crate) mtu: Option<u32>,
+    draft: LinkDraft,
     table: Table<'a>,
 }
 
 impl<'a> Draft<'a> {
-    /// The name, delay and MTU of a `[[link]]`.
+    /// What a `[[link]]` says that does not depend on flows.
     pub(crate) fn read(table: Table<'a>) -> Self {
-        let id = table.id().unwrap_or_default();
-        if !table.has("delay_ms") {
-            table.missing("delay_ms", "the delay one way, in milliseconds");
-        }
-        Self {
-            id,
-            delay: table.span("delay_ms", DELAY_MS, PS_PER_MS).unwrap_or_default(),
-            mtu: table.whole_u32("mtu", MTU.0, MTU.1),
-            table,
-        }
+        let mut draft = LinkDraft::default();
+        table.take_all(LINK, &mut draft, None);
+        Self { id: table.id().unwrap_or_default(), draft, table }
+    }
+
+    pub(crate) fn delay(&self) -> Span {
+        self.draft.forward.delay()
+    }
+
+    pub(crate) fn mtu(&self) -> Option<u32> {
+        self.draft.forward.mtu()
     }
 
     /// The link in both directions; `place` is its position, `flows` are all of the scenario.
     pub(crate) fn finish(self, place: usize, flows: &[FlowPlan], delays: &[Span]) -> LinkPlan {
-        let Self { id, delay, mtu, table } = self;
-        if !table.has("rate_mbps") {
-            table.missing("rate_mbps", "the rate in megabits per second");
-        }
-        let rate = table.rate("rate_mbps").unwrap_or(Rate::from_mbps(1));
-        let back_rate = table.rate("back_rate_mbps").unwrap_or(rate);
-        refuse_router(&table);
-        let queue = queue(&table, rate, longest_rtt(place, flows, delays));
+        let Self { id, mut draft, table } = self;
         let flow_ids: Vec<&str> = flows.iter().map(|flow| flow.id.as_str()).collect();
+        refuse_router(&table);
+        take_discipline(&table, &mut draft, &flow_ids);
+        if table.has("reorder_ms") && !table.has("reorder") {
+            let what = "says how late reordered packets are, but there is no reorder";
+            table.refuse("reorder_ms", what);
+        }
+        let queue = queue(&draft, longest_rtt(place, flows, delays));
         let outages = outages(&table);
-        let (reorder, reorder_by) = reorder(&table);
-        let framing = table.whole_u32("framing_bytes", 0, FRAMING_MAX).unwrap_or(0);
-        let forward = LinkConfig::builder()
-            .with_rate(Some(rate))
-            .with_delay(delay)
-            .with_jitter(table.span("jitter_ms", DELAY_MS, PS_PER_MS).unwrap_or_default())
-            .with_queue(queue)
-            .with_discipline(discipline::read(&table, rate, &flow_ids))
-            .with_loss(table.probability("loss").unwrap_or_default())
-            .with_burst_loss(burst_loss(&table))
-            .with_reorder(reorder, reorder_by)
-            .with_duplicate(table.probability("duplicate").unwrap_or_default())
-            .with_corrupt(table.probability("corrupt").unwrap_or_default())
-            .with_outages(outages.clone())
-            .with_mtu(mtu)
-            .with_framing(framing);
-        let back = LinkConfig::builder()
-            .with_rate(Some(back_rate))
-            .with_delay(delay)
-            .with_queue(queue)
-            .with_loss(table.probability("loss_back").unwrap_or_default())
-            .with_outages(outages)
-            .with_mtu(mtu)
-            .with_framing(framing);
+        let LinkDraft { forward, back, .. } = draft;
+        let forward = forward.with_burst_loss(burst_loss(&table));
         let [forward, back] = [forward, back].map(|link| {
-            link.build().unwrap_or_else(|error| {
+            link.with_queue(queue).with_outages(outages.clone()).build().unwrap_or_else(|error| {
                 // Whatever was noted already is more precise.
                 if table.log().is_empty() {
-                    table.refuse_whole(error.to_string());
+                    refuse(&table, &error);
                 }
                 LinkConfig::default()
             })
@@ -94,11 +66,51 @@ impl<'a> Draft<'a> {
     }
 }
 
+/// Notes what settings together cannot be: where the one named is, or else another of the discipline.
+fn refuse(table: &Table<'_>, error: &LinkError) {
+    let LinkError { setting, value, allowed } = error;
+    if table.has(setting) {
+        table.refuse(setting, format!("is {value}, which it cannot be; use {allowed}"));
+        return;
+    }
+    let what = format!("{setting} is {value}, which it cannot be; use {allowed}");
+    match table.fields().iter().find(|field| !disciplines_of(&field.key).is_empty()) {
+        Some(other) => table.refuse(&other.key, what),
+        None => table.refuse_whole(what),
+    }
+}
+
+/// The settings of the link's discipline; those of others are noted.
+fn take_discipline(table: &Table<'_>, draft: &mut LinkDraft, flow_ids: &[&str]) {
+    if table.has("discipline")
+        && !LINK.iter().any(|key| key.name == "discipline" && table.word(key).is_some())
+    {
+        // What the settings belong to is unknown then.
+        return;
+    }
+    let discipline = draft.forward.discipline_mut();
+    let entry = discipline.entry();
+    for field in table.fields() {
+        let owners = disciplines_of(&field.key);
+        if !owners.is_empty() && !owners.contains(&entry.name) {
+            let (name, owners) = (entry.name, owners.join(" or "));
+            let advice = "leave it out, or change the discipline";
+            let what = format!("contradicts discipline {name}, it is of {owners}; {advice}");
+            table.refuse(&field.key, what);
+        }
+    }
+    table.take_all(entry.keys, discipline, None);
+    if let Err(error) = discipline.check() {
+        refuse(table, &error);
+    }
+    for key in entry.keys {
+        table.take_by_flow(key, discipline, flow_ids);
+    }
+}
+
 fn refuse_router(table: &Table<'_>) {
-    let Some(router) = table.text("router", "\"none\"") else { return };
-    if !ROUTERS.contains(&router) {
-        table.refuse("router", unknown("word", router, ROUTERS));
-    } else if router != "none" {
+    let router = LINK.iter().find(|key| key.name == "router").and_then(|key| table.word(key));
+    if let Some(router) = router.filter(|router| *router != "none") {
         table.refuse("router", format!("\"{router}\" is not built yet; use \"none\""));
     }
 }
@@ -113,65 +125,36 @@ fn longest_rtt(place: usize, flows: &[FlowPlan], delays: &[Span]) -> Span {
     crossing.map(of_flow).max().unwrap_or_else(|| delays[place].mul_ratio(2, 1))
 }
 
-fn queue(table: &Table<'_>, rate: Rate, rtt: Span) -> QueueLimit {
-    let given: Vec<&str> = RIVALS[0].iter().copied().filter(|key| table.has(key)).collect();
-    if let [first, second, ..] = given.as_slice() {
-        table.refuse(second, format!("contradicts {first}; use one of {}", RIVALS[0].join(", ")));
-    }
-    let packets = table.whole("queue_packets", 1, PACKETS_MAX);
-    let bytes = table.whole("queue_bytes", 1, QUEUE_BYTES_MAX);
-    let share = table.number("queue_bdp", Range::over(0.0, 1_000.0));
-    match (packets, bytes) {
-        (Some(packets), _) => QueueLimit::Packets(packets),
-        (_, Some(bytes)) => QueueLimit::Bytes(bytes),
-        _ => {
+fn queue(draft: &LinkDraft, rtt: Span) -> QueueLimit {
+    match draft.forward.queue() {
+        QueueLimit::Unlimited => {
+            // Without a rate the run is refused anyway.
+            let rate = draft.forward.rate().unwrap_or(Rate::from_mbps(1));
             let bdp_packets = rate.bytes_in(rtt).0 as f64 / FULL_PACKET;
-            let packets = rounded(bdp_packets * share.unwrap_or(1.0));
-            QueueLimit::Packets(packets.max(2))
+            QueueLimit::Packets(rounded(bdp_packets * draft.queue_bdp).max(2))
         }
+        given => given,
     }
-}
-
-fn reorder(table: &Table<'_>) -> (sabul_units::Probability, Span) {
-    if table.has("reorder_ms") && !table.has("reorder") {
-        table.refuse("reorder_ms", "says how late reordered packets are, but there is no reorder");
-    }
-    let by = table.span("reorder_ms", Range::of(1e-6, 3_600_000.0), PS_PER_MS);
-    (table.probability("reorder").unwrap_or_default(), by.unwrap_or(Span::from_millis(1)))
 }
 
 fn burst_loss(table: &Table<'_>) -> Option<BurstLoss> {
-    const EXAMPLE: &str =
-        "{ to_bad = 0.001, to_good = 0.1, loss_good = 0, loss_bad = 1 }, all probabilities";
-    let bursts = table.table("burst_loss", Some(BURST_LOSS), EXAMPLE)?;
-    for key in ["to_bad", "to_good", "loss_bad"] {
-        if !bursts.has(key) {
-            bursts.missing(key, EXAMPLE);
-        }
-    }
-    Some(BurstLoss {
-        to_bad: above_zero(&bursts, "to_bad")?,
-        to_good: above_zero(&bursts, "to_good")?,
-        loss_good: bursts.probability("loss_good").unwrap_or_default(),
-        loss_bad: bursts.probability("loss_bad")?,
-    })
+    let bursts = table.table_of(LINK, "burst_loss")?;
+    let none = Probability::ZERO;
+    let mut read = BurstLoss { to_bad: none, to_good: none, loss_good: none, loss_bad: none };
+    bursts.take_all(BURST_LOSS, &mut read, None);
+    Some(read)
 }
 
 fn outages(table: &Table<'_>) -> Vec<Outage> {
-    const EXAMPLE: &str = "a list such as [{ at_s = 10, for_s = 1 }]";
+    let allowed =
+        LINK.iter().find(|key| key.name == "outage").map_or_else(String::new, Key::allowed);
     let mut outages: Vec<Outage> = Vec::new();
-    for item in table.tables("outage", OUTAGE, EXAMPLE) {
-        for key in OUTAGE {
-            if !item.has(key) {
-                item.missing(key, EXAMPLE);
-            }
-        }
-        let at = item.span("at_s", Range::of(0.0, SECONDS_MAX), PS_PER_S);
-        let lasts = item.span("for_s", Range::of(1e-9, SECONDS_MAX), PS_PER_S);
-        let (Some(at), Some(lasts)) = (at, lasts) else { continue };
-        let outage = Outage { at: Instant::ZERO + at, lasts };
+    for item in table.tables("outage", &names(OUTAGE), &allowed) {
+        let mut outage = Outage { at: Instant::ZERO, lasts: Span::ZERO };
+        item.take_all(OUTAGE, &mut outage, None);
         if let Some(before) = outages.last()
             && before.end() > outage.at
+            && is_number(&item, "at_s")
         {
             let end = before.end().elapsed().as_secs_f64();
             item.refuse("at_s", format!("is before the end of the one before it, at {end} s"));
@@ -180,4 +163,10 @@ fn outages(table: &Table<'_>) -> Vec<Outage> {
         outages.push(outage);
     }
     outages
+}
+
+fn is_number(table: &Table<'_>, key: &str) -> bool {
+    table.fields().iter().any(|field| {
+        field.key == key && matches!(field.node.value, Value::Integer(_) | Value::Float(_))
+    })
 }

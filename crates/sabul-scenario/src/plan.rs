@@ -1,22 +1,18 @@
 //! The scenario as a whole, out of the tree of its file.
 
-use sabul_run::scenario::{Arrivals, FlowPlan, Scenario};
+use sabul_run::scenario::{Arrivals, FlowPlan, RUN, Scenario};
 use sabul_units::{Instant, Span};
 
-use crate::Arm;
+use crate::arm::Arm;
 use crate::error::{Origin, Problem, shorten};
 use crate::flow;
-use crate::keys::{FLOW, LINK, TOP};
+use crate::keys::{FLOW_NAMES, LINK_NAMES, TOP_NAMES};
 use crate::link::Draft;
-use crate::table::{Log, PS_PER_MS, PS_PER_S, Range, Table};
+use crate::table::{Log, Table};
 use crate::tree::{Field, Value, find};
 
-/// The longest run: eleven days, far from the 213 that time can count.
-pub(crate) const SECONDS_MAX: f64 = 1e6;
 /// Rows of the series that a run may ask for.
 const ROWS_MAX: u64 = 1_000_000;
-/// Seeds are whole numbers as TOML has them.
-const SEED_MAX: u64 = i64::MAX as u64;
 /// No scenario needs more; more is a file that a program has written by mistake.
 const LINKS_MAX: usize = 1_000;
 const FLOWS_MAX: usize = 10_000;
@@ -26,19 +22,19 @@ const COPIES_MAX: u64 = 1_000_000;
 /// Reads the scenario in a tree, for an arm; `name` is what it is called where the file does not say.
 pub(crate) fn read(fields: &[Field], name: &str, arm: Arm) -> Result<Scenario, Vec<Problem>> {
     let log = Log::default();
-    let top = Table::new(fields, &Origin::File, String::new(), Some(TOP), &log);
+    let top = Table::new(fields, &Origin::File, String::new(), Some(&TOP_NAMES), &log);
     let scenario = read_top(&top, name, arm);
     let problems = log.into_problems();
     if problems.is_empty() { Ok(scenario) } else { Err(problems) }
 }
 
 fn read_top(top: &Table<'_>, name: &str, arm: Arm) -> Scenario {
-    let (duration, warmup, sample) = times(top);
-    let link_tables = items(top, "link", LINK, LINKS_MAX);
-    let flow_tables = items(top, "flow", FLOW, FLOWS_MAX);
+    let scenario = run(top, name);
+    let link_tables = items(top, "link", &LINK_NAMES, LINKS_MAX);
+    let flow_tables = items(top, "flow", &FLOW_NAMES, FLOWS_MAX);
     let drafts: Vec<Draft<'_>> = link_tables.iter().cloned().map(Draft::read).collect();
-    let delays: Vec<Span> = drafts.iter().map(|draft| draft.delay).collect();
-    let end = Instant::ZERO + duration;
+    let delays: Vec<Span> = drafts.iter().map(Draft::delay).collect();
+    let end = Instant::ZERO + scenario.duration;
     let flows: Vec<_> =
         flow_tables.iter().map(|table| flow::read(table, &drafts, end, arm)).collect();
     let link_ids: Vec<&str> = drafts.iter().map(|draft| draft.id).collect();
@@ -51,15 +47,7 @@ fn read_top(top: &Table<'_>, name: &str, arm: Arm) -> Scenario {
         .enumerate()
         .map(|(place, draft)| draft.finish(place, &flows, &delays))
         .collect();
-    Scenario {
-        name: scenario_name(top, name),
-        duration,
-        warmup,
-        sample,
-        seed: top.whole("seed", 0, SEED_MAX).unwrap_or(1),
-        links,
-        flows,
-    }
+    Scenario { links, flows, ..scenario }
 }
 
 fn scenario_name(top: &Table<'_>, default: &str) -> String {
@@ -71,27 +59,24 @@ fn scenario_name(top: &Table<'_>, default: &str) -> String {
     name.to_owned()
 }
 
-/// Duration, warm-up and time between two samples.
-fn times(top: &Table<'_>) -> (Span, Span, Span) {
-    if !top.has("duration_s") {
-        top.missing("duration_s", "how long the run lasts, in seconds");
+/// What a file says of the run as a whole.
+fn run(top: &Table<'_>, name: &str) -> Scenario {
+    let mut run = Scenario { name: scenario_name(top, name), ..Scenario::default() };
+    top.take_all(RUN, &mut run, None);
+    if run.duration == Span::ZERO {
+        // Without a duration nothing can be held against it; the run is refused anyway.
+        run.duration = Span::from_secs(1_000_000);
+        return run;
     }
-    let given = top.span("duration_s", Range::of(0.001, SECONDS_MAX), PS_PER_S);
-    // Without a duration nothing can be held against it; the run is refused anyway.
-    let duration = given.unwrap_or(Span::from_secs(1_000_000));
-    let seconds = Range::of(0.0, SECONDS_MAX);
-    let warmup = top.span("warmup_s", seconds, PS_PER_S).unwrap_or_default();
-    if warmup >= duration {
-        let duration_s = duration.as_secs_f64();
+    if run.warmup >= run.duration {
+        let duration_s = run.duration.as_secs_f64();
         top.refuse_value("warmup_s", format_args!("less than duration_s, {duration_s}"));
     }
-    let sample = top.span("sample_ms", Range::of(0.001, SECONDS_MAX * 1e3), PS_PER_MS);
-    let sample = sample.unwrap_or(Span::from_millis(100));
-    if given.is_some() && sample > Span::ZERO && duration.0 / sample.0 > ROWS_MAX {
-        let least = duration.as_millis_f64() / ROWS_MAX as f64;
+    if run.sample > Span::ZERO && run.duration.0 / run.sample.0 > ROWS_MAX {
+        let least = run.duration.as_millis_f64() / ROWS_MAX as f64;
         top.refuse_value("sample_ms", format_args!("{least} or more: a series has 1000000 rows"));
     }
-    (duration, warmup, sample)
+    run
 }
 
 /// The tables of a `[[link]]` or `[[flow]]` list.

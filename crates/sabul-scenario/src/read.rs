@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sabul_run::scenario::Scenario;
 
-use crate::Arm;
+use crate::arm::Arm;
 use crate::error::{Error, Origin, Problem};
 use crate::flow::default_controller;
 use crate::plan;

@@ -7,7 +7,7 @@ use rayon::iter::{
     IndexedParallelIterator as _, IntoParallelRefIterator as _, ParallelIterator as _,
 };
 
-use crate::Run;
+use crate::read::Run;
 
 /// Does `work` for each run, on `threads` threads or one for each processor.
 ///

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use sabul_cc::registry;
 
-use crate::Arm;
+use crate::arm::Arm;
 use crate::error::{Error, Origin, Problem, shorten, unknown};
-use crate::keys::{DISCIPLINE_SETTINGS, FLOW, LINK, RIVALS, TABLES, TOP_SETTABLE};
+use crate::keys::{FLOW_NAMES, Inner, LINK_NAMES, RUN_NAMES, disciplines_of, inner, rivals};
 use crate::tree::{Field, Node, Value, find, parse_value};
 
 /// Most values of one setting.
@@ -167,13 +167,13 @@ pub(crate) fn resolve(fields: &[Field], key: &str, at: &Origin) -> Result<Target
     let refuse = |what: String| Problem::new(at, &format!("key {}", shorten(key)), what);
     let parts: Vec<&str> = key.split('.').collect();
     let (list, keys) = match parts[0] {
-        "link" => ("link", LINK),
-        "flow" => ("flow", FLOW),
+        "link" => ("link", &LINK_NAMES),
+        "flow" => ("flow", &FLOW_NAMES),
         top if parts.len() == 1 => {
-            if TOP_SETTABLE.contains(&top) {
+            if RUN_NAMES.contains(&top) {
                 return Ok(Target { items: None, key: top.to_owned(), inner: None });
             }
-            let mut known = TOP_SETTABLE.to_vec();
+            let mut known = RUN_NAMES.clone();
             known.extend(["link.ID.KEY", "flow.ID.KEY"]);
             return Err(refuse(unknown("key", top, &known)));
         }
@@ -191,9 +191,9 @@ pub(crate) fn resolve(fields: &[Field], key: &str, at: &Origin) -> Result<Target
     if places.is_empty() {
         return Err(refuse(unknown(list, id, &names)));
     }
-    let (key, inner) = match rest {
+    let (key, within) = match rest {
         [key] => (*key, None),
-        [key, inner] => (*key, Some(*inner)),
+        [key, within] => (*key, Some(*within)),
         _ => return Err(refuse(format!("is not a setting; write {list}.ID.KEY"))),
     };
     if key == "id" {
@@ -202,16 +202,16 @@ pub(crate) fn resolve(fields: &[Field], key: &str, at: &Origin) -> Result<Target
     if !keys.contains(&key) {
         return Err(refuse(unknown("key", key, &keys[1..])));
     }
-    if let Some(inner) = inner {
-        match TABLES.iter().find(|(table, _)| *table == key) {
-            None => return Err(refuse(format!("{key} has no keys of its own"))),
-            Some((_, Some(known))) if !known.contains(&inner) => {
-                return Err(refuse(unknown("key", inner, known)));
+    if let Some(word) = within {
+        match inner(list, key) {
+            Inner::None => return Err(refuse(format!("{key} has no keys of its own"))),
+            Inner::Known(known) if !known.contains(&word) => {
+                return Err(refuse(unknown("key", word, &known)));
             }
-            Some(_) => {}
+            Inner::Known(_) | Inner::Any => {}
         }
     }
-    let inner = inner.map(str::to_owned);
+    let inner = within.map(str::to_owned);
     Ok(Target { items: Some((list, places)), key: key.to_owned(), inner })
 }
 
@@ -236,19 +236,18 @@ pub(crate) fn apply(fields: &mut Vec<Field>, target: &Target, node: &Node, arm: 
         put(fields, &target.key, node);
         return;
     };
-    let list = fields.iter_mut().find(|field| field.key == *list);
-    let Some(Value::List(items)) = list.map(|field| &mut field.node.value) else { return };
+    let all = fields.iter_mut().find(|field| field.key == *list);
+    let Some(Value::List(items)) = all.map(|field| &mut field.node.value) else { return };
     for place in places {
         if let Some(Value::Table(item)) = items.get_mut(*place).map(|item| &mut item.value) {
-            put_in_item(item, target, node, arm);
+            put_in_item(item, list, target, node, arm);
         }
     }
 }
 
-fn put_in_item(item: &mut Vec<Field>, target: &Target, node: &Node, arm: Arm) {
+fn put_in_item(item: &mut Vec<Field>, list: &str, target: &Target, node: &Node, arm: Arm) {
     let key = target.key.as_str();
-    let rivals = RIVALS.iter().filter(|group| group.contains(&key)).copied();
-    let rivals: Vec<&str> = rivals.flatten().copied().filter(|rival| *rival != key).collect();
+    let rivals = rivals(list, key);
     item.retain(|field| !(field.is_from_file && rivals.contains(&field.key.as_str())));
     let Some(inner) = &target.inner else {
         put(item, key, node);
@@ -281,8 +280,8 @@ fn put(fields: &mut Vec<Field>, key: &str, node: &Node) {
 
 fn drop_settings_of_other_disciplines(link: &mut Vec<Field>, discipline: &str) {
     link.retain(|field| {
-        let owners = DISCIPLINE_SETTINGS.iter().find(|(key, _)| *key == field.key);
-        let is_of_other = owners.is_some_and(|(_, owners)| !owners.contains(&discipline));
+        let owners = disciplines_of(&field.key);
+        let is_of_other = !owners.is_empty() && !owners.contains(&discipline);
         !(field.is_from_file && is_of_other)
     });
 }

@@ -1,6 +1,6 @@
 //! From one file to the settings of each of its runs.
 
-use crate::Arm;
+use crate::arm::Arm;
 use crate::error::{Origin, Problem};
 use crate::set::{self, Override, Target, VALUES_MAX};
 use crate::tree::{Field, Node, Value, find};

@@ -1,20 +1,17 @@
 //! A table under inspection: values come out with the right type and in range, or a problem is noted.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 
-use sabul_units::{Probability, Rate, Span, nearest};
+use sabul_units::key::{Given, Key, Refused, Takes, Unset};
+use sabul_units::nearest;
 
 use crate::error::{Origin, Problem, shorten, unknown};
 use crate::tree::{Field, Node, Value, find};
 
 /// More problems than this say nothing new.
 const PROBLEMS_MAX: usize = 100;
-
-/// Picoseconds in a second.
-pub(crate) const PS_PER_S: f64 = 1e12;
-/// Picoseconds in a millisecond.
-pub(crate) const PS_PER_MS: f64 = 1e9;
 
 /// Where problems are noted.
 #[derive(Debug, Default)]
@@ -37,39 +34,6 @@ impl Log {
     }
 }
 
-/// Numbers that a key may have.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Range {
-    low: f64,
-    high: f64,
-    is_low_allowed: bool,
-}
-
-impl Range {
-    /// From `low` to `high`, both allowed.
-    pub(crate) const fn of(low: f64, high: f64) -> Self {
-        Self { low, high, is_low_allowed: true }
-    }
-    /// Over `low`, up to `high`, which is allowed.
-    pub(crate) const fn over(low: f64, high: f64) -> Self {
-        Self { low, high, is_low_allowed: false }
-    }
-    fn contains(&self, number: f64) -> bool {
-        (self.low..=self.high).contains(&number) && (self.is_low_allowed || number > self.low)
-    }
-}
-
-impl fmt::Display for Range {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { low, high, is_low_allowed } = self;
-        if *is_low_allowed {
-            write!(f, "from {low} to {high}")
-        } else {
-            write!(f, "over {low} up to {high}")
-        }
-    }
-}
-
 /// A table, what to call it, and where to note what is wrong with it.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<'a> {
@@ -80,7 +44,7 @@ pub(crate) struct Table<'a> {
     /// `burst_loss.` in a table within that place.
     prefix: String,
     /// The keys it may have; `None` where any may be.
-    known: Option<&'static [&'static str]>,
+    known: Option<Cow<'static, [&'static str]>>,
     log: &'a Log,
 }
 
@@ -93,11 +57,12 @@ impl<'a> Table<'a> {
         known: Option<&'static [&'static str]>,
         log: &'a Log,
     ) -> Self {
+        let known = known.map(Cow::Borrowed);
         Self { fields, at, place, prefix: String::new(), known, log }.checked()
     }
 
     fn checked(self) -> Self {
-        if let Some(known) = self.known {
+        if let Some(known) = &self.known {
             for field in self.fields.iter().filter(|field| !known.contains(&field.key.as_str())) {
                 self.note(&field.at, &field.key, unknown("key", &field.key, known));
             }
@@ -143,7 +108,7 @@ impl<'a> Table<'a> {
 
     /// Notes that a key is missing, unless it is there in a wrong spelling.
     pub(crate) fn missing(&self, key: &str, wanted: impl fmt::Display) {
-        let known = self.known.unwrap_or_default();
+        let known = self.known.as_deref().unwrap_or_default();
         let is_misspelt = |field: &Field| {
             let word = field.key.as_str();
             !known.contains(&word) && nearest(word, known) == Some(key)
@@ -179,77 +144,104 @@ impl<'a> Table<'a> {
         self.note(origin, key, format!("{shown} is not allowed; use {allowed}"));
     }
 
-    /// A number in a range.
-    pub(crate) fn number(&self, key: &str, range: Range) -> Option<f64> {
-        let number = match self.value(key)? {
-            // Exact up to 2^53; ranges end far below.
-            Value::Integer(number) => *number as f64,
-            Value::Float(number) => *number,
-            _ => {
-                self.wrong_type(key, format_args!("a number {range}"));
-                return None;
+    /// Puts the value of each key into its field, or what holds without it. `owner` is a key and its word
+    /// that say which of the keys there are, where such a key exists; those of others are noted, and so
+    /// are keys that exclude each other.
+    pub(crate) fn take_all<T>(&self, keys: &[Key<T>], target: &mut T, owner: Option<(&str, &str)>) {
+        for (n, key) in keys.iter().enumerate() {
+            if let Some((kind, word)) = owner
+                && !key.owners.is_empty()
+                && !key.owners.contains(&word)
+            {
+                if self.has(key.name) {
+                    let (owners, elsewhere) = (key.owners.join(" and "), key.elsewhere);
+                    let what = format!("contradicts {kind} {word}, it is of {owners}; {elsewhere}");
+                    self.refuse(key.name, what);
+                }
+                continue;
             }
-        };
-        if range.contains(number) {
-            return Some(number);
+            let is_before = |key: &&Key<T>| self.has(key.name);
+            let rival = keys[..n].iter().filter(is_before).find(|it| key.rivals.contains(&it.name));
+            if let Some(rival) = rival.filter(|_| self.has(key.name)) {
+                let all = [&[key.name], key.rivals].concat().join(", ");
+                let what = format!("contradicts {}; use one of {all}", rival.name);
+                self.refuse(key.name, what);
+            }
+            self.take(key, target);
         }
-        self.refuse_value(key, format_args!("a number {range}"));
-        None
     }
 
-    /// A whole number from `low` to `high`; `1e9` counts as one.
-    #[expect(clippy::cast_possible_truncation, reason = "a float is compared before it is cast")]
-    pub(crate) fn whole(&self, key: &str, low: u64, high: u64) -> Option<u64> {
-        let allowed = format!("a whole number from {low} to {high}");
-        let number = match self.value(key)? {
-            Value::Integer(number) => Some(*number),
-            Value::Float(number) if number.fract() == 0.0 && number.abs() < 9e15 => {
-                Some(*number as i64)
+    /// Puts a key's value into its field, or what holds without it.
+    fn take<T>(&self, key: &Key<T>, target: &mut T) {
+        let Some(value) = self.value(key.name) else {
+            if let Unset::Required(what) = key.unset {
+                self.missing(key.name, what);
             }
-            Value::Float(_) => None,
-            _ => {
-                self.wrong_type(key, allowed);
-                return None;
-            }
+            key.put_default(target).expect("the default of a key is a value of it, and tested");
+            return;
         };
-        let whole = number
-            .and_then(|number| u64::try_from(number).ok())
-            .filter(|number| (low..=high).contains(number));
-        if whole.is_none() {
-            self.refuse_value(key, allowed);
-        }
-        whole
-    }
-
-    /// A whole number that fits in 32 bits.
-    pub(crate) fn whole_u32(&self, key: &str, low: u32, high: u32) -> Option<u32> {
-        let whole = self.whole(key, low.into(), high.into())?;
-        u32::try_from(whole).ok()
-    }
-
-    /// A time, given in a unit of so many picoseconds.
-    pub(crate) fn span(&self, key: &str, range: Range, unit_ps: f64) -> Option<Span> {
-        self.number(key, range).map(|number| Span(rounded(number * unit_ps)))
-    }
-
-    /// A rate in Mb/s.
-    pub(crate) fn rate(&self, key: &str) -> Option<Rate> {
-        self.number(key, RATE_MBPS).map(|mbps| Rate(rounded(mbps * 1e6)))
-    }
-
-    /// A probability.
-    pub(crate) fn probability(&self, key: &str) -> Option<Probability> {
-        Probability::new(self.number(key, Range::of(0.0, 1.0))?).ok()
-    }
-
-    /// True or false.
-    pub(crate) fn flag(&self, key: &str) -> Option<bool> {
-        match self.value(key)? {
-            Value::Flag(flag) => Some(*flag),
-            _ => {
-                self.wrong_type(key, "true or false");
-                None
+        match &key.takes {
+            Takes::ByFlow(..) | Takes::Table(..) | Takes::Map | Takes::Own(_) => {}
+            Takes::Words(..) => {
+                for node in self.list(key.name, &key.allowed()).unwrap_or_default() {
+                    self.put(key, target, &node.value);
+                }
             }
+            _ => self.put(key, target, value),
+        }
+    }
+
+    fn put<T>(&self, key: &Key<T>, target: &mut T, value: &Value) {
+        let Err(refused) = key.put(target, given(value)) else { return };
+        let is_of_list = matches!(key.takes, Takes::Words(..));
+        match (refused, &key.takes, value) {
+            (Refused::Word, Takes::Word(words, _) | Takes::Words(words, _), Value::Text(text)) => {
+                self.refuse(key.name, unknown("word", text, words));
+            }
+            (Refused::Type, ..) if !is_of_list => self.wrong_type(key.name, key.allowed()),
+            (Refused::TooSmall, ..) => self.refuse_value(key.name, "0.000000001 or more"),
+            _ => {
+                let what = format!("{} is not allowed; use {}", value.shown(), key.allowed());
+                self.refuse(key.name, what);
+            }
+        }
+    }
+
+    /// Reads a table whose first key is a word that says which of the others there are; `None` where that
+    /// word is missing or wrong.
+    pub(crate) fn take_kind<T>(&self, keys: &[Key<T>], target: &mut T) -> Option<&'static str> {
+        let (kind, others) = keys.split_first()?;
+        self.take(kind, target);
+        let word = self.word(kind)?;
+        self.take_all(others, target, Some((kind.name, word)));
+        Some(word)
+    }
+
+    /// Reads a table of numbers by the names of flows, if there is one.
+    pub(crate) fn take_by_flow<T>(&self, key: &Key<T>, target: &mut T, flow_ids: &[&str]) {
+        if !matches!(key.takes, Takes::ByFlow(..)) || !self.has(key.name) {
+            return;
+        }
+        let Some(table) = self.table(key.name, None, &key.allowed()) else { return };
+        for field in table.fields() {
+            let place = flow_ids.iter().position(|id| *id == field.key);
+            let Some(place) = place.and_then(|place| u32::try_from(place).ok()) else {
+                table.refuse(&field.key, unknown("flow", &field.key, flow_ids));
+                continue;
+            };
+            if key.put_for_flow(target, place, given(&field.node.value)).is_err() {
+                table.refuse_value(&field.key, key.allowed());
+            }
+        }
+    }
+
+    /// The word that a key has, if it is one of its words.
+    pub(crate) fn word<T>(&self, key: &Key<T>) -> Option<&'static str> {
+        match (&key.takes, self.value(key.name)) {
+            (Takes::Word(words, _), Some(Value::Text(text))) => {
+                words.iter().find(|word| **word == text.as_str()).copied()
+            }
+            _ => None,
         }
     }
 
@@ -264,22 +256,9 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// One of a few words.
-    pub(crate) fn choice(&self, key: &str, words: &'static [&'static str]) -> Option<&'static str> {
-        let text = self.text(key, &format!("one of: {}", words.join(", ")))?;
-        let found = words.iter().find(|word| **word == text).copied();
-        if found.is_none() {
-            self.refuse(key, unknown("word", text, words));
-        }
-        found
-    }
-
     /// A name that serves as label, column and file name.
     pub(crate) fn id(&self) -> Option<&'a str> {
         const ALLOWED: &str = "1 to 64 of the characters a-z, A-Z, 0-9, - and _";
-        if !self.has("id") {
-            self.missing("id", ALLOWED);
-        }
         let text = self.text("id", ALLOWED)?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if (1..=64).contains(&text.len()) && text.chars().all(is_plain) {
@@ -300,11 +279,18 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// The table within this one that a key of these holds.
+    pub(crate) fn table_of<T>(&self, keys: &[Key<T>], name: &str) -> Option<Self> {
+        let key = keys.iter().find(|key| key.name == name)?;
+        let Takes::Table(known, example) = key.takes else { return None };
+        self.table(name, Some(known()), example)
+    }
+
     /// A table within this one.
     pub(crate) fn table(
         &self,
         key: &str,
-        known: Option<&'static [&'static str]>,
+        known: Option<Vec<&'static str>>,
         allowed: &str,
     ) -> Option<Self> {
         match self.value(key)? {
@@ -317,16 +303,11 @@ impl<'a> Table<'a> {
     }
 
     /// Tables in a list within this one.
-    pub(crate) fn tables(
-        &self,
-        key: &str,
-        known: &'static [&'static str],
-        allowed: &str,
-    ) -> Vec<Self> {
+    pub(crate) fn tables(&self, key: &str, known: &[&'static str], allowed: &str) -> Vec<Self> {
         let mut tables = Vec::new();
         for node in self.list(key, allowed).unwrap_or_default() {
             if let Value::Table(fields) = &node.value {
-                tables.push(self.inner(key, fields, &node.at, Some(known)));
+                tables.push(self.inner(key, fields, &node.at, Some(known.to_vec())));
             } else {
                 let what = format!("{} is not allowed; use {allowed}", node.value.shown());
                 self.note(&node.at, key, what);
@@ -340,18 +321,21 @@ impl<'a> Table<'a> {
         key: &str,
         fields: &'a [Field],
         at: &'a Origin,
-        known: Option<&'static [&'static str]>,
+        known: Option<Vec<&'static str>>,
     ) -> Self {
+        let known = known.map(Cow::Owned);
         let prefix = format!("{}{key}.", self.prefix);
         Self { fields, at, place: self.place.clone(), prefix, known, log: self.log }.checked()
     }
 }
 
-/// The rates that links know: 1 kbit/s to 1 Tbit/s.
-const RATE_MBPS: Range = Range::of(0.001, 1e6);
-
-/// The nearest whole number.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-pub(crate) fn rounded(number: f64) -> u64 {
-    number.round() as u64
+/// A value as a key takes it.
+fn given(value: &Value) -> Given<'_> {
+    match value {
+        Value::Integer(number) => Given::Integer(*number),
+        Value::Float(number) => Given::Float(*number),
+        Value::Flag(flag) => Given::Flag(*flag),
+        Value::Text(text) => Given::Text(text),
+        Value::Date(_) | Value::List(_) | Value::Table(_) => Given::Other,
+    }
 }

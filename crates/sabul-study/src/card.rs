@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant as Clock;
 
 use sabul_cc::registry::{self, Entry};
+use sabul_scenario::keys::rivals;
 use sabul_scenario::{Arm, Override, Run};
 use sabul_units::Bytes;
 use serde::Serialize;
@@ -30,20 +31,17 @@ pub use plan::Carrier;
 use plan::{Exam, LAB, SIM, Subject};
 
 const SCENARIOS: &str = "scenarios";
-/// Keys that tests of the card set themselves: one of them for all would make their names untrue.
-const OWN_LINK_KEYS: &[&str] = &["delay_ms", "loss", "queue_bdp", "queue_packets", "queue_bytes"];
+/// Keys that tests of the card set themselves: one of them for all would make their names untrue, and so
+/// would one that excludes them.
+const OWN_LINK_KEYS: &[&str] = &["delay_ms", "loss", "queue_bdp"];
 const OWN_FLOW_KEYS: &[&str] = &[
-    "access_delay_ms",
     "arrivals",
-    "bytes",
     "cc",
-    "count",
     "params",
     "path",
     "rate_mbps",
     "rtt_ms",
     "size",
-    "spread_s",
     "start_s",
     "stop_s",
     "transport",
@@ -301,6 +299,11 @@ impl Sitting {
     }
 }
 
+/// Whether a key is one of the tests' own, or excludes one.
+fn is_own(list: &str, own: &[&str], key: &str) -> bool {
+    own.contains(&key) || rivals(list, key).iter().any(|rival| own.contains(rival))
+}
+
 /// Refuses what would take away what a test is about.
 fn check_setting(given: &Override) -> Result<(), Error> {
     let key = given.key();
@@ -310,10 +313,10 @@ fn check_setting(given: &Override) -> Result<(), Error> {
     }
     let parts: Vec<&str> = key.split('.').collect();
     match parts.as_slice() {
-        ["link", _, key, ..] if OWN_LINK_KEYS.contains(key) => {
+        ["link", _, key, ..] if is_own("link", OWN_LINK_KEYS, key) => {
             refuse("this is what tests of the card set themselves; use sabul sim run")
         }
-        ["flow", _, key, ..] if OWN_FLOW_KEYS.contains(key) => refuse(
+        ["flow", _, key, ..] if is_own("flow", OWN_FLOW_KEYS, key) => refuse(
             "this is what tests of the card set themselves; use --cc-param, or sabul sim run",
         ),
         ["link" | "flow", _, ..] => Ok(()),
@@ -437,6 +440,12 @@ mod tests {
         }
         for (text, part) in [
             ("link.bottleneck.loss=0.1", "sim run"),
+            ("link.bottleneck.queue_packets=9", "sim run"),
+            ("link.bottleneck.queue_bytes=9000", "sim run"),
+            ("flow.*.access_delay_ms=5", "--cc-param"),
+            ("flow.*.bytes=5", "--cc-param"),
+            ("flow.*.count=5", "--cc-param"),
+            ("flow.*.spread_s=5", "--cc-param"),
             ("flow.*.cc=reno", "--cc-param"),
             ("flow.a.params.beta=0.5", "--cc-param"),
             ("seed=5", "--seeds"),
