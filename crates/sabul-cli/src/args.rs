@@ -11,12 +11,11 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use sabul_units::Rate;
 
-use crate::size::parse_bytes;
 pub(crate) use card::{CardArgs, CardTransport};
 pub(crate) use lab::{
-    LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs, PathArgs,
-    QueueDiscipline,
+    LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
 };
+use sabul_units::parse_bytes;
 
 /// Meaning of the exit codes, for help texts.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 some or all of the transfer failed, \

@@ -8,8 +8,8 @@ use sabul_study::card::{Card, Carrier, Request, Sitting};
 
 use crate::args::{Arm, CardArgs, CardTransport};
 use crate::error::{CliError, FAILED};
-use crate::lab::{Stop, isolated};
 use crate::output;
+use crate::stop::{Stop, isolated};
 
 /// Runs `sabul card`. For the lab the process must have one thread until then.
 pub(crate) fn run(args: &CardArgs) -> Result<ExitCode, CliError> {

@@ -8,18 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul::files::{Source, SourceSet};
 use sabul::{
-    LocalDestination, Progress, RemoteDestination, Report, Session, Transfer, TransferOptions,
+    Host, LocalDestination, Place, Progress, Remote, RemoteDestination, Report, Session, Transfer,
+    TransferOptions,
 };
+use sabul_study::words::{count, show_rate};
 use sabul_transfer::Printable;
+use sabul_units::show_bytes;
 
-use crate::address::{Host, Place, Remote};
 use crate::args::CpArgs;
 use crate::error::{CliError, code_of_failures};
 use crate::interrupt::Interrupt;
 use crate::json::{self, ErrorJson, TransferJson};
 use crate::output::{self, Pipe};
 use crate::progress::{Meter, follow};
-use crate::size::{count, show_bytes, show_rate};
 
 /// Most failures of single files that are spelt out on standard error.
 const FAILURES_SHOWN: usize = 20;

@@ -10,6 +10,8 @@ use sabul_study::Cause;
 pub(crate) const FAILED: u8 = 1;
 /// Exit code for usage and configuration.
 pub(crate) const USAGE: u8 = 2;
+/// Exit code where content does not match its hash.
+pub(crate) const VERIFICATION: u8 = 5;
 /// Exit code where a person stopped it.
 pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -76,6 +78,7 @@ impl From<sabul_study::Error> for CliError {
             Cause::Request => USAGE,
             Cause::Failure => FAILED,
             Cause::Interrupt => INTERRUPTED,
+            Cause::Program(code) => code,
         };
         Self { code, message: error.to_string() }
     }

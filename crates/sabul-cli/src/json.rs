@@ -129,7 +129,7 @@ impl TransferJson {
     fn with_channel(mut self, channel: &ChannelStats) -> Self {
         self.rtt_ms_min = channel.rtt_ms_min;
         self.rtt_ms = channel.rtt_ms;
-        self.loss_rate = loss_rate(channel);
+        self.loss_rate = channel.loss_rate();
         self.packets_sent = channel.packets;
         self.packets_retransmitted = channel.packets_repeated;
         self.packets_lost = channel.packets_lost;
@@ -139,14 +139,6 @@ impl TransferJson {
             channel.limiter.iter().map(|&(name, share)| (name.to_owned(), share)).collect();
         self
     }
-}
-
-/// The share of packets that the path lost, in 0..=1.
-pub(crate) fn loss_rate(channel: &ChannelStats) -> f64 {
-    if channel.packets == 0 {
-        return 0.0;
-    }
-    (channel.packets_lost as f64 / channel.packets as f64).min(1.0)
 }
 
 /// Bits per second; zero where no time has passed.

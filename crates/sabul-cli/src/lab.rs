@@ -5,25 +5,16 @@
 //! that, without needing privileges.
 
 mod compare;
-mod path;
 mod presets;
 pub(crate) mod run;
 mod shell;
 
-use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul_lab::isolate;
-use sabul_study::Observer;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
 
 use crate::args::{LabArgs, LabCommand};
-use crate::error::{CliError, INTERRUPTED};
-use crate::output;
-pub(crate) use path::{QueueSize, parse_loss, parse_ms, parse_queue};
+use crate::error::CliError;
 
 /// Runs `sabul lab`. The process must have one thread until then.
 pub(crate) fn run(args: LabArgs) -> Result<ExitCode, CliError> {
@@ -36,43 +27,5 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode, CliError> {
         LabCommand::Far(args) => shell::far(args.command).map(ExitCode::from),
         LabCommand::Presets(args) => presets::run(&args).map(ExitCode::from),
         LabCommand::Compare(args) => compare::run(&args),
-    }
-}
-
-/// Does `work` in namespaces of its own: here if this is the inner process, otherwise by starting it.
-pub(crate) fn isolated(work: impl FnOnce() -> Result<u8, CliError>) -> Result<ExitCode, CliError> {
-    if isolate::is_inside() { work().map(ExitCode::from) } else { Ok(isolate::run_inside()?) }
-}
-
-/// Whether a person wants the runs to end. The second signal ends the process at once.
-#[derive(Clone, Debug)]
-pub(crate) struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// Takes over Ctrl-C and SIGTERM, for good.
-    pub(crate) fn listen() -> Result<Self, CliError> {
-        let seen = Arc::new(AtomicBool::new(false));
-        let catch = |signal| -> io::Result<()> {
-            // In this order: the first signal sets the flag that the second one finds set.
-            flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&seen))?;
-            flag::register(signal, Arc::clone(&seen)).map(drop)
-        };
-        catch(SIGINT)
-            .and_then(|()| catch(SIGTERM))
-            .map_err(|error| CliError::failed(format!("cannot wait for signals: {error}")))?;
-        Ok(Self(seen))
-    }
-
-    /// Somebody who hears of progress unless it is to be quiet, and ends runs when a person asks.
-    pub(crate) fn observer(self, is_quiet: bool) -> Observer {
-        let observer = Observer::silent().with_interrupt(move || self.is_asked());
-        if is_quiet {
-            return observer;
-        }
-        observer.with_notes(|line| output::note(line)).with_samples(io::stderr().is_terminal())
-    }
-
-    pub(crate) fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
     }
 }

@@ -12,7 +12,6 @@
 //! }
 //! ```
 
-mod address;
 mod args;
 mod card;
 mod cp;
@@ -32,7 +31,7 @@ mod progress;
 mod reproduce;
 mod serve;
 mod sim;
-mod size;
+mod stop;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -76,7 +75,7 @@ fn run(command: Command) -> Result<ExitCode, CliError> {
     let code = match command {
         // Before anything starts a thread.
         Command::Lab(args) => return lab::run(args),
-        Command::Demo(args) => return demo::run(args),
+        Command::Demo(args) => return demo::run(&args),
         Command::Card(args) => return card::run(&args),
         Command::Cp(args) => block_on(cp::run(args)),
         Command::Serve(args) => block_on(serve::files(args)),

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use sabul::{MemoryBudget, Session, Ticket, TransferOptions};
+use sabul::{Host, MemoryBudget, Session, Ticket, TransferOptions};
 use sabul_units::Bytes;
 
-use crate::address::Host;
 use crate::args::ChannelArgs;
 use crate::error::CliError;
 use crate::events::EventFile;

@@ -3,19 +3,20 @@
 use std::time::{Duration, Instant};
 
 use sabul::{
-    ChannelStats, Direction, Interval, MeasureLimit, Report, Session, Transfer, TransferOptions,
+    ChannelStats, Direction, Host, MeasureLimit, Report, Session, Stretch, Transfer,
+    TransferOptions,
 };
 use sabul_run::statistics;
 use sabul_study::processor::{cpu_mhz, mhz_per_mbps};
+use sabul_study::words::show_rate;
+use sabul_units::show_bytes;
 use serde::Serialize;
 
-use crate::address::Host;
 use crate::args::TestArgs;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::json::{self, ErrorJson, TransferJson, loss_rate, rate_bps};
+use crate::json::{self, ErrorJson, TransferJson, rate_bps};
 use crate::output;
-use crate::size::{show_bytes, show_rate};
 
 /// How long a test takes where nothing else is asked for, in seconds.
 const DEFAULT_TIME_S: f64 = 10.0;
@@ -36,7 +37,7 @@ struct PerfJson {
 }
 
 /// One interval, as counted at the receiver.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 struct IntervalJson {
     /// End of the interval, in seconds since the start.
     t_s: f64,
@@ -44,6 +45,13 @@ struct IntervalJson {
     rtt_ms: f64,
     loss_rate: f64,
     gap_ns: f64,
+}
+
+impl From<Stretch> for IntervalJson {
+    fn from(stretch: Stretch) -> Self {
+        let Stretch { t_s, goodput_bps, rtt_ms, loss_rate, gap_ns } = stretch;
+        Self { t_s, goodput_bps, rtt_ms, loss_rate, gap_ns }
+    }
 }
 
 /// Runs the command; the result is the exit code.
@@ -204,7 +212,7 @@ impl Lines {
         }
         let new = bytes.saturating_sub(before);
         let rtt_ms = mean(channels.iter().map(|channel| channel.rtt_ms));
-        let loss = mean(channels.iter().map(|channel| loss_rate(channel))) * 100.0;
+        let loss = mean(channels.iter().map(|channel| channel.loss_rate())) * 100.0;
         output::print_line(format_args!(
             "{from_s:6.1}-{at_s:<6.1} s {:>14} {:>14} {rtt_ms:5.1} ms {loss:6.3} %",
             show_bytes(new),
@@ -220,38 +228,9 @@ fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
 
 /// Sums up all streams.
 fn fill(document: &mut PerfJson, args: &TestArgs, reports: &[Report]) {
-    let mut total = TransferJson::nothing(&args.channel.cc);
-    let streams = reports.iter().map(|report| TransferJson::of_report(&args.channel.cc, report));
-    let streams: Vec<_> = streams.collect();
-    let (mut weight, mut lost) = (0.0, 0.0);
-    for stream in &streams {
-        total.bytes += stream.bytes;
-        total.goodput_bps += stream.goodput_bps;
-        total.seconds = total.seconds.max(stream.seconds);
-        total.packets_sent += stream.packets_sent;
-        total.packets_retransmitted += stream.packets_retransmitted;
-        total.packets_lost += stream.packets_lost;
-        total.packets_overflowed += stream.packets_overflowed;
-        total.mtu = total.mtu.max(stream.mtu);
-        weight += stream.packets_sent as f64;
-        lost += stream.loss_rate * stream.packets_sent as f64;
-        for (name, share) in &stream.limiter {
-            *total.limiter.entry(name.clone()).or_default() += share / streams.len() as f64;
-        }
-        // Both count the whole process, so that streams at the same time count the same seconds.
-        total.cpu_seconds_sender = larger(total.cpu_seconds_sender, stream.cpu_seconds_sender);
-        total.cpu_seconds_receiver =
-            larger(total.cpu_seconds_receiver, stream.cpu_seconds_receiver);
-        total.errors.extend(stream.errors.iter().cloned());
-    }
-    total.loss_rate = if weight > 0.0 { lost / weight } else { 0.0 };
-    total.rtt_ms = mean(streams.iter().map(|stream| stream.rtt_ms));
-    let smallest = streams.iter().map(|stream| stream.rtt_ms_min).reduce(f64::min);
-    total.rtt_ms_min = smallest.unwrap_or_default();
-    total.verified = !streams.is_empty() && streams.iter().all(|stream| stream.verified);
-
-    let courses: Vec<_> = reports.iter().map(|report| report.intervals.as_slice()).collect();
-    document.intervals = intervals(&courses, args.interval);
+    let total = TransferJson::of_report(&args.channel.cc, &Report::together(reports));
+    let stretches = Stretch::of_all(reports, args.interval);
+    document.intervals = stretches.into_iter().map(IntervalJson::from).collect();
     let mhz = document.cpu_mhz;
     let percent = |cpu: Option<f64>| cpu.map(|cpu_s| cpu_s / total.seconds.max(1e-9) * 100.0);
     let cost = |cpu| mhz_per_mbps(cpu, mhz, total.seconds, total.goodput_bps);
@@ -260,55 +239,6 @@ fn fill(document: &mut PerfJson, args: &TestArgs, reports: &[Report]) {
     document.mhz_per_mbps_sender = cost(total.cpu_seconds_sender);
     document.mhz_per_mbps_receiver = cost(total.cpu_seconds_receiver);
     document.transfer = total;
-}
-
-fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
-    a.into_iter().chain(b).reduce(f64::max)
-}
-
-/// A last interval shorter than this share of the others belongs to the one before it.
-const SHORT_SHARE: f64 = 0.1;
-
-/// Spreads the library's short intervals over those asked for. Bytes of all streams add up, the
-/// rest is averaged over time.
-fn intervals(streams: &[&[Interval]], length_s: f64) -> Vec<IntervalJson> {
-    let last = streams.iter().filter_map(|samples| samples.last());
-    let end_s = last.map(|sample| sample.t_s).fold(0.0, f64::max);
-    let mut result = Vec::new();
-    let mut from_s = 0.0;
-    while end_s - from_s > 0.0 {
-        let is_last = end_s - from_s < length_s * (1.0 + SHORT_SHARE);
-        let to_s = if is_last { end_s } else { from_s + length_s };
-        result.push(between(streams, from_s, to_s));
-        from_s = to_s;
-    }
-    result
-}
-
-fn between(streams: &[&[Interval]], from_s: f64, to_s: f64) -> IntervalJson {
-    let (mut time_s, mut bytes, mut rtt, mut loss, mut gap) = (0.0, 0.0, 0.0, 0.0, 0.0);
-    for samples in streams {
-        let mut begin_s = 0.0;
-        for sample in *samples {
-            let shared_s = sample.t_s.min(to_s) - from_s.max(begin_s);
-            if shared_s > 0.0 {
-                bytes += sample.bytes as f64 * shared_s / (sample.t_s - begin_s);
-                rtt += sample.rtt_ms * shared_s;
-                loss += sample.loss_rate * shared_s;
-                gap += sample.gap_ns * shared_s;
-                time_s += shared_s;
-            }
-            begin_s = sample.t_s;
-        }
-    }
-    let mean = |sum: f64| if time_s > 0.0 { sum / time_s } else { 0.0 };
-    IntervalJson {
-        t_s: to_s,
-        goodput_bps: bytes * 8.0 / (to_s - from_s),
-        rtt_ms: mean(rtt),
-        loss_rate: mean(loss),
-        gap_ns: mean(gap),
-    }
 }
 
 /// The result in words.
@@ -343,24 +273,4 @@ fn summary(document: &PerfJson) -> String {
         text += &format!("limit: {name} for {:.0} % of the time\n", share * 100.0);
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn intervals_share_out_samples_that_cross_their_ends() {
-        let sample = |t_s, bytes| Interval { t_s, bytes, rtt_ms: t_s, loss_rate: 0.0, gap_ns: 0.0 };
-        // 1000 bytes a second, in samples that end beside whole seconds.
-        let stream = [sample(0.75, 750), sample(1.25, 500), sample(2.05, 800)];
-        let shown = intervals(&[&stream, &stream], 1.0);
-        assert_eq!(shown.len(), 2, "the last 0.05 s belong to the second interval: {shown:?}");
-        for interval in &shown {
-            assert!((interval.goodput_bps - 16_000.0).abs() < 1e-6, "{shown:?}");
-        }
-        assert!((shown[0].rtt_ms - (0.75 * 0.75 + 0.25 * 1.25)).abs() < 1e-9, "{shown:?}");
-        assert_eq!(intervals(&[], 1.0), []);
-        assert_eq!(intervals(&[&stream], 0.1).len(), 21);
-    }
 }

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sabul::{Progress, Transfer};
+use sabul_study::words::show_rate;
+use sabul_units::show_bytes;
 
 use crate::interrupt::Interrupt;
-use crate::json::{loss_rate, rate_bps};
+use crate::json::rate_bps;
 use crate::output;
-use crate::size::{show_bytes, show_rate, show_time};
 
 /// Time between two lines where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(2);
@@ -119,7 +120,7 @@ fn describe(progress: &Progress, rate_bps: f64) -> String {
     if channel.rtt_ms > 0.0 {
         line += &format!(", RTT {:.1} ms", channel.rtt_ms);
     }
-    line += &format!(", loss {:.2} %", loss_rate(channel) * 100.0);
+    line += &format!(", loss {:.2} %", channel.loss_rate() * 100.0);
     if progress.entries_total.is_some_and(|total| total > 1) {
         let total = progress.entries_total.unwrap_or_default();
         line += &format!(", {} of {total} entries", progress.entries);
@@ -130,6 +131,16 @@ fn describe(progress: &Progress, rate_bps: f64) -> String {
         line += &format!(", {} left", show_time(Duration::from_secs_f64(seconds)));
     }
     line
+}
+
+/// A time as `m:ss`, or `h:mm:ss` from an hour on.
+fn show_time(time: Duration) -> String {
+    let s = time.as_secs();
+    if s >= 3600 {
+        format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
+    } else {
+        format!("{}:{:02}", s / 60, s % 60)
+    }
 }
 
 /// The rate over the last while.
@@ -156,6 +167,12 @@ mod tests {
     #[test]
     fn the_template_of_the_bar_is_one() {
         drop(bar_style());
+    }
+
+    #[test]
+    fn a_time_left_has_minutes_and_from_an_hour_on_hours() {
+        assert_eq!(show_time(Duration::from_secs(61)), "1:01");
+        assert_eq!(show_time(Duration::from_secs(3_723)), "1:02:03");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! `sabul reproduce`: tables and figures of the papers, run again and judged.
 
+use sabul_study::words::count;
 use sabul_study::{Observer, reproduce};
 
 use crate::args::{Arm, ReproduceRunArgs};
 use crate::error::CliError;
 use crate::output;
-use crate::size::count;
 
 /// Exit code where a verdict is not the committed one.
 const CHANGED: u8 = 1;

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use sabul::{Controllers, Listener, ListenerConfig, MemoryBudget, SendPolicy, Service, Session};
+use sabul_study::words::count;
+use sabul_units::show_bytes;
 use tokio::task::JoinSet;
 
 use crate::args::{AllowArgs, ListenArgs, ServeArgs};
@@ -12,7 +14,6 @@ use crate::error::{CliError, FAILED, INTERRUPTED};
 use crate::events::EventFile;
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::size::{count, show_bytes};
 
 /// How long sessions get to clean up after an interrupt.
 const CLEAN_UP: Duration = Duration::from_secs(3);

@@ -13,6 +13,8 @@ pub enum Cause {
     Failure,
     /// A person stopped it.
     Interrupt,
+    /// A program that it started ended with this code.
+    Program(u8),
 }
 
 /// One sentence for the user, and its cause.
@@ -31,6 +33,17 @@ impl Error {
     /// It was tried and went wrong.
     pub fn failed(message: impl Into<String>) -> Self {
         Self { cause: Cause::Failure, message: message.into() }
+    }
+
+    /// A person stopped it.
+    pub(crate) fn interrupted(message: impl Into<String>) -> Self {
+        Self { cause: Cause::Interrupt, message: message.into() }
+    }
+
+    /// A program that it started failed, with this code if it told one.
+    pub(crate) fn of_program(code: Option<u8>, message: impl Into<String>) -> Self {
+        let code = code.filter(|&code| code > 0);
+        Self { cause: code.map_or(Cause::Failure, Cause::Program), message: message.into() }
     }
 
     /// Whose turn it is.

@@ -6,7 +6,10 @@
 //! | [`card`](mod@card) | a congestion controller measured by every test |
 //! | [`reproduce`] | tables and figures of papers, run again and judged |
 //! | [`compare`] | the same scenario on both arms |
+//! | [`demo`] | one real file over a named path, with the program's own processes |
 //! | [`report`], [`conversations`] | charts and tables of them |
+//! | [`path`](mod@path), [`presets`] | a path from a few wishes, and named ones, in words |
+//! | [`shell`] | what a person is told who runs programs of his own on a path |
 //!
 //! Nothing here reads a command line, prints, or knows an exit code: functions take values and give values,
 //! tell an [`Observer`] how far they are, and fail with an [`Error`] that says whose fault it is.
@@ -27,13 +30,17 @@ mod arms;
 pub mod card;
 pub mod compare;
 pub mod conversations;
+pub mod demo;
 mod error;
 mod folder;
 mod observer;
+pub mod path;
+pub mod presets;
 pub mod processor;
 pub mod report;
 pub mod reproduce;
 pub mod runs;
+pub mod shell;
 mod why;
 pub mod words;
 

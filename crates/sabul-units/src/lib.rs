@@ -11,6 +11,7 @@ mod poll;
 mod random;
 mod rate;
 mod seq;
+mod size;
 mod spelling;
 mod time;
 
@@ -18,5 +19,6 @@ pub use poll::Polled;
 pub use random::{Probability, ProbabilityError, Random, SeededRandom};
 pub use rate::{Bytes, Gap, Packets, ParseRateError, Rate};
 pub use seq::{PacketNumber, SeqNo, expand_u32};
+pub use size::{parse_bytes, show_bytes};
 pub use spelling::nearest;
 pub use time::{Instant, Span};

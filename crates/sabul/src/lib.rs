@@ -36,6 +36,7 @@
 //!
 //! Everything asynchronous needs a multi-threaded tokio runtime with I/O and time enabled.
 
+mod address;
 mod budget;
 mod channel;
 mod config;
@@ -57,6 +58,7 @@ mod session;
 mod stream;
 pub mod ticket;
 pub mod tls;
+mod together;
 mod transfer;
 #[cfg(test)]
 mod world;
@@ -67,6 +69,7 @@ pub mod testing {
     pub use crate::disk::memory::{Fault, MemoryDisk};
 }
 
+pub use address::{Host, Place, Remote};
 pub use budget::MemoryBudget;
 pub use channel::ChannelStats;
 pub use config::{
@@ -87,4 +90,5 @@ pub use session::{
 };
 pub use stream::{ReceiveStream, SendStream};
 pub use ticket::Ticket;
+pub use together::Stretch;
 pub use transfer::{Interval, Progress, Report, Transfer};

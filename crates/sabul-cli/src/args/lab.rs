@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use sabul_study::path::{self, PathWishes, QueueSize, parse_loss, parse_ms, parse_queue};
 use sabul_units::{Probability, Rate, Span};
 
 use super::{OutputArgs, ScenarioArgs};
-use crate::lab::{QueueSize, parse_loss, parse_ms, parse_queue};
 
 const RUN_CODES: &str = "Exit codes: 0 done, 1 a run is invalid or failed, 2 usage, a scenario \
     that the lab cannot carry, or a system that does not let it make hosts, 130 interrupted.";
@@ -73,7 +73,7 @@ Exit codes: 0 done, 1 a run is invalid or failed, 2 usage, a scenario that the l
 or a system that does not let it make hosts, 130 interrupted.";
 
 /// What a path is to be like. What is not given is the preset's, or the default's where there is none.
-#[derive(Clone, Debug, Default, PartialEq, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct PathArgs {
     /// Begin with a named path; `sabul lab presets` lists them.
     #[arg(long, value_name = "NAME")]
@@ -120,6 +120,20 @@ pub(crate) enum QueueDiscipline {
     FqCodel,
     /// Random early detection, thresholds by the rate.
     Red,
+}
+
+impl From<PathArgs> for PathWishes {
+    fn from(args: PathArgs) -> Self {
+        let PathArgs { preset, rate, delay, rtt, loss, loss_back, queue, jitter, mtu, discipline } =
+            args;
+        let discipline = discipline.map(|discipline| match discipline {
+            QueueDiscipline::DropTail => path::QueueDiscipline::DropTail,
+            QueueDiscipline::Codel => path::QueueDiscipline::Codel,
+            QueueDiscipline::FqCodel => path::QueueDiscipline::FqCodel,
+            QueueDiscipline::Red => path::QueueDiscipline::Red,
+        });
+        Self { preset, rate, delay, rtt, loss, loss_back, queue, jitter, mtu, discipline }
+    }
 }
 
 /// Arguments of `sabul lab shell`.

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use sabul_study::compare::{self, Request};
 use sabul_study::runs;
 
-use super::{Stop, isolated};
 use crate::args::LabCompareArgs;
 use crate::error::{CliError, FAILED};
 use crate::output;
+use crate::stop::{Stop, isolated};
 
 /// Runs `sabul lab compare`.
 pub(super) fn run(args: &LabCompareArgs) -> Result<ExitCode, CliError> {

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use sabul_lab::isolate;
 use sabul_scenario::{Arm, Run};
 use sabul_study::runs::{self, Finished};
+use sabul_study::words::count;
 use sabul_study::{Measuring, measure};
 
-use super::{Stop, isolated};
 use crate::args::LabRunArgs;
 use crate::error::{CliError, FAILED, INTERRUPTED};
 use crate::output;
-use crate::size::count;
+use crate::stop::{Stop, isolated};
 
 /// Runs `sabul lab run`.
 pub(super) fn run(args: &LabRunArgs) -> Result<ExitCode, CliError> {

@@ -1,11 +1,11 @@
-//! A child process: this program again, with an eye on its memory and processor time.
+//! A child process: the program, with an eye on its memory and processor time.
 
 use std::fs::File;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::error::CliError;
+use crate::error::Error;
 
 /// Clock ticks per second in `/proc`: `USER_HZ` of Linux on every common architecture.
 const USER_HZ: f64 = 100.0;
@@ -24,19 +24,9 @@ pub(super) struct Usage {
 pub(super) struct Child {
     name: &'static str,
     process: std::process::Child,
-    exit_code: Option<u8>,
+    ended_with: Option<u8>,
     usage: Usage,
     log: Option<PathBuf>,
-}
-
-/// A command that runs this very program.
-pub(super) fn this_program() -> Result<Command, CliError> {
-    let program = std::env::current_exe()
-        .map_err(|error| CliError::failed(format!("cannot find this program: {error}")))?;
-    let mut command = Command::new(program);
-    // The demo's own ticket counts, whatever the user has set.
-    command.env_remove("SABUL_TICKET_FILE");
-    Ok(command)
 }
 
 impl Child {
@@ -47,8 +37,8 @@ impl Child {
         mut command: Command,
         stdout: Option<&Path>,
         stderr: Option<&Path>,
-    ) -> Result<Self, CliError> {
-        let fail = |error| CliError::failed(format!("cannot start the demo's {name}: {error}"));
+    ) -> Result<Self, Error> {
+        let fail = |error| Error::failed(format!("cannot start the demo's {name}: {error}"));
         let open = |path: Option<&Path>| path.map(File::create).transpose();
         command.stdin(Stdio::null());
         command.stdout(open(stdout).map_err(fail)?.map_or_else(Stdio::null, Stdio::from));
@@ -58,14 +48,14 @@ impl Child {
         // Ctrl-C is for the demo, which then ends its children.
         command.process_group(0);
         let process = command.spawn().map_err(fail)?;
-        let (exit_code, usage) = (None, Usage::default());
-        Ok(Self { name, process, exit_code, usage, log: stderr.map(Path::to_owned) })
+        let (ended_with, usage) = (None, Usage::default());
+        Ok(Self { name, process, ended_with, usage, log: stderr.map(Path::to_owned) })
     }
 
-    /// Notes what the child has used; its exit code, once it has ended.
-    pub(super) fn look(&mut self) -> Result<Option<u8>, CliError> {
-        if self.exit_code.is_some() {
-            return Ok(self.exit_code);
+    /// Notes what the child has used; the code that it ended with, once it has.
+    pub(super) fn look(&mut self) -> Result<Option<u8>, Error> {
+        if self.ended_with.is_some() {
+            return Ok(self.ended_with);
         }
         let now = usage_of(self.process.id());
         self.usage = Usage {
@@ -73,18 +63,18 @@ impl Child {
             cpu_seconds: now.cpu_seconds.or(self.usage.cpu_seconds),
         };
         let status = self.process.try_wait().map_err(|error| {
-            CliError::failed(format!("cannot watch the demo's {}: {error}", self.name))
+            Error::failed(format!("cannot watch the demo's {}: {error}", self.name))
         })?;
-        self.exit_code = status.map(|status| {
+        self.ended_with = status.map(|status| {
             let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
             code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
         });
-        Ok(self.exit_code)
+        Ok(self.ended_with)
     }
 
-    /// Its exit code, as of the last look.
-    pub(super) const fn exit_code(&self) -> Option<u8> {
-        self.exit_code
+    /// The code that it ended with, as of the last look.
+    pub(super) const fn ended_with(&self) -> Option<u8> {
+        self.ended_with
     }
 
     /// What it had used at the last look.
@@ -102,7 +92,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if self.exit_code.is_none() {
+        if self.ended_with.is_none() {
             // Fails only if it has ended by itself.
             let _ = self.process.kill();
             let _ = self.process.wait();

@@ -1,8 +1,4 @@
-//! Sizes as people write them, and sizes and times as people read them.
-
-use std::time::Duration;
-
-pub(crate) use sabul_study::words::{count, show_rate};
+//! Sizes as people write and read them.
 
 /// Units by the letter in front of `iB` or `B`, with powers of 1024 and of 1000.
 const UNITS: [(char, u64, u64); 4] = [
@@ -14,7 +10,10 @@ const UNITS: [(char, u64, u64); 4] = [
 
 /// Reads `4096`, `512M`, `512MiB`, `1.5GB`: bytes, with `K M G T` and `KiB …` as powers of 1024 and
 /// `kB …` as powers of 1000.
-pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// If that is no size from one byte up; the sentence says how to write one.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let fail = || {
         format!(
             "'{text}' is not a size: write bytes as a positive number, with K, M, G, T or KiB, \
@@ -49,22 +48,12 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Bytes with a binary unit, such as `1.5 GiB`.
-pub(crate) fn show_bytes(bytes: u64) -> String {
+pub fn show_bytes(bytes: u64) -> String {
     let names = ["KiB", "MiB", "GiB", "TiB"];
     let unit = UNITS.iter().zip(names).rev().find(|((_, binary, _), _)| bytes >= *binary);
     match unit {
         Some(((_, binary, _), name)) => format!("{:.1} {name}", bytes as f64 / *binary as f64),
         None => format!("{bytes} B"),
-    }
-}
-
-/// A time as `m:ss`, or `h:mm:ss` from an hour on.
-pub(crate) fn show_time(time: Duration) -> String {
-    let s = time.as_secs();
-    if s >= 3600 {
-        format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
-    } else {
-        format!("{}:{:02}", s / 60, s % 60)
     }
 }
 
@@ -100,10 +89,8 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_times_are_shown_with_their_unit() {
+    fn sizes_are_shown_with_their_unit() {
         assert_eq!(show_bytes(1023), "1023 B");
         assert_eq!(show_bytes(3 << 29), "1.5 GiB");
-        assert_eq!(show_time(Duration::from_secs(61)), "1:01");
-        assert_eq!(show_time(Duration::from_secs(3_723)), "1:02:03");
     }
 }

@@ -1,17 +1,16 @@
-//! Places as written on the command line: local paths, `-`, and `sabul://host[:port]/path`.
+//! Places as people write them: local paths, `-`, and `sabul://host[:port]/path`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-use sabul::Ticket;
-
-use crate::error::CliError;
+use crate::error::Error;
+use crate::ticket::Ticket;
 
 const SCHEME: &[u8] = b"sabul://";
 
 /// One source or destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     /// A path on this machine, or `-`.
     Local(OsString),
     /// Below the root of a listener.
@@ -20,16 +19,16 @@ pub(crate) enum Place {
 
 /// A place below the root of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Remote {
+pub struct Remote {
     /// Who serves it.
-    pub(crate) host: Host,
+    pub host: Host,
     /// The path below the root, byte for byte as written, without the `/` in front.
-    pub(crate) path: Vec<u8>,
+    pub path: Vec<u8>,
 }
 
 /// A listener by name or address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Host {
+pub struct Host {
     /// Name or IP address, without brackets.
     name: String,
     port: Option<u16>,
@@ -37,17 +36,20 @@ pub(crate) struct Host {
 
 impl Place {
     /// Reads one argument. Nothing is decoded: a path may hold any bytes.
-    pub(crate) fn parse(argument: &OsStr) -> Result<Self, CliError> {
+    ///
+    /// # Errors
+    /// If it could be two things, or names no host; the error says how to write it.
+    pub fn parse(argument: &OsStr) -> Result<Self, Error> {
         let bytes = argument.as_bytes();
         let shown = argument.to_string_lossy();
         if let Some(rest) = bytes.strip_prefix(SCHEME) {
             let end = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
             let (authority, path) = rest.split_at(end);
             let authority = std::str::from_utf8(authority).map_err(|_| {
-                CliError::usage(format!("the host in '{shown}' is not readable text"))
+                Error::Config(format!("the host in '{shown}' is not readable text"))
             })?;
             let host = Host::parse(authority).map_err(|why| {
-                CliError::usage(format!(
+                Error::Config(format!(
                     "'{shown}' {why}; write sabul://HOST:PORT/PATH, an IPv6 address in brackets"
                 ))
             })?;
@@ -55,11 +57,13 @@ impl Place {
             return Ok(Self::Remote(Remote { host, path }));
         }
         if bytes.is_empty() {
-            return Err(CliError::usage("an empty path names nothing; write '.' for this folder"));
+            return Err(Error::Config(
+                "an empty path names nothing; write '.' for this folder".to_owned(),
+            ));
         }
         let first = bytes.split(|&byte| byte == b'/').next().unwrap_or(bytes);
         if first.contains(&b':') {
-            return Err(CliError::usage(format!(
+            return Err(Error::Config(format!(
                 "'{shown}' could be a host or a file; write sabul://HOST:PORT/PATH for a host, or \
                  ./{shown} for a file of this machine"
             )));
@@ -70,7 +74,10 @@ impl Place {
 
 impl Host {
     /// Reads `host`, `host:port`, `[IPv6]` or `[IPv6]:port`.
-    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+    ///
+    /// # Errors
+    /// What is wrong with it, to go behind the text.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text.contains('@') {
             return Err("names a user, which a ticket makes needless");
         }
@@ -109,13 +116,16 @@ impl Host {
     }
 
     /// The address to dial; the port of the ticket serves where none was written.
-    pub(crate) fn dial(&self, ticket: &Ticket) -> Result<String, CliError> {
+    ///
+    /// # Errors
+    /// If there is none either.
+    pub fn dial(&self, ticket: &Ticket) -> Result<String, Error> {
         let port = self.port.or_else(|| {
             let first = ticket.addresses().first()?;
             first.rsplit_once(':')?.1.parse().ok()
         });
         let port = port.ok_or_else(|| {
-            CliError::usage(format!(
+            Error::Config(format!(
                 "neither the address nor the ticket names a port of {}; write {}:PORT",
                 self.name, self.name
             ))
@@ -170,7 +180,7 @@ mod tests {
             "sabul://me@host/",
         ] {
             let error = Place::parse(OsStr::new(text)).unwrap_err();
-            assert_eq!(error.code(), 2, "{text}: {error}");
+            assert!(matches!(error, Error::Config(_)), "{text}: {error}");
         }
     }
 

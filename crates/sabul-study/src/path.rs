@@ -1,15 +1,13 @@
-//! A path from a few options: what is not given is a preset's, or the default's.
+//! A path from a few wishes: what is not given is a preset's, or the default's. And paths in words.
 
 use sabul_path::{
     Codel, Discipline, FqCodel, LinkConfig, LinkError, LinkPlan, Outage, PathPreset, QueueLimit,
     Red, preset, presets,
 };
 use sabul_report::significant;
-use sabul_units::{Probability, Rate, Span};
+use sabul_units::{Probability, Rate, Span, parse_bytes};
 
-use crate::args::{PathArgs, QueueDiscipline};
-use crate::error::CliError;
-use crate::size::parse_bytes;
+use crate::error::Error;
 
 /// Where no preset is named. Ours: the round numbers of a long path that any machine can emulate.
 const RATE: Rate = Rate::from_mbps(100);
@@ -27,8 +25,10 @@ const MS_MAX: f64 = 3_600_000.0;
 
 /// The room in front of a link, as people ask for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum QueueSize {
+pub enum QueueSize {
+    /// So many packets.
     Packets(u64),
+    /// So many bytes.
     Bytes(u64),
     /// Products of rate and round trip.
     Bdp(f64),
@@ -54,8 +54,49 @@ impl QueueSize {
     }
 }
 
+/// Who leaves a queue next, and who is dropped, without settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueDiscipline {
+    /// First in, first out.
+    DropTail,
+    /// Controlled delay, 5 ms and 100 ms.
+    Codel,
+    /// A queue for each flow, each under CoDel.
+    FqCodel,
+    /// Random early detection, thresholds by the rate.
+    Red,
+}
+
+/// What a path is to be like. What is not given is the preset's, or the default's where there is none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PathWishes {
+    /// A named path to begin with.
+    pub preset: Option<String>,
+    /// Rate both ways.
+    pub rate: Option<Rate>,
+    /// Delay one way; it counts before `rtt`.
+    pub delay: Option<Span>,
+    /// Round trip of an empty path.
+    pub rtt: Option<Span>,
+    /// Chance that a packet is lost, both ways.
+    pub loss: Option<Probability>,
+    /// The same for packets from the far end alone.
+    pub loss_back: Option<Probability>,
+    /// Room in front of the link.
+    pub queue: Option<QueueSize>,
+    /// Packets come later by up to this.
+    pub jitter: Option<Span>,
+    /// Larger packets vanish; bytes with the IP header.
+    pub mtu: Option<u32>,
+    /// Who leaves the queue next.
+    pub discipline: Option<QueueDiscipline>,
+}
+
 /// Reads a time: `50`, `0.5`, `50ms`, `1.5s` or `200us`; milliseconds without a unit.
-pub(crate) fn parse_ms(text: &str) -> Result<Span, String> {
+///
+/// # Errors
+/// If that is no time a link can have; the sentence says how to write one.
+pub fn parse_ms(text: &str) -> Result<Span, String> {
     let trimmed = text.trim();
     let units = [("ms", 1.0), ("us", 1e-3), ("µs", 1e-3), ("s", 1e3)];
     let (number, factor) = units
@@ -74,7 +115,10 @@ pub(crate) fn parse_ms(text: &str) -> Result<Span, String> {
 }
 
 /// Reads a chance of loss: `0.01` or `1%`.
-pub(crate) fn parse_loss(text: &str) -> Result<Probability, String> {
+///
+/// # Errors
+/// If that is no chance; the sentence says how to write one.
+pub fn parse_loss(text: &str) -> Result<Probability, String> {
     let trimmed = text.trim();
     let share = match trimmed.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
@@ -89,7 +133,10 @@ pub(crate) fn parse_loss(text: &str) -> Result<Probability, String> {
 }
 
 /// Reads a queue: `800` packets, `512kB`, or `0.5bdp`.
-pub(crate) fn parse_queue(text: &str) -> Result<QueueSize, String> {
+///
+/// # Errors
+/// If that is no queue; the sentence says how to write one.
+pub fn parse_queue(text: &str) -> Result<QueueSize, String> {
     let lower = text.trim().to_ascii_lowercase();
     let size = if lower.bytes().all(|byte| byte.is_ascii_digit()) {
         lower.parse().ok().filter(|packets| *packets > 0).map(QueueSize::Packets)
@@ -108,42 +155,48 @@ pub(crate) fn parse_queue(text: &str) -> Result<QueueSize, String> {
 }
 
 /// The preset of that name.
-pub(crate) fn find_preset(name: &str) -> Result<PathPreset, CliError> {
+///
+/// # Errors
+/// If no preset has that name; the sentence lists them.
+pub fn find_preset(name: &str) -> Result<PathPreset, Error> {
     preset(name).ok_or_else(|| {
         let names: Vec<_> = presets().iter().map(|preset| preset.name).collect();
-        CliError::usage(format!("no path is called '{name}'; use one of: {}", names.join(", ")))
+        Error::usage(format!("no path is called '{name}'; use one of: {}", names.join(", ")))
     })
 }
 
-/// The path that the options ask for.
-pub(crate) fn plan(args: &PathArgs) -> Result<LinkPlan, CliError> {
-    let (id, base) = match &args.preset {
+/// The path that is wished for.
+///
+/// # Errors
+/// If no link can be like that, or no preset has that name.
+pub fn plan(wishes: &PathWishes) -> Result<LinkPlan, Error> {
+    let (id, base) = match &wishes.preset {
         Some(name) => {
             let preset = find_preset(name)?;
             (preset.name, [preset.forward, preset.back])
         }
         None => ("path", [default_link()?, default_link()?]),
     };
-    let delay = args.delay.or_else(|| args.rtt.map(|rtt| rtt / 2));
+    let delay = wishes.delay.or_else(|| wishes.rtt.map(|rtt| rtt / 2));
     let delays = base.each_ref().map(|link| delay.unwrap_or_else(|| link.delay()));
     let rtt = delays[0] + delays[1];
     // A preset's queue is a number of packets, whatever becomes of its rate and delay.
-    let queue = args.queue.or_else(|| args.preset.is_none().then_some(QueueSize::Bdp(1.0)));
-    let losses = [args.loss, args.loss_back.or(args.loss)];
+    let queue = wishes.queue.or_else(|| wishes.preset.is_none().then_some(QueueSize::Bdp(1.0)));
+    let losses = [wishes.loss, wishes.loss_back.or(wishes.loss)];
     let build = |way: usize| {
         let link = &base[way];
-        let rate = args.rate.or_else(|| link.rate());
+        let rate = wishes.rate.or_else(|| link.rate());
         let mut builder = link
             .to_builder()
             .with_rate(rate)
             .with_delay(delays[way])
             .with_loss(losses[way].unwrap_or_else(|| link.loss()))
-            .with_jitter(args.jitter.unwrap_or_else(|| link.jitter()))
-            .with_mtu(args.mtu.or_else(|| link.mtu()));
+            .with_jitter(wishes.jitter.unwrap_or_else(|| link.jitter()))
+            .with_mtu(wishes.mtu.or_else(|| link.mtu()));
         if let (Some(queue), Some(rate)) = (queue, rate) {
             builder = builder.with_queue(queue.limit(rate, rtt));
         }
-        if let (Some(discipline), Some(rate)) = (args.discipline, rate) {
+        if let (Some(discipline), Some(rate)) = (wishes.discipline, rate) {
             builder = builder.with_discipline(discipline.for_rate(rate));
         }
         builder.build().map_err(|error| refusal(&error))
@@ -151,7 +204,7 @@ pub(crate) fn plan(args: &PathArgs) -> Result<LinkPlan, CliError> {
     Ok(LinkPlan { id: id.to_owned(), forward: build(0)?, back: build(1)? })
 }
 
-fn default_link() -> Result<LinkConfig, CliError> {
+fn default_link() -> Result<LinkConfig, Error> {
     LinkConfig::builder()
         .with_rate(Some(RATE))
         .with_delay(DELAY)
@@ -160,9 +213,9 @@ fn default_link() -> Result<LinkConfig, CliError> {
         .map_err(|error| refusal(&error))
 }
 
-fn refusal(error: &LinkError) -> CliError {
+fn refusal(error: &LinkError) -> Error {
     let LinkError { setting, value, allowed } = error;
-    CliError::usage(format!("--{setting}: {value} is not allowed; use {allowed}"))
+    Error::usage(format!("--{setting}: {value} is not allowed; use {allowed}"))
 }
 
 impl QueueDiscipline {
@@ -178,7 +231,7 @@ impl QueueDiscipline {
 }
 
 /// A path in words: one line, or one for each way where they differ.
-pub(crate) fn describe(plan: &LinkPlan) -> Vec<String> {
+pub fn describe(plan: &LinkPlan) -> Vec<String> {
     let rtt = plan.forward.delay() + plan.back.delay();
     let round = format!("{} round trip", show_ms(rtt));
     if plan.forward == plan.back {
@@ -226,7 +279,7 @@ fn describe_link(link: &LinkConfig, rtt: Span) -> String {
 }
 
 /// A queue with its share of the bandwidth-delay product.
-pub(crate) fn show_queue(link: &LinkConfig, rtt: Span) -> String {
+pub fn show_queue(link: &LinkConfig, rtt: Span) -> String {
     let (size, bytes) = match link.queue() {
         QueueLimit::Packets(packets) => {
             (format!("{packets} packets"), packets as f64 * f64::from(FULL_PACKET))
@@ -239,7 +292,7 @@ pub(crate) fn show_queue(link: &LinkConfig, rtt: Span) -> String {
 }
 
 /// When nothing passes, if ever: all times if they are few, else how many and the first.
-pub(crate) fn show_outages(link: &LinkConfig) -> Option<String> {
+pub fn show_outages(link: &LinkConfig) -> Option<String> {
     let show = |outage: &Outage| {
         let from = significant(outage.at.elapsed().as_secs_f64(), 4);
         format!("from {from} s for {}", show_ms(outage.lasts))
@@ -254,7 +307,7 @@ pub(crate) fn show_outages(link: &LinkConfig) -> Option<String> {
 }
 
 /// A rate without needless digits, such as `100 Mbit/s`.
-pub(crate) fn show_rate(rate: Rate) -> String {
+pub fn show_rate(rate: Rate) -> String {
     let bps = rate.0 as f64;
     let units = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
     let (factor, unit) =
@@ -263,17 +316,17 @@ pub(crate) fn show_rate(rate: Rate) -> String {
 }
 
 /// A time in milliseconds, such as `0.25 ms`.
-pub(crate) fn show_ms(span: Span) -> String {
+pub fn show_ms(span: Span) -> String {
     format!("{} ms", significant(span.as_millis_f64(), 4))
 }
 
 /// A chance in percent, such as `0.12 %`.
-pub(crate) fn show_chance(chance: Probability) -> String {
+pub fn show_chance(chance: Probability) -> String {
     show_share(chance.as_f64())
 }
 
 /// A fraction in percent.
-pub(crate) fn show_share(share: f64) -> String {
+pub fn show_share(share: f64) -> String {
     format!("{} %", significant(share * 100.0, 4))
 }
 
@@ -283,16 +336,34 @@ mod tests {
 
     use super::*;
 
-    /// What the options of a command line make of the path.
+    /// What options, as on a command line, make of the path.
     fn path(options: &[&str]) -> Result<LinkPlan, String> {
-        use clap::Parser as _;
-        #[derive(clap::Parser)]
-        struct Line {
-            #[command(flatten)]
-            path: PathArgs,
+        let mut wishes = PathWishes::default();
+        for option in options.chunks(2) {
+            let [flag, value] = option else { panic!("{option:?}") };
+            let in_flag = |error: String| format!("{flag}: {error}");
+            match *flag {
+                "--preset" => wishes.preset = Some((*value).to_owned()),
+                "--rate" => wishes.rate = Some(value.parse().unwrap()),
+                "--delay" => wishes.delay = Some(parse_ms(value).map_err(in_flag)?),
+                "--rtt" => wishes.rtt = Some(parse_ms(value).map_err(in_flag)?),
+                "--loss" => wishes.loss = Some(parse_loss(value).map_err(in_flag)?),
+                "--loss-back" => wishes.loss_back = Some(parse_loss(value).map_err(in_flag)?),
+                "--queue" => wishes.queue = Some(parse_queue(value).map_err(in_flag)?),
+                "--jitter" => wishes.jitter = Some(parse_ms(value).map_err(in_flag)?),
+                "--mtu" => wishes.mtu = Some(value.parse().unwrap()),
+                "--discipline" => {
+                    wishes.discipline = Some(match *value {
+                        "droptail" => QueueDiscipline::DropTail,
+                        "codel" => QueueDiscipline::Codel,
+                        "fq-codel" => QueueDiscipline::FqCodel,
+                        _ => QueueDiscipline::Red,
+                    });
+                }
+                flag => panic!("{flag}"),
+            }
         }
-        let line = Line::try_parse_from([&["x"], options].concat()).map_err(|e| e.to_string())?;
-        plan(&line.path).map_err(|error| error.to_string())
+        plan(&wishes).map_err(|error| error.to_string())
     }
 
     fn forward(options: &[&str]) -> LinkConfig {

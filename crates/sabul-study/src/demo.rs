@@ -1,0 +1,199 @@
+//! A demonstration: one real file between two processes of the program over a named path.
+//!
+//! [`beside_tcp`] sends it from host to host beside a TCP connection of the kernel; [`over_relay`] needs no
+//! hosts: sender and receiver are children of this process and the relay plays the path. Everything that was
+//! made goes away with the call.
+
+mod beside;
+mod child;
+mod relayed;
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use sabul_path::PathPreset;
+use sabul_units::show_bytes;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::error::Error;
+use crate::observer::Observer;
+pub use beside::{Beside, beside_tcp};
+pub use relayed::{Relayed, over_relay};
+
+/// Name of the file that travels.
+const FILE_NAME: &str = "demo.bin";
+/// Bytes that are made or hashed between two questions whether to go on.
+const STRIDE: usize = 1 << 20;
+
+/// What is to be shown.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The `sabul` program, which serves and copies.
+    pub program: PathBuf,
+    /// The path to emulate.
+    pub path: PathPreset,
+    /// Size of the file.
+    pub bytes: u64,
+    /// Congestion controller of the copy.
+    pub cc: String,
+    /// Its parameters.
+    pub params: Vec<(String, String)>,
+    /// Decides which packets the path loses, repeats and holds back.
+    pub seed: u64,
+    /// Whether the copy says nothing of its own on standard error.
+    pub is_quiet: bool,
+    /// The address at which the server of a ticket listens, from the ticket's file.
+    pub read_address: fn(&Path) -> Result<SocketAddr, String>,
+}
+
+/// The file that was copied.
+#[derive(Clone, Debug)]
+struct Copied {
+    bytes: u64,
+    /// What `sabul cp --json` said.
+    document: Value,
+    /// Of what was sent and of what arrived.
+    hashes: [blake3::Hash; 2],
+}
+
+impl Copied {
+    fn is_verified(&self) -> bool {
+        self.hashes[0] == self.hashes[1]
+    }
+
+    fn number(&self, key: &str) -> f64 {
+        self.document[key].as_f64().unwrap_or(0.0)
+    }
+
+    fn verdict(&self) -> &'static str {
+        if self.is_verified() { "BLAKE3 is equal at both ends" } else { "THE FILES DIFFER" }
+    }
+}
+
+/// Where the files of a demonstration are.
+#[derive(Debug)]
+struct Folder {
+    folder: TempDir,
+    /// What is sent.
+    file: PathBuf,
+    /// What the server offers.
+    root: PathBuf,
+    ticket: PathBuf,
+    /// What `sabul cp --json` printed.
+    answer: PathBuf,
+}
+
+impl Folder {
+    /// Makes the folder and the file in it.
+    fn make(request: &Request, observer: &Observer) -> Result<Self, Error> {
+        let folder = tempfile::Builder::new()
+            .prefix("sabul-demo-")
+            .tempdir()
+            .map_err(|error| Error::failed(format!("cannot make a temporary folder: {error}")))?;
+        let [file, root, ticket, answer] =
+            [FILE_NAME, "received", "ticket", "cp.json"].map(|name| folder.path().join(name));
+        std::fs::create_dir(&root)
+            .map_err(|error| Error::failed(format!("cannot make {}: {error}", root.display())))?;
+        let size = request.bytes;
+        observer.note(format_args!("making {} of random bytes", show_bytes(size)));
+        make_file(&file, size, observer)?;
+        Ok(Self { folder, file, root, ticket, answer })
+    }
+
+    /// What the copy said and what arrived.
+    fn copied(&self, document: Value, observer: &Observer) -> Result<Copied, Error> {
+        observer.note("comparing both files");
+        let bytes = std::fs::metadata(&self.file).map_err(of_file)?.len();
+        let hashes = [hash(&self.file, observer)?, hash(&self.root.join(FILE_NAME), observer)?];
+        Ok(Copied { bytes, document, hashes })
+    }
+
+    fn remove(self) -> Result<(), Error> {
+        self.folder.close().map_err(|error| {
+            Error::failed(format!("cannot remove the demo's temporary folder: {error}"))
+        })
+    }
+}
+
+/// Does `work` in a folder that goes away, however that ends.
+fn in_folder<T>(
+    request: &Request,
+    observer: &Observer,
+    work: impl FnOnce(&Folder) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let PathPreset { name, summary, .. } = &request.path;
+    observer.note(format_args!("{name}: {summary}"));
+    let folder = Folder::make(request, observer)?;
+    let result = work(&folder);
+    let removed = folder.remove();
+    let value = result?;
+    removed.map(|()| value)
+}
+
+/// The document that the sending process printed, or its failure.
+fn read_answer(path: &Path, code: Option<u8>) -> Result<Value, Error> {
+    let text = std::fs::read(path).unwrap_or_default();
+    let document = serde_json::from_slice::<Value>(&text).ok();
+    match (code, document) {
+        (Some(0), Some(document)) => Ok(document),
+        (code, document) => {
+            let message = document
+                .as_ref()
+                .and_then(|document| document["errors"][0]["message"].as_str())
+                .unwrap_or("it ended without a word");
+            Err(Error::of_program(code, format!("the demo's sender failed: {message}")))
+        }
+    }
+}
+
+/// Writes `size` random bytes: nothing on the way can shorten them.
+fn make_file(path: &Path, size: u64, observer: &Observer) -> Result<(), Error> {
+    let random = File::open("/dev/urandom").map_err(of_file)?.take(size);
+    let mut file = File::create(path).map_err(of_file)?;
+    each_stride(random, observer, |bytes| file.write_all(bytes))
+}
+
+fn hash(path: &Path, observer: &Observer) -> Result<blake3::Hash, Error> {
+    let mut hasher = blake3::Hasher::new();
+    each_stride(File::open(path).map_err(of_file)?, observer, |bytes| {
+        hasher.update(bytes);
+        Ok(())
+    })?;
+    Ok(hasher.finalize())
+}
+
+/// Reads to the end, unless a person wants an end before.
+fn each_stride(
+    mut source: impl io::Read,
+    observer: &Observer,
+    mut take: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(), Error> {
+    let mut buffer = vec![0; STRIDE];
+    loop {
+        go_on(observer)?;
+        match source.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => take(&buffer[..length]).map_err(of_file)?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(of_file(error)),
+        }
+    }
+}
+
+/// Fails if a person wants an end.
+fn go_on(observer: &Observer) -> Result<(), Error> {
+    if observer.is_interrupted() {
+        return Err(Error::interrupted(
+            "interrupted: the demo's processes were ended and its files removed; run it again to \
+             repeat it",
+        ));
+    }
+    Ok(())
+}
+
+fn of_file(error: io::Error) -> Error {
+    Error::failed(format!("a file of the demo: {error}"))
+}

@@ -1,0 +1,297 @@
+//! The demonstration without hosts: two children of this process and a relay between them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sabul_lab::{Relay, RelayConfig, RelayStats};
+use sabul_path::{LinkStats, PathPreset};
+use sabul_units::{Span, show_bytes};
+use serde_json::{Value, json};
+
+use super::child::{Child, Usage};
+use super::{Copied, Folder, Request, go_on, in_folder, read_answer};
+use crate::error::Error;
+use crate::observer::Observer;
+use crate::processor::{cpu_mhz, mhz_per_mbps};
+use crate::words::show_rate;
+
+/// How long the server may take to start, and to end after the client has.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Time between two looks at the children. Their memory peaks last longer.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Cost of UDTv2 and of TCP Reno in MHz of processor per Mb/s. [SLAC Table 1].
+const COST_UDT2: f64 = 16.2;
+const COST_RENO: f64 = 0.63;
+/// A relay that is late by more than this share of the one-way delay has bent the path. Ours.
+const LATE_SHARE: u64 = 20;
+/// Lateness below this counts as none, however short the path: the relay's own step and a wake-up.
+const LATE_FLOOR: Span = Span::from_micros(500);
+
+/// What a copy over the relay has shown.
+#[derive(Debug)]
+pub struct Relayed {
+    path: PathPreset,
+    cc: String,
+    copied: Copied,
+    /// From the start of the sending process to its end.
+    wall: Duration,
+    relay: RelayStats,
+    sender: Usage,
+    receiver: Usage,
+    cpu_mhz: Option<f64>,
+}
+
+/// Makes the file, sends it over the relay, and compares what arrived.
+///
+/// # Errors
+/// If a process of the program fails, the system refuses something, or the observer ends it.
+pub fn over_relay(request: &Request, observer: &Observer) -> Result<Relayed, Error> {
+    in_folder(request, observer, |folder| send(request, folder, observer))
+}
+
+fn send(request: &Request, folder: &Folder, observer: &Observer) -> Result<Relayed, Error> {
+    let mut server = start_server(request, folder)?;
+    let target = wait_for_ticket(&mut server, request, folder, observer)?;
+    let relay = Relay::start(RelayConfig {
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        target,
+        forward: request.path.forward.clone(),
+        back: request.path.back.clone(),
+        seed: request.seed,
+        udp_blocked: false,
+    })
+    .map_err(|error| Error::failed(error.to_string()))?;
+
+    observer.note("sending");
+    let begun = Instant::now();
+    let mut client = start_client(request, folder, relay.addr())?;
+    while client.look()?.is_none() {
+        server.look()?;
+        pause(observer)?;
+    }
+    let wall = begun.elapsed();
+    let relay_stats = relay.stats();
+    let document = read_answer(&folder.answer, client.ended_with())?;
+    let deadline = Instant::now() + PATIENCE;
+    while server.look()?.is_none() && Instant::now() < deadline {
+        pause(observer)?;
+    }
+    drop(relay);
+    Ok(Relayed {
+        path: request.path.clone(),
+        cc: request.cc.clone(),
+        copied: folder.copied(document, observer)?,
+        wall,
+        relay: relay_stats,
+        sender: client.usage(),
+        receiver: server.usage(),
+        cpu_mhz: cpu_mhz(),
+    })
+}
+
+/// A command that runs the program.
+fn program(request: &Request) -> Command {
+    let mut command = Command::new(&request.program);
+    // The demo's own ticket counts, whatever the user has set.
+    command.env_remove("SABUL_TICKET_FILE");
+    command
+}
+
+fn start_server(request: &Request, folder: &Folder) -> Result<Child, Error> {
+    let mut command = program(request);
+    command.arg("serve").arg("--root").arg(&folder.root);
+    command.args(["--listen", "127.0.0.1:0", "--once"]).arg("--ticket-file").arg(&folder.ticket);
+    Child::start("server", command, None, Some(&folder.folder.path().join("serve.log")))
+}
+
+fn start_client(request: &Request, folder: &Folder, relay: SocketAddr) -> Result<Child, Error> {
+    let mut command = program(request);
+    command.args(["cp", "--json", "--cc", &request.cc]);
+    for (key, value) in &request.params {
+        command.arg("--cc-param").arg(format!("{key}={value}"));
+    }
+    if request.is_quiet {
+        command.arg("--quiet");
+    }
+    command.arg("--ticket").arg(&folder.ticket).arg(&folder.file);
+    command.arg(format!("sabul://{relay}/"));
+    Child::start("sender", command, Some(&folder.answer), None)
+}
+
+/// The server writes its ticket once it is ready; the first address in it is where it listens.
+fn wait_for_ticket(
+    server: &mut Child,
+    request: &Request,
+    folder: &Folder,
+    observer: &Observer,
+) -> Result<SocketAddr, Error> {
+    let deadline = Instant::now() + PATIENCE;
+    while !folder.ticket.exists() {
+        if server.look()?.is_some() || Instant::now() >= deadline {
+            return Err(Error::failed(format!(
+                "the demo's server did not get ready: {}",
+                server.last_words()
+            )));
+        }
+        pause(observer)?;
+    }
+    (request.read_address)(&folder.ticket).map_err(Error::failed)
+}
+
+/// Waits until the next look, unless a person wants an end.
+fn pause(observer: &Observer) -> Result<(), Error> {
+    thread::sleep(LOOK_INTERVAL);
+    go_on(observer)
+}
+
+impl Relayed {
+    fn goodput_bps(&self) -> f64 {
+        self.copied.bytes as f64 * 8.0 / self.wall.as_secs_f64().max(1e-9)
+    }
+
+    fn cost(&self, cpu_seconds: Option<f64>) -> Option<f64> {
+        mhz_per_mbps(cpu_seconds, self.cpu_mhz, self.wall.as_secs_f64(), self.goodput_bps())
+    }
+
+    /// Whether what arrived is what was sent.
+    pub fn is_verified(&self) -> bool {
+        self.copied.is_verified()
+    }
+
+    fn disturbances(&self) -> Vec<String> {
+        let relay = &self.relay;
+        let bound = (self.path.forward.delay() / LATE_SHARE).max(LATE_FLOOR);
+        let mut found = Vec::new();
+        if relay.socket_drops > 0 {
+            found.push(format!("its sockets overflowed by {} packets", relay.socket_drops));
+        }
+        if relay.memory_drops > 0 {
+            found.push(format!("it had no memory for {} packets", relay.memory_drops));
+        }
+        if relay.lateness.p99 > bound {
+            found.push(format!(
+                "1 % of the packets left it over {:.2} ms late",
+                relay.lateness.p99.as_millis_f64()
+            ));
+        }
+        found
+    }
+
+    /// The result in words.
+    pub fn text(&self) -> String {
+        let link = &self.relay.forward;
+        let verdict = self.copied.verdict();
+        let mut lines = vec![
+            format!("path     {}: {}", self.path.name, self.path.summary),
+            format!("file     {}, {verdict}", show_bytes(self.copied.bytes)),
+            format!(
+                "goodput  {} with {}: the file's bits over {:.2} s from start to end of `sabul cp`",
+                show_rate(self.goodput_bps()),
+                self.cc,
+                self.wall.as_secs_f64(),
+            ),
+            format!(
+                "loss     the path lost {} of {} packets ({:.3} %), {} of them in its full queue, and \
+                 {} larger than it carries",
+                lost(link),
+                link.arrived,
+                share(lost(link), link.arrived) * 100.0,
+                link.dropped_full,
+                link.dropped_too_large,
+            ),
+            format!(
+                "resent   {} of {} packets",
+                self.copied.number("packets_retransmitted"),
+                self.copied.number("packets_sent"),
+            ),
+            format!(
+                "RTT      {:.1} ms on average, {:.1} ms at least",
+                self.copied.number("rtt_ms"),
+                self.copied.number("rtt_ms_min"),
+            ),
+        ];
+        let costs = (self.cost(self.sender.cpu_seconds), self.cost(self.receiver.cpu_seconds));
+        if let (Some(sender), Some(receiver)) = costs {
+            lines.push(format!(
+                "cpu      sender {sender:.2}, receiver {receiver:.2} MHz/Mbps, encrypted and verified \
+                 (UDTv2 {COST_UDT2}, TCP Reno {COST_RENO} in [SLAC] Table 1)"
+            ));
+        } else {
+            lines.push("cpu      this system does not tell processor times and clock".to_owned());
+        }
+        let peaks = (self.sender.memory_peak_bytes, self.receiver.memory_peak_bytes);
+        if let (Some(sender), Some(receiver)) = peaks {
+            lines.push(format!(
+                "memory   sender {}, receiver {} at most",
+                show_bytes(sender),
+                show_bytes(receiver)
+            ));
+        }
+        let late = self.relay.lateness;
+        let disturbances = self.disturbances();
+        lines.push(if disturbances.is_empty() {
+            format!(
+                "relay    kept the path's schedule: 99 % of packets at most {:.2} ms late, the latest \
+                 {:.2} ms",
+                late.p99.as_millis_f64(),
+                late.max.as_millis_f64()
+            )
+        } else {
+            format!(
+                "relay    THIS RUN WAS DISTURBED, its numbers are about this machine and not about \
+                 the path: {}",
+                disturbances.join("; ")
+            )
+        });
+        lines.join("\n") + "\n"
+    }
+
+    /// The result as a document.
+    pub fn json(&self) -> Value {
+        let relay = &self.relay;
+        json!({
+            "schema": crate::SCHEMA,
+            "path": self.path.name,
+            "cc": self.cc,
+            "bytes": self.copied.bytes,
+            "seconds": self.wall.as_secs_f64(),
+            "goodput_bps": self.goodput_bps(),
+            "verified": self.is_verified(),
+            "blake3": self.copied.hashes[1].to_hex().as_str(),
+            "rtt_ms": self.copied.document["rtt_ms"],
+            "rtt_ms_min": self.copied.document["rtt_ms_min"],
+            "packets_sent": self.copied.document["packets_sent"],
+            "packets_retransmitted": self.copied.document["packets_retransmitted"],
+            "path_packets": relay.forward.arrived,
+            "path_packets_lost": lost(&relay.forward),
+            "path_packets_lost_queue_full": relay.forward.dropped_full,
+            "path_packets_too_large": relay.forward.dropped_too_large,
+            "path_loss_rate": share(lost(&relay.forward), relay.forward.arrived),
+            "cpu_seconds_sender": self.sender.cpu_seconds,
+            "cpu_seconds_receiver": self.receiver.cpu_seconds,
+            "cpu_mhz": self.cpu_mhz,
+            "mhz_per_mbps_sender": self.cost(self.sender.cpu_seconds),
+            "mhz_per_mbps_receiver": self.cost(self.receiver.cpu_seconds),
+            "memory_peak_bytes_sender": self.sender.memory_peak_bytes,
+            "memory_peak_bytes_receiver": self.receiver.memory_peak_bytes,
+            "relay_late_ms_p50": relay.lateness.p50.as_millis_f64(),
+            "relay_late_ms_p99": relay.lateness.p99.as_millis_f64(),
+            "relay_late_ms_max": relay.lateness.max.as_millis_f64(),
+            "relay_dropped_packets": relay.socket_drops + relay.memory_drops,
+            "disturbed": !self.disturbances().is_empty(),
+            "disturbances": self.disturbances(),
+            "copy": self.copied.document,
+        })
+    }
+}
+
+/// Packets that the link lost, without those that asked how large a packet may be.
+const fn lost(link: &LinkStats) -> u64 {
+    link.dropped_full + link.dropped_loss + link.dropped_outage
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

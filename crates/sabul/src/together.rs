@@ -1,0 +1,188 @@
+//! Several transfers at the same time, counted as one.
+
+use std::time::Duration;
+
+use crate::channel::ChannelStats;
+use crate::transfer::{Interval, Report};
+
+/// A last stretch shorter than this share of the others belongs to the one before it.
+const SHORT_SHARE: f64 = 0.1;
+
+/// Some time in the course of transfers, as counted at the receiver.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    /// Its end, in seconds since the start.
+    pub t_s: f64,
+    /// Content of all transfers over its length, in bit/s.
+    pub goodput_bps: f64,
+    /// Mean round trip in milliseconds.
+    pub rtt_ms: f64,
+    /// Mean share of lost packets, 0..=1.
+    pub loss_rate: f64,
+    /// Mean gap between packets in nanoseconds.
+    pub gap_ns: f64,
+}
+
+impl Report {
+    /// What transfers between the same two processes at the same time came to: counts and rates add up, round
+    /// trips and shares of time are means. Their intervals are left out ([`Stretch::of_all`]).
+    pub fn together(reports: &[Self]) -> Self {
+        let mut total = Self::default();
+        for report in reports {
+            total.bytes += report.bytes;
+            total.goodput_bps += report.goodput_bps;
+            total.elapsed = total.elapsed.max(report.elapsed);
+            total.entries += report.entries;
+            total.files += report.files;
+            total.entries_failed += report.entries_failed;
+            // Both count the whole process, so that transfers at the same time count the same seconds.
+            total.cpu_sender = larger(total.cpu_sender, report.cpu_sender);
+            total.cpu_receiver = larger(total.cpu_receiver, report.cpu_receiver);
+            total.failures.extend(report.failures.iter().cloned());
+        }
+        total.verified = !reports.is_empty() && reports.iter().all(|report| report.verified);
+        total.durable = !reports.is_empty() && reports.iter().all(|report| report.durable);
+        let channels: Vec<_> = reports.iter().map(|report| &report.channel).collect();
+        total.channel = ChannelStats::together(&channels);
+        total
+    }
+}
+
+fn larger(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
+    a.into_iter().chain(b).max()
+}
+
+impl ChannelStats {
+    /// What channels at the same time have done: counts add up, round trips and shares of time are means.
+    fn together(channels: &[&Self]) -> Self {
+        let mut total = Self::default();
+        let share = 1.0 / channels.len().max(1) as f64;
+        for channel in channels {
+            total.bytes += channel.bytes;
+            total.packets += channel.packets;
+            total.packets_repeated += channel.packets_repeated;
+            total.packets_lost += channel.packets_lost;
+            total.packets_overflowed += channel.packets_overflowed;
+            total.packets_refused += channel.packets_refused;
+            total.mtu = total.mtu.max(channel.mtu);
+            total.rtt_ms += channel.rtt_ms * share;
+            for &(name, part) in &channel.limiter {
+                match total.limiter.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, sum)) => *sum += part * share,
+                    None => total.limiter.push((name, part * share)),
+                }
+            }
+        }
+        let smallest = channels.iter().map(|channel| channel.rtt_ms_min).reduce(f64::min);
+        total.rtt_ms_min = smallest.unwrap_or_default();
+        total
+    }
+
+    /// The share of packets that the path lost, in 0..=1.
+    pub fn loss_rate(&self) -> f64 {
+        if self.packets == 0 {
+            return 0.0;
+        }
+        (self.packets_lost as f64 / self.packets as f64).min(1.0)
+    }
+}
+
+impl Stretch {
+    /// Spreads the short intervals of transfers at the same time over stretches of this length. Bytes of all
+    /// add up, the rest is averaged over time.
+    pub fn of_all(reports: &[Report], length_s: f64) -> Vec<Self> {
+        let courses: Vec<_> = reports.iter().map(|report| report.intervals.as_slice()).collect();
+        stretches(&courses, length_s)
+    }
+
+    fn between(courses: &[&[Interval]], from_s: f64, to_s: f64) -> Self {
+        let (mut time_s, mut bytes, mut rtt, mut loss, mut gap) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for samples in courses {
+            let mut begin_s = 0.0;
+            for sample in *samples {
+                let shared_s = sample.t_s.min(to_s) - from_s.max(begin_s);
+                if shared_s > 0.0 {
+                    bytes += sample.bytes as f64 * shared_s / (sample.t_s - begin_s);
+                    rtt += sample.rtt_ms * shared_s;
+                    loss += sample.loss_rate * shared_s;
+                    gap += sample.gap_ns * shared_s;
+                    time_s += shared_s;
+                }
+                begin_s = sample.t_s;
+            }
+        }
+        let mean = |sum: f64| if time_s > 0.0 { sum / time_s } else { 0.0 };
+        Self {
+            t_s: to_s,
+            goodput_bps: bytes * 8.0 / (to_s - from_s),
+            rtt_ms: mean(rtt),
+            loss_rate: mean(loss),
+            gap_ns: mean(gap),
+        }
+    }
+}
+
+fn stretches(courses: &[&[Interval]], length_s: f64) -> Vec<Stretch> {
+    let last = courses.iter().filter_map(|samples| samples.last());
+    let end_s = last.map(|sample| sample.t_s).fold(0.0, f64::max);
+    let mut result = Vec::new();
+    let mut from_s = 0.0;
+    while end_s - from_s > 0.0 {
+        let is_last = end_s - from_s < length_s * (1.0 + SHORT_SHARE);
+        let to_s = if is_last { end_s } else { from_s + length_s };
+        result.push(Stretch::between(courses, from_s, to_s));
+        from_s = to_s;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_share_out_samples_that_cross_their_ends() {
+        let sample = |t_s, bytes| Interval { t_s, bytes, rtt_ms: t_s, loss_rate: 0.0, gap_ns: 0.0 };
+        // 1000 bytes a second, in samples that end beside whole seconds.
+        let course = [sample(0.75, 750), sample(1.25, 500), sample(2.05, 800)];
+        let shown = stretches(&[&course, &course], 1.0);
+        assert_eq!(shown.len(), 2, "the last 0.05 s belong to the second one: {shown:?}");
+        for stretch in &shown {
+            assert!((stretch.goodput_bps - 16_000.0).abs() < 1e-6, "{shown:?}");
+        }
+        assert!((shown[0].rtt_ms - (0.75 * 0.75 + 0.25 * 1.25)).abs() < 1e-9, "{shown:?}");
+        assert_eq!(stretches(&[], 1.0), []);
+        assert_eq!(stretches(&[&course], 0.1).len(), 21);
+    }
+
+    #[test]
+    fn counts_of_transfers_add_up_and_shares_of_time_are_means() {
+        let report = |packets, lost, rtt_ms, seconds, limiter| Report {
+            bytes: 1000,
+            goodput_bps: 8e6,
+            elapsed: Duration::from_secs(seconds),
+            verified: true,
+            cpu_sender: Some(Duration::from_secs(seconds)),
+            channel: ChannelStats {
+                packets,
+                packets_lost: lost,
+                rtt_ms,
+                rtt_ms_min: rtt_ms,
+                limiter: vec![(limiter, 1.0)],
+                ..ChannelStats::default()
+            },
+            ..Report::default()
+        };
+        let both =
+            Report::together(&[report(300, 3, 10.0, 2, "rate"), report(100, 1, 30.0, 3, "window")]);
+        assert_eq!((both.bytes, both.elapsed), (2000, Duration::from_secs(3)));
+        assert_eq!((both.cpu_sender, both.cpu_receiver), (Some(Duration::from_secs(3)), None));
+        assert!(both.verified && (both.goodput_bps - 16e6).abs() < 1e-6);
+        assert!((both.channel.loss_rate() - 0.01).abs() < 1e-12);
+        assert!((both.channel.rtt_ms - 20.0).abs() < 1e-12);
+        assert!((both.channel.rtt_ms_min - 10.0).abs() < 1e-12);
+        assert_eq!(both.channel.limiter, [("rate", 0.5), ("window", 0.5)]);
+        assert!(!Report::together(&[]).verified);
+        assert!(ChannelStats::default().loss_rate().abs() < f64::EPSILON);
+    }
+}
