@@ -11,23 +11,19 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use sabul_units::Rate;
 
+use crate::exit;
 pub(crate) use card::{CardArgs, CardTransport};
 pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
 };
 use sabul_units::parse_bytes;
 
-/// Meaning of the exit codes, for help texts.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 some or all of the transfer failed, \
-    2 usage or configuration, 3 peer unreachable, 4 authentication failed, 5 verification failed, \
-    6 no space or no permission at the destination, 130 interrupted.";
-
 /// Port that listeners take and addresses mean where none is written.
 pub(crate) const DEFAULT_LISTEN: &str = "0.0.0.0:4850";
 
 /// Reliable, encrypted bulk transfer over UDP for long and fast paths.
 #[derive(Debug, Parser)]
-#[command(name = "sabul", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "sabul", version, after_help = exit::LIST, max_term_width = 100)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -98,7 +94,7 @@ pub(crate) struct ChannelArgs {
 
 /// Arguments of `sabul cp`.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES, after_long_help = CP_HELP)]
+#[command(after_help = exit::LIST, after_long_help = CP_HELP)]
 pub(crate) struct CpArgs {
     /// Sources, then the destination. One side is `sabul://HOST[:PORT]/PATH`, the other local paths;
     /// '-' is standard input or output.
@@ -188,7 +184,7 @@ pub(crate) struct AllowArgs {
 
 /// Arguments of `sabul serve`.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit::LIST)]
 pub(crate) struct ServeArgs {
     /// The directory to serve; nothing outside it is read or written.
     #[arg(long, value_name = "DIR")]
@@ -204,7 +200,7 @@ pub(crate) struct ServeArgs {
 
 /// Arguments of `sabul perf`.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
+#[command(args_conflicts_with_subcommands = true, after_help = exit::LIST)]
 pub(crate) struct PerfArgs {
     /// `serve`, or none to run a test.
     #[command(subcommand)]
@@ -260,7 +256,7 @@ pub(crate) struct TestArgs {
 
 /// Arguments of `sabul demo`.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit::LIST)]
 pub(crate) struct DemoArgs {
     /// The path to emulate, by name; a wrong name lists all.
     #[arg(long, value_name = "PRESET", default_value = "1gbit-100ms")]
@@ -351,7 +347,7 @@ pub(crate) struct OutputArgs {
 
 /// Arguments of `sabul sim run`.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES, after_long_help = SIM_HELP)]
+#[command(after_help = exit::LIST, after_long_help = SIM_HELP)]
 pub(crate) struct SimRunArgs {
     #[command(flatten)]
     pub(crate) file: ScenarioArgs,

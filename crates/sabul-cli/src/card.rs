@@ -1,18 +1,17 @@
 //! `sabul card`: one congestion controller, measured by every test, on one page.
 
-use std::process::ExitCode;
-
 use sabul_lab::isolate;
 use sabul_study::Observer;
 use sabul_study::card::{Card, Carrier, Request, Sitting};
 
 use crate::args::{Arm, CardArgs, CardTransport};
-use crate::error::{CliError, FAILED};
+use crate::error::CliError;
+use crate::exit::{self, FAILED};
 use crate::output;
 use crate::stop::{Stop, isolated};
 
 /// Runs `sabul card`. For the lab the process must have one thread until then.
-pub(crate) fn run(args: &CardArgs) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: &CardArgs) -> Result<u8, CliError> {
     if isolate::is_inside() {
         isolate::settle()?;
     }
@@ -24,7 +23,7 @@ pub(crate) fn run(args: &CardArgs) -> Result<ExitCode, CliError> {
                 true => observer,
                 false => observer.with_notes(|line| output::note(line)),
             };
-            show(args, &sitting.run(&observer)?).map(ExitCode::from)
+            show(args, &sitting.run(&observer)?)
         }
         Arm::Lab => isolated(|| {
             output::warn_of_debug_build();
@@ -63,5 +62,5 @@ fn show(args: &CardArgs, card: &Card) -> Result<u8, CliError> {
     if let (false, Some(dir)) = (args.output.json || args.output.quiet, &args.output.out) {
         output::note(format_args!("wrote {}", dir.join("report.html").display()));
     }
-    Ok(if card.is_valid() { 0 } else { FAILED })
+    Ok(if card.is_valid() { exit::DONE } else { FAILED })
 }

@@ -16,7 +16,8 @@ use sabul_transfer::Printable;
 use sabul_units::show_bytes;
 
 use crate::args::CpArgs;
-use crate::error::{CliError, code_of_failures};
+use crate::error::CliError;
+use crate::exit::{self, code_of_failures};
 use crate::interrupt::Interrupt;
 use crate::json::{self, ErrorJson, TransferJson};
 use crate::output::{self, Pipe};
@@ -27,7 +28,7 @@ const FAILURES_SHOWN: usize = 20;
 
 /// Runs the command; the result is the exit code.
 pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
-    let mut outcome = Outcome { json: TransferJson::nothing(&args.channel.cc), code: 0 };
+    let mut outcome = Outcome { json: TransferJson::nothing(&args.channel.cc), code: exit::DONE };
     let result = copy(&args, &mut outcome).await;
     if let Err(error) = &result {
         outcome.json.errors.push(ErrorJson::of_error(error));

@@ -6,7 +6,6 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::ExitCode;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sabul::Ticket;
@@ -16,17 +15,18 @@ use sabul_study::path::find_preset;
 use serde_json::Value;
 
 use crate::args::DemoArgs;
-use crate::error::{CliError, VERIFICATION};
+use crate::error::CliError;
+use crate::exit::{self, VERIFICATION};
 use crate::json;
 use crate::options::check_controller;
 use crate::output;
 use crate::stop::Stop;
 
 /// Runs the command. The process must have one thread until then.
-pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: &DemoArgs) -> Result<u8, CliError> {
     if isolate::is_inside() {
         isolate::settle()?;
-        return beside_tcp(args, &request(args)?).map(ExitCode::from);
+        return beside_tcp(args, &request(args)?);
     }
     output::warn_of_debug_build();
     let request = request(args)?;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, CliError> {
     }
     output::start_log();
     let shown = demo::over_relay(&request, &Stop::listen()?.observer(!is_loud(args)))?;
-    show(args, shown.is_verified(), || shown.json(), || shown.text()).map(ExitCode::from)
+    show(args, shown.is_verified(), || shown.json(), || shown.text())
 }
 
 const fn is_loud(args: &DemoArgs) -> bool {
@@ -103,7 +103,7 @@ fn show(
         output::print(text())?;
     }
     if is_verified {
-        return Ok(0);
+        return Ok(exit::DONE);
     }
     output::complain("the file that arrived differs from the one that was sent");
     Ok(VERIFICATION)

@@ -1,51 +1,52 @@
-//! What ends the program early, and with which exit code.
+//! What ends the program early.
 
 use std::fmt;
 
-use sabul::{Failure, FailureCode};
+use sabul::ErrorKind;
 use sabul_lab::LabError;
-use sabul_study::Cause;
 
-/// Exit code where some or all of the transfer failed.
-pub(crate) const FAILED: u8 = 1;
-/// Exit code for usage and configuration.
-pub(crate) const USAGE: u8 = 2;
-/// Exit code where content does not match its hash.
-pub(crate) const VERIFICATION: u8 = 5;
-/// Exit code where a person stopped it.
-pub(crate) const INTERRUPTED: u8 = 130;
+use crate::exit::End;
 
-/// One sentence for the user and the exit code that goes with it.
+/// One sentence for the user, and what made the program end.
 #[derive(Debug)]
 pub(crate) struct CliError {
-    code: u8,
+    end: End,
     message: String,
 }
 
 impl CliError {
     /// What was asked for cannot be meant or done as it is.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { code: USAGE, message: message.into() }
+        Self::of(ErrorKind::Request, message)
     }
 
     /// It was tried and went wrong.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self { code: FAILED, message: message.into() }
+        Self::of(ErrorKind::Failure, message)
     }
 
     /// A person stopped it.
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
-        Self { code: INTERRUPTED, message: message.into() }
+        Self::of(ErrorKind::Interrupt, message)
     }
 
-    /// The same sentence with another exit code.
-    pub(crate) fn with_code(self, code: u8) -> Self {
-        Self { code, ..self }
+    fn of(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { end: End::Error(kind), message: message.into() }
+    }
+
+    /// The same end in other words.
+    pub(crate) fn in_words(self, message: String) -> Self {
+        Self { message, ..self }
+    }
+
+    /// What made the program end.
+    pub(crate) const fn end(&self) -> End {
+        self.end
     }
 
     /// The exit code.
     pub(crate) const fn code(&self) -> u8 {
-        self.code
+        self.end.code()
     }
 }
 
@@ -62,7 +63,7 @@ impl std::error::Error for CliError {}
 
 impl From<sabul::Error> for CliError {
     fn from(error: sabul::Error) -> Self {
-        Self { code: error.exit_code(), message: error.to_string() }
+        Self::of(error.kind(), error.to_string())
     }
 }
 
@@ -74,13 +75,7 @@ impl From<LabError> for CliError {
 
 impl From<sabul_study::Error> for CliError {
     fn from(error: sabul_study::Error) -> Self {
-        let code = match error.cause() {
-            Cause::Request => USAGE,
-            Cause::Failure => FAILED,
-            Cause::Interrupt => INTERRUPTED,
-            Cause::Program(code) => code,
-        };
-        Self { code, message: error.to_string() }
+        Self { end: error.cause().into(), message: error.to_string() }
     }
 }
 
@@ -88,19 +83,6 @@ impl From<sabul_cc::ConfigError> for CliError {
     fn from(error: sabul_cc::ConfigError) -> Self {
         Self::usage(error.to_string())
     }
-}
-
-/// The exit code for the failures of single files: the gravest of theirs.
-pub(crate) fn code_of_failures<'a>(failures: impl IntoIterator<Item = &'a Failure>) -> u8 {
-    failures
-        .into_iter()
-        .map(|failure| match failure.code {
-            FailureCode::Verification => 5,
-            FailureCode::NoSpace | FailureCode::Permission => 6,
-            _ => FAILED,
-        })
-        .max()
-        .unwrap_or(FAILED)
 }
 
 #[cfg(test)]
@@ -129,16 +111,5 @@ mod tests {
         let flow = LabError::Flow { id: "a".to_owned(), why: "x".to_owned() };
         assert_eq!(CliError::from(flow).code(), 1);
         assert_eq!(CliError::from(LabError::Interrupted).code(), 130);
-    }
-
-    #[test]
-    fn the_gravest_failure_of_a_file_decides_the_exit_code() {
-        let failure = |code| Failure::new(code, "x");
-        let [changed, space, content] =
-            [FailureCode::Changed, FailureCode::NoSpace, FailureCode::Verification].map(failure);
-        assert_eq!(code_of_failures([&changed]), 1);
-        assert_eq!(code_of_failures([&changed, &content]), 5);
-        assert_eq!(code_of_failures([&content, &space, &changed]), 6);
-        assert_eq!(code_of_failures([]), 1);
     }
 }

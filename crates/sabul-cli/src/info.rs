@@ -9,6 +9,7 @@ use sabul_cc::registry;
 
 use crate::args::{CcArgs, CcCommand, Cli};
 use crate::error::CliError;
+use crate::exit;
 use crate::output;
 
 /// Runs `sabul cc`.
@@ -17,7 +18,7 @@ pub(crate) fn controllers(args: &CcArgs) -> Result<u8, CliError> {
         CcCommand::List => output::print(list())?,
         CcCommand::Show { name } => output::print(show(registry::find(name)?))?,
     }
-    Ok(0)
+    Ok(exit::DONE)
 }
 
 fn list() -> String {
@@ -59,7 +60,7 @@ pub(crate) fn completion(shell: Shell) -> Result<u8, CliError> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "sabul", &mut script);
     output::print(script)?;
-    Ok(0)
+    Ok(exit::DONE)
 }
 
 /// Prints the manual page, or writes those of all commands into a directory.
@@ -70,7 +71,7 @@ pub(crate) fn man(out: Option<&Path>) -> Result<u8, CliError> {
             .render(&mut page)
             .map_err(|error| CliError::failed(format!("cannot write the manual page: {error}")))?;
         output::print(page)?;
-        return Ok(0);
+        return Ok(exit::DONE);
     };
     std::fs::create_dir_all(directory)
         .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
@@ -80,7 +81,7 @@ pub(crate) fn man(out: Option<&Path>) -> Result<u8, CliError> {
                 directory.display()
             ))
         })?;
-    Ok(0)
+    Ok(exit::DONE)
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::error::{CliError, INTERRUPTED};
+use crate::error::CliError;
+use crate::exit::INTERRUPTED;
 
 /// Tells when the user wants the program to end. Clones see the same signal.
 #[derive(Clone, Debug)]

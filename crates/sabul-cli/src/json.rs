@@ -8,6 +8,7 @@ use sabul_transfer::Printable;
 use serde::Serialize;
 
 use crate::error::CliError;
+use crate::exit;
 use crate::output;
 
 pub(crate) use sabul_study::SCHEMA;
@@ -59,15 +60,7 @@ impl ErrorJson {
 
     /// The error that ended everything.
     pub(crate) fn of_error(error: &CliError) -> Self {
-        let code = match error.code() {
-            2 => "usage",
-            3 => "unreachable",
-            4 => "authentication",
-            5 => "verification",
-            6 => "destination",
-            130 => "interrupted",
-            _ => "failed",
-        };
+        let code = exit::word_of(error.end());
         Self { path: None, code: code.to_owned(), message: error.to_string() }
     }
 }

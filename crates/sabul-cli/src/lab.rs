@@ -9,23 +9,21 @@ mod presets;
 pub(crate) mod run;
 mod shell;
 
-use std::process::ExitCode;
-
 use sabul_lab::isolate;
 
 use crate::args::{LabArgs, LabCommand};
 use crate::error::CliError;
 
 /// Runs `sabul lab`. The process must have one thread until then.
-pub(crate) fn run(args: LabArgs) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: LabArgs) -> Result<u8, CliError> {
     if isolate::is_inside() {
         isolate::settle()?;
     }
     match args.command {
         LabCommand::Run(args) => run::run(&args),
         LabCommand::Shell(args) => shell::run(args),
-        LabCommand::Far(args) => shell::far(args.command).map(ExitCode::from),
-        LabCommand::Presets(args) => presets::run(&args).map(ExitCode::from),
+        LabCommand::Far(args) => shell::far(args.command),
+        LabCommand::Presets(args) => presets::run(&args),
         LabCommand::Compare(args) => compare::run(&args),
     }
 }

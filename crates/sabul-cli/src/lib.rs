@@ -18,6 +18,7 @@ mod cp;
 mod demo;
 mod error;
 mod events;
+mod exit;
 mod info;
 mod interrupt;
 mod json;
@@ -51,7 +52,7 @@ use error::CliError;
 pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
     if let Err(error) = registry::add(controllers) {
         output::complain(&error);
-        return ExitCode::from(error::USAGE);
+        return ExitCode::from(exit::USAGE);
     }
     panics::tell_as_faults();
     let cli = match Cli::try_parse() {
@@ -59,24 +60,22 @@ pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
         Err(error) => {
             // Help and version go to standard output; whoever closed it does not want them.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+            return ExitCode::from(if error.use_stderr() { 2 } else { exit::DONE });
         }
     };
-    match run(cli.command) {
-        Ok(code) => code,
-        Err(error) => {
-            output::complain(&error);
-            ExitCode::from(error.code())
-        }
-    }
+    ExitCode::from(run(cli.command).unwrap_or_else(|error| {
+        output::complain(&error);
+        error.code()
+    }))
 }
 
-fn run(command: Command) -> Result<ExitCode, CliError> {
-    let code = match command {
+/// Runs a command; the result is the exit code.
+fn run(command: Command) -> Result<u8, CliError> {
+    match command {
         // Before anything starts a thread.
-        Command::Lab(args) => return lab::run(args),
-        Command::Demo(args) => return demo::run(&args),
-        Command::Card(args) => return card::run(&args),
+        Command::Lab(args) => lab::run(args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Card(args) => card::run(&args),
         Command::Cp(args) => block_on(cp::run(args)),
         Command::Serve(args) => block_on(serve::files(args)),
         Command::Perf(args) => match args.command {
@@ -87,7 +86,6 @@ fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Sim(args) => match args.command {
             SimCommand::Run(args) => sim::run(&args),
         },
-
         Command::Reproduce(args) => match args.command {
             ReproduceCommand::List => reproduce::list(),
             ReproduceCommand::Run(args) => reproduce::run(&args),
@@ -95,8 +93,7 @@ fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Model(args) => model::run(&args),
         Command::Completion { shell } => info::completion(shell),
         Command::Man { out } => info::man(out.as_deref()),
-    };
-    code.map(ExitCode::from)
+    }
 }
 
 /// Runs one command to its end on a runtime of its own.

@@ -10,6 +10,7 @@ use sabul_study::report as charts;
 
 use crate::args::{ModelArgs, ModelCheckArgs, ModelCommand, ModelGridArgs, ModelIterateArgs};
 use crate::error::CliError;
+use crate::exit;
 use crate::output;
 
 /// Runs `sabul model`.
@@ -35,7 +36,7 @@ fn check(args: &ModelCheckArgs) -> Result<u8, CliError> {
     if report.has_failed_correction() {
         return Err(CliError::failed("a lemma as corrected does not hold; see the report"));
     }
-    Ok(0)
+    Ok(exit::DONE)
 }
 
 /// Follows one parameter set round by round.
@@ -49,7 +50,7 @@ fn iterate(args: &ModelIterateArgs) -> Result<u8, CliError> {
         write(dir, pictures.into_iter().chain([("phase-plane.svg", phase.to_svg(700, 560))]))?;
     }
     output::print(if args.json { report::json(&found) } else { found.text() })?;
-    Ok(0)
+    Ok(exit::DONE)
 }
 
 /// Maps the regions of many parameter sets.
@@ -64,7 +65,7 @@ fn grid(args: &ModelGridArgs) -> Result<u8, CliError> {
     }
     output::print(if args.json { report::json(&report) } else { report.text() })?;
     say_duration(args.json, started);
-    Ok(0)
+    Ok(exit::DONE)
 }
 
 fn write(

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::args::TestArgs;
 use crate::error::CliError;
+use crate::exit;
 use crate::interrupt::Interrupt;
 use crate::json::{self, ErrorJson, TransferJson, rate_bps};
 use crate::output;
@@ -78,7 +79,7 @@ pub(crate) async fn run(args: TestArgs) -> Result<u8, CliError> {
     } else if result.is_ok() {
         output::print(summary(&document))?;
     }
-    result.map(|()| 0)
+    result.map(|()| exit::DONE)
 }
 
 async fn test(args: &TestArgs, document: &mut PerfJson) -> Result<(), CliError> {

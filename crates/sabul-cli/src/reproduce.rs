@@ -5,10 +5,8 @@ use sabul_study::{Observer, reproduce};
 
 use crate::args::{Arm, ReproduceRunArgs};
 use crate::error::CliError;
+use crate::exit;
 use crate::output;
-
-/// Exit code where a verdict is not the committed one.
-const CHANGED: u8 = 1;
 
 /// Lists what can be reproduced.
 pub(crate) fn list() -> Result<u8, CliError> {
@@ -23,7 +21,7 @@ pub(crate) fn list() -> Result<u8, CliError> {
             count(one.cases as u64, "case"),
         ))?;
     }
-    Ok(0)
+    Ok(exit::DONE)
 }
 
 /// Runs one reproduction, or all.
@@ -41,5 +39,5 @@ pub(crate) fn run(args: &ReproduceRunArgs) -> Result<u8, CliError> {
     for line in &judged.changed {
         output::complain(format_args!("a verdict changed: {line}"));
     }
-    Ok(if judged.changed.is_empty() { 0 } else { CHANGED })
+    Ok(if judged.changed.is_empty() { exit::DONE } else { exit::FAILED })
 }

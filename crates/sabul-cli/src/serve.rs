@@ -10,8 +10,9 @@ use sabul_units::show_bytes;
 use tokio::task::JoinSet;
 
 use crate::args::{AllowArgs, ListenArgs, ServeArgs};
-use crate::error::{CliError, FAILED, INTERRUPTED};
+use crate::error::CliError;
 use crate::events::EventFile;
+use crate::exit::{self, FAILED, INTERRUPTED};
 use crate::interrupt::Interrupt;
 use crate::output;
 
@@ -115,7 +116,7 @@ async fn run(
         output::complain("some sessions did not end in time and were cut off");
     }
     events.map_or(Ok(()), |events| events.finish())?;
-    Ok(if were_cut_off { INTERRUPTED } else { 0 })
+    Ok(if were_cut_off { INTERRUPTED } else { exit::DONE })
 }
 
 /// Says what is there, and hands out the ticket last: whoever has it may call at once.
@@ -172,15 +173,15 @@ async fn answer(session: Session, service: Service, interrupt: Interrupt) -> u8 
             match summary.last_error {
                 Some(error) => {
                     output::complain(format_args!("{peer}: {error}"));
-                    error.exit_code()
+                    exit::code_of(error.kind())
                 }
                 None if summary.failed + summary.entries_failed > 0 => FAILED,
-                None => 0,
+                None => exit::DONE,
             }
         }
         Err(error) => {
             output::complain(format_args!("{peer}: {error}"));
-            error.exit_code()
+            exit::code_of(error.kind())
         }
     }
 }

@@ -5,8 +5,9 @@
 use sabul_study::{runs, simulate_telling};
 
 use crate::args::SimRunArgs;
-use crate::error::{CliError, FAILED};
+use crate::error::CliError;
 use crate::events::EventFile;
+use crate::exit::{self, FAILED};
 use crate::output;
 
 /// Runs `sabul sim run`.
@@ -80,7 +81,7 @@ fn end(mut failures: Vec<CliError>, count: usize) -> Result<u8, CliError> {
         output::complain(error);
     }
     if failures.is_empty() {
-        return Ok(0);
+        return Ok(exit::DONE);
     }
     let failed = failures.len();
     output::complain(format_args!("{failed} of {count} runs failed and have no results"));

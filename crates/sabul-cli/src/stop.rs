@@ -1,7 +1,6 @@
 //! Whether a person wants runs to end, for work without a runtime; and that work in a lab of its own.
 
 use std::io::{self, IsTerminal as _};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,12 +9,13 @@ use sabul_study::Observer;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::error::{CliError, INTERRUPTED};
+use crate::error::CliError;
+use crate::exit::INTERRUPTED;
 use crate::output;
 
 /// Does `work` in namespaces of its own: here if this is the inner process, otherwise by starting it.
-pub(crate) fn isolated(work: impl FnOnce() -> Result<u8, CliError>) -> Result<ExitCode, CliError> {
-    if isolate::is_inside() { work().map(ExitCode::from) } else { Ok(isolate::run_inside()?) }
+pub(crate) fn isolated(work: impl FnOnce() -> Result<u8, CliError>) -> Result<u8, CliError> {
+    if isolate::is_inside() { work() } else { Ok(isolate::run_inside()?) }
 }
 
 /// Whether a person wants the runs to end. The second signal ends the process at once.

@@ -21,7 +21,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ pub fn is_inside() -> bool {
 
 /// Runs this very program with the same arguments again, as the first process of its own PID
 /// namespace, with its own mounts and, where we are not root, as root of its own user namespace; waits
-/// for it and gives its exit code. The inner process, and with it everything it has started, ends when
+/// for it and says how it ended, as a shell would. The inner process, and with it everything it has started, ends when
 /// this one does.
 ///
 /// SIGTERM and SIGHUP are handed on, and so are SIGINT and SIGQUIT unless they come from the terminal,
@@ -75,7 +75,7 @@ pub fn is_inside() -> bool {
 ///
 /// # Errors
 /// If the system does not allow namespaces; the error says what to change.
-pub fn run_inside() -> Result<ExitCode, LabError> {
+pub fn run_inside() -> Result<u8, LabError> {
     // Now: in a new user namespace every process looks as if it could do anything.
     let findings = Findings::of_this_system();
     let (uid, gid) = (getuid(), getgid());
@@ -99,7 +99,7 @@ pub fn run_inside() -> Result<ExitCode, LabError> {
     // A signal that ends this process between these two lines ends the inner one as well.
     let status = attend(inner).map_err(LabError::system("wait for itself"));
     terminal::give_back(foreground);
-    status.map(|status| ExitCode::from(exit_code(status)))
+    status.map(end_of)
 }
 
 /// Maps user and group to root, in a fresh user namespace.
@@ -211,8 +211,8 @@ pub(crate) fn refused(action: &str, source: io::Error) -> LabError {
     Findings::of_this_system().explain(action, source)
 }
 
-/// A program's exit code; 128 + signal where one ended it.
-pub(crate) fn exit_code(status: ExitStatus) -> u8 {
+/// How a program ended, as a shell tells it: its own code, or 128 + signal where one ended it.
+pub(crate) fn end_of(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
@@ -234,11 +234,11 @@ mod tests {
 
     #[test]
     fn a_signal_counts_as_128_and_its_number() {
-        assert_eq!(exit_code(ExitStatus::from_raw(0)), 0);
-        assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), 7);
-        assert_eq!(exit_code(ExitStatus::from_raw(255 << 8)), 255);
-        assert_eq!(exit_code(ExitStatus::from_raw(9)), 137);
-        assert_eq!(exit_code(ExitStatus::from_raw(15)), 143);
+        assert_eq!(end_of(ExitStatus::from_raw(0)), 0);
+        assert_eq!(end_of(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(end_of(ExitStatus::from_raw(255 << 8)), 255);
+        assert_eq!(end_of(ExitStatus::from_raw(9)), 137);
+        assert_eq!(end_of(ExitStatus::from_raw(15)), 143);
     }
 
     #[test]

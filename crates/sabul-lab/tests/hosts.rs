@@ -61,7 +61,7 @@ fn check_all() {
 /// A lab that runs the first argument in the near host and the others in the far one.
 fn lab(arguments: &[OsString]) -> Result<ExitCode, LabError> {
     if !isolate::is_inside() {
-        return isolate::run_inside();
+        return isolate::run_inside().map(ExitCode::from);
     }
     isolate::settle()?;
     let way = LinkConfig::builder().build().expect("nothing contradicts the defaults");

@@ -1,4 +1,4 @@
-//! Why an operation failed: one variant per cause, each with its exit code.
+//! Why an operation failed: one variant per cause, and what kind of failure each is.
 
 use std::fmt;
 use std::io;
@@ -60,21 +60,63 @@ pub enum Error {
     },
 }
 
+/// What a failure means for whoever asked: what there is to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// It was tried and went wrong.
+    Failure,
+    /// What was asked for cannot be meant or done as it is.
+    Request,
+    /// Nobody is there, or what is there cannot be talked to, or fell silent.
+    Unreachable,
+    /// One end does not accept the other.
+    Authentication,
+    /// Content is not what was sent.
+    Verification,
+    /// The destination has no space, or does not let this be written.
+    Destination,
+    /// A person stopped it.
+    Interrupt,
+}
+
+impl ErrorKind {
+    /// The kind of a failure of this class.
+    pub const fn of(code: FailureCode) -> Self {
+        match code {
+            FailureCode::BadSetting => Self::Request,
+            FailureCode::Timeout | FailureCode::UdpBlocked | FailureCode::Version => {
+                Self::Unreachable
+            }
+            FailureCode::Authentication => Self::Authentication,
+            FailureCode::Verification => Self::Verification,
+            FailureCode::NoSpace | FailureCode::Permission => Self::Destination,
+            FailureCode::Cancelled => Self::Interrupt,
+            FailureCode::Protocol
+            | FailureCode::Refused
+            | FailureCode::NotFound
+            | FailureCode::Unreadable
+            | FailureCode::Changed
+            | FailureCode::Unwritable
+            | FailureCode::Internal => Self::Failure,
+        }
+    }
+}
+
 impl Error {
-    /// The exit code of a program that ends because of this.
-    pub fn exit_code(&self) -> u8 {
+    /// What kind of failure this is.
+    pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::Config(_) => 2,
+            Self::Config(_) => ErrorKind::Request,
             Self::Unreachable { .. }
             | Self::NotSabul { .. }
             | Self::PeerGone(_)
-            | Self::UdpBlocked { .. } => 3,
-            Self::Authentication(_) => 4,
-            Self::Verification(_) => 5,
-            Self::NoSpace(_) | Self::Permission(_) => 6,
-            Self::Failed(failure) => failure_exit_code(failure.code),
-            Self::Cancelled => 130,
-            Self::Io { .. } => 1,
+            | Self::UdpBlocked { .. } => ErrorKind::Unreachable,
+            Self::Authentication(_) => ErrorKind::Authentication,
+            Self::Verification(_) => ErrorKind::Verification,
+            Self::NoSpace(_) | Self::Permission(_) => ErrorKind::Destination,
+            Self::Failed(failure) => ErrorKind::of(failure.code),
+            Self::Cancelled => ErrorKind::Interrupt,
+            Self::Io { .. } => ErrorKind::Failure,
         }
     }
 
@@ -148,26 +190,6 @@ impl Error {
                 Self::NotSabul { address: address.to_owned(), reason: format!("TLS: {reason}") }
             }
         }
-    }
-}
-
-/// The exit code of a program that ends because of a failure of this class.
-pub fn failure_exit_code(code: FailureCode) -> u8 {
-    match code {
-        FailureCode::BadSetting => 2,
-        FailureCode::Timeout | FailureCode::UdpBlocked => 3,
-        FailureCode::Authentication => 4,
-        FailureCode::Verification => 5,
-        FailureCode::NoSpace | FailureCode::Permission => 6,
-        FailureCode::Cancelled => 130,
-        FailureCode::Version => 3,
-        FailureCode::Protocol
-        | FailureCode::Refused
-        | FailureCode::NotFound
-        | FailureCode::Unreadable
-        | FailureCode::Changed
-        | FailureCode::Unwritable
-        | FailureCode::Internal => 1,
     }
 }
 

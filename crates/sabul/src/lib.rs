@@ -78,7 +78,7 @@ pub use config::{
 };
 pub use connector::{connect, connect_to};
 pub use descriptors::allow_many_files;
-pub use error::{Error, failure_exit_code};
+pub use error::{Error, ErrorKind};
 pub use events::EventSink;
 pub use listener::Listener;
 pub use patience::Patience;

@@ -221,7 +221,7 @@ fn a_listener_that_falls_silent_is_given_up_by_name() {
         let session = connect(&ticket, config).await.unwrap();
         let began = Instant::now();
         let error = ask(&session).await;
-        assert!(matches!(error, Error::PeerGone(_)) && error.exit_code() == 3, "{error:?}");
+        assert!(matches!(error, Error::PeerGone(_)), "{error:?}");
         assert!(error.to_string().contains("not even an answer to pings"), "{error}");
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     });

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use sabul::files::{Source, SourceSet};
 use sabul::{
-    ConnectConfig, Direction, Error, FailureCode, Listener, ListenerConfig, LocalDestination,
-    MeasureLimit, Patience, RemoteDestination, Report, Request, Service, Session, Ticket,
-    TransferOptions, connect, connect_to,
+    ConnectConfig, Direction, Error, ErrorKind, FailureCode, Listener, ListenerConfig,
+    LocalDestination, MeasureLimit, Patience, RemoteDestination, Report, Request, Service, Session,
+    Ticket, TransferOptions, connect, connect_to,
 };
 use sabul_lab::{Relay, RelayConfig};
 use sabul_path::LinkConfig;
@@ -366,7 +366,7 @@ fn a_wrong_key_and_a_wrong_secret_are_authentication_failures() {
             Err(error) => error,
         };
         assert!(matches!(error, Error::Authentication(_)), "{error:?}");
-        assert_eq!(error.exit_code(), 4);
+        assert_eq!(error.kind(), ErrorKind::Authentication);
     });
 }
 
@@ -378,7 +378,7 @@ fn an_absent_listener_is_unreachable() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let error = connect(&ticket, ConnectConfig::default()).await.unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
-        assert_eq!(error.exit_code(), 3);
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
     });
 }
 
@@ -454,7 +454,7 @@ fn a_cancelled_transfer_leaves_no_file() {
         transfer.cancel();
         let error = transfer.finish().await.unwrap_err();
         assert!(matches!(error, Error::Cancelled), "{error:?}");
-        assert_eq!(error.exit_code(), 130);
+        assert_eq!(error.kind(), ErrorKind::Interrupt);
         while !names(root.path()).is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -570,7 +570,7 @@ fn settings_that_make_no_sense_are_refused_before_anything_is_sent() {
         ] {
             let limit = MeasureLimit { bytes: Some(1), time: None };
             let error = near.measure(Direction::Send, limit, &bad).await.unwrap_err();
-            assert!(matches!(error, Error::Config(_)) && error.exit_code() == 2, "{error:?}");
+            assert!(matches!(error, Error::Config(_)), "{error:?}");
         }
     });
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::file::{Crate, File, Finding};
-use super::rust_text::code_of;
+use super::rust_text::{code_of, is_test_path};
 
 /// What each crate of the workspace may use of the workspace. `None` is everything.
 const ARROWS: &[(&str, Option<&[&str]>)] = &[
@@ -114,10 +114,10 @@ pub(crate) fn check_arrows(crates: &[Crate]) -> Vec<Finding> {
 /// Crates that read a command line: only the program does.
 const COMMAND_LINE: &[&str] = &["clap", "clap_complete", "clap_mangen"];
 
-/// Experiments are there for any program, so they end none and know no exit code.
-const WITHOUT_EXIT: &str = "crates/sabul-study/src/";
+/// Where exit codes are; everything else of `crates` is there for any program, and ends none.
+const WITH_EXIT: &[&str] = &["crates/sabul-cli/", "crates/sabul-fuzz/"];
 
-/// Nothing below the program reads a command line, and experiments know no exit code.
+/// Nothing below the program reads a command line or knows an exit code.
 pub(crate) fn check_front(crates: &[Crate], files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for member in crates.iter().filter(|member| member.name != "sabul-cli") {
@@ -126,12 +126,17 @@ pub(crate) fn check_front(crates: &[Crate], files: &[File]) -> Vec<Finding> {
             findings.push(finding(member, used, what, "take values; only sabul-cli parses"));
         }
     }
-    for file in files.iter().filter(|file| file.path.starts_with(WITHOUT_EXIT)) {
+    let is_below = |file: &&File| {
+        let path = file.path.as_str();
+        let is_source = path.starts_with("crates/") && path.contains("/src/");
+        is_source && !WITH_EXIT.iter().any(|known| path.starts_with(known)) && !is_test_path(path)
+    };
+    for file in files.iter().filter(is_below) {
         for (index, line) in code_of(&file.text).lines().enumerate() {
             let exits = ["ExitCode", "process::exit", "exit_code"];
             if let Some(word) = exits.iter().find(|word| line.contains(**word)) {
-                let fix = "return an error that says whose fault it is; sabul-cli has the codes";
-                findings.push(file.finding(index + 1, format!("`{word}` in an experiment"), fix));
+                let fix = "return an error that says of what kind it is; sabul-cli has the codes";
+                findings.push(file.finding(index + 1, format!("`{word}` below the program"), fix));
             }
         }
     }

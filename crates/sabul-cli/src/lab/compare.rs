@@ -1,17 +1,16 @@
 //! `sabul lab compare`: scenarios in the simulator and in the lab, side by side.
 
-use std::process::ExitCode;
-
 use sabul_study::compare::{self, Request};
 use sabul_study::runs;
 
 use crate::args::LabCompareArgs;
-use crate::error::{CliError, FAILED};
+use crate::error::CliError;
+use crate::exit::{self, FAILED};
 use crate::output;
 use crate::stop::{Stop, isolated};
 
 /// Runs `sabul lab compare`.
-pub(super) fn run(args: &LabCompareArgs) -> Result<ExitCode, CliError> {
+pub(super) fn run(args: &LabCompareArgs) -> Result<u8, CliError> {
     let mut pairs = Vec::new();
     for file in &args.scenarios {
         pairs.extend(compare::read_both(file)?);
@@ -33,5 +32,5 @@ fn compare_all(args: &LabCompareArgs, request: &Request) -> Result<u8, CliError>
     } else if let (false, Some(dir)) = (args.output.quiet, &args.output.out) {
         output::note(format_args!("wrote {}", dir.join("report.html").display()));
     }
-    Ok(if compared.is_valid() { 0 } else { FAILED })
+    Ok(if compared.is_valid() { exit::DONE } else { FAILED })
 }

@@ -6,6 +6,7 @@ use sabul_study::{SCHEMA, path, presets};
 
 use crate::args::LabPresetsArgs;
 use crate::error::CliError;
+use crate::exit;
 use crate::{json, output};
 
 /// Runs `sabul lab presets`.
@@ -22,5 +23,5 @@ pub(super) fn run(args: &LabPresetsArgs) -> Result<u8, CliError> {
     } else {
         output::print(presets::table(&chosen).to_text(presets::TABLE_WIDTH))?;
     }
-    Ok(0)
+    Ok(exit::DONE)
 }

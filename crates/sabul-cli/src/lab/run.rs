@@ -1,7 +1,6 @@
 //! `sabul lab run`: scenario files on real sockets, one run after another.
 
-use std::process::ExitCode;
-
+use sabul::ErrorKind;
 use sabul_lab::isolate;
 use sabul_scenario::{Arm, Run};
 use sabul_study::runs::{self, Finished};
@@ -9,17 +8,18 @@ use sabul_study::words::count;
 use sabul_study::{Measuring, measure};
 
 use crate::args::LabRunArgs;
-use crate::error::{CliError, FAILED, INTERRUPTED};
+use crate::error::CliError;
+use crate::exit::{self, End, FAILED};
 use crate::output;
 use crate::stop::{Stop, isolated};
 
 /// Runs `sabul lab run`.
-pub(super) fn run(args: &LabRunArgs) -> Result<ExitCode, CliError> {
+pub(super) fn run(args: &LabRunArgs) -> Result<u8, CliError> {
     let overrides = runs::overrides(&args.file.set, args.file.seed)?;
     let all = sabul_scenario::read_file_for(Arm::Lab, &args.file.scenario, &overrides)
         .map_err(|error| CliError::usage(error.to_string()))?;
     if args.check {
-        return check(&all).map(ExitCode::from);
+        return check(&all);
     }
     for (flag, dir) in [("--out", &args.output.out), ("--pcap", &args.pcap)] {
         if let Some(dir) = dir {
@@ -37,7 +37,7 @@ fn check(all: &[Run]) -> Result<u8, CliError> {
         "{} of {seconds} s in all, calibration not counted; this system lets the lab make hosts",
         count(all.len() as u64, "run"),
     ))?;
-    Ok(0)
+    Ok(exit::DONE)
 }
 
 /// Each run is shown and written as soon as it is over, so that a later one that fails takes nothing
@@ -73,7 +73,7 @@ fn measure_all(args: &LabRunArgs, all: &[Run]) -> Result<u8, CliError> {
             output::note(format_args!("wrote {}", dir.join("report.html").display()));
         }
     }
-    Ok(if results.iter().all(Finished::is_valid) { 0 } else { FAILED })
+    Ok(if results.iter().all(Finished::is_valid) { exit::DONE } else { FAILED })
 }
 
 fn title(run: &Run, index: usize, count: usize) -> String {
@@ -86,12 +86,12 @@ fn title(run: &Run, index: usize, count: usize) -> String {
 
 /// The same failure, with the run it happened in and what is there already.
 fn in_run(error: CliError, index: usize, args: &LabRunArgs, run: Option<&Run>) -> CliError {
-    let code = error.code();
+    let is_interrupted = error.end() == End::Error(ErrorKind::Interrupt);
     let mut text = match run {
         Some(run) => format!("run {} [{}]: {error}", index + 1, run.label),
         None => error.to_string(),
     };
-    if code == INTERRUPTED || index > 0 {
+    if is_interrupted || index > 0 {
         let before = match (index, &args.output.out) {
             (0, _) => "nothing was written".to_owned(),
             (index, Some(dir)) => {
@@ -101,5 +101,5 @@ fn in_run(error: CliError, index: usize, args: &LabRunArgs, run: Option<&Run>) -
         };
         text = format!("{text}; {before}");
     }
-    CliError::failed(text).with_code(code)
+    error.in_words(text)
 }

@@ -1,7 +1,6 @@
 //! `sabul lab shell` and `sabul lab far`: a person's own programs at both ends of a path.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use sabul_lab::shell::{self, ShellConfig};
 use sabul_study::shell::{greeting, summary};
@@ -13,7 +12,7 @@ use crate::output;
 use crate::stop::isolated;
 
 /// Runs `sabul lab shell`.
-pub(super) fn run(args: LabShellArgs) -> Result<ExitCode, CliError> {
+pub(super) fn run(args: LabShellArgs) -> Result<u8, CliError> {
     let wishes = args.path.into();
     let link = path::plan(&wishes)?;
     if let Some(dir) = &args.pcap {

@@ -263,7 +263,7 @@ fn a_program_runs_in_the_host_in_a_group_of_its_own() {
     let pid = Pid::from_child(&child);
     assert_eq!(getpgid(Some(pid)).unwrap(), pid);
     kill_process_group(pid, Signal::KILL).unwrap();
-    assert_eq!(isolate::exit_code(child.wait().unwrap()), 128 + 9);
+    assert_eq!(isolate::end_of(child.wait().unwrap()), 128 + 9);
 
     let why = near.spawn(Command::new("/no/such/program")).unwrap_err().to_string();
     assert!(why.starts_with("cannot start '/no/such/program' in host 'near': "), "{why}");

@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::LabError;
-use crate::isolate::exit_code;
+use crate::isolate::end_of;
 
 /// How long a program may take to end after it was asked to.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ pub(super) fn attend(start: impl FnOnce() -> Result<Child, LabError>) -> Result<
         loop {
             let status = child.try_wait().map_err(LabError::system("wait for a program"))?;
             if let Some(status) = status {
-                return Ok(exit_code(status));
+                return Ok(end_of(status));
             }
             let signal = tokio::select! {
                 _ = ended.recv() => continue,

@@ -1,0 +1,142 @@
+//! Exit codes: all of them, and which one an error means. Nothing below the program knows them.
+
+use sabul::{ErrorKind, Failure, FailureCode};
+use sabul_study::Cause;
+
+/// Everything was done.
+pub(crate) const DONE: u8 = 0;
+/// It was tried and went wrong, all or some of it.
+pub(crate) const FAILED: u8 = 1;
+/// Usage and configuration.
+pub(crate) const USAGE: u8 = 2;
+/// Content that arrived is not what was sent.
+pub(crate) const VERIFICATION: u8 = code_of(ErrorKind::Verification);
+/// A person stopped it.
+pub(crate) const INTERRUPTED: u8 = code_of(ErrorKind::Interrupt);
+
+/// Meaning of the exit codes, for help texts.
+pub(crate) const LIST: &str = "Exit codes: 0 done, 1 some or all of the transfer failed, \
+    2 usage or configuration, 3 peer unreachable, 4 authentication failed, 5 verification failed, \
+    6 no space or no permission at the destination, 130 interrupted.";
+
+/// What made the program end early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// An error of this kind.
+    Error(ErrorKind),
+    /// A program that it started, whose exit code is passed on.
+    Program(u8),
+}
+
+impl End {
+    /// The exit code.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Error(kind) => code_of(kind),
+            Self::Program(code) => code,
+        }
+    }
+}
+
+impl From<Cause> for End {
+    fn from(cause: Cause) -> Self {
+        Self::Error(match cause {
+            Cause::Request => ErrorKind::Request,
+            Cause::Failure => ErrorKind::Failure,
+            Cause::Interrupt => ErrorKind::Interrupt,
+            Cause::Program(code) => return Self::Program(code),
+        })
+    }
+}
+
+/// The exit code of a program that ends because of an error of this kind.
+pub(crate) const fn code_of(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Failure => FAILED,
+        ErrorKind::Request => USAGE,
+        ErrorKind::Unreachable => 3,
+        ErrorKind::Authentication => 4,
+        ErrorKind::Verification => 5,
+        ErrorKind::Destination => 6,
+        ErrorKind::Interrupt => 130,
+    }
+}
+
+/// The word for a kind in JSON documents.
+pub(crate) const fn word_of(end: End) -> &'static str {
+    match end {
+        End::Error(ErrorKind::Failure) | End::Program(_) => "failed",
+        End::Error(ErrorKind::Request) => "usage",
+        End::Error(ErrorKind::Unreachable) => "unreachable",
+        End::Error(ErrorKind::Authentication) => "authentication",
+        End::Error(ErrorKind::Verification) => "verification",
+        End::Error(ErrorKind::Destination) => "destination",
+        End::Error(ErrorKind::Interrupt) => "interrupted",
+    }
+}
+
+/// The exit code for the failures of single files: the gravest of theirs.
+pub(crate) fn code_of_failures<'a>(failures: impl IntoIterator<Item = &'a Failure>) -> u8 {
+    failures
+        .into_iter()
+        .map(|failure| match failure.code {
+            FailureCode::Verification | FailureCode::NoSpace | FailureCode::Permission => {
+                code_of(ErrorKind::of(failure.code))
+            }
+            _ => FAILED,
+        })
+        .max()
+        .unwrap_or(FAILED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [(ErrorKind, &str); 7] = [
+        (ErrorKind::Failure, "some or all of the transfer failed"),
+        (ErrorKind::Request, "usage or configuration"),
+        (ErrorKind::Unreachable, "peer unreachable"),
+        (ErrorKind::Authentication, "authentication failed"),
+        (ErrorKind::Verification, "verification failed"),
+        (ErrorKind::Destination, "no space or no permission at the destination"),
+        (ErrorKind::Interrupt, "interrupted"),
+    ];
+
+    #[test]
+    fn each_kind_has_the_code_that_is_documented() {
+        let manual = include_str!("../../../docs/manual/exit-codes.md");
+        let mut listed: Vec<_> = KINDS.map(|(kind, what)| (code_of(kind), what)).into();
+        listed.insert(0, (DONE, "done"));
+        let list: Vec<_> = listed.iter().map(|(code, what)| format!("{code} {what}")).collect();
+        assert_eq!(LIST, format!("Exit codes: {}.", list.join(", ")));
+        for (code, what) in &listed {
+            let row = format!("| {code} | {what}");
+            assert!(manual.contains(&row), "docs/manual/exit-codes.md lacks '{row}'");
+        }
+        let rows = manual.lines().filter(|line| line.starts_with("| ") && !line.contains("---"));
+        assert_eq!(rows.count(), listed.len() + 1, "one row each, and a head");
+    }
+
+    #[test]
+    fn words_and_codes_tell_the_same_apart() {
+        for (one, _) in KINDS {
+            for (other, _) in KINDS {
+                let same_word = word_of(End::Error(one)) == word_of(End::Error(other));
+                assert_eq!(one == other, same_word && code_of(one) == code_of(other));
+            }
+        }
+        assert_eq!(End::Program(77).code(), 77);
+    }
+
+    #[test]
+    fn the_gravest_failure_of_a_file_decides() {
+        let failure = |code| Failure::new(code, "x");
+        let [changed, space, content] =
+            [FailureCode::Changed, FailureCode::NoSpace, FailureCode::Verification].map(failure);
+        assert_eq!(code_of_failures([&changed]), 1);
+        assert_eq!(code_of_failures([&changed, &content]), 5);
+        assert_eq!(code_of_failures([&content, &space, &changed]), 6);
+        assert_eq!(code_of_failures([]), 1);
+    }
+}
