@@ -31,7 +31,7 @@ impl EventFile {
 
     pub(crate) fn sink(&self) -> EventSink {
         let file = self.clone();
-        EventSink::new(move |line| file.tell(line))
+        EventSink::new(move |told| file.tell(&told.to_json()))
     }
 
     /// Everything has happened.
@@ -39,6 +39,16 @@ impl EventFile {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.flush().map_err(|error| cannot_write(&self.path, &error))
     }
+}
+
+/// `--events` takes one run.
+pub(crate) fn check_for_one_run(path: Option<&Path>, count: usize) -> Result<(), CliError> {
+    if path.is_some() && count > 1 {
+        return Err(CliError::usage(format!(
+            "--events is for one run, and these are {count}; give each setting one value"
+        )));
+    }
+    Ok(())
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> CliError {

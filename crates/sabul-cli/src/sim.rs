@@ -6,7 +6,7 @@ use sabul_study::{runs, simulate_telling};
 
 use crate::args::SimRunArgs;
 use crate::error::CliError;
-use crate::events::EventFile;
+use crate::events::{self, EventFile};
 use crate::exit::{self, FAILED};
 use crate::output;
 
@@ -19,11 +19,7 @@ pub(crate) fn run(args: &SimRunArgs) -> Result<u8, CliError> {
         runs::make_directory(dir, "--out")?;
     }
     let count = all.len();
-    if args.events.is_some() && count > 1 {
-        return Err(CliError::usage(format!(
-            "--events is for one run, and these are {count}; give each setting one value"
-        )));
-    }
+    events::check_for_one_run(args.events.as_deref(), count)?;
     let events = args.events.as_deref().map(EventFile::create).transpose()?;
     let show_progress = count > 1 && !args.output.quiet;
     let progress = |done: usize| {

@@ -205,3 +205,29 @@ fn what_the_lab_cannot_carry_is_configuration() {
     assert!(stderr(&output).contains("wire"), "{}", stderr(&output));
     assert!(output.stdout.is_empty());
 }
+
+#[test]
+fn a_run_tells_the_events_of_both_ends_and_of_the_router_in_one_file() {
+    let folder = desk();
+    let tight =
+        ["--set", "link.wire.queue_packets=5", "--skip-calibration", "--events", "why.jsonl"];
+    let output = lab(&folder, &[&["run", "s.toml", "--quiet"][..], &tight].concat());
+    assert!([0, 1].contains(&code(&output)), "{}", stderr(&output));
+    let text = fs::read_to_string(folder.path().join("why.jsonl")).unwrap();
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let are = |wanted: &[(&str, &str)]| {
+        let found = |event: &&Value| wanted.iter().all(|(key, value)| event[key] == *value);
+        events.iter().filter(found).count()
+    };
+    assert!(are(&[("of", "flow:ours"), ("host", "near"), ("event", "on_ack")]) > 0, "{text}");
+    assert!(are(&[("of", "flow:ours"), ("host", "far"), ("timer", "ack"), ("why", "due")]) > 0);
+    assert!(are(&[("of", "link:wire"), ("event", "drop"), ("why", "full"), ("flow", "tcp")]) > 0);
+    assert_eq!(are(&[("of", "flow:tcp")]), 0, "the kernel gives no reasons");
+    // One clock for all, which starts with the run.
+    let times: Vec<f64> = events.iter().map(|event| event["t_s"].as_f64().unwrap()).collect();
+    assert!(times.iter().all(|t_s| (0.0..60.0).contains(t_s)), "{times:?}");
+
+    let output = lab(&folder, &["run", "s.toml", "--set", "seed=1,2", "--events", "why.jsonl"]);
+    expect_code(&output, 2);
+    assert!(stderr(&output).contains("--events is for one run"), "{}", stderr(&output));
+}

@@ -56,6 +56,19 @@ fn perf_sends_as_many_bytes_as_asked_for_on_every_stream() {
 }
 
 #[test]
+fn perf_tells_the_events_and_timers_of_its_end() {
+    let bench = Bench::with(&["perf", "serve"]);
+    expect_code(&perf(&bench, &["-t", "1", "--json", "--events", "why.jsonl"]), 0);
+    let text = fs::read_to_string(bench.path("why.jsonl")).unwrap();
+    let first = text.lines().next().unwrap();
+    assert!(first.starts_with("{\"t_s\":") && first.contains("\"of\":\"transfer:"), "{first}");
+    assert!(text.contains("\"event\":\"on_ack\""), "{text}");
+    expect_code(&perf(&bench, &["-R", "-t", "1", "--json", "--events", "why.jsonl"]), 0);
+    let text = fs::read_to_string(bench.path("why.jsonl")).unwrap();
+    assert!(text.contains("\"event\":\"timer\",\"timer\":\"ack\",\"why\":\"due\""), "{text}");
+}
+
+#[test]
 fn perf_keeps_a_fixed_rate() {
     let bench = Bench::with(&["perf", "serve"]);
     let fixed = ["--cc", "fixed", "--rate", "20M", "--mtu", "1500"];

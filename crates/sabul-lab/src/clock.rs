@@ -24,6 +24,11 @@ impl Clock {
         self.at(std::time::Instant::now())
     }
 
+    /// Its time zero, on the system's clock.
+    pub(crate) const fn start_moment(self) -> std::time::Instant {
+        self.start
+    }
+
     /// What this clock shows at a moment of the system's; zero before its start.
     pub(crate) fn at(self, moment: std::time::Instant) -> Instant {
         Instant::ZERO + moment.saturating_duration_since(self.start).into()

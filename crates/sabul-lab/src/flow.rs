@@ -26,6 +26,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
+use ::sabul::EventSink;
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::{FlowPlan, Transport};
 use sabul_units::{Instant, SeededRandom, Span};
@@ -34,6 +35,7 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::error::LabError;
+use crate::events::Teller;
 use crate::host::Host;
 use board::Board;
 use place::Place;
@@ -82,11 +84,18 @@ struct Task {
     random: SeededRandom,
     board: Arc<Board>,
     orders: watch::Receiver<Order>,
+    /// Tells what happens, if anybody listens.
+    teller: Option<Teller>,
 }
 
 impl Task {
     fn failed(&self, why: impl Into<String>) -> LabError {
         LabError::Flow { id: self.plan.id.clone(), why: why.into() }
+    }
+
+    /// Where the library's end in this host tells what happens.
+    fn sink(&self, host: &'static str) -> Option<EventSink> {
+        self.teller.as_ref().map(|teller| teller.sink(&self.plan.id, host))
     }
 
     /// Waits for the run to begin; none if it never will.
@@ -141,12 +150,24 @@ impl Flow {
     ///
     /// # Errors
     /// If the plan asks for what cannot be done here, or an end cannot be made.
-    pub(crate) fn prepare(plan: &FlowPlan, ends: Ends, seed: u64) -> Result<Self, LabError> {
+    pub(crate) fn prepare(
+        plan: &FlowPlan,
+        ends: Ends,
+        seed: u64,
+        teller: Option<Teller>,
+    ) -> Result<Self, LabError> {
         let Ends { near, near_address, far, far_address } = ends;
-        Self::prepare_at(plan, Place::host(near, near_address), Place::host(far, far_address), seed)
+        let (near, far) = (Place::host(near, near_address), Place::host(far, far_address));
+        Self::prepare_at(plan, near, far, seed, teller)
     }
 
-    fn prepare_at(plan: &FlowPlan, near: Place, far: Place, seed: u64) -> Result<Self, LabError> {
+    fn prepare_at(
+        plan: &FlowPlan,
+        near: Place,
+        far: Place,
+        seed: u64,
+        teller: Option<Teller>,
+    ) -> Result<Self, LabError> {
         ::sabul::allow_many_files();
         let (orders, receiver) = watch::channel(Order::Wait);
         let board = Arc::new(Board::default());
@@ -157,6 +178,7 @@ impl Flow {
             random: SeededRandom::new(seed).fork(&format!("flow/{}", plan.id)),
             board: Arc::clone(&board),
             orders: receiver,
+            teller,
         };
         // A thread that waits for orders ends when `orders` is dropped, so an error leaves none.
         let mut threads = Vec::new();

@@ -22,6 +22,7 @@ use sabul_units::Instant;
 
 use crate::calibrate::{Calibration, calibrate};
 use crate::error::LabError;
+use crate::events::{Hearer, OnEvent};
 use crate::flow::{self, Ends, Flow};
 use crate::host::{Host, HostConfig};
 use crate::router::{PairPlan, Router, RouterLook, RouterPlan, TupleLook};
@@ -47,6 +48,9 @@ pub struct LabConfig {
     pub ends_with_work: bool,
     /// Told how things stand at each sample.
     pub on_sample: Option<OnSample>,
+    /// Hears what controllers do, timers fire and links drop, and why; the columns are those of
+    /// `sabul_run::events`, with `host` and `transfer` where an end of a flow tells.
+    pub on_event: Option<OnEvent>,
     /// Asked often; true ends the run early with [`LabError::Interrupted`].
     pub is_interrupted: Option<IsInterrupted>,
 }
@@ -134,19 +138,27 @@ impl Lab {
         let calibrations =
             if config.skip_calibration { Vec::new() } else { self.calibrate(&config)? };
         let Self { scenario, ends, router, .. } = self;
+        let hearing = config.on_event.take().map(|hear| Hearer::new(&scenario, hear));
+        let (teller, hearer) = hearing.unzip();
         let mut flows = Vec::new();
         for (plan, ends) in scenario.flows.iter().zip(&ends) {
-            flows.push(Flow::prepare(plan, ends.clone(), scenario.seed)?);
+            flows.push(Flow::prepare(plan, ends.clone(), scenario.seed, teller.clone())?);
+        }
+        if let Some(teller) = &teller {
+            router.tell_drops(teller.clone());
         }
         let clock =
             router.restart(scenario.links.clone(), scenario.seed, config.capture.clone())?;
+        if let Some(teller) = teller {
+            teller.start(clock);
+        }
         let machine = Machine::now();
         let end = Instant::ZERO + scenario.duration;
         for flow in &flows {
             flow.go(clock, end);
         }
         let cpu = CpuMeter::start(&scenario, &ends);
-        let mut measurement = Measurement::new(scenario.clone(), cpu);
+        let mut measurement = Measurement::new(scenario.clone(), cpu, hearer);
         measurement.follow(&router, &flows, clock, &mut config)?;
         let usage = machine.used();
         let at_end = router.look();

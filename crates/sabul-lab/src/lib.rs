@@ -10,6 +10,7 @@ mod capture;
 mod clock;
 mod device;
 mod error;
+mod events;
 mod flow;
 mod host;
 pub mod isolate;
@@ -23,6 +24,7 @@ mod tcp_info;
 
 pub use calibrate::{Calibration, Check};
 pub use error::LabError;
+pub use events::OnEvent;
 pub use flow::check_kernel_algorithm;
 pub use lab::{FlowCpu, IsInterrupted, Lab, LabConfig, LabOutcome, OnSample, Sample};
 pub use lateness::Lateness;

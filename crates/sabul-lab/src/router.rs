@@ -31,6 +31,7 @@ use sabul_units::{Instant, Span};
 use crate::clock::Clock;
 use crate::device::Device;
 use crate::error::LabError;
+use crate::events::Teller;
 use crate::lateness::Lateness;
 use crate::packet::Tuple;
 use engine::Engine;
@@ -135,6 +136,7 @@ pub struct RouterLook {
 #[derive(Debug)]
 enum Question {
     Restart { links: Vec<LinkPlan>, seed: u64, capture: Option<PathBuf>, answer: Sender<Started> },
+    TellDrops(Teller),
     Look(Sender<RouterLook>),
     Tuples(Sender<Vec<TupleLook>>),
     RestartQueueMax,
@@ -183,6 +185,11 @@ impl Router {
         capture: Option<PathBuf>,
     ) -> Result<Clock, LabError> {
         self.ask(|answer| Question::Restart { links, seed, capture, answer }).ok_or_else(gone)?
+    }
+
+    /// Tells from the next restart on what links drop.
+    pub(crate) fn tell_drops(&self, teller: Teller) {
+        self.tell(Question::TellDrops(teller));
     }
 
     /// How everything stands now.

@@ -13,6 +13,7 @@
 //! Life of a loss: the receiver sees a gap in the numbers → NAK at once → the sender's loss list →
 //! sent again, before any new data, under a new packet number.
 
+mod fired;
 mod flow_window;
 mod interval_set;
 mod receiver;
@@ -20,6 +21,7 @@ mod reports;
 mod rtt;
 mod sender;
 
+pub use fired::Fired;
 pub use flow_window::FlowWindow;
 pub use interval_set::IntervalSet;
 pub use receiver::{

@@ -28,6 +28,7 @@ use sabul_cc::RttEstimate;
 use sabul_units::{Instant, PacketNumber, Polled, SeqNo, Span};
 use sabul_wire::{Ack, DataHeader, Feedback, LossPolicy, MAX_RANGES, Mark, Nak, NumberRange};
 
+use crate::fired::{Fired, FiredLog};
 use crate::reports::{RepeatRtt, ReportRule};
 use crate::rtt;
 use acks::Acks;
@@ -134,6 +135,7 @@ pub struct Receiver {
     rules: Rules,
     lists: Lists,
     block_limit: u32,
+    fired: FiredLog,
 }
 
 impl Receiver {
@@ -160,7 +162,18 @@ impl Receiver {
             rules: Rules::new(config.reports.channel),
             lists: Lists::new(),
             block_limit: config.block_limit,
+            fired: FiredLog::default(),
         }
+    }
+
+    /// From now on keeps which timers fire, for [`Self::next_fired`].
+    pub fn listen(&mut self) {
+        self.fired.listen();
+    }
+
+    /// The oldest timer that fired and was not fetched yet.
+    pub fn next_fired(&mut self) -> Option<Fired> {
+        self.fired.next()
     }
 
     /// Counts since the start.
@@ -252,6 +265,9 @@ impl Receiver {
         }
         self.stats.duplicates += u64::from(!self.data.note(seq));
         if !self.rules.has_naks() {
+            if self.due(ReceiverWait::Rules).is_some_and(|due| now >= due) {
+                self.fired.note(now, "rules", "due");
+            }
             let (rules, mut desk) = self.desk(now);
             rules.on_piece(&mut desk, seq);
         }
@@ -351,7 +367,11 @@ impl Receiver {
         self.run_timers(now);
         // The overflow count goes ahead of the losses that it explains.
         let explains = self.acks.has_untold_overflow() && !self.naks.is_empty();
-        if explains || self.due(ReceiverWait::Ack).is_some_and(|due| now >= due) {
+        let is_due = self.due(ReceiverWait::Ack).is_some_and(|due| now >= due);
+        if explains || is_due {
+            if is_due {
+                self.fired.note(now, "ack", "due");
+            }
             return Some(Feedback::Ack(self.ack(now)));
         }
         if let Some(ranges) = self.naks.pop_front() {
@@ -364,18 +384,25 @@ impl Receiver {
         }
         // After the losses that were noticed in the interval that it ends.
         let received = self.syn.next(now, &self.clock, self.stats.packets)?;
+        self.fired.note(now, "syn", "interval-over");
         Some(Feedback::Syn { received })
     }
 
     /// What makes reports; ACKs and SYN reports are made when they leave.
     fn run_timers(&mut self, now: Instant) {
         while let Some(missing) = self.numbers.next_lost(now, self.rtt.estimate) {
+            if !missing.is_empty() {
+                self.fired.note(now, "gap", "open-too-long");
+            }
             for range in missing {
                 self.nak(range);
             }
         }
         while let Some((range, k)) = self.repeats.next(now) {
             let still: Vec<_> = self.data.missing().overlap(range).collect();
+            if !still.is_empty() {
+                self.fired.note(now, "repeat", "still-missing");
+            }
             for range in still {
                 self.report(now, range, k + 1);
             }

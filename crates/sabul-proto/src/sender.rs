@@ -26,6 +26,7 @@ use sabul_cc::{Fault, Guarded, LossReport, RttEstimate, SendLimits};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, Polled, Random, Rate, SeqNo, Span};
 use sabul_wire::{DATA_OVERHEAD, LossPolicy, Mark};
 
+use crate::fired::Fired;
 use crate::flow_window::FlowWindow;
 use crate::reports::ReportRule;
 use answers::Answers;
@@ -287,14 +288,21 @@ impl Sender {
         self.rate.controller().fault()
     }
 
-    /// From now on keeps what the controller does, and why, for [`Self::next_event`].
+    /// From now on keeps what the controller does, and why, for [`Self::next_event`], and which timers
+    /// fire, for [`Self::next_fired`].
     pub fn listen(&mut self) {
         self.rate.controller_mut().listen();
+        self.waits.fired.listen();
     }
 
     /// The controller's oldest event that was not fetched yet.
     pub fn next_event(&mut self) -> Option<Event> {
         self.rate.controller_mut().next_event()
+    }
+
+    /// The oldest timer that fired and was not fetched yet.
+    pub fn next_fired(&mut self) -> Option<Fired> {
+        self.waits.fired.next()
     }
 
     /// When the peer last sent an ACK or a NAK.
@@ -389,6 +397,14 @@ impl Sender {
 
     #[cold] // Once for hundreds of packets.
     fn run(&mut self, timer: Timer, now: Instant) {
+        let (name, why) = match timer {
+            Timer::Loss => ("loss", "held-losses"),
+            Timer::Interval => ("interval", "interval-over"),
+            Timer::Expiry if self.ledger.pieces.is_empty() => ("expiry", "nothing-outstanding"),
+            Timer::Expiry => ("expiry", "silent"),
+            Timer::Ping => ("ping", "long-unheard"),
+        };
+        self.waits.fired.note(now, name, why);
         match timer {
             Timer::Loss => self.tell_loss(now),
             Timer::Interval => {

@@ -8,7 +8,6 @@ mod sabul;
 mod tcp;
 
 use sabul_cc::Guarded;
-use sabul_cc::events::Event;
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::{Carrier, FlowPlan};
 use sabul_units::Instant;
@@ -120,7 +119,7 @@ impl Host {
         }
     }
 
-    /// Keeps from now on what its controllers do, and why.
+    /// Keeps from now on what its controllers do, and why, and which timers of the protocol fire.
     pub(crate) fn listen(&mut self) {
         match self {
             Self::Sabul(host) => host.listen(),
@@ -129,11 +128,11 @@ impl Host {
         }
     }
 
-    /// What they did since the last call.
-    pub(crate) fn drain_events(&mut self, hear: &mut dyn FnMut(Event)) {
+    /// What happened since the last call, to `of`, as lines.
+    pub(crate) fn drain_events(&mut self, of: &str, told: &mut Vec<String>) {
         match self {
-            Self::Sabul(host) => host.drain_events(hear),
-            Self::Tcp(host) => host.drain_events(hear),
+            Self::Sabul(host) => host.drain_events(of, told),
+            Self::Tcp(host) => host.drain_events(of, told),
             Self::Cbr(_) => {}
         }
     }

@@ -266,7 +266,7 @@ impl World {
         };
         if let Some(told) = &mut self.told {
             let of = format!("flow:{}", plan.id);
-            flow.host.drain_events(&mut |event| told.push(event.to_json(&of)));
+            flow.host.drain_events(&of, told);
         }
         if self.is_audited {
             flow.host.check_invariants();

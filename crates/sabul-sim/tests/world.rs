@@ -363,3 +363,24 @@ fn a_fall_of_the_rate_is_explained_by_its_events() {
     let delay = time(fall) - time(drop);
     assert!((0.0..0.1).contains(&delay), "the loss is heard of within two round trips: {delay} s");
 }
+
+#[test]
+fn the_timers_of_both_ends_are_told_with_their_cause() {
+    // 10 Mb/s, 20 ms, and nothing for a second: what was on the way is missing, and then all is silent.
+    let outage = Outage { at: at_s(1), lasts: ms(1000) };
+    let mut links = vec![link("l", 10, ms(10), 20)];
+    links[0].forward = links[0].forward.to_builder().with_outages(vec![outage]).build().unwrap();
+    let scenario = scenario(4, links, vec![flow("a", Transport::Sabul, "sabul2003")]);
+    let (lines, outcome) = told(&scenario);
+    assert_eq!(outcome.results, run(&scenario).results, "to listen changes nothing");
+    for (timer, why) in [
+        ("interval", "interval-over"),
+        ("expiry", "silent"),
+        ("ack", "due"),
+        ("gap", "open-too-long"),
+    ] {
+        let columns = format!("\"event\":\"timer\",\"timer\":\"{timer}\",\"why\":\"{why}\"");
+        let mine = |line: &&String| line.contains("\"of\":\"flow:a\"") && line.contains(&columns);
+        assert!(lines.iter().any(|line| mine(&line)), "{timer}: {why}");
+    }
+}

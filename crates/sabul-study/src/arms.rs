@@ -2,10 +2,12 @@
 //!
 //! A run whose controller is at fault has no results; the error names it.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant as Clock;
 
-use sabul_lab::{Lab, LabConfig, Sample};
+use sabul_lab::{Lab, LabConfig, OnEvent, Sample};
 use sabul_run::results::Series;
 use sabul_scenario::Run;
 use sabul_sim::World;
@@ -59,14 +61,22 @@ pub fn simulate_telling(
 }
 
 /// How one run is to be measured.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct Measuring {
     /// Where to record the links.
     pub capture: Option<PathBuf>,
     /// Take the path for what was asked for.
     pub skip_calibration: bool,
+    /// Hears what happens, and why, a line of JSON each.
+    pub on_event: Option<OnEvent>,
     /// What to call it while it goes on.
     pub title: String,
+}
+
+impl fmt::Debug for Measuring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Measuring").field("title", &self.title).finish_non_exhaustive()
+    }
 }
 
 /// Measures one run in the lab, which takes its time. The process must be the lab's own
@@ -90,14 +100,25 @@ pub fn measure(run: &Run, how: Measuring, observer: &Observer) -> Result<Finishe
         }
     });
     let asked = observer.clone();
+    let why = Arc::new(Mutex::new(Why::default()));
+    let on_event = how.on_event.map(|mut hear| -> OnEvent {
+        let why = Arc::clone(&why);
+        Box::new(move |line| {
+            why.lock().unwrap_or_else(PoisonError::into_inner).note(line);
+            hear(line);
+        })
+    });
     let outcome = lab.run(LabConfig {
         capture: how.capture,
         skip_calibration: how.skip_calibration,
+        on_event,
         on_sample: observer.hears_samples().then_some(on_sample),
         is_interrupted: Some(Box::new(move || asked.is_interrupted())),
         ..LabConfig::default()
     })?;
-    Ok(outcome.into())
+    let mut finished = Finished::from(outcome);
+    finished.why = std::mem::take(&mut why.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(finished)
 }
 
 /// Progress: a line for each second, with each flow's goodput since the line before.

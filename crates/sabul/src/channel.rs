@@ -27,7 +27,7 @@ use sabul_wire::control::ChannelParams;
 
 use self::engine::{Datagrams, Job, Wake};
 use crate::budget::BlockLoan;
-use crate::events::EventSink;
+use crate::events::Teller;
 use crate::seal::{Opener, Sealer};
 use buffers::Buffers;
 
@@ -51,8 +51,8 @@ pub(crate) struct ChannelStart {
     pub(crate) largest_opened: Option<PacketNumber>,
     /// Round trip seen while the path was opened.
     pub(crate) rtt: Option<Span>,
-    /// Who hears what its controller does, and what it is called there.
-    pub(crate) events: Option<(EventSink, String)>,
+    /// Who hears what its controller does and which timers fire.
+    pub(crate) events: Option<Teller>,
     /// How the channel behaves.
     pub(crate) params: ChannelParams,
     /// Silence after which a peer that owes something counts as gone.

@@ -1,28 +1,136 @@
-//! Who hears what the controllers of this end do, and why.
+//! Who hears what happens at this end of transfers, and why.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant as Moment;
 
-/// Gets a line of JSON for each event of a controller that sends from this end: `sabul_cc::events` has
-/// the columns; `of` is `transfer:N`, and time counts from the opening of its channel.
+use sabul_cc::events::Event;
+use sabul_proto::Fired;
+use sabul_units::Instant;
+
+type Hear = dyn Fn(&Told) + Send + Sync;
+
+/// Hears of each event of a controller that sends from this end, and of each timer of the protocol that
+/// fires here.
 ///
-/// It is called on the thread that sends; whoever waits in it holds up the transfer.
+/// It is called on the thread of the channel; whoever waits in it holds up the transfer.
 #[derive(Clone)]
-pub struct EventSink(Arc<dyn Fn(&str) + Send + Sync>);
+pub struct EventSink(Arc<Hear>);
+
+/// Something that happened at this end of a transfer.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    transfer: u32,
+    opened: Moment,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Did(Event),
+    Fired(Fired),
+}
+
+impl Told {
+    /// The number of the transfer in its session.
+    pub const fn transfer(&self) -> u32 {
+        self.transfer
+    }
+
+    /// A line of JSON. `of` is `transfer:N`, and time counts from the opening of its channel; the columns are
+    /// those of `sabul_cc::events` and, for a timer, `timer` and `why`.
+    pub fn to_json(&self) -> String {
+        self.line(&format!("transfer:{}", self.transfer), self.what)
+    }
+
+    /// The same as part of something larger: under this name, and with time since `start`; none if the channel
+    /// was opened before that.
+    pub fn to_json_since(&self, start: Moment, of: &str) -> Option<String> {
+        let before = self.opened.checked_duration_since(start)?.into();
+        let later = |at: Instant| at + before;
+        let what = match self.what {
+            What::Did(mut event) => {
+                event.at = later(event.at);
+                event.limits.hold_until = event.limits.hold_until.map(later);
+                What::Did(event)
+            }
+            What::Fired(fired) => What::Fired(Fired { at: later(fired.at), ..fired }),
+        };
+        Some(self.line(of, what))
+    }
+
+    fn line(&self, of: &str, what: What) -> String {
+        match what {
+            What::Did(event) => event.to_json(of),
+            What::Fired(fired) => fired.to_json(of),
+        }
+    }
+}
 
 impl EventSink {
-    /// Hands each line to `hear`.
-    pub fn new(hear: impl Fn(&str) + Send + Sync + 'static) -> Self {
+    /// Hands each event to `hear`.
+    pub fn new(hear: impl Fn(&Told) + Send + Sync + 'static) -> Self {
         Self(Arc::new(hear))
     }
 
-    pub(crate) fn tell(&self, line: &str) {
-        (self.0)(line);
+    pub(crate) const fn of_transfer(self, transfer: u32) -> Teller {
+        Teller { sink: self, transfer }
     }
 }
 
 impl fmt::Debug for EventSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("EventSink")
+    }
+}
+
+/// Tells a sink of one transfer.
+#[derive(Clone, Debug)]
+pub(crate) struct Teller {
+    sink: EventSink,
+    transfer: u32,
+}
+
+impl Teller {
+    /// A controller did something, on a channel that was opened then.
+    pub(crate) fn did(&self, opened: Moment, event: Event) {
+        self.tell(opened, What::Did(event));
+    }
+
+    /// A timer fired.
+    pub(crate) fn fired(&self, opened: Moment, fired: Fired) {
+        self.tell(opened, What::Fired(fired));
+    }
+
+    fn tell(&self, opened: Moment, what: What) {
+        (self.sink.0)(&Told { transfer: self.transfer, opened, what });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use sabul_units::Span;
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_told_of_its_transfer_or_as_part_of_a_run() {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let list = Arc::clone(&heard);
+        let sink = EventSink::new(move |told| list.lock().unwrap().push(*told));
+        let start = Moment::now();
+        let opened = start + Duration::from_millis(1500);
+        let at = Instant::ZERO + Span::from_millis(250);
+        let fired = Fired { at, timer: "expiry", why: "silent" };
+        sink.of_transfer(7).fired(opened, fired);
+        let told = heard.lock().unwrap()[0];
+        let rest = r#""event":"timer","timer":"expiry","why":"silent"}"#;
+        assert_eq!(told.to_json(), format!(r#"{{"t_s":0.250000,"of":"transfer:7",{rest}"#));
+        let as_part = told.to_json_since(start, "flow:a").unwrap();
+        assert_eq!(as_part, format!(r#"{{"t_s":1.750000,"of":"flow:a",{rest}"#));
+        assert_eq!(told.to_json_since(opened + Duration::from_secs(1), "flow:a"), None);
     }
 }

@@ -79,7 +79,7 @@ pub use config::{
 pub use connector::{connect, connect_to};
 pub use descriptors::allow_many_files;
 pub use error::{Error, ErrorKind};
-pub use events::EventSink;
+pub use events::{EventSink, Told};
 pub use listener::Listener;
 pub use patience::Patience;
 pub use policy::{Controllers, SendPolicy};

@@ -46,11 +46,15 @@ pub(crate) struct LabRunArgs {
     /// Record what enters each link as pcap files in this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) pcap: Option<PathBuf>,
+    /// Write what controllers do, timers fire and links drop, and why, into this file: a line of JSON each.
+    /// For one run.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) events: Option<PathBuf>,
     /// Do not measure the path before the run; the results say so.
     #[arg(long)]
     pub(crate) skip_calibration: bool,
     /// Only check the file, and whether this system lets the lab make hosts.
-    #[arg(long, conflicts_with_all = ["out", "pcap", "json", "skip_calibration"])]
+    #[arg(long, conflicts_with_all = ["out", "pcap", "events", "json", "skip_calibration"])]
     pub(crate) check: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,

@@ -1,7 +1,7 @@
 //! `sabul lab run`: scenario files on real sockets, one run after another.
 
 use sabul::ErrorKind;
-use sabul_lab::isolate;
+use sabul_lab::{OnEvent, isolate};
 use sabul_scenario::{Arm, Run};
 use sabul_study::runs::{self, Finished};
 use sabul_study::words::count;
@@ -9,6 +9,7 @@ use sabul_study::{Measuring, measure};
 
 use crate::args::LabRunArgs;
 use crate::error::CliError;
+use crate::events::{self, EventFile};
 use crate::exit::{self, End, FAILED};
 use crate::output;
 use crate::stop::{Stop, isolated};
@@ -21,6 +22,7 @@ pub(super) fn run(args: &LabRunArgs) -> Result<u8, CliError> {
     if args.check {
         return check(&all);
     }
+    events::check_for_one_run(args.events.as_deref(), all.len())?;
     for (flag, dir) in [("--out", &args.output.out), ("--pcap", &args.pcap)] {
         if let Some(dir) = dir {
             runs::make_directory(dir, flag)?;
@@ -45,12 +47,16 @@ fn check(all: &[Run]) -> Result<u8, CliError> {
 fn measure_all(args: &LabRunArgs, all: &[Run]) -> Result<u8, CliError> {
     output::warn_of_debug_build();
     let observer = Stop::listen()?.observer(args.output.quiet);
+    let events = args.events.as_deref().map(EventFile::create).transpose()?;
     let is_sweep = all.len() > 1;
     let mut results = Vec::new();
     for (index, run) in all.iter().enumerate() {
         let measuring = Measuring {
             capture: args.pcap.as_ref().map(|dir| runs::folder(dir, index, all.len())),
             skip_calibration: args.skip_calibration,
+            on_event: events
+                .clone()
+                .map(|events| -> OnEvent { Box::new(move |line| events.tell(line)) }),
             title: title(run, index, all.len()),
         };
         let finished = measure(run, measuring, &observer)
@@ -73,6 +79,7 @@ fn measure_all(args: &LabRunArgs, all: &[Run]) -> Result<u8, CliError> {
             output::note(format_args!("wrote {}", dir.join("report.html").display()));
         }
     }
+    events.as_ref().map_or(Ok(()), EventFile::finish)?;
     Ok(if results.iter().all(Finished::is_valid) { exit::DONE } else { FAILED })
 }
 

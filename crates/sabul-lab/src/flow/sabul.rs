@@ -109,6 +109,7 @@ pub(super) fn prepare(
             let mut config = ListenerConfig::new(far_task.far.any_port());
             config.memory = MemoryBudget::each(memory_bytes);
             config.sending = SendPolicy::any();
+            config.events = far_task.sink("far");
             let listener = runtime
                 .block_on(Listener::bind(config))
                 .map_err(|error| far_task.failed(error.to_string()))?;
@@ -125,7 +126,8 @@ pub(super) fn prepare(
     let (mut near_task, shared) = (task.clone(), Arc::clone(&sabul));
     start_thread("lab-sabul-near", &task.near, threads, move |prepared| {
         let memory = MemoryBudget::each(memory_bytes);
-        let config = ConnectConfig { memory, ..ConnectConfig::default() };
+        let events = near_task.sink("near");
+        let config = ConnectConfig { memory, events, ..ConnectConfig::default() };
         let connect = || {
             let runtime = runtime()?;
             let session = runtime

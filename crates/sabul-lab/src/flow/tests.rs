@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn prepare(plan: &FlowPlan) -> Result<Flow, LabError> {
-    Flow::prepare_at(plan, Place::here(HERE), Place::here(HERE), 7)
+    Flow::prepare_at(plan, Place::here(HERE), Place::here(HERE), 7, None)
 }
 
 fn tcp_plan(size: FlowSize) -> FlowPlan {

@@ -12,6 +12,7 @@ use super::cpu::{CpuMeter, FlowCpu};
 use super::{LabConfig, Sample};
 use crate::clock::Clock;
 use crate::error::LabError;
+use crate::events::Hearer;
 use crate::flow::{Flow, FlowEvent};
 use crate::router::{Amount, Router, RouterLook};
 
@@ -32,10 +33,11 @@ pub(super) struct Measurement {
     copies_at_warmup: Vec<Vec<(u64, u64)>>,
     /// The router's counts of each plan at the end of the warm-up, for flows that it counts.
     at_warmup: Vec<u64>,
+    hearer: Option<Hearer>,
 }
 
 impl Measurement {
-    pub(super) fn new(scenario: Scenario, cpu: CpuMeter) -> Self {
+    pub(super) fn new(scenario: Scenario, cpu: CpuMeter, hearer: Option<Hearer>) -> Self {
         Self {
             end: Instant::ZERO + scenario.duration,
             unfinished: scenario.flows.iter().map(own_end).collect(),
@@ -44,6 +46,7 @@ impl Measurement {
             at_warmup: vec![0; scenario.flows.len()],
             meter: Meter::new(scenario),
             cpu,
+            hearer,
         }
     }
 
@@ -99,11 +102,19 @@ impl Measurement {
                 self.note(plan, flow.counts_by_router(), events);
                 flow.check()?;
             }
+            self.hear();
             let rest = Duration::from(until.since(clock.now()));
             if rest.is_zero() {
                 return Ok(());
             }
             std::thread::sleep(rest.min(STEP));
+        }
+    }
+
+    /// Hands on what was told since the last call.
+    fn hear(&mut self) {
+        if let Some(hearer) = &mut self.hearer {
+            hearer.hear();
         }
     }
 
@@ -160,6 +171,7 @@ impl Measurement {
                 self.meter.flow_retired(self.end, plan, life, counters, gauges.unwrap_or_default());
             }
         }
+        self.hear();
         let (results, series) = self.meter.finish(self.end, &mut View { router, look });
         Ok((results, series, self.cpu.finish()))
     }

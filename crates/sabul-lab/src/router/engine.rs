@@ -20,6 +20,7 @@ use super::{PairPlan, Question, RouterLook, RouterPlan, TICK};
 use crate::capture::{Capture, Fate};
 use crate::clock::{Clock, thread_cpu_seconds, timespec};
 use crate::error::LabError;
+use crate::events::Teller;
 use crate::lateness::LatenessMeter;
 use crate::packet::{Bundle, FRAME_MAX};
 
@@ -65,6 +66,8 @@ pub(super) struct Engine {
     cpu_at_start: f64,
     capture: Option<Capture>,
     unrecorded: u64,
+    /// Who hears what links drop.
+    teller: Option<Teller>,
     /// Readable devices, by their position (near and far of each pair in turn), and the waker.
     epoll: OwnedFd,
     /// Devices that may have more to read in this round, and who comes first in it.
@@ -101,6 +104,7 @@ impl Engine {
             cpu_at_start: thread_cpu_seconds(),
             capture: None,
             unrecorded: 0,
+            teller: None,
             epoll,
             ports: Vec::new(),
             first_port: 0,
@@ -164,6 +168,9 @@ impl Engine {
             }
         }
         self.record_entries();
+        if let Some(teller) = &self.teller {
+            self.network.take_drops().into_iter().for_each(|drop| teller.dropped(drop));
+        }
     }
 
     /// Hands to the recording, if there is one, what has been put onto links.
@@ -353,6 +360,7 @@ impl Engine {
             Question::Restart { links, seed, capture, answer } => {
                 let _ = answer.send(self.restart(&links, seed, capture.as_deref()));
             }
+            Question::TellDrops(teller) => self.teller = Some(teller),
             Question::Look(answer) => {
                 let _ = answer.send(self.look());
             }
@@ -391,6 +399,9 @@ impl Engine {
         (self.network, self.routes) = network(plans, &self.pairs, seed);
         if self.capture.is_some() {
             self.network.record();
+        }
+        if self.teller.is_some() {
+            self.network.note_drops();
         }
         self.out = self.pairs.iter().map(|_| Both::default()).collect();
         self.accounts = Accounts::new(self.pairs.len());

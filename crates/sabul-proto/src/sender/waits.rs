@@ -2,6 +2,8 @@
 
 use sabul_units::{Instant, Span};
 
+use crate::fired::FiredLog;
+
 /// Why the sender is silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WaitReason {
@@ -31,9 +33,10 @@ pub struct Limiter {
     pub time: Span,
 }
 
-/// The account of it.
+/// The account of it, and of the timers that fired meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
+    pub(super) fired: FiredLog,
     present: Option<(WaitReason, Instant)>,
     spent: [Span; WaitReason::ALL.len()],
 }

@@ -4,7 +4,6 @@
 //! bytes of blocks themselves are not here.
 use std::collections::VecDeque;
 
-use sabul_cc::events::Event;
 use sabul_cc::{Fault, Guarded};
 use sabul_path::Way;
 use sabul_proto::{
@@ -103,10 +102,14 @@ impl SabulHost {
 
     pub(crate) fn listen(&mut self) {
         self.sender.listen();
+        self.receiver.listen();
     }
 
-    pub(crate) fn drain_events(&mut self, hear: &mut dyn FnMut(Event)) {
-        std::iter::from_fn(|| self.sender.next_event()).for_each(hear);
+    pub(crate) fn drain_events(&mut self, of: &str, told: &mut Vec<String>) {
+        let Self { sender, receiver, .. } = self;
+        told.extend(std::iter::from_fn(|| sender.next_event()).map(|event| event.to_json(of)));
+        let fired = std::iter::from_fn(|| sender.next_fired().or_else(|| receiver.next_fired()));
+        told.extend(fired.map(|fired| fired.to_json(of)));
     }
 
     /// Checks from now on that each byte is delivered once.

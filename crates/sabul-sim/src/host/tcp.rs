@@ -3,7 +3,6 @@
 //! Parallel connections are [PSockets]'s and GridFTP's way: each has a controller of its own, nothing
 //! couples them, and blocks of the stream are dealt out to them. A flow is over when the last
 //! connection is.
-use sabul_cc::events::Event;
 use sabul_cc::registry::{self, Family};
 use sabul_cc::{Fault, Guarded};
 use sabul_path::Way;
@@ -154,9 +153,10 @@ impl TcpHost {
         self.stripes.iter_mut().for_each(|one| one.sender.listen());
     }
 
-    pub(crate) fn drain_events(&mut self, hear: &mut dyn FnMut(Event)) {
+    pub(crate) fn drain_events(&mut self, of: &str, told: &mut Vec<String>) {
         for one in &mut self.stripes {
-            std::iter::from_fn(|| one.sender.next_event()).for_each(&mut *hear);
+            let events = std::iter::from_fn(|| one.sender.next_event());
+            told.extend(events.map(|event| event.to_json(of)));
         }
     }
 

@@ -28,6 +28,15 @@ impl Clock {
     pub(super) fn now(self) -> Instant {
         Instant::ZERO + self.0.elapsed().into()
     }
+    /// Its time zero, on the system's clock.
+    #[cfg(not(test))]
+    pub(super) fn start_moment(self) -> std::time::Instant {
+        self.0
+    }
+    #[cfg(test)]
+    pub(super) fn start_moment(self) -> std::time::Instant {
+        self.0.into_std()
+    }
     /// Time from now until `deadline`.
     pub(super) fn until(self, deadline: Instant) -> Duration {
         deadline.since(self.now()).into()

@@ -17,6 +17,7 @@ use super::room::Room;
 use super::silence::Silence;
 use super::{ChannelError, ChannelStart, ChannelStats, Deliver, Report, Shared, reporting};
 use crate::budget::BlockLoan;
+use crate::events::Teller;
 
 /// How often the application's figures and the socket's drop count are read.
 const HOUSEKEEPING: Span = Span::from_millis(5);
@@ -52,6 +53,7 @@ pub(super) struct Turn {
     last_confirmed: Instant,
     next_housekeeping: Instant,
     hint: Option<String>,
+    events: Option<Teller>,
 }
 
 impl Engine for Turn {
@@ -78,6 +80,11 @@ impl Engine for Turn {
         }
         let now = self.clock.now();
         let due = self.send_feedback(now, false)?;
+        if let Some(teller) = &self.events {
+            while let Some(fired) = self.receiver.next_fired() {
+                teller.fired(self.clock.start_moment(), fired);
+            }
+        }
         // While the application works on what it has, nothing is missing.
         if self.silence.is_over(now, self.last_heard, self.blocks_out == 0) {
             return Err(ChannelError::Silent(self.silence.limit().into()));
@@ -122,6 +129,9 @@ impl Turn {
         if let Some(largest) = start.largest_opened {
             receiver.start_after(clock.now(), largest);
         }
+        if start.events.is_some() {
+            receiver.listen();
+        }
         let hint = start.socket.hint();
         let header_bytes = if start.socket.local_addr().is_ipv6() { 48 } else { 28 };
         Ok(Self {
@@ -145,6 +155,7 @@ impl Turn {
             last_confirmed: clock.now(),
             next_housekeeping: Instant::ZERO,
             hint,
+            events: start.events,
         })
     }
 

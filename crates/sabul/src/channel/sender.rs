@@ -17,7 +17,7 @@ use super::link::{Clock, Link, ReplayWindow};
 use super::mtu::{MTU_MIN, MtuSearch, Traffic};
 use super::silence::Silence;
 use super::{ChannelError, ChannelStart, ChannelStats, Shared, reporting};
-use crate::events::EventSink;
+use crate::events::Teller;
 
 /// Packets due within this time leave together in one batch, which spares wake-ups; far below the
 /// millisecond to which the core caps a burst.
@@ -81,7 +81,7 @@ pub(super) struct Turn {
     is_complete: bool,
     next_stats: Instant,
     hint: Option<String>,
-    events: Option<(EventSink, String)>,
+    events: Option<Teller>,
 }
 
 impl Engine for Turn {
@@ -105,9 +105,12 @@ impl Engine for Turn {
         }
         self.probe(now)?;
         let wait = self.transmit()?;
-        if let Some((sink, of)) = &self.events {
+        if let Some(teller) = &self.events {
             while let Some(event) = self.sender.next_event() {
-                sink.tell(&event.to_json(of));
+                teller.did(self.clock.start_moment(), event);
+            }
+            while let Some(fired) = self.sender.next_fired() {
+                teller.fired(self.clock.start_moment(), fired);
             }
         }
         if let Some(fault) = self.sender.fault() {

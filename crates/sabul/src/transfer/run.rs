@@ -164,7 +164,7 @@ impl Run {
                 .endpoint
                 .events
                 .clone()
-                .map(|sink| (sink, format!("transfer:{}", self.mailbox.number))),
+                .map(|sink| sink.of_transfer(self.mailbox.number)),
             params,
         };
         let mut report = match work {

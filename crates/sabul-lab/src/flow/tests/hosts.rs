@@ -115,7 +115,7 @@ impl Seen {
 
 /// Runs a flow until so many copies are over.
 fn run(plan: &FlowPlan, ends: Ends, copies: usize) -> Seen {
-    let flow = Flow::prepare(plan, ends, 7).unwrap();
+    let flow = Flow::prepare(plan, ends, 7, None).unwrap();
     let started = std::time::Instant::now();
     flow.go(Clock::start(), Instant::ZERO + PATIENCE.into());
     let mut seen = Seen::default();

@@ -1,0 +1,93 @@
+//! Timers that fired, and why: kept only while somebody listens.
+
+use std::collections::VecDeque;
+
+use sabul_cc::events::json_text;
+use sabul_units::Instant;
+
+/// Ours: kept for whoever listens; of more, the oldest are forgotten.
+const FIRED_MAX: usize = 1024;
+
+/// A timer of an end of a channel that fired.
+///
+/// | timer | end | fires because of (`why`) |
+/// |---|---|---|
+/// | `loss` | sender | `held-losses`: the controller may hear of what was lost since it last did |
+/// | `interval` | sender | `interval-over`: of rate control |
+/// | `expiry` | sender | `silent`: no report of what is outstanding; `nothing-outstanding`: it stops |
+/// | `ping` | sender | `long-unheard`: the peer is asked for an ACK |
+/// | `ack` | receiver | `due`: an ACK may leave |
+/// | `gap` | receiver | `open-too-long`: missing numbers count as lost |
+/// | `repeat` | receiver | `still-missing`: a loss is reported again |
+/// | `syn` | receiver | `interval-over`: a SYN report leaves |
+/// | `rules` | receiver | `due`: the rules of the channel list what is missing |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fired {
+    /// When.
+    pub at: Instant,
+    /// Which.
+    pub timer: &'static str,
+    /// Why.
+    pub why: &'static str,
+}
+
+impl Fired {
+    /// One JSON object with the columns `t_s`, `of` (whose it was), `event`, `timer` and `why`.
+    pub fn to_json(&self, of: &str) -> String {
+        let Self { at, timer, why } = self;
+        format!(
+            "{{\"t_s\":{:.6},\"of\":{},\"event\":\"timer\",\"timer\":\"{timer}\",\"why\":\"{why}\"}}",
+            at.elapsed().as_secs_f64(),
+            json_text(of)
+        )
+    }
+}
+
+/// What nobody has fetched yet; nothing while nobody listens.
+#[derive(Debug, Default)]
+pub(crate) struct FiredLog(Option<VecDeque<Fired>>);
+
+impl FiredLog {
+    pub(crate) fn listen(&mut self) {
+        self.0.get_or_insert_default();
+    }
+
+    #[inline]
+    pub(crate) fn note(&mut self, at: Instant, timer: &'static str, why: &'static str) {
+        if let Some(kept) = &mut self.0 {
+            if kept.len() == FIRED_MAX {
+                kept.pop_front();
+            }
+            kept.push_back(Fired { at, timer, why });
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Fired> {
+        self.0.as_mut()?.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_units::Span;
+
+    use super::*;
+
+    #[test]
+    fn only_a_listener_costs_memory_and_only_so_much() {
+        let mut log = FiredLog::default();
+        log.note(Instant::ZERO, "expiry", "silent");
+        assert_eq!(log.next(), None);
+        log.listen();
+        for n in 0..=FIRED_MAX as u64 {
+            log.note(Instant::ZERO + Span::from_millis(n), "expiry", "silent");
+        }
+        let first = log.next().unwrap();
+        assert_eq!(first.at, Instant::ZERO + Span::from_millis(1), "the oldest is forgotten");
+        assert_eq!(
+            first.to_json("flow:a"),
+            r#"{"t_s":0.001000,"of":"flow:a","event":"timer","timer":"expiry","why":"silent"}"#
+        );
+        assert_eq!(std::iter::from_fn(|| log.next()).count(), FIRED_MAX - 1);
+    }
+}
