@@ -22,21 +22,18 @@ use crate::clock::Clock;
 use crate::error::LabError;
 use crate::flow::Ends;
 use crate::router::{PairPlan, Router, RouterLook};
+pub use check::Check;
 use path::Direction;
 use probe::{ProbePlan, loss_check, rtt_check};
 use traffic::{Port, SEND_LATE, Talk, echo, join, open, send_train, take_train, talk};
 use train::{Counted, LONE, Train};
 
+mod check;
 mod path;
 mod probe;
 mod traffic;
 mod train;
 
-/// By how much a quantity may be off, as a share of it.
-const RELATIVE: f64 = 0.02;
-/// What hosts and router may add to a round trip, or to what a queue takes: four times through a
-/// device, and as many threads to wake up. An idle machine takes about a third of it.
-const HOST_TIME: Span = Span::from_micros(300);
 /// How much later than the path allows a packet may arrive and still count: threads that wait for
 /// the processor.
 const LATE: Span = Span::from_millis(300);
@@ -53,22 +50,6 @@ const RTT: u32 = 1;
 const LOSS: u32 = 2;
 const TRAIN: u32 = 3;
 
-/// One quantity of a path.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Check {
-    /// `rtt_ms`, `rate_mbps`, `queue_packets` (as delays show it), `queue_packets_counted` (as the
-    /// router does), `loss`, `loss_back`.
-    pub quantity: String,
-    /// What was asked for.
-    pub wanted: f64,
-    /// What was found; infinite for a round trip that nothing came back from.
-    pub measured: f64,
-    /// How far off it may be.
-    pub tolerance: f64,
-    /// Whether it is no further off than that.
-    pub is_met: bool,
-}
-
 /// What a path turned out to be.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Calibration {
@@ -78,13 +59,6 @@ pub struct Calibration {
     pub checks: Vec<Check>,
     /// What was not, and why.
     pub skipped: Vec<String>,
-}
-
-impl Check {
-    fn new(quantity: &str, wanted: f64, measured: f64, tolerance: f64) -> Self {
-        let is_met = (measured - wanted).abs() <= tolerance;
-        Self { quantity: quantity.to_owned(), wanted, measured, tolerance, is_met }
-    }
 }
 
 impl Calibration {

@@ -9,6 +9,7 @@
 //! | Part | Is |
 //! |---|---|
 //! | `board.rs` | what the threads of a flow write down |
+//! | `task.rs` | what they work with, and how they start |
 //! | `copies.rs` | when copies start, and until when they run |
 //! | `tcp.rs`, `cbr.rs`, `sabul.rs`, `command.rs` | who carries the data |
 //!
@@ -20,17 +21,16 @@ mod command;
 mod copies;
 mod place;
 mod sabul;
+mod task;
 mod tcp;
 
 use std::net::IpAddr;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use ::sabul::EventSink;
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::{FlowPlan, Transport};
-use sabul_units::{Instant, SeededRandom, Span};
-use tokio::runtime::Runtime;
+use sabul_units::{Instant, SeededRandom};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
@@ -38,7 +38,9 @@ use crate::error::LabError;
 use crate::events::Teller;
 use crate::host::Host;
 use board::Board;
+pub(crate) use board::FlowEvent;
 use place::Place;
+use task::{Engine, Order, Task};
 pub use tcp::check_kernel_algorithm;
 
 /// The two hosts of a flow.
@@ -50,87 +52,6 @@ pub(crate) struct Ends {
     /// Where it goes.
     pub(crate) far: Arc<Host>,
     pub(crate) far_address: IpAddr,
-}
-
-/// What has happened in a flow since it was last asked.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum FlowEvent {
-    /// A copy started.
-    Started { copy: u64, at: Instant },
-    /// A copy had all its bytes delivered.
-    Completed { copy: u64, at: Instant },
-    /// A copy is over, with what it has counted.
-    Retired { copy: u64, at: Instant, counters: Counters, gauges: Gauges },
-}
-
-/// What a flow's threads are told.
-#[derive(Clone, Copy, Debug)]
-enum Order {
-    /// Stay prepared.
-    Wait,
-    /// The run has begun.
-    Go { clock: Clock, end: Instant },
-    /// Leave.
-    Quit,
-}
-
-/// What the threads of any flow work with.
-#[derive(Clone, Debug)]
-struct Task {
-    plan: FlowPlan,
-    near: Place,
-    far: Place,
-    /// The stream from which this plan draws.
-    random: SeededRandom,
-    board: Arc<Board>,
-    orders: watch::Receiver<Order>,
-    /// Tells what happens, if anybody listens.
-    teller: Option<Teller>,
-}
-
-impl Task {
-    fn failed(&self, why: impl Into<String>) -> LabError {
-        LabError::Flow { id: self.plan.id.clone(), why: why.into() }
-    }
-
-    /// Where the library's end in this host tells what happens.
-    fn sink(&self, host: &'static str) -> Option<EventSink> {
-        self.teller.as_ref().map(|teller| teller.sink(&self.plan.id, host))
-    }
-
-    /// Waits for the run to begin; none if it never will.
-    async fn start(&mut self) -> Option<(Clock, Instant)> {
-        loop {
-            match *self.orders.borrow_and_update() {
-                Order::Wait => {}
-                Order::Go { clock, end } => return Some((clock, end)),
-                Order::Quit => return None,
-            }
-            // The flow is gone, and with it whoever could say go.
-            self.orders.changed().await.ok()?;
-        }
-    }
-
-    /// Waits until there is nothing more to do.
-    async fn quit(&mut self) {
-        while !self.is_over() && self.orders.changed().await.is_ok() {}
-    }
-
-    /// Whether there is nothing more to do.
-    fn is_over(&self) -> bool {
-        matches!(*self.orders.borrow(), Order::Quit) || self.orders.has_changed().is_err()
-    }
-}
-
-/// The kind of a flow, as its owner sees it.
-trait Engine: std::fmt::Debug + Send {
-    /// Brings the board up to date.
-    fn refresh(&self);
-
-    /// Whether the router counts what this flow sends, because nobody else can.
-    fn counts_by_router(&self) -> bool {
-        false
-    }
 }
 
 /// A flow of the scenario, prepared or running: all copies of it.
@@ -271,62 +192,6 @@ pub(crate) fn notes(plan: &FlowPlan) -> Vec<String> {
 pub(crate) fn host_settings(plan: &FlowPlan) -> Vec<(String, String)> {
     let ecn = if plan.tcp().is_some_and(|ends| ends.is_ecn_capable) { "1" } else { "0" };
     vec![("net.ipv4.tcp_ecn".to_owned(), ecn.to_owned())]
-}
-
-/// A runtime for the calling thread: what it starts stays in this thread's namespace.
-fn runtime() -> Result<Runtime, LabError> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(LabError::system("start the tasks of a flow"))
-}
-
-/// Says once how the preparation of a thread went.
-struct Prepared<T>(mpsc::Sender<Result<T, LabError>>);
-
-impl<T> Prepared<T> {
-    /// Tells it, and gives the value back to those who may go on. None after a failure.
-    fn tell<U>(self, result: Result<(T, U), LabError>) -> Option<U> {
-        let (told, rest) = match result {
-            Ok((value, rest)) => (Ok(value), Some(rest)),
-            Err(error) => (Err(error), None),
-        };
-        // Whoever started this thread waits for it.
-        self.0.send(told).ok()?;
-        rest
-    }
-}
-
-/// Starts a thread in a host and waits until it has prepared what it needs.
-fn start_thread<T: Send + 'static>(
-    name: &str,
-    place: &Place,
-    threads: &mut Vec<JoinHandle<()>>,
-    work: impl FnOnce(Prepared<T>) + Send + 'static,
-) -> Result<T, LabError> {
-    let (sender, receiver) = mpsc::channel();
-    let inside = place.clone();
-    let thread = std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(move || match inside.enter() {
-            Ok(()) => work(Prepared(sender)),
-            Err(error) => drop(sender.send(Err(error))),
-        })
-        .map_err(LabError::system("start a thread"))?;
-    threads.push(thread);
-    receiver.recv().unwrap_or_else(|_| {
-        Err(LabError::Program("a thread of a flow ended while it was prepared".to_owned()))
-    })
-}
-
-/// The round trip as far as averages tell: `latest` is the smoothed one.
-fn averaged_rtt(
-    smoothed: Span,
-    variance: Span,
-    min: Span,
-) -> Option<sabul_run::meter::RttEstimate> {
-    let rtt = sabul_run::meter::RttEstimate { latest: smoothed, smoothed, variance, min };
-    (smoothed > Span::ZERO).then_some(rtt)
 }
 
 #[cfg(test)]

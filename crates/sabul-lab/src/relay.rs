@@ -1,6 +1,6 @@
 //! The relay: one address that a connector dials, with an emulated path behind it.
 //!
-//! One thread drives everything. While packets move it wakes every [`TICK`], takes in
+//! One thread drives everything. While packets move it wakes every 75 µs, takes in
 //! whatever the kernel has received (with the kernel's receive times, so that waking late does not
 //! blur arrivals), and sends what has become due in batches of equal segments. Packets are never
 //! sent early; how late they were is measured and reported ([`Lateness`]).
@@ -10,6 +10,7 @@
 //! carried by the model of its own that `tcp.rs` describes. ECN and IP options are not carried.
 
 mod engine;
+mod road;
 mod socket;
 mod stats;
 mod store;
@@ -23,38 +24,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
-
-use sabul_path::{Damage, Link, LinkConfig, PacketMeta, RouteId, Topology, Transit, Verdict, Way};
-use sabul_units::{Instant, SeededRandom, Span};
 
 use engine::Engine;
+pub use road::RelayConfig;
 pub use stats::RelayStats;
 use stats::Shared;
-use store::Piece;
-
-/// How long a busy relay sleeps between two rounds. Waking adds about 50 µs on a virtual machine, so
-/// at 1 Gb/s some ten full packets leave together. Longer costs less processor time and spaces
-/// packets worse: `examples/relay_ceiling.rs` measures both.
-const TICK: Duration = Duration::from_micros(75);
-
-/// What a relay connects, and over which path.
-#[derive(Clone, Debug)]
-pub struct RelayConfig {
-    /// Where connectors dial; port 0 picks a port that is free for both UDP and TCP.
-    pub listen: SocketAddr,
-    /// The listener's address, for UDP and TCP.
-    pub target: SocketAddr,
-    /// The path from connector to listener. Its clock, which outages refer to, starts when the
-    /// relay sees its first packet or connection.
-    pub forward: LinkConfig,
-    /// The path from listener to connector, on the same clock.
-    pub back: LinkConfig,
-    /// Decides which packets are lost, repeated, held and damaged.
-    pub seed: u64,
-    /// Swallows all UDP, for the case of a firewall that passes only TCP.
-    pub udp_blocked: bool,
-}
 
 /// A relay could not be started.
 #[derive(Debug)]
@@ -140,48 +114,5 @@ impl Drop for Relay {
             // A panic of the thread has been printed by its hook.
             let _ = thread.join();
         }
-    }
-}
-
-/// What travels on the links.
-#[derive(Clone, Debug)]
-enum Packet {
-    Udp { flow: udp::FlowId, piece: Piece },
-    Tcp { connection: u64, segment: u64 },
-}
-
-/// The path: one link, and one route over it, forward from connector to listener.
-#[derive(Debug)]
-struct Road {
-    network: Topology<Packet>,
-    route: RouteId,
-}
-
-impl Road {
-    fn new(config: &RelayConfig) -> Self {
-        let random = SeededRandom::new(config.seed);
-        let random = [random.fork("relay/forward"), random.fork("relay/back")];
-        let mut network = Topology::new(Damage::Arrives);
-        let link = network.add_link(config.forward.clone(), config.back.clone(), &random);
-        let route = network.add_route(Arc::from([link]), Span::ZERO);
-        Self { network, route }
-    }
-
-    /// Puts a packet of `size` bytes onto the link.
-    fn push(&mut self, at: Instant, way: Way, size: u32, packet: Packet) -> Verdict {
-        let meta = PacketMeta { size, ..PacketMeta::default() };
-        self.network.push(at, self.route, way, meta, packet)
-    }
-
-    fn link(&self, way: Way) -> &Link<Transit<Packet>> {
-        self.network.link(0, way)
-    }
-}
-
-/// Headers of an IP packet around a UDP payload, and around a TCP payload, in bytes.
-fn header_sizes(address: &SocketAddr) -> (u32, u32) {
-    match address {
-        SocketAddr::V4(_) => (20 + 8, 20 + 20),
-        SocketAddr::V6(_) => (40 + 8, 40 + 20),
     }
 }

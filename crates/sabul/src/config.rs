@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::events::EventSink;
 use crate::patience::Patience;
 use crate::policy::SendPolicy;
+use crate::rules::{rules, rules_code};
 
 /// Sizes of a block that are accepted, in bytes. Ours: below, control costs more than data; above,
 /// few blocks fit the memory.
@@ -312,25 +313,4 @@ fn needed_rules(controller: &str, params: &[(String, String)]) -> Result<Channel
         .and_then(|entry| entry.build(params, Bytes(1500)))
         .map(|controller| controller.rules())
         .map_err(|error| Error::Config(error.to_string()))
-}
-
-/// The code of rules in an `Open`. Codes are never used again for others.
-fn rules_code(rules: ChannelRules, policy: LossPolicy) -> u8 {
-    match (rules, policy) {
-        (ChannelRules::Standard, LossPolicy::Current) => 0,
-        (ChannelRules::Standard, LossPolicy::Historical) => 1,
-        (ChannelRules::Rounds, _) => 2,
-        (ChannelRules::Requests, _) => 3,
-        (ChannelRules::Cyclic, _) => 4,
-        (ChannelRules::Buffers, _) => 5,
-    }
-}
-
-/// The rules of a channel; none where this version does not know them.
-pub(crate) fn rules(params: &ChannelParams) -> Option<(LossPolicy, ChannelRules)> {
-    let all = ChannelRules::ALL.into_iter();
-    all.flat_map(|rules| {
-        [LossPolicy::Current, LossPolicy::Historical].map(|policy| (policy, rules))
-    })
-    .find(|(policy, rules)| rules_code(*rules, *policy) == params.rules)
 }

@@ -11,11 +11,12 @@ use tokio_rustls::client::TlsStream;
 
 use crate::config::ConnectConfig;
 use crate::control::Connection;
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::policy::SendPolicy;
 use crate::seal::Suite;
-use crate::session::{Endpoint, Session, software};
+use crate::session::{Session, software};
 use crate::ticket::{self, Ticket};
 use crate::tls::{self, TlsError};
 use crate::transfer::Side;

@@ -6,52 +6,41 @@
 //! reader never waits for a transfer. What waits anywhere is bounded in bytes, and a peer that makes
 //! it grow beyond the bound ends its session.
 
+mod ending;
 mod incoming;
 mod life;
 mod mailbox;
 mod outbox;
+mod router;
 mod socket;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use sabul_wire::control::{
-    BULK_CREDIT, CONTROL_VERSION, Direction, Failure, FailureCode, MAX_MESSAGE, MAX_NAME, MAX_OPEN,
-    MAX_SOURCES, Message, Open,
-};
+use sabul_wire::control::{BULK_CREDIT, MAX_NAME, MAX_OPEN, MAX_SOURCES, Message, Open};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::{Semaphore, oneshot};
 use tokio_rustls::TlsStream;
-use tracing::{debug, warn};
+use tracing::warn;
 
-use crate::budget::{MemoryBudget, Tally};
+use crate::budget::Tally;
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::patience::Patience;
-use crate::seal::Suite;
 use crate::tls::{ChannelSecrets, TlsError};
+use ending::out_of_memory;
 use incoming::{Incoming, ReadError};
-use life::Watch;
-use mailbox::Slot;
-use outbox::{NotSent, Outbox, WeakOutbox};
+use outbox::{NotSent, Outbox};
 
-pub(crate) use mailbox::{Event, Input, Intake, Mailbox, Role};
+pub(crate) use ending::Ending;
+pub(crate) use mailbox::{Event, Input, Intake, Mailbox, Role, Written};
+pub(crate) use router::{Requests, Router};
 
-/// Transfers that the peer may have under way in one session; memory bounds those of the process.
-const PEER_TRANSFERS_MAX: usize = 64;
-/// Requests that may wait before this side has said that it takes any: they can be early, all that the
-/// peer may have under way, as those of `perf --streams 64` right after it has connected.
-const EARLY_MAX: usize = PEER_TRANSFERS_MAX;
-/// Most weight of requests that wait, in bytes.
-const REQUESTS_WEIGHT_MAX: usize = 2 << 20;
 /// How long the end of a session waits for the peer to close too.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -222,7 +211,7 @@ impl Control {
             Err(NotSent::Unfit(error)) => warn!(?error, "a message was too long and was not sent"),
             Err(NotSent::Full) => self.router.end(Ending::Failure(outbox::overfull())),
             Err(NotSent::NoMemory(refusal)) => {
-                self.router.end(Ending::Failure(outbox::out_of_memory(refusal)));
+                self.router.end(Ending::Failure(out_of_memory(refusal)));
             }
         }
     }
@@ -276,385 +265,12 @@ impl Bulk {
         match &sent {
             Err(NotSent::Unfit(error)) => warn!(?error, "a message was too long and was not sent"),
             Err(NotSent::NoMemory(refusal)) => {
-                self.control.router.end(Ending::Failure(outbox::out_of_memory(*refusal)));
+                self.control.router.end(Ending::Failure(out_of_memory(*refusal)));
             }
             _ => {}
         }
         sent.is_ok()
     }
-}
-
-/// Why a session has ended, or why it never began.
-#[derive(Clone, Debug)]
-pub(crate) enum Ending {
-    /// The peer closed, or this side did.
-    Closed,
-    /// The connection broke.
-    Gone(String),
-    /// The peer has said nothing for this long.
-    Silent(Duration),
-    /// There was no transfer for this long.
-    Idle(Duration),
-    /// The peer ended it for this reason.
-    Told(Failure),
-    /// This side ended it for this reason.
-    Failure(Failure),
-}
-
-impl Ending {
-    /// What a failure to read means.
-    fn of(error: &ReadError) -> Self {
-        match error {
-            ReadError::Malformed(text) => Self::Failure(broke(text)),
-            ReadError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                Self::Gone("it was closed".to_owned())
-            }
-            ReadError::Io(error) => Self::Gone(error.to_string()),
-        }
-    }
-
-    pub(crate) fn to_error(&self) -> Error {
-        match self {
-            Self::Closed => Error::PeerGone("the peer has closed the session".to_owned()),
-            Self::Gone(why) => Error::PeerGone(format!(
-                "the control connection to the peer broke ({why}); check that the peer still runs, \
-                 and try again"
-            )),
-            Self::Silent(_) | Self::Idle(_) | Self::Told(_) | Self::Failure(_) => {
-                let failure = self.failure().unwrap_or_else(|| broke("it ended the session"));
-                Error::from_failure(failure)
-            }
-        }
-    }
-
-    /// The reason, where it is one that has a name.
-    fn failure(&self) -> Option<Failure> {
-        match self {
-            Self::Closed | Self::Gone(_) => None,
-            Self::Silent(time) => Some(Failure::new(
-                FailureCode::Timeout,
-                format!(
-                    "nothing was heard from the other end for {:.0} s, not even an answer to pings: it \
-                     was stopped, fell asleep or lost its network; check that it runs, and try again",
-                    time.as_secs_f64()
-                ),
-            )),
-            Self::Idle(time) => Some(Failure::new(
-                FailureCode::Timeout,
-                format!(
-                    "the session had no transfer for {:.0} s and was ended; connect anew",
-                    time.as_secs_f64()
-                ),
-            )),
-            Self::Told(failure) | Self::Failure(failure) => Some(failure.clone()),
-        }
-    }
-}
-
-/// What the peer asks for, in order.
-#[derive(Debug)]
-pub(crate) struct Requests {
-    queue: mpsc::UnboundedReceiver<(Open, Mailbox)>,
-    router: Arc<Router>,
-}
-
-impl Requests {
-    /// The next request; none once there will be no more. Before the first call, this side takes
-    /// only a few.
-    pub(crate) async fn next(&mut self) -> Option<(Open, Mailbox)> {
-        self.router.lock().is_serving = true;
-        let (open, mailbox) = self.queue.recv().await?;
-        let mut state = self.router.lock();
-        state.requests_waiting -= 1;
-        state.requests_weight -= open.weight() as usize;
-        drop(state);
-        Some((open, mailbox))
-    }
-}
-
-/// Sorts what comes in by transfer.
-#[derive(Debug)]
-pub(crate) struct Router {
-    state: Mutex<RouterState>,
-    /// Where the memory of the session's queues comes from.
-    memory: MemoryBudget,
-    /// The suite that the listener chose, once known.
-    suite: watch::Sender<Option<Suite>>,
-    /// The session has ended for a reason other than that it was closed.
-    broken: watch::Sender<bool>,
-}
-
-#[derive(Debug)]
-struct RouterState {
-    slots: BTreeMap<u32, Slot>,
-    ending: Option<Ending>,
-    requests: Option<mpsc::UnboundedSender<(Open, Mailbox)>>,
-    /// Somebody takes requests.
-    is_serving: bool,
-    requests_waiting: usize,
-    requests_weight: usize,
-    /// The parity of numbers that the peer gives: odd for connectors, even for listeners.
-    peer_parity: u32,
-    peer_last: Option<u32>,
-}
-
-impl Router {
-    pub(crate) fn new(
-        peer_parity: u32,
-        suite: Option<Suite>,
-        memory: MemoryBudget,
-    ) -> (Arc<Self>, Requests) {
-        let (requests, opened) = mpsc::unbounded_channel();
-        let state = RouterState {
-            slots: BTreeMap::new(),
-            ending: None,
-            requests: Some(requests),
-            is_serving: false,
-            requests_waiting: 0,
-            requests_weight: 0,
-            peer_parity,
-            peer_last: None,
-        };
-        let router = Arc::new(Self {
-            state: Mutex::new(state),
-            memory,
-            suite: watch::Sender::new(suite),
-            broken: watch::Sender::new(false),
-        });
-        (Arc::clone(&router), Requests { queue: opened, router })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RouterState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The suite of the session's channels, as far as it is known.
-    pub(crate) fn suite(&self) -> watch::Receiver<Option<Suite>> {
-        self.suite.subscribe()
-    }
-
-    /// Why the session is over, if it is.
-    pub(crate) fn ending(&self) -> Option<Ending> {
-        self.lock().ending.clone()
-    }
-
-    /// Waits until the session is over for another reason than that it was closed.
-    async fn broken(&self) {
-        // An error says that the router is gone, which cannot be while it is borrowed.
-        let _ = self.broken.subscribe().wait_for(|is_broken| *is_broken).await;
-    }
-
-    /// What to tell the peer at the end.
-    fn last_words(&self) -> Option<Failure> {
-        match self.ending()? {
-            Ending::Closed | Ending::Gone(_) | Ending::Told(_) => None,
-            ending => ending.failure(),
-        }
-    }
-
-    /// A mailbox for a transfer of this side.
-    pub(crate) fn register(self: &Arc<Self>, number: u32, role: Role) -> Result<Mailbox, Error> {
-        let mut state = self.lock();
-        if let Some(ending) = &state.ending {
-            return Err(ending.to_error());
-        }
-        Ok(self.add(&mut state, number, role, false))
-    }
-
-    fn add(
-        self: &Arc<Self>,
-        state: &mut RouterState,
-        number: u32,
-        role: Role,
-        is_peers: bool,
-    ) -> Mailbox {
-        let (tell, events) = mpsc::unbounded_channel();
-        let (input, inputs) = std::sync::mpsc::channel();
-        let intake = Arc::new(Intake::new(Tally::new(&self.memory)));
-        let credit = Arc::new(Semaphore::new(BULK_CREDIT as usize));
-        let waiting = Arc::<AtomicUsize>::default();
-        let slot = Slot {
-            events: tell.clone(),
-            input: input.clone(),
-            intake: Arc::clone(&intake),
-            credit: Arc::clone(&credit),
-            waiting: Arc::clone(&waiting),
-            role,
-            is_peers,
-            is_accepted: false,
-            is_over: false,
-        };
-        state.slots.insert(number, slot);
-        let router = Arc::clone(self);
-        Mailbox { number, events, tell, inputs, input, intake, credit, waiting, router }
-    }
-
-    /// No more transfers will be asked for by the peer.
-    fn close_requests(&self) {
-        self.lock().requests = None;
-    }
-
-    /// The session is over; every transfer learns why. Only the first reason counts.
-    pub(crate) fn end(&self, ending: Ending) {
-        let mut state = self.lock();
-        state.requests = None;
-        if state.ending.is_none() {
-            debug!(?ending, "session ended");
-            for slot in state.slots.values() {
-                let _ = slot.events.send(Event::Ended(ending.clone()));
-            }
-            let is_broken = !matches!(ending, Ending::Closed);
-            state.ending = Some(ending);
-            drop(state);
-            self.broken.send_replace(is_broken);
-        }
-    }
-
-    /// Reads until the session ends.
-    async fn run<R: AsyncRead + Unpin>(
-        self: Arc<Self>,
-        connection: R,
-        outbox: WeakOutbox,
-        patience: Patience,
-    ) {
-        let mut incoming = Incoming::new(connection);
-        let mut watch = Watch::new(patience, Instant::now());
-        let mut is_closed = false;
-        let ending = loop {
-            let message = tokio::select! {
-                biased;
-                message = incoming.next(MAX_MESSAGE) => Some(message),
-                () = sleep_until(watch.next_look()) => None,
-            };
-            let now = Instant::now();
-            if now >= watch.next_look() {
-                let is_busy = !self.lock().slots.is_empty();
-                if let Some(ending) = watch.look(now, incoming.seen(), is_busy) {
-                    break if is_closed { Ending::Closed } else { ending };
-                }
-            }
-            match message {
-                None => {}
-                Some(Ok(None)) if is_closed => break Ending::Closed,
-                Some(Ok(None)) => break Ending::Gone("it was closed".to_owned()),
-                Some(Err(_)) if is_closed => break Ending::Closed,
-                Some(Err(error)) => break Ending::of(&error),
-                Some(Ok(Some(Message::Close))) => {
-                    is_closed = true;
-                    self.close_requests();
-                }
-                Some(Ok(Some(Message::Cancel { transfer: None, failure }))) => {
-                    break Ending::Told(failure);
-                }
-                Some(Ok(Some(message))) => {
-                    if let Err(failure) = self.route(message, &outbox) {
-                        break Ending::Failure(failure);
-                    }
-                }
-            }
-        };
-        self.end(ending);
-    }
-
-    fn route(self: &Arc<Self>, message: Message, outbox: &WeakOutbox) -> Result<(), Failure> {
-        let number = match &message {
-            Message::Welcome { version, suite, .. } => {
-                return self.on_welcome(*version, *suite);
-            }
-            Message::Open(_) => {
-                let Message::Open(open) = message else { return Ok(()) };
-                return self.on_open(open, outbox);
-            }
-            Message::Ping => return answer(outbox, &Message::Pong),
-            Message::Pong | Message::Cancel { transfer: None, .. } => return Ok(()),
-            Message::Hello { .. } | Message::Close => {
-                return Err(broke("a greeting came in the middle of the session"));
-            }
-            Message::Manifest { transfer, .. }
-            | Message::ManifestEnd { transfer, .. }
-            | Message::EntryEnd { transfer, .. }
-            | Message::Accept { transfer, .. }
-            | Message::Progress { transfer, .. }
-            | Message::EntryFailed { transfer, .. }
-            | Message::Feedback { transfer, .. }
-            | Message::Stop { transfer }
-            | Message::Credit { transfer, .. }
-            | Message::Cancel { transfer: Some(transfer), .. } => *transfer,
-            Message::Done(done) => done.transfer,
-        };
-        // What comes late for a transfer that has ended is of no use to anybody.
-        match self.lock().slots.get_mut(&number) {
-            Some(slot) => slot.take(message),
-            None => Ok(()),
-        }
-    }
-
-    /// The listener says once which cipher it has chosen: another choice would use packet numbers of
-    /// a key twice.
-    fn on_welcome(&self, version: u16, suite: u8) -> Result<(), Failure> {
-        if self.lock().peer_parity != 0 || self.suite.borrow().is_some() {
-            return Err(broke("a greeting came in the middle of the session"));
-        }
-        if version != CONTROL_VERSION {
-            let text = format!(
-                "the listener speaks version {version} and this end {CONTROL_VERSION}: use the same \
-                 release on both sides"
-            );
-            return Err(Failure::new(FailureCode::Version, text));
-        }
-        let suite = Suite::from_code(suite)
-            .ok_or_else(|| broke("the listener chose a cipher that was not offered"))?;
-        self.suite.send_replace(Some(suite));
-        Ok(())
-    }
-
-    fn on_open(self: &Arc<Self>, open: Open, outbox: &WeakOutbox) -> Result<(), Failure> {
-        let number = open.transfer;
-        let weight = open.weight() as usize;
-        let mut state = self.lock();
-        if number % 2 != state.peer_parity || state.peer_last.is_some_and(|last| number <= last) {
-            return Err(broke("a transfer was opened with a number that is not free"));
-        }
-        state.peer_last = Some(number);
-        let transfers = state.slots.values().filter(|slot| slot.is_peers).count();
-        let is_crowded = transfers >= PEER_TRANSFERS_MAX
-            || state.requests_weight + weight > REQUESTS_WEIGHT_MAX
-            || (!state.is_serving && state.requests_waiting >= EARLY_MAX);
-        let refusal = match state.requests.clone() {
-            Some(requests) if !is_crowded => {
-                let role = match open.direction {
-                    Direction::Push => Role::Receiver,
-                    Direction::Pull => Role::Sender,
-                };
-                let mailbox = self.add(&mut state, number, role, true);
-                state.requests_waiting += 1;
-                state.requests_weight += weight;
-                drop(state);
-                let Err(mpsc::error::SendError((_, mailbox))) = requests.send((open, mailbox))
-                else {
-                    return Ok(());
-                };
-                drop(mailbox);
-                "nobody takes requests on this side"
-            }
-            Some(_) => "too many transfers at once; wait for some to end",
-            None => "nobody takes requests on this side",
-        };
-        let failure = Failure::new(FailureCode::Refused, refusal);
-        answer(outbox, &Message::Cancel { transfer: Some(number), failure })
-    }
-}
-
-/// Tells the peer something; one that does not read what it makes us say ends its session.
-fn answer(outbox: &WeakOutbox, message: &Message) -> Result<(), Failure> {
-    match outbox.upgrade().map(|outbox| outbox.put(message)) {
-        Some(Err(NotSent::Full)) => Err(outbox::overfull()),
-        _ => Ok(()),
-    }
-}
-
-fn broke(what: &str) -> Failure {
-    Failure::new(FailureCode::Protocol, format!("the peer broke the protocol: {what}"))
 }
 
 #[cfg(test)]

@@ -20,15 +20,15 @@ use tracing::{debug, info, warn};
 use crate::config::ListenerConfig;
 use crate::control::Connection;
 use crate::descriptors::{self, Purpose};
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::path::Demux;
 use crate::seal::Suite;
-use crate::session::{Endpoint, Session, software};
+use crate::session::{Session, software};
 use crate::ticket::{self, Ticket};
 use crate::tls::{self, Identity};
 use crate::transfer::Side;
-pub(crate) use door::source;
 use door::{Door, Verdict};
 
 /// How often those who take too long to say who they are are turned out.

@@ -8,7 +8,6 @@ use tokio::task::JoinHandle;
 use crate::channel::ChannelError;
 use crate::channel::engine::Job;
 use crate::error::Error;
-use crate::transfer::{Reading, Writing};
 
 /// Where tasks, ends of channels, readers and writers run.
 #[derive(Clone, Debug)]
@@ -61,33 +60,10 @@ impl Machine {
             }
         }
     }
-
-    /// Runs the reader of a transfer.
-    pub(crate) fn run_reader(&self, reading: Reading) -> Result<(), Error> {
-        match self {
-            Self::Threads(_) => thread("sabul-read", move || reading.run()),
-            #[cfg(test)]
-            Self::World(tasks) => {
-                tasks.spawn(crate::world::run_reader(reading));
-                Ok(())
-            }
-        }
-    }
-
-    /// Runs the writer of a transfer.
-    pub(crate) fn run_writer(&self, writing: Writing) -> Result<(), Error> {
-        match self {
-            Self::Threads(_) => thread("sabul-write", move || writing.run()),
-            #[cfg(test)]
-            Self::World(tasks) => {
-                tasks.spawn(crate::world::run_writer(writing));
-                Ok(())
-            }
-        }
-    }
 }
 
-fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+/// Runs this on a thread of its own.
+pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     std::thread::Builder::new()
         .name(name.to_owned())
         // A job tells of its end when it is dropped, so that a panic is an end, too.

@@ -27,8 +27,8 @@ use tracing::{debug, warn};
 use crate::channel::engine::Datagrams;
 use crate::descriptors::{self, Purpose};
 use crate::error::Error;
-use crate::listener::source;
 use crate::seal::{Opener, Sealer, Suite};
+use crate::source::source;
 use crate::tls::ChannelSecrets;
 
 /// How long a connector tries before UDP counts as blocked. Ours: eight hellos.

@@ -1,7 +1,6 @@
 //! A session: two ends that know each other, and the transfers between them.
 
 mod asked;
-mod endpoint;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,13 +19,13 @@ use crate::config::{
 };
 use crate::control::{Connection, Control, Ending, Mailbox, Requests, Router};
 use crate::disk::Disk;
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::files::{Destination, FileReceiver, SourceSet, StreamReceiver, local_destination};
 use crate::seal::Suite;
 use crate::stream::{self, ReceiveStream, SendStream};
 use crate::transfer::{self, Context, Plan, Side, Transfer, Work, Writer};
 use asked::{Asked, AskedWriter};
-pub(crate) use endpoint::Endpoint;
 
 /// Transfers of files that a peer may have under way where [`Session::serve`] answers.
 const FILE_TRANSFERS_MAX: usize = 16;

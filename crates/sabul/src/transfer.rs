@@ -22,9 +22,9 @@ use crate::error::Error;
 use crate::files::Counts;
 
 pub(crate) use run::{Context, Plan, Side, Work, start};
+pub(crate) use work::Writer;
 #[cfg(test)]
-pub(crate) use work::Load;
-pub(crate) use work::{Reading, Writer, Writing, Written};
+pub(crate) use work::{Load, Reading, Writing};
 
 /// Most intervals that a report has; a longer course has longer ones.
 const INTERVALS_MAX: usize = 4096;

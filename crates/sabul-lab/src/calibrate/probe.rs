@@ -6,8 +6,8 @@
 
 use sabul_units::Span;
 
+use super::check::{Check, HOST_TIME, RELATIVE};
 use super::path::{Direction, Odds};
-use super::{Check, HOST_TIME, RELATIVE};
 
 /// Round-trip probes, and how few will do on a slow path.
 const RTT_PROBES: u64 = 20;

@@ -12,9 +12,9 @@
 use sabul_path::{Discipline, LinkConfig, LinkStats, QueueLimit};
 use sabul_units::{Bytes, Instant, Rate, Span};
 
+use super::check::{Check, HOST_TIME, RELATIVE};
 use super::path::{Direction, Odds, damage, queue_packets, time_for, wire_loss};
 use super::traffic::Arrival;
-use super::{Check, HOST_TIME, RELATIVE};
 
 /// How much more than the bottleneck takes is offered, and at most for a long queue.
 const LOAD: f64 = 1.4;

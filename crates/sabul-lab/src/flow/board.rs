@@ -6,7 +6,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sabul_run::meter::{Counters, Gauges};
 use sabul_units::Instant;
 
-use super::FlowEvent;
+/// What has happened in a flow since it was last asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum FlowEvent {
+    /// A copy started.
+    Started { copy: u64, at: Instant },
+    /// A copy had all its bytes delivered.
+    Completed { copy: u64, at: Instant },
+    /// A copy is over, with what it has counted.
+    Retired { copy: u64, at: Instant, counters: Counters, gauges: Gauges },
+}
 
 /// Copies, events and the failure of one flow.
 #[derive(Debug, Default)]

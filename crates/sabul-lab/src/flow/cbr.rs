@@ -24,7 +24,7 @@ use sabul_udp::{
 use sabul_units::{Bytes, Instant, Rate, Span};
 
 use super::board::Board;
-use super::{Engine, Task, runtime, start_thread};
+use super::task::{Engine, Task, runtime, start_thread};
 use crate::clock::Clock;
 use crate::error::LabError;
 

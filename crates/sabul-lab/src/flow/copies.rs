@@ -7,7 +7,7 @@ use sabul_run::traffic::Traffic;
 use sabul_units::Instant;
 use tokio::time::sleep_until;
 
-use super::Task;
+use super::task::Task;
 use crate::clock::Clock;
 
 /// One copy of a flow, at its start.

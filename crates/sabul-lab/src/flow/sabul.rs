@@ -28,7 +28,7 @@ use tokio::time::sleep;
 
 use super::board::Board;
 use super::copies::{self, Copy};
-use super::{Engine, Task, averaged_rtt, runtime, start_thread};
+use super::task::{Engine, Task, averaged_rtt, runtime, start_thread};
 use crate::clock::Clock;
 use crate::error::LabError;
 

@@ -33,7 +33,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::board::Board;
 use super::copies::{self, Copy};
-use super::{Engine, Task, averaged_rtt, runtime, start_thread};
+use super::task::{Engine, Task, averaged_rtt, runtime, start_thread};
 use crate::clock::Clock;
 use crate::error::LabError;
 use crate::tcp_info::{TcpInfo, TcpSample};

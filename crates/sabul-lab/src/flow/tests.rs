@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use sabul_run::scenario::{Arrivals, Carrier, FlowSize, Profile, SabulEnds, TcpEnds};
-use sabul_units::Rate;
+use sabul_units::{Rate, Span};
 
 use super::*;
 

@@ -33,8 +33,9 @@ use sabul_units::{Bytes, Instant, Span};
 use socket2::SockRef;
 
 use self::stream::{Kind, Stream};
+use super::road::{Packet, RelayConfig, Road, header_sizes};
+use super::socket;
 use super::stats::RelayStats;
-use super::{Packet, RelayConfig, Road, header_sizes, socket};
 
 /// Connections at once; more wait in the kernel's backlog.
 const CONNECTIONS_MAX: usize = 1_024;

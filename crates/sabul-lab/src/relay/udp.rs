@@ -8,9 +8,10 @@ use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use sabul_path::{Both, Verdict, Way, corrupt_bytes};
 use sabul_units::{Instant, SeededRandom};
 
+use super::road::{FlowId, Packet, RelayConfig, Road, header_sizes};
+use super::socket;
 use super::stats::Report;
 use super::store::{Piece, Store};
-use super::{Packet, RelayConfig, Road, header_sizes, socket};
 use crate::clock::{Ages, Clock};
 use crate::lateness::LatenessMeter;
 
@@ -23,13 +24,6 @@ const RECV_BUFFER: usize = 64 * 1024;
 const RECV_CALLS_MAX: usize = 16;
 /// The most bytes of one batch: an IP packet less its headers, rounded down.
 const RUN_BYTES_MAX: usize = 65_000;
-
-/// Which client a packet belongs to; the serial number tells apart those that shared a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FlowId {
-    slot: usize,
-    serial: u64,
-}
 
 #[derive(Debug)]
 struct Endpoint {

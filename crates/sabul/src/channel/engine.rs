@@ -16,7 +16,7 @@ use sabul_udp::{Ecn, RecvBuffers, SendOutcome, UdpSocket, Wait};
 use sabul_units::{Instant, Random};
 
 use super::link::Entropy;
-use super::{ChannelError, OnEnd, Shared};
+use super::shared::{ChannelError, OnEnd, Shared};
 
 /// A connected socket for datagrams, with a way to end its wait.
 pub(crate) trait Datagrams: Send + Debug {

@@ -6,8 +6,8 @@ use sabul_udp::SendStatus;
 use sabul_units::{Instant, PacketNumber, Random};
 use sabul_wire::{ConnectionId, HEADER_LEN, Header, Kind, TAG_LEN};
 
-use super::ChannelError;
 use super::engine::Datagrams;
+use super::shared::ChannelError;
 use crate::seal::{Opener, Sealer};
 
 // Tokio's clock can be virtual, and costs a call for each packet; both tell the system's monotonic

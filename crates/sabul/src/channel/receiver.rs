@@ -14,8 +14,8 @@ use super::blocks::{Blocks, Space};
 use super::engine::{Datagrams, Engine, Pause, Turned};
 use super::link::{Clock, Link};
 use super::room::Room;
+use super::shared::{ChannelError, ChannelStart, ChannelStats, Deliver, Report, Shared, reporting};
 use super::silence::Silence;
-use super::{ChannelError, ChannelStart, ChannelStats, Deliver, Report, Shared, reporting};
 use crate::budget::BlockLoan;
 use crate::events::Teller;
 

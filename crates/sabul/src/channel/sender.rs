@@ -15,8 +15,8 @@ use sabul_wire::{
 use super::engine::{Datagrams, Engine, Pause, Turned};
 use super::link::{Clock, Link, ReplayWindow};
 use super::mtu::{MTU_MIN, MtuSearch, Traffic};
+use super::shared::{ChannelError, ChannelStart, ChannelStats, Shared, reporting};
 use super::silence::Silence;
-use super::{ChannelError, ChannelStart, ChannelStats, Shared, reporting};
 use crate::events::Teller;
 
 /// Packets due within this time leave together in one batch, which spares wake-ups; far below the

@@ -1,12 +1,15 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
-use std::time::Instant as StdInstant;
+use std::time::{Duration, Instant as StdInstant};
 
 use sabul_udp::{SocketOptions, UdpSocket};
+use sabul_units::{PacketNumber, Span};
+use sabul_wire::ConnectionId;
+use sabul_wire::control::ChannelParams;
 
 use super::*;
 use crate::budget::MemoryBudget;
-use crate::seal::Suite;
+use crate::seal::{Opener, Sealer, Suite};
 
 fn params(controller: &str) -> ChannelParams {
     ChannelParams {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Ending;
+use super::ending::Ending;
 use crate::patience::Patience;
 
 /// A look that comes later than this was not ours to take: the process was stopped or the machine

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use sabul_wire::control::{BULK_CREDIT, Failure, Message};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::{Ending, Router, broke, outbox};
+use super::ending::{Ending, broke, out_of_memory};
+use super::router::Router;
 use crate::budget::Tally;
+use crate::files::Counts;
 
 /// Messages that may wait for one transfer's task; it never rests for long.
 pub(super) const EVENTS_MAX: usize = 1024;
@@ -26,9 +29,18 @@ pub(crate) enum Event {
     /// All was read and handed to the channel, or the channel was stopped meanwhile.
     Sent(Option<crate::files::SendSummary>),
     /// All was written, or cannot be.
-    Written(Result<crate::transfer::Written, Failure>),
+    Written(Result<Written, Failure>),
     /// The reader or the writer ended without a word: a fault of this program.
     Broken,
+}
+
+/// What the writing thread came to.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) counts: Counts,
+    pub(crate) failures: Vec<(Vec<u8>, Failure)>,
+    /// From the opening of the channel to the last byte.
+    pub(crate) elapsed: Duration,
 }
 
 /// What the writing thread of a receiving transfer takes in.
@@ -66,14 +78,14 @@ impl Intake {
         if before.saturating_add(weight) > BULK_CREDIT {
             return Err(broke("more came about entries than there is room for"));
         }
-        self.memory.add(weight as usize).map_err(outbox::out_of_memory)
+        self.memory.add(weight as usize).map_err(out_of_memory)
     }
 
     /// So many bytes are held for entries that wait for their content; for the one writer.
     pub(crate) fn hold(&self, bytes: usize) -> Result<(), Failure> {
         let before = self.entries.load(Ordering::Acquire);
         if bytes > before {
-            self.memory.add(bytes - before).map_err(outbox::out_of_memory)?;
+            self.memory.add(bytes - before).map_err(out_of_memory)?;
         } else {
             self.memory.remove(before - bytes);
         }
@@ -221,7 +233,7 @@ impl Slot {
             _ if !is_last && self.waiting.load(Ordering::Acquire) >= EVENTS_MAX => return Ok(()),
             _ => {}
         }
-        self.intake.memory.add(message.weight() as usize).map_err(outbox::out_of_memory)?;
+        self.intake.memory.add(message.weight() as usize).map_err(out_of_memory)?;
         self.is_over = is_last;
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let _ = self.events.send(Event::Control(message));

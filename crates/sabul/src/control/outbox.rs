@@ -12,7 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
-use super::{Ending, Router};
+use super::ending::Ending;
+use super::router::Router;
 use crate::budget::{NoMemory, Tally};
 use crate::patience::Patience;
 
@@ -160,11 +161,6 @@ impl Outbox {
     pub(super) fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Acquire)
     }
-}
-
-/// Why a session ends that has no memory for what it has to say or has been told.
-pub(super) fn out_of_memory(refusal: NoMemory) -> Failure {
-    Failure::new(FailureCode::Refused, refusal.to_string())
 }
 
 /// Why a session ends whose peer lets too much gather.

@@ -1,13 +1,19 @@
 use std::sync::atomic::Ordering;
 
 use sabul_units::{Random, SeededRandom};
-use sabul_wire::control::{ChannelParams, Done, Entry, EntryKind, Request};
+use sabul_wire::control::{
+    CONTROL_VERSION, ChannelParams, Direction, Done, Entry, EntryKind, Failure, FailureCode,
+    MAX_MESSAGE, Request,
+};
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::mailbox::EVENTS_MAX;
+use super::mailbox::{EVENTS_MAX, Slot};
+use super::router::{EARLY_MAX, REQUESTS_WEIGHT_MAX};
 use super::*;
+use crate::budget::MemoryBudget;
+use crate::seal::Suite;
 
 /// A session's end without its socket: the router with both its tasks.
 struct End {

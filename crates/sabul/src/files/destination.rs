@@ -18,7 +18,9 @@ use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 use super::group::Group;
 use super::part::{Part, keep_metadata, reclaim};
 use super::receive::{Kept, Receiver, Settled, Sink};
-use super::{MAX_KEPT_FAILURES, Trouble, jail_trouble, jail_write_failure, trouble, write_failure};
+use super::trouble::{
+    MAX_KEPT_FAILURES, Trouble, jail_trouble, jail_write_failure, trouble, write_failure,
+};
 use crate::disk::{Disk, DiskFile};
 use crate::jail::{Jail, JailError, JailPath, Kind, LinkTarget, RootLink};
 

@@ -18,7 +18,7 @@ use sabul_wire::control::{Failure, FailureCode};
 
 use super::part::Part;
 use super::receive::Settled;
-use super::{Trouble, jail_trouble, trouble};
+use super::trouble::{Trouble, jail_trouble, trouble};
 use crate::disk::{Disk, DiskFile};
 use crate::jail::{FileId, JailPath, LinkTarget};
 

@@ -16,7 +16,7 @@ use std::io;
 use sabul_wire::control::{Entry, Failure, FailureCode};
 use tracing::{debug, info};
 
-use super::{Trouble, jail_trouble, trouble};
+use super::trouble::{Trouble, jail_trouble, trouble};
 use crate::disk::{Disk, DiskFile, Lock};
 use crate::jail::{
     Entry as Name, FileId, FileTime, JailError, JailPath, Kind, LinkTarget, MAX_NAME, Metadata,

@@ -7,7 +7,7 @@ use sabul_transfer::{Assembler, AssemblerWait, Op, Step};
 use sabul_units::Polled;
 use sabul_wire::control::{Entry, Failure, FailureCode, Message};
 
-use super::{MAX_KEPT_FAILURES, Trouble};
+use super::trouble::{MAX_KEPT_FAILURES, Trouble};
 
 /// Least time between two progress messages.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);

@@ -10,13 +10,12 @@ use sabul_transfer::Printable;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, MAX_MANIFEST_ENTRIES, Message};
 use tracing::warn;
 
+use super::outlet::{Outlet, Stopped};
 use super::source::{Found, SourceSet, Stream, Walk, modified_ns};
-use super::{Outlet, Stopped, read_failure};
+use super::trouble::{MAX_KEPT_FAILURES, read_failure};
 use crate::disk::DiskFile;
 use crate::jail::Metadata;
 
-/// Most failures that a [`SendSummary`] keeps; more are only counted.
-pub const MAX_KEPT_FAILURES: usize = 10_000;
 /// A manifest message is sent once its entries take about this many bytes.
 const BATCH_BYTES: usize = 256 << 10;
 /// What an entry takes in a message beside its path, in bytes, at most.

@@ -20,7 +20,7 @@ use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 
 use super::part::is_reserved;
 use super::prompt::Prompt;
-use super::{jail_read_failure, read_failure};
+use super::trouble::{jail_read_failure, read_failure};
 use crate::disk::{Disk, DiskFile};
 use crate::jail::{FileTime, JailPath, Kind, LinkTarget};
 

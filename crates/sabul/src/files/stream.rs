@@ -6,7 +6,7 @@ use sabul_transfer::Printable;
 use sabul_wire::control::{Entry, Failure, FailureCode};
 
 use super::receive::{Kept, Receiver, Sink};
-use super::{Trouble, write_failure};
+use super::trouble::{Trouble, write_failure};
 
 /// Receives one file or stream into a writer.
 pub type StreamReceiver<W> = Receiver<StreamSink<W>>;

@@ -7,16 +7,18 @@ mod streams;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes, Permissions};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use sabul_wire::control::{Entry, EntryKind};
+use sabul_transfer::Printable;
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message};
 use tempfile::TempDir;
 
+use super::trouble::write_failure;
 use super::*;
 use crate::jail::{Jail, RootLink};
 

@@ -17,12 +17,12 @@ use crate::budget::BlockLoan;
 use crate::channel::{ChannelStart, ReceiverHandle, SenderHandle};
 use crate::config::{MeasureLimit, is_block_size};
 use crate::control::{Connection, Control, Ending, Event, Input, Mailbox, Router};
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::files::{Counts, SendOptions, SourceSet};
 use crate::machine::Machine;
 use crate::path::{self, CONNECTOR_PATIENCE, Demux, LISTENER_PATIENCE, OpenPath};
 use crate::seal::Suite;
-use crate::session::Endpoint;
 
 /// How long the end of a transfer waits for its writing thread to clean up.
 const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);

@@ -12,20 +12,13 @@ use tokio::time::Instant;
 use super::Board;
 use crate::channel::{ReceiverHandle, SenderHandle};
 use crate::config::MeasureLimit;
-use crate::control::{Bulk, Control, Event, Input, Intake};
+use crate::control::{Bulk, Control, Event, Input, Intake, Written};
+use crate::error::Error;
 use crate::files::{
     Counts, Outlet, PROGRESS_INTERVAL, Receiver, SendOptions, SendSummary, Sink, SourceSet,
     Stopped, send_files,
 };
-
-/// What the writing thread came to.
-#[derive(Debug)]
-pub(crate) struct Written {
-    pub(crate) counts: Counts,
-    pub(crate) failures: Vec<(Vec<u8>, Failure)>,
-    /// From the opening of the channel to the last byte.
-    pub(crate) elapsed: Duration,
-}
+use crate::machine::{Machine, thread};
 
 /// What a reader hands over to, and writes down for the application.
 #[derive(Clone, Debug)]
@@ -382,5 +375,31 @@ impl Writing {
         let Self { writer, mut end, .. } = self;
         drop(writer);
         end.tell(Event::Written(written));
+    }
+}
+
+impl Machine {
+    /// Runs the reader of a transfer.
+    pub(crate) fn run_reader(&self, reading: Reading) -> Result<(), Error> {
+        match self {
+            Self::Threads(_) => thread("sabul-read", move || reading.run()),
+            #[cfg(test)]
+            Self::World(tasks) => {
+                tasks.spawn(crate::world::run_reader(reading));
+                Ok(())
+            }
+        }
+    }
+
+    /// Runs the writer of a transfer.
+    pub(crate) fn run_writer(&self, writing: Writing) -> Result<(), Error> {
+        match self {
+            Self::Threads(_) => thread("sabul-write", move || writing.run()),
+            #[cfg(test)]
+            Self::World(tasks) => {
+                tasks.spawn(crate::world::run_writer(writing));
+                Ok(())
+            }
+        }
     }
 }

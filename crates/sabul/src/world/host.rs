@@ -13,13 +13,14 @@ use crate::budget::MemoryBudget;
 use crate::config::{LocalDestination, RemoteDestination, Service, TransferOptions};
 use crate::control::{Connection, Stream};
 use crate::disk::memory::MemoryDisk;
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::files::SourceSet;
 use crate::machine::Machine;
 use crate::patience::Patience;
 use crate::policy::SendPolicy;
 use crate::seal::Suite;
-use crate::session::{Endpoint, Session, software};
+use crate::session::{Session, software};
 use crate::transfer::{Report, Side};
 
 /// Memory of a process, in bytes.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sabul_run::scenario::{Arrivals, Carrier, FlowSize};
-use sabul_units::Rate;
+use sabul_units::{Rate, Span};
 
 use super::super::*;
 use crate::device::Device;

@@ -1,0 +1,87 @@
+//! Why a session ends, in words.
+
+use std::io;
+use std::time::Duration;
+
+use sabul_wire::control::{Failure, FailureCode};
+
+use super::incoming::ReadError;
+use crate::budget::NoMemory;
+use crate::error::Error;
+
+/// Why a session has ended, or why it never began.
+#[derive(Clone, Debug)]
+pub(crate) enum Ending {
+    /// The peer closed, or this side did.
+    Closed,
+    /// The connection broke.
+    Gone(String),
+    /// The peer has said nothing for this long.
+    Silent(Duration),
+    /// There was no transfer for this long.
+    Idle(Duration),
+    /// The peer ended it for this reason.
+    Told(Failure),
+    /// This side ended it for this reason.
+    Failure(Failure),
+}
+
+impl Ending {
+    /// What a failure to read means.
+    pub(super) fn of(error: &ReadError) -> Self {
+        match error {
+            ReadError::Malformed(text) => Self::Failure(broke(text)),
+            ReadError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Self::Gone("it was closed".to_owned())
+            }
+            ReadError::Io(error) => Self::Gone(error.to_string()),
+        }
+    }
+
+    pub(crate) fn to_error(&self) -> Error {
+        match self {
+            Self::Closed => Error::PeerGone("the peer has closed the session".to_owned()),
+            Self::Gone(why) => Error::PeerGone(format!(
+                "the control connection to the peer broke ({why}); check that the peer still runs, \
+                 and try again"
+            )),
+            Self::Silent(_) | Self::Idle(_) | Self::Told(_) | Self::Failure(_) => {
+                let failure = self.failure().unwrap_or_else(|| broke("it ended the session"));
+                Error::from_failure(failure)
+            }
+        }
+    }
+
+    /// The reason, where it is one that has a name.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        match self {
+            Self::Closed | Self::Gone(_) => None,
+            Self::Silent(time) => Some(Failure::new(
+                FailureCode::Timeout,
+                format!(
+                    "nothing was heard from the other end for {:.0} s, not even an answer to pings: it \
+                     was stopped, fell asleep or lost its network; check that it runs, and try again",
+                    time.as_secs_f64()
+                ),
+            )),
+            Self::Idle(time) => Some(Failure::new(
+                FailureCode::Timeout,
+                format!(
+                    "the session had no transfer for {:.0} s and was ended; connect anew",
+                    time.as_secs_f64()
+                ),
+            )),
+            Self::Told(failure) | Self::Failure(failure) => Some(failure.clone()),
+        }
+    }
+}
+
+/// The peer did what no correct peer does.
+pub(super) fn broke(what: &str) -> Failure {
+    Failure::new(FailureCode::Protocol, format!("the peer broke the protocol: {what}"))
+}
+
+/// Why a session ends that has no memory for what it has to say or has been told.
+pub(super) fn out_of_memory(refusal: NoMemory) -> Failure {
+    Failure::new(FailureCode::Refused, refusal.to_string())
+}

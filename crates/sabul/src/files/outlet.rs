@@ -1,0 +1,37 @@
+//! What the sending end of a transfer gives its blocks and messages to.
+
+use sabul_wire::control::Message;
+
+/// Where the sending end puts what it produces; every call may wait.
+pub trait Outlet {
+    /// An empty buffer with room for one block; waits until one is free.
+    ///
+    /// # Errors
+    /// If the transfer is over.
+    fn buffer(&mut self) -> Result<Vec<u8>, Stopped>;
+
+    /// The next block of the stream; short ones are the last, and those after which a stream had
+    /// nothing more for a while.
+    ///
+    /// # Errors
+    /// If the transfer is over.
+    fn block(&mut self, block: Vec<u8>) -> Result<(), Stopped>;
+
+    /// The next message for the control connection.
+    ///
+    /// # Errors
+    /// If the transfer is over.
+    fn message(&mut self, message: Message) -> Result<(), Stopped>;
+}
+
+/// The transfer is over before its end; whoever stopped it knows why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped;
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the transfer was stopped")
+    }
+}
+
+impl std::error::Error for Stopped {}
