@@ -98,6 +98,39 @@ fn seal(
     Ok(datagram)
 }
 
+/// A socket of its own for talking to `peer`.
+fn socket_to(peer: SocketAddr, options: &SocketOptions) -> Result<UdpSocket, Error> {
+    let any: IpAddr = match peer {
+        SocketAddr::V4(_) => IpAddr::from([0; 4]),
+        SocketAddr::V6(_) => IpAddr::from([0; 16]),
+    };
+    UdpSocket::bind(SocketAddr::new(any, 0), options)
+        .and_then(|socket| socket.connect(peer).map(|()| socket))
+        .map_err(|error| Error::Io { action: "open a UDP socket", source: error.into() })
+}
+
+/// Sends a hello that answers this challenge, so long after the first.
+fn send_hello(
+    socket: &UdpSocket,
+    sealer: &mut Sealer,
+    connection: ConnectionId,
+    number: PacketNumber,
+    challenge: [u8; 8],
+    elapsed: Duration,
+) -> Result<(), Error> {
+    let mut body = [0; HELLO_BYTES - HEADER_LEN - TAG_LEN];
+    body[..8].copy_from_slice(&challenge);
+    body[8..16].copy_from_slice(&micros(elapsed).to_be_bytes());
+    let datagram = seal(sealer, Kind::Hello, connection, number, &body).map_err(|error| {
+        Error::Io { action: "seal a packet", source: std::io::Error::other(error) }
+    })?;
+    // Whatever keeps it from leaving, the next one may pass.
+    if let Err(error) = socket.send(&datagram, datagram.len(), None, Ecn::NotEct) {
+        debug!(%error, "a hello was not sent");
+    }
+    Ok(())
+}
+
 /// Sends hellos to `peer` until one is answered; blocks, until `stop` at the latest.
 pub(crate) fn connect(
     peer: SocketAddr,
@@ -107,13 +140,7 @@ pub(crate) fn connect(
     stop: &AtomicBool,
 ) -> Result<Option<OpenPath>, Error> {
     let io = |action| move |source| Error::Io { action, source };
-    let any: IpAddr = match peer {
-        SocketAddr::V4(_) => IpAddr::from([0; 4]),
-        SocketAddr::V6(_) => IpAddr::from([0; 16]),
-    };
-    let socket = UdpSocket::bind(SocketAddr::new(any, 0), options)
-        .and_then(|socket| socket.connect(peer).map(|()| socket))
-        .map_err(|error| Error::Io { action: "open a UDP socket", source: error.into() })?;
+    let socket = socket_to(peer, options)?;
     let connection = ConnectionId(secrets.connection_id);
     let mut sealer = Sealer::new(suite, secrets.to_listener);
     let mut opener = Opener::new(suite, secrets.to_connector);
@@ -126,17 +153,8 @@ pub(crate) fn connect(
     while !stop.load(Ordering::Acquire) {
         let now = Instant::now();
         if now >= next_hello {
-            let mut body = [0; HELLO_BYTES - HEADER_LEN - TAG_LEN];
-            body[..8].copy_from_slice(&challenge);
-            body[8..16].copy_from_slice(&micros(now - start).to_be_bytes());
-            let datagram = seal(&mut sealer, Kind::Hello, connection, number, &body)
-                .map_err(|error| io("seal a packet")(std::io::Error::other(error)))?;
+            send_hello(&socket, &mut sealer, connection, number, challenge, now - start)?;
             number = number.next();
-            // Whatever keeps it from leaving, the next one may pass.
-            let sent = socket.send(&datagram, datagram.len(), None, Ecn::NotEct);
-            if let Err(error) = sent {
-                debug!(%error, "a hello was not sent");
-            }
             next_hello = now + gap;
             gap = (gap * 2).min(HELLO_GAP_MAX);
         }

@@ -119,13 +119,7 @@ pub(super) fn prepare(
                 programs.board.fail(why);
             }
         });
-        let left = std::mem::take(&mut *lock(&programs.near));
-        for running in left.values() {
-            running.signal(Signal::SIGTERM);
-        }
-        for (_, running) in left {
-            running.end();
-        }
+        programs.end_all();
         // The far program serves until the end of the run, whoever else may use it. That it takes
         // offence when the near one is ended early is no failure.
         runtime.block_on(task.quit());
@@ -333,6 +327,17 @@ impl Engine for Arc<Programs> {
 }
 
 impl Programs {
+    /// Ends the near programs that are left, all asked before any is waited for.
+    fn end_all(&self) {
+        let left = std::mem::take(&mut *lock(&self.near));
+        for running in left.values() {
+            running.signal(Signal::SIGTERM);
+        }
+        for (_, running) in left {
+            running.end();
+        }
+    }
+
     /// Asks the kernel about the host's connections, if what it last said is so old, and shows the
     /// one with the most bytes acknowledged.
     fn look_at_kernel(&self, age: Duration) {

@@ -91,13 +91,10 @@ pub(super) fn prepare(
     refuse_what_cannot_be(task)?;
     let options = options(plan).map_err(|why| task.failed(why))?;
     let memory_bytes = usize::try_from(memory_bytes(plan)).unwrap_or(usize::MAX);
-    // A packet's payload is the plan's over IPv4; IPv6 has 20 bytes more of header.
-    let is_ipv4 = task.far.address().is_ipv4();
-    let overhead = plan.packet_bytes - plan.payload_bytes() + if is_ipv4 { 0 } else { 20 };
     let sabul = Arc::new(Sabul {
         board: Arc::clone(&task.board),
         clock: Mutex::default(),
-        sizes: Sizes { block_bytes: options.block_bytes, overhead },
+        sizes: Sizes::of(task, options.block_bytes),
         receiving: Mutex::default(),
         sending: Mutex::default(),
     });
@@ -137,20 +134,7 @@ pub(super) fn prepare(
         };
         let Some((runtime, session)) = prepared.tell(connect()) else { return };
         runtime.block_on(async {
-            if let Some((clock, end)) = near_task.start().await {
-                *lock(&shared.clock) = Some(clock);
-                let next = std::cell::Cell::new(FIRST + 1);
-                let run = |copy| send_copy(&shared, &session, &options, &next, clock, copy);
-                let at_end = || {
-                    shared.refresh();
-                    shared.board.retire_all(clock.now());
-                };
-                if let Err(why) = copies::run(&mut near_task, clock, end, run, at_end).await {
-                    near_task.board.fail(why);
-                }
-                // Dropping a transfer cancels it.
-                lock(&shared.sending).clear();
-            }
+            send_copies(&mut near_task, &shared, &session, &options).await;
             session.close().await;
         });
         runtime.shutdown_timeout(CLOSE_PATIENCE);
@@ -245,6 +229,23 @@ async fn connect(
     let late = |_| Error::PeerGone(format!("no answer within {} s", PATIENCE.as_secs()));
     tokio::time::timeout(PATIENCE, transfer.finish()).await.map_err(late)??;
     Ok(session)
+}
+
+/// Sends every copy in its time, once the run has begun.
+async fn send_copies(task: &mut Task, sabul: &Sabul, session: &Session, options: &TransferOptions) {
+    let Some((clock, end)) = task.start().await else { return };
+    *lock(&sabul.clock) = Some(clock);
+    let next = std::cell::Cell::new(FIRST + 1);
+    let run = |copy| send_copy(sabul, session, options, &next, clock, copy);
+    let at_end = || {
+        sabul.refresh();
+        sabul.board.retire_all(clock.now());
+    };
+    if let Err(why) = copies::run(task, clock, end, run, at_end).await {
+        task.board.fail(why);
+    }
+    // Dropping a transfer cancels it.
+    lock(&sabul.sending).clear();
 }
 
 async fn send_copy(
@@ -408,6 +409,12 @@ struct Sizes {
 }
 
 impl Sizes {
+    fn of(task: &Task, block_bytes: u32) -> Self {
+        // A packet's payload is the plan's over IPv4; IPv6 has 20 bytes more of header.
+        let more = if task.far.address().is_ipv4() { 0 } else { 20 };
+        Self { block_bytes, overhead: task.plan.packet_bytes - task.plan.payload_bytes() + more }
+    }
+
     fn packets_per_block(self, mtu: u32) -> u64 {
         self.block_bytes.div_ceil(mtu.saturating_sub(self.overhead).max(1)).into()
     }

@@ -87,9 +87,9 @@ fn how(card: &Sheet) -> String {
     format!("{run}, {carrier}{}, {seeds}, commit {}", settings.concat(), card.commit)
 }
 
-/// What a reader in a hurry should know.
-fn summary(marks: &Marks) -> Vec<String> {
-    let mut lines: Vec<String> = marks
+/// The test of seven regions, a line for each round trip.
+fn regions_summary(marks: &Marks) -> Vec<String> {
+    marks
         .regions
         .iter()
         .map(|test| {
@@ -112,7 +112,12 @@ fn summary(marks: &Marks) -> Vec<String> {
                 significant(test.rtt_ms_mean, 3),
             )
         })
-        .collect();
+        .collect()
+}
+
+/// What a reader in a hurry should know.
+fn summary(marks: &Marks) -> Vec<String> {
+    let mut lines = regions_summary(marks);
     if let Some(point) = marks.loss.iter().find(|point| (point.loss - 0.01).abs() < 1e-9) {
         let percent = significant(point.share_of_link * 100.0, 3);
         lines.push(format!("At 1 % random loss: {percent} % of the link"));

@@ -212,6 +212,14 @@ impl Relayed {
                 self.copied.number("rtt_ms_min"),
             ),
         ];
+        lines.extend(self.cost_lines());
+        lines.push(self.schedule());
+        lines.join("\n") + "\n"
+    }
+
+    /// What it took of this machine.
+    fn cost_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
         let costs = (self.cost(self.sender.cpu_seconds), self.cost(self.receiver.cpu_seconds));
         if let (Some(sender), Some(receiver)) = costs {
             lines.push(format!(
@@ -229,9 +237,14 @@ impl Relayed {
                 show_bytes(receiver)
             ));
         }
+        lines
+    }
+
+    /// Whether the relay kept the path's schedule.
+    fn schedule(&self) -> String {
         let late = self.relay.lateness;
         let disturbances = self.disturbances();
-        lines.push(if disturbances.is_empty() {
+        if disturbances.is_empty() {
             format!(
                 "relay    kept the path's schedule: 99 % of packets at most {:.2} ms late, the latest \
                  {:.2} ms",
@@ -244,8 +257,7 @@ impl Relayed {
                  the path: {}",
                 disturbances.join("; ")
             )
-        });
-        lines.join("\n") + "\n"
+        }
     }
 
     /// The result as a document.

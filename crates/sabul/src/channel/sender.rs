@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul_cc::{ConfigError, registry};
+use sabul_cc::{ChannelRules, ConfigError, Guarded, registry};
 use sabul_proto::{DataPacket, Expiry, Sender, SenderConfig, Transmit, WaitReason};
 use sabul_udp::{MAX_GSO_BYTES, MAX_GSO_SEGMENTS, RecvBuffers, SendStatus, Wait};
 use sabul_units::{Bytes, Instant, Polled, Rate, SeededRandom, Span};
+use sabul_wire::control::ChannelParams;
 use sabul_wire::{
     DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, HEADER_LEN, Header, Kind, TAG_LEN,
 };
@@ -134,6 +135,28 @@ impl Engine for Turn {
     }
 }
 
+/// The controller that was asked for, for packets of this size.
+fn controller(params: &ChannelParams, packet: u32) -> Result<Guarded, ConfigError> {
+    let entry = registry::find(&params.controller)?;
+    entry.build(&params.controller_params, Bytes(u64::from(packet)))
+}
+
+/// A channel may have no other rules than its controller.
+fn check_rules(
+    params: &ChannelParams,
+    controller: &Guarded,
+    rules: ChannelRules,
+) -> Result<(), ConfigError> {
+    if controller.rules() == rules {
+        return Ok(());
+    }
+    Err(ConfigError {
+        setting: format!("channel rules for controller {}", params.controller),
+        value: rules.name().to_owned(),
+        allowed: controller.rules().name().to_owned(),
+    })
+}
+
 impl Turn {
     pub(super) fn new(start: ChannelStart, shared: Arc<Shared>) -> Result<Self, ChannelError> {
         let params = &start.params;
@@ -146,19 +169,10 @@ impl Turn {
             }));
         }
         let mtu = MtuSearch::new(is_ipv6, start.socket.path_mtu(), params.mtu_max);
-        let entry = registry::find(&params.controller).map_err(ChannelError::Config)?;
-        let packet = Bytes(u64::from(mtu.packet()));
-        let controller =
-            entry.build(&params.controller_params, packet).map_err(ChannelError::Config)?;
+        let controller = controller(params, mtu.packet()).map_err(ChannelError::Config)?;
         let controller = controller.seeded(SeededRandom::new(start.socket.random().next_u64()));
         let (policy, reports) = reporting(params)?;
-        if controller.rules() != reports.channel {
-            return Err(ChannelError::Config(ConfigError {
-                setting: format!("channel rules for controller {}", params.controller),
-                value: reports.channel.name().to_owned(),
-                allowed: controller.rules().name().to_owned(),
-            }));
-        }
+        check_rules(params, &controller, reports.channel).map_err(ChannelError::Config)?;
         let config = SenderConfig {
             policy,
             block_bytes: params.block_bytes,

@@ -337,26 +337,28 @@ impl Run {
         result
     }
 
+    /// What happens next. After an end of the session our own threads have some time to notice it.
+    async fn event_within(
+        &mut self,
+        ended: Option<&(Instant, Ending)>,
+    ) -> Result<Option<Event>, Error> {
+        let next = self.mailbox.events.recv();
+        let Some((since, ending)) = ended else { return Ok(next.await) };
+        match tokio::time::timeout_at(*since + CLEANUP_PATIENCE, next).await {
+            Ok(event) => Ok(event),
+            Err(_) => {
+                self.is_peers_end = true;
+                Err(ending.to_error())
+            }
+        }
+    }
+
     async fn wait_for_done(&mut self, handle: &SenderHandle) -> Result<Report, Error> {
         let (mut done, mut summary, mut channel_over) = (None::<Done>, None, false);
         // Since when, and why, nothing but our own reading thread can be waited for.
         let mut ended = None::<(Instant, Ending)>;
         loop {
-            let event = match &ended {
-                None => self.mailbox.events.recv().await,
-                Some((since, ending)) => {
-                    let deadline = *since + CLEANUP_PATIENCE;
-                    let next = self.mailbox.events.recv();
-                    match tokio::time::timeout_at(deadline, next).await {
-                        Ok(event) => event,
-                        Err(_) => {
-                            self.is_peers_end = true;
-                            return Err(ending.to_error());
-                        }
-                    }
-                }
-            };
-            let event = match event {
+            let event = match self.event_within(ended.as_ref()).await? {
                 // After the receiver's verdict, the channel ends because we stop it, and the
                 // peer may close the session before our own threads have noticed.
                 Some(Event::Channel(_)) if done.is_some() => Event::Channel(Ok(())),
