@@ -1,4 +1,4 @@
-//! `--events FILE`: a line of JSON for each event.
+//! `--events FILE`: a line of JSON for each event, or a qlog where the name ends in `.qlog` or `.sqlog`.
 
 use std::fs::File;
 use std::io::{LineWriter, Write as _};
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sabul::EventSink;
+use sabul_study::qlog::Qlog;
 
 use crate::error::CliError;
 
@@ -13,20 +14,38 @@ use crate::error::CliError;
 #[derive(Clone, Debug)]
 pub(crate) struct EventFile {
     path: PathBuf,
-    file: Arc<Mutex<LineWriter<File>>>,
+    writer: Arc<Mutex<Writer>>,
+}
+
+#[derive(Debug)]
+struct Writer {
+    file: LineWriter<File>,
+    qlog: Option<Qlog>,
 }
 
 impl EventFile {
     pub(crate) fn create(path: &Path) -> Result<Self, CliError> {
-        let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
-        Ok(Self { path: path.to_owned(), file: Arc::new(Mutex::new(LineWriter::new(file))) })
+        let mut file =
+            LineWriter::new(File::create(path).map_err(|error| cannot_write(path, &error))?);
+        let is_qlog = path.extension().is_some_and(|end| end == "qlog" || end == "sqlog");
+        if is_qlog {
+            let title = path.file_stem().unwrap_or_default().to_string_lossy();
+            file.write_all(Qlog::head(&title).as_bytes())
+                .map_err(|error| cannot_write(path, &error))?;
+        }
+        let writer = Writer { file, qlog: is_qlog.then(Qlog::default) };
+        Ok(Self { path: path.to_owned(), writer: Arc::new(Mutex::new(writer)) })
     }
 
     /// One more line. Whether all were written, [`Self::finish`] says.
     pub(crate) fn tell(&self, line: &str) {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let Writer { file, qlog } = &mut *writer;
         // An error stays: the next flush fails as well.
-        let _ = file.write_all(line.as_bytes()).and_then(|()| file.write_all(b"\n"));
+        let _ = match qlog {
+            Some(qlog) => file.write_all(qlog.records(line).as_bytes()),
+            None => file.write_all(line.as_bytes()).and_then(|()| file.write_all(b"\n")),
+        };
     }
 
     pub(crate) fn sink(&self) -> EventSink {
@@ -36,8 +55,8 @@ impl EventFile {
 
     /// Everything has happened.
     pub(crate) fn finish(&self) -> Result<(), CliError> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.flush().map_err(|error| cannot_write(&self.path, &error))
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.file.flush().map_err(|error| cannot_write(&self.path, &error))
     }
 }
 

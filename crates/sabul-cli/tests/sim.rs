@@ -637,3 +637,28 @@ fn an_out_that_cannot_be_written_is_named() {
     assert_eq!(desk.text("taken"), "mine");
     assert!(!desk.path("half/manifest.json").exists(), "a manifest says that all is there");
 }
+
+#[test]
+fn events_are_lines_of_json_or_a_qlog_by_the_name_of_the_file() {
+    let desk = Desk::new(SCENARIO);
+    expect_code(&desk.sim(&["s.toml", "--quiet", "--events", "why.jsonl"]), 0);
+    let lines = desk.text("why.jsonl");
+    for line in lines.lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        assert!(event["t_s"].is_number() && event["of"].is_string(), "{line}");
+    }
+    for what in ["\"event\":\"drop\"", "\"event\":\"timer\"", "\"event\":\"on_ack\""] {
+        assert!(lines.contains(what), "{what}");
+    }
+    expect_code(&desk.sim(&["s.toml", "--quiet", "--events", "why.qlog"]), 0);
+    let text = desk.text("why.qlog");
+    let records: Vec<Value> =
+        text.split('\u{1e}').skip(1).map(|record| serde_json::from_str(record).unwrap()).collect();
+    assert_eq!(records[0]["qlog_format"], "JSON-SEQ");
+    let names: BTreeSet<&str> =
+        records[1..].iter().map(|record| record["name"].as_str().unwrap()).collect();
+    let (metrics, state) = ("recovery:metrics_updated", "recovery:congestion_state_updated");
+    assert!(names.contains(metrics) && names.contains(state), "{names:?}");
+    assert!(records.len() > lines.lines().count(), "a head, and nothing left out");
+    expect_code(&desk.sim(&["s.toml", "--events", "why.jsonl", "--set", "seed=1,2"]), 2);
+}

@@ -9,6 +9,7 @@
 //! | [`demo`] | one real file over a named path, with the program's own processes |
 //! | [`report`], [`conversations`] | charts and tables of them |
 //! | [`path`](mod@path), [`presets`] | a path from a few wishes, and named ones, in words |
+//! | [`qlog`] | events for viewers of QUIC connections |
 //! | [`shell`] | what a person is told who runs programs of his own on a path |
 //!
 //! Nothing here reads a command line, prints, or knows an exit code: functions take values and give values,
@@ -37,6 +38,7 @@ mod observer;
 pub mod path;
 pub mod presets;
 pub mod processor;
+pub mod qlog;
 pub mod report;
 pub mod reproduce;
 pub mod runs;
