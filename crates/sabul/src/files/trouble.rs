@@ -8,7 +8,7 @@ use sabul_wire::control::{Failure, FailureCode};
 
 use crate::jail::JailError;
 
-/// Most failures that a [`SendSummary`] keeps; more are only counted.
+/// Most failures that a [`SendSummary`](super::SendSummary) keeps; more are only counted.
 pub const MAX_KEPT_FAILURES: usize = 10_000;
 
 /// Why an entry could not be written, and whether that ends the transfer: where one file finds no
