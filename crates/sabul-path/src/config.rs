@@ -1,11 +1,12 @@
 //! The settings of a link, checked once and valid everywhere after that.
 
-use std::fmt;
-
 use sabul_units::key::{Key, Range, Takes, names};
 use sabul_units::{Instant, Probability, Rate, Span};
 
 use crate::discipline::{BurstLoss, DISCIPLINE_NAMES, Discipline};
+use crate::setting::PACKETS_MAX;
+
+pub use crate::setting::{LinkError, QueueLimit};
 
 /// The slowest rate whose picosecond times stay far from the 213 days that time can count.
 const RATE_MIN: Rate = Rate(1_000);
@@ -24,8 +25,6 @@ const FRAMING_MAX: u32 = 1_000;
 pub const RATE_MBPS: Range = Range::of(RATE_MIN.0 as f64 / 1e6, RATE_MAX.0 as f64 / 1e6);
 /// The delays that links may have, in ms.
 pub const DELAY_MS: Range = Range::of(0.0, DELAY_MAX.0 as f64 / 1e9);
-/// No queue of a file holds more packets.
-pub(crate) const PACKETS_MAX: u64 = 1_000_000_000;
 /// Most bytes in a queue of a file.
 const QUEUE_BYTES_MAX: u64 = 1_000_000_000_000;
 /// Latest time of a file, in seconds: eleven days, the longest run.
@@ -218,28 +217,6 @@ pub const OUTAGE: &[Key<Outage>] = &[
     .required(OUTAGE_EXAMPLE),
 ];
 
-/// What the queue in front of the serialiser holds; the packet being serialised is not in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueLimit {
-    /// At most this many packets wait.
-    Packets(u64),
-    /// At most this many bytes wait.
-    Bytes(u64),
-    /// Nothing is ever dropped for want of room.
-    Unlimited,
-}
-
-impl QueueLimit {
-    /// Whether so much may wait at once.
-    pub(crate) fn allows(self, packets: u64, bytes: u64) -> bool {
-        match self {
-            Self::Packets(limit) => packets <= limit,
-            Self::Bytes(limit) => bytes <= limit,
-            Self::Unlimited => true,
-        }
-    }
-}
-
 /// A time during which nothing passes the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
@@ -255,26 +232,6 @@ impl Outage {
         self.at + self.lasts
     }
 }
-
-/// A setting is outside its range.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkError {
-    /// The name of the setting.
-    pub setting: &'static str,
-    /// The value that was refused.
-    pub value: String,
-    /// What is allowed, in words.
-    pub allowed: &'static str,
-}
-
-impl fmt::Display for LinkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { setting, value, allowed } = self;
-        write!(f, "link setting '{setting}' is {value}, which it cannot be: use {allowed}")
-    }
-}
-
-impl std::error::Error for LinkError {}
 
 /// The settings of one direction of a path.
 ///

@@ -3,26 +3,16 @@
 //! What works by them is in `queue`. The length of the queue is not here: it is the link's
 //! [`QueueLimit`](crate::QueueLimit), which holds for every discipline.
 
-use sabul_units::key::{Key, Takes};
+use sabul_units::key::{Key, Row, Takes, rows};
 use sabul_units::{Probability, Rate};
 
-use crate::config::{LinkError, PACKETS_MAX};
 use crate::queue::{codel, drr, fq_codel, red};
+use crate::setting::{LinkError, PACKETS_MAX, ensure};
 
 pub use codel::Codel;
 pub use drr::Drr;
 pub use fq_codel::FqCodel;
 pub use red::Red;
-
-/// The packet that averages over time and rates in packets are counted in, in bytes.
-pub(crate) const FULL_PACKET: u64 = 1_500;
-
-/// A full Ethernet frame without its checksum: the largest packet where the link has no MTU, and
-/// the quantum of both round robins, in bytes. [RFC8290 §5.2]
-pub(crate) const FULL_FRAME: u32 = 1_514;
-
-/// Largest weight of a flow; a turn of it lasts 99 MB at the default quantum.
-pub(crate) const WEIGHT_MAX: u32 = 65_535;
 
 /// The queue discipline of a link, with its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,14 +97,46 @@ pub struct DisciplineEntry {
     /// What files call it.
     pub name: &'static str,
     /// Its settings, in the order in which they take effect.
-    pub keys: &'static [Key<Discipline>],
+    pub rows: fn() -> Vec<Row>,
     /// With settings that suit a link of this rate.
     pub make: fn(Option<Rate>) -> Discipline,
 }
 
 /// All of them.
-pub const DISCIPLINES: &[DisciplineEntry] =
-    &[DROPTAIL, red::ENTRY, codel::ENTRY, fq_codel::ENTRY, drr::ENTRY, ECN_THRESHOLD];
+pub const DISCIPLINES: &[DisciplineEntry] = &[
+    DROPTAIL,
+    DisciplineEntry {
+        name: "red",
+        rows: || rows(red::KEYS),
+        make: |rate| Discipline::Red(rate.map_or_else(Red::default, Red::for_rate)),
+    },
+    DisciplineEntry {
+        name: "codel",
+        rows: || rows(codel::KEYS),
+        make: |_| Discipline::Codel(Codel::default()),
+    },
+    DisciplineEntry {
+        name: "fq-codel",
+        rows: || rows(fq_codel::KEYS),
+        make: |_| Discipline::FqCodel(FqCodel::default()),
+    },
+    DisciplineEntry {
+        name: "drr",
+        rows: || rows(drr::KEYS),
+        make: |_| Discipline::Drr(Drr::default()),
+    },
+    DisciplineEntry {
+        name: "ecn-threshold",
+        rows: || rows(THRESHOLD_KEYS),
+        make: |_| Discipline::EcnThreshold(EcnThreshold { mark_packets: 1 }),
+    },
+];
+
+/// Puts values into settings by their keys.
+pub trait Fill {
+    /// Puts what there is for each of `keys` into its field.
+    fn fill<T>(&mut self, keys: &[Key<T>], settings: &mut T);
+}
 
 /// What files call them.
 pub(crate) const DISCIPLINE_NAMES: &[&str] = &{
@@ -128,33 +150,37 @@ pub(crate) const DISCIPLINE_NAMES: &[&str] = &{
 };
 
 const DROPTAIL: DisciplineEntry =
-    DisciplineEntry { name: "droptail", keys: &[], make: |_| Discipline::DropTail };
+    DisciplineEntry { name: "droptail", rows: Vec::new, make: |_| Discipline::DropTail };
 
-const ECN_THRESHOLD: DisciplineEntry = DisciplineEntry {
-    name: "ecn-threshold",
-    keys: &[Key::<Discipline>::new(
-        "mark_packets",
-        Takes::Whole(1, PACKETS_MAX, |discipline, n| {
-            if let Discipline::EcnThreshold(ecn) = discipline {
-                ecn.mark_packets = n;
-            }
-        }),
-        "queue length from which on packets are marked",
-    )
-    .required("the queue length from which on packets are marked")],
-    make: |_| Discipline::EcnThreshold(EcnThreshold { mark_packets: 1 }),
-};
+const THRESHOLD_KEYS: &[Key<EcnThreshold>] = &[Key::<EcnThreshold>::new(
+    "mark_packets",
+    Takes::Whole(1, PACKETS_MAX, |ecn, n| ecn.mark_packets = n),
+    "queue length from which on packets are marked",
+)
+.required("the queue length from which on packets are marked")];
 
 impl Discipline {
-    /// What is known of it without its settings.
-    pub fn entry(&self) -> &'static DisciplineEntry {
+    /// What files call it.
+    pub const fn name(&self) -> &'static str {
         match self {
-            Self::DropTail => &DROPTAIL,
-            Self::Red(_) => &red::ENTRY,
-            Self::Codel(_) => &codel::ENTRY,
-            Self::FqCodel(_) => &fq_codel::ENTRY,
-            Self::Drr(_) => &drr::ENTRY,
-            Self::EcnThreshold(_) => &ECN_THRESHOLD,
+            Self::DropTail => "droptail",
+            Self::Red(_) => "red",
+            Self::Codel(_) => "codel",
+            Self::FqCodel(_) => "fq-codel",
+            Self::Drr(_) => "drr",
+            Self::EcnThreshold(_) => "ecn-threshold",
+        }
+    }
+
+    /// Has its settings filled, by their keys.
+    pub fn fill(&mut self, with: &mut impl Fill) {
+        match self {
+            Self::DropTail => {}
+            Self::Red(red) => with.fill(red::KEYS, red),
+            Self::Codel(codel) => with.fill(codel::KEYS, codel),
+            Self::FqCodel(fq) => with.fill(fq_codel::KEYS, fq),
+            Self::Drr(drr) => with.fill(drr::KEYS, drr),
+            Self::EcnThreshold(ecn) => with.fill(THRESHOLD_KEYS, ecn),
         }
     }
 
@@ -183,36 +209,6 @@ impl Discipline {
     }
 }
 
-/// How many bytes a flow may send in its turn: a turn neither takes too many rounds to save up for, nor
-/// lasts long enough to starve the others. As in the Linux `fq_codel`.
-pub(crate) const QUANTUM: Key<Discipline> = Key::<Discipline>::new(
-    "quantum_bytes",
-    Takes::Whole32(QUANTUM_MIN, QUANTUM_MAX, |discipline, bytes| match discipline {
-        Discipline::FqCodel(fq) => fq.quantum_bytes = bytes,
-        Discipline::Drr(drr) => drr.quantum_bytes = bytes,
-        _ => {}
-    }),
-    "what a flow may send in its turn",
-)
-.or(FULL_FRAME as f64);
-const QUANTUM_MIN: u32 = 256;
-pub(crate) const QUANTUM_MAX: u32 = 1 << 20;
-
-pub(crate) fn check_quantum(quantum: u32) -> Result<(), LinkError> {
-    let is_allowed = (QUANTUM_MIN..=QUANTUM_MAX).contains(&quantum);
-    let allowed = "256 to 1048576 bytes";
-    ensure(is_allowed, "quantum_bytes", || format!("{quantum} bytes"), allowed)
-}
-
-pub(crate) fn ensure(
-    is_allowed: bool,
-    setting: &'static str,
-    value: impl Fn() -> String,
-    allowed: &'static str,
-) -> Result<(), LinkError> {
-    if is_allowed { Ok(()) } else { Err(LinkError { setting, value: value(), allowed }) }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -222,18 +218,25 @@ mod tests {
     use super::codel::SPAN_MAX;
     use super::fq_codel::QUEUES_MAX;
     use super::*;
+    use crate::setting::{QUANTUM_MAX, WEIGHT_MAX};
 
     #[test]
     fn every_key_has_a_default_in_its_range_which_is_that_of_its_discipline() {
+        struct Defaults;
+        impl Fill for Defaults {
+            fn fill<T>(&mut self, keys: &[Key<T>], settings: &mut T) {
+                for key in keys {
+                    assert_eq!(key.put_default(settings), Ok(()), "{}", key.name);
+                }
+            }
+        }
         for entry in DISCIPLINES {
             for rate in [None, Some(Rate(1_000)), Some(Rate(1_000_000_000_000))] {
                 let made = (entry.make)(rate);
-                assert_eq!(made.entry().name, entry.name);
+                assert_eq!(made.name(), entry.name);
                 made.check().unwrap();
                 let mut filled = made.clone();
-                for key in entry.keys {
-                    assert_eq!(key.put_default(&mut filled), Ok(()), "{}", key.name);
-                }
+                filled.fill(&mut Defaults);
                 assert_eq!(filled, made);
             }
         }

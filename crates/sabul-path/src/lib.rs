@@ -20,6 +20,7 @@ mod loss;
 mod packet;
 mod presets;
 mod queue;
+mod setting;
 mod topology;
 
 pub use config::{
@@ -28,7 +29,8 @@ pub use config::{
 };
 pub use corrupt::corrupt_bytes;
 pub use discipline::{
-    BurstLoss, Codel, DISCIPLINES, Discipline, DisciplineEntry, Drr, EcnThreshold, FqCodel, Red,
+    BurstLoss, Codel, DISCIPLINES, Discipline, DisciplineEntry, Drr, EcnThreshold, Fill, FqCodel,
+    Red,
 };
 pub use drops::{Drop, DropReason};
 pub use link::{Delivery, Link, LinkLook, LinkStats, LinkWait, Verdict};

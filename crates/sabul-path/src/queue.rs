@@ -14,7 +14,8 @@ pub(crate) mod red;
 use sabul_units::{Instant, SeededRandom};
 
 use crate::config::{LinkConfig, QueueLimit};
-use crate::discipline::{Discipline, FULL_FRAME};
+use crate::discipline::Discipline;
+use crate::setting::FULL_FRAME;
 use codel::CodelQueue;
 use drr::DrrQueue;
 use fq_codel::FqCodelQueue;

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use sabul_path::{BURST_LOSS, DISCIPLINES, LINK, OUTAGE};
 use sabul_run::scenario::{ARRIVALS, FLOW, PARTS, RUN, SIZE};
-use sabul_units::key::{Key, Row, Takes, names};
+use sabul_units::key::{Bounds, Key, Row, Takes, names, rows};
 
 /// The keys of one table of a scenario file.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,11 +22,13 @@ pub struct Section {
 /// All keys of scenario files, by table.
 pub fn sections() -> Vec<Section> {
     fn section<T>(name: &str, keys: &[Key<T>]) -> Section {
-        Section { name: name.to_owned(), rows: keys.iter().map(Key::row).collect() }
+        Section { name: name.to_owned(), rows: rows(keys) }
     }
     let mut sections = vec![section("run", RUN), section("link", LINK)];
-    let of_discipline =
-        |entry: &sabul_path::DisciplineEntry| section(&format!("link.{}", entry.name), entry.keys);
+    let of_discipline = |entry: &sabul_path::DisciplineEntry| Section {
+        name: format!("link.{}", entry.name),
+        rows: (entry.rows)(),
+    };
     sections.extend(DISCIPLINES.iter().map(of_discipline));
     sections.extend([
         section("link.burst_loss", BURST_LOSS),
@@ -48,9 +50,9 @@ pub(crate) static RUN_NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| names(RUN));
 /// Keys of a `[[link]]`, the settings of all disciplines among them.
 pub(crate) static LINK_NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| {
     let mut all = names(LINK);
-    for name in DISCIPLINES.iter().flat_map(|entry| names(entry.keys)) {
-        if !all.contains(&name) {
-            all.push(name);
+    for row in DISCIPLINES.iter().flat_map(|entry| (entry.rows)()) {
+        if !all.contains(&row.name) {
+            all.push(row.name);
         }
     }
     all
@@ -61,7 +63,8 @@ pub(crate) static FLOW_NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| names(FLOW)
 
 /// The disciplines that have a setting; none where it is no discipline's.
 pub(crate) fn disciplines_of(key: &str) -> Vec<&'static str> {
-    let has = |entry: &&sabul_path::DisciplineEntry| entry.keys.iter().any(|own| own.name == key);
+    let has =
+        |entry: &&sabul_path::DisciplineEntry| (entry.rows)().iter().any(|own| own.name == key);
     DISCIPLINES.iter().filter(has).map(|entry| entry.name).collect()
 }
 
@@ -94,7 +97,11 @@ pub(crate) fn inner(list: &str, key: &str) -> Inner {
             _ => Inner::None,
         })
     }
-    let of_disciplines = || DISCIPLINES.iter().find_map(|entry| of(entry.keys, key));
+    let is_by_flow = |row: &Row| row.name == key && matches!(row.bounds, Bounds::ByFlow(..));
+    let of_disciplines = || {
+        let is_map = DISCIPLINES.iter().any(|entry| (entry.rows)().iter().any(is_by_flow));
+        is_map.then_some(Inner::Any)
+    };
     let found = if list == "link" { of(LINK, key).or_else(of_disciplines) } else { of(FLOW, key) };
     found.unwrap_or(Inner::None)
 }

@@ -1,7 +1,7 @@
 //! A `[[link]]` of the file.
 
 use sabul_path::{
-    BURST_LOSS, BurstLoss, LINK, LinkConfig, LinkDraft, LinkError, LinkPlan, OUTAGE, Outage,
+    BURST_LOSS, BurstLoss, Fill, LINK, LinkConfig, LinkDraft, LinkError, LinkPlan, OUTAGE, Outage,
     QueueLimit,
 };
 use sabul_run::scenario::FlowPlan;
@@ -89,22 +89,34 @@ fn take_discipline(table: &Table<'_>, draft: &mut LinkDraft, flow_ids: &[&str]) 
         return;
     }
     let discipline = draft.forward.discipline_mut();
-    let entry = discipline.entry();
+    let name = discipline.name();
     for field in table.fields() {
         let owners = disciplines_of(&field.key);
-        if !owners.is_empty() && !owners.contains(&entry.name) {
-            let (name, owners) = (entry.name, owners.join(" or "));
+        if !owners.is_empty() && !owners.contains(&name) {
+            let owners = owners.join(" or ");
             let advice = "leave it out, or change the discipline";
             let what = format!("contradicts discipline {name}, it is of {owners}; {advice}");
             table.refuse(&field.key, what);
         }
     }
-    table.take_all(entry.keys, discipline, None);
+    discipline.fill(&mut Filling { table, flow_ids });
     if let Err(error) = discipline.check() {
         refuse(table, &error);
     }
-    for key in entry.keys {
-        table.take_by_flow(key, discipline, flow_ids);
+}
+
+/// Puts the values of a table into a discipline's settings.
+struct Filling<'t, 'a> {
+    table: &'t Table<'a>,
+    flow_ids: &'t [&'t str],
+}
+
+impl Fill for Filling<'_, '_> {
+    fn fill<T>(&mut self, keys: &[Key<T>], settings: &mut T) {
+        self.table.take_all(keys, settings, None);
+        for key in keys {
+            self.table.take_by_flow(key, settings, self.flow_ids);
+        }
     }
 }
 

@@ -66,7 +66,7 @@ impl File {
             ("link.outage", _) => set(&mut file.inner, &[("at_s", "1"), ("for_s", "1")]),
             ("run" | "link", _) => {}
             (discipline, _) => {
-                let name = discipline.strip_prefix("link.").unwrap();
+                let name = discipline.trim_start_matches("link.");
                 set(&mut file.link, &[("discipline", &format!("\"{name}\""))]);
                 if name == "ecn-threshold" {
                     set(&mut file.link, &[("mark_packets", "5")]);
@@ -113,7 +113,7 @@ impl File {
         let inner = format!("{{ {} }}", inner.trim_end_matches(", "));
         match section {
             "flow.size" | "flow.arrivals" => {
-                flow.insert(section.strip_prefix("flow.").unwrap().to_owned(), inner);
+                flow.insert(section.trim_start_matches("flow.").to_owned(), inner);
             }
             "link.burst_loss" => {
                 link.insert("burst_loss".to_owned(), inner);

@@ -1,6 +1,8 @@
 //! The manual's examples do what it says, and its tables of keys and parameters are the program's own:
 //! generated, and kept between marks in `docs/manual`. `SABUL_GOLDEN=write` replaces them.
 
+#![expect(clippy::unwrap_used, reason = "a test's own numbers")]
+
 use std::fmt::Write as _;
 
 use sabul_cc::{ParamSpec, Unit, registry};

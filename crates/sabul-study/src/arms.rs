@@ -12,10 +12,11 @@ use sabul_run::results::Series;
 use sabul_scenario::Run;
 use sabul_sim::World;
 
+use crate::error::Error;
+use crate::observer::Observer;
 use crate::runs::Finished;
 use crate::why::Why;
 use crate::words::show_rate;
-use crate::{Error, Observer};
 
 /// Flows that a line of progress names; of more, it cannot be read.
 const FLOWS_SHOWN: usize = 6;

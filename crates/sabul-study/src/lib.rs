@@ -28,6 +28,7 @@
 //! ```
 
 mod arms;
+mod built;
 pub mod card;
 pub mod compare;
 pub mod conversations;
@@ -47,11 +48,10 @@ mod why;
 pub mod words;
 
 pub use arms::{Measuring, measure, simulate, simulate_telling};
+pub use built::COMMIT;
 pub use error::{Cause, Error};
 pub use observer::Observer;
 pub use why::Why;
 
-/// The source that this was built from.
-pub const COMMIT: &str = env!("SABUL_COMMIT");
 /// Version of the JSON documents.
 pub const SCHEMA: u32 = 1;

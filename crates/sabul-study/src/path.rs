@@ -252,7 +252,7 @@ fn describe_link(link: &LinkConfig, rtt: Span) -> String {
         format!("queue {}", show_queue(link, rtt)),
     ];
     if *link.discipline() != Discipline::DropTail {
-        parts.push(link.discipline().entry().name.to_owned());
+        parts.push(link.discipline().name().to_owned());
     }
     if link.jitter() > Span::ZERO {
         parts.push(format!("jitter up to {}", show_ms(link.jitter())));

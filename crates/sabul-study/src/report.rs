@@ -8,7 +8,7 @@ use sabul_report::{Axis, Cell, Chart, Column, Heatmap, Item, Line, Page, Section
 use sabul_run::results::{FlowSeries, LinkSeries, Results, Series};
 use sabul_scenario::Run;
 
-use crate::COMMIT;
+use crate::built::COMMIT;
 use crate::runs::Finished;
 pub use lab::{INVALID, calibration_table, lateness, left_out};
 

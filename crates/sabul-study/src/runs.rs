@@ -12,9 +12,11 @@ use sabul_run::results::{Results, Series};
 use sabul_scenario::{Arm, LabNotes, Manifest, Override, Run, RunDocument};
 use serde_json::{Map, Value, json};
 
+use crate::built::COMMIT;
+use crate::error::Error;
 use crate::folder::{self, Folder};
 use crate::why::Why;
-use crate::{COMMIT, Error, conversations, report};
+use crate::{conversations, report};
 
 /// Conversations that are shown.
 pub(crate) const CONVERSATIONS_SHOWN: usize = 20;

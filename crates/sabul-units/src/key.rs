@@ -393,6 +393,11 @@ pub fn names<T>(keys: &[Key<T>]) -> Vec<&'static str> {
     keys.iter().map(|key| key.name).collect()
 }
 
+/// Keys without the type of what they fill.
+pub fn rows<T>(keys: &[Key<T>]) -> Vec<Row> {
+    keys.iter().map(Key::row).collect()
+}
+
 /// A number in a range.
 fn number(given: Given<'_>, range: Range) -> Result<f64, Refused> {
     let number = match given {

@@ -14,8 +14,7 @@ use sabul_units::key::{Key, Range, Takes};
 use sabul_units::{Instant, Span};
 
 use super::line::{Admission, Departure, Fifo, QueueDiscipline, Queued};
-use crate::config::{LinkError, QueueLimit};
-use crate::discipline::{Discipline, DisciplineEntry, ensure};
+use crate::setting::{LinkError, QueueLimit, ensure};
 
 /// How long after leaving it the rate of dropping is still worth something, in intervals.
 /// [RFC8289 §5]
@@ -36,43 +35,26 @@ pub struct Codel {
 pub(crate) const SPAN_MAX: Span = Span::from_secs(3_600);
 const MS: Range = Range::of(0.001, SPAN_MAX.0 as f64 / 1e9);
 
-/// What is known of it without its settings.
-pub(crate) const ENTRY: DisciplineEntry = DisciplineEntry {
-    name: "codel",
-    keys: &[INTERVAL, TARGET, ECN],
-    make: |_| Discipline::Codel(Codel::default()),
-};
+/// Its settings, in the order in which they take effect.
+pub(crate) const KEYS: &[Key<Codel>] = &[
+    interval(|codel, by| codel.interval = by),
+    target(|codel, by| codel.target = by),
+    ecn(|codel, is| codel.is_marking = is),
+];
 
-pub(super) const INTERVAL: Key<Discipline> = Key::<Discipline>::new(
-    "codel_interval_ms",
-    Takes::Millis(MS, |discipline, by| set(discipline, |codel| codel.interval = by)),
-    "how long the target may be exceeded; about the longest round trip",
-)
-.or(100.0)
-.source("[RFC8289 §4]");
+pub(super) const fn interval<T>(set: fn(&mut T, Span)) -> Key<T> {
+    let doc = "how long the target may be exceeded; about the longest round trip";
+    Key::new("codel_interval_ms", Takes::Millis(MS, set), doc).or(100.0).source("[RFC8289 §4]")
+}
 
-pub(super) const TARGET: Key<Discipline> = Key::<Discipline>::new(
-    "codel_target_ms",
-    Takes::Millis(MS, |discipline, by| set(discipline, |codel| codel.target = by)),
-    "standing delay that is accepted; at most `codel_interval_ms`",
-)
-.or(5.0)
-.source("[RFC8289 §4]");
+pub(super) const fn target<T>(set: fn(&mut T, Span)) -> Key<T> {
+    let doc = "standing delay that is accepted; at most `codel_interval_ms`";
+    Key::new("codel_target_ms", Takes::Millis(MS, set), doc).or(5.0).source("[RFC8289 §4]")
+}
 
-pub(super) const ECN: Key<Discipline> = Key::<Discipline>::new(
-    "ecn",
-    Takes::Flag(|discipline, is| set(discipline, |codel| codel.is_marking = is)),
-    "marks ECN-capable packets instead of dropping them",
-)
-.or_flag(false)
-.source("Linux");
-
-fn set(discipline: &mut Discipline, change: impl FnOnce(&mut Codel)) {
-    match discipline {
-        Discipline::Codel(codel) => change(codel),
-        Discipline::FqCodel(fq) => change(&mut fq.codel),
-        _ => {}
-    }
+pub(super) const fn ecn<T>(set: fn(&mut T, bool)) -> Key<T> {
+    let doc = "marks ECN-capable packets instead of dropping them";
+    Key::new("ecn", Takes::Flag(set), doc).or_flag(false).source("Linux")
 }
 
 impl Default for Codel {

@@ -16,9 +16,8 @@ use sabul_units::Instant;
 use sabul_units::key::{Key, Takes};
 
 use super::line::{Admission, Departure, Fifo, QueueDiscipline, Queued};
-use crate::config::{LinkError, QueueLimit};
-use crate::discipline::{
-    Discipline, DisciplineEntry, FULL_FRAME, QUANTUM, WEIGHT_MAX, check_quantum, ensure,
+use crate::setting::{
+    FULL_FRAME, LinkError, QueueLimit, WEIGHT_MAX, check_quantum, ensure, quantum,
 };
 
 /// Settings of weighted deficit round robin. [DRR §3]
@@ -33,36 +32,29 @@ pub struct Drr {
     pub is_dedicated: bool,
 }
 
-/// What is known of it without its settings.
-pub(crate) const ENTRY: DisciplineEntry = DisciplineEntry {
-    name: "drr",
-    keys: &[
-        QUANTUM.source("one full frame: [DRR §3] asks for a packet in every turn"),
-        Key::<Discipline>::new(
-            "drr_weights",
-            Takes::ByFlow(1, WEIGHT_MAX, |discipline, flow, weight| {
-                if let Discipline::Drr(drr) = discipline {
-                    drr.weights.insert(flow, weight);
-                }
-            }),
-            "shares of the rate while all have packets",
-        )
-        .or_else("1 for each flow")
-        .source("ours"),
-        Key::<Discipline>::new(
-            "drr_dedicated",
-            Takes::Flag(|discipline, is| {
-                if let Discipline::Drr(drr) = discipline {
-                    drr.is_dedicated = is;
-                }
-            }),
-            "gives each flow the whole queue limit",
-        )
-        .or_flag(false)
-        .source("[OVV-T §III] for true"),
-    ],
-    make: |_| Discipline::Drr(Drr::default()),
-};
+/// Its settings, in the order in which they take effect.
+pub(crate) const KEYS: &[Key<Drr>] = &[
+    quantum(
+        |drr, bytes| drr.quantum_bytes = bytes,
+        "one full frame: [DRR §3] asks for a packet in every turn",
+    ),
+    Key::<Drr>::new(
+        "drr_weights",
+        Takes::ByFlow(1, WEIGHT_MAX, |drr, flow, weight| {
+            drr.weights.insert(flow, weight);
+        }),
+        "shares of the rate while all have packets",
+    )
+    .or_else("1 for each flow")
+    .source("ours"),
+    Key::<Drr>::new(
+        "drr_dedicated",
+        Takes::Flag(|drr, is| drr.is_dedicated = is),
+        "gives each flow the whole queue limit",
+    )
+    .or_flag(false)
+    .source("[OVV-T §III] for true"),
+];
 
 impl Drr {
     pub(crate) fn check(&self) -> Result<(), LinkError> {

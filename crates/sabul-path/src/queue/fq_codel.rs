@@ -18,8 +18,7 @@ use sabul_units::{Instant, Random, SeededRandom};
 
 use super::codel::{self, Codel, CodelLaw};
 use super::line::{Admission, Departure, Fifo, QueueDiscipline, Queued};
-use crate::config::{LinkError, QueueLimit};
-use crate::discipline::{Discipline, DisciplineEntry, FULL_FRAME, QUANTUM, check_quantum, ensure};
+use crate::setting::{FULL_FRAME, LinkError, QueueLimit, check_quantum, ensure, quantum};
 
 /// Most packets dropped at once where there is no room. [RFC8290 §5.2]
 const BATCH_MAX: usize = 64;
@@ -38,28 +37,20 @@ pub struct FqCodel {
 /// Most queues, as in Linux.
 pub(crate) const QUEUES_MAX: u32 = 65_536;
 
-/// What is known of it without its settings.
-pub(crate) const ENTRY: DisciplineEntry = DisciplineEntry {
-    name: "fq-codel",
-    keys: &[
-        codel::INTERVAL,
-        codel::TARGET,
-        codel::ECN.or_flag(true),
-        QUANTUM.source("[RFC8290 §5.2]; bounds: Linux"),
-        Key::<Discipline>::new(
-            "fq_queues",
-            Takes::Whole32(1, QUEUES_MAX, |discipline, queues| {
-                if let Discipline::FqCodel(fq) = discipline {
-                    fq.queues = queues;
-                }
-            }),
-            "queues that flows are hashed to",
-        )
-        .or(1_024.0)
-        .source("[RFC8290 §5.2]; bounds: Linux"),
-    ],
-    make: |_| Discipline::FqCodel(FqCodel::default()),
-};
+/// Its settings, in the order in which they take effect.
+pub(crate) const KEYS: &[Key<FqCodel>] = &[
+    codel::interval(|fq, by| fq.codel.interval = by),
+    codel::target(|fq, by| fq.codel.target = by),
+    codel::ecn(|fq: &mut FqCodel, is| fq.codel.is_marking = is).or_flag(true),
+    quantum(|fq, bytes| fq.quantum_bytes = bytes, "[RFC8290 §5.2]; bounds: Linux"),
+    Key::<FqCodel>::new(
+        "fq_queues",
+        Takes::Whole32(1, QUEUES_MAX, |fq, queues| fq.queues = queues),
+        "queues that flows are hashed to",
+    )
+    .or(1_024.0)
+    .source("[RFC8290 §5.2]; bounds: Linux"),
+];
 
 impl FqCodel {
     pub(crate) fn check(&self) -> Result<(), LinkError> {

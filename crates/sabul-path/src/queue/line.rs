@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use sabul_units::Instant;
 
-use crate::config::QueueLimit;
 use crate::packet::PacketMeta;
+use crate::setting::QueueLimit;
 
 /// What happens to a packet that arrives at a first-in-first-out queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

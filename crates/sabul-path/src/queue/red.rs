@@ -16,8 +16,7 @@ use sabul_units::math::exp;
 use sabul_units::{Bytes, Probability, Random, Rate, SeededRandom, Span};
 
 use super::line::Judgement;
-use crate::config::{LinkError, PACKETS_MAX};
-use crate::discipline::{Discipline, DisciplineEntry, FULL_PACKET, ensure};
+use crate::setting::{FULL_PACKET, LinkError, PACKETS_MAX, ensure};
 
 /// Settings of random early detection. [RED93 §4]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,69 +36,51 @@ pub struct Red {
     pub is_marking: bool,
 }
 
-/// What is known of it without its settings.
-pub(crate) const ENTRY: DisciplineEntry = DisciplineEntry {
-    name: "red",
-    keys: KEYS,
-    make: |rate| Discipline::Red(rate.map_or_else(Red::default, Red::for_rate)),
-};
-
-const KEYS: &[Key<Discipline>] = &[
-    Key::<Discipline>::new(
+/// Its settings, in the order in which they take effect.
+pub(crate) const KEYS: &[Key<Red>] = &[
+    Key::<Red>::new(
         "red_min_packets",
-        Takes::Whole(1, PACKETS_MAX, |discipline, n| {
-            set(discipline, |red| (red.min_packets, red.max_packets) = (n, 3 * n));
-        }),
+        Takes::Whole(1, PACKETS_MAX, |red, n| (red.min_packets, red.max_packets) = (n, 3 * n)),
         "averaged queue below which nothing happens",
     )
     .or_else("half of 5 ms of the rate, at least 5")
     .source("ns-2; 5 in [RED93 §4]"),
-    Key::<Discipline>::new(
+    Key::<Red>::new(
         "red_max_packets",
-        Takes::Whole(2, 3 * PACKETS_MAX, |discipline, n| {
-            set(discipline, |red| red.max_packets = n)
-        }),
+        Takes::Whole(2, 3 * PACKETS_MAX, |red, n| red.max_packets = n),
         "averaged queue at which the probability is `red_max_probability`; over `red_min_packets`",
     )
     .or_else("three times `red_min_packets`")
     .source("ns-2; 15 in [RED93 §4]"),
-    Key::<Discipline>::new(
+    Key::<Red>::new(
         "red_max_probability",
-        Takes::Chance(Range::over(0.0, 1.0), |discipline, p| {
-            set(discipline, |red| red.max_probability = p);
-        }),
+        Takes::Chance(Range::over(0.0, 1.0), |red, p| red.max_probability = p),
         "chance of a mark or drop there",
     )
     .or(0.1)
     .source("ns-2; 0.02 in [RED93 §4]"),
-    Key::<Discipline>::new(
+    Key::<Red>::new(
         "red_weight",
-        Takes::Chance(Range::over(0.0, 1.0), |discipline, p| set(discipline, |red| red.weight = p)),
+        Takes::Chance(Range::over(0.0, 1.0), |red, p| red.weight = p),
         "weight of the newest sample in the averaged queue",
     )
     .or_else("1 − e^(−1 / packets per second): about a second")
     .source("ns-2; 0.002 in [RED93 §4]"),
-    Key::<Discipline>::new(
+    Key::<Red>::new(
         "red_gentle",
-        Takes::Flag(|discipline, is| set(discipline, |red| red.is_gentle = is)),
+        Takes::Flag(|red, is| red.is_gentle = is),
         "whether the probability climbs to one over the next `red_max_packets`, not at once",
     )
     .or_flag(true)
     .source("ns-2"),
-    Key::<Discipline>::new(
+    Key::<Red>::new(
         "ecn",
-        Takes::Flag(|discipline, is| set(discipline, |red| red.is_marking = is)),
+        Takes::Flag(|red, is| red.is_marking = is),
         "marks ECN-capable packets instead of dropping them",
     )
     .or_flag(false)
     .source("Linux"),
 ];
-
-fn set(discipline: &mut Discipline, change: impl FnOnce(&mut Red)) {
-    if let Discipline::Red(red) = discipline {
-        change(red);
-    }
-}
 
 impl Default for Red {
     /// 5 and 15 packets, weight 0.002 and dropping, as in [RED93 §4]; 10 % and gentle, as S. Floyd

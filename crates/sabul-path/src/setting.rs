@@ -1,0 +1,88 @@
+//! What settings of links and disciplines share: how they are refused, and numbers that several need.
+
+use std::fmt;
+
+use sabul_units::key::{Key, Takes};
+
+/// No queue of a file holds more packets.
+pub(crate) const PACKETS_MAX: u64 = 1_000_000_000;
+/// The packet that averages over time and rates in packets are counted in, in bytes.
+pub(crate) const FULL_PACKET: u64 = 1_500;
+
+/// A full Ethernet frame without its checksum: the largest packet where the link has no MTU, and
+/// the quantum of both round robins, in bytes. [RFC8290 §5.2]
+pub(crate) const FULL_FRAME: u32 = 1_514;
+
+/// Largest weight of a flow; a turn of it lasts 99 MB at the default quantum.
+pub(crate) const WEIGHT_MAX: u32 = 65_535;
+
+/// What the queue in front of the serialiser holds; the packet being serialised is not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueLimit {
+    /// At most this many packets wait.
+    Packets(u64),
+    /// At most this many bytes wait.
+    Bytes(u64),
+    /// Nothing is ever dropped for want of room.
+    Unlimited,
+}
+
+impl QueueLimit {
+    /// Whether so much may wait at once.
+    pub(crate) fn allows(self, packets: u64, bytes: u64) -> bool {
+        match self {
+            Self::Packets(limit) => packets <= limit,
+            Self::Bytes(limit) => bytes <= limit,
+            Self::Unlimited => true,
+        }
+    }
+}
+
+/// A setting is outside its range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkError {
+    /// The name of the setting.
+    pub setting: &'static str,
+    /// The value that was refused.
+    pub value: String,
+    /// What is allowed, in words.
+    pub allowed: &'static str,
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { setting, value, allowed } = self;
+        write!(f, "link setting '{setting}' is {value}, which it cannot be: use {allowed}")
+    }
+}
+
+impl std::error::Error for LinkError {}
+
+pub(crate) fn ensure(
+    is_allowed: bool,
+    setting: &'static str,
+    value: impl Fn() -> String,
+    allowed: &'static str,
+) -> Result<(), LinkError> {
+    if is_allowed { Ok(()) } else { Err(LinkError { setting, value: value(), allowed }) }
+}
+
+/// How many bytes a flow may send in its turn: a turn neither takes too many rounds to save up for, nor
+/// lasts long enough to starve the others. As in the Linux `fq_codel`.
+pub(crate) const fn quantum<T>(set: fn(&mut T, u32), source: &'static str) -> Key<T> {
+    Key::new(
+        "quantum_bytes",
+        Takes::Whole32(QUANTUM_MIN, QUANTUM_MAX, set),
+        "what a flow may send in its turn",
+    )
+    .or(FULL_FRAME as f64)
+    .source(source)
+}
+const QUANTUM_MIN: u32 = 256;
+pub(crate) const QUANTUM_MAX: u32 = 1 << 20;
+
+pub(crate) fn check_quantum(quantum: u32) -> Result<(), LinkError> {
+    let is_allowed = (QUANTUM_MIN..=QUANTUM_MAX).contains(&quantum);
+    let allowed = "256 to 1048576 bytes";
+    ensure(is_allowed, "quantum_bytes", || format!("{quantum} bytes"), allowed)
+}
