@@ -5,9 +5,7 @@ use sabul_report::{Column, Table, significant};
 use sabul_units::{Probability, Span};
 use serde_json::{Value, json};
 
-use crate::path::{
-    show_chance, show_ms, show_outages, show_queue, show_rate, show_share,
-};
+use crate::path::{show_chance, show_ms, show_outages, show_queue, show_rate, show_share};
 
 /// Where text is wrapped.
 const TEXT_WIDTH: usize = 78;

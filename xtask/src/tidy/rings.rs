@@ -13,10 +13,6 @@ use super::rust_text::{code_of, is_test_path, shipped_code_of};
 /// Most files in a ring.
 const RING_MAX: usize = 3;
 
-/// Crates that had larger rings when this check came, and how many files the largest has. A line may
-/// shrink or go, never grow or come.
-const KNOWN: &[(&str, usize)] = &[];
-
 /// The path of a module: `["tcp", "bbr3"]` for `src/tcp/bbr3.rs`, nothing for the root.
 type Module = Vec<String>;
 
@@ -25,10 +21,6 @@ type Modules<'a> = BTreeMap<Module, &'a File>;
 
 /// No ring of imports has more than [`RING_MAX`] files.
 pub(crate) fn check_rings(files: &[File]) -> Vec<Finding> {
-    check_with(files, KNOWN)
-}
-
-fn check_with(files: &[File], known: &[(&str, usize)]) -> Vec<Finding> {
     let mut crates: BTreeMap<&str, Modules<'_>> = BTreeMap::new();
     for file in files.iter().filter(|file| file.is_rust() && !is_test_path(&file.path)) {
         if let Some((name, module)) = module_of(&file.path) {
@@ -36,21 +28,14 @@ fn check_with(files: &[File], known: &[(&str, usize)]) -> Vec<Finding> {
         }
     }
     let mut findings = Vec::new();
-    for (name, modules) in &crates {
-        let most = known.iter().find(|(crate_name, _)| crate_name == name);
-        let most = most.map_or(RING_MAX, |(_, most)| *most);
+    for modules in crates.values() {
         let rings = rings(modules);
-        for ring in rings.iter().filter(|ring| ring.len() > most) {
+        for ring in rings.iter().filter(|ring| ring.len() > RING_MAX) {
             let paths: Vec<&str> =
                 ring.iter().map(|module| modules[module].path.as_str()).collect();
             let what = format!("{} files import each other: {}", ring.len(), paths.join(", "));
             let fix = "move what several of them need to a file below them";
             findings.push(modules[&ring[0]].finding(1, what, fix));
-        }
-        if most > RING_MAX && rings.iter().all(|ring| ring.len() <= RING_MAX) {
-            let what = format!("{name} has no large ring of imports any more");
-            let first = modules.values().next().expect("a crate here has a file");
-            findings.push(first.finding(1, what, "take it off KNOWN in xtask/src/tidy/rings.rs"));
         }
     }
     findings
@@ -164,12 +149,12 @@ mod tests {
     use super::super::tests::file;
     use super::*;
 
-    fn found(files: &[(&str, &str)], known: &[(&str, usize)]) -> Vec<String> {
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<File> = files
             .iter()
             .map(|(path, text)| file(&format!("crates/sabul-cc/src/{path}.rs"), text))
             .collect();
-        check_with(&files, known).into_iter().map(|finding| finding.what).collect()
+        check_rings(&files).into_iter().map(|finding| finding.what).collect()
     }
 
     /// Four files in a ring, each by another way of writing an import.
@@ -184,7 +169,7 @@ mod tests {
     fn a_ring_of_four_files_is_found_whichever_way_they_import() {
         let mut files = RING.to_vec();
         files.push(("c", "use super::{a::A, x};"));
-        let findings = found(&files, &[]);
+        let findings = found(&files);
         assert_eq!(findings.len(), 1);
         assert!(findings[0].starts_with("4 files import each other: "), "{findings:?}");
         for name in ["src/a.rs", "src/b.rs", "src/b/part.rs", "src/c.rs"] {
@@ -200,34 +185,22 @@ mod tests {
             ("b", "use crate::a::A;"),
             ("c", "use crate::b::B;"),
         ];
-        assert!(found(&files, &[])[0].starts_with("4 files"));
+        assert!(found(&files)[0].starts_with("4 files"));
     }
 
     #[test]
     fn small_rings_tests_comments_and_arrows_one_way_are_none() {
-        assert_eq!(found(&RING, &[]), Vec::<String>::new());
+        assert_eq!(found(&RING), Vec::<String>::new());
         let three =
             [("a", "use crate::b::B;"), ("b", "use crate::c::C;"), ("c", "use crate::a::A;")];
-        assert_eq!(found(&three, &[]), Vec::<String>::new());
+        assert_eq!(found(&three), Vec::<String>::new());
         let mut files = RING.to_vec();
         files.push(("b/part", "pub(in crate::b) struct Part;"));
         files.push(("c", "// crate::a::A\n#[cfg(test)]\nmod tests { use crate::a::A; }"));
-        assert_eq!(found(&files, &[]), Vec::<String>::new());
+        assert_eq!(found(&files), Vec::<String>::new());
         // A file that only tests have.
         *files.last_mut().unwrap() = ("c", "#[cfg(test)]\nmod testing;");
         files.push(("c/testing", "use crate::a::A; use super::C;"));
-        assert_eq!(found(&files, &[]), Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_known_ring_may_shrink_and_go_but_not_grow() {
-        let mut files = RING.to_vec();
-        files.push(("c", "use crate::a::A;"));
-        assert_eq!(found(&files, &[("sabul-cc", 4)]), Vec::<String>::new());
-        assert_eq!(found(&files, &[("sabul-cc", 5)]), Vec::<String>::new());
-        files.push(("d", "use crate::a::A;"));
-        files[4] = ("c", "use crate::d::D;");
-        assert!(found(&files, &[("sabul-cc", 4)])[0].starts_with("5 files"));
-        assert!(found(&RING, &[("sabul-cc", 4)])[0].contains("no large ring"));
+        assert_eq!(found(&files), Vec::<String>::new());
     }
 }
