@@ -87,6 +87,8 @@ pub(crate) struct RateSearch {
     recent: VecDeque<Mark>,
     /// Largest arrival rate of a train.
     estimate: Option<Rate>,
+    /// The same, before the path was filled.
+    trained: Option<Rate>,
     /// Round trips of the last four ACKs.
     delays: [Span; 4],
     arrived_in_round: u64,
@@ -103,6 +105,7 @@ impl RateSearch {
             round_end: None,
             recent: VecDeque::new(),
             estimate: None,
+            trained: None,
             delays: [Span::ZERO; 4],
             arrived_in_round: 0,
             lost_in_round: 0,
@@ -112,6 +115,11 @@ impl RateSearch {
 
     pub(crate) const fn limits(&self) -> SendLimits {
         SendLimits { gap: self.gap, window: Some(Packets(self.window)), hold_until: None }
+    }
+
+    /// The largest rate at which a train arrived that had left faster: the link's, whoever else uses it.
+    pub(crate) const fn train_rate(&self) -> Option<Rate> {
+        self.trained
     }
 
     pub(crate) const fn phase(&self) -> &'static str {
@@ -174,6 +182,7 @@ impl RateSearch {
         match self.stage {
             Stage::Ramp => {
                 self.estimate = self.estimate.max(sample);
+                self.trained = self.estimate;
                 self.ramp(acked, rtt, delayed, cx);
                 SearchStep::Continue
             }
