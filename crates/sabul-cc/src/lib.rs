@@ -19,6 +19,7 @@ mod reason;
 pub mod registry;
 mod sabul2002;
 mod sabul2003;
+mod sabul2026;
 mod search;
 mod tcp;
 mod udt;

@@ -14,7 +14,7 @@ use crate::tcp::{
     scalable,
 };
 use crate::udt::{udt1, udt2, udt4};
-use crate::{fixed, sabul2002, sabul2003};
+use crate::{fixed, sabul2002, sabul2003, sabul2026};
 
 pub use crate::entry::{Build, Entry, Family};
 
@@ -29,6 +29,7 @@ static ADDED: OnceLock<&'static [Entry]> = OnceLock::new();
 
 /// The controllers of this crate, in the order shown to users. [`all`] has those of the program too.
 pub const ENTRIES: &[Entry] = &[
+    sabul2026::ENTRY,
     sabul2003::ENTRY,
     sabul2002::ENTRY,
     newreno::ENTRY,

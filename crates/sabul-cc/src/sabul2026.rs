@@ -1,0 +1,418 @@
+//! SABUL of today: paced, bounded by the queue that stands, and deaf to losses that are not its own.
+//!
+//! Source: ours. The law is that of a delay whose height says how many share a link [FRCC]; the excess
+//! packets of a probe and the drains in which all join are [FRCC]'s and [BBR3]'s; the rest is argued on
+//! `docs/algorithms/sabul2026.md`.
+//! Model, once an epoch (a round trip, at least a SYN interval), D what arrives a second, C the link's rate:
+//!     count   = C / D                                        flows like this one on the link
+//!     aim     = base + omega + theta × (count - 1)           round trip at which all have a like share
+//!     window  = window × aim / (base + queue)                where no queue stands: D may be held back
+//!     window += weight × (D × aim - window)                  where one does: D is the link's
+//!     gap     = (base + queue) / window                      and no more than window + an ACK's worth on the way
+//! States:      Search --rate found--> Cruise
+//!              Cruise --two to three seconds, and no queue--> Probe --three epochs--> Cruise | Probe
+//!              Cruise --more lost than chance explains--> Test --it stays | it went away--> Cruise
+//!              Cruise --five seconds without an empty queue | another drains--> Drain --round trip--> Cruise
+//! Invariants:  `WINDOW_MIN` <= window <= `WINDOW_MAX`; only a test's verdict, silence and the law shrink it.
+//! Not here:    a share of its own beside a flow that fills the queue: it yields to that (the page says how much).
+
+mod link;
+mod losses;
+mod path;
+
+use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
+
+use self::link::Link;
+use self::losses::{Losses, Verdict};
+use self::path::{Epoch, Path};
+use crate::controller::{
+    Acked, Context, Controller, IntervalReport, LossReport, SendLimits, ack_interval,
+};
+use crate::entry::{Entry, Family};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::reason::Reason;
+use crate::search::{RateSearch, SearchStep};
+
+/// Ours: with fewer packets in flight a single loss would leave nothing to learn from.
+const WINDOW_MIN: f64 = 4.0;
+/// Ours: far beyond any path, and exact in floating point.
+const WINDOW_MAX: f64 = 1e9;
+/// Ours: theta is at most this part of the base round trip, and of the room in front of the link, which N
+/// flows fill to N - 1 parts.
+const THETA_BASE_PART: f64 = 1.0 / 5.0;
+const THETA_ROOM_PART: f64 = 1.0 / 8.0;
+/// Ours: the queue that keeps the link busy, in seconds: what jitter hides, within these bounds, and at most these
+/// parts of the base round trip and of the room.
+const OMEGA_MIN: f64 = 0.0003;
+const OMEGA_MAX: f64 = 0.002;
+const OMEGA_BASE_PART: f64 = 1.0 / 20.0;
+const OMEGA_ROOM_PART: f64 = 1.0 / 4.0;
+/// [FRCC] has no bound; ours is far above what the law was tried with.
+const COUNT_MAX: f64 = 64.0;
+/// [FRCC] Largest change of the window in one epoch.
+const STEP: f64 = 1.3;
+/// Ours: the share of the way that the window goes in one epoch, growing with the base round trip up to this one.
+const WEIGHT_MIN: f64 = 0.5;
+const WEIGHT_BASE: f64 = 0.1;
+/// Ours: what a probe adds to the window at first and, each doubling the one before while it finds room, at last.
+const PROBE_PART: f64 = 1.0 / 16.0;
+const PROBE_PART_MAX: f64 = 0.5;
+/// Ours: wall clock, so that no round trip probes more often than another. [BBR3 §5.3.3.8] has the same.
+const PROBE_WAIT: Span = Span::from_secs(2);
+const PROBE_WAIT_MORE_NS: u64 = 1_000_000_000;
+/// Ours: epochs in which a probe's packets spread over the round trip; the one after is measured.
+const PROBE_SETTLES: u32 = 2;
+/// Ours: after a drain the queue is no measure for this long.
+const DRAIN_REST: Span = Span::from_millis(500);
+/// [BBR3 §2] Longest time without an empty queue. A flow that came late drains this soon after its search.
+const DRAIN_AGE: Span = Span::from_secs(5);
+const FIRST_DRAIN: Span = Span::from_millis(500);
+/// Ours: least time between two drains.
+const DRAIN_SPACING: Span = Span::from_secs(1);
+/// Ours: the part of the window that a test of losses leaves, and that is left where they were its own.
+const TEST_PART: f64 = 0.85;
+/// Ours: this flow is alone if it has at least this part of the link.
+const ALONE_PART: f64 = 0.8;
+
+pub(crate) const ENTRY: Entry = Entry {
+    name: "sabul2026",
+    summary: "SABUL of today: paced, bounded by the queue that stands, deaf to losses that are not its own",
+    source: "ours, on [FRCC] and [BBR3]; docs/algorithms/sabul2026.md",
+    params: PARAMS,
+    family: Family::Rate,
+    is_adaptive: true,
+    build,
+};
+
+const PARAMS: &[ParamSpec] = &[ParamSpec {
+    name: "theta_ms",
+    unit: Unit::Millis,
+    default: "2",
+    range: (0.1, 100.0),
+    doc: "Queueing delay that each further flow of this kind adds; less where the round trip or the \
+          room in front of the link is short",
+    source: "ours: twice what the clocks of two hosts and their batches differ by",
+}];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Cruise,
+    /// `extra` packets more than the window, until the epoch after `settles` more is measured against
+    /// the rate and queue of before.
+    Probe {
+        extra: f64,
+        settles: u32,
+        rate: f64,
+        queue: f64,
+    },
+    /// Less than what arrives: the share that was lost before either stays or goes away.
+    Test {
+        is_standing: bool,
+        lost: f64,
+    },
+    /// This window until then, so that the queue empties and shows the base round trip.
+    Drain {
+        window: f64,
+        until: Instant,
+    },
+    /// The window again, while what the drain left of the queue is still being heard of.
+    Refill,
+}
+
+#[derive(Debug)]
+struct Sabul2026 {
+    search: Option<RateSearch>,
+    state: State,
+    /// Packets.
+    window: f64,
+    hold_until: Option<Instant>,
+    path: Path,
+    link: Link,
+    losses: Losses,
+    /// Seconds.
+    theta: f64,
+    probe_at: Instant,
+    probe_part: f64,
+    /// When the queue was last seen empty.
+    emptied_at: Instant,
+}
+
+fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
+    Ok(Box::new(Sabul2026 {
+        search: Some(RateSearch::new()),
+        state: State::Cruise,
+        window: WINDOW_MIN,
+        hold_until: None,
+        path: Path::new(),
+        link: Link::new(),
+        losses: Losses::new(),
+        theta: params.number("theta_ms") / 1e3,
+        probe_at: Instant::ZERO,
+        probe_part: PROBE_PART,
+        emptied_at: Instant::ZERO,
+    }))
+}
+
+fn packets_per_second(rate: Rate, packet_bytes: Bytes) -> f64 {
+    rate.0 as f64 / (8.0 * packet_bytes.0.max(1) as f64)
+}
+
+impl Sabul2026 {
+    /// Seconds of queue that each further flow adds.
+    fn theta(&self) -> f64 {
+        let (base, room) = (self.path.base(), self.losses.room());
+        self.theta.min(base * THETA_BASE_PART).min(room * THETA_ROOM_PART)
+    }
+
+    /// Seconds of queue that keep the link busy.
+    fn omega(&self) -> f64 {
+        let (base, room) = (self.path.base(), self.losses.room());
+        let omega = self.path.jitter().clamp(OMEGA_MIN, OMEGA_MAX);
+        omega.min(base * OMEGA_BASE_PART).min(room * OMEGA_ROOM_PART)
+    }
+
+    /// How many flows like this one share the link, if `rate` is what arrives of it.
+    fn count(&self, rate: f64) -> f64 {
+        if rate > 0.0 { (self.link.rate() / rate).clamp(1.0, COUNT_MAX) } else { COUNT_MAX }
+    }
+
+    /// The window that the state allows.
+    fn allowed(&self) -> f64 {
+        let window = match self.state {
+            State::Cruise | State::Refill => self.window,
+            State::Probe { extra, .. } => self.window + extra,
+            State::Test { .. } => self.window * TEST_PART,
+            State::Drain { window, .. } => window,
+        };
+        window.clamp(WINDOW_MIN, WINDOW_MAX)
+    }
+
+    const fn set_window(&mut self, packets: f64) {
+        self.window = packets.clamp(WINDOW_MIN, WINDOW_MAX);
+    }
+
+    fn take_step(&mut self, step: SearchStep, cx: &mut Context<'_>) {
+        let SearchStep::Found { rate, hold } = step else { return };
+        cx.tell(Reason::RateFound);
+        self.end_search(rate, cx);
+        self.hold_until = hold.map(|span| cx.now + span);
+    }
+
+    /// Goes on at this rate. Trains that arrived faster were the link's rate, whoever else used it.
+    fn end_search(&mut self, rate: Rate, cx: &mut Context<'_>) {
+        let trained = self.search.take().and_then(|search| search.train_rate());
+        let rate = packets_per_second(rate, cx.packet_bytes);
+        let link = trained.map_or(0.0, |found| packets_per_second(found, cx.packet_bytes));
+        self.link.set(rate.max(link), cx.now);
+        self.set_window(rate * (self.path.base() + self.omega()));
+        self.schedule_probe(cx);
+        // Who came late has taken the others' queue for part of the path.
+        self.emptied_at = cx.now - (DRAIN_AGE - FIRST_DRAIN);
+    }
+
+    fn schedule_probe(&mut self, cx: &mut Context<'_>) {
+        let more = Span::from_nanos(cx.random.below(PROBE_WAIT_MORE_NS));
+        self.probe_at = cx.now + PROBE_WAIT + more;
+        self.probe_part = PROBE_PART;
+    }
+
+    fn on_epoch(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
+        self.link.note(epoch.rate, cx.now);
+        let is_suspect = self.losses.note(epoch, self.path.queue());
+        match self.state {
+            State::Cruise if is_suspect => {
+                cx.tell(Reason::Own("suspect-losses"));
+                self.losses.start_test(epoch);
+                self.state = State::Test { is_standing: false, lost: epoch.lost };
+            }
+            State::Cruise => self.cruise(epoch, cx),
+            State::Probe { extra, settles, rate, queue } if settles > 0 => {
+                self.state = State::Probe { extra, settles: settles - 1, rate, queue };
+            }
+            State::Probe { extra, rate, queue, .. } => {
+                self.end_probe(extra, rate, queue, epoch, cx);
+            }
+            State::Test { is_standing: false, lost } => {
+                self.state = State::Test { is_standing: true, lost: lost.max(epoch.lost) };
+            }
+            State::Test { is_standing: true, lost } => self.end_test(lost, epoch, cx),
+            State::Drain { until, .. } => {
+                if cx.now >= until {
+                    self.state = State::Refill;
+                }
+            }
+            State::Refill => {
+                self.path.end_drain();
+                self.state = State::Cruise;
+                self.emptied_at = cx.now;
+                self.probe_at = self.probe_at.max(cx.now + DRAIN_REST);
+            }
+        }
+    }
+
+    fn cruise(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
+        let queue = self.path.queue();
+        if !epoch.is_app_limited {
+            self.follow(epoch);
+        }
+        let is_rested = cx.now > self.emptied_at + DRAIN_SPACING;
+        if is_rested && self.path.has_fallen() {
+            // Somebody drains: who joins sees the path without a queue too.
+            let own = self.window - 2.0 * self.path.queue_before() * epoch.rate;
+            self.start_drain(own.max(self.window / 2.0), epoch, cx);
+            return;
+        }
+        if queue <= self.omega() + self.theta() / 4.0 {
+            self.emptied_at = cx.now;
+        }
+        if cx.now > self.emptied_at + DRAIN_AGE {
+            self.start_drain(self.window / 2.0, epoch, cx);
+        } else if cx.now > self.probe_at && !epoch.is_app_limited {
+            if queue <= self.omega() * 1.5 {
+                self.start_probe(epoch);
+            } else {
+                self.schedule_probe(cx);
+            }
+        }
+    }
+
+    /// The law: the queue that stands says how many share the link.
+    fn follow(&mut self, epoch: &Epoch) {
+        let (base, queue) = (self.path.base(), self.path.queue());
+        let aim = base + self.omega() + self.theta() * (self.count(epoch.rate) - 1.0);
+        let target = if queue > self.omega() / 2.0 {
+            epoch.rate * aim
+        } else {
+            self.window * aim / (base + queue)
+        };
+        let target = target.clamp(self.window / STEP, self.window * STEP);
+        let weight = (base / WEIGHT_BASE).clamp(WEIGHT_MIN, 1.0);
+        self.set_window(self.window + weight * (target - self.window));
+    }
+
+    fn start_probe(&mut self, epoch: &Epoch) {
+        let extra = (self.probe_part * epoch.rate * self.path.base())
+            .max(4.0 * self.path.jitter() * epoch.rate)
+            .min(self.losses.room() * epoch.rate / 4.0)
+            .max(2.0);
+        let queue = self.path.queue();
+        self.state = State::Probe { extra, settles: PROBE_SETTLES, rate: epoch.rate, queue };
+    }
+
+    /// More arrives, and does not wait: there is room, and perhaps for twice as much.
+    fn end_probe(
+        &mut self,
+        extra: f64,
+        rate: f64,
+        queue: f64,
+        epoch: &Epoch,
+        cx: &mut Context<'_>,
+    ) {
+        self.state = State::Cruise;
+        let rise = self.path.queue() - queue;
+        let more = epoch.rate - rate;
+        let expected = rate * extra / self.window;
+        let is_standing = rise > self.path.jitter().max(extra / self.link.rate().max(1.0) / 4.0);
+        if epoch.is_app_limited || is_standing || more < expected / 2.0 {
+            self.schedule_probe(cx);
+            return;
+        }
+        cx.tell(Reason::Own("room"));
+        self.set_window(self.window + extra);
+        self.probe_part = (self.probe_part * 2.0).min(PROBE_PART_MAX);
+        self.start_probe(epoch);
+    }
+
+    fn end_test(&mut self, lost: f64, epoch: &Epoch, cx: &mut Context<'_>) {
+        match self.losses.judge(lost, epoch) {
+            Verdict::Open => {}
+            Verdict::Chance => {
+                cx.tell(Reason::Own("losses-stay"));
+                self.state = State::Cruise;
+            }
+            Verdict::Ours => {
+                cx.tell(Reason::LossEpoch);
+                self.set_window(self.window * TEST_PART);
+                self.schedule_probe(cx);
+                self.state = State::Cruise;
+            }
+        }
+    }
+
+    fn start_drain(&mut self, window: f64, epoch: &Epoch, cx: &mut Context<'_>) {
+        cx.tell(Reason::Own("drain"));
+        let round = Span::from_secs_f64(self.path.base() + self.path.queue());
+        self.state = State::Drain { window, until: cx.now + round + self.syn_interval() };
+        self.path.start_drain(epoch.rate >= ALONE_PART * self.link.rate());
+    }
+}
+
+impl Controller for Sabul2026 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "4 to 2 × 10^9")]
+    fn limits(&self) -> SendLimits {
+        if let Some(search) = &self.search {
+            return search.limits();
+        }
+        let (window, base) = (self.allowed(), self.path.base());
+        let gap = (base + self.path.queue()) / window;
+        // What has arrived counts as on the way until the next ACK.
+        let waiting = ack_interval(Span::from_secs_f64(base)).as_secs_f64() / gap;
+        SendLimits {
+            gap: Gap(Span::from_secs_f64(gap)),
+            window: Some(Packets((window + waiting.clamp(2.0, WINDOW_MAX)) as u64)),
+            hold_until: self.hold_until,
+        }
+    }
+
+    fn on_interval(&mut self, report: &IntervalReport, cx: &mut Context<'_>) {
+        if let Some(search) = &mut self.search {
+            let step = search.on_interval(report, cx);
+            self.take_step(step, cx);
+        }
+    }
+
+    fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
+        let epoch = self.path.on_ack(acked, cx, self.syn_interval());
+        if let Some(search) = &mut self.search {
+            let step = search.on_ack(acked, cx);
+            self.take_step(step, cx);
+        } else if let Some(epoch) = epoch {
+            self.on_epoch(&epoch, cx);
+        }
+    }
+
+    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
+        if let Some(search) = &mut self.search {
+            let step = search.on_loss(loss, cx);
+            if step != SearchStep::Continue {
+                cx.tell(Reason::SearchCutShort);
+            }
+            self.take_step(step, cx);
+        }
+    }
+
+    fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        if let Some(search) = &self.search {
+            cx.tell(Reason::SearchCutShort);
+            let rate = search.fallback(cx);
+            self.end_search(rate, cx);
+        }
+        // [RFC5681 §3.1] is harsher; here silence halves, and goes on halving.
+        self.set_window(self.window / 2.0);
+        self.state = State::Cruise;
+    }
+
+    fn phase(&self) -> &'static str {
+        match (&self.search, self.state) {
+            (Some(search), _) => search.phase(),
+            (None, State::Cruise) => "cruise",
+            (None, State::Probe { .. }) => "probe",
+            (None, State::Test { .. }) => "test",
+            (None, State::Drain { .. }) => "drain",
+            (None, State::Refill) => "refill",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Which losses are chance, and which are of this flow's own making.
+//!
+//! Source: ours. No level in per cent tells them apart: what is lost by chance goes on when less is sent,
+//! what a full queue drops does not.
+//! Model:       chance = average share lost over some thousand packets, while nothing is suspect
+//!              an epoch is suspect if it lost more than chance and four deviations (those of losses in pairs)
+//!              a test sends less: losses that stay become chance, losses that go away were ours
+//! Invariants:  0 <= chance <= 1; room only falls by verdicts.
+
+use super::path::Epoch;
+
+/// Ours: packets over which chance is averaged, and the most weight that one epoch has.
+const PACKETS: f64 = 2000.0;
+const WEIGHT_MAX: f64 = 0.25;
+/// Ours: deviations, and packets, beyond which losses are suspect.
+const DEVIATIONS: f64 = 4.0;
+const SUSPECT_MIN: f64 = 4.0;
+/// Ours: losses that a test must have been able to see, and epochs after which it ends undecided.
+const SEEN_MIN: f64 = 8.0;
+const EPOCHS_MAX: u32 = 6;
+/// Ours: weight of the newest verdict in the room.
+const ROOM_WEIGHT: f64 = 0.25;
+
+/// What a test of losses says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Too few packets so far.
+    Open,
+    /// They stay: it is the path.
+    Chance,
+    /// They went away: the queue was full.
+    Ours,
+}
+
+/// What a test has seen so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    packets: f64,
+    lost: f64,
+    epochs: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Losses {
+    chance: f64,
+    seen: Seen,
+    /// Longest queueing delay of the epoch that was suspect, in seconds.
+    peak: f64,
+    room: f64,
+}
+
+impl Losses {
+    pub(super) const fn new() -> Self {
+        let seen = Seen { packets: 0.0, lost: 0.0, epochs: 0 };
+        Self { chance: 0.0, seen, peak: 0.0, room: f64::INFINITY }
+    }
+
+    /// Queueing delay of a full queue, in seconds; infinite before one was.
+    pub(super) const fn room(&self) -> f64 {
+        self.room
+    }
+
+    /// Takes in an epoch with what of it stood in the queue; whether more was lost than chance explains.
+    pub(super) fn note(&mut self, epoch: &Epoch, queue: f64) -> bool {
+        self.room = self.room.max(queue);
+        let excess = (epoch.lost - self.chance) * epoch.packets;
+        if excess > (DEVIATIONS * deviation(self.chance, epoch.packets)).max(SUSPECT_MIN) {
+            return true;
+        }
+        let weight = (epoch.packets / PACKETS).min(WEIGHT_MAX);
+        self.chance += (epoch.lost - self.chance) * weight;
+        false
+    }
+
+    /// A test begins, because of this epoch.
+    pub(super) fn start_test(&mut self, epoch: &Epoch) {
+        self.peak = epoch.peak;
+        self.seen = Seen::default();
+    }
+
+    /// Takes in an epoch of a test; `before` was the share lost without it.
+    pub(super) fn judge(&mut self, before: f64, epoch: &Epoch) -> Verdict {
+        let seen = &mut self.seen;
+        seen.packets += epoch.packets;
+        seen.lost += epoch.lost * epoch.packets;
+        seen.epochs += 1;
+        let expected = (before - self.chance) * seen.packets;
+        let excess = seen.lost - self.chance * seen.packets;
+        let is_sure = expected > (DEVIATIONS * deviation(before, seen.packets)).max(SEEN_MIN);
+        if !is_sure && seen.epochs < EPOCHS_MAX && excess < expected / 2.0 {
+            return Verdict::Open;
+        }
+        if !is_sure || excess > expected / 2.0 {
+            self.chance = (seen.lost / seen.packets.max(1.0)).clamp(self.chance, 1.0);
+            return Verdict::Chance;
+        }
+        self.room = if self.room.is_finite() {
+            (1.0 - ROOM_WEIGHT) * self.room + ROOM_WEIGHT * self.peak
+        } else {
+            self.peak
+        };
+        Verdict::Ours
+    }
+}
+
+/// Standard deviation of the number of packets lost, where they are lost in pairs.
+fn deviation(share: f64, packets: f64) -> f64 {
+    (2.0 * packets * share * (1.0 - share)).max(0.0).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epoch(packets: f64, lost: f64) -> Epoch {
+        Epoch { rate: packets * 10.0, packets, lost, peak: 0.02, is_app_limited: false }
+    }
+
+    #[test]
+    fn chance_is_learnt_and_is_not_suspect() {
+        let mut losses = Losses::new();
+        assert!(losses.note(&epoch(1000.0, 0.01), 0.0), "ten of a thousand, where none was known");
+        losses.start_test(&epoch(1000.0, 0.01));
+        assert_eq!(losses.judge(0.01, &epoch(850.0, 0.01)), Verdict::Chance);
+        assert!(!losses.note(&epoch(1000.0, 0.01), 0.0));
+        // 10 and four times sqrt(2 × 10) are 28.
+        assert!(!losses.note(&epoch(1000.0, 0.027), 0.0));
+        // A quarter of the way to it: 14 and four times sqrt(2 × 14) are 36.
+        assert!(losses.note(&epoch(1000.0, 0.038), 0.0));
+        assert!(losses.room().is_infinite());
+    }
+
+    #[test]
+    fn what_goes_away_with_less_sent_was_ours_and_shows_the_room() {
+        let mut losses = Losses::new();
+        assert!(losses.note(&epoch(1000.0, 0.05), 0.01));
+        losses.start_test(&epoch(1000.0, 0.05));
+        assert_eq!(losses.judge(0.05, &epoch(850.0, 0.0)), Verdict::Ours);
+        assert!((losses.room() - 0.02).abs() < 1e-9);
+        // The queue was longer since, and nothing was lost.
+        assert!(!losses.note(&epoch(1000.0, 0.0), 0.03));
+        assert!((losses.room() - 0.03).abs() < 1e-9);
+    }
+
+    #[test]
+    fn few_packets_decide_nothing_and_a_test_ends() {
+        let mut losses = Losses::new();
+        assert!(losses.note(&epoch(50.0, 0.1), 0.0));
+        losses.start_test(&epoch(50.0, 0.1));
+        for _ in 0..EPOCHS_MAX - 1 {
+            assert_eq!(losses.judge(0.1, &epoch(20.0, 0.0)), Verdict::Open);
+        }
+        assert_eq!(losses.judge(0.1, &epoch(20.0, 0.0)), Verdict::Chance);
+        assert!(losses.room().is_infinite());
+    }
+}

@@ -1,0 +1,189 @@
+//! What ACKs tell of the path, an epoch at a time: base round trip, queue, jitter, what arrived and was lost.
+//!
+//! Source: ours; the smallest round trip of a while stands for the queue [COPA], so that neither a late ACK
+//! nor a late machine looks like one.
+//! Model:       epoch  = a round trip by packet numbers, at least a SYN interval
+//!              queue  = smallest round trip of the epoch - base
+//!              jitter = average change from one sample to the next
+//!              base   = smallest round trip; a larger one only after drains that saw it
+//! Invariants:  base is positive; queue >= 0.
+
+use sabul_units::{Instant, Span};
+
+use crate::controller::{Acked, Context};
+
+/// Ours: the base round trip where none is known, in seconds, and the least that is believed.
+const BASE_UNKNOWN: f64 = 0.1;
+const BASE_MIN: f64 = 1e-6;
+/// Ours: weight of a sample in the jitter.
+const JITTER_WEIGHT: f64 = 1.0 / 64.0;
+/// Ours: part of the base by which a drain must have missed it to count as higher.
+const HIGHER_PART: f64 = 1.0 / 64.0;
+/// Ours: drains in a row after which the base is higher: where this flow had the link to itself, and elsewhere.
+const HIGHER_ALONE: u32 = 2;
+const HIGHER_SHARED: u32 = 10;
+/// Ours: the queue has fallen by another's doing if this part of it is left, and it was no noise: so many
+/// jitters, at least so many seconds.
+const FALLEN_PART: f64 = 2.0 / 3.0;
+const FALLEN_JITTERS: f64 = 4.0;
+const FALLEN_MIN: f64 = 0.0012;
+
+/// What one round trip brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Epoch {
+    /// Packets that arrived a second.
+    pub(super) rate: f64,
+    /// Packets that arrived or were found lost.
+    pub(super) packets: f64,
+    /// Share of them that was lost.
+    pub(super) lost: f64,
+    /// Longest queueing delay in seconds.
+    pub(super) peak: f64,
+    pub(super) is_app_limited: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Began {
+    total: u64,
+    lost: u64,
+    arrived_at: Span,
+    now: Instant,
+    /// It ends when this number has arrived.
+    end: u64,
+}
+
+/// A drain that is going on.
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    least: f64,
+    is_alone: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Path {
+    began: Option<Began>,
+    /// Smallest and largest round trip of the epoch.
+    rtts: (f64, f64),
+    is_app_limited: bool,
+    last: Option<f64>,
+    base: Option<f64>,
+    /// Of the newest epoch, and of the one before.
+    queues: [f64; 2],
+    jitter: f64,
+    drain: Option<Drain>,
+    /// Drains in a row that saw a higher base, and the least that they saw.
+    higher: (u32, f64),
+}
+
+const NO_RTTS: (f64, f64) = (f64::INFINITY, 0.0);
+const NONE_HIGHER: (u32, f64) = (0, f64::INFINITY);
+
+impl Path {
+    pub(super) const fn new() -> Self {
+        Self {
+            began: None,
+            rtts: NO_RTTS,
+            is_app_limited: false,
+            last: None,
+            base: None,
+            queues: [0.0; 2],
+            jitter: 0.0,
+            drain: None,
+            higher: NONE_HIGHER,
+        }
+    }
+
+    /// Round trip of an empty path, in seconds.
+    pub(super) fn base(&self) -> f64 {
+        self.base.unwrap_or(BASE_UNKNOWN)
+    }
+
+    /// Queueing delay that stands, in seconds.
+    pub(super) const fn queue(&self) -> f64 {
+        self.queues[0]
+    }
+
+    /// The longer of that and the one of the epoch before.
+    pub(super) const fn queue_before(&self) -> f64 {
+        self.queues[0].max(self.queues[1])
+    }
+
+    /// Seconds.
+    pub(super) const fn jitter(&self) -> f64 {
+        self.jitter
+    }
+
+    /// Whether the queue fell, by no doing of this flow.
+    pub(super) fn has_fallen(&self) -> bool {
+        let [queue, before] = self.queues;
+        before > FALLEN_MIN.max(FALLEN_JITTERS * self.jitter) && queue < before * FALLEN_PART
+    }
+
+    /// From now on the queue may empty.
+    pub(super) const fn start_drain(&mut self, is_alone: bool) {
+        self.drain = Some(Drain { least: f64::INFINITY, is_alone });
+    }
+
+    /// A drain is over: what several of them saw is the base, sooner where nobody else can have filled it.
+    pub(super) fn end_drain(&mut self) {
+        let Some(Drain { least, is_alone }) = self.drain.take() else { return };
+        let base = self.base();
+        if least <= base + self.jitter.max(base * HIGHER_PART) {
+            self.higher = NONE_HIGHER;
+        } else if least.is_finite() {
+            self.higher = (self.higher.0 + 1, self.higher.1.min(least));
+            if self.higher.0 >= if is_alone { HIGHER_ALONE } else { HIGHER_SHARED } {
+                self.base = Some(self.higher.1);
+                self.higher = NONE_HIGHER;
+            }
+        }
+    }
+
+    /// Takes an ACK in; an epoch if one is over.
+    pub(super) fn on_ack(&mut self, acked: &Acked, cx: &Context<'_>, syn: Span) -> Option<Epoch> {
+        let rtt = cx.rtt?.latest.as_secs_f64().max(BASE_MIN);
+        self.note_rtt(rtt);
+        self.is_app_limited |= acked.is_app_limited;
+        let here = Began {
+            total: acked.total.0,
+            lost: acked.lost.0,
+            arrived_at: acked.arrived_at,
+            now: cx.now,
+            end: acked.next,
+        };
+        let Some(began) = self.began else {
+            self.began = Some(here);
+            return None;
+        };
+        let elapsed = here.arrived_at.saturating_sub(began.arrived_at);
+        let is_over = acked.largest >= began.end && cx.now.since(began.now) >= syn;
+        if !is_over || elapsed == Span::ZERO {
+            return None;
+        }
+        let base = self.base();
+        let (least, most) = std::mem::replace(&mut self.rtts, NO_RTTS);
+        self.queues = [least - base, self.queues[0]];
+        self.began = Some(here);
+        let arrived = here.total.saturating_sub(began.total) as f64;
+        let lost = here.lost.saturating_sub(began.lost) as f64;
+        Some(Epoch {
+            rate: arrived / elapsed.as_secs_f64(),
+            packets: arrived + lost,
+            lost: lost / (arrived + lost).max(1.0),
+            peak: most - base,
+            is_app_limited: std::mem::take(&mut self.is_app_limited),
+        })
+    }
+
+    fn note_rtt(&mut self, rtt: f64) {
+        self.base = Some(self.base.map_or(rtt, |base| base.min(rtt)));
+        self.rtts = (self.rtts.0.min(rtt), self.rtts.1.max(rtt));
+        if let Some(last) = self.last.replace(rtt) {
+            self.jitter += ((rtt - last).abs() - self.jitter) * JITTER_WEIGHT;
+        }
+        if let Some(drain) = &mut self.drain {
+            drain.least = drain.least.min(rtt);
+        }
+    }
+}

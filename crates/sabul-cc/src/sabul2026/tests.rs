@@ -1,0 +1,204 @@
+use super::*;
+use crate::controller::{Moment, RttEstimate};
+
+const PACKET: Bytes = Bytes(1500);
+const BASE: Span = Span::from_millis(100);
+/// Packets a second of the link.
+const LINK: f64 = 10_000.0;
+
+/// A controller that has found the rate of the link.
+fn found(rate: f64) -> Sabul2026 {
+    let mut controller = Sabul2026 {
+        search: None,
+        state: State::Cruise,
+        window: WINDOW_MIN,
+        hold_until: None,
+        path: Path::new(),
+        link: Link::new(),
+        losses: Losses::new(),
+        theta: 0.002,
+        probe_at: Instant::MAX,
+        probe_part: PROBE_PART,
+        emptied_at: Instant::ZERO,
+    };
+    controller.link.set(LINK, Instant::ZERO);
+    controller.set_window(rate * 0.1);
+    controller
+}
+
+fn cx(now: Instant, rtt: Span) -> Context<'static> {
+    let rtt = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: BASE };
+    Context::without_chance(&Moment::new(now, Some(rtt), PACKET))
+}
+
+/// What a path does with a flow: ten ACKs a round trip of `queue` beyond the base, at `rate` packets a
+/// second, `lost` of them lost, for so many round trips.
+#[derive(Debug)]
+struct Facts {
+    now: Instant,
+    total: f64,
+    lost: f64,
+    next: u64,
+}
+
+impl Facts {
+    fn new() -> Self {
+        Self { now: Instant::ZERO, total: 0.0, lost: 0.0, next: 0 }
+    }
+
+    fn tell(
+        &mut self,
+        controller: &mut Sabul2026,
+        rate: f64,
+        queue_ms: f64,
+        lost: f64,
+        rounds: u64,
+    ) {
+        for _ in 0..rounds * 10 {
+            self.tell_once(controller, rate, queue_ms, lost);
+        }
+    }
+
+    /// One ACK.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
+    fn tell_once(&mut self, controller: &mut Sabul2026, rate: f64, queue_ms: f64, lost: f64) {
+        let rtt = BASE + Span::from_secs_f64(queue_ms / 1e3);
+        self.now = self.now + rtt / 10;
+        let sent = rate * (rtt / 10).as_secs_f64();
+        self.total += sent * (1.0 - lost);
+        self.lost += sent * lost;
+        let largest = (self.total + self.lost) as u64;
+        self.next = largest + (rate * rtt.as_secs_f64()) as u64;
+        let acked = Acked {
+            newly: Packets((sent * (1.0 - lost)) as u64),
+            total: Packets(self.total as u64),
+            lost: Packets(self.lost as u64),
+            largest,
+            settled: largest,
+            next: self.next,
+            arrived_at: self.now.since(Instant::ZERO),
+            ..Acked::default()
+        };
+        controller.on_ack(&acked, &mut cx(self.now, rtt));
+    }
+}
+
+/// The window after the queue has stood for long.
+fn settled_at(rate: f64, queue_ms: f64) -> f64 {
+    let mut controller = found(rate);
+    let mut facts = Facts::new();
+    // The base is seen once; then the queue stands, for less than what asks for a drain.
+    facts.tell(&mut controller, rate, 0.0, 0.0, 2);
+    facts.tell(&mut controller, rate, queue_ms, 0.0, 30);
+    assert_eq!(controller.phase(), "cruise");
+    controller.window
+}
+
+#[test]
+fn alone_the_window_is_the_product_and_the_queue_that_keeps_the_link_busy() {
+    // 10 000 packets/s × (100 ms + 0.3 ms), count 1.
+    let window = settled_at(LINK, 1.0);
+    assert!((window - 1003.0).abs() < 3.0, "{window}");
+}
+
+#[test]
+fn a_flow_with_half_of_the_link_wants_one_theta_and_one_with_a_quarter_three() {
+    // 5000 × (100 + 0.3 + 2 × (2 - 1)) ms; 2500 × (100 + 0.3 + 2 × (4 - 1)) ms.
+    for (rate, expected) in [(5000.0, 511.5), (2500.0, 265.75)] {
+        let window = settled_at(rate, 10.0);
+        assert!((window - expected).abs() < 2.0, "{rate}: {window} for {expected}");
+    }
+}
+
+#[test]
+fn without_a_queue_the_window_grows_by_the_law_and_not_to_what_arrives() {
+    let mut controller = found(5000.0);
+    let mut facts = Facts::new();
+    // What arrives is less than the window, since a machine was late: no reason to shrink. A quarter of the
+    // link is there, so the aim is 0.3 + 3 × 2 ms above the base: 1.063 in each of four epochs.
+    facts.tell(&mut controller, 2500.0, 0.0, 0.0, 5);
+    assert!((controller.window - 500.0 * 1.063f64.powi(4)).abs() < 2.0, "{}", controller.window);
+}
+
+#[test]
+fn the_gap_is_the_round_trip_over_the_window_and_an_acks_worth_may_be_on_the_way_too() {
+    let mut controller = found(LINK);
+    Facts::new().tell(&mut controller, LINK, 0.0, 0.0, 2);
+    let SendLimits { gap, window, .. } = controller.limits();
+    let expected = BASE.as_secs_f64() / controller.window;
+    assert!((gap.0.as_secs_f64() - expected).abs() < 1e-9);
+    // ACKs come each SYN interval here: 10 ms of 10 000 packets/s.
+    let waiting = window.unwrap().0 as f64 - controller.window;
+    assert!((waiting - 100.0).abs() < 3.0, "{waiting}");
+}
+
+#[test]
+fn losses_that_stay_in_a_test_cost_nothing() {
+    let mut controller = found(LINK);
+    let mut facts = Facts::new();
+    facts.tell(&mut controller, LINK, 0.0, 0.0, 3);
+    let before = controller.window;
+    facts.tell(&mut controller, LINK, 0.3, 0.05, 2);
+    assert_eq!(controller.phase(), "test");
+    let allowed = controller.limits().window.unwrap().0 as f64;
+    assert!(allowed < before, "{allowed} of {before}");
+    facts.tell(&mut controller, LINK * TEST_PART, 0.0, 0.05, 3);
+    assert_eq!(controller.phase(), "cruise");
+    assert!(controller.window >= before * 0.99, "{} of {before}", controller.window);
+    // From now on they are expected.
+    facts.tell(&mut controller, LINK, 0.3, 0.05, 5);
+    assert_eq!(controller.phase(), "cruise");
+}
+
+#[test]
+fn losses_that_go_away_in_a_test_cost_a_part_and_show_the_room() {
+    let mut controller = found(LINK);
+    let mut facts = Facts::new();
+    facts.tell(&mut controller, LINK, 0.0, 0.0, 3);
+    let before = controller.window;
+    while controller.phase() != "test" {
+        facts.tell(&mut controller, LINK, 2.0, 0.05, 1);
+        assert!(facts.now < Instant::ZERO + Span::from_secs(2), "no test");
+    }
+    // A round trip passes before anything is heard of it.
+    while matches!(controller.state, State::Test { is_standing: false, .. }) {
+        facts.tell_once(&mut controller, LINK, 2.0, 0.05);
+    }
+    facts.tell(&mut controller, LINK * TEST_PART, 0.0, 0.0, 2);
+    assert_eq!(controller.phase(), "cruise");
+    assert!(controller.window <= before * 0.9, "{} of {before}", controller.window);
+    assert!((controller.losses.room() - 0.002).abs() < 1e-4);
+    // theta and omega are parts of it from now on.
+    assert!((controller.theta() - 0.00025).abs() < 1e-5);
+    assert!((controller.omega() - 0.0003).abs() < 1e-5);
+}
+
+#[test]
+fn a_queue_that_never_empties_is_drained_and_the_window_comes_back() {
+    let mut controller = found(5000.0);
+    let mut facts = Facts::new();
+    facts.tell(&mut controller, 5000.0, 0.0, 0.0, 2);
+    facts.tell(&mut controller, 5000.0, 5.0, 0.0, 48);
+    assert_eq!(controller.phase(), "cruise");
+    let before = controller.window;
+    while controller.phase() == "cruise" {
+        facts.tell(&mut controller, 5000.0, 5.0, 0.0, 1);
+        assert!(facts.now < Instant::ZERO + Span::from_secs(6), "no drain");
+    }
+    assert_eq!(controller.phase(), "drain");
+    assert!(controller.allowed() < before * 0.51);
+    facts.tell(&mut controller, 5000.0, 0.0, 0.0, 4);
+    assert_eq!(controller.phase(), "cruise");
+    assert!(controller.window > before * 0.95, "{} of {before}", controller.window);
+}
+
+#[test]
+fn silence_halves_the_window_each_time_down_to_the_least() {
+    let mut controller = found(LINK);
+    Facts::new().tell(&mut controller, LINK, 0.0, 0.0, 2);
+    let before = controller.window;
+    controller.on_timeout(&mut cx(Instant::ZERO, BASE));
+    assert!((controller.window - before / 2.0).abs() < 1e-9);
+    (0..40).for_each(|_| controller.on_timeout(&mut cx(Instant::ZERO, BASE)));
+    assert!((controller.window - WINDOW_MIN).abs() < 1e-9);
+}
