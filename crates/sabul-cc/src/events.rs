@@ -51,7 +51,7 @@ impl Event {
 }
 
 impl Event {
-    /// One JSON object with the same columns and `of`, whose controller it was: `gap_ns` and the times
+    /// One JSON object with the same columns and `source`, whose controller it was: `gap_ns` and the times
     /// are numbers, `reasons` an array, and what there is not is `null`.
     pub fn to_json(&self, of: &str) -> String {
         let Self { at, fact, phase, limits, .. } = self;
@@ -61,7 +61,7 @@ impl Event {
         let hold = hold.unwrap_or_else(|| "null".to_owned());
         let reasons: Vec<String> = self.reasons().map(|reason| format!("\"{reason}\"")).collect();
         format!(
-            "{{\"t_s\":{:.6},\"of\":{},\"event\":\"{fact}\",\"phase\":\"{phase}\",\"gap_ns\":{gap_ns},\
+            "{{\"t_s\":{:.6},\"source\":{},\"event\":\"{fact}\",\"phase\":\"{phase}\",\"gap_ns\":{gap_ns},\
              \"window_packets\":{window},\"hold_until_s\":{hold},\"reasons\":[{}]}}",
             at.elapsed().as_secs_f64(),
             json_text(of),

@@ -219,10 +219,12 @@ fn a_run_tells_the_events_of_both_ends_and_of_the_router_in_one_file() {
         let found = |event: &&Value| wanted.iter().all(|(key, value)| event[key] == *value);
         events.iter().filter(found).count()
     };
-    assert!(are(&[("of", "flow:ours"), ("host", "near"), ("event", "on_ack")]) > 0, "{text}");
-    assert!(are(&[("of", "flow:ours"), ("host", "far"), ("timer", "ack"), ("why", "due")]) > 0);
-    assert!(are(&[("of", "link:wire"), ("event", "drop"), ("why", "full"), ("flow", "tcp")]) > 0);
-    assert_eq!(are(&[("of", "flow:tcp")]), 0, "the kernel gives no reasons");
+    assert!(are(&[("source", "flow:ours"), ("host", "near"), ("event", "on_ack")]) > 0, "{text}");
+    assert!(are(&[("source", "flow:ours"), ("host", "far"), ("timer", "ack"), ("why", "due")]) > 0);
+    assert!(
+        are(&[("source", "link:wire"), ("event", "drop"), ("why", "full"), ("flow", "tcp")]) > 0
+    );
+    assert_eq!(are(&[("source", "flow:tcp")]), 0, "the kernel gives no reasons");
     // One clock for all, which starts with the run.
     let times: Vec<f64> = events.iter().map(|event| event["t_s"].as_f64().unwrap()).collect();
     assert!(times.iter().all(|t_s| (0.0..60.0).contains(t_s)), "{times:?}");

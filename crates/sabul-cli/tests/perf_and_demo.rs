@@ -61,7 +61,7 @@ fn perf_tells_the_events_and_timers_of_its_end() {
     expect_code(&perf(&bench, &["-t", "1", "--json", "--events", "why.jsonl"]), 0);
     let text = fs::read_to_string(bench.path("why.jsonl")).unwrap();
     let first = text.lines().next().unwrap();
-    assert!(first.starts_with("{\"t_s\":") && first.contains("\"of\":\"transfer:"), "{first}");
+    assert!(first.starts_with("{\"t_s\":") && first.contains("\"source\":\"transfer:"), "{first}");
     assert!(text.contains("\"event\":\"on_ack\""), "{text}");
     expect_code(&perf(&bench, &["-R", "-t", "1", "--json", "--events", "why.jsonl"]), 0);
     let text = fs::read_to_string(bench.path("why.jsonl")).unwrap();

@@ -645,7 +645,7 @@ fn events_are_lines_of_json_or_a_qlog_by_the_name_of_the_file() {
     let lines = desk.text("why.jsonl");
     for line in lines.lines() {
         let event: Value = serde_json::from_str(line).unwrap();
-        assert!(event["t_s"].is_number() && event["of"].is_string(), "{line}");
+        assert!(event["t_s"].is_number() && event["source"].is_string(), "{line}");
     }
     for what in ["\"event\":\"drop\"", "\"event\":\"timer\"", "\"event\":\"on_ack\""] {
         assert!(lines.contains(what), "{what}");

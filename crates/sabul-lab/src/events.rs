@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(
             *heard.lock().unwrap(),
             [
-                r#"{"t_s":0.005000,"of":"link:l","event":"drop","way":"back","why":"full","packets":3,"flow":"b"}"#
+                r#"{"t_s":0.005000,"source":"link:l","event":"drop","way":"back","why":"full","packets":3,"flow":"b"}"#
             ]
         );
     }

@@ -32,11 +32,11 @@ pub struct Fired {
 }
 
 impl Fired {
-    /// One JSON object with the columns `t_s`, `of` (whose it was), `event`, `timer` and `why`.
+    /// One JSON object with the columns `t_s`, `source` (whose it was), `event`, `timer` and `why`.
     pub fn to_json(&self, of: &str) -> String {
         let Self { at, timer, why } = self;
         format!(
-            "{{\"t_s\":{:.6},\"of\":{},\"event\":\"timer\",\"timer\":\"{timer}\",\"why\":\"{why}\"}}",
+            "{{\"t_s\":{:.6},\"source\":{},\"event\":\"timer\",\"timer\":\"{timer}\",\"why\":\"{why}\"}}",
             at.elapsed().as_secs_f64(),
             json_text(of)
         )
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(first.at, Instant::ZERO + Span::from_millis(1), "the oldest is forgotten");
         assert_eq!(
             first.to_json("flow:a"),
-            r#"{"t_s":0.001000,"of":"flow:a","event":"timer","timer":"expiry","why":"silent"}"#
+            r#"{"t_s":0.001000,"source":"flow:a","event":"timer","timer":"expiry","why":"silent"}"#
         );
         assert_eq!(std::iter::from_fn(|| log.next()).count(), FIRED_MAX - 1);
     }

@@ -3,7 +3,7 @@
 //! | column | of | is |
 //! |---|---|---|
 //! | `t_s` | all | seconds since the start of the run |
-//! | `of` | all | `flow:ID` or `link:ID` |
+//! | `source` | all | `flow:ID` or `link:ID` |
 //! | `event` | all | the fact that a controller was told (`on_ack`, `on_loss`, `on_timeout`, `on_interval`, `on_report`), or `timer`, or `drop` |
 //! | `phase`, `gap_ns`, `window_packets`, `hold_until_s`, `reasons` | a controller | what it is doing and allows after the fact, and why: `sabul_cc::events` |
 //! | `timer`, `why` | a timer of the protocol | which fired, and why: `sabul_proto::Fired` |
@@ -19,7 +19,7 @@ pub fn drop_line(drop: &Drop, link: &str, flow: Option<&str>) -> String {
         Way::Back => "back",
     };
     format!(
-        "{{\"t_s\":{:.6},\"of\":{},\"event\":\"drop\",\"way\":\"{way}\",\"why\":\"{}\",\"packets\":{},\"flow\":{}}}",
+        "{{\"t_s\":{:.6},\"source\":{},\"event\":\"drop\",\"way\":\"{way}\",\"why\":\"{}\",\"packets\":{},\"flow\":{}}}",
         drop.at.elapsed().as_secs_f64(),
         json_text(&format!("link:{link}")),
         drop.why.word(),

@@ -128,7 +128,7 @@ impl Host {
         }
     }
 
-    /// What happened since the last call, to `of`, as lines.
+    /// What happened since the last call, of the source `of`, as lines.
     pub(crate) fn drain_events(&mut self, of: &str, told: &mut Vec<String>) {
         match self {
             Self::Sabul(host) => host.drain_events(of, told),

@@ -354,10 +354,10 @@ fn a_fall_of_the_rate_is_explained_by_its_events() {
         line.split(&[':', ',']).nth(1).unwrap().parse().unwrap()
     };
     let (drop, fall) = (first("\"event\":\"drop\""), first("\"event\":\"on_loss\""));
-    for part in ["\"of\":\"link:tight\"", "\"why\":\"full\"", "\"flow\":\"reno\""] {
+    for part in ["\"source\":\"link:tight\"", "\"why\":\"full\"", "\"flow\":\"reno\""] {
         assert!(lines[drop].contains(part), "{}", lines[drop]);
     }
-    for part in ["\"of\":\"flow:reno\"", "loss-epoch"] {
+    for part in ["\"source\":\"flow:reno\"", "loss-epoch"] {
         assert!(lines[fall].contains(part), "{}", lines[fall]);
     }
     let delay = time(fall) - time(drop);
@@ -380,7 +380,8 @@ fn the_timers_of_both_ends_are_told_with_their_cause() {
         ("gap", "open-too-long"),
     ] {
         let columns = format!("\"event\":\"timer\",\"timer\":\"{timer}\",\"why\":\"{why}\"");
-        let mine = |line: &&String| line.contains("\"of\":\"flow:a\"") && line.contains(&columns);
+        let mine =
+            |line: &&String| line.contains("\"source\":\"flow:a\"") && line.contains(&columns);
         assert!(lines.iter().any(|line| mine(&line)), "{timer}: {why}");
     }
 }

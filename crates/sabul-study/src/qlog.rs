@@ -45,10 +45,11 @@ impl Qlog {
     /// The records of one line ([`sabul_run::events`]); of what is no event, nothing.
     pub fn records(&mut self, line: &str) -> String {
         let Ok(seen) = serde_json::from_str::<Value>(line) else { return String::new() };
-        let (Some(time_s), Some(of)) = (seen["t_s"].as_f64(), seen["of"].as_str()) else {
+        let (Some(time_s), Some(source)) = (seen["t_s"].as_f64(), seen["source"].as_str()) else {
             return String::new();
         };
-        let group = seen["host"].as_str().map_or_else(|| of.to_owned(), |h| format!("{of}/{h}"));
+        let group =
+            seen["host"].as_str().map_or_else(|| source.to_owned(), |h| format!("{source}/{h}"));
         let event = |name: &str, data: Value| {
             record(&json!({ "time": time_s * 1e3, "group_id": group, "name": name, "data": data }))
         };
@@ -108,7 +109,7 @@ mod tests {
         let head = values(&Qlog::head("why"));
         assert_eq!(head[0]["qlog_format"], "JSON-SEQ");
         let mut qlog = Qlog::default();
-        let line = r#"{"t_s":1.5,"of":"flow:a","event":"on_loss","phase":"slow","gap_ns":12000,"window_packets":10,"hold_until_s":null,"reasons":["loss-epoch"],"host":"near"}"#;
+        let line = r#"{"t_s":1.5,"source":"flow:a","event":"on_loss","phase":"slow","gap_ns":12000,"window_packets":10,"hold_until_s":null,"reasons":["loss-epoch"],"host":"near"}"#;
         let found = values(&qlog.records(line));
         assert_eq!(found.len(), 2, "{found:?}");
         assert_eq!(found[0]["name"], "recovery:congestion_state_updated");
@@ -124,10 +125,11 @@ mod tests {
         assert_eq!(found[1]["data"]["pacing_rate"], 1e9);
         assert_eq!(found[1]["data"]["sabul"]["reasons"][0], "loss-epoch");
         assert_eq!(values(&qlog.records(line)).len(), 1, "the phase is the same");
-        let timer = r#"{"t_s":2,"of":"flow:a","event":"timer","timer":"expiry","why":"silent"}"#;
+        let timer =
+            r#"{"t_s":2,"source":"flow:a","event":"timer","timer":"expiry","why":"silent"}"#;
         let found = values(&qlog.records(timer));
         assert_eq!(found[0]["data"]["timer_type"], "pto");
-        let drop = r#"{"t_s":2,"of":"link:l","event":"drop","way":"back","why":"full","packets":3,"flow":"a"}"#;
+        let drop = r#"{"t_s":2,"source":"link:l","event":"drop","way":"back","why":"full","packets":3,"flow":"a"}"#;
         assert_eq!(values(&qlog.records(drop))[0]["name"], "sabul:drop");
         assert_eq!(qlog.records("nonsense"), "");
     }

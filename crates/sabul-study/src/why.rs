@@ -19,7 +19,7 @@ pub struct Why {
 #[derive(Deserialize)]
 struct Seen {
     t_s: f64,
-    of: String,
+    source: String,
     event: String,
     #[serde(default)]
     reasons: Vec<String>,
@@ -31,18 +31,18 @@ impl Why {
     /// Takes one line in; what is no event is left out.
     pub(crate) fn note(&mut self, line: &str) {
         let Ok(seen) = serde_json::from_str::<Seen>(line) else { return };
-        let Seen { t_s, of, event, reasons, why, packets } = seen;
+        let Seen { t_s, source, event, reasons, why, packets } = seen;
         if let (Some(why), Some(packets)) = (why, packets) {
-            self.count(t_s, of, format!("{event}, {why}"), f64::from(packets));
+            self.count(t_s, source, format!("{event}, {why}"), f64::from(packets));
             return;
         }
         for reason in reasons {
-            self.count(t_s, of.clone(), reason, 1.0);
+            self.count(t_s, source.clone(), reason, 1.0);
         }
     }
 
-    fn count(&mut self, t_s: f64, of: String, what: String, more: f64) {
-        let curve = self.curves.entry((of, what)).or_default();
+    fn count(&mut self, t_s: f64, source: String, what: String, more: f64) {
+        let curve = self.curves.entry((source, what)).or_default();
         let so_far = curve.last().map_or(0.0, |(_, so_far)| *so_far);
         curve.push((t_s, so_far + more));
     }
@@ -55,10 +55,11 @@ impl Why {
         let most = first.1.len();
         let mut chart =
             Chart::new("Reasons and drops so far", Axis::new("time", "s"), Axis::new("events", ""));
-        for ((of, what), points) in curves.iter().take(LINES_MAX) {
+        for ((source, what), points) in curves.iter().take(LINES_MAX) {
             let from_zero = std::iter::once((0.0, 0.0)).chain(points.iter().copied()).collect();
-            chart = chart
-                .with_line(Line::new(format!("{of}: {what}"), from_zero).with_style(Style::Step));
+            chart = chart.with_line(
+                Line::new(format!("{source}: {what}"), from_zero).with_style(Style::Step),
+            );
         }
         let text = if curves.len() > LINES_MAX {
             format!(
@@ -79,13 +80,16 @@ mod tests {
     #[test]
     fn reasons_and_dropped_packets_count_up_over_time() {
         let mut why = Why::default();
-        why.note(r#"{"t_s":1.5,"of":"flow:a","event":"on_loss","reasons":["loss-epoch","fall"]}"#);
-        why.note(r#"{"t_s":2.5,"of":"flow:a","event":"on_loss","reasons":["loss-epoch"]}"#);
         why.note(
-            r#"{"t_s":1.4,"of":"link:l","event":"drop","why":"full","packets":3,"flow":null}"#,
+            r#"{"t_s":1.5,"source":"flow:a","event":"on_loss","reasons":["loss-epoch","fall"]}"#,
+        );
+        why.note(r#"{"t_s":2.5,"source":"flow:a","event":"on_loss","reasons":["loss-epoch"]}"#);
+        why.note(
+            r#"{"t_s":1.4,"source":"link:l","event":"drop","why":"full","packets":3,"flow":null}"#,
         );
         why.note("no event");
-        let curve = |of: &str, what: &str| why.curves[&(of.to_owned(), what.to_owned())].clone();
+        let curve =
+            |source: &str, what: &str| why.curves[&(source.to_owned(), what.to_owned())].clone();
         assert_eq!(curve("flow:a", "loss-epoch"), [(1.5, 1.0), (2.5, 2.0)]);
         assert_eq!(curve("link:l", "drop, full"), [(1.4, 3.0)]);
         assert!(why.section().is_some() && Why::default().section().is_none());

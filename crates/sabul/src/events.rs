@@ -37,7 +37,7 @@ impl Told {
         self.transfer
     }
 
-    /// A line of JSON. `of` is `transfer:N`, and time counts from the opening of its channel; the columns are
+    /// A line of JSON. The source is `transfer:N`, and time counts from the opening of its channel; the columns are
     /// those of `sabul_cc::events` and, for a timer, `timer` and `why`.
     pub fn to_json(&self) -> String {
         self.line(&format!("transfer:{}", self.transfer), self.what)
@@ -128,9 +128,9 @@ mod tests {
         sink.of_transfer(7).fired(opened, fired);
         let told = heard.lock().unwrap()[0];
         let rest = r#""event":"timer","timer":"expiry","why":"silent"}"#;
-        assert_eq!(told.to_json(), format!(r#"{{"t_s":0.250000,"of":"transfer:7",{rest}"#));
+        assert_eq!(told.to_json(), format!(r#"{{"t_s":0.250000,"source":"transfer:7",{rest}"#));
         let as_part = told.to_json_since(start, "flow:a").unwrap();
-        assert_eq!(as_part, format!(r#"{{"t_s":1.750000,"of":"flow:a",{rest}"#));
+        assert_eq!(as_part, format!(r#"{{"t_s":1.750000,"source":"flow:a",{rest}"#));
         assert_eq!(told.to_json_since(opened + Duration::from_secs(1), "flow:a"), None);
     }
 }
