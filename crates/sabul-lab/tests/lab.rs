@@ -4,7 +4,7 @@
 
 use sabul_lab::{Lab, LabConfig, LabError};
 use sabul_path::{LinkConfig, LinkPlan, QueueLimit};
-use sabul_run::scenario::{Carrier, FlowPlan, FlowSize, Scenario, Transport};
+use sabul_run::scenario::{Carrier, FlowPlan, FlowSize, SabulEnds, Scenario, Transport};
 use sabul_units::{Rate, Span};
 
 fn scenario(flows: Vec<FlowPlan>) -> Scenario {
@@ -93,7 +93,13 @@ fn what_the_lab_cannot_carry_is_refused_before_anything_is_made() {
         let error = Lab::new(scenario).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     };
-    refuse(|s| s.flows[0].sink_rate = Some(Rate::from_mbps(1)), "sink_mbps");
+    refuse(
+        |s| {
+            let sink_rate = Some(Rate::from_mbps(1));
+            s.flows[0].carrier = SabulEnds { sink_rate, ..SabulEnds::default() }.into();
+        },
+        "sink_mbps",
+    );
     refuse(|s| s.flows = vec![s.flows[0].clone(); 65], "65 flows");
     refuse(
         |s| {
