@@ -21,11 +21,13 @@
 //! Not here:    ECN; undoing what a loss report that proves wrong did; the quantum of offloading and
 //!              the start after an idle time, of which no fact tells. DEV-051, DEV-052.
 
+mod chance;
 mod flight;
 mod path;
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 
+use self::chance::{Chance, shows_queue};
 use self::flight::{Flight, LossRound};
 use self::path::{FullPipe, Lumps, RateFilter, RttFilter};
 use super::delivery::{Delivery, Sample};
@@ -86,9 +88,20 @@ const PARAMS: &[ParamSpec] = &[
               the draft's, which multiplies the rate by up to 2.77 each round trip",
         source: "startup: [BBR3 §5.3.1]; search: ours",
     },
+    ParamSpec {
+        name: "loss",
+        unit: Unit::Word(&["measured", "draft"]),
+        default: "measured",
+        range: (0.0, 0.0),
+        doc: "Which losses speak against the rate: 'measured', those beyond what the path loses by \
+              chance in all rounds; 'draft', all in the short term, and 2 % in a probe",
+        source: "draft: [BBR3 §5.5.10]; measured: ours, DEV-053",
+    },
     INITIAL_WINDOW,
 ];
 
+/// Whether chance is measured.
+const IS_MEASURED: [(&str, bool); 2] = [("measured", true), ("draft", false)];
 /// Whether a start is the search.
 const IS_SEARCHING: [(&str, bool); 2] = [("search", true), ("startup", false)];
 
@@ -180,6 +193,8 @@ struct Bbr3 {
     bounds: Bounds,
     probe: Probe,
     losses: LossRound,
+    /// None where the draft's rules hold.
+    chance: Option<Chance>,
     /// Packets a second; what the gap is made of.
     pace: f64,
     window: Window,
@@ -190,6 +205,7 @@ struct Bbr3 {
 
 fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     let mut bbr = Bbr3::new(params.number(INITIAL_WINDOW.name));
+    bbr.chance = params.choice("loss", &IS_MEASURED).then(Chance::default);
     bbr.search = params.choice("start", &IS_SEARCHING).then(RateSearch::new);
     Ok(Box::new(bbr))
 }
@@ -222,6 +238,7 @@ impl Bbr3 {
                 acked: 0.0,
             },
             losses: LossRound::default(),
+            chance: None,
             pace: first_pace(cwnd, RTT_FIRST),
             window: Window { initial: cwnd, cwnd, before: 0.0 },
             flight: Flight::default(),
@@ -284,10 +301,27 @@ impl Bbr3 {
             && self.flight.before + SLACK >= self.window.cwnd
     }
 
+    /// [BBR3 §5.5.10.2] More was lost than a path with room for it would lose.
+    fn is_too_much(&self, sample: Sample) -> bool {
+        let (share, spread) = self.by_chance(sample.in_flight);
+        sample.lost > (share + LOSS_MAX.max(spread)) * sample.in_flight
+    }
+
+    /// DEV-053: more was lost than by chance.
+    fn is_news(&self, sample: Sample) -> bool {
+        let (share, spread) = self.by_chance(sample.in_flight);
+        sample.lost > (share + spread) * sample.in_flight
+    }
+
+    /// The share of so many packets that is lost by chance, and how far from it chance goes.
+    fn by_chance(&self, packets: f64) -> (f64, f64) {
+        self.chance.as_ref().map_or((0.0, 0.0), |chance| (chance.share(), chance.spread(packets)))
+    }
+
     /// [BBR3 §5.5.10.2] What the newest losses do to a probe, DEV-051; true if they end it.
     fn judge_probe(&mut self, newly_lost: f64, sample: Sample, cx: &mut Context<'_>) -> bool {
         let is_judged = self.probe.is_sampling && self.timeout_point.is_none();
-        if newly_lost <= 0.0 || !is_judged || !is_too_much(sample) {
+        if newly_lost <= 0.0 || !is_judged || !self.is_too_much(sample) {
             return false;
         }
         cx.tell(Reason::LossBound);
@@ -317,15 +351,18 @@ impl Bbr3 {
 
     fn end_round_of_loss(&mut self, sample: Sample, cx: &mut Context<'_>) {
         if self.state == State::Startup {
-            // [BBR3 §5.3.1.3]
-            if self.losses.lost >= STARTUP_LOST && is_too_much(sample) {
+            // [BBR3 §5.3.1.3]; DEV-053: too few rounds know chance, but a full queue takes time.
+            let rtt_min = self.rtt.min.unwrap_or(Span::ZERO);
+            let is_full = cx.rtt.is_none_or(|rtt| shows_queue(rtt.latest, rtt_min));
+            let is_ours = self.chance.is_none() || is_full;
+            if is_ours && self.losses.lost >= STARTUP_LOST && self.is_too_much(sample) {
                 cx.tell(Reason::LossBound);
                 self.full.is_reached = true;
                 let product = self.product(self.bw());
                 self.bounds.inflight_long = product.max(self.losses.inflight_latest);
             }
-        } else if !self.state.is_accelerating() {
-            // [BBR3 §5.5.10.3]
+        } else if !self.state.is_accelerating() && (self.chance.is_none() || self.is_news(sample)) {
+            // [BBR3 §5.5.10.3]; DEV-053.
             cx.tell(Reason::LossBound);
             let bounds = &mut self.bounds;
             bounds.bw_short = bounds.bw_short.min(self.max_bw.max()) * BETA;
@@ -390,7 +427,7 @@ impl Bbr3 {
                 }
             }
         }
-        if !is_too_much(sample) && self.bounds.inflight_long.is_finite() {
+        if !self.is_too_much(sample) && self.bounds.inflight_long.is_finite() {
             self.bounds.inflight_long = self.bounds.inflight_long.max(sample.in_flight);
             if self.state == State::Up && self.is_at_bound() {
                 self.probe.acked += newly;
@@ -511,7 +548,8 @@ impl Bbr3 {
     fn set_pace(&mut self, cx: &Context<'_>) {
         let bw = self.bw();
         if bw > 0.0 {
-            let pace = MARGIN * self.state.gains().0 * bw;
+            // DEV-053: what is lost by chance is sent on top of what shall arrive.
+            let pace = MARGIN * self.state.gains().0 * bw / (1.0 - self.by_chance(0.0).0);
             if self.full.is_reached || pace > self.pace {
                 self.pace = pace;
             }
@@ -552,11 +590,6 @@ fn first_pace(cwnd: f64, rtt: Span) -> f64 {
     State::Startup.gains().0 * cwnd / rtt.max(Span::from_micros(1)).as_secs_f64()
 }
 
-/// [BBR3 §5.5.10.2] More was lost than a path with room for it would lose.
-fn is_too_much(sample: Sample) -> bool {
-    sample.lost > LOSS_MAX * sample.in_flight
-}
-
 impl Controller for Bbr3 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded")]
     fn limits(&self) -> SendLimits {
@@ -577,6 +610,14 @@ impl Controller for Bbr3 {
         let newly_lost = self.flight.note_ack(acked);
         let acked = Acked { lost: Packets(self.flight.lost), ..*acked };
         let is_new_round = self.delivery.on_ack(&acked, self.rtt.min.unwrap_or(Span::ZERO));
+        if let Some(chance) = &mut self.chance {
+            if let Some(rtt) = cx.rtt {
+                chance.note(newly, newly_lost, rtt.latest);
+            }
+            if is_new_round {
+                chance.end_round(self.rtt.min.unwrap_or(Span::ZERO));
+            }
+        }
         let sample = self.delivery.newest();
         let is_app_limited = self.delivery.is_app_limited();
         if let Some(step) = step {
