@@ -120,7 +120,8 @@ fn channel(blocks: u32) -> Result<(), Box<dyn Error>> {
         let sender_until = loop {
             match sender.poll(now) {
                 Polled::Wait { until, .. } => break until,
-                Polled::Ready(Transmit::Data(DataPacket { number, .. })) if number.0 % 97 == 96 => {}
+                Polled::Ready(Transmit::Data(DataPacket { number, .. })) if number.0 % 97 == 96 => {
+                }
                 Polled::Ready(packet) => forth.push_back((now + DELAY, packet)),
             }
         };
