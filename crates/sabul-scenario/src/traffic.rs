@@ -58,8 +58,10 @@ pub(crate) fn arrivals(
             let room = life.room().as_secs_f64();
             if room / mean_interval.as_secs_f64() > ARRIVALS_MAX {
                 let least = room / ARRIVALS_MAX;
-                let allowed = format_args!("{least} or more: at most 1000000 copies arrive");
-                table.refuse_value("mean_interval_s", allowed);
+                table.refuse_value(
+                    "mean_interval_s",
+                    format_args!("{least} or more: at most 1000000 copies arrive"),
+                );
             }
         }
     }
