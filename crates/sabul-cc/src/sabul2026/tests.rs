@@ -8,19 +8,7 @@ const LINK: f64 = 10_000.0;
 
 /// A controller that has found the rate of the link.
 fn found(rate: f64) -> Sabul2026 {
-    let mut controller = Sabul2026 {
-        search: None,
-        state: State::Cruise,
-        window: WINDOW_MIN,
-        hold_until: None,
-        path: Path::new(),
-        link: Link::new(),
-        losses: Losses::new(),
-        theta: 0.002,
-        probe_at: Instant::MAX,
-        probe_part: PROBE_PART,
-        emptied_at: Instant::ZERO,
-    };
+    let mut controller = Sabul2026 { probe_at: Instant::MAX, ..Sabul2026::new(0.002) };
     controller.link.set(LINK, Instant::ZERO);
     controller.set_window(rate * 0.1);
     controller
