@@ -13,9 +13,9 @@ use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use sabul_path::PathPreset;
+use sabul_path::{LinkStats, PathPreset};
 use sabul_units::show_bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::error::Error;
@@ -68,9 +68,45 @@ impl Copied {
         self.document[key].as_f64().unwrap_or(0.0)
     }
 
+    /// What a document says on either kind of path: of the copy, and of the way there. `own` is what only that
+    /// kind knows.
+    fn document(&self, path: &PathPreset, cc: &str, link: &LinkStats, own: Value) -> Value {
+        let mut document = json!({
+            "schema": crate::SCHEMA,
+            "path": path.name,
+            "cc": cc,
+            "bytes": self.bytes,
+            "verified": self.is_verified(),
+            "blake3": self.hashes[1].to_hex().as_str(),
+            "rtt_ms": self.document["rtt_ms"],
+            "rtt_ms_min": self.document["rtt_ms_min"],
+            "packets_sent": self.document["packets_sent"],
+            "packets_retransmitted": self.document["packets_retransmitted"],
+            "path_packets": link.arrived,
+            "path_packets_lost": lost(link),
+            "path_packets_lost_queue_full": link.dropped_full,
+            "path_packets_too_large": link.dropped_too_large,
+            "path_loss_rate": share(lost(link), link.arrived),
+            "copy": self.document,
+        });
+        if let (Some(all), Value::Object(own)) = (document.as_object_mut(), own) {
+            all.extend(own);
+        }
+        document
+    }
+
     fn verdict(&self) -> &'static str {
         if self.is_verified() { "BLAKE3 is equal at both ends" } else { "THE FILES DIFFER" }
     }
+}
+
+/// Packets that the link lost, without those that asked how large a packet may be.
+const fn lost(link: &LinkStats) -> u64 {
+    link.dropped_full + link.dropped_loss + link.dropped_outage
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// Where the files of a demonstration are.

@@ -200,22 +200,10 @@ impl Beside {
     pub fn json(&self) -> Value {
         let (lab, rival) = (&self.lab, self.rival());
         let link = lab.router.links.first().map(|link| link[0].stats).unwrap_or_default();
-        let lost = link.dropped_full + link.dropped_loss + link.dropped_outage;
-        let share = if link.arrived == 0 { 0.0 } else { lost as f64 / link.arrived as f64 };
-        json!({
-            "schema": crate::SCHEMA,
+        let own = json!({
             "arm": "lab",
-            "path": self.path.name,
-            "cc": self.cc,
-            "bytes": self.copied.bytes,
             "seconds": self.copied.document["seconds"],
             "goodput_bps": self.copied.document["goodput_bps"],
-            "verified": self.is_verified(),
-            "blake3": self.copied.hashes[1].to_hex().as_str(),
-            "rtt_ms": self.copied.document["rtt_ms"],
-            "rtt_ms_min": self.copied.document["rtt_ms_min"],
-            "packets_sent": self.copied.document["packets_sent"],
-            "packets_retransmitted": self.copied.document["packets_retransmitted"],
             "beside": rival.map(|flow| json!({
                 "transport": "tcp",
                 "cc": RIVAL,
@@ -223,11 +211,6 @@ impl Beside {
                 "retransmissions": flow.retransmissions,
                 "rtt_ms": flow.rtt_ms.mean,
             })),
-            "path_packets": link.arrived,
-            "path_packets_lost": lost,
-            "path_packets_lost_queue_full": link.dropped_full,
-            "path_packets_too_large": link.dropped_too_large,
-            "path_loss_rate": share,
             "router_late_ms_p50": lab.router.lateness.p50.as_millis_f64(),
             "router_late_ms_p99": lab.router.lateness.p99.as_millis_f64(),
             "router_late_ms_max": lab.router.lateness.max.as_millis_f64(),
@@ -235,7 +218,7 @@ impl Beside {
             "disturbed": !lab.faults.is_empty(),
             "disturbances": lab.faults,
             "notes": lab.notes,
-            "copy": self.copied.document,
-        })
+        });
+        self.copied.document(&self.path, &self.cc, &link, own)
     }
 }

@@ -6,12 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sabul_lab::{Relay, RelayConfig, RelayStats};
-use sabul_path::{LinkStats, PathPreset};
+use sabul_path::PathPreset;
 use sabul_units::{Span, show_bytes};
 use serde_json::{Value, json};
 
 use super::child::{Child, Usage};
-use super::{Copied, Folder, Request, go_on, in_folder, read_answer};
+use super::{Copied, Folder, Request, go_on, in_folder, lost, read_answer, share};
 use crate::error::Error;
 use crate::observer::Observer;
 use crate::processor::{cpu_mhz, mhz_per_mbps};
@@ -263,24 +263,9 @@ impl Relayed {
     /// The result as a document.
     pub fn json(&self) -> Value {
         let relay = &self.relay;
-        json!({
-            "schema": crate::SCHEMA,
-            "path": self.path.name,
-            "cc": self.cc,
-            "bytes": self.copied.bytes,
+        let own = json!({
             "seconds": self.wall.as_secs_f64(),
             "goodput_bps": self.goodput_bps(),
-            "verified": self.is_verified(),
-            "blake3": self.copied.hashes[1].to_hex().as_str(),
-            "rtt_ms": self.copied.document["rtt_ms"],
-            "rtt_ms_min": self.copied.document["rtt_ms_min"],
-            "packets_sent": self.copied.document["packets_sent"],
-            "packets_retransmitted": self.copied.document["packets_retransmitted"],
-            "path_packets": relay.forward.arrived,
-            "path_packets_lost": lost(&relay.forward),
-            "path_packets_lost_queue_full": relay.forward.dropped_full,
-            "path_packets_too_large": relay.forward.dropped_too_large,
-            "path_loss_rate": share(lost(&relay.forward), relay.forward.arrived),
             "cpu_seconds_sender": self.sender.cpu_seconds,
             "cpu_seconds_receiver": self.receiver.cpu_seconds,
             "cpu_mhz": self.cpu_mhz,
@@ -294,16 +279,7 @@ impl Relayed {
             "relay_dropped_packets": relay.socket_drops + relay.memory_drops,
             "disturbed": !self.disturbances().is_empty(),
             "disturbances": self.disturbances(),
-            "copy": self.copied.document,
-        })
+        });
+        self.copied.document(&self.path, &self.cc, &relay.forward, own)
     }
-}
-
-/// Packets that the link lost, without those that asked how large a packet may be.
-const fn lost(link: &LinkStats) -> u64 {
-    link.dropped_full + link.dropped_loss + link.dropped_outage
-}
-
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
