@@ -13,7 +13,8 @@
 //!              Cruise --two to three seconds, and no queue--> Probe --three epochs--> Cruise | Probe
 //!              Cruise --more lost than chance explains--> Test --it stays | it went away--> Cruise
 //!              Cruise --five seconds without an empty queue | another drains--> Drain --round trip--> Cruise
-//! Invariants:  `WINDOW_MIN` <= window <= `WINDOW_MAX`; only a test's verdict, silence and the law shrink it.
+//! Invariants:  `WINDOW_MIN` <= window <= `WINDOW_MAX`; only the law, a test's verdict, silence and an
+//!              epoch that lost more than half shrink it.
 //! Not here:    a share of its own beside a flow that fills the queue: it yields to that (the page says how much).
 
 mod link;
@@ -71,6 +72,8 @@ const FIRST_DRAIN: Span = Span::from_millis(500);
 const DRAIN_SPACING: Span = Span::from_secs(1);
 /// Ours: the part of the window that a test of losses leaves, and that is left where they were its own.
 const TEST_PART: f64 = 0.85;
+/// Ours: no path is believed to lose more than this by chance; what loses more is overrun.
+const LOST_MAX: f64 = 0.5;
 /// Ours: this flow is alone if it has at least this part of the link.
 const ALONE_PART: f64 = 0.8;
 
@@ -224,6 +227,12 @@ impl Sabul2026 {
 
     fn on_epoch(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
         self.link.note(epoch.rate, cx.now);
+        if epoch.lost > LOST_MAX {
+            cx.tell(Reason::LossEpoch);
+            self.set_window(self.window / 2.0);
+            self.state = State::Cruise;
+            return;
+        }
         let is_suspect = self.losses.note(epoch, self.path.queue());
         match self.state {
             State::Cruise if is_suspect => {

@@ -190,3 +190,13 @@ fn silence_halves_the_window_each_time_down_to_the_least() {
     (0..40).for_each(|_| controller.on_timeout(&mut cx(Instant::ZERO, BASE)));
     assert!((controller.window - WINDOW_MIN).abs() < 1e-9);
 }
+
+#[test]
+fn losing_more_than_half_halves_the_window_each_epoch() {
+    let mut controller = found(LINK);
+    let mut facts = Facts::new();
+    facts.tell(&mut controller, LINK, 0.0, 0.0, 3);
+    let before = controller.window;
+    facts.tell(&mut controller, LINK, 0.3, 0.6, 6);
+    assert!(controller.window < before / 4.0, "{} of {before}", controller.window);
+}
