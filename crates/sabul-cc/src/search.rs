@@ -3,9 +3,11 @@
 //! Source: ours. It is told neither bandwidth nor RTT; it reads both from ACKs.
 //! Model: packets that leave faster than the bottleneck serves them arrive spaced by it, so the
 //! arrival rate of a short train estimates the rate (packet-train dispersion). Trains grow as far as
-//! the estimate says that the path can take them; then the path is filled for about one round trip at
-//! slightly more than the estimate, and what arrives in that time is the answer.
-//! States:      Ramp --window is half a BDP--> Fill --delay rises | rate stops growing--> done
+//! the estimate says that the path can take them. How much slower than the estimate the last and longest
+//! of them arrived says what others use of the link: a train sent at S arrives at C S / (S + others).
+//! Then the path is filled with what they leave of the estimate, twice as much each time that all of it
+//! arrives without delay, up to the estimate; what arrives is the answer.
+//! States:      Ramp --train is a quarter of a BDP--> Fill --all of the estimate arrives | delay rises--> done
 //!              either --many losses--> done
 //! Bounds:      in flight never exceeds twice (estimate × smallest RTT), so at most one BDP queues
 //!              where the estimate is right; where it is not, the rise of the delay stops the fill.
@@ -32,10 +34,21 @@ const WINDOW_MAX: u64 = 1 << 24;
 /// Least packets between two ACKs from which an arrival rate is computed.
 const SAMPLE_PACKETS: u64 = 16;
 /// Queueing delay that ends the fill, as a part of the smallest RTT, and its floor.
-const DELAY_PART: u64 = 8;
+const DELAY_PART: u64 = 16;
 const DELAY_FLOOR: Span = Span::from_millis(1);
 /// Ours: how late a sender's batch may leave.
 const WAKE_UP: Span = Span::from_micros(500);
+/// Ours: trains leave this much faster than the link serves them by what is known, as a ratio.
+const PUSH: (u64, u64) = (9, 8);
+/// Ours: a train that is this part of what the path holds shows what others use; they are delayed by no more.
+const ENOUGH: u64 = 4;
+/// Ours: least part of the link with which the fill begins, where no train told what others use; and the
+/// part from which on nobody else is there.
+const FREE_MIN: f64 = 0.125;
+const FREE_BLIND: f64 = 0.5;
+const FREE_ALL: f64 = 0.85;
+/// Ours: what arrives is what was offered from this part on, as a ratio.
+const CARRIED: (u64, u64) = (9, 10);
 /// Losses end the search when they are this many in one round and a tenth of what was sent in it.
 const LOSSES_MIN: u64 = 8;
 
@@ -59,8 +72,27 @@ struct Mark {
 enum Stage {
     /// Trains of `window` packets, one each round trip.
     Ramp,
-    /// Continuous sending; `from` is set by the first arrival of a packet sent in it.
-    Fill { from: Option<Mark> },
+    /// Continuous sending at this part of the estimate; `from` is set by the first arrival of a packet
+    /// sent in it.
+    Fill { part: f64, from: Option<Mark> },
+}
+
+/// How fast the trains of a round arrived, on average.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed {
+    sum_bps: f64,
+    samples: u32,
+}
+
+impl Passed {
+    fn note(&mut self, rate: Rate) {
+        self.sum_bps += rate.0 as f64;
+        self.samples += 1;
+    }
+
+    fn mean_bps(self) -> Option<f64> {
+        (self.samples > 0).then(|| self.sum_bps / f64::from(self.samples))
+    }
 }
 
 /// What an ACK shows of a fill.
@@ -73,6 +105,8 @@ struct Filled {
     /// A queue delays all packets.
     delayed: bool,
     is_round_over: bool,
+    /// It has been measured for half a round trip.
+    is_half_over: bool,
 }
 
 /// See the module.
@@ -89,6 +123,9 @@ pub(crate) struct RateSearch {
     estimate: Option<Rate>,
     /// The same, before the path was filled.
     trained: Option<Rate>,
+    passed: Passed,
+    /// The estimate is what the link makes of faster trains, not what was sent.
+    is_ceiling: bool,
     /// Round trips of the last four ACKs.
     delays: [Span; 4],
     arrived_in_round: u64,
@@ -106,6 +143,8 @@ impl RateSearch {
             recent: VecDeque::new(),
             estimate: None,
             trained: None,
+            passed: Passed { sum_bps: 0.0, samples: 0 },
+            is_ceiling: false,
             delays: [Span::ZERO; 4],
             arrived_in_round: 0,
             lost_in_round: 0,
@@ -181,24 +220,28 @@ impl RateSearch {
         let is_round_over = self.round_end.is_some_and(|end| acked.settled >= end);
         match self.stage {
             Stage::Ramp => {
+                if let Some(rate) = sample {
+                    self.passed.note(rate);
+                }
                 self.estimate = self.estimate.max(sample);
                 self.trained = self.estimate;
                 self.ramp(acked, rtt, delayed, cx);
                 SearchStep::Continue
             }
-            Stage::Fill { from: None } => {
+            Stage::Fill { part, from: None } => {
                 if is_round_over {
-                    self.stage = Stage::Fill { from: Some(here) };
+                    self.stage = Stage::Fill { part, from: Some(here) };
                     self.start_round(acked.next);
                 }
                 SearchStep::Continue
             }
-            Stage::Fill { from: Some(from) } => {
+            Stage::Fill { part, from: Some(from) } => {
                 let measured_for = here.arrived_at.saturating_sub(from.arrived_at);
                 match rate_between(from, here).filter(|_| measured_for >= rtt.min / 4) {
                     Some(rate) => {
-                        let seen = Filled { rate, least, delayed, is_round_over };
-                        self.judge_fill(seen, acked.next, rtt, cx)
+                        let is_half_over = measured_for >= rtt.min / 2;
+                        let seen = Filled { rate, least, delayed, is_round_over, is_half_over };
+                        self.judge_fill(part, seen, acked.next, rtt, cx)
                     }
                     None => SearchStep::Continue,
                 }
@@ -214,51 +257,80 @@ impl RateSearch {
         if acked.settled < end && !can_fill {
             return;
         }
-        self.start_round(acked.next);
         match self.estimate.map(|rate| (rate, packets_in(rate, rtt, cx))) {
-            Some((rate, packets)) if delayed || packets <= self.window * 2 => {
-                self.fill(rate, packets, cx);
+            Some((_, packets)) if delayed || packets <= self.window * ENOUGH => {
+                let is_told = self.gap == Gap::NONE || self.passed.samples > 0;
+                if is_told || self.arrived_in_round >= self.window {
+                    let free = self.free(cx);
+                    self.start_round(acked.next);
+                    self.fill(free, rtt, cx);
+                }
+                return;
             }
             Some((rate, packets)) => {
-                let grown = (packets / 2).clamp(self.window * 2, self.window * GROWTH_MAX);
-                self.window = grown.min(WINDOW_MAX);
-                self.gap = rate.mul_ratio(5, 4).gap(cx.packet_bytes);
+                let grown = packets.div_ceil(ENOUGH).min(self.window * GROWTH_MAX);
+                self.window = grown.clamp(WINDOW_MIN, WINDOW_MAX);
+                self.gap = rate.mul_ratio(PUSH.0, PUSH.1).gap(cx.packet_bytes);
             }
             None if delayed => {}
             None => self.window = (self.window * GROWTH_BLIND).min(WINDOW_MAX),
         }
+        self.start_round(acked.next);
+    }
+
+    /// The part of the link that others leave, by the rate at which a train that left faster arrived.
+    /// Says on the way whether it did leave faster.
+    fn free(&mut self, cx: &Context<'_>) -> f64 {
+        let (Some(link), Some(arrived)) = (self.estimate, self.passed.mean_bps()) else {
+            return FREE_BLIND;
+        };
+        // A train without a gap arrives at the link's rate, whoever else uses it.
+        let Some(sent) = self.gap.rate(cx.packet_bytes) else {
+            self.is_ceiling = true;
+            return FREE_BLIND;
+        };
+        let (link, sent) = (link.0 as f64, sent.0 as f64);
+        self.is_ceiling = arrived * 1.05 < sent;
+        let others = sent * (link / arrived - 1.0);
+        let free = 1.0 - others / link;
+        if free >= FREE_ALL { 1.0 } else { free.max(FREE_MIN) }
     }
 
     /// Whether what arrives while the path is filled is what it carries.
     fn judge_fill(
         &mut self,
+        part: f64,
         seen: Filled,
         next: u64,
         rtt: RttEstimate,
         cx: &Context<'_>,
     ) -> SearchStep {
-        let Filled { rate, least, delayed, is_round_over } = seen;
+        let Filled { rate, least, delayed, is_round_over, is_half_over } = seen;
         let is_long = least > rtt.min + rtt.min / 2 + DELAY_FLOOR;
-        if delayed && (is_round_over || is_long) {
+        if delayed && (is_round_over || is_long || part < 1.0) {
             // Full: what arrived is what the path carries. The queue drains in silence.
             let hold = least.saturating_sub(rtt.min).min(rtt.min);
             return SearchStep::Found { rate: rate.mul_ratio(99, 100), hold: Some(hold) };
         }
-        if delayed && let Some(estimate) = self.estimate {
-            // Full, or a machine was late: the rest of the round, without pushing, tells.
-            self.gap = estimate.gap(cx.packet_bytes);
+        // Delayed, but not for long: full, or a machine was late. The rest of the round tells.
+        if delayed || !(is_half_over || is_round_over) {
+            return SearchStep::Continue;
         }
-        if is_round_over {
-            let offered = self.gap.rate(cx.packet_bytes).unwrap_or(rate);
+        let offered = self.gap.rate(cx.packet_bytes).unwrap_or(rate);
+        let is_carried = rate.0 >= offered.mul_ratio(CARRIED.0, CARRIED.1).0;
+        if is_carried && part < 1.0 {
+            self.start_round(next);
+            self.fill(part * 2.0, rtt, cx);
+        } else if is_carried && self.is_ceiling {
+            return SearchStep::Found { rate: rate.mul_ratio(99, 100), hold: None };
+        } else if is_round_over {
             // Less arrives than was offered, yet nothing is lost or queued: an end is slow.
-            let is_carried = rate.0 >= offered.mul_ratio(9, 10).0;
             if !is_carried && !self.app_limited && self.lost_in_round > 0 {
                 return SearchStep::Found { rate: rate.mul_ratio(98, 100), hold: None };
             }
-            let more = rate.mul_ratio(3, 2).max(self.estimate.unwrap_or(rate));
+            self.estimate = Some(rate.mul_ratio(3, 2).max(self.estimate.unwrap_or(rate)));
             self.start_round(next);
-            self.estimate = Some(more);
-            self.fill(more, packets_in(more, rtt, cx), cx);
+            self.fill(1.0, rtt, cx);
         }
         SearchStep::Continue
     }
@@ -281,12 +353,18 @@ impl RateSearch {
         self.arrived_in_round = 0;
         self.lost_in_round = 0;
         self.app_limited = false;
+        self.passed = Passed::default();
     }
 
-    fn fill(&mut self, estimate: Rate, bdp_packets: u64, cx: &Context<'_>) {
-        self.stage = Stage::Fill { from: None };
-        self.window = bdp_packets.saturating_mul(2).clamp(WINDOW_MIN, WINDOW_MAX);
-        self.gap = estimate.mul_ratio(9, 8).gap(cx.packet_bytes);
+    /// Sends at this part of the estimate from now on.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1/8 to 1")]
+    fn fill(&mut self, part: f64, rtt: RttEstimate, cx: &Context<'_>) {
+        let part = part.min(1.0);
+        let offered =
+            self.estimate.unwrap_or(Rate::from_mbps(1)).mul_ratio((part * 1024.0) as u64, 1024);
+        self.stage = Stage::Fill { part, from: None };
+        self.window = packets_in(offered, rtt, cx).saturating_mul(2).clamp(WINDOW_MIN, WINDOW_MAX);
+        self.gap = offered.gap(cx.packet_bytes);
     }
 }
 
