@@ -7,8 +7,9 @@
 //!     count   = C / D                                        flows like this one on the link
 //!     aim     = base + omega + theta × (count - 1)           round trip at which all have a like share
 //!     window  = window × aim / (base + queue)                where no queue stands: D may be held back
-//!     window += weight × (D × aim - window)                  where one does: D is the link's
-//!     gap     = (base + queue) / window                      and no more than window + an ACK's worth on the way
+//!     window += (S × aim × again - window) / 2               where one does: S is what was sent to have D arrive
+//!     again   = 1 + twice × (aim / (base + queue) - 1)       twice = base / 100 ms, at most 1
+//!     gap     = (base + newest queue) / window               and no more than window + an ACK's worth on the way
 //! States:      Search --rate found--> Cruise
 //!              Cruise --two to three seconds, and no queue--> Probe --three epochs--> Cruise | Probe
 //!              Cruise --more lost than chance explains--> Test --it stays | it went away--> Cruise
@@ -52,9 +53,20 @@ const OMEGA_ROOM_PART: f64 = 1.0 / 4.0;
 const COUNT_MAX: f64 = 64.0;
 /// [FRCC] Largest change of the window in one epoch.
 const STEP: f64 = 1.3;
-/// Ours: the share of the way that the window goes in one epoch, growing with the base round trip up to this one.
-const WEIGHT_MIN: f64 = 0.5;
-const WEIGHT_BASE: f64 = 0.1;
+/// Ours: the share of the way that the window goes in one epoch. What arrives tells of the window of two
+/// epochs ago, so with a whole step the even and the odd epochs would each go their own way.
+const WEIGHT: f64 = 0.5;
+/// Ours: base round trip from which the law counts twice, so that long round trips need no longer to agree.
+const TWICE_BASE: f64 = 0.1;
+/// Ours: what each epoch without a queue adds to the growth of the one before, up to this most, while less
+/// arrives than the link is known to carry.
+const FREE_STEP: f64 = 1.0 / 64.0;
+const FREE_STEP_MAX: f64 = 0.25;
+const FREE_WAIT: Span = Span::from_millis(300);
+/// Ours: searches, where a full queue swallowed the trains of the one before.
+const SEARCHES: u32 = 4;
+/// Ours: epochs in which the search's own losses may still be reported.
+const SKIPPED: u32 = 2;
 /// Ours: what a probe adds to the window at first and, each doubling the one before while it finds room, at last.
 const PROBE_PART: f64 = 1.0 / 16.0;
 const PROBE_PART_MAX: f64 = 0.5;
@@ -112,6 +124,7 @@ enum State {
     Test {
         is_standing: bool,
         lost: f64,
+        rate: f64,
     },
     /// This window until then, so that the queue empties and shows the base round trip.
     Drain {
@@ -136,6 +149,17 @@ struct Sabul2026 {
     theta: f64,
     probe_at: Instant,
     probe_part: f64,
+    /// Growth of the newest epoch beyond the law's.
+    free: f64,
+    searches: u32,
+    /// The next search, while trains of none have shown the link.
+    search_at: Instant,
+    /// Epochs since the search, whose losses are in them.
+    skipped: u32,
+    /// Since when no queue stands.
+    empty_since: Instant,
+    /// No such growth before this time.
+    grow_at: Instant,
     /// When the queue was last seen empty.
     emptied_at: Instant,
 }
@@ -163,19 +187,27 @@ impl Sabul2026 {
             theta,
             probe_at: Instant::ZERO,
             probe_part: PROBE_PART,
+            free: 0.0,
+            empty_since: Instant::ZERO,
+            searches: 0,
+            search_at: Instant::MAX,
+            skipped: SKIPPED,
+            grow_at: Instant::ZERO,
             emptied_at: Instant::ZERO,
         }
     }
 
     /// Seconds of queue that each further flow adds.
     fn theta(&self) -> f64 {
-        let (base, room) = (self.path.base(), self.losses.room());
+        let base = self.path.base();
+        let room = self.losses.room(base);
         self.theta.min(base * THETA_BASE_PART).min(room * THETA_ROOM_PART)
     }
 
     /// Seconds of queue that keep the link busy.
     fn omega(&self) -> f64 {
-        let (base, room) = (self.path.base(), self.losses.room());
+        let base = self.path.base();
+        let room = self.losses.room(base);
         let omega = self.path.jitter().clamp(OMEGA_MIN, OMEGA_MAX);
         omega.min(base * OMEGA_BASE_PART).min(room * OMEGA_ROOM_PART)
     }
@@ -211,10 +243,18 @@ impl Sabul2026 {
     fn end_search(&mut self, rate: Rate, cx: &mut Context<'_>) {
         let trained = self.search.take().and_then(|search| search.train_rate());
         let rate = packets_per_second(rate, cx.packet_bytes);
-        let link = trained.map_or(0.0, |found| packets_per_second(found, cx.packet_bytes));
-        self.link.set(rate.max(link), cx.now);
+        let trained = trained.map(|found| packets_per_second(found, cx.packet_bytes));
+        self.link.train(trained, cx.now);
+        self.link.note(rate, cx.now);
         self.set_window(rate * (self.path.base() + self.omega()));
+        self.skipped = 0;
         self.schedule_probe(cx);
+        self.searches += 1;
+        self.search_at = if self.link.is_trained() || self.searches == SEARCHES {
+            Instant::MAX
+        } else {
+            self.probe_at
+        };
         // Who came late has taken the others' queue for part of the path.
         self.emptied_at = cx.now - (DRAIN_AGE - FIRST_DRAIN);
     }
@@ -233,12 +273,13 @@ impl Sabul2026 {
             self.state = State::Cruise;
             return;
         }
-        let is_suspect = self.losses.note(epoch, self.path.queue());
+        let is_suspect = self.skipped >= SKIPPED && self.losses.note(epoch);
+        self.skipped = (self.skipped + 1).min(SKIPPED);
         match self.state {
             State::Cruise if is_suspect => {
                 cx.tell(Reason::Own("suspect-losses"));
                 self.losses.start_test(epoch);
-                self.state = State::Test { is_standing: false, lost: epoch.lost };
+                self.state = State::Test { is_standing: false, lost: epoch.lost, rate: epoch.rate };
             }
             State::Cruise => self.cruise(epoch, cx),
             State::Probe { extra, settles, rate, queue } if settles > 0 => {
@@ -247,10 +288,11 @@ impl Sabul2026 {
             State::Probe { extra, rate, queue, .. } => {
                 self.end_probe(extra, rate, queue, epoch, cx);
             }
-            State::Test { is_standing: false, lost } => {
-                self.state = State::Test { is_standing: true, lost: lost.max(epoch.lost) };
+            State::Test { is_standing: false, lost, rate } => {
+                let (lost, rate) = (lost.max(epoch.lost), rate.max(epoch.rate));
+                self.state = State::Test { is_standing: true, lost, rate };
             }
-            State::Test { is_standing: true, lost } => self.end_test(lost, epoch, cx),
+            State::Test { is_standing: true, lost, rate } => self.end_test(lost, rate, epoch, cx),
             State::Drain { until, .. } => {
                 if cx.now >= until {
                     self.state = State::Refill;
@@ -268,7 +310,11 @@ impl Sabul2026 {
     fn cruise(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
         let queue = self.path.queue();
         if !epoch.is_app_limited {
-            self.follow(epoch);
+            self.follow(epoch, cx.now);
+        }
+        if cx.now > self.search_at {
+            self.search = Some(RateSearch::new());
+            return;
         }
         let is_rested = cx.now > self.emptied_at + DRAIN_SPACING;
         if is_rested && self.path.has_fallen() {
@@ -292,23 +338,30 @@ impl Sabul2026 {
     }
 
     /// The law: the queue that stands says how many share the link.
-    fn follow(&mut self, epoch: &Epoch) {
+    fn follow(&mut self, epoch: &Epoch, now: Instant) {
         let (base, queue) = (self.path.base(), self.path.queue());
         let aim = base + self.omega() + self.theta() * (self.count(epoch.rate) - 1.0);
         let target = if queue > self.omega() / 2.0 {
-            epoch.rate * aim
+            (self.free, self.empty_since) = (0.0, now);
+            // What chance takes has to be sent too.
+            let sent = epoch.rate / (1.0 - self.losses.chance().min(LOST_MAX));
+            let twice = (base / TWICE_BASE).min(1.0);
+            sent * aim * (1.0 + twice * (aim / (base + queue) - 1.0))
         } else {
-            self.window * aim / (base + queue)
+            let full = if self.link.is_trained() { self.link.rate() * aim } else { f64::INFINITY };
+            let by_law = self.window * aim / (base + queue);
+            let is_early = now < self.grow_at || now < self.empty_since + FREE_WAIT;
+            self.free = if is_early { 0.0 } else { (self.free + FREE_STEP).min(FREE_STEP_MAX) };
+            (by_law * (1.0 + self.free)).min(full).max(by_law)
         };
         let target = target.clamp(self.window / STEP, self.window * STEP);
-        let weight = (base / WEIGHT_BASE).clamp(WEIGHT_MIN, 1.0);
-        self.set_window(self.window + weight * (target - self.window));
+        self.set_window(self.window + WEIGHT * (target - self.window));
     }
 
     fn start_probe(&mut self, epoch: &Epoch) {
         let extra = (self.probe_part * epoch.rate * self.path.base())
             .max(4.0 * self.path.jitter() * epoch.rate)
-            .min(self.losses.room() * epoch.rate / 4.0)
+            .min(self.losses.room(self.path.base()) * epoch.rate / 4.0)
             .max(2.0);
         let queue = self.path.queue();
         self.state = State::Probe { extra, settles: PROBE_SETTLES, rate: epoch.rate, queue };
@@ -338,7 +391,7 @@ impl Sabul2026 {
         self.start_probe(epoch);
     }
 
-    fn end_test(&mut self, lost: f64, epoch: &Epoch, cx: &mut Context<'_>) {
+    fn end_test(&mut self, lost: f64, rate: f64, epoch: &Epoch, cx: &mut Context<'_>) {
         match self.losses.judge(lost, epoch) {
             Verdict::Open => {}
             Verdict::Chance => {
@@ -347,8 +400,12 @@ impl Sabul2026 {
             }
             Verdict::Ours => {
                 cx.tell(Reason::LossEpoch);
-                self.set_window(self.window * TEST_PART);
+                // Who had the link to itself knows how much it carries.
+                let is_alone = rate >= ALONE_PART * self.link.rate();
+                let carried = if is_alone { rate * self.path.base() } else { 0.0 };
+                self.set_window((self.window * TEST_PART).max(carried.min(self.window)));
                 self.schedule_probe(cx);
+                self.grow_at = self.probe_at;
                 self.state = State::Cruise;
             }
         }
@@ -369,7 +426,7 @@ impl Controller for Sabul2026 {
             return search.limits();
         }
         let (window, base) = (self.allowed(), self.path.base());
-        let gap = (base + self.path.queue()) / window;
+        let gap = (base + self.path.queue_now()) / window;
         // What has arrived counts as on the way until the next ACK.
         let waiting = ack_interval(Span::from_secs_f64(base)).as_secs_f64() / gap;
         SendLimits {

@@ -25,9 +25,14 @@ impl Link {
         Self { trained: 0.0, fastest: [0.0; 2], since: Instant::ZERO }
     }
 
-    /// What the start found.
-    pub(super) const fn set(&mut self, rate: f64, now: Instant) {
-        *self = Self { trained: rate, fastest: [0.0; 2], since: now };
+    /// What trains found, if they did.
+    pub(super) fn train(&mut self, rate: Option<f64>, now: Instant) {
+        *self = Self { trained: rate.unwrap_or(self.trained), since: now, ..*self };
+    }
+
+    /// Trains have shown it.
+    pub(super) fn is_trained(&self) -> bool {
+        self.trained > 0.0
     }
 
     pub(super) const fn rate(&self) -> f64 {
@@ -51,7 +56,7 @@ mod tests {
     #[test]
     fn trains_are_the_least_and_what_arrived_counts_for_five_to_ten_seconds() {
         let mut link = Link::new();
-        link.set(1000.0, Instant::ZERO);
+        link.train(Some(1000.0), Instant::ZERO);
         let second = |n| Instant::ZERO + Span::from_secs(n);
         link.note(800.0, second(1));
         assert!((link.rate() - 1000.0).abs() < 1e-9);

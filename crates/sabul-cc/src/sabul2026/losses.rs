@@ -5,7 +5,7 @@
 //! Model:       chance = average share lost over some thousand packets, while nothing is suspect
 //!              an epoch is suspect if it lost more than chance and four deviations (those of losses in pairs)
 //!              a test sends less: losses that stay become chance, losses that go away were ours
-//! Invariants:  0 <= chance <= 1; room only falls by verdicts.
+//! Invariants:  0 <= chance <= 1; the round trip of a full queue only falls by verdicts.
 
 use super::path::Epoch;
 
@@ -18,8 +18,8 @@ const SUSPECT_MIN: f64 = 4.0;
 /// Ours: losses that a test must have been able to see, and epochs after which it ends undecided.
 const SEEN_MIN: f64 = 8.0;
 const EPOCHS_MAX: u32 = 6;
-/// Ours: weight of the newest verdict in the room.
-const ROOM_WEIGHT: f64 = 0.25;
+/// Ours: weight of the newest verdict in the round trip of a full queue.
+const FULL_WEIGHT: f64 = 0.25;
 
 /// What a test of losses says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,25 +45,31 @@ struct Seen {
 pub(super) struct Losses {
     chance: f64,
     seen: Seen,
-    /// Longest queueing delay of the epoch that was suspect, in seconds.
-    peak: f64,
-    room: f64,
+    /// Longest round trip of the epoch that was suspect, in seconds.
+    longest: f64,
+    /// The same where the queue was full; not its delay, for the base may turn out to be shorter.
+    full: f64,
 }
 
 impl Losses {
     pub(super) const fn new() -> Self {
         let seen = Seen { packets: 0.0, lost: 0.0, epochs: 0 };
-        Self { chance: 0.0, seen, peak: 0.0, room: f64::INFINITY }
+        Self { chance: 0.0, seen, longest: 0.0, full: f64::INFINITY }
     }
 
-    /// Queueing delay of a full queue, in seconds; infinite before one was.
-    pub(super) const fn room(&self) -> f64 {
-        self.room
+    /// Share lost by chance.
+    pub(super) const fn chance(&self) -> f64 {
+        self.chance
     }
 
-    /// Takes in an epoch with what of it stood in the queue; whether more was lost than chance explains.
-    pub(super) fn note(&mut self, epoch: &Epoch, queue: f64) -> bool {
-        self.room = self.room.max(queue);
+    /// Queueing delay of a full queue over this base, in seconds; infinite before one was.
+    pub(super) fn room(&self, base: f64) -> f64 {
+        (self.full - base).max(0.0)
+    }
+
+    /// Takes in an epoch; whether more was lost than chance explains.
+    pub(super) fn note(&mut self, epoch: &Epoch) -> bool {
+        self.full = self.full.max(epoch.shortest);
         let excess = (epoch.lost - self.chance) * epoch.packets;
         if excess > (DEVIATIONS * deviation(self.chance, epoch.packets)).max(SUSPECT_MIN) {
             return true;
@@ -75,7 +81,7 @@ impl Losses {
 
     /// A test begins, because of this epoch.
     pub(super) fn start_test(&mut self, epoch: &Epoch) {
-        self.peak = epoch.peak;
+        self.longest = epoch.longest;
         self.seen = Seen::default();
     }
 
@@ -95,10 +101,10 @@ impl Losses {
             self.chance = (seen.lost / seen.packets.max(1.0)).clamp(self.chance, 1.0);
             return Verdict::Chance;
         }
-        self.room = if self.room.is_finite() {
-            (1.0 - ROOM_WEIGHT) * self.room + ROOM_WEIGHT * self.peak
+        self.full = if self.full.is_finite() {
+            (1.0 - FULL_WEIGHT) * self.full + FULL_WEIGHT * self.longest
         } else {
-            self.peak
+            self.longest
         };
         Verdict::Ours
     }
@@ -114,44 +120,54 @@ mod tests {
     use super::*;
 
     fn epoch(packets: f64, lost: f64) -> Epoch {
-        Epoch { rate: packets * 10.0, packets, lost, peak: 0.02, is_app_limited: false }
+        Epoch {
+            rate: packets * 10.0,
+            packets,
+            lost,
+            shortest: 0.1,
+            longest: 0.12,
+            is_app_limited: false,
+        }
     }
 
     #[test]
     fn chance_is_learnt_and_is_not_suspect() {
         let mut losses = Losses::new();
-        assert!(losses.note(&epoch(1000.0, 0.01), 0.0), "ten of a thousand, where none was known");
+        assert!(losses.note(&epoch(1000.0, 0.01)), "ten of a thousand, where none was known");
         losses.start_test(&epoch(1000.0, 0.01));
         assert_eq!(losses.judge(0.01, &epoch(850.0, 0.01)), Verdict::Chance);
-        assert!(!losses.note(&epoch(1000.0, 0.01), 0.0));
+        assert!(!losses.note(&epoch(1000.0, 0.01)));
         // 10 and four times sqrt(2 × 10) are 28.
-        assert!(!losses.note(&epoch(1000.0, 0.027), 0.0));
+        assert!(!losses.note(&epoch(1000.0, 0.027)));
         // A quarter of the way to it: 14 and four times sqrt(2 × 14) are 36.
-        assert!(losses.note(&epoch(1000.0, 0.038), 0.0));
-        assert!(losses.room().is_infinite());
+        assert!(losses.note(&epoch(1000.0, 0.038)));
+        assert!(losses.room(0.1).is_infinite());
     }
 
     #[test]
     fn what_goes_away_with_less_sent_was_ours_and_shows_the_room() {
         let mut losses = Losses::new();
-        assert!(losses.note(&epoch(1000.0, 0.05), 0.01));
+        assert!(losses.note(&epoch(1000.0, 0.05)));
         losses.start_test(&epoch(1000.0, 0.05));
         assert_eq!(losses.judge(0.05, &epoch(850.0, 0.0)), Verdict::Ours);
-        assert!((losses.room() - 0.02).abs() < 1e-9);
+        assert!((losses.room(0.1) - 0.02).abs() < 1e-9);
         // The queue was longer since, and nothing was lost.
-        assert!(!losses.note(&epoch(1000.0, 0.0), 0.03));
-        assert!((losses.room() - 0.03).abs() < 1e-9);
+        let late = Epoch { shortest: 0.13, ..epoch(1000.0, 0.0) };
+        assert!(!losses.note(&late));
+        assert!((losses.room(0.1) - 0.03).abs() < 1e-9);
+        // The base was less than was thought; the full queue is where it was.
+        assert!((losses.room(0.08) - 0.05).abs() < 1e-9);
     }
 
     #[test]
     fn few_packets_decide_nothing_and_a_test_ends() {
         let mut losses = Losses::new();
-        assert!(losses.note(&epoch(50.0, 0.1), 0.0));
+        assert!(losses.note(&epoch(50.0, 0.1)));
         losses.start_test(&epoch(50.0, 0.1));
         for _ in 0..EPOCHS_MAX - 1 {
             assert_eq!(losses.judge(0.1, &epoch(20.0, 0.0)), Verdict::Open);
         }
         assert_eq!(losses.judge(0.1, &epoch(20.0, 0.0)), Verdict::Chance);
-        assert!(losses.room().is_infinite());
+        assert!(losses.room(0.1).is_infinite());
     }
 }

@@ -3,7 +3,7 @@
 //! Source: ours; the smallest round trip of a while stands for the queue [COPA], so that neither a late ACK
 //! nor a late machine looks like one.
 //! Model:       epoch  = a round trip by packet numbers, at least a SYN interval
-//!              queue  = smallest round trip of the epoch - base
+//!              queue  = mean of the smallest round trips of each few SYN intervals of the epoch - base
 //!              jitter = average change from one sample to the next
 //!              base   = smallest round trip; a larger one only after drains that saw it
 //! Invariants:  base is positive; queue >= 0.
@@ -15,6 +15,9 @@ use crate::controller::{Acked, Context};
 /// Ours: the base round trip where none is known, in seconds, and the least that is believed.
 const BASE_UNKNOWN: f64 = 0.1;
 const BASE_MIN: f64 = 1e-6;
+/// Ours: what the smallest round trip is taken of, so that flows of long and of short round trips see the
+/// same queue.
+const SPELL: Span = Span::from_millis(30);
 /// Ours: weight of a sample in the jitter.
 const JITTER_WEIGHT: f64 = 1.0 / 64.0;
 /// Ours: part of the base by which a drain must have missed it to count as higher.
@@ -37,8 +40,9 @@ pub(super) struct Epoch {
     pub(super) packets: f64,
     /// Share of them that was lost.
     pub(super) lost: f64,
-    /// Longest queueing delay in seconds.
-    pub(super) peak: f64,
+    /// Shortest and longest round trip in seconds.
+    pub(super) shortest: f64,
+    pub(super) longest: f64,
     pub(super) is_app_limited: bool,
 }
 
@@ -59,12 +63,57 @@ struct Drain {
     is_alone: bool,
 }
 
+/// Smallest round trips of the spells of an epoch.
+#[derive(Debug)]
+struct Spells {
+    sum: f64,
+    over: u32,
+    /// Of the present one, and when it ends.
+    least: f64,
+    ends: Instant,
+}
+
+impl Spells {
+    const fn new() -> Self {
+        Self { sum: 0.0, over: 0, least: f64::INFINITY, ends: Instant::ZERO }
+    }
+
+    fn note(&mut self, rtt: f64, now: Instant) {
+        if now >= self.ends {
+            self.end();
+            self.ends = now + SPELL;
+        }
+        self.least = self.least.min(rtt);
+    }
+
+    fn end(&mut self) {
+        if self.least.is_finite() {
+            self.sum += self.least;
+            self.over += 1;
+        }
+        self.least = f64::INFINITY;
+    }
+
+    /// Their mean, and the next epoch begins; the last spell of an epoch may be shorter.
+    fn take(&mut self) -> Option<f64> {
+        if self.over == 0 {
+            self.end();
+        }
+        let mean = (self.over > 0).then(|| self.sum / f64::from(self.over));
+        *self = Self { ends: self.ends, least: self.least, ..Self::new() };
+        mean
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Path {
     began: Option<Began>,
     /// Smallest and largest round trip of the epoch.
     rtts: (f64, f64),
+    spells: Spells,
+    /// The newest round trips.
+    newest: [f64; 3],
     is_app_limited: bool,
     last: Option<f64>,
     base: Option<f64>,
@@ -84,6 +133,8 @@ impl Path {
         Self {
             began: None,
             rtts: NO_RTTS,
+            spells: Spells::new(),
+            newest: [f64::INFINITY; 3],
             is_app_limited: false,
             last: None,
             base: None,
@@ -102,6 +153,12 @@ impl Path {
     /// Queueing delay that stands, in seconds.
     pub(super) const fn queue(&self) -> f64 {
         self.queues[0]
+    }
+
+    /// Queueing delay of this moment, in seconds.
+    pub(super) fn queue_now(&self) -> f64 {
+        let least = self.newest.iter().copied().fold(f64::INFINITY, f64::min);
+        if least.is_finite() { (least - self.base()).max(0.0) } else { 0.0 }
     }
 
     /// The longer of that and the one of the epoch before.
@@ -143,7 +200,7 @@ impl Path {
     /// Takes an ACK in; an epoch if one is over.
     pub(super) fn on_ack(&mut self, acked: &Acked, cx: &Context<'_>, syn: Span) -> Option<Epoch> {
         let rtt = cx.rtt?.latest.as_secs_f64().max(BASE_MIN);
-        self.note_rtt(rtt);
+        self.note_rtt(rtt, cx.now);
         self.is_app_limited |= acked.is_app_limited;
         let here = Began {
             total: acked.total.0,
@@ -163,7 +220,7 @@ impl Path {
         }
         let base = self.base();
         let (least, most) = std::mem::replace(&mut self.rtts, NO_RTTS);
-        self.queues = [least - base, self.queues[0]];
+        self.queues = [(self.spells.take().unwrap_or(least) - base).max(0.0), self.queues[0]];
         self.began = Some(here);
         let arrived = here.total.saturating_sub(began.total) as f64;
         let lost = here.lost.saturating_sub(began.lost) as f64;
@@ -171,12 +228,16 @@ impl Path {
             rate: arrived / elapsed.as_secs_f64(),
             packets: arrived + lost,
             lost: lost / (arrived + lost).max(1.0),
-            peak: most - base,
+            shortest: least,
+            longest: most,
             is_app_limited: std::mem::take(&mut self.is_app_limited),
         })
     }
 
-    fn note_rtt(&mut self, rtt: f64) {
+    fn note_rtt(&mut self, rtt: f64, now: Instant) {
+        self.spells.note(rtt, now);
+        self.newest.rotate_left(1);
+        self.newest[2] = rtt;
         self.base = Some(self.base.map_or(rtt, |base| base.min(rtt)));
         self.rtts = (self.rtts.0.min(rtt), self.rtts.1.max(rtt));
         if let Some(last) = self.last.replace(rtt) {
