@@ -117,7 +117,11 @@ fn losses_by_chance_do_not_slow_bbr3_unless_it_follows_the_draft() {
     for loss in [0.01, 0.04] {
         let bbr1 = run(Transport::Sabul, &["bbr1"], loss, 1, 40).links[0].utilisation;
         for transport in HOSTS {
-            let used = run(transport, &["bbr3"], loss, 1, 40).links[0].utilisation;
+            // Of 4 % one seed in five is far off: what passes for chance is a matter of chance, too.
+            let mut used =
+                [1, 2, 3].map(|it| run(transport, &["bbr3"], loss, it, 40).links[0].utilisation);
+            used.sort_by(f64::total_cmp);
+            let used = used[1];
             assert!(used > 0.93 * (1.0 - loss), "{transport:?}, {loss}: {used}");
         }
         let given = vec![("loss".to_owned(), "draft".to_owned())];

@@ -21,6 +21,9 @@ pub(super) enum From {
 #[derive(Debug)]
 pub(super) struct Pace {
     next: Instant,
+    /// Between packets; inside a burst.
+    gap: Span,
+    gap_min: Span,
     /// Never faster than this, whatever the controller says.
     cap: Option<Rate>,
     /// Packets of a burst, how many of the present one are still to come, and when it began.
@@ -32,7 +35,15 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn new(now: Instant, burst: Packets) -> Self {
         let burst = burst.0.max(1);
-        Self { next: now, cap: None, burst, burst_left: burst, burst_at: Instant::ZERO }
+        Self {
+            next: now,
+            gap: Span::ZERO,
+            gap_min: Span::ZERO,
+            cap: None,
+            burst,
+            burst_left: burst,
+            burst_at: Instant::ZERO,
+        }
     }
 
     pub(super) const fn set_cap(&mut self, cap: Option<Rate>) {
@@ -44,33 +55,44 @@ impl Pace {
         self.next
     }
 
-    /// One has left; the controller wants this gap after it.
+    /// The controller wants this gap between packets of this size. Where it is another than before, the
+    /// part that is left of the one that is running becomes the same part of the new one: what leaves in
+    /// any time is what the rates in it add up to, however often they change.
     #[inline]
-    pub(super) fn note_sent(&mut self, now: Instant, gap: Span, packet: Bytes, from: From) {
+    pub(super) fn set_gap(&mut self, now: Instant, gap: Span, packet: Bytes) {
         let cap = self.cap.map_or(Span::ZERO, |rate| rate.gap(packet).0);
-        let gap = gap.max(cap);
+        let (gap, before) = (gap.max(cap), self.gap);
+        (self.gap, self.gap_min) = (gap, cap);
+        if gap != before && self.next > now && self.burst_left == self.burst {
+            self.next = now + self.next.since(now).mul_ratio(gap.0, before.0.max(1));
+        }
+    }
+
+    /// One has left.
+    #[inline]
+    pub(super) fn note_sent(&mut self, now: Instant, from: From) {
         if self.burst > 1 {
-            return self.note_burst(now, gap, cap);
+            return self.note_burst(now);
         }
         let due = match from {
             From::Due => self.next.max(now - BURST),
             From::Row { is_first: true } => self.next.max(now),
             From::Row { is_first: false } => self.next,
         };
-        self.next = due + gap;
+        self.next = due + self.gap;
     }
 
     /// [RFC998] The next burst comes its interval after this one began.
-    fn note_burst(&mut self, now: Instant, gap: Span, cap: Span) {
+    fn note_burst(&mut self, now: Instant) {
         let due = self.next.max(now - BURST);
         if self.burst_left == self.burst {
             self.burst_at = due;
         }
-        self.next = due + cap;
+        self.next = due + self.gap_min;
         self.burst_left -= 1;
         if self.burst_left == 0 {
             self.burst_left = self.burst;
-            self.next = self.next.max(self.burst_at + gap * self.burst);
+            self.next = self.next.max(self.burst_at + self.gap * self.burst);
         }
     }
 }

@@ -39,12 +39,13 @@ impl Sender {
         if let Some(hold) = self.rate.limits().hold_until.filter(|hold| *hold > now) {
             return Err((WaitReason::Freeze, hold));
         }
+        let (gap, bytes) = (self.rate.limits().gap.0, self.rate.packet_bytes());
+        self.pace.set_gap(now, gap, bytes);
         if self.pace.next() > now {
             return Err((WaitReason::Pacing, self.pace.next()));
         }
         let packet = self.next_piece(now, new).map_err(|why| (why, idle_check))?;
-        let gap = self.rate.limits().gap.0;
-        self.pace.note_sent(now, gap, self.rate.packet_bytes(), self.rules.pace_from());
+        self.pace.note_sent(now, self.rules.pace_from());
         Ok(packet)
     }
 

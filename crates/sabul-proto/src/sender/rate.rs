@@ -7,7 +7,7 @@
 use sabul_cc::{
     Acked, BulkReport, Guarded, IntervalReport, LossReport, Moment, RttEstimate, SendLimits,
 };
-use sabul_units::{Bytes, Instant, PacketNumber, Packets, Span};
+use sabul_units::{Bytes, Gap, Instant, PacketNumber, Packets, Span};
 
 use super::waits::WaitReason;
 use crate::rtt;
@@ -27,6 +27,8 @@ struct Interval {
 pub(super) struct RateControl {
     controller: Guarded,
     limits: SendLimits,
+    /// The controller's newest gap, and the size of packets when it came.
+    gap_given: (Gap, Bytes),
     rtt: Option<RttEstimate>,
     /// Size on the wire of a full packet.
     packet_bytes: Bytes,
@@ -46,8 +48,10 @@ impl RateControl {
         packet_bytes: Bytes,
         is_driven_by_peer: bool,
     ) -> Self {
+        let limits = controller.limits();
         Self {
-            limits: controller.limits(),
+            limits,
+            gap_given: (limits.gap, packet_bytes),
             controller,
             rtt: None,
             packet_bytes,
@@ -69,8 +73,8 @@ impl RateControl {
 
     #[cfg(test)]
     pub(super) fn set_controller(&mut self, controller: Guarded) {
-        self.limits = controller.limits();
         self.controller = controller;
+        self.take_limits();
     }
 
     pub(super) const fn limits(&self) -> &SendLimits {
@@ -81,8 +85,21 @@ impl RateControl {
         self.packet_bytes
     }
 
-    pub(super) const fn set_packet_bytes(&mut self, bytes: Bytes) {
+    /// Packets have another size: the rate stands, so the gap follows, until the controller, which
+    /// hears of the size with its next fact, has another.
+    pub(super) fn set_packet_bytes(&mut self, bytes: Bytes) {
         self.packet_bytes = bytes;
+        self.take_limits();
+    }
+
+    fn take_limits(&mut self) {
+        self.limits = self.controller.limits();
+        let (gap, bytes) = self.gap_given;
+        if self.limits.gap != gap {
+            self.gap_given = (self.limits.gap, self.packet_bytes);
+        } else if self.packet_bytes != bytes {
+            self.limits.gap = Gap(gap.0.mul_ratio(self.packet_bytes.0, bytes.0.max(1)));
+        }
     }
 
     pub(super) const fn rtt(&self) -> Option<RttEstimate> {
@@ -205,6 +222,6 @@ impl RateControl {
     fn tell(&mut self, now: Instant, fact: impl FnOnce(&mut Guarded, &Moment)) {
         let moment = self.moment(now);
         fact(&mut self.controller, &moment);
-        self.limits = self.controller.limits();
+        self.take_limits();
     }
 }

@@ -197,6 +197,53 @@ fn the_gap_spaces_packets_and_lateness_is_made_good_up_to_a_millisecond() {
     assert_eq!(drain(&mut sender, at_ms(5)).len(), 2, "four are due, one burst is allowed");
 }
 
+/// A constant rate at which packets leave so far apart.
+fn set_gap(sender: &mut Sender, ms: f64) {
+    let bytes = sender.packet_bytes();
+    let mbps = if ms > 0.0 { bytes.0 as f64 * 8e-3 / ms } else { 0.0 };
+    let given = [("rate_mbps".to_owned(), mbps.to_string())];
+    let controller = registry::find("fixed").unwrap().build(&given, bytes).unwrap();
+    sender.rate.set_controller(controller);
+}
+
+#[test]
+fn another_gap_moves_the_packet_that_is_waited_for() {
+    let mut sender = sender(LossPolicy::Current, &[]);
+    set_gap(&mut sender, 100.0);
+    sender.push_block(10_000);
+    assert_eq!(drain(&mut sender, at_ms(0)).len(), 1);
+    // Half a gap is left, of whatever length.
+    set_gap(&mut sender, 10.0);
+    assert_eq!(drain(&mut sender, at_ms(50)).len(), 0);
+    assert_eq!(drain(&mut sender, at_ms(54)).len(), 0);
+    assert_eq!(drain(&mut sender, at_ms(55)).len(), 1);
+    set_gap(&mut sender, 100.0);
+    assert_eq!(drain(&mut sender, at_ms(60)).len(), 0);
+    assert_eq!(drain(&mut sender, at_ms(109)).len(), 0);
+    assert_eq!(drain(&mut sender, at_ms(110)).len(), 1);
+    // Without one there is nothing to wait for.
+    set_gap(&mut sender, 0.0);
+    assert_eq!(drain(&mut sender, at_ms(111)).len(), 7);
+}
+
+#[test]
+fn a_constant_rate_stays_what_it_is_when_packets_change_their_size() {
+    let mut sender = sender(LossPolicy::Current, &[]);
+    set_gap(&mut sender, 1.0);
+    let (before, rate) = (sender.packet_bytes(), |it: &Sender| it.limits().rate(it.packet_bytes()));
+    sender.push_block(10_000);
+    assert_eq!(drain(&mut sender, at_ms(0)).len(), 1);
+    let rate_before = rate(&sender);
+    sender.set_payload_bytes(2 * PAYLOAD + 72);
+    assert_eq!(sender.packet_bytes(), Bytes(2 * before.0));
+    assert_eq!(rate(&sender), rate_before, "before the controller hears of it");
+    assert_eq!(drain(&mut sender, at_ms(0)).len(), 0, "the next in 2 ms");
+    assert_eq!(drain(&mut sender, at_ms(0) + Span::from_micros(1900)).len(), 0);
+    assert_eq!(drain(&mut sender, at_ms(2)).len(), 1);
+    drain(&mut sender, at_ms(11));
+    assert_eq!(rate(&sender), rate_before, "after an interval");
+}
+
 #[test]
 fn silence_brings_one_packet_again_then_ever_more_rarely() {
     let mut sender = sender(LossPolicy::Current, &[]);
