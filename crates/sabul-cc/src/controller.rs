@@ -173,8 +173,12 @@ pub struct Acked {
     /// Packets that later arrivals have shown to be lost on the path since the start, whether a
     /// [`LossReport`] has told of them yet or not.
     pub lost: Packets,
-    /// The sender had less to send than the window allowed when the newest packet left.
+    /// The application had less to send than the window allowed when the newest packet left, so what
+    /// arrives says only that the path is at least so fast.
     pub is_app_limited: bool,
+    /// The receiver, the flow window or this end's own memory had room for less than the window allowed
+    /// when the newest packet left: the rate at which it arrives is all that there will be.
+    pub is_room_limited: bool,
     /// The packet number that the next transmission will have.
     pub next: u64,
     /// Wire bytes that have arrived since the start, IP headers included.
@@ -195,8 +199,9 @@ pub struct IntervalReport {
     pub lost: Packets,
     /// How long it really was.
     pub elapsed: Span,
-    /// The sender had nothing to send, or the peer no room, for part of it.
-    pub is_app_limited: bool,
+    /// For part of it something else than the gap held the sender back: nothing to send, no room, a full
+    /// window, or a machine that was late. So less left than the gap allows.
+    pub is_below_rate: bool,
 }
 
 impl IntervalReport {
@@ -206,9 +211,9 @@ impl IntervalReport {
         resent: Packets,
         lost: Packets,
         elapsed: Span,
-        is_app_limited: bool,
+        is_below_rate: bool,
     ) -> Self {
-        Self { sent, resent, lost, elapsed, is_app_limited }
+        Self { sent, resent, lost, elapsed, is_below_rate }
     }
 }
 

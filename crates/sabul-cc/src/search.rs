@@ -8,7 +8,7 @@
 //! Then the path is filled with what they leave of the estimate, twice as much each time that all of it
 //! arrives without delay, up to the estimate; what arrives is the answer.
 //! States:      Ramp --train is a quarter of a BDP--> Fill --all of the estimate arrives | delay rises--> done
-//!              either --many losses--> done
+//!              either --many losses--> done; Fill --no room for more, three times--> done
 //! Bounds:      in flight never exceeds twice (estimate × smallest RTT), so at most one BDP queues
 //!              where the estimate is right; where it is not, the rise of the delay stops the fill.
 //!              Below a millisecond of RTT, timers are coarser than the path: one millisecond queues.
@@ -51,6 +51,10 @@ const FREE_ALL: f64 = 0.85;
 const CARRIED: (u64, u64) = (9, 10);
 /// Losses end the search when they are this many in one round and a tenth of what was sent in it.
 const LOSSES_MIN: u64 = 8;
+
+/// Ours: a fill ends after so many in a row that room held back. A receiver makes room as it is needed, so the
+/// first may be of what it had to begin with.
+const ROOM_ROUNDS: u32 = 3;
 
 /// What the search asks of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +134,9 @@ pub(crate) struct RateSearch {
     delays: [Span; 4],
     arrived_in_round: u64,
     lost_in_round: u64,
-    app_limited: bool,
+    is_below_rate: bool,
+    /// Fills in a row that ended where there was no room for more.
+    without_room: u32,
 }
 
 impl RateSearch {
@@ -148,7 +154,8 @@ impl RateSearch {
             delays: [Span::ZERO; 4],
             arrived_in_round: 0,
             lost_in_round: 0,
-            app_limited: false,
+            is_below_rate: false,
+            without_room: 0,
         }
     }
 
@@ -173,7 +180,7 @@ impl RateSearch {
         report: &IntervalReport,
         _cx: &mut Context<'_>,
     ) -> SearchStep {
-        self.app_limited |= report.is_app_limited;
+        self.is_below_rate |= report.is_below_rate;
         SearchStep::Continue
     }
 
@@ -241,7 +248,7 @@ impl RateSearch {
                     Some(rate) => {
                         let is_half_over = measured_for >= rtt.min / 2;
                         let seen = Filled { rate, least, delayed, is_round_over, is_half_over };
-                        self.judge_fill(part, seen, acked.next, rtt, cx)
+                        self.judge_fill(part, seen, acked, rtt, cx)
                     }
                     None => SearchStep::Continue,
                 }
@@ -301,7 +308,7 @@ impl RateSearch {
         &mut self,
         part: f64,
         seen: Filled,
-        next: u64,
+        acked: &Acked,
         rtt: RttEstimate,
         cx: &Context<'_>,
     ) -> SearchStep {
@@ -319,17 +326,22 @@ impl RateSearch {
         let offered = self.gap.rate(cx.packet_bytes).unwrap_or(rate);
         let is_carried = rate.0 >= offered.mul_ratio(CARRIED.0, CARRIED.1).0;
         if is_carried && part < 1.0 {
-            self.start_round(next);
+            self.start_round(acked.next);
             self.fill(part * 2.0, rtt, cx);
         } else if is_carried && self.is_ceiling {
             return SearchStep::Found { rate: rate.mul_ratio(99, 100), hold: None };
         } else if is_round_over {
             // Less arrives than was offered, yet nothing is lost or queued: an end is slow.
-            if !is_carried && !self.app_limited && self.lost_in_round > 0 {
+            if !is_carried && !self.is_below_rate && self.lost_in_round > 0 {
                 return SearchStep::Found { rate: rate.mul_ratio(98, 100), hold: None };
             }
+            let is_without_room = acked.is_room_limited && !is_carried;
+            self.without_room = if is_without_room { self.without_room + 1 } else { 0 };
+            if self.without_room == ROOM_ROUNDS {
+                return SearchStep::Found { rate, hold: None };
+            }
             self.estimate = Some(rate.mul_ratio(3, 2).max(self.estimate.unwrap_or(rate)));
-            self.start_round(next);
+            self.start_round(acked.next);
             self.fill(1.0, rtt, cx);
         }
         SearchStep::Continue
@@ -352,7 +364,7 @@ impl RateSearch {
         self.recent.clear();
         self.arrived_in_round = 0;
         self.lost_in_round = 0;
-        self.app_limited = false;
+        self.is_below_rate = false;
         self.passed = Passed::default();
     }
 

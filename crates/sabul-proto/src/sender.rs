@@ -233,6 +233,12 @@ impl Sender {
         self.stream.push(length);
     }
 
+    /// Whether the application has more to send than it has memory for: what then runs out is room, and not
+    /// what there is to send.
+    pub const fn hold_source(&mut self, is_held: bool) {
+        self.stream.hold(is_held);
+    }
+
     /// What leaves from now on has at most this many payload bytes, at least one. Pieces that were
     /// larger are cut again when they are sent again.
     pub fn set_payload_bytes(&mut self, bytes: u32) {

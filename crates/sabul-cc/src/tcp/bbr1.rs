@@ -20,7 +20,7 @@ use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 
 use super::delivery::Delivery;
 use super::window::INITIAL_WINDOW;
-use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 use crate::reason::Reason;
@@ -44,9 +44,6 @@ const FULL_GROWTH: f64 = 1.25;
 /// [BBR] Age at which the smallest round trip is measured anew, and for how long.
 const RTT_MIN_AGE: Span = Span::from_secs(10);
 const PROBE_RTT: Span = Span::from_millis(200);
-/// Ours, as for the window of others: at least this share of it in use means that it was full.
-const USED: f64 = 0.875;
-
 pub(crate) const ENTRY: Entry = Entry {
     name: "bbr1",
     summary: "BBR version 1: paces at the largest rate at which packets were seen to arrive",
@@ -296,13 +293,6 @@ impl Controller for Bbr {
         }
         self.is_silent = true;
         self.cwnd = 1.0;
-    }
-
-    fn on_interval(&mut self, report: &IntervalReport, _cx: &mut Context<'_>) {
-        // A sender whose window is full reports the same, since pacing does not hold it back then.
-        if report.is_app_limited && self.flight < USED * self.cwnd {
-            self.delivery.limit_by_application();
-        }
     }
 
     fn phase(&self) -> &'static str {

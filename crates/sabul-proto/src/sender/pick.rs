@@ -29,7 +29,7 @@ impl Sender {
             && !self.stream.has_rest()
             && self.rules.open().is_none_or(IntervalSet::is_empty)
         {
-            return Err((WaitReason::Application, idle_check));
+            return Err((self.stream.why_empty(), idle_check));
         }
         if !self.rules.has_naks()
             && (self.rules.is_waiting() || self.ledger.numbers.len() >= NUMBERS_MAX)
@@ -76,7 +76,7 @@ impl Sender {
     /// Cuts the next new piece, if it may be sent.
     fn cut(&mut self, block: Option<u32>) -> Result<Place, WaitReason> {
         let Some(block) = block else {
-            return Err(WaitReason::Application);
+            return Err(self.stream.why_empty());
         };
         if !self.window.has_room_for(block) {
             return Err(WaitReason::Receiver);
@@ -94,7 +94,7 @@ impl Sender {
         {
             return Err(WaitReason::Window);
         }
-        self.stream.cut().ok_or(WaitReason::Application)
+        self.stream.cut().ok_or(self.stream.why_empty())
     }
 
     /// Sends a piece that has had no sequence number so far.

@@ -37,8 +37,10 @@ pub(super) struct RateControl {
     interval: Interval,
     began: Instant,
     ends: Option<Instant>,
-    /// Packets below this number left while the window allowed more than there was.
+    /// Packets below this number left while the controller's window allowed more than there was to send,
     app_limited_until: PacketNumber,
+    /// and more than the receiver, the flow window or memory had room for.
+    room_limited_until: PacketNumber,
 }
 
 impl RateControl {
@@ -60,6 +62,7 @@ impl RateControl {
             began: now,
             ends: None,
             app_limited_until: PacketNumber(0),
+            room_limited_until: PacketNumber(0),
         }
     }
 
@@ -149,10 +152,13 @@ impl RateControl {
                 self.interval.starved = true;
             }
         }
-        if matches!(why, WaitReason::Application | WaitReason::Receiver)
-            && self.limits.window.is_none_or(|most| in_flight < most.0)
-        {
-            self.app_limited_until = next;
+        if self.limits.window.is_some_and(|most| in_flight >= most.0) {
+            return;
+        }
+        match why {
+            WaitReason::Application => self.app_limited_until = next,
+            WaitReason::Receiver | WaitReason::Window => self.room_limited_until = next,
+            WaitReason::Pacing | WaitReason::Freeze => {}
         }
     }
 
@@ -201,6 +207,7 @@ impl RateControl {
 
     pub(super) fn on_ack(&mut self, now: Instant, mut acked: Acked) {
         acked.is_app_limited = acked.largest < self.app_limited_until.0;
+        acked.is_room_limited = acked.largest < self.room_limited_until.0;
         self.tell(now, |controller, moment| {
             controller.on_ack(&acked, moment);
         });

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use sabul_units::SeqNo;
 
 use super::records::Place;
+use super::waits::WaitReason;
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
@@ -31,6 +32,8 @@ pub(super) struct Stream {
     rests: VecDeque<Place>,
     /// Payload bytes of a full packet.
     payload_bytes: u32,
+    /// There is more, and no memory to put it into.
+    is_held: bool,
 }
 
 impl Stream {
@@ -41,7 +44,17 @@ impl Stream {
             cut: (0, 0),
             rests: VecDeque::new(),
             payload_bytes,
+            is_held: false,
         }
+    }
+
+    pub(super) const fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
+    /// What there is to wait for where all is cut.
+    pub(super) const fn why_empty(&self) -> WaitReason {
+        if self.is_held { WaitReason::Window } else { WaitReason::Application }
     }
 
     pub(super) fn push(&mut self, length: u32) {

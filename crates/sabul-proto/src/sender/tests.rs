@@ -245,6 +245,25 @@ fn a_constant_rate_stays_what_it_is_when_packets_change_their_size() {
 }
 
 #[test]
+fn no_data_no_room_and_no_memory_are_three_reasons_to_wait() {
+    let why = |sender: &mut Sender, now| {
+        drain(sender, now);
+        let Polled::Wait { because, .. } = sender.poll(now) else { panic!("it waits") };
+        because
+    };
+    let mut sender = sender(LossPolicy::Current, &[]);
+    sender.push_block(10_000);
+    assert_eq!(why(&mut sender, at_ms(0)), WaitReason::Application);
+    sender.hold_source(true);
+    assert_eq!(why(&mut sender, at_ms(1)), WaitReason::Window, "there is more, without a place");
+    sender.hold_source(false);
+    for _ in 0..100 {
+        sender.push_block(1000);
+    }
+    assert_eq!(why(&mut sender, at_ms(2)), WaitReason::Receiver, "it has room for 100 blocks");
+}
+
+#[test]
 fn silence_brings_one_packet_again_then_ever_more_rarely() {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.seed_rtt(Span::from_millis(20));

@@ -11,7 +11,7 @@ pub enum WaitReason {
     Pacing,
     /// The controller holds everything for a round trip after a loss.
     Freeze,
-    /// The window of the controller or of the configuration is full.
+    /// The window of the controller or of the configuration is full, or this end's memory.
     Window,
     /// The receiver has no room.
     Receiver,

@@ -58,6 +58,15 @@ impl Default for TcpConfig {
     }
 }
 
+/// Segments below these numbers left while the window allowed more than there was.
+#[derive(Debug, Default)]
+struct Limited {
+    /// The application had no more to send.
+    by_application: u64,
+    /// The receiver had no room for more.
+    by_room: u64,
+}
+
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpSenderStats {
@@ -118,8 +127,7 @@ pub struct TcpSender {
     timer: Option<Instant>,
     next_send: Instant,
     delivered: u64,
-    /// Segments below this number left while the window allowed more than there was.
-    app_limited_until: u64,
+    limited: Limited,
     losses: Losses,
     marks: Marks,
     stats: TcpSenderStats,
@@ -185,7 +193,7 @@ impl TcpSender {
             timer: None,
             next_send: now,
             delivered: 0,
-            app_limited_until: 0,
+            limited: Limited::default(),
             losses: Losses::default(),
             marks: Marks::default(),
             stats: TcpSenderStats::default(),
@@ -276,7 +284,12 @@ impl TcpSender {
             Ok(choice) => choice,
             Err(because) => {
                 if self.board.pipe() < self.window().0 {
-                    self.app_limited_until = self.board.next();
+                    // The receiver's window is no lack of data. [LINUX tcp_rate.c]
+                    let until = match because {
+                        WaitReason::Receiver => &mut self.limited.by_room,
+                        _ => &mut self.limited.by_application,
+                    };
+                    *until = self.board.next();
                 }
                 return Polled::Wait { until: self.timer, because };
             }
@@ -405,7 +418,8 @@ impl TcpSender {
             acked.settled = self.board.first() - 1;
             acked.largest = self.board.highest();
             acked.lost = Packets(self.losses.overtaken);
-            acked.is_app_limited = acked.largest < self.app_limited_until;
+            acked.is_app_limited = acked.largest < self.limited.by_application;
+            acked.is_room_limited = acked.largest < self.limited.by_room;
             acked.next = self.board.next();
             acked.delivered = Bytes(self.delivered * u64::from(self.config.packet_bytes));
             acked.arrived_at = now.elapsed();

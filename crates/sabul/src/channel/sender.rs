@@ -232,6 +232,8 @@ impl Turn {
         let is_finished = state.is_finished;
         let uncut = self.sender.uncut_blocks();
         let may_read_more = state.buffers.as_mut().is_some_and(|it| it.set_ahead(uncut));
+        // It waits for a buffer though it may read ahead: memory is what there is too little of.
+        self.sender.hold_source(state.is_awaited && !may_read_more);
         let is_awaited = state.is_awaited && may_read_more;
         drop(state);
         if is_awaited {

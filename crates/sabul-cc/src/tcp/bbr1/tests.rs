@@ -19,6 +19,11 @@ impl Path {
 
     /// `ms` milliseconds in which `rate` packets each arrive, with `in_flight` behind them.
     fn run(&mut self, ms: u64, rate: u64, in_flight: u64, rtt: Span) {
+        self.run_held(ms, rate, in_flight, rtt, Acked::default());
+    }
+
+    /// The same, held back as `held` says.
+    fn run_held(&mut self, ms: u64, rate: u64, in_flight: u64, rtt: Span, held: Acked) {
         for _ in 0..ms {
             self.now += Span::from_millis(1);
             self.total += rate;
@@ -27,6 +32,8 @@ impl Path {
                 total: Packets(self.total),
                 next: self.next,
                 arrived_at: self.now,
+                is_app_limited: held.is_app_limited,
+                is_room_limited: held.is_room_limited,
                 ..ack(rate, in_flight, self.total - 1)
             };
             self.bbr.on_ack(&acked, &mut cx(self.now, rtt));
@@ -159,22 +166,13 @@ fn silence_leaves_one_packet_and_what_was_before_comes_back() {
 }
 
 #[test]
-fn an_application_that_holds_back_does_not_end_startup() {
+fn an_application_that_holds_back_does_not_end_startup_but_full_memory_does() {
     let mut path = Path::new();
-    for _ in 0..20 {
-        path.run(50, 2, 198, RTT);
-        let idle = IntervalReport::new(Packets(2), Packets(0), Packets(0), RTT, true);
-        path.bbr.on_interval(&idle, &mut cx(path.now, RTT));
-    }
+    let idle = Acked { is_app_limited: true, ..Acked::default() };
+    path.run_held(1000, 2, 198, RTT, idle);
     assert_eq!(path.bbr.phase(), "startup");
-    // With the window full the same report says nothing.
-    path.bbr.cwnd = 210.0;
-    for _ in 0..20 {
-        path.run(50, 2, 198, RTT);
-        path.bbr.cwnd = 210.0;
-        let full = IntervalReport::new(Packets(2), Packets(0), Packets(0), RTT, true);
-        path.bbr.on_interval(&full, &mut cx(path.now, RTT));
-    }
+    let full = Acked { is_room_limited: true, ..Acked::default() };
+    path.run_held(1000, 2, 198, RTT, full);
     assert_ne!(path.bbr.phase(), "startup");
 }
 
