@@ -114,6 +114,27 @@ pub struct SabulEnds {
     /// The application at the receiving end takes at this rate, with [`SINK_BLOCKS`] of
     /// [`PACED_BLOCK_BYTES`] for what it has not taken; at once where none.
     pub sink_rate: Option<Rate>,
+    /// What the machines under both ends do to time.
+    pub machine: Machine,
+}
+
+/// What the machines under both ends of a flow do to time; both are punctual by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Packets that leave back to back when pacing lets the last of them go; 1 or more.
+    pub gso_packets: u32,
+    /// Packets that the receiving end sees at a time, with one time of arrival; 1 or more.
+    pub gro_packets: u32,
+    /// What comes back is seen at the ends of intervals of this length.
+    pub ack_bunch: Span,
+    /// The processor of each end is away half of the time, for up to this long.
+    pub busy: Span,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { gso_packets: 1, gro_packets: 1, ack_bunch: Span::ZERO, busy: Span::ZERO }
+    }
 }
 
 /// The two ends of a flow over TCP.
@@ -317,6 +338,10 @@ impl FlowDraft {
         }
     }
 
+    fn machine(&mut self, change: impl FnOnce(&mut Machine)) {
+        self.sabul(|ends| change(&mut ends.machine));
+    }
+
     fn tcp(&mut self, change: impl FnOnce(&mut TcpEnds)) {
         if let Carrier::Tcp(ends) = &mut self.plan.carrier {
             change(ends);
@@ -343,6 +368,10 @@ impl FlowDraft {
 const RATE_MBPS: Range = sabul_path::RATE_MBPS;
 /// Twice the longest delay of a link.
 const RTT_MS: Range = Range::of(0.0, 2.0 * sabul_path::DELAY_MS.high);
+/// The longest for which a machine is late, in milliseconds.
+const AWAY_MS: Range = Range::of(0.0, 1000.0);
+/// Most packets that a machine handles together, as the kernel's offloading.
+const BATCH_MAX: u32 = 64;
 /// The most that a flow sends.
 const BYTES_MAX: u64 = 1_000_000_000_000_000;
 /// Most packets of a window.
@@ -364,6 +393,8 @@ const PROGRAM_SENDS: &str = "leave it out: the program knows what it sends";
 const PROGRAM_ONCE: &str = "leave it out: a program runs once; use a flow for each";
 const ONLY_SIMULATED: &str =
     "which only the simulator knows; leave it out, or put a link of that rate into its path";
+const REAL_MACHINE: &str =
+    "which only the simulator has: here the machine itself is late; leave it out";
 const ONLY_2002: &str = "which is the implementation of 2002, and only the simulator has that";
 /// What the kernel sends at first, and no socket option changes. [RFC6928 §2]
 const INITIAL_WINDOW: u32 = 10;
@@ -467,6 +498,44 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     .or_else("none: at once")
     .of(SABUL)
     .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.sink_rate.is_some()), ONLY_SIMULATED),
+    Key::<FlowDraft>::new(
+        "gso_packets",
+        Takes::Whole32(1, BATCH_MAX, |flow, n| flow.machine(|it| it.gso_packets = n)),
+        "the sending end wakes when the last of so many is due, at most 1 ms late, and sends them back to back",
+    )
+    .or(1.0)
+    .of(SABUL)
+    .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.machine.gso_packets > 1), REAL_MACHINE),
+    Key::<FlowDraft>::new(
+        "gro_packets",
+        Takes::Whole32(1, BATCH_MAX, |flow, n| flow.machine(|it| it.gro_packets = n)),
+        "the receiving end sees so many at a time, or what 2 ms brought, all with the time of the last",
+    )
+    .or(1.0)
+    .of(SABUL)
+    .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.machine.gro_packets > 1), REAL_MACHINE),
+    Key::<FlowDraft>::new(
+        "ack_bunch_ms",
+        Takes::Millis(AWAY_MS, |flow, ms| flow.machine(|it| it.ack_bunch = ms)),
+        "the sending end sees what came back at the ends of intervals of this length",
+    )
+    .or(0.0)
+    .of(SABUL)
+    .not_in_lab(
+        |flow| flow.plan.sabul().is_some_and(|it| it.machine.ack_bunch > Span::ZERO),
+        REAL_MACHINE,
+    ),
+    Key::<FlowDraft>::new(
+        "busy_ms",
+        Takes::Millis(AWAY_MS, |flow, ms| flow.machine(|it| it.busy = ms)),
+        "the processor of each end is away half of the time, for drawn spans of up to this",
+    )
+    .or(0.0)
+    .of(SABUL)
+    .not_in_lab(
+        |flow| flow.plan.sabul().is_some_and(|it| it.machine.busy > Span::ZERO),
+        REAL_MACHINE,
+    ),
     Key::<FlowDraft>::new(
         "path",
         Takes::Own("a list of links, each once"),

@@ -8,7 +8,7 @@ use sabul_units::Span;
 use sabul_units::key::{Key, Range, Takes};
 
 pub use crate::flow::{
-    Carrier, DATA_HEADERS, Defects, FLOW, FlowDraft, FlowPlan, PACED_BLOCK_BYTES, Profile,
+    Carrier, DATA_HEADERS, Defects, FLOW, FlowDraft, FlowPlan, Machine, PACED_BLOCK_BYTES, Profile,
     SINK_BLOCKS, SabulEnds, Striping, TRANSPORTS, TcpEnds, Transport,
 };
 pub use crate::size::{ARRIVALS, Arrivals, FlowSize, SIZE};

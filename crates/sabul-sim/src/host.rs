@@ -3,6 +3,7 @@
 mod application;
 mod cbr;
 mod control;
+mod machine;
 mod port;
 mod sabul;
 mod tcp;
@@ -10,7 +11,7 @@ mod tcp;
 use sabul_cc::Guarded;
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::{Carrier, FlowPlan};
-use sabul_units::Instant;
+use sabul_units::{Instant, SeededRandom};
 
 use crate::net::Body;
 
@@ -29,11 +30,13 @@ pub(crate) enum Host {
 
 impl Host {
     /// The hosts of a flow with `bytes` to send, or without an end; a controller for each connection.
+    /// What machines do by chance is drawn from `random`.
     pub(crate) fn new(
         now: Instant,
         plan: &FlowPlan,
         bytes: Option<u64>,
         mut controllers: Vec<Guarded>,
+        random: &SeededRandom,
     ) -> Self {
         match (&plan.carrier, controllers.pop()) {
             (Carrier::Tcp(ends), Some(last)) => {
@@ -41,7 +44,7 @@ impl Host {
                 Self::Tcp(Box::new(TcpHost::new(now, plan, *ends, bytes, controllers)))
             }
             (Carrier::Sabul(ends), Some(controller)) => {
-                Self::Sabul(Box::new(SabulHost::new(now, plan, *ends, bytes, controller)))
+                Self::Sabul(Box::new(SabulHost::new(now, plan, *ends, bytes, controller, random)))
             }
             (Carrier::UdpCbr { rate }, _) => Self::Cbr(CbrHost::new(now, plan, Some(*rate), bytes)),
             // A world takes no flow of a command, and gives every other a controller.

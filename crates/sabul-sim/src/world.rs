@@ -233,9 +233,6 @@ impl World {
         match packet.way {
             Way::Forward => {
                 flow.host.at_receiver(self.now, &packet.payload, packet.is_marked);
-                if flow.bytes.is_some() {
-                    self.note_completion(place);
-                }
                 self.wake(place, Way::Back);
             }
             Way::Back => {
@@ -283,6 +280,9 @@ impl World {
             self.schedule_plan(plan);
         } else {
             self.net.set_timer(timer, until);
+            if way == Way::Back {
+                self.note_completion(place);
+            }
         }
     }
 
@@ -322,16 +322,17 @@ impl World {
             let receiver = self.net.add_timer(Due::Receiver(index));
             self.places.push(Place { sender, receiver, flow: None });
         }
-        let random = SeededRandom::new(self.scenario.seed);
-        let random = random.fork(&format!("controller/{}", settings.id));
+        let seeded = SeededRandom::new(self.scenario.seed);
+        let random = seeded.fork(&format!("controller/{}", settings.id));
         let first = state.copies;
         let build = |stream: u32| {
             let controller = build_controller(settings).expect("it was built before")?;
             Some(controller.seeded(random.fork(&first.wrapping_add(stream).to_string())))
         };
+        let machine = seeded.fork(&format!("machine/{}/{first}", settings.id));
         let streams = settings.tcp().map_or(1, |ends| ends.streams);
         let controllers = (0..streams).filter_map(build).collect();
-        let mut host = Host::new(self.now, settings, bytes, controllers);
+        let mut host = Host::new(self.now, settings, bytes, controllers, &machine);
         if self.is_audited {
             host.audit();
         }

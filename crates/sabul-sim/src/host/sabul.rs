@@ -12,11 +12,12 @@ use sabul_proto::{
 };
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::{DATA_HEADERS, Defects, FlowPlan, Profile, SabulEnds};
-use sabul_units::{Instant, PacketNumber, Polled, Rate};
+use sabul_units::{Instant, PacketNumber, Polled, Rate, SeededRandom};
 use sabul_wire::{Feedback, LossPolicy, NumberRange};
 
 use super::application::{Sink, Source};
 use super::control::ControlConnection;
+use super::machine::Machines;
 use super::port::Port;
 use crate::net::Body;
 
@@ -48,6 +49,8 @@ pub(crate) struct SabulHost {
     /// Where checks are on: every byte delivered so far.
     delivered: Option<IntervalSet>,
     scratch: Vec<u8>,
+    /// Where they are not punctual.
+    machines: Option<Box<Machines>>,
 }
 
 impl SabulHost {
@@ -57,6 +60,7 @@ impl SabulHost {
         ends: SabulEnds,
         bytes: Option<u64>,
         controller: Guarded,
+        random: &SeededRandom,
     ) -> Self {
         let (policy, reports) = rules(ends, &controller);
         let payload_bytes = plan.payload_bytes();
@@ -97,6 +101,7 @@ impl SabulHost {
             refused: None,
             delivered: None,
             scratch: Vec::new(),
+            machines: Machines::new(now, ends.machine, random),
         }
     }
 
@@ -118,6 +123,13 @@ impl SabulHost {
     }
 
     pub(crate) fn at_receiver(&mut self, now: Instant, body: &Body, is_marked: bool) {
+        match &mut self.machines {
+            Some(machines) => machines.arrived(now, Way::Forward, body, is_marked),
+            None => self.take_at_receiver(now, body, is_marked),
+        }
+    }
+
+    fn take_at_receiver(&mut self, now: Instant, body: &Body, is_marked: bool) {
         match body {
             Body::Data(packet) => self.take_data(now, packet, is_marked),
             Body::Ack2 { number, serial } => {
@@ -165,6 +177,13 @@ impl SabulHost {
     }
 
     pub(crate) fn at_sender(&mut self, now: Instant, body: &Body) {
+        match &mut self.machines {
+            Some(machines) => machines.arrived(now, Way::Back, body, false),
+            None => self.take_at_sender(now, body),
+        }
+    }
+
+    fn take_at_sender(&mut self, now: Instant, body: &Body) {
         match body {
             Body::Report(report) => self.hear(now, Feedback::clone(report)),
             Body::Segment { segment, .. } => {
@@ -201,7 +220,24 @@ impl SabulHost {
         report.inspect(|report| self.read(now, report)).is_some()
     }
 
+    /// Hands over what waits for an end, or says until when nothing can be.
+    fn hand_over(&mut self, now: Instant, way: Way) -> Option<Instant> {
+        if let Some(back) = self.machines.as_mut()?.absence(now, way) {
+            return Some(back);
+        }
+        while let Some((body, is_marked)) = self.machines.as_mut()?.hand_over(now, way) {
+            match way {
+                Way::Forward => self.take_at_receiver(now, &body, is_marked),
+                Way::Back => self.take_at_sender(now, &body),
+            }
+        }
+        None
+    }
+
     pub(crate) fn wake_sender(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
+        if let Some(back) = self.hand_over(now, Way::Back) {
+            return Some(back);
+        }
         let next_block = self.source.push_blocks(now, &mut self.sender);
         let until = loop {
             match self.sender.poll(now) {
@@ -220,16 +256,31 @@ impl SabulHost {
                 // A sender that waits for anything but its next packet reads all there is.
                 Polled::Wait { until, because } => {
                     if because == WaitReason::Pacing || !self.read_next(now) {
-                        break until;
+                        break self.wake_up(until, because);
                     }
                 }
             }
         };
         let acks = self.control.as_mut().and_then(|control| control.wake_reader(now, port));
-        Instant::earliest([until, acks, next_block])
+        let due = self.machines.as_mut().and_then(|machines| machines.due(Way::Back));
+        Instant::earliest([until, acks, next_block, due])
+    }
+
+    /// When a sending end that waits until then wakes.
+    fn wake_up(&self, until: Option<Instant>, because: WaitReason) -> Option<Instant> {
+        match &self.machines {
+            Some(machines) if because == WaitReason::Pacing => {
+                let late = machines.lateness(self.sender.limits().gap.0);
+                until.map(|until| until + late)
+            }
+            _ => until,
+        }
     }
 
     pub(crate) fn wake_receiver(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
+        if let Some(back) = self.hand_over(now, Way::Forward) {
+            return Some(back);
+        }
         let next_room = self.sink.open(now, &mut self.receiver);
         let until = loop {
             let report = match self.receiver.poll(now) {
@@ -249,7 +300,8 @@ impl SabulHost {
             }
         };
         let segments = self.control.as_mut().and_then(|control| control.wake_writer(now, port));
-        Instant::earliest([until, segments, next_room])
+        let due = self.machines.as_mut().and_then(|machines| machines.due(Way::Forward));
+        Instant::earliest([until, segments, next_room, due])
     }
 
     pub(crate) fn is_over(&self) -> bool {
