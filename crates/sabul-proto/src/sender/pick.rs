@@ -94,7 +94,7 @@ impl Sender {
         {
             return Err(WaitReason::Window);
         }
-        self.stream.cut().ok_or(self.stream.why_empty())
+        self.stream.cut().ok_or_else(|| self.stream.why_empty())
     }
 
     /// Sends a piece that has had no sequence number so far.
