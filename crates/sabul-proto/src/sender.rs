@@ -346,6 +346,9 @@ impl Sender {
             Ok(packet) => return Polled::Ready(Transmit::Data(packet)),
             Err(held) => held,
         };
+        if why != WaitReason::Pacing {
+            self.pace.note_held();
+        }
         let until = match self.next_mark(now, why) {
             Ok(mark) => return Polled::Ready(mark),
             Err(next) => until.min(next),

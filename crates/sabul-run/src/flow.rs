@@ -501,7 +501,7 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     Key::<FlowDraft>::new(
         "gso_packets",
         Takes::Whole32(1, BATCH_MAX, |flow, n| flow.machine(|it| it.gso_packets = n)),
-        "the sending end wakes when the last of so many is due, at most 1 ms late, and sends them back to back",
+        "the sending end wakes when the last of so many is due, at most 0.5 ms late, and sends them back to back",
     )
     .or(1.0)
     .of(SABUL)

@@ -2,13 +2,16 @@
 
 use sabul_units::{Bytes, Instant, Packets, Rate, Span};
 
-/// Ours: lateness of up to this is made good by a burst; more is lost. Bursts are capped by time.
+/// Ours: lateness of up to this is made good by a burst. Bursts are capped by time.
 const BURST: Span = Span::from_millis(1);
+/// Ours: lateness of up to this is made good by going at twice the pace, where the machine was late; more is
+/// lost, or a queue would get it all at once. As long as processors commonly are away.
+const LATE: Span = Span::from_millis(10);
 
 /// From when on a packet's gap counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
-    /// When the last one should have left, or a moment ago where that is longer ago.
+    /// When the last one should have left, or some time ago where that is longer ago.
     Due,
     /// When the last one should have left, however late it was; now for the first of a row.
     Row {
@@ -24,6 +27,10 @@ pub(super) struct Pace {
     /// Between packets; inside a burst.
     gap: Span,
     gap_min: Span,
+    /// However late it is, the next leaves half a gap after this or later.
+    base: Option<Instant>,
+    /// Something else than the gap held the next packet back: that is no lateness.
+    is_held: bool,
     /// Never faster than this, whatever the controller says.
     cap: Option<Rate>,
     /// Packets of a burst, how many of the present one are still to come, and when it began.
@@ -39,6 +46,8 @@ impl Pace {
             next: now,
             gap: Span::ZERO,
             gap_min: Span::ZERO,
+            base: None,
+            is_held: true,
             cap: None,
             burst,
             burst_left: burst,
@@ -51,8 +60,17 @@ impl Pace {
     }
 
     /// When the next packet may leave.
-    pub(super) const fn next(&self) -> Instant {
-        self.next
+    pub(super) fn next(&self) -> Instant {
+        self.floor().map_or(self.next, |floor| self.next.max(floor))
+    }
+
+    fn floor(&self) -> Option<Instant> {
+        self.base.map(|base| base + self.gap / 2)
+    }
+
+    /// Something else than the gap holds the next packet back.
+    pub(super) const fn note_held(&mut self) {
+        self.is_held = true;
     }
 
     /// The controller wants this gap between packets of this size. Where it is another than before, the
@@ -75,7 +93,11 @@ impl Pace {
             return self.note_burst(now);
         }
         let due = match from {
-            From::Due => self.next.max(now - BURST),
+            From::Due => {
+                let late = if std::mem::take(&mut self.is_held) { BURST } else { LATE };
+                self.base = self.floor().max(Some(now - BURST / 2));
+                self.next.max(now - late)
+            }
             From::Row { is_first: true } => self.next.max(now),
             From::Row { is_first: false } => self.next,
         };

@@ -187,7 +187,7 @@ fn historical_reports_name_sequence_numbers_and_count_repeats_apart() {
 }
 
 #[test]
-fn the_gap_spaces_packets_and_lateness_is_made_good_up_to_a_millisecond() {
+fn the_gap_spaces_packets_and_lateness_is_made_good_a_millisecond_at_once_and_ten_in_time() {
     // 1072 wire bytes … the controller was told 1500: 12 Mb/s is one per millisecond.
     let mut sender = sender(LossPolicy::Current, &[("rate_mbps", "12")]);
     sender.push_block(10_000);
@@ -195,6 +195,12 @@ fn the_gap_spaces_packets_and_lateness_is_made_good_up_to_a_millisecond() {
     assert_eq!(drain(&mut sender, at_ms(0) + Span::from_micros(500)).len(), 0);
     assert_eq!(drain(&mut sender, at_ms(1)).len(), 1);
     assert_eq!(drain(&mut sender, at_ms(5)).len(), 2, "four are due, one burst is allowed");
+    let half = Span::from_micros(500);
+    assert_eq!(drain(&mut sender, at_ms(5) + half).len(), 1, "twice the pace");
+    assert_eq!(drain(&mut sender, at_ms(6)).len(), 1);
+    assert_eq!(drain(&mut sender, at_ms(6) + half).len(), 1, "seven by six");
+    assert_eq!(drain(&mut sender, at_ms(7)).len(), 1);
+    assert_eq!(drain(&mut sender, at_ms(7) + half).len(), 0, "on time again");
 }
 
 /// A constant rate at which packets leave so far apart.

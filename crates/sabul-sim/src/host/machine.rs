@@ -14,9 +14,10 @@ use sabul_units::{Instant, Random, SeededRandom, Span};
 
 use crate::net::Body;
 
-/// Ours: packets gather no longer than this, and a sending end makes good no more. (`sabul-proto`, `Pace`)
+/// Ours: packets gather no longer than this.
 const GATHER_MAX: Span = Span::from_millis(2);
-const LATE_MAX: Span = Span::from_millis(1);
+/// How late the sending end on the wire wakes on purpose, and a timer more. (`BATCH_TIME` there)
+const LATE_MAX: Span = Span::from_micros(500);
 
 /// When a processor is away.
 #[derive(Debug)]
