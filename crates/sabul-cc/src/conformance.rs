@@ -9,7 +9,7 @@ mod path;
 use sabul_units::{Bytes, Instant, Packets, Probability, Random, SeededRandom, Span};
 
 use crate::channel::{BulkReport, ChannelRules};
-use crate::controller::{Acked, IntervalReport, LossReport, Moment};
+use crate::controller::{Acked, IntervalReport, LossReport, Moment, SentNumber};
 use crate::entry::Entry;
 use crate::guard::Guarded;
 use path::{PACKET, Path, Trace, illegal, moment, run};
@@ -125,7 +125,7 @@ fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
         next += draw();
         let largest = next.saturating_sub(draw());
         let fact = if kind < 4 {
-            tell_fact(controller, kind, [largest, next], &moment, &mut draw)
+            tell_fact(controller, kind, [largest, next].map(SentNumber), &moment, &mut draw)
         } else {
             let newly = draw();
             total += newly;
@@ -134,9 +134,9 @@ fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
                 total: Packets(total),
                 in_flight: Packets(draw()),
                 marked: Packets(draw().saturating_sub(scale / 2)),
-                largest,
-                settled: largest,
-                next,
+                largest: SentNumber(largest),
+                settled: SentNumber(largest),
+                next: SentNumber(next),
                 delivered: Bytes(total * PACKET.0),
                 arrived_at: Span::from_nanos(draw()),
                 ..Acked::default()
@@ -152,7 +152,7 @@ fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
 fn tell_fact(
     controller: &mut Guarded,
     kind: u64,
-    [first_lost, largest_sent]: [u64; 2],
+    [first_lost, largest_sent]: [SentNumber; 2],
     moment: &Moment,
     mut draw: impl FnMut() -> u64,
 ) -> String {

@@ -126,6 +126,25 @@ impl Context<'static> {
     }
 }
 
+/// The number of something that was sent: a packet's, a piece's or a segment's, in the one space that the
+/// controller's host counts in. Later ones are larger. It is no count.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SentNumber(pub u64);
+
+impl SentNumber {
+    /// The number before this one; before the first there is none less.
+    #[must_use]
+    pub const fn before(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+}
+
+impl fmt::Debug for SentNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
 /// A loss report arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -135,9 +154,9 @@ pub struct LossReport {
     /// Packets in this report that earlier reports had named already.
     pub repeats: Packets,
     /// The smallest number that the report lists.
-    pub first_lost: u64,
+    pub first_lost: SentNumber,
     /// The largest number of the same kind sent so far.
-    pub largest_sent: u64,
+    pub largest_sent: SentNumber,
 }
 
 impl LossReport {
@@ -145,8 +164,8 @@ impl LossReport {
     pub const fn new(
         first_time: Packets,
         repeats: Packets,
-        first_lost: u64,
-        largest_sent: u64,
+        first_lost: SentNumber,
+        largest_sent: SentNumber,
     ) -> Self {
         Self { first_time, repeats, first_lost, largest_sent }
     }
@@ -165,11 +184,11 @@ pub struct Acked {
     /// Packets marked by ECN since the ACK before.
     pub marked: Packets,
     /// Largest number that has arrived, whatever is missing below it.
-    pub largest: u64,
+    pub largest: SentNumber,
     /// All numbers up to this one are settled: each has arrived, or is lost for good and what it
     /// carried goes by another number. Whatever began when a number was the newest (a recovery, a
     /// round) is over once it is settled. At most [`Self::largest`].
-    pub settled: u64,
+    pub settled: SentNumber,
     /// Packets that later arrivals have shown to be lost on the path since the start, whether a
     /// [`LossReport`] has told of them yet or not.
     pub lost: Packets,
@@ -179,8 +198,8 @@ pub struct Acked {
     /// The receiver, the flow window or this end's own memory had room for less than the window allowed
     /// when the newest packet left: the rate at which it arrives is all that there will be.
     pub is_room_limited: bool,
-    /// The packet number that the next transmission will have.
-    pub next: u64,
+    /// The number that the next transmission will have.
+    pub next: SentNumber,
     /// Wire bytes that have arrived since the start, IP headers included.
     pub delivered: Bytes,
     /// Receiver's clock when the newest of them arrived; a TCP host's own clock when the ACK did.

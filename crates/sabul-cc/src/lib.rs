@@ -27,7 +27,7 @@ mod udt;
 pub use channel::{BUFFER_PACKETS, BulkReport, ChannelRules};
 pub use controller::{
     Acked, Context, Controller, IntervalReport, LossReport, Moment, RttEstimate, SYN_INTERVAL,
-    SendLimits, ack_interval,
+    SendLimits, SentNumber, ack_interval,
 };
 pub use guard::{Catch, Fault, Guarded, Panic, catch_panic, catch_panics_with};
 pub use params::{ConfigError, ParamSpec, ParamValues, Unit};

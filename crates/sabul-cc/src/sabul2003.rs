@@ -17,7 +17,7 @@
 use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
 
 use crate::controller::{
-    Acked, Context, Controller, IntervalReport, LossReport, SYN_INTERVAL, SendLimits,
+    Acked, Context, Controller, IntervalReport, LossReport, SYN_INTERVAL, SendLimits, SentNumber,
 };
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
@@ -135,7 +135,7 @@ struct Sabul2003 {
     averaged_loss: f64,
     hold_until: Option<Instant>,
     /// Largest number sent when the gap last grew for a new epoch; none before the first.
-    last_decrease: Option<u64>,
+    last_decrease: Option<SentNumber>,
     nak_count: u64,
     dec_count: u32,
 }

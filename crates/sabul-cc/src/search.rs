@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use sabul_units::{Bytes, Gap, Packets, Rate, Span};
 
 use crate::controller::{
-    Acked, Context, IntervalReport, LossReport, RttEstimate, SendLimits, ack_interval,
+    Acked, Context, IntervalReport, LossReport, RttEstimate, SendLimits, SentNumber, ack_interval,
 };
 
 /// First train. Ours: enough to see a spacing, and 48 kB, about what browsers' TCP starts with.
@@ -120,7 +120,7 @@ pub(crate) struct RateSearch {
     gap: Gap,
     window: u64,
     /// The round, or the measurement of the fill, ends when this packet number has arrived.
-    round_end: Option<u64>,
+    round_end: Option<SentNumber>,
     /// The newest ACKs, just as many as hold [`SAMPLE_PACKETS`] arrivals.
     recent: VecDeque<Mark>,
     /// Largest arrival rate of a train.
@@ -259,7 +259,7 @@ impl RateSearch {
     /// The train grows with the next round, or the path can be filled.
     fn ramp(&mut self, acked: &Acked, rtt: RttEstimate, delayed: bool, cx: &Context<'_>) {
         // The first train ends where sending has got to when it is first heard of.
-        let end = *self.round_end.get_or_insert_with(|| acked.next.saturating_sub(1));
+        let end = *self.round_end.get_or_insert_with(|| acked.next.before());
         let can_fill = delayed && self.estimate.is_some();
         if acked.settled < end && !can_fill {
             return;
@@ -359,7 +359,7 @@ impl RateSearch {
         Some((rate_between(from, here)?, here.arrived_at.saturating_sub(from.arrived_at)))
     }
 
-    fn start_round(&mut self, next: u64) {
+    fn start_round(&mut self, next: SentNumber) {
         self.round_end = Some(next);
         self.recent.clear();
         self.arrived_in_round = 0;

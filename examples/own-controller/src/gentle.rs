@@ -11,7 +11,7 @@
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
     Acked, ConfigError, Context, Controller, LossReport, ParamSpec, ParamValues, Reason,
-    SendLimits, Unit,
+    SendLimits, SentNumber, Unit,
 };
 use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 
@@ -66,7 +66,7 @@ struct Gentle {
     /// The first growth, which ends with the first sign of a queue.
     is_starting: bool,
     /// Losses up to this number are answered.
-    answered: Option<u64>,
+    answered: Option<SentNumber>,
     eased_at: Instant,
     gap: Gap,
 }

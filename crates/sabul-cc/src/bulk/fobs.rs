@@ -6,7 +6,9 @@
 use sabul_units::{Bytes, Gap, Packets, Span};
 
 use crate::channel::{BulkReport, ChannelRules};
-use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::controller::{
+    Acked, Context, Controller, IntervalReport, LossReport, SendLimits, SentNumber,
+};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
@@ -58,10 +60,10 @@ struct Fobs {
     sent: Packets,
     arrived: Packets,
     /// Packet numbers as of the newest ACK: the largest that has arrived and the next to be used.
-    largest: u64,
-    next: u64,
+    largest: SentNumber,
+    next: SentNumber,
     /// Only what left from this number on counts: it left at the present rate.
-    judge_from: u64,
+    judge_from: SentNumber,
 }
 
 fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
@@ -82,9 +84,9 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
         packet_bytes,
         sent: none,
         arrived: none,
-        largest: 0,
-        next: 0,
-        judge_from: 0,
+        largest: SentNumber(0),
+        next: SentNumber(0),
+        judge_from: SentNumber(0),
     }))
 }
 
@@ -175,7 +177,10 @@ mod tests {
     fn what_left_before_the_last_change_is_not_held_against_the_new_rate() {
         let cx = Moment::new(Instant::ZERO, None, Bytes(1500));
         let mut fobs = fobs(&[("control", "on")]).unwrap();
-        let ack = |largest, next| Acked { largest, next, ..Acked::default() };
+        let ack = |largest, next| {
+            let [largest, next] = [largest, next].map(SentNumber);
+            Acked { largest, next, ..Acked::default() }
+        };
         fobs.on_ack(&ack(10_000, 30_000), &cx);
         fobs.on_report(&account(10_000, 5_000), &cx);
         let after_one = fobs.limits();

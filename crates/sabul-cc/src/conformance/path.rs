@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use sabul_units::{Bytes, Instant, Packets, Probability, Random, SeededRandom, Span};
 
 use crate::channel::{BulkReport, ChannelRules};
-use crate::controller::{Acked, IntervalReport, LossReport, Moment, RttEstimate, SendLimits};
+use crate::controller::{
+    Acked, IntervalReport, LossReport, Moment, RttEstimate, SendLimits, SentNumber,
+};
 use crate::guard::Guarded;
 
 /// Size of each packet.
@@ -57,7 +59,7 @@ pub(super) fn illegal(controller: &Guarded) -> Option<String> {
 /// One packet's fate, decided when it is sent.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    number: u64,
+    number: SentNumber,
     /// When the far end has it, on the receiver's clock; none if it was lost.
     arrives: Option<Instant>,
     /// When the sender could hear of it.
@@ -164,7 +166,7 @@ impl<'a> Drive<'a> {
             let arrives = self.free_at + rtt / 2;
             let heard = arrives + rtt / 2;
             let arrives = (!lost).then_some(arrives);
-            self.flying.push_back(Sent { number: self.next, arrives, heard });
+            self.flying.push_back(Sent { number: SentNumber(self.next), arrives, heard });
             self.next += 1;
             self.interval.sent += 1;
             // Lateness of up to one step of this loop is made good.
@@ -200,7 +202,7 @@ impl<'a> Drive<'a> {
             } else {
                 self.trace.lost += 1;
                 self.interval.lost += 1;
-                let largest = self.next - 1;
+                let largest = SentNumber(self.next).before();
                 let report = LossReport::new(Packets(1), Packets(0), sent.number, largest);
                 let moment = self.moment();
                 self.controller.on_loss(&report, &moment);
@@ -215,7 +217,7 @@ impl<'a> Drive<'a> {
                 marked: Packets(0),
                 largest,
                 settled: largest,
-                next: self.next,
+                next: SentNumber(self.next),
                 delivered: Bytes(self.arrived * PACKET.0),
                 arrived_at: at.elapsed(),
                 ..Acked::default()

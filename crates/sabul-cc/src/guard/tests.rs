@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::controller::{Context, RttEstimate};
+use crate::controller::{Context, RttEstimate, SentNumber};
 use crate::params::{ParamSpec, Unit};
 use crate::registry::find;
 
@@ -23,16 +23,16 @@ impl Controller for Odd {
         self.limits
     }
     fn on_loss(&mut self, loss: &LossReport, _cx: &mut Context<'_>) {
-        match loss.first_lost {
+        match loss.first_lost.0 {
             0 => self.limits.window = Some(Packets(0)),
             1 => self.limits.window = None,
-            2 => self.limits.gap = Gap(Span(loss.largest_sent)),
-            3 => self.limits.hold_until = Some(Instant(loss.largest_sent)),
-            4 => self.interval = Span(loss.largest_sent),
+            2 => self.limits.gap = Gap(Span(loss.largest_sent.0)),
+            3 => self.limits.hold_until = Some(Instant(loss.largest_sent.0)),
+            4 => self.interval = Span(loss.largest_sent.0),
             5 => panic!("the window is\n  {}", -1),
             6 => panic!("plain words"),
             7 => panic::panic_any(7),
-            _ => self.limits.window = Some(Packets(loss.largest_sent)),
+            _ => self.limits.window = Some(Packets(loss.largest_sent.0)),
         }
     }
     fn on_timeout(&mut self, _cx: &mut Context<'_>) {
@@ -81,7 +81,7 @@ fn at(now: Span) -> Moment {
 fn after(family: Family, first: u64, value: u64) -> Guarded {
     let mut guarded = entry(family).build(&[], Bytes(1500)).unwrap();
     assert_eq!((guarded.limits(), guarded.fault()), (GOOD, None));
-    let report = LossReport::new(Packets(1), Packets(0), first, value);
+    let report = LossReport::new(Packets(1), Packets(0), SentNumber(first), SentNumber(value));
     guarded.on_loss(&report, &at(Span::from_secs(3)));
     guarded
 }
@@ -139,7 +139,8 @@ fn what_is_only_unusual_is_none() {
     let rtt = Span::from_secs(100);
     let estimate = RttEstimate { latest: rtt, smoothed: rtt, variance: rtt, min: rtt };
     let cx = Moment::new(Instant::ZERO, Some(estimate), Bytes(1500));
-    guarded.on_loss(&LossReport::new(Packets(1), Packets(0), 2, rtt.0), &cx);
+    guarded
+        .on_loss(&LossReport::new(Packets(1), Packets(0), SentNumber(2), SentNumber(rtt.0)), &cx);
     assert_eq!(guarded.fault(), None);
     assert_eq!(guarded.limits().gap.0, rtt);
 }
@@ -239,7 +240,7 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
     assert_eq!((guarded.burst(), guarded.syn_interval()), (Packets(7), Span::from_millis(8)));
     assert_eq!(guarded.phase(), "noting");
     // What it tells arrives as it was told.
-    guarded.on_loss(&LossReport::new(Packets(1), Packets(0), 5, 6), &cx);
+    guarded.on_loss(&LossReport::new(Packets(1), Packets(0), SentNumber(5), SentNumber(6)), &cx);
     guarded.on_timeout(&cx);
     guarded.on_ack(&Acked { newly: Packets(2), ..Acked::default() }, &cx);
     let report = IntervalReport::new(Packets(3), Packets(0), Packets(0), SYN_INTERVAL, false);

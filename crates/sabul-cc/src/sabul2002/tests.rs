@@ -1,5 +1,5 @@
 use super::*;
-use crate::controller::{Moment, RttEstimate};
+use crate::controller::{Moment, RttEstimate, SentNumber};
 use sabul_units::Instant;
 
 const PACKET: Bytes = Bytes(1500);
@@ -32,7 +32,9 @@ fn interval(controller: &mut dyn Controller, sent: u64, lost: u64) {
 }
 
 fn nak(controller: &mut dyn Controller, first_time: u64, repeats: u64) {
-    controller.on_loss(&LossReport::new(Packets(first_time), Packets(repeats), 0, 9), &mut cx());
+    let [first_time, repeats] = [first_time, repeats].map(Packets);
+    let report = LossReport::new(first_time, repeats, SentNumber(0), SentNumber(9));
+    controller.on_loss(&report, &mut cx());
 }
 
 /// Time between packet starts.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::controller::{Moment, RttEstimate};
+use crate::controller::{Moment, RttEstimate, SentNumber};
 
 const PACKET: Bytes = Bytes(1500);
 const RTT: Span = Span::from_millis(100);
@@ -21,7 +21,7 @@ fn quiet_interval() -> IntervalReport {
 }
 
 fn loss(first: u64, largest: u64) -> LossReport {
-    LossReport::new(Packets(1), Packets(0), first, largest)
+    LossReport::new(Packets(1), Packets(0), SentNumber(first), SentNumber(largest))
 }
 
 fn leave_slow_start(controller: &mut dyn Controller) {
@@ -152,8 +152,8 @@ fn a_search_that_never_sees_a_spacing_stays_bounded() {
         let acked = Acked {
             newly: Packets(1),
             total: Packets(round),
-            settled: round * 1000,
-            next: round * 1000 + 1,
+            settled: SentNumber(round * 1000),
+            next: SentNumber(round * 1000 + 1),
             delivered: Bytes(round * 1500),
             ..Acked::default()
         };

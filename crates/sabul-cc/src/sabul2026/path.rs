@@ -10,7 +10,7 @@
 
 use sabul_units::{Instant, Span};
 
-use crate::controller::{Acked, Context};
+use crate::controller::{Acked, Context, SentNumber};
 
 /// Ours: the base round trip where none is known, in seconds, and the least that is believed.
 const BASE_UNKNOWN: f64 = 0.1;
@@ -53,7 +53,7 @@ struct Began {
     arrived_at: Span,
     now: Instant,
     /// It ends when this number has arrived.
-    end: u64,
+    end: SentNumber,
 }
 
 /// A drain that is going on.

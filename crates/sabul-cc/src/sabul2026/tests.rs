@@ -1,5 +1,5 @@
 use super::*;
-use crate::controller::{Moment, RttEstimate};
+use crate::controller::{Moment, RttEstimate, SentNumber};
 
 const PACKET: Bytes = Bytes(1500);
 const BASE: Span = Span::from_millis(100);
@@ -61,9 +61,9 @@ impl Facts {
             newly: Packets((sent * (1.0 - lost)) as u64),
             total: Packets(self.total as u64),
             lost: Packets(self.lost as u64),
-            largest,
-            settled: largest,
-            next: self.next,
+            largest: SentNumber(largest),
+            settled: SentNumber(largest),
+            next: SentNumber(self.next),
             arrived_at: self.now.since(Instant::ZERO),
             ..Acked::default()
         };

@@ -20,7 +20,7 @@ use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 
 use super::delivery::Delivery;
 use super::window::INITIAL_WINDOW;
-use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
+use crate::controller::{Acked, Context, Controller, LossReport, SendLimits, SentNumber};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 use crate::reason::Reason;
@@ -75,7 +75,7 @@ enum State {
 /// After a loss, until something sent later has arrived.
 #[derive(Clone, Copy, Debug)]
 struct Recovery {
-    point: u64,
+    point: SentNumber,
     /// The window to go back to.
     cwnd_before: f64,
 }
@@ -94,7 +94,7 @@ struct Bbr {
     recovery: Option<Recovery>,
     /// Losses of packets below this number hold nothing: [LINUX tcp_bbr.c] conserves packets in the
     /// first of the two round trips of a recovery.
-    free_until: u64,
+    free_until: SentNumber,
     /// Packets in flight after the newest ACK, and before it.
     in_flight: f64,
     flight: f64,
@@ -118,7 +118,7 @@ impl Bbr {
             full_rounds: 0,
             is_full: false,
             recovery: None,
-            free_until: 0,
+            free_until: SentNumber(0),
             in_flight: 0.0,
             flight: 0.0,
             is_silent: false,
@@ -288,7 +288,7 @@ impl Controller for Bbr {
     fn on_timeout(&mut self, _cx: &mut Context<'_>) {
         if !self.is_silent {
             let cwnd_before = self.recovery.map_or(self.cwnd, |recovery| recovery.cwnd_before);
-            let point = self.delivery.next().saturating_sub(1);
+            let point = self.delivery.next().before();
             self.recovery = Some(Recovery { point, cwnd_before });
         }
         self.is_silent = true;

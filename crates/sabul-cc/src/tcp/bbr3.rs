@@ -32,7 +32,9 @@ use self::flight::{Flight, LossRound};
 use self::path::{FullPipe, Lumps, RateFilter, RttFilter};
 use super::delivery::{Delivery, Sample};
 use super::window::INITIAL_WINDOW;
-use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::controller::{
+    Acked, Context, Controller, IntervalReport, LossReport, SendLimits, SentNumber,
+};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
@@ -200,7 +202,7 @@ struct Bbr3 {
     window: Window,
     flight: Flight,
     /// After a timeout, until something sent later has arrived.
-    timeout_point: Option<u64>,
+    timeout_point: Option<SentNumber>,
 }
 
 fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
@@ -684,7 +686,7 @@ impl Controller for Bbr3 {
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
         self.abandon_search(cx);
         self.save_cwnd();
-        self.timeout_point = Some(self.delivery.next().saturating_sub(1));
+        self.timeout_point = Some(self.delivery.next().before());
         self.window.cwnd = 1.0;
     }
 

@@ -15,7 +15,7 @@ use sabul_units::Bytes;
 use super::law::{Law, LossDriven};
 use super::newreno::{BETA, NewReno};
 use super::window::{INITIAL_WINDOW, SSTHRESH, Window};
-use crate::controller::{Acked, Context, Controller};
+use crate::controller::{Acked, Context, Controller, SentNumber};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
@@ -50,12 +50,18 @@ struct Dctcp {
     arrived: u64,
     marked: u64,
     /// The window of data is over when this number has arrived.
-    window_end: u64,
+    window_end: SentNumber,
 }
 
 impl Dctcp {
     fn new(params: &ParamValues) -> Self {
-        Self { gain: params.number("gain"), alpha: 1.0, arrived: 0, marked: 0, window_end: 0 }
+        Self {
+            gain: params.number("gain"),
+            alpha: 1.0,
+            arrived: 0,
+            marked: 0,
+            window_end: SentNumber(0),
+        }
     }
 }
 
@@ -119,7 +125,7 @@ mod tests {
     #[test]
     fn the_first_mark_of_a_window_takes_half_of_alpha() {
         let mut driven = dctcp(100.0);
-        (driven.law.alpha, driven.law.window_end) = (0.2, 1000);
+        (driven.law.alpha, driven.law.window_end) = (0.2, SentNumber(1000));
         let marked = |largest| Acked { marked: Packets(1), ..ack(2, 98, largest) };
         driven.on_ack(&marked(2), &mut cx(Span::ZERO, RTT));
         // 100 × (1 - 0.1) = 90.

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use sabul_units::Span;
 
-use crate::controller::Acked;
+use crate::controller::{Acked, SentNumber};
 
 /// [BBR] Rounds for which the largest rate counts.
 const ROUNDS_KEPT: u64 = 10;
@@ -23,7 +23,7 @@ const ACKS_MAX: usize = 1 << 16;
 /// What an ACK told.
 #[derive(Clone, Copy, Debug)]
 struct Told {
-    next: u64,
+    next: SentNumber,
     total: u64,
     in_flight: u64,
     lost: u64,
@@ -76,11 +76,11 @@ impl Largest {
 #[derive(Debug)]
 pub(super) struct Delivery {
     acks: VecDeque<Told>,
-    round_end: u64,
+    round_end: SentNumber,
     rounds: u64,
-    next: u64,
+    next: SentNumber,
     /// Packets below this number left while the application, not the window, was the limit.
-    app_limited_until: u64,
+    app_limited_until: SentNumber,
     is_app_limited: bool,
     newest: Sample,
     /// Packets a second.
@@ -91,10 +91,10 @@ impl Delivery {
     pub(super) const fn new() -> Self {
         Self {
             acks: VecDeque::new(),
-            round_end: 0,
+            round_end: SentNumber(0),
             rounds: 0,
-            next: 0,
-            app_limited_until: 0,
+            next: SentNumber(0),
+            app_limited_until: SentNumber(0),
             is_app_limited: false,
             newest: Sample { rate: None, delivered: 0.0, in_flight: 0.0, lost: 0.0 },
             largest: Largest::new(),
@@ -122,7 +122,7 @@ impl Delivery {
     }
 
     /// The number that the next packet had at the newest ACK.
-    pub(super) const fn next(&self) -> u64 {
+    pub(super) const fn next(&self) -> SentNumber {
         self.next
     }
 
@@ -156,7 +156,7 @@ impl Delivery {
             self.newest = Sample {
                 rate: is_long.then(|| delivered / elapsed.as_secs_f64()),
                 delivered,
-                in_flight: then.in_flight as f64 + (largest - then.next) as f64 + 1.0,
+                in_flight: then.in_flight as f64 + (largest.0 - then.next.0) as f64 + 1.0,
                 lost: acked.lost.0.saturating_sub(then.lost) as f64,
             };
             if let Some(rate) = self.newest.rate {
@@ -199,9 +199,9 @@ mod tests {
         Acked {
             newly: Packets(1),
             total: Packets(total),
-            largest,
-            settled: largest,
-            next,
+            largest: SentNumber(largest),
+            settled: SentNumber(largest),
+            next: SentNumber(next),
             arrived_at: Span::from_millis(ms),
             ..Acked::default()
         }
@@ -235,7 +235,7 @@ mod tests {
         delivery.on_ack(&in_flight(told(10, 9, 30, 10), 20, 1), RTT);
         assert_eq!(delivery.newest(), Sample::default());
         // Packet 34 left fourth after that ACK, which left 20 in flight. It is beyond a hole.
-        let beyond = Acked { largest: 34, ..told(33, 19, 60, 25) };
+        let beyond = Acked { largest: SentNumber(34), ..told(33, 19, 60, 25) };
         delivery.on_ack(&in_flight(beyond, 25, 3), RTT);
         let expected =
             Sample { rate: Some(23.0 / 0.015), delivered: 23.0, in_flight: 25.0, lost: 2.0 };
@@ -269,13 +269,13 @@ mod tests {
         let mut delivery = Delivery::new();
         rounds(&mut delivery, 2, 20);
         for _ in 0..20 {
-            delivery.next += 100;
+            delivery.next.0 += 100;
             delivery.limit_by_application();
             rounds(&mut delivery, 1, 40);
             assert!(delivery.is_app_limited());
         }
         assert!((delivery.rate().unwrap() - 500.0).abs() < 1e-9);
-        delivery.next += 100;
+        delivery.next.0 += 100;
         delivery.limit_by_application();
         rounds(&mut delivery, 1, 10);
         assert!((delivery.rate().unwrap() - 1000.0).abs() < 1e-9);

@@ -10,7 +10,7 @@
 
 use sabul_units::Span;
 
-use crate::controller::{Acked, RttEstimate};
+use crate::controller::{Acked, RttEstimate, SentNumber};
 
 /// [RFC9406 §4.3] Bounds of the rise that counts, and its share of the RTT.
 const RISE_MIN: Span = Span::from_millis(4);
@@ -52,7 +52,7 @@ enum Stage {
 pub(super) struct HyStart {
     stage: Stage,
     /// The round is over when this number has arrived.
-    round_end: u64,
+    round_end: SentNumber,
     last_min: Option<Span>,
     current_min: Option<Span>,
     samples: u32,
@@ -63,7 +63,7 @@ impl HyStart {
     pub(super) const fn new() -> Self {
         Self {
             stage: Stage::Full,
-            round_end: 0,
+            round_end: SentNumber(0),
             last_min: None,
             current_min: None,
             samples: 0,
@@ -134,8 +134,8 @@ mod tests {
         for n in 0..acks {
             let acked = Acked {
                 newly: Packets(newly),
-                settled: first + n * newly,
-                next: first + acks * newly,
+                settled: SentNumber(first + n * newly),
+                next: SentNumber(first + acks * newly),
                 ..Acked::default()
             };
             step = hystart.on_ack(&acked, &estimate);

@@ -17,7 +17,7 @@ use super::highspeed::HighSpeed;
 use super::law::{Law, LossDriven};
 use super::newreno::NewReno;
 use super::window::{INITIAL_WINDOW, SSTHRESH, Window};
-use crate::controller::{Acked, Context, Controller, RttEstimate};
+use crate::controller::{Acked, Context, Controller, RttEstimate, SentNumber};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
@@ -97,7 +97,7 @@ struct LowPriority<L> {
     /// The end of the present inference.
     inference_until: Option<Instant>,
     /// The first number sent after the last cut.
-    first_after: u64,
+    first_after: SentNumber,
     /// Slow start has ended once, so both ends of the delay are known.
     is_measured: bool,
     /// The delay was below the threshold since then.
@@ -129,7 +129,7 @@ impl<L: Law> LowPriority<L> {
                 .choice("regrow", &[("avoidance", false), ("slow-start", true)]),
             delays: Delays { recent: [f64::INFINITY; SAMPLES], max: 0.0, average: None },
             inference_until: None,
-            first_after: 0,
+            first_after: SentNumber(0),
             is_measured: false,
             was_clear: false,
         }
@@ -247,7 +247,8 @@ mod tests {
     fn cut() -> LossDriven<LowPriority<NewReno>> {
         let mut driven = measured(1000.0, NewReno);
         arrive(&mut driven, 1..=3, Span::ZERO, SLOW);
-        assert_eq!((driven.limits().window.unwrap().0, driven.law.first_after), (500, 1003));
+        assert_eq!(driven.limits().window.unwrap().0, 500);
+        assert_eq!(driven.law.first_after, SentNumber(1003));
         driven
     }
 

@@ -3,7 +3,7 @@
 use sabul_units::{Bytes, Instant, Packets, Span};
 
 use super::law::{Law, LossDriven};
-use crate::controller::{Acked, Context, Controller, LossReport, Moment, RttEstimate};
+use crate::controller::{Acked, Context, Controller, LossReport, Moment, RttEstimate, SentNumber};
 use crate::params::{ParamSpec, ParamValues};
 
 pub(super) const RTT: Span = Span::from_millis(100);
@@ -34,15 +34,15 @@ pub(super) fn ack(newly: u64, in_flight: u64, largest: u64) -> Acked {
     Acked {
         newly: Packets(newly),
         in_flight: Packets(in_flight),
-        largest,
-        settled: largest,
-        next: largest + in_flight + 1,
+        largest: SentNumber(largest),
+        settled: SentNumber(largest),
+        next: SentNumber(largest + in_flight + 1),
         ..Acked::default()
     }
 }
 
 pub(super) fn loss(first: u64, largest: u64) -> LossReport {
-    LossReport::new(Packets(1), Packets(0), first, largest)
+    LossReport::new(Packets(1), Packets(0), SentNumber(first), SentNumber(largest))
 }
 
 /// A loss of something sent after `largest` has arrived.

@@ -12,7 +12,7 @@
 
 use sabul_units::{Gap, Packets, Span};
 
-use crate::controller::{Acked, Context, LossReport, SendLimits};
+use crate::controller::{Acked, Context, LossReport, SendLimits, SentNumber};
 use crate::params::{ParamSpec, ParamValues, Unit};
 
 /// Ours: far beyond any path, and exact in floating point.
@@ -78,7 +78,7 @@ pub(super) struct Window {
     ssthresh: f64,
     state: State,
     /// Largest number sent when the window last shrank.
-    recover: Option<u64>,
+    recover: Option<SentNumber>,
     /// Packets in flight before the newest ACK, and whether the window was what bound them.
     flight: f64,
     is_limiting: bool,
@@ -143,7 +143,7 @@ impl Window {
         self.is_limiting = self.flight >= self.cwnd.floor() * used;
         if self.state == State::Silent {
             // A timeout is not told what has been sent; this is the first to say.
-            self.recover = Some(acked.next.saturating_sub(1));
+            self.recover = Some(acked.next.before());
             self.state = State::Restart;
         }
         let is_within = self.recover.is_some_and(|recover| acked.settled <= recover);
@@ -151,7 +151,7 @@ impl Window {
             self.state = State::Open;
             if acked.marked.0 > 0 {
                 // [RFC3168 §6.1.2] As a loss, at most once a round trip.
-                self.recover = Some(acked.next.saturating_sub(1));
+                self.recover = Some(acked.next.before());
                 self.state = State::Recovery;
                 return Heard::Mark;
             }

@@ -4,6 +4,7 @@ use sabul_units::{Bytes, Instant, Packets, Span};
 
 use crate::controller::{
     Acked, Context, Controller, IntervalReport, LossReport, Moment, RttEstimate, SYN_INTERVAL,
+    SentNumber,
 };
 use crate::params::{ParamSpec, ParamValues};
 
@@ -23,7 +24,7 @@ pub(super) fn cx(now: Span) -> Context<'static> {
 
 /// A NAK of one packet.
 pub(super) fn loss(first: u64, largest: u64) -> LossReport {
-    LossReport::new(Packets(1), Packets(0), first, largest)
+    LossReport::new(Packets(1), Packets(0), SentNumber(first), SentNumber(largest))
 }
 
 /// An interval in which 1000 packets left and `lost` were lost.
@@ -55,8 +56,8 @@ impl Steps {
         let acked = Acked {
             newly: Packets(packets),
             total: Packets(self.total),
-            largest: self.total,
-            next: self.total + 1,
+            largest: SentNumber(self.total),
+            next: SentNumber(self.total + 1),
             arrived_at: self.now,
             ..Acked::default()
         };

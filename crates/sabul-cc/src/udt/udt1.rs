@@ -14,7 +14,9 @@ use sabul_units::Bytes;
 use super::early::Early;
 use super::trend::Trend;
 use super::{CAPACITY, WINDOW};
-use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::controller::{
+    Acked, Context, Controller, IntervalReport, LossReport, SendLimits, SentNumber,
+};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
@@ -64,7 +66,7 @@ struct Udt1 {
     is_loss_rate_whole: bool,
     averaged_loss: f64,
     /// Largest number sent when the period last grew for a new epoch.
-    last_decrease: Option<u64>,
+    last_decrease: Option<SentNumber>,
     nak_count: u64,
     dec_count: u32,
 }

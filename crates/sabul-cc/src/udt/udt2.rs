@@ -14,7 +14,9 @@ use sabul_units::{Bytes, Instant, Random};
 
 use super::early::Early;
 use super::{CAPACITY, WINDOW, draw};
-use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::controller::{
+    Acked, Context, Controller, IntervalReport, LossReport, SendLimits, SentNumber,
+};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
@@ -51,7 +53,7 @@ const PARAMS: &[ParamSpec] = &[
 struct Udt2 {
     early: Early,
     is_ninth: bool,
-    last_decrease: Option<u64>,
+    last_decrease: Option<SentNumber>,
     /// The period when the last epoch began.
     period_us_before: f64,
     average_naks: f64,
@@ -77,7 +79,7 @@ impl Udt2 {
 
     /// Takes in how many NAKs the last epoch had, and draws for the one that begins.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least one")]
-    fn begin_epoch(&mut self, largest_sent: u64, random: &mut dyn Random) {
+    fn begin_epoch(&mut self, largest_sent: SentNumber, random: &mut dyn Random) {
         let naks = 0.875 * self.average_naks + 0.125 * self.nak_count as f64;
         self.average_naks = 1.0 + naks.ceil();
         let drawn = (draw(random) * self.average_naks).floor();
@@ -195,7 +197,7 @@ mod tests {
         udt2.on_loss(&loss(101, 200), &mut cx(now + SYN_INTERVAL));
         assert!((udt2.average_naks - 6.0).abs() < 1e-12);
         assert_eq!(udt2.every, 5, "U is 0.5: 3 + 2");
-        assert_eq!((udt2.nak_count, udt2.last_decrease), (1, Some(200)));
+        assert_eq!((udt2.nak_count, udt2.last_decrease), (1, Some(SentNumber(200))));
     }
 
     #[test]
@@ -211,7 +213,7 @@ mod tests {
             }
             assert!((udt2.early.period_us - period).abs() < 1e-12, "NAK {nak}");
         }
-        assert_eq!((udt2.last_decrease, udt2.limits().hold_until), (Some(106), hold));
+        assert_eq!((udt2.last_decrease, udt2.limits().hold_until), (Some(SentNumber(106)), hold));
     }
 
     #[test]

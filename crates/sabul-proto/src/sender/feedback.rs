@@ -1,6 +1,6 @@
 //! What the sender makes of an ACK, a NAK and a SYN report.
 
-use sabul_cc::Acked;
+use sabul_cc::{Acked, SentNumber};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
 use sabul_wire::{Ack, DATA_OVERHEAD, Feedback, LossPolicy, Nak, NumberRange};
 
@@ -138,11 +138,11 @@ impl Sender {
         acked.total = Packets(self.stats.arrived);
         acked.in_flight = Packets(self.ledger.numbers.in_flight());
         acked.marked = Packets(marked);
-        acked.largest = ack.largest.0;
+        acked.largest = SentNumber(ack.largest.0);
         // What is missing below it is on the way here as lost, and goes out by another number.
-        acked.settled = ack.largest.0;
+        acked.settled = acked.largest;
         acked.lost = Packets(self.stats.lost);
-        acked.next = self.ledger.numbers.next().0;
+        acked.next = SentNumber(self.ledger.numbers.next().0);
         acked.delivered = Bytes(self.delivered_on_wire());
         acked.arrived_at = ack.arrived_at;
         self.rate.on_ack(now, acked);

@@ -5,7 +5,7 @@
 //!              on the loss list → in flight … → acknowledged
 //! Invariants:  the loss list holds only unacknowledged numbers.
 
-use sabul_cc::LossReport;
+use sabul_cc::{LossReport, SentNumber};
 use sabul_units::{Instant, PacketNumber, Packets, SeqNo};
 use sabul_wire::NumberRange;
 
@@ -79,7 +79,9 @@ impl Ledger {
             }
         }
         let largest = self.numbers.next().0.saturating_sub(1);
-        first_lost.map(|first| LossReport::new(Packets(lost), Packets(0), first, largest))
+        first_lost.map(|first| {
+            LossReport::new(Packets(lost), Packets(0), SentNumber(first), SentNumber(largest))
+        })
     }
 
     /// Historical policy: pieces are missing. They go onto the loss list where rules have one.
@@ -106,7 +108,10 @@ impl Ledger {
             }
         }
         let largest = self.pieces.next().0.saturating_sub(1);
-        first_lost.map(|first| LossReport::new(Packets(lost), Packets(repeats), first, largest))
+        first_lost.map(|first| {
+            let [lost, repeats] = [lost, repeats].map(Packets);
+            LossReport::new(lost, repeats, SentNumber(first), SentNumber(largest))
+        })
     }
 
     /// [SABUL2] Everything from the highest number down to the first that is listed already is lost.

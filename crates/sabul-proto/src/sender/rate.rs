@@ -206,8 +206,8 @@ impl RateControl {
     }
 
     pub(super) fn on_ack(&mut self, now: Instant, mut acked: Acked) {
-        acked.is_app_limited = acked.largest < self.app_limited_until.0;
-        acked.is_room_limited = acked.largest < self.room_limited_until.0;
+        acked.is_app_limited = PacketNumber(acked.largest.0) < self.app_limited_until;
+        acked.is_room_limited = PacketNumber(acked.largest.0) < self.room_limited_until;
         self.tell(now, |controller, moment| {
             controller.on_ack(&acked, moment);
         });

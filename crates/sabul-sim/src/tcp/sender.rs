@@ -11,7 +11,7 @@
 //! Not here:    see [`super`].
 
 use sabul_cc::events::Event;
-use sabul_cc::{Acked, Fault, Guarded, LossReport, Moment, RttEstimate, SendLimits};
+use sabul_cc::{Acked, Fault, Guarded, LossReport, Moment, RttEstimate, SendLimits, SentNumber};
 use sabul_proto::WaitReason;
 use sabul_units::{Bytes, Instant, Packets, Polled, Span};
 
@@ -415,12 +415,12 @@ impl TcpSender {
             acked.in_flight = Packets(self.board.pipe());
             acked.marked = Packets(if is_marked { newly } else { 0 });
             // A segment that is sent again keeps its number, so only arrival settles it.
-            acked.settled = self.board.first() - 1;
-            acked.largest = self.board.highest();
+            acked.settled = SentNumber(self.board.first()).before();
+            acked.largest = SentNumber(self.board.highest());
             acked.lost = Packets(self.losses.overtaken);
-            acked.is_app_limited = acked.largest < self.limited.by_application;
-            acked.is_room_limited = acked.largest < self.limited.by_room;
-            acked.next = self.board.next();
+            acked.is_app_limited = acked.largest.0 < self.limited.by_application;
+            acked.is_room_limited = acked.largest.0 < self.limited.by_room;
+            acked.next = SentNumber(self.board.next());
             acked.delivered = Bytes(self.delivered * u64::from(self.config.packet_bytes));
             acked.arrived_at = now.elapsed();
             self.controller.on_ack(&acked, &self.moment(now));
@@ -444,7 +444,7 @@ impl TcpSender {
             self.is_first_due = !self.board.is_first_resent();
             self.stats.recoveries += 1;
             let lost = Packets(std::mem::take(&mut self.losses.untold));
-            let report = LossReport::new(lost, Packets(0), first, point);
+            let report = LossReport::new(lost, Packets(0), SentNumber(first), SentNumber(point));
             self.controller.on_loss(&report, &self.moment(now));
         }
     }

@@ -2,7 +2,7 @@ use sabul_units::SeededRandom;
 
 use super::super::testing::{RTT, ack, cx, loss};
 use super::*;
-use crate::controller::Moment;
+use crate::controller::{Moment, SentNumber};
 
 /// A path of `rate` packets a millisecond and [`RTT`], seen by one ACK a millisecond.
 struct Path {
@@ -30,7 +30,7 @@ impl Path {
             self.next = self.total + in_flight;
             let acked = Acked {
                 total: Packets(self.total),
-                next: self.next,
+                next: SentNumber(self.next),
                 arrived_at: self.now,
                 is_app_limited: held.is_app_limited,
                 is_room_limited: held.is_room_limited,

@@ -1,7 +1,7 @@
 //! What is in flight, what of it is lost, and the rounds that losses begin.
 
 use super::super::delivery::Sample;
-use crate::controller::{Acked, LossReport};
+use crate::controller::{Acked, LossReport, SentNumber};
 
 /// Packets on the way.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Flight {
 /// A round that began with the first loss after the one before. [BBR3 §5.5.10]
 #[derive(Debug, Default)]
 pub(super) struct LossRound {
-    end: u64,
+    end: SentNumber,
     pub(super) lost: f64,
     pub(super) bw_latest: f64,
     pub(super) inflight_latest: f64,

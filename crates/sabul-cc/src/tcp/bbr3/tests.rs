@@ -2,7 +2,7 @@ use sabul_units::SeededRandom;
 
 use super::super::testing::{RTT, ack, cx, loss};
 use super::*;
-use crate::controller::Moment;
+use crate::controller::{Moment, SentNumber};
 
 /// A path of `rate` packets a millisecond and [`RTT`], seen by one ACK a millisecond.
 struct Path {
@@ -28,7 +28,7 @@ impl Path {
             self.next = self.next.max(largest + 1 + in_flight);
             let acked = Acked {
                 total: Packets(self.total),
-                next: self.next,
+                next: SentNumber(self.next),
                 lost: Packets(self.lost),
                 arrived_at: self.now,
                 ..ack(rate, in_flight, largest)
@@ -325,7 +325,7 @@ fn what_the_application_held_back_lowers_nothing() {
         path.next = path.total + 200;
         let acked = Acked {
             total: Packets(path.total),
-            next: path.next,
+            next: SentNumber(path.next),
             is_app_limited: true,
             arrived_at: path.now,
             ..ack(2, 200, path.total - 1)

@@ -288,7 +288,7 @@ fn acks_tell_what_arrived_beyond_a_hole_what_is_lost_and_whether_more_could_have
         .lock()
         .unwrap()
         .iter()
-        .map(|acked| (acked.settled, acked.largest, acked.lost.0, acked.is_app_limited))
+        .map(|acked| (acked.settled.0, acked.largest.0, acked.lost.0, acked.is_app_limited))
         .collect();
     assert_eq!(told[..3], [(1, 3, 0, false), (1, 5, 1, false), (10, 10, 1, true)]);
     assert_eq!(told[3], (12, 12, 1, true));
