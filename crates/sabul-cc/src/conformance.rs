@@ -12,7 +12,7 @@ use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{Acked, IntervalReport, LossReport, Moment, SentNumber};
 use crate::entry::Entry;
 use crate::guard::Guarded;
-use path::{PACKET, Path, Trace, illegal, moment, run};
+use path::{Change, PACKET, Path, Trace, illegal, moment, run};
 
 /// Random sequences of facts, and how many facts each has.
 const SHAKES: u64 = 50;
@@ -45,6 +45,27 @@ const CLEAN: Path = Path {
     rtt: Span::from_millis(40),
     queue: 333,
     loss: Probability::ZERO,
+    mark: None,
+    change: None,
+};
+
+/// 10 Mb/s and 4 ms, whose queue is six times the packets on the way: there is little to tell apart.
+const SHORT: Path =
+    Path { service: Span::from_micros(1200), rtt: Span::from_millis(4), queue: 20, ..CLEAN };
+
+/// 200 Mb/s and 150 ms: 2500 packets on the way, and marks from half a queue on.
+const LONG: Path = Path {
+    service: Span::from_micros(60),
+    rtt: Span::from_millis(150),
+    queue: 2500,
+    mark: Some(1250),
+    ..CLEAN
+};
+
+/// After five seconds the application has a tenth of what the link carries.
+const LIMITED: Path = Path {
+    change: Some((Instant(Span::from_secs(5).0), Change::Application(Span::from_micros(1200)))),
+    ..CLEAN
 };
 
 /// Runs every check; an empty list is a pass.
@@ -81,23 +102,52 @@ pub fn check(entry: &Entry) -> Vec<Violation> {
 
 /// What those have to do that answer to the path; `clean` is what one did over [`CLEAN`].
 fn check_adaptive(build: &dyn Fn() -> Guarded, clean: &Trace, found: &mut Findings) {
-    let last_second: u64 = clean.arrived.iter().rev().take(10).sum();
+    let clean_sent = last_second(&clean.sent);
+    let filled = last_second(&clean.arrived);
     found.rule(
         "an idle path is filled to half within five seconds",
-        last_second > 8333 / 2,
-        format!("{last_second} of 8333 packets in the last second"),
+        filled > 8333 / 2,
+        format!("{filled} of 8333 packets in the last second"),
     );
-    let lossy = Path { loss: Probability::per_mille(300), ..CLEAN };
+    for (name, path, seconds) in [("short", SHORT, 5), ("long", LONG, 10)] {
+        let trace = run(&mut build(), path, seconds);
+        let (filled, all) = (last_second(&trace.arrived), Span::from_secs(1).0 / path.service.0);
+        found.rule(
+            "idle paths of any length are filled to half within ten seconds",
+            filled > all / 2 && trace.illegal.is_none(),
+            format!("{name}: {filled} of {all} packets, {:?}", trace.illegal),
+        );
+    }
     // Who hears of loss but every 350 ms, and answers with a few per cent each time, takes longer.
     let has_naks = build().rules() == ChannelRules::Standard;
-    let hurt = run(&mut build(), lossy, if has_naks { 5 } else { 60 });
-    let hurt_sent: u64 = hurt.arrived.iter().rev().take(10).sum::<u64>();
+    if !build().tells_chance() {
+        let lossy = Path { loss: Probability::per_mille(300), ..CLEAN };
+        let hurt = last_second(&run(&mut build(), lossy, if has_naks { 5 } else { 60 }).sent);
+        found.rule(
+            "heavy loss lowers the rate",
+            hurt * 10 < clean_sent * 7,
+            format!("{hurt} packets a second are sent at 30 % loss, {clean_sent} without"),
+        );
+    }
+    let service = CLEAN.service * 4;
+    let narrows = Some((Instant::ZERO + Span::from_secs(4), Change::Service(service)));
+    let narrow = Path { queue: 80, change: narrows, ..CLEAN };
+    let sent = last_second(&run(&mut build(), narrow, if has_naks { 9 } else { 60 }).sent);
     found.rule(
-        "heavy loss lowers the rate",
-        hurt_sent * 10 < last_second * 7,
-        format!("{hurt_sent} packets a second arrive at 30 % loss, {last_second} without"),
+        "a link that becomes narrow is not flooded",
+        sent < 8333 / 4 * 3 / 2,
+        format!("{sent} packets a second are sent where the link carries {}", 8333 / 4),
     );
-    let mut silenced = build();
+    let limited = run(&mut build(), LIMITED, 15);
+    found.rule(
+        "an application without data leaves legal limits",
+        limited.illegal.is_none(),
+        limited.illegal.unwrap_or_default(),
+    );
+    check_silence(build(), found);
+}
+
+fn check_silence(mut silenced: Guarded, found: &mut Findings) {
     run(&mut silenced, CLEAN, 2);
     let before = silenced.limits();
     for _ in 0..20 {
@@ -109,6 +159,11 @@ fn check_adaptive(build: &dyn Fn() -> Guarded, clean: &Trace, found: &mut Findin
         after.gap > before.gap || after.window < before.window,
         format!("{before:?} became {after:?}"),
     );
+}
+
+/// Packets of the last second.
+fn last_second(tenths: &[u64]) -> u64 {
+    tenths.iter().rev().take(10).sum()
 }
 
 /// Tells facts that no path would put together, and says after which the answer was illegal.
@@ -197,6 +252,7 @@ pub(crate) fn events_of(entry: &Entry, params: &[(String, String)]) -> Vec<Strin
         rtt: Span::from_millis(40),
         queue: 67,
         loss: Probability::per_mille(1),
+        ..CLEAN
     };
     let mut controller = entry.build(params, PACKET).expect("the test's parameters are allowed");
     controller.listen();
@@ -219,16 +275,44 @@ mod tests {
 
     #[test]
     fn every_registered_controller_conforms() {
-        for entry in ENTRIES {
-            assert_eq!(check(entry), [], "{}", entry.name);
+        let broken = ENTRIES.iter().map(|entry| (entry.name, check(entry)));
+        let broken: Vec<_> = broken.filter(|(_, violations)| !violations.is_empty()).collect();
+        assert_eq!(broken, []);
+    }
+
+    /// Sends as fast as [`CLEAN`] serves, whatever it hears.
+    #[derive(Debug)]
+    struct Deaf;
+
+    impl Controller for Deaf {
+        fn limits(&self) -> SendLimits {
+            SendLimits { gap: sabul_units::Gap(CLEAN.service), window: None, hold_until: None }
         }
+        fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+        fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
     }
 
     #[test]
     fn the_suite_catches_a_controller_that_is_deaf_to_loss() {
-        let deaf = Entry { is_adaptive: true, ..*find("fixed").unwrap() };
+        let build: crate::entry::Build = |_, _| Ok(Box::new(Deaf));
+        let deaf = Entry { is_adaptive: true, build, ..*find("fixed").unwrap() };
         let rules: Vec<_> = check(&deaf).into_iter().map(|violation| violation.rule).collect();
-        assert!(rules.contains(&"silence lowers the rate or the window"), "{rules:?}");
+        for rule in [
+            "heavy loss lowers the rate",
+            "a link that becomes narrow is not flooded",
+            "silence lowers the rate or the window",
+        ] {
+            assert!(rules.contains(&rule), "{rule}: {rules:?}");
+        }
+    }
+
+    #[test]
+    fn two_controllers_of_the_table_tell_chance_from_overload() {
+        let tells = |entry: &&Entry| entry.build(&[], PACKET).unwrap().tells_chance();
+        let names: Vec<_> = ENTRIES.iter().filter(tells).map(|entry| entry.name).collect();
+        assert_eq!(names, ["sabul2026", "bbr3"]);
+        let draft = [("loss".to_owned(), "draft".to_owned())];
+        assert!(!find("bbr3").unwrap().build(&draft, PACKET).unwrap().tells_chance());
     }
 
     /// Closes its window once two losses come without an ACK between them.
@@ -268,7 +352,7 @@ mod tests {
             let service = Span::from_nanos(12_000_000 / mbps);
             let rtt = Span::from_millis(rtt_ms);
             let bdp = rtt.0 / service.0;
-            let path = Path { service, rtt, queue: bdp * 10, loss: Probability::ZERO };
+            let path = Path { service, rtt, queue: bdp * 10, ..CLEAN };
             let mut controller = find("sabul2003").unwrap().build(&[], PACKET).unwrap();
             let trace = run(&mut controller, path, 2);
             let (at, limits) = trace.steady.expect("the search ends");

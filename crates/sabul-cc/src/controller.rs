@@ -261,6 +261,11 @@ pub trait Controller: fmt::Debug + Send {
     fn burst(&self) -> Packets {
         Packets(1)
     }
+    /// Whether it tells losses that the path makes by chance from those that come of sending too much,
+    /// and leaves its rate as it is at the first. Asked once, by the [suite](crate::conformance).
+    fn tells_chance(&self) -> bool {
+        false
+    }
     /// How long the controller's own interval is.
     fn syn_interval(&self) -> Span {
         SYN_INTERVAL

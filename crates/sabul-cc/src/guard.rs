@@ -175,6 +175,7 @@ pub struct Guarded {
     answers: Answers,
     rules: ChannelRules,
     burst: Packets,
+    tells_chance: bool,
     random: SeededRandom,
     /// None while nobody listens.
     journal: Option<Box<Journal>>,
@@ -235,6 +236,7 @@ impl Guarded {
             answers: TRICKLE,
             rules: ChannelRules::Standard,
             burst: Packets(1),
+            tells_chance: false,
             random: SeededRandom::new(0),
             journal: None,
             fault: None,
@@ -244,10 +246,12 @@ impl Guarded {
     /// Asks what is asked once.
     fn take_in(&mut self, controller: Box<dyn Controller>) {
         self.inner = Some(controller);
-        let (mut rules, mut burst) = (self.rules, self.burst);
+        let (mut rules, mut burst, mut tells_chance) = (self.rules, self.burst, false);
         self.tell(BUILD, Instant::ZERO, None, |inner, _, _| {
             (rules, burst) = (inner.rules(), inner.burst());
+            tells_chance = inner.tells_chance();
         });
+        self.tells_chance = tells_chance;
         if (1..=BURST_MAX).contains(&burst.0) {
             (self.rules, self.burst) = (rules, burst);
         } else if self.fault.is_none() {
@@ -352,6 +356,11 @@ impl Guarded {
     /// How many packets leave back to back each time.
     pub const fn burst(&self) -> Packets {
         self.burst
+    }
+
+    /// Whether losses that the path makes by chance leave its rate as it is.
+    pub const fn tells_chance(&self) -> bool {
+        self.tells_chance
     }
 
     /// How long the controller's own interval is.

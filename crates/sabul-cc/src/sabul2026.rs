@@ -474,6 +474,10 @@ impl Controller for Sabul2026 {
         self.state = State::Cruise;
     }
 
+    fn tells_chance(&self) -> bool {
+        true
+    }
+
     fn phase(&self) -> &'static str {
         match (&self.search, self.state) {
             (Some(search), _) => search.phase(),

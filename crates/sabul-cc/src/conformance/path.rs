@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use sabul_units::{Bytes, Instant, Packets, Probability, Random, SeededRandom, Span};
+use sabul_units::{Bytes, Gap, Instant, Packets, Probability, Random, SeededRandom, Span};
 
 use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{
@@ -25,13 +25,29 @@ pub(super) struct Path {
     pub(super) rtt: Span,
     pub(super) queue: u64,
     pub(super) loss: Probability,
+    /// Length of the queue from which on packets are marked.
+    pub(super) mark: Option<u64>,
+    /// What happens on the way.
+    pub(super) change: Option<(Instant, Change)>,
+}
+
+/// What is otherwise from some time on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    /// A packet is served in so long.
+    Service(Span),
+    /// The application has a packet so often, instead of always.
+    Application(Span),
 }
 
 /// What one run showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trace {
-    /// Packets that arrived in each tenth of a second.
+    /// Packets that were sent, and that arrived, in each tenth of a second.
+    pub(super) sent: Vec<u64>,
     pub(super) arrived: Vec<u64>,
+    /// The most packets that the limits allowed a smallest round trip, in each tenth of a second.
+    pub(super) allowed: Vec<u64>,
     lost: u64,
     /// Longest queue, in packets, before the controller called itself steady.
     pub(super) start_queue_max: u64,
@@ -64,6 +80,7 @@ struct Sent {
     arrives: Option<Instant>,
     /// When the sender could hear of it.
     heard: Instant,
+    is_marked: bool,
 }
 
 /// Drives a controller over `path` for `seconds`.
@@ -71,6 +88,7 @@ pub(super) fn run(controller: &mut Guarded, path: Path, seconds: u64) -> Trace {
     let end = Instant::ZERO + Span::from_secs(seconds);
     let mut drive = Drive::new(controller, path, seconds);
     while drive.now < end {
+        drive.change();
         drive.send();
         drive.hear_acks();
         drive.hear_accounts();
@@ -96,6 +114,11 @@ struct Drive<'a> {
     ack_at: Instant,
     interval: Interval,
     accounts: Accounts,
+    /// Packets that the application has had for sending, and when the next is there.
+    written: u64,
+    write_at: Instant,
+    /// Packets below this number left while the limits allowed more than there was.
+    app_limited_until: SentNumber,
 }
 
 /// What was sent and lost since the controller was last asked.
@@ -103,6 +126,7 @@ struct Interval {
     ends: Instant,
     sent: u64,
     lost: u64,
+    is_starved: bool,
 }
 
 /// What a receiver tells that sends no NAKs.
@@ -117,7 +141,9 @@ impl<'a> Drive<'a> {
         let now = Instant::ZERO;
         let slots = usize::try_from(seconds * 10).unwrap_or(usize::MAX);
         let trace = Trace {
+            sent: vec![0; slots],
             arrived: vec![0; slots],
+            allowed: vec![0; slots],
             lost: 0,
             start_queue_max: 0,
             steady: None,
@@ -133,11 +159,38 @@ impl<'a> Drive<'a> {
             free_at: now,
             arrived: 0,
             ack_at: now + ack_interval(path),
-            interval: Interval { ends: now + controller.syn_interval(), sent: 0, lost: 0 },
+            interval: Interval::until(now + controller.syn_interval()),
             accounts: Accounts { due: now + REPORT_INTERVAL, lost_told: 0, arrived_told: 0 },
+            written: 0,
+            write_at: now,
+            app_limited_until: SentNumber(0),
             controller,
             path,
         }
+    }
+
+    /// What the path is now, and whether the application has something to send.
+    fn change(&mut self) {
+        let Some((_, change)) = self.path.change.filter(|(at, _)| *at <= self.now) else {
+            return;
+        };
+        match change {
+            Change::Service(service) => self.path.service = service,
+            Change::Application(every) => {
+                self.write_at = self.write_at.max(self.now - STEP);
+                self.written = self.written.max(self.next);
+                while self.write_at <= self.now {
+                    self.written += 1;
+                    self.write_at = self.write_at + every;
+                }
+            }
+        }
+    }
+
+    /// Whether the application has nothing to send.
+    fn is_starved(&self) -> bool {
+        let is_slow = |(at, change)| at <= self.now && matches!(change, Change::Application(_));
+        self.path.change.is_some_and(is_slow) && self.next >= self.written
     }
 
     /// Sends what the limits allow now.
@@ -150,11 +203,17 @@ impl<'a> Drive<'a> {
             self.trace.steady = Some((self.now, limits));
         }
         let window = limits.window.map_or(100_000, |window| window.0.min(100_000));
+        self.note_allowed(window, limits.gap);
         while self.send_at <= self.now
             && limits.hold_until.is_none_or(|hold| hold <= self.now)
             && (self.flying.len() as u64) < window
         {
-            let Path { service, rtt, queue, loss } = self.path;
+            if self.is_starved() {
+                self.app_limited_until = SentNumber(self.next);
+                self.interval.is_starved = true;
+                break;
+            }
+            let Path { service, rtt, queue, loss, mark, .. } = self.path;
             let queued = self.free_at.since(self.now).0 / service.0;
             if self.controller.phase() != "steady" {
                 self.trace.start_queue_max = self.trace.start_queue_max.max(queued);
@@ -166,11 +225,23 @@ impl<'a> Drive<'a> {
             let arrives = self.free_at + rtt / 2;
             let heard = arrives + rtt / 2;
             let arrives = (!lost).then_some(arrives);
-            self.flying.push_back(Sent { number: SentNumber(self.next), arrives, heard });
+            let is_marked = mark.is_some_and(|mark| queued >= mark);
+            let number = SentNumber(self.next);
+            self.flying.push_back(Sent { number, arrives, heard, is_marked });
+            count(&mut self.trace.sent, self.now);
             self.next += 1;
             self.interval.sent += 1;
             // Lateness of up to one step of this loop is made good.
             self.send_at = self.send_at.max(self.now - STEP) + limits.gap.0;
+        }
+    }
+
+    /// The most that window and gap let out a round trip.
+    fn note_allowed(&mut self, window: u64, gap: Gap) {
+        let allowed = window.min(self.path.rtt.0 / gap.0.0.max(1));
+        let slot = usize::try_from(self.now.0 / Span::from_millis(100).0).unwrap_or(usize::MAX);
+        if let Some(most) = self.trace.allowed.get_mut(slot) {
+            *most = allowed.max(*most);
         }
     }
 
@@ -189,16 +260,14 @@ impl<'a> Drive<'a> {
             return;
         }
         self.ack_at = self.now + ack_interval(self.path);
-        let (mut newly, mut last) = (0, None);
+        let (mut newly, mut marked, mut last) = (0, 0, None);
         while let Some(sent) = self.heard() {
             self.flying.pop_front();
             if let Some(at) = sent.arrives {
                 newly += 1;
                 last = Some((sent.number, at));
-                let slot = usize::try_from(at.0 / Span::from_millis(100).0).unwrap_or(0);
-                if let Some(count) = self.trace.arrived.get_mut(slot) {
-                    *count += 1;
-                }
+                marked += u64::from(sent.is_marked);
+                count(&mut self.trace.arrived, at);
             } else {
                 self.trace.lost += 1;
                 self.interval.lost += 1;
@@ -214,13 +283,15 @@ impl<'a> Drive<'a> {
                 newly: Packets(newly),
                 total: Packets(self.arrived),
                 in_flight: Packets(self.flying.len() as u64),
-                marked: Packets(0),
+                marked: Packets(marked),
                 largest,
+                // What is missing below it goes out by another number.
                 settled: largest,
+                lost: Packets(self.trace.lost),
+                is_app_limited: largest < self.app_limited_until,
                 next: SentNumber(self.next),
                 delivered: Bytes(self.arrived * PACKET.0),
                 arrived_at: at.elapsed(),
-                ..Acked::default()
             };
             let moment = self.moment();
             self.controller.on_ack(&acked, &moment);
@@ -253,10 +324,26 @@ impl<'a> Drive<'a> {
             return;
         }
         let syn = self.controller.syn_interval();
-        let Interval { ends, sent, lost } = self.interval;
-        let report = IntervalReport::new(Packets(sent), Packets(0), Packets(lost), syn, false);
+        let Interval { ends, sent, lost, is_starved } = self.interval;
+        // What was lost has been sent again, first of all.
+        let [sent, resent, lost] = [sent, lost.min(sent), lost].map(Packets);
+        let report = IntervalReport::new(sent, resent, lost, syn, is_starved);
         self.controller.on_interval(&report, &moment(self.now, self.path.rtt, self.path.rtt));
-        self.interval = Interval { ends: ends + syn, sent: 0, lost: 0 };
+        self.interval = Interval::until(ends + syn);
+    }
+}
+
+impl Interval {
+    const fn until(ends: Instant) -> Self {
+        Self { ends, sent: 0, lost: 0, is_starved: false }
+    }
+}
+
+/// One more in this tenth of a second.
+fn count(slots: &mut [u64], at: Instant) {
+    let slot = usize::try_from(at.0 / Span::from_millis(100).0).unwrap_or(usize::MAX);
+    if let Some(count) = slots.get_mut(slot) {
+        *count += 1;
     }
 }
 

@@ -213,6 +213,9 @@ impl Controller for Noting {
     fn burst(&self) -> Packets {
         self.note("burst", Packets(7))
     }
+    fn tells_chance(&self) -> bool {
+        self.note("tells_chance", true)
+    }
     fn syn_interval(&self) -> Span {
         self.note("syn_interval", Span::from_millis(8))
     }
@@ -238,7 +241,7 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
     // What a sender asks is answered as the controller answers.
     assert_eq!((guarded.limits(), guarded.rules()), (GOOD, ChannelRules::Cyclic));
     assert_eq!((guarded.burst(), guarded.syn_interval()), (Packets(7), Span::from_millis(8)));
-    assert_eq!(guarded.phase(), "noting");
+    assert_eq!((guarded.phase(), guarded.tells_chance()), ("noting", true));
     // What it tells arrives as it was told.
     guarded.on_loss(&LossReport::new(Packets(1), Packets(0), SentNumber(5), SentNumber(6)), &cx);
     guarded.on_timeout(&cx);

@@ -690,6 +690,10 @@ impl Controller for Bbr3 {
         self.window.cwnd = 1.0;
     }
 
+    fn tells_chance(&self) -> bool {
+        self.chance.is_some()
+    }
+
     fn phase(&self) -> &'static str {
         if let Some(search) = &self.search {
             return search.phase();
