@@ -114,11 +114,16 @@ struct Drive<'a> {
     ack_at: Instant,
     interval: Interval,
     accounts: Accounts,
-    /// Packets that the application has had for sending, and when the next is there.
+    application: Application,
+}
+
+/// Packets that the application has had for sending.
+struct Application {
     written: u64,
+    /// When the next is there.
     write_at: Instant,
     /// Packets below this number left while the limits allowed more than there was.
-    app_limited_until: SentNumber,
+    limited_until: SentNumber,
 }
 
 /// What was sent and lost since the controller was last asked.
@@ -161,9 +166,7 @@ impl<'a> Drive<'a> {
             ack_at: now + ack_interval(path),
             interval: Interval::until(now + controller.syn_interval()),
             accounts: Accounts { due: now + REPORT_INTERVAL, lost_told: 0, arrived_told: 0 },
-            written: 0,
-            write_at: now,
-            app_limited_until: SentNumber(0),
+            application: Application { written: 0, write_at: now, limited_until: SentNumber(0) },
             controller,
             path,
         }
@@ -177,11 +180,12 @@ impl<'a> Drive<'a> {
         match change {
             Change::Service(service) => self.path.service = service,
             Change::Application(every) => {
-                self.write_at = self.write_at.max(self.now - STEP);
-                self.written = self.written.max(self.next);
-                while self.write_at <= self.now {
-                    self.written += 1;
-                    self.write_at = self.write_at + every;
+                let Application { written, write_at, .. } = &mut self.application;
+                *write_at = (*write_at).max(self.now - STEP);
+                *written = self.next.max(*written);
+                while *write_at <= self.now {
+                    *written += 1;
+                    *write_at = *write_at + every;
                 }
             }
         }
@@ -190,7 +194,7 @@ impl<'a> Drive<'a> {
     /// Whether the application has nothing to send.
     fn is_starved(&self) -> bool {
         let is_slow = |(at, change)| at <= self.now && matches!(change, Change::Application(_));
-        self.path.change.is_some_and(is_slow) && self.next >= self.written
+        self.path.change.is_some_and(is_slow) && self.next >= self.application.written
     }
 
     /// Sends what the limits allow now.
@@ -209,7 +213,7 @@ impl<'a> Drive<'a> {
             && (self.flying.len() as u64) < window
         {
             if self.is_starved() {
-                self.app_limited_until = SentNumber(self.next);
+                self.application.limited_until = SentNumber(self.next);
                 self.interval.is_starved = true;
                 break;
             }
@@ -288,7 +292,7 @@ impl<'a> Drive<'a> {
                 // What is missing below it goes out by another number.
                 settled: largest,
                 lost: Packets(self.trace.lost),
-                is_app_limited: largest < self.app_limited_until,
+                is_app_limited: largest < self.application.limited_until,
                 next: SentNumber(self.next),
                 delivered: Bytes(self.arrived * PACKET.0),
                 arrived_at: at.elapsed(),
