@@ -10,7 +10,7 @@ use sabul_units::{Bytes, Instant, Packets, Probability, Random, SeededRandom, Sp
 
 use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{Acked, IntervalReport, LossReport, Moment, SentNumber};
-use crate::entry::Entry;
+use crate::entry::{Entry, Family};
 use crate::guard::Guarded;
 use path::{Change, PACKET, Path, Trace, illegal, moment, run};
 
@@ -95,13 +95,18 @@ pub fn check(entry: &Entry) -> Vec<Violation> {
         shaken.unwrap_or_default(),
     );
     if entry.is_adaptive {
-        check_adaptive(&build, &first, &mut found);
+        check_adaptive(&build, entry.family, &first, &mut found);
     }
     found.0
 }
 
 /// What those have to do that answer to the path; `clean` is what one did over [`CLEAN`].
-fn check_adaptive(build: &dyn Fn() -> Guarded, clean: &Trace, found: &mut Findings) {
+fn check_adaptive(
+    build: &dyn Fn() -> Guarded,
+    family: Family,
+    clean: &Trace,
+    found: &mut Findings,
+) {
     let clean_sent = last_second(&clean.sent);
     let filled = last_second(&clean.arrived);
     found.rule(
@@ -138,13 +143,27 @@ fn check_adaptive(build: &dyn Fn() -> Guarded, clean: &Trace, found: &mut Findin
         sent < 8333 / 4 * 3 / 2,
         format!("{sent} packets a second are sent where the link carries {}", 8333 / 4),
     );
-    let limited = run(&mut build(), LIMITED, 15);
-    found.rule(
-        "an application without data leaves legal limits",
-        limited.illegal.is_none(),
-        limited.illegal.unwrap_or_default(),
-    );
+    if has_naks {
+        check_limited(build(), family, found);
+    }
     check_silence(build(), found);
+}
+
+/// Who limits the packets on the way keeps the window; who limits the gap, what may leave.
+fn check_limited(mut limited: Guarded, family: Family, found: &mut Findings) {
+    let trace = run(&mut limited, LIMITED, 15);
+    let most = |tenths: &[(u64, u64)]| {
+        let limit =
+            |(window, round): &(u64, u64)| if family == Family::Rate { *round } else { *window };
+        tenths.iter().map(limit).max().unwrap_or(0)
+    };
+    // What left before the application ran dry is acknowledged within two tenths of a second.
+    let (before, after) = (most(&trace.allowed[20..50]), most(&trace.allowed[52..]));
+    found.rule(
+        "a limited source does not raise the limits",
+        after * 4 <= before * 5,
+        format!("{before} packets a round trip before, {after} while the application has 33"),
+    );
 }
 
 fn check_silence(mut silenced: Guarded, found: &mut Findings) {

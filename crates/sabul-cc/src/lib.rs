@@ -23,6 +23,7 @@ mod sabul2026;
 mod search;
 mod tcp;
 mod udt;
+mod unused;
 
 pub use channel::{BUFFER_PACKETS, BulkReport, ChannelRules};
 pub use controller::{

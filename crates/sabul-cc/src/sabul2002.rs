@@ -14,10 +14,11 @@
 
 use sabul_units::{Bytes, Gap, Packets, Rate, Span};
 
-use crate::controller::{Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamValues};
 use crate::reason::Reason;
+use crate::unused::Unused;
 
 mod params;
 
@@ -127,6 +128,7 @@ struct Sabul2002 {
     domain: Domain,
     loss: Loss,
     defects: Defects,
+    unused: Unused,
     /// Gap or period in picoseconds, as the domain says.
     x: f64,
     /// L / C: how long one packet occupies the sender's own interface. [OVV-T eq. 5]
@@ -166,6 +168,7 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
             count_repeats: is_on("count_repeats"),
             any_spacing: is_on("any_spacing"),
         },
+        unused: Unused::new(params),
         x: match domain {
             Domain::Gap => period.saturating_sub(packet_time).0 as f64,
             Domain::Period => period.0 as f64,
@@ -179,7 +182,7 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
 
 impl Sabul2002 {
     /// Equations 1 to 3.
-    fn step(&mut self, rho: f64, cx: &mut Context<'_>) {
+    fn step(&mut self, rho: f64, is_unused: bool, cx: &mut Context<'_>) {
         let excess = rho - self.alpha;
         let Gains { k1, k2, c, d, .. } = self.gains;
         if excess.abs() < EQUAL_WITHIN {
@@ -188,6 +191,8 @@ impl Sabul2002 {
         } else if excess > 0.0 {
             cx.tell(Reason::Fall);
             self.x = self.x * (1.0 + k1 * excess) + c;
+        } else if is_unused {
+            cx.tell(Reason::Hold);
         } else {
             cx.tell(Reason::Rise);
             self.x *= 1.0 + k2 * excess;
@@ -248,9 +253,15 @@ impl Controller for Sabul2002 {
             return;
         }
         if let Some(rho) = self.loss_rate() {
-            self.step(rho, cx);
+            let Counted { sent, elapsed, .. } = self.counted;
+            let is_unused = self.unused.holds(Packets(sent), elapsed, self.limits().gap.0);
+            self.step(rho, is_unused, cx);
         }
         self.counted = Counted::default();
+    }
+
+    fn on_ack(&mut self, acked: &Acked, _cx: &mut Context<'_>) {
+        self.unused.on_ack(acked);
     }
 
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
@@ -267,7 +278,7 @@ impl Controller for Sabul2002 {
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
         // DEV-020: silence counts as an interval of which everything was lost.
-        self.step(1.0, cx);
+        self.step(1.0, false, cx);
     }
 
     fn syn_interval(&self) -> Span {

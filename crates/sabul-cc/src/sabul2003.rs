@@ -23,6 +23,7 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 use crate::search::{RateSearch, SearchStep};
+use crate::unused::{UNUSED, Unused};
 
 /// [SABUL §II-E] The rate rises only while the averaged loss rate is below 0.1 %.
 const LOSS_THRESHOLD: f64 = 0.001;
@@ -95,6 +96,7 @@ const PARAMS: &[ParamSpec] = &[
               interval",
         source: "[SABUL §II-E] one RTT, without saying which; [SABUL2] one SYN interval",
     },
+    UNUSED,
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -132,6 +134,7 @@ struct Sabul2003 {
     window_max: Packets,
     syn_interval: Span,
     freeze: Freeze,
+    unused: Unused,
     averaged_loss: f64,
     hold_until: Option<Instant>,
     /// Largest number sent when the gap last grew for a new epoch; none before the first.
@@ -167,6 +170,7 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
         window_max: Packets(params.number("window_packets") as u64),
         syn_interval: Span::from_secs_f64(params.number("syn_interval_ms") / 1e3),
         freeze: params.choice("freeze", &FREEZES),
+        unused: Unused::new(params),
         averaged_loss: 0.0,
         hold_until: None,
         last_decrease: None,
@@ -249,7 +253,8 @@ impl Controller for Sabul2003 {
                 self.take_step(step, cx);
             }
             Phase::Steady { .. } => {
-                let is_rising = self.averaged_loss < LOSS_THRESHOLD;
+                let is_rising = self.averaged_loss < LOSS_THRESHOLD
+                    && !self.unused.holds(report.sent, report.elapsed, self.gap);
                 cx.tell(if is_rising { Reason::Rise } else { Reason::Hold });
                 if is_rising {
                     self.gap = increased(self.syn_interval, self.gap).clamp(GAP_MIN, GAP_MAX);
@@ -259,6 +264,7 @@ impl Controller for Sabul2003 {
     }
 
     fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
+        self.unused.on_ack(acked);
         match &mut self.phase {
             Phase::SlowStart { window } => {
                 // [SABUL §II-E] The window grows to the number of acknowledged packets.

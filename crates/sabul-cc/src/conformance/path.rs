@@ -46,8 +46,9 @@ pub(super) struct Trace {
     /// Packets that were sent, and that arrived, in each tenth of a second.
     pub(super) sent: Vec<u64>,
     pub(super) arrived: Vec<u64>,
-    /// The most packets that the limits allowed a smallest round trip, in each tenth of a second.
-    pub(super) allowed: Vec<u64>,
+    /// The largest window, and the most packets that window and gap let out in a smallest round trip, in
+    /// each tenth of a second.
+    pub(super) allowed: Vec<(u64, u64)>,
     lost: u64,
     /// Longest queue, in packets, before the controller called itself steady.
     pub(super) start_queue_max: u64,
@@ -148,7 +149,7 @@ impl<'a> Drive<'a> {
         let trace = Trace {
             sent: vec![0; slots],
             arrived: vec![0; slots],
-            allowed: vec![0; slots],
+            allowed: vec![(0, 0); slots],
             lost: 0,
             start_queue_max: 0,
             steady: None,
@@ -242,10 +243,10 @@ impl<'a> Drive<'a> {
 
     /// The most that window and gap let out a round trip.
     fn note_allowed(&mut self, window: u64, gap: Gap) {
-        let allowed = window.min(self.path.rtt.0 / gap.0.0.max(1));
+        let round = window.min(self.path.rtt.0 / gap.0.0.max(1));
         let slot = usize::try_from(self.now.0 / Span::from_millis(100).0).unwrap_or(usize::MAX);
         if let Some(most) = self.trace.allowed.get_mut(slot) {
-            *most = allowed.max(*most);
+            *most = (window.max(most.0), round.max(most.1));
         }
     }
 

@@ -4,6 +4,7 @@ use sabul_units::Bytes;
 
 use super::Gains;
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::unused::UNUSED;
 
 /// A gain that the set gives unless it is named.
 const fn gain(name: &'static str, max: f64, doc: &'static str) -> ParamSpec {
@@ -130,6 +131,7 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
         "Each SYN report is an interval of its own, however soon it follows the last (Q2); off: \
          what is shorter than half an interval is counted with the next",
     ),
+    UNUSED,
 ];
 
 /// What no range of one parameter says.

@@ -240,3 +240,14 @@ fn larger_packets_keep_the_gap_and_take_their_own_time() {
     // L / C is 72 µs now; 28 µs × 0.99 stay silent.
     assert_eq!(period(&*it), Span::from_nanos(99_720));
 }
+
+#[test]
+fn a_gap_that_is_not_used_shrinks_only_where_asked_for() {
+    for (word, is_shorter) in [("hold", false), ("rise", true)] {
+        let mut controller = controller(&[("unused", word)]);
+        let before = period(&*controller);
+        controller.on_ack(&Acked { is_app_limited: true, ..Acked::default() }, &mut cx());
+        interval(&mut *controller, 10, 0);
+        assert_eq!(period(&*controller) < before, is_shorter, "{word}");
+    }
+}

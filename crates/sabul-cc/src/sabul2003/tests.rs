@@ -173,3 +173,46 @@ fn an_initial_rate_whose_gap_it_cannot_keep_is_refused_and_never_moved() {
     assert!(error.contains("6 to ") && error.contains("9000 bytes"), "{error}");
     assert!(build("6", 9000).is_ok());
 }
+
+#[test]
+fn the_freeze_takes_the_round_trip_that_was_asked_for() {
+    let now = Instant::ZERO + Span::from_secs(1);
+    let [min, smoothed, latest] = [20, 50, 80].map(Span::from_millis);
+    let rtt = RttEstimate { latest, smoothed, variance: Span::from_millis(7), min };
+    for (word, freeze) in [("rtt-min", min), ("rtt", smoothed), ("syn", SYN_INTERVAL)] {
+        let given = [("start", "published"), ("window_packets", "64"), ("freeze", word)]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let values = ParamValues::check("sabul2003", PARAMS, &given).unwrap();
+        let mut controller = build(&values, PACKET).unwrap();
+        leave_slow_start(&mut *controller);
+        let mut cx = Context::without_chance(&Moment::new(now, Some(rtt), PACKET));
+        controller.on_loss(&loss(1, 9), &mut cx);
+        assert_eq!(controller.limits().hold_until, Some(now + freeze), "{word}");
+    }
+}
+
+#[test]
+fn a_rate_of_which_half_is_unused_stays_for_want_of_data_only() {
+    // 900 Mb/s are 750 packets of 1500 bytes a SYN interval.
+    for (word, is_app_limited, sent, rises) in [
+        ("hold", true, 374, false),
+        ("hold", true, 376, true),
+        ("hold", false, 374, true),
+        ("rise", true, 374, true),
+    ] {
+        let given = [("start", "published"), ("window_packets", "64"), ("unused", word)]
+            .into_iter()
+            .chain([("rate_mbps_initial", "900")])
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect::<Vec<_>>();
+        let values = ParamValues::check("sabul2003", PARAMS, &given).unwrap();
+        let mut controller = build(&values, PACKET).unwrap();
+        let acked = Acked { total: Packets(64), is_app_limited, ..Acked::default() };
+        controller.on_ack(&acked, &mut cx(Instant::ZERO));
+        let before = controller.limits().gap;
+        let report =
+            IntervalReport::new(Packets(sent), Packets(0), Packets(0), SYN_INTERVAL, false);
+        controller.on_interval(&report, &mut cx(Instant::ZERO));
+        assert_eq!(controller.limits().gap < before, rises, "{word} {is_app_limited} {sent}");
+    }
+}
