@@ -5,6 +5,8 @@
 //! a controller that fails is broken.
 
 mod path;
+#[cfg(test)]
+mod published;
 
 use sabul_units::{Bytes, Instant, Packets, Probability, Random, SeededRandom, Span};
 
