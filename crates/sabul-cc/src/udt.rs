@@ -42,6 +42,16 @@ const WINDOW: ParamSpec = ParamSpec {
     source: "[UDT4 core.cpp] 25 600, as in versions 1 and 2",
 };
 
+/// Versions 1 and 2; version 4 adds as many to whatever it finds.
+const WINDOW_MIN: ParamSpec = ParamSpec {
+    name: "window_packets_min",
+    unit: Unit::Packets,
+    default: "16",
+    range: (1.0, 1000.0),
+    doc: "Least window after slow start; 1 is as published, and lets a flow stand still for good",
+    source: "ours; [UDT4 ccc.cpp] adds 16 to the window",
+};
+
 /// Packet pairs need times of arrival that ACKs do not carry.
 const CAPACITY: ParamSpec = ParamSpec {
     name: "capacity_mbps",

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_path::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_path::{LinkConfig, LinkPlan, Outage, QueueLimit};
 use sabul_run::results::Results;
 use sabul_run::scenario::{FlowPlan, Scenario, Transport};
 use sabul_sim::World;
@@ -118,5 +118,35 @@ fn newreno_keeps_a_share_beside_udt_on_a_short_path() {
             let [theirs, ours] = [newreno, 1 - newreno].map(|n| results.flows[n].goodput_bps / 1e6);
             assert!(theirs > least && ours > 15.0, "{pair:?}: {theirs} and {ours} Mb/s");
         }
+    }
+}
+
+#[test]
+fn a_loss_among_the_first_packets_leaves_no_flow_at_two_packets() {
+    // 622 Mb/s and 180 ms. The first packet meets a link that is down; the report of it ends slow start with a
+    // window of 2, and of two arrivals a round trip no speed can be told.
+    let path = Path { mbps: 622, rtt_ms: 180 };
+    for (cc, least) in [("udt1", "16"), ("udt2", "16"), ("udt2", "1")] {
+        let mut link = path.link();
+        link.forward = LinkConfig::builder()
+            .with_rate(Some(Rate::from_mbps(path.mbps)))
+            .with_delay(Span::from_micros(path.rtt_ms * 500))
+            .with_queue(QueueLimit::Packets(9330))
+            .with_outages(vec![Outage { at: Instant::ZERO, lasts: Span::from_micros(20) }])
+            .build()
+            .unwrap();
+        let mut flow = flow(0, cc);
+        flow.params = vec![("window_packets_min".to_owned(), least.to_owned())];
+        let scenario = Scenario {
+            name: "udt".to_owned(),
+            duration: Span::from_secs(40),
+            warmup: Span::from_secs(20),
+            links: vec![link],
+            flows: vec![flow],
+            ..Scenario::default()
+        };
+        let used = World::new(scenario).unwrap().run().unwrap().results.links[0].utilisation;
+        println!("{cc} {least}: {used:.4}");
+        assert!(if least == "1" { used < 0.001 } else { used > 0.1 }, "{cc} {least}: {used}");
     }
 }

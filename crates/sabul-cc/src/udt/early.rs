@@ -3,14 +3,14 @@
 //! Source: [UDT1], [UDT2].
 //! Model, at the end of each SYN interval in which an ACK came (DEV-046), a the speed of arrival:
 //!     slow start:  W = packets that have arrived
-//!     else:        W = ceil(0.875 W + 0.125 a × (RTT + SYN)), where a is known
+//!     else:        W = ceil(0.875 W + 0.125 a × (RTT + SYN)), where a is known; at least 16 (DEV-071)
 //! Slow start ends where W is beyond its largest, or as the versions say; the period stays as it is.
 //! Invariants:  1 µs <= P, and P <= RTT after every report where the RTT is longer than that; 1 <= W.
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 
 use super::arrivals::{Arrivals, Capacity};
-use super::{CAPACITY, CUT, PERIOD_US_MAX, WINDOW, increase, risen};
+use super::{CAPACITY, CUT, PERIOD_US_MAX, WINDOW, WINDOW_MIN, increase, risen};
 use crate::controller::{Acked, Context, SYN_INTERVAL, SendLimits};
 use crate::params::ParamValues;
 
@@ -30,6 +30,8 @@ const INCREASE_MIN: f64 = 1.0 / 1500.0;
 pub(super) struct Early {
     pub(super) period_us: f64,
     pub(super) window: f64,
+    /// DEV-071: the least after slow start; the largest.
+    window_min: f64,
     window_max: f64,
     pub(super) is_slow_start: bool,
     arrivals: Arrivals,
@@ -46,6 +48,7 @@ impl Early {
         Self {
             period_us: PERIOD_US_MIN,
             window: WINDOW_START,
+            window_min: params.number(WINDOW_MIN.name),
             window_max: params.number(WINDOW.name),
             is_slow_start: true,
             arrivals: Arrivals::new(ALIKE),
@@ -84,6 +87,9 @@ impl Early {
         } else if let Some(speed) = speed {
             let target = speed * (rtt(cx) + SYN_INTERVAL).as_secs_f64();
             self.window = (0.875 * self.window + 0.125 * target).ceil();
+        }
+        if !self.is_slow_start {
+            self.window = self.window.max(self.window_min);
         }
         if self.window > self.window_max {
             self.window = self.window_max;

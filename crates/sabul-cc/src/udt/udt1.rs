@@ -13,7 +13,7 @@ use sabul_units::Bytes;
 
 use super::early::Early;
 use super::trend::Trend;
-use super::{CAPACITY, WINDOW};
+use super::{CAPACITY, WINDOW, WINDOW_MIN};
 use crate::controller::{
     Acked, Context, Controller, IntervalReport, LossReport, SendLimits, SentNumber,
 };
@@ -40,6 +40,7 @@ pub(crate) const ENTRY: Entry = Entry {
 
 const PARAMS: &[ParamSpec] = &[
     WINDOW,
+    WINDOW_MIN,
     CAPACITY,
     ParamSpec {
         name: "delay_warning",

@@ -13,7 +13,7 @@
 use sabul_units::{Bytes, Instant, Random};
 
 use super::early::Early;
-use super::{CAPACITY, WINDOW, draw};
+use super::{CAPACITY, WINDOW, WINDOW_MIN, draw};
 use crate::controller::{
     Acked, Context, Controller, IntervalReport, LossReport, SendLimits, SentNumber,
 };
@@ -37,6 +37,7 @@ pub(crate) const ENTRY: Entry = Entry {
 
 const PARAMS: &[ParamSpec] = &[
     WINDOW,
+    WINDOW_MIN,
     CAPACITY,
     ParamSpec {
         name: "ninth",
