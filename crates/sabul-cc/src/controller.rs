@@ -5,6 +5,7 @@ use std::fmt;
 use sabul_units::{Bytes, Gap, Instant, Packets, Random, Rate, Span};
 
 use crate::channel::{BulkReport, ChannelRules};
+use crate::policy::Policy;
 use crate::reason::{Reason, Reasons};
 
 /// [SABUL §II-E] The SYN interval, in which rate control ticks: 0.01 s, the authors' trade-off
@@ -252,6 +253,9 @@ pub trait Controller: fmt::Debug + Send {
     fn on_interval(&mut self, _report: &IntervalReport, _cx: &mut Context<'_>) {}
     /// A report arrived that only [`Self::rules`] other than the standard ones have.
     fn on_report(&mut self, _report: &BulkReport, _cx: &mut Context<'_>) {}
+    /// How the flow stands beside others from now on. Told before the first packet unless it is fair, and when it
+    /// changes; an entry says whether its controllers follow.
+    fn on_policy(&mut self, _policy: Policy, _cx: &mut Context<'_>) {}
     /// What the algorithm needs of the channel. Asked once, before the first packet.
     fn rules(&self) -> ChannelRules {
         ChannelRules::Standard

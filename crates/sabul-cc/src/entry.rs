@@ -36,6 +36,8 @@ pub struct Entry {
     pub family: Family,
     /// Whether it reacts to loss; baselines do not.
     pub is_adaptive: bool,
+    /// Whether it follows policies: its `on_policy` does something.
+    pub follows_policy: bool,
     /// Makes one from checked parameters and the size of a full packet on the wire.
     pub build: Build,
 }

@@ -25,6 +25,7 @@ use crate::controller::{
 use crate::entry::{Entry, Family};
 use crate::events::{Event, Journal};
 use crate::params::{ConfigError, ParamValues};
+use crate::policy::Policy;
 use crate::reason::Reasons;
 
 /// Ours: longest time that a controller may keep a sender from sending. A peer that hears nothing for
@@ -346,6 +347,11 @@ impl Guarded {
     /// A report arrived that only [`Self::rules`] other than the standard ones have.
     pub fn on_report(&mut self, report: &BulkReport, moment: &Moment) {
         self.fact("on_report", moment, |inner, cx| inner.on_report(report, cx));
+    }
+
+    /// How the flow stands beside others from now on.
+    pub fn on_policy(&mut self, policy: Policy, moment: &Moment) {
+        self.fact("on_policy", moment, |inner, cx| inner.on_policy(policy, cx));
     }
 
     /// What the algorithm needs of the channel.

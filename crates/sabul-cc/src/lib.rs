@@ -15,6 +15,7 @@ pub mod events;
 mod fixed;
 mod guard;
 mod params;
+mod policy;
 mod reason;
 pub mod registry;
 mod sabul2002;
@@ -32,4 +33,5 @@ pub use controller::{
 };
 pub use guard::{Catch, Fault, Guarded, Panic, catch_panic, catch_panics_with};
 pub use params::{ConfigError, ParamSpec, ParamValues, Unit};
+pub use policy::Policy;
 pub use reason::Reason;

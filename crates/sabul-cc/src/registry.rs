@@ -9,6 +9,7 @@ use sabul_units::nearest;
 
 use crate::bulk::{fobs, netblt, rbudp, tsunami};
 use crate::params::{ConfigError, ParamValues};
+use crate::policy::Policy;
 use crate::tcp::{
     bbr1, bbr3, bic, cubic, dctcp, fast, highspeed, htcp, lowpriority, ltcp, multcp, newreno, reno,
     scalable,
@@ -139,6 +140,19 @@ pub fn find(name: &str) -> Result<&'static Entry, ConfigError> {
     })
 }
 
+/// Refuses a policy that the controller would not follow. A fair share is what each has by itself.
+///
+/// # Errors
+/// If the controller follows no policy; the error names those that do.
+pub fn check_policy(entry: &Entry, policy: Policy) -> Result<(), ConfigError> {
+    if policy == Policy::Fair || entry.follows_policy {
+        return Ok(());
+    }
+    let able: Vec<_> = all().filter(|entry| entry.follows_policy).map(|entry| entry.name).collect();
+    let allowed = format!("fair, or a controller that follows policies: {}", able.join(", "));
+    Err(refusal(format!("policy of controller {}", entry.name), policy.name(), &allowed))
+}
+
 #[cfg(test)]
 mod tests {
     use sabul_units::Bytes;
@@ -159,6 +173,23 @@ mod tests {
             assert!(!text.contains("nearest") && text.contains("highspeed"), "{text}");
         }
         assert!(find(DEFAULT).is_ok());
+    }
+
+    #[test]
+    fn a_controller_that_would_ignore_a_policy_is_refused_by_name_and_others_are_named() {
+        for entry in ENTRIES {
+            assert_eq!(check_policy(entry, Policy::Fair), Ok(()));
+            for policy in [Policy::High, Policy::Low] {
+                assert_eq!(
+                    check_policy(entry, policy).is_ok(),
+                    entry.follows_policy,
+                    "{}",
+                    entry.name
+                );
+            }
+        }
+        let text = check_policy(find("cubic").unwrap(), Policy::Low).unwrap_err().to_string();
+        assert!(text.contains("cubic: 'low'") && text.contains("sabul2026"), "{text}");
     }
 
     #[test]

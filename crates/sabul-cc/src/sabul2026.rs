@@ -14,24 +14,28 @@
 //!              Cruise --two to three seconds, and no queue--> Probe --three epochs--> Cruise | Probe
 //!              Cruise --more lost than chance explains--> Test --it stays | it went away--> Cruise
 //!              Cruise --five seconds without an empty queue | another drains--> Drain --round trip--> Cruise
-//! Invariants:  `WINDOW_MIN` <= window <= `WINDOW_MAX`; only the law, a test's verdict, silence and an
-//!              epoch that lost more than half shrink it.
+//!              a flow that gives way --another's queue stands--> Cruise with half the window, three seconds' rest
+//! Invariants:  `WINDOW_MIN` <= window <= `WINDOW_MAX`; only the law, a test's verdict, silence, an
+//!              epoch that lost more than half, and giving way shrink it.
 //! Not here:    a share of its own beside a flow that fills the queue: it yields to that (the page says how much).
 
 mod link;
 mod losses;
 mod path;
+mod policy;
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
 
 use self::link::Link;
 use self::losses::{Losses, Verdict};
 use self::path::{Epoch, Path};
+use self::policy::Manner;
 use crate::controller::{
     Acked, Context, Controller, IntervalReport, LossReport, SendLimits, ack_interval,
 };
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::policy::Policy;
 use crate::reason::Reason;
 use crate::search::{RateSearch, SearchStep};
 
@@ -96,6 +100,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: PARAMS,
     family: Family::Rate,
     is_adaptive: true,
+    follows_policy: true,
     build,
 };
 
@@ -147,6 +152,7 @@ struct Sabul2026 {
     losses: Losses,
     /// Seconds.
     theta: f64,
+    manner: Manner,
     probe_at: Instant,
     probe_part: f64,
     /// Growth of the newest epoch beyond the law's.
@@ -185,6 +191,7 @@ impl Sabul2026 {
             link: Link::new(),
             losses: Losses::new(),
             theta,
+            manner: Manner::of(Policy::Fair),
             probe_at: Instant::ZERO,
             probe_part: PROBE_PART,
             free: 0.0,
@@ -201,14 +208,14 @@ impl Sabul2026 {
     fn theta(&self) -> f64 {
         let base = self.path.base();
         let room = self.losses.room(base);
-        self.theta.min(base * THETA_BASE_PART).min(room * THETA_ROOM_PART)
+        self.manner.theta(self.theta).min(base * THETA_BASE_PART).min(room * THETA_ROOM_PART)
     }
 
     /// Seconds of queue that keep the link busy.
     fn omega(&self) -> f64 {
         let base = self.path.base();
         let room = self.losses.room(base);
-        let omega = self.path.jitter().clamp(OMEGA_MIN, OMEGA_MAX);
+        let omega = self.manner.omega(self.path.jitter().clamp(OMEGA_MIN, OMEGA_MAX));
         omega.min(base * OMEGA_BASE_PART).min(room * OMEGA_ROOM_PART)
     }
 
@@ -275,6 +282,9 @@ impl Sabul2026 {
         }
         let is_suspect = self.skipped >= SKIPPED && self.losses.note(epoch);
         self.skipped = (self.skipped + 1).min(SKIPPED);
+        if self.yields(cx) {
+            return;
+        }
         match self.state {
             State::Cruise if is_suspect => {
                 cx.tell(Reason::Own("suspect-losses"));
@@ -307,9 +317,29 @@ impl Sabul2026 {
         }
     }
 
+    /// Whether it gives way to whoever's queue stands.
+    fn yields(&mut self, cx: &mut Context<'_>) -> bool {
+        let (queue, omega, jitter) = (self.path.queue(), self.omega(), self.path.jitter());
+        let own = match self.state {
+            State::Drain { .. } | State::Refill => return false,
+            State::Probe { .. } => {
+                self.manner.settle(cx.now + Span::from_secs_f64(self.path.base() + queue) * 4);
+                queue
+            }
+            State::Cruise | State::Test { .. } => omega,
+        };
+        let Some(part) = self.manner.keep(cx.now, queue, own, jitter) else {
+            return false;
+        };
+        cx.tell(Reason::Own("yield"));
+        self.set_window(self.window * part);
+        self.state = State::Cruise;
+        true
+    }
+
     fn cruise(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
         let queue = self.path.queue();
-        if !epoch.is_app_limited {
+        if !epoch.is_app_limited && !self.manner.rests(cx.now) {
             self.follow(epoch, cx.now);
         }
         if cx.now > self.search_at {
@@ -329,7 +359,8 @@ impl Sabul2026 {
         if cx.now > self.emptied_at + DRAIN_AGE {
             self.start_drain(self.window / 2.0, epoch, cx);
         } else if cx.now > self.probe_at && !epoch.is_app_limited {
-            if queue <= self.omega() * 1.5 {
+            if queue <= self.omega() * 1.5 && self.manner.may_probe(self.count(epoch.rate), cx.now)
+            {
                 self.start_probe(epoch);
             } else {
                 self.schedule_probe(cx);
@@ -340,7 +371,9 @@ impl Sabul2026 {
     /// The law: the queue that stands says how many share the link.
     fn follow(&mut self, epoch: &Epoch, now: Instant) {
         let (base, queue) = (self.path.base(), self.path.queue());
-        let aim = base + self.omega() + self.theta() * (self.count(epoch.rate) - 1.0);
+        let count = self.count(epoch.rate);
+        let ask = self.manner.ask(self.theta(), base, count, queue > self.omega());
+        let aim = base + self.omega() + ask;
         let target = if queue > self.omega() / 2.0 {
             (self.free, self.empty_since) = (0.0, now);
             // What chance takes has to be sent too.
@@ -447,6 +480,7 @@ impl Controller for Sabul2026 {
         let epoch = self.path.on_ack(acked, cx, self.syn_interval());
         if let Some(search) = &mut self.search {
             let step = search.on_ack(acked, cx);
+            let step = self.manner.start(search.train_rate()).unwrap_or(step);
             self.take_step(step, cx);
         } else if let Some(epoch) = epoch {
             self.on_epoch(&epoch, cx);
@@ -476,6 +510,10 @@ impl Controller for Sabul2026 {
 
     fn tells_chance(&self) -> bool {
         true
+    }
+
+    fn on_policy(&mut self, policy: Policy, _cx: &mut Context<'_>) {
+        self.manner = Manner::of(policy);
     }
 
     fn phase(&self) -> &'static str {

@@ -42,6 +42,9 @@ fn show(entry: &registry::Entry) -> String {
     if !entry.is_adaptive {
         text += "  Does not react to loss.\n";
     }
+    if entry.follows_policy {
+        text += "  Follows policies: fair, high, low.\n";
+    }
     for param in entry.params {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n  {} = {} ({}", param.name, param.default, param.unit);

@@ -51,6 +51,7 @@ const STURDY: Entry = Entry {
     params: PARAMS,
     family: Family::Window,
     is_adaptive: false,
+    follows_policy: false,
     build: |values, _| Ok(Box::new(Same::new(values))),
 };
 

@@ -22,7 +22,7 @@ mod stream;
 mod waits;
 
 use sabul_cc::events::Event;
-use sabul_cc::{Fault, Guarded, LossReport, RttEstimate, SendLimits};
+use sabul_cc::{Fault, Guarded, LossReport, Policy, RttEstimate, SendLimits};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, Polled, Random, Rate, SeqNo, Span};
 use sabul_wire::{DATA_OVERHEAD, LossPolicy, Mark};
 
@@ -225,6 +225,11 @@ impl Sender {
     /// Never send faster than this, IP headers included, whatever the controller says.
     pub const fn limit_rate(&mut self, limit: Option<Rate>) {
         self.pace.set_cap(limit);
+    }
+
+    /// How the flow stands beside others from now on; of no effect where the controller follows no policy.
+    pub fn set_policy(&mut self, now: Instant, policy: Policy) {
+        self.rate.set_policy(now, policy);
     }
 
     /// The next block is this long. One that is not full takes the room of a full one at the receiver.

@@ -43,6 +43,7 @@ const FINE: Entry = Entry {
     params: &[],
     family: Family::Window,
     is_adaptive: false,
+    follows_policy: false,
     build: |_, _| Ok(broken(|limits| limits.window = Some(Packets(u64::MAX)))),
 };
 

@@ -50,6 +50,7 @@ pub const ENTRY: Entry = Entry {
     ],
     family: Family::Window,
     is_adaptive: true,
+    follows_policy: false,
     build,
 };
 

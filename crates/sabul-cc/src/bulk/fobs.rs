@@ -30,6 +30,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: PARAMS,
     family: Family::Rate,
     is_adaptive: false,
+    follows_policy: false,
     build,
 };
 

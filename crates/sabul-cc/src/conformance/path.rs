@@ -285,6 +285,7 @@ impl<'a> Drive<'a> {
         if let Some((largest, at)) = last {
             self.arrived += newly;
             let acked = Acked {
+                is_room_limited: false,
                 newly: Packets(newly),
                 total: Packets(self.arrived),
                 in_flight: Packets(self.flying.len() as u64),

@@ -207,6 +207,10 @@ impl Controller for Noting {
         assert_eq!(*report, BulkReport::ErrorRate(4));
         self.note("on_report", ());
     }
+    fn on_policy(&mut self, policy: Policy, _cx: &mut Context<'_>) {
+        assert_eq!(policy, Policy::Low);
+        self.note("on_policy", ());
+    }
     fn rules(&self) -> ChannelRules {
         self.note("rules", ChannelRules::Cyclic)
     }
@@ -249,6 +253,7 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
     let report = IntervalReport::new(Packets(3), Packets(0), Packets(0), SYN_INTERVAL, false);
     guarded.on_interval(&report, &cx);
     guarded.on_report(&BulkReport::ErrorRate(4), &cx);
+    guarded.on_policy(Policy::Low, &cx);
     assert_eq!(guarded.fault(), None);
     let called = noting.called.lock().unwrap().clone();
     assert_eq!(

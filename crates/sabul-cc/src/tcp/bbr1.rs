@@ -51,6 +51,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: PARAMS,
     family: Family::PacedWindow,
     is_adaptive: true,
+    follows_policy: false,
     build,
 };
 

@@ -77,6 +77,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: PARAMS,
     family: Family::PacedWindow,
     is_adaptive: true,
+    follows_policy: false,
     build,
 };
 

@@ -38,6 +38,7 @@ pub(crate) const TCP_LP: Entry = Entry {
     params: PARAMS,
     family: Family::Window,
     is_adaptive: true,
+    follows_policy: false,
     build: build_tcp_lp,
 };
 
@@ -48,6 +49,7 @@ pub(crate) const HSTCP_LP: Entry = Entry {
     params: PARAMS,
     family: Family::Window,
     is_adaptive: true,
+    follows_policy: false,
     build: build_hstcp_lp,
 };
 

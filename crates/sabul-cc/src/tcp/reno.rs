@@ -25,6 +25,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: PARAMS,
     family: Family::Window,
     is_adaptive: true,
+    follows_policy: false,
     build,
 };
 

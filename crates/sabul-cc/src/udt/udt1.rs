@@ -35,6 +35,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: PARAMS,
     family: Family::Rate,
     is_adaptive: true,
+    follows_policy: false,
     build,
 };
 

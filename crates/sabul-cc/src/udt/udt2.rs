@@ -32,6 +32,7 @@ pub(crate) const ENTRY: Entry = Entry {
     params: PARAMS,
     family: Family::Rate,
     is_adaptive: true,
+    follows_policy: false,
     build,
 };
 

@@ -5,7 +5,7 @@
 //! States:      no data yet → in an interval → between intervals, while nothing is outstanding → …
 
 use sabul_cc::{
-    Acked, BulkReport, Guarded, IntervalReport, LossReport, Moment, RttEstimate, SendLimits,
+    Acked, BulkReport, Guarded, IntervalReport, LossReport, Moment, Policy, RttEstimate, SendLimits,
 };
 use sabul_units::{Bytes, Gap, Instant, PacketNumber, Packets, Span};
 
@@ -222,6 +222,12 @@ impl RateControl {
     pub(super) fn on_timeout(&mut self, now: Instant) {
         self.tell(now, |controller, moment| {
             controller.on_timeout(moment);
+        });
+    }
+
+    pub(super) fn set_policy(&mut self, now: Instant, policy: Policy) {
+        self.tell(now, |controller, moment| {
+            controller.on_policy(policy, moment);
         });
     }
 
