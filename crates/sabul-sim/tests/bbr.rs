@@ -143,8 +143,11 @@ fn bbr3_and_cubic_leave_each_other_a_share() {
 #[test]
 fn two_flows_of_bbr3_share_the_path() {
     for transport in HOSTS {
-        let results = run(transport, &["bbr3", "bbr3"], 0.0, 1, 60);
-        assert!(results.jain > 0.8 && results.links[0].utilisation > 0.9, "{transport:?}");
+        // How two of them share is a draw: of one seed it says little.
+        let runs = [1, 2, 3].map(|seed| run(transport, &["bbr3", "bbr3"], 0.0, seed, 60));
+        let jain = runs.iter().map(|run| run.jain).sum::<f64>() / 3.0;
+        assert!(jain > 0.8, "{transport:?}: {jain}");
+        assert!(runs.iter().all(|run| run.links[0].utilisation > 0.9), "{transport:?}");
     }
 }
 

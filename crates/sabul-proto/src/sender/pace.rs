@@ -2,7 +2,9 @@
 
 use sabul_units::{Bytes, Instant, Packets, Rate, Span};
 
-/// Ours: lateness of up to this is made good by a burst. Bursts are capped by time.
+/// Ours: lateness of up to this is made good by a burst. Bursts are capped by time. What something else than the
+/// gap held back makes up for as much, but at twice the pace: an ACK that opens a window would else let a millisecond
+/// of packets into the next queue at once.
 const BURST: Span = Span::from_millis(1);
 /// Ours: lateness of up to this is made good by going at twice the pace, where the machine was late; more is
 /// lost, or a queue would get it all at once. As long as processors commonly are away.
@@ -94,8 +96,9 @@ impl Pace {
         }
         let due = match from {
             From::Due => {
-                let late = if std::mem::take(&mut self.is_held) { BURST } else { LATE };
-                self.base = self.floor().max(Some(now - BURST / 2));
+                let is_held = std::mem::take(&mut self.is_held);
+                let (late, at_once) = if is_held { (BURST, Span::ZERO) } else { (LATE, BURST / 2) };
+                self.base = self.floor().max(Some(now - at_once));
                 self.next.max(now - late)
             }
             From::Row { is_first: true } => self.next.max(now),
