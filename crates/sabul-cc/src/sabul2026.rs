@@ -23,6 +23,8 @@ mod link;
 mod losses;
 mod path;
 mod policy;
+mod room;
+mod start;
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
 
@@ -30,6 +32,8 @@ use self::link::Link;
 use self::losses::{Losses, Verdict};
 use self::path::{Epoch, Path};
 use self::policy::Manner;
+use self::room::Room;
+use self::start::Start;
 use crate::controller::{
     Acked, Context, Controller, IntervalReport, LossReport, SendLimits, ack_interval,
 };
@@ -37,7 +41,7 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::policy::Policy;
 use crate::reason::Reason;
-use crate::search::{RateSearch, SearchStep};
+use crate::search::SearchStep;
 
 /// Ours: with fewer packets in flight a single loss would leave nothing to learn from.
 const WINDOW_MIN: f64 = 4.0;
@@ -62,15 +66,6 @@ const STEP: f64 = 1.3;
 const WEIGHT: f64 = 0.5;
 /// Ours: base round trip from which the law counts twice, so that long round trips need no longer to agree.
 const TWICE_BASE: f64 = 0.1;
-/// Ours: what each epoch without a queue adds to the growth of the one before, up to this most, while less
-/// arrives than the link is known to carry.
-const FREE_STEP: f64 = 1.0 / 64.0;
-const FREE_STEP_MAX: f64 = 0.25;
-const FREE_WAIT: Span = Span::from_millis(300);
-/// Ours: searches, where a full queue swallowed the trains of the one before.
-const SEARCHES: u32 = 4;
-/// Ours: epochs in which the search's own losses may still be reported.
-const SKIPPED: u32 = 2;
 /// Ours: what a probe adds to the window at first and, each doubling the one before while it finds room, at last.
 const PROBE_PART: f64 = 1.0 / 16.0;
 const PROBE_PART_MAX: f64 = 0.5;
@@ -142,7 +137,7 @@ enum State {
 
 #[derive(Debug)]
 struct Sabul2026 {
-    search: Option<RateSearch>,
+    start: Start,
     state: State,
     /// Packets.
     window: f64,
@@ -155,24 +150,15 @@ struct Sabul2026 {
     manner: Manner,
     probe_at: Instant,
     probe_part: f64,
-    /// Growth of the newest epoch beyond the law's.
-    free: f64,
-    searches: u32,
-    /// The next search, while trains of none have shown the link.
-    search_at: Instant,
-    /// Epochs since the search, whose losses are in them.
-    skipped: u32,
-    /// Since when no queue stands.
-    empty_since: Instant,
-    /// No such growth before this time.
-    grow_at: Instant,
+    room: Room,
     /// When the queue was last seen empty.
     emptied_at: Instant,
 }
 
 fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
-    let search = Some(RateSearch::new());
-    Ok(Box::new(Sabul2026 { search, ..Sabul2026::new(params.number("theta_ms") / 1e3) }))
+    let mut controller = Sabul2026::new(params.number("theta_ms") / 1e3);
+    controller.start.begin();
+    Ok(Box::new(controller))
 }
 
 fn packets_per_second(rate: Rate, packet_bytes: Bytes) -> f64 {
@@ -183,7 +169,7 @@ impl Sabul2026 {
     /// One that knows nothing of the path yet, and does not search.
     const fn new(theta: f64) -> Self {
         Self {
-            search: None,
+            start: Start::none(),
             state: State::Cruise,
             window: WINDOW_MIN,
             hold_until: None,
@@ -194,12 +180,7 @@ impl Sabul2026 {
             manner: Manner::of(Policy::Fair),
             probe_at: Instant::ZERO,
             probe_part: PROBE_PART,
-            free: 0.0,
-            empty_since: Instant::ZERO,
-            searches: 0,
-            search_at: Instant::MAX,
-            skipped: SKIPPED,
-            grow_at: Instant::ZERO,
+            room: Room::new(),
             emptied_at: Instant::ZERO,
         }
     }
@@ -248,20 +229,16 @@ impl Sabul2026 {
 
     /// Goes on at this rate. Trains that arrived faster were the link's rate, whoever else used it.
     fn end_search(&mut self, rate: Rate, cx: &mut Context<'_>) {
-        let trained = self.search.take().and_then(|search| search.train_rate());
+        let trained = self.start.end();
         let rate = packets_per_second(rate, cx.packet_bytes);
         let trained = trained.map(|found| packets_per_second(found, cx.packet_bytes));
         self.link.train(trained, cx.now);
         self.link.note(rate, cx.now);
         self.set_window(rate * (self.path.base() + self.omega()));
-        self.skipped = 0;
         self.schedule_probe(cx);
-        self.searches += 1;
-        self.search_at = if self.link.is_trained() || self.searches == SEARCHES {
-            Instant::MAX
-        } else {
-            self.probe_at
-        };
+        if !self.link.is_trained() {
+            self.start.ask_again(self.probe_at);
+        }
         // Who came late has taken the others' queue for part of the path.
         self.emptied_at = cx.now - (DRAIN_AGE - FIRST_DRAIN);
     }
@@ -274,14 +251,17 @@ impl Sabul2026 {
 
     fn on_epoch(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
         self.link.note(epoch.rate, cx.now);
+        // The search has a part in it.
+        if !self.start.note_epoch() {
+            return;
+        }
         if epoch.lost > LOST_MAX {
             cx.tell(Reason::LossEpoch);
             self.set_window(self.window / 2.0);
             self.state = State::Cruise;
             return;
         }
-        let is_suspect = self.skipped >= SKIPPED && self.losses.note(epoch);
-        self.skipped = (self.skipped + 1).min(SKIPPED);
+        let is_suspect = self.losses.note(epoch);
         if self.yields(cx) {
             return;
         }
@@ -342,8 +322,8 @@ impl Sabul2026 {
         if !epoch.is_app_limited && !self.manner.rests(cx.now) {
             self.follow(epoch, cx.now);
         }
-        if cx.now > self.search_at {
-            self.search = Some(RateSearch::new());
+        if self.start.is_due(cx.now) {
+            self.start.begin();
             return;
         }
         let is_rested = cx.now > self.emptied_at + DRAIN_SPACING;
@@ -375,7 +355,7 @@ impl Sabul2026 {
         let ask = self.manner.ask(self.theta(), base, count, queue > self.omega());
         let aim = base + self.omega() + ask;
         let target = if queue > self.omega() / 2.0 {
-            (self.free, self.empty_since) = (0.0, now);
+            self.room.note_queue(now);
             // What chance takes has to be sent too.
             let sent = epoch.rate / (1.0 - self.losses.chance().min(LOST_MAX));
             let twice = (base / TWICE_BASE).min(1.0);
@@ -383,9 +363,7 @@ impl Sabul2026 {
         } else {
             let full = if self.link.is_trained() { self.link.rate() * aim } else { f64::INFINITY };
             let by_law = self.window * aim / (base + queue);
-            let is_early = now < self.grow_at || now < self.empty_since + FREE_WAIT;
-            self.free = if is_early { 0.0 } else { (self.free + FREE_STEP).min(FREE_STEP_MAX) };
-            (by_law * (1.0 + self.free)).min(full).max(by_law)
+            (by_law * (1.0 + self.room.step(now))).min(full).max(by_law)
         };
         let target = target.clamp(self.window / STEP, self.window * STEP);
         self.set_window(self.window + WEIGHT * (target - self.window));
@@ -438,7 +416,7 @@ impl Sabul2026 {
                 let carried = if is_alone { rate * self.path.base() } else { 0.0 };
                 self.set_window((self.window * TEST_PART).max(carried.min(self.window)));
                 self.schedule_probe(cx);
-                self.grow_at = self.probe_at;
+                self.room.wait(self.probe_at);
                 self.state = State::Cruise;
             }
         }
@@ -455,7 +433,7 @@ impl Sabul2026 {
 impl Controller for Sabul2026 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "4 to 2 × 10^9")]
     fn limits(&self) -> SendLimits {
-        if let Some(search) = &self.search {
+        if let Some(search) = &self.start.search {
             return search.limits();
         }
         let (window, base) = (self.allowed(), self.path.base());
@@ -470,7 +448,7 @@ impl Controller for Sabul2026 {
     }
 
     fn on_interval(&mut self, report: &IntervalReport, cx: &mut Context<'_>) {
-        if let Some(search) = &mut self.search {
+        if let Some(search) = &mut self.start.search {
             let step = search.on_interval(report, cx);
             self.take_step(step, cx);
         }
@@ -478,7 +456,7 @@ impl Controller for Sabul2026 {
 
     fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
         let epoch = self.path.on_ack(acked, cx, self.syn_interval());
-        if let Some(search) = &mut self.search {
+        if let Some(search) = &mut self.start.search {
             let step = search.on_ack(acked, cx);
             let step = self.manner.start(search.train_rate()).unwrap_or(step);
             self.take_step(step, cx);
@@ -488,7 +466,7 @@ impl Controller for Sabul2026 {
     }
 
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
-        if let Some(search) = &mut self.search {
+        if let Some(search) = &mut self.start.search {
             let step = search.on_loss(loss, cx);
             if step != SearchStep::Continue {
                 cx.tell(Reason::SearchCutShort);
@@ -498,7 +476,7 @@ impl Controller for Sabul2026 {
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
-        if let Some(search) = &self.search {
+        if let Some(search) = &self.start.search {
             cx.tell(Reason::SearchCutShort);
             let rate = search.fallback(cx);
             self.end_search(rate, cx);
@@ -517,7 +495,7 @@ impl Controller for Sabul2026 {
     }
 
     fn phase(&self) -> &'static str {
-        match (&self.search, self.state) {
+        match (&self.start.search, self.state) {
             (Some(search), _) => search.phase(),
             (None, State::Cruise) => "cruise",
             (None, State::Probe { .. }) => "probe",
