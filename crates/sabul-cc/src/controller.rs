@@ -154,7 +154,7 @@ pub struct LossReport {
     pub first_time: Packets,
     /// Packets in this report that earlier reports had named already.
     pub repeats: Packets,
-    /// The smallest number that the report lists.
+    /// The smallest number that the report lists; of reports told together, that of the one furthest on.
     pub first_lost: SentNumber,
     /// The largest number of the same kind sent so far.
     pub largest_sent: SentNumber,

@@ -41,13 +41,14 @@ impl Losses {
         excused
     }
 
-    /// Keeps a report together with those that are kept already.
+    /// Keeps a report together with those that are kept already. Whether losses are a new event is asked of
+    /// the first of a report, so of several the one that is furthest on counts: if it is no news, none is.
     pub(super) fn hold(&mut self, report: LossReport) {
         self.held = Some(match self.held {
             Some(earlier) => LossReport::new(
                 Packets(earlier.first_time.0 + report.first_time.0),
                 Packets(earlier.repeats.0 + report.repeats.0),
-                earlier.first_lost.min(report.first_lost),
+                earlier.first_lost.max(report.first_lost),
                 report.largest_sent,
             ),
             None => report,
@@ -69,5 +70,28 @@ impl Losses {
         let report = self.held.take()?;
         self.next_event = now + after;
         Some(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_cc::SentNumber;
+
+    use super::*;
+
+    #[test]
+    fn what_was_lost_after_a_decrease_is_news_although_it_is_told_with_what_was_lost_before() {
+        // A controller that answered up to 100 hears at once of 90 and of 120.
+        let report = |first, largest| {
+            LossReport::new(Packets(2), Packets(1), SentNumber(first), SentNumber(largest))
+        };
+        let mut losses = Losses::new(Instant::ZERO);
+        losses.hold(report(90, 130));
+        losses.hold(report(120, 140));
+        losses.hold(report(95, 150));
+        let told = losses.take(Instant::ZERO, Span::from_millis(10)).unwrap();
+        let numbers = [120, 150].map(SentNumber);
+        assert_eq!(told, LossReport::new(Packets(6), Packets(3), numbers[0], numbers[1]));
+        assert_eq!(losses.take(Instant::ZERO, Span::ZERO), None);
     }
 }
