@@ -270,6 +270,11 @@ pub trait Controller: fmt::Debug + Send {
     fn tells_chance(&self) -> bool {
         false
     }
+    /// Whether it counts marks, so that a TCP receiver has to tell of each once [RFC8257 §3.2], and not
+    /// until it is answered [RFC3168 §6.1.3]. Asked once, before the first packet.
+    fn counts_marks(&self) -> bool {
+        false
+    }
     /// How long the controller's own interval is.
     fn syn_interval(&self) -> Span {
         SYN_INTERVAL

@@ -177,6 +177,7 @@ pub struct Guarded {
     rules: ChannelRules,
     burst: Packets,
     tells_chance: bool,
+    counts_marks: bool,
     random: SeededRandom,
     /// None while nobody listens.
     journal: Option<Box<Journal>>,
@@ -238,6 +239,7 @@ impl Guarded {
             rules: ChannelRules::Standard,
             burst: Packets(1),
             tells_chance: false,
+            counts_marks: false,
             random: SeededRandom::new(0),
             journal: None,
             fault: None,
@@ -247,12 +249,13 @@ impl Guarded {
     /// Asks what is asked once.
     fn take_in(&mut self, controller: Box<dyn Controller>) {
         self.inner = Some(controller);
-        let (mut rules, mut burst, mut tells_chance) = (self.rules, self.burst, false);
+        let (mut rules, mut burst) = (self.rules, self.burst);
+        let (mut tells_chance, mut counts_marks) = (false, false);
         self.tell(BUILD, Instant::ZERO, None, |inner, _, _| {
             (rules, burst) = (inner.rules(), inner.burst());
-            tells_chance = inner.tells_chance();
+            (tells_chance, counts_marks) = (inner.tells_chance(), inner.counts_marks());
         });
-        self.tells_chance = tells_chance;
+        (self.tells_chance, self.counts_marks) = (tells_chance, counts_marks);
         if (1..=BURST_MAX).contains(&burst.0) {
             (self.rules, self.burst) = (rules, burst);
         } else if self.fault.is_none() {
@@ -367,6 +370,11 @@ impl Guarded {
     /// Whether losses that the path makes by chance leave its rate as it is.
     pub const fn tells_chance(&self) -> bool {
         self.tells_chance
+    }
+
+    /// Whether a TCP receiver has to tell it of each mark once.
+    pub const fn counts_marks(&self) -> bool {
+        self.counts_marks
     }
 
     /// How long the controller's own interval is.

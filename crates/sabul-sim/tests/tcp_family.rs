@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
 use sabul_cc::registry::{self, Family};
-use sabul_path::{Discipline, EcnThreshold, LinkConfig, LinkPlan, QueueLimit};
+use sabul_path::{Discipline, EcnThreshold, LinkConfig, LinkPlan, QueueLimit, Red};
 use sabul_run::results::Results;
 use sabul_run::scenario::{Carrier, FlowPlan, Scenario, Transport};
 use sabul_sim::World;
@@ -238,4 +238,50 @@ fn dctcp_fills_a_path_whose_queue_is_kept_too_short_for_newreno() {
     assert!(dctcp.links[0].utilisation > 0.98);
     assert!(dctcp.links[0].queue_packets.max < 40, "{:?}", dctcp.links[0].queue_packets);
     assert_eq!(dctcp.links[0].drops + newreno.links[0].drops, 0);
+}
+
+#[test]
+fn two_dctcp_flows_answer_the_share_of_marks_and_not_one_mark_a_round_trip() {
+    // RED's probability is a thousandth for each packet of the mean queue beyond 5, and twice that comes of it,
+    // since it spaces marks evenly. Each flow has half of 166 packets and adds at most one a round trip, and a
+    // share F of marks takes F / 2 of them: F is at most 2 %, the queue at most 15. With each mark echoed until
+    // it is answered F would be near one, and the queue near 5 (measured: 5.2).
+    let red = Red {
+        min_packets: 5,
+        max_packets: 105,
+        max_probability: Probability::per_mille(100),
+        weight: Probability::per_mille(20),
+        is_marking: true,
+        ..Red::default()
+    };
+    let mut link = SHORT.link();
+    link.forward = LinkConfig::builder()
+        .with_rate(Some(Rate::from_mbps(SHORT.mbps)))
+        .with_delay(Span::from_millis(SHORT.rtt_ms / 2))
+        .with_queue(QueueLimit::Packets(SHORT.product() * 2))
+        .with_discipline(Discipline::Red(red))
+        .build()
+        .unwrap();
+    let flow = |n: u64| {
+        let mut flow = FlowPlan::new(&format!("dctcp-{n}"), Transport::Tcp, "dctcp", vec![0]);
+        flow.start = Instant::ZERO + Span::from_secs(5) * n;
+        if let Carrier::Tcp(ends) = &mut flow.carrier {
+            ends.is_ecn_capable = true;
+        }
+        flow
+    };
+    let scenario = Scenario {
+        name: "family".to_owned(),
+        duration: Span::from_secs(60),
+        warmup: Span::from_secs(20),
+        links: vec![link],
+        flows: vec![flow(0), flow(1)],
+        ..Scenario::default()
+    };
+    let results = World::new(scenario).unwrap().run().unwrap().results;
+    let link = &results.links[0];
+    println!("{:.4} {:?} Jain {:.3}", link.utilisation, link.queue_packets, results.jain);
+    assert!(link.utilisation > 0.98 && results.jain > 0.95);
+    assert!((9.0..18.0).contains(&link.queue_packets.mean), "{:?}", link.queue_packets);
+    assert_eq!(link.drops, 0);
 }

@@ -217,6 +217,9 @@ impl Controller for Noting {
     fn burst(&self) -> Packets {
         self.note("burst", Packets(7))
     }
+    fn counts_marks(&self) -> bool {
+        self.note("counts_marks", true)
+    }
     fn tells_chance(&self) -> bool {
         self.note("tells_chance", true)
     }
@@ -246,6 +249,7 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
     assert_eq!((guarded.limits(), guarded.rules()), (GOOD, ChannelRules::Cyclic));
     assert_eq!((guarded.burst(), guarded.syn_interval()), (Packets(7), Span::from_millis(8)));
     assert_eq!((guarded.phase(), guarded.tells_chance()), ("noting", true));
+    assert!(guarded.counts_marks());
     // What it tells arrives as it was told.
     guarded.on_loss(&LossReport::new(Packets(1), Packets(0), SentNumber(5), SentNumber(6)), &cx);
     guarded.on_timeout(&cx);

@@ -93,6 +93,10 @@ impl Law for Dctcp {
     fn keep_marked(&mut self, _cwnd: f64, _cx: &Context<'_>) -> f64 {
         1.0 - self.alpha / 2.0
     }
+
+    fn counts_marks(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

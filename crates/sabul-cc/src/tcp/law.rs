@@ -38,6 +38,10 @@ pub(super) trait Law: fmt::Debug + Send {
     }
     /// A timeout came, after `keep`.
     fn restart(&mut self) {}
+    /// As [`Controller::counts_marks`].
+    fn counts_marks(&self) -> bool {
+        false
+    }
     /// Longest time for which a decrease answers all losses; none if only later packets end it.
     fn recovery_max(&self, _cx: &Context<'_>) -> Option<Span> {
         None
@@ -122,6 +126,10 @@ impl<L: Law> Controller for LossDriven<L> {
         let keep = self.law.keep(self.window.cwnd(), cx);
         self.window.time_out(self.bound(keep));
         self.law.restart();
+    }
+
+    fn counts_marks(&self) -> bool {
+        self.law.counts_marks()
     }
 
     fn phase(&self) -> &'static str {

@@ -62,9 +62,13 @@ impl TcpHost {
             is_paced: registry::find(&plan.cc)
                 .is_ok_and(|entry| entry.family == Family::PacedWindow),
         };
-        let stripe = |controller| Stripe {
+        let stripe = |controller: Guarded| Stripe {
+            receiver: if controller.counts_marks() {
+                TcpReceiver::telling_each_mark()
+            } else {
+                TcpReceiver::new()
+            },
             sender: TcpSender::new(now, config, controller),
-            receiver: TcpReceiver::new(),
         };
         let mut host = Self {
             stripes: controllers.into_iter().map(stripe).collect(),

@@ -1,7 +1,7 @@
 //! The receiving host: what has arrived, and when to say so.
 //!
 //! Source: [RFC5681 §4.2] (delayed ACKs), [RFC2018 §4] (which blocks), [RFC7323 §4] (which time to
-//!         echo), [RFC3168 §6.1.3] (marks).
+//!         echo), [RFC3168 §6.1.3] and [RFC8257 §3.2] (marks).
 //! Model:       every second segment in order is acknowledged, a single one after 40 ms; at once
 //!              what is out of order, fills a hole or has arrived before.
 //! Invariants:  nothing at or before the cumulative acknowledgement waits out of order.
@@ -48,8 +48,11 @@ pub struct TcpReceiver {
     /// [RFC7323 §4] TS.Recent and Last.ACK.sent.
     echo: Instant,
     last_ack: u64,
-    /// A mark that the sender has not answered yet.
+    /// A mark that the sender has not answered yet; where each is told once, that of the newest segment.
     is_marked: bool,
+    tells_each_mark: bool,
+    /// What was waiting for an ACK when the marks began or ended.
+    early: Option<TcpAck>,
     stats: TcpReceiverStats,
 }
 
@@ -59,16 +62,24 @@ impl TcpReceiver {
         Self::default()
     }
 
+    /// A receiver at the start of the stream whose ACKs say of all segments that they answer whether those
+    /// were marked. [RFC8257 §3.2]
+    pub fn telling_each_mark() -> Self {
+        Self { tells_each_mark: true, ..Self::default() }
+    }
+
     /// A segment arrived; a router may have marked it. Ask [`poll`](Self::poll) after each.
     pub fn accept(&mut self, now: Instant, segment: &Segment, is_marked: bool) {
         self.stats.segments += 1;
         self.stats.wire_bytes += u64::from(segment.wire_bytes());
-        if segment.is_window_reduced {
-            self.is_marked = false;
-        }
-        if is_marked {
-            self.stats.marked += 1;
-            self.is_marked = true;
+        self.stats.marked += u64::from(is_marked);
+        if self.tells_each_mark {
+            if is_marked != self.is_marked && self.unanswered > 0 {
+                self.early = Some(self.answer());
+            }
+            self.is_marked = is_marked;
+        } else {
+            self.is_marked = is_marked || (self.is_marked && !segment.is_window_reduced);
         }
         if segment.sent_at >= self.echo && segment.seq <= self.last_ack {
             self.echo = segment.sent_at;
@@ -97,10 +108,18 @@ impl TcpReceiver {
 
     /// The ACK to send, or until when there is none.
     pub fn poll(&mut self, now: Instant) -> Polled<TcpAck, ReceiverWait> {
+        if let Some(ack) = self.early.take() {
+            return Polled::Ready(ack);
+        }
         if !self.is_due && self.deadline.is_none_or(|deadline| now < deadline) {
             let because = self.deadline.map_or(ReceiverWait::Arrival, |_| ReceiverWait::Ack);
             return Polled::Wait { until: self.deadline, because };
         }
+        Polled::Ready(self.answer())
+    }
+
+    /// The ACK of all that has arrived.
+    fn answer(&mut self) -> TcpAck {
         self.is_due = false;
         self.deadline = None;
         self.unanswered = 0;
@@ -114,7 +133,7 @@ impl TcpReceiver {
                 }
             }
         }
-        Polled::Ready(ack)
+        ack
     }
 
     /// Bytes that have arrived in order.
@@ -285,6 +304,24 @@ mod tests {
         // The answer itself may be marked anew.
         receiver.accept(at(7), &Segment { is_window_reduced: true, ..segment(6) }, true);
         assert!(take(&mut receiver, at(8), 7).unwrap().is_marked);
+    }
+
+    #[test]
+    fn where_each_mark_is_told_an_ack_answers_segments_of_one_kind() {
+        let mut receiver = TcpReceiver::telling_each_mark();
+        let mut accept = |n, is_marked| {
+            receiver.accept(at(n), &segment(n), is_marked);
+            receiver.check_invariants();
+            let acks = std::iter::from_fn(|| receiver.poll(at(n)).ready());
+            acks.map(|ack| (ack.ack / 1000, ack.is_marked)).collect::<Vec<_>>()
+        };
+        assert_eq!(accept(0, false), []);
+        // The first waits no longer, since the second is marked.
+        assert_eq!(accept(1, true), [(1, false)]);
+        assert_eq!(accept(2, true), [(3, true)]);
+        assert_eq!(accept(3, true), []);
+        assert_eq!(accept(4, false), [(4, true)]);
+        assert_eq!(accept(5, false), [(6, false)]);
     }
 
     #[test]
