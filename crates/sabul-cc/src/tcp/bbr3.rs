@@ -688,6 +688,8 @@ impl Controller for Bbr3 {
         self.abandon_search(cx);
         self.save_cwnd();
         self.timeout_point = Some(self.delivery.next().before());
+        // [BBR3] One more than is in flight. All that was sent counts as lost then: a TCP host says so as
+        // its timer runs out, and our own sender has heard nothing for two periods.
         self.window.cwnd = 1.0;
     }
 
