@@ -166,6 +166,17 @@ pub enum Message {
         /// Sum of [`Message::weight`].
         weight: u32,
     },
+    /// Receiver to sender: how to go on from now on; each says all of it anew. What the sender itself allows bounds
+    /// it.
+    Steer {
+        /// Which transfer.
+        transfer: u32,
+        /// How it stands beside other traffic, by name.
+        #[serde(deserialize_with = "bounds::text::<_, MAX_WORD>")]
+        policy: String,
+        /// Never send faster than this, in bit/s.
+        rate_limit_bps: Option<u64>,
+    },
 }
 
 /// A request for a transfer.

@@ -21,7 +21,7 @@ use self::engine::Job;
 use crate::budget::BlockLoan;
 use buffers::Buffers;
 pub use shared::ChannelStats;
-pub(crate) use shared::{ChannelError, ChannelStart};
+pub(crate) use shared::{ChannelError, ChannelStart, Course};
 use shared::{Deliver, OnEnd, Report, Shared, State};
 
 /// Most reports that wait for the thread of a sending end.
@@ -116,6 +116,12 @@ impl SenderHandle {
             state.reports.push_back(report);
         }
         drop(state);
+        self.shared.waker.wake();
+    }
+
+    /// Goes on in this way from now on.
+    pub(crate) fn steer(&self, course: Course) {
+        self.shared.lock().steer = Some(course);
         self.shared.waker.wake();
     }
 

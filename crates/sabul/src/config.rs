@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sabul_cc::{ChannelRules, registry};
+use sabul_cc::{ChannelRules, Policy, registry};
 use sabul_udp::SocketOptions;
 use sabul_units::Bytes;
 use sabul_wire::control::{self, ChannelParams};
@@ -197,6 +197,8 @@ pub struct TransferOptions {
     pub controller: String,
     /// Its parameters as `key`, `value`.
     pub controller_params: Vec<(String, String)>,
+    /// How it stands beside other traffic; anything but fair needs a controller that follows policies.
+    pub policy: Policy,
     /// Never send faster than this, in bit/s.
     pub rate_limit_bps: Option<u64>,
     /// Largest packet to try, in bytes of IP packet.
@@ -222,6 +224,7 @@ impl Default for TransferOptions {
         Self {
             controller: registry::DEFAULT.to_owned(),
             controller_params: Vec::new(),
+            policy: Policy::default(),
             rate_limit_bps: None,
             mtu_max: None,
             preserve: false,
@@ -241,6 +244,7 @@ impl TransferOptions {
     /// If a setting cannot be used.
     pub(crate) fn channel_params(&self) -> Result<ChannelParams, Error> {
         let rules = needed_rules(&self.controller, &self.controller_params)?;
+        check_policy(&self.controller, self.policy)?;
         let params = ChannelParams {
             controller: self.controller.clone(),
             controller_params: self.controller_params.clone(),
@@ -286,7 +290,12 @@ pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
             params.rules
         )));
     }
-    if params.rate_limit_bps == Some(0) {
+    check_rate_limit(params.rate_limit_bps)
+}
+
+/// Refuses a limit with which nothing would be sent.
+pub(crate) fn check_rate_limit(limit_bps: Option<u64>) -> Result<(), Error> {
+    if limit_bps == Some(0) {
         return Err(Error::Config("a rate limit of 0 bit/s would send nothing".to_owned()));
     }
     Ok(())
@@ -304,6 +313,13 @@ pub(crate) fn check_controller(params: &ChannelParams) -> Result<(), Error> {
             needed.name()
         ))),
     }
+}
+
+/// Refuses a policy that the controller would not follow.
+pub(crate) fn check_policy(controller: &str, policy: Policy) -> Result<(), Error> {
+    registry::find(controller)
+        .and_then(|entry| registry::check_policy(entry, policy))
+        .map_err(|error| Error::Config(error.to_string()))
 }
 
 /// What a controller needs of the channel.

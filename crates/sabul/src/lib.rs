@@ -86,6 +86,7 @@ pub use events::{EventSink, Told};
 pub use listener::Listener;
 pub use patience::Patience;
 pub use policy::{Controllers, SendPolicy};
+pub use sabul_cc::Policy;
 pub use sabul_udp::SocketOptions;
 pub use sabul_wire::control::{Failure, FailureCode};
 pub use session::{

@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::files::{Destination, FileReceiver, SourceSet, StreamReceiver, local_destination};
 use crate::seal::Suite;
 use crate::stream::{self, ReceiveStream, SendStream};
-use crate::transfer::{self, Context, Plan, Side, Transfer, Work, Writer};
+use crate::transfer::{self, Context, Plan, Side, Steering, Transfer, Work, Writer};
 use asked::{Asked, AskedWriter};
 
 /// Transfers of files that a peer may have under way where [`Session::serve`] answers.
@@ -261,12 +261,20 @@ impl Session {
             request,
             channel: params.clone(),
         };
+        let steering = Steering::wanted(options.policy, options.rate_limit_bps);
         let is_stream = matches!(open.request, control::Request::Stream { .. });
         self.inner.cx.control.ask(open)?;
         drop(next_number);
         let answer_within = (!is_stream).then_some(self.inner.cx.endpoint.patience.accept);
-        let plan =
-            Plan { is_opener: true, answer_within, params, work, memory: Some(memory), is_durable };
+        let plan = Plan {
+            is_opener: true,
+            answer_within,
+            params,
+            steering,
+            work,
+            memory: Some(memory),
+            is_durable,
+        };
         Ok(transfer::start(self.inner.cx.clone(), mailbox, plan))
     }
 
@@ -441,10 +449,14 @@ impl Pending {
             Ok(work) => {
                 // Whoever asks for files knows alone whether they reach a disk.
                 let is_durable = matches!(open.request, control::Request::Put { sync: true, .. });
+                let allowed = self.cx.endpoint.sending.rate_limit_bps;
+                let allowed = allowed.filter(|_| direction == Direction::Send);
+                let steering = Steering::told(open.channel.rate_limit_bps, allowed);
                 let plan = Plan {
                     is_opener: false,
                     answer_within: None,
                     params: open.channel,
+                    steering,
                     work,
                     memory: None,
                     is_durable,

@@ -4,6 +4,7 @@
 //! `transfer/work.rs` (the threads that read and write).
 
 mod run;
+mod steer;
 mod work;
 
 use std::collections::VecDeque;
@@ -12,16 +13,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+use sabul_cc::Policy;
 use sabul_wire::control::Failure;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::channel::{ChannelStats, ReceiverHandle, SenderHandle};
+use crate::config::{check_policy, check_rate_limit};
 use crate::control::Event;
 use crate::error::Error;
 use crate::files::Counts;
 
 pub(crate) use run::{Context, Plan, Side, Work, start};
+pub(crate) use steer::{Change, Steering};
 pub(crate) use work::Writer;
 #[cfg(test)]
 pub(crate) use work::{Load, Reading, Writing};
@@ -104,7 +108,8 @@ pub struct Report {
 /// A transfer under way. Dropping it cancels it.
 pub struct Transfer {
     board: Arc<Board>,
-    abort: mpsc::UnboundedSender<Event>,
+    tell: mpsc::UnboundedSender<Event>,
+    controller: String,
     versions: watch::Receiver<u64>,
     last_change: Option<Instant>,
 }
@@ -116,9 +121,13 @@ impl fmt::Debug for Transfer {
 }
 
 impl Transfer {
-    pub(crate) fn new(board: Arc<Board>, abort: mpsc::UnboundedSender<Event>) -> Self {
+    pub(crate) fn new(
+        board: Arc<Board>,
+        tell: mpsc::UnboundedSender<Event>,
+        controller: String,
+    ) -> Self {
         let versions = board.versions.subscribe();
-        Self { board, abort, versions, last_change: None }
+        Self { board, tell, controller, versions, last_change: None }
     }
 
     /// How far it has come.
@@ -145,7 +154,29 @@ impl Transfer {
     /// Ends it: the peer is told, and what is half-written is removed. [`Self::finish`] tells when
     /// that is done.
     pub fn cancel(&self) {
-        let _ = self.abort.send(Event::Abort);
+        let _ = self.tell.send(Event::Abort);
+    }
+
+    /// From now on it stands beside other traffic like this. Where the peer sends, that is told to it; its own
+    /// owner's limits hold.
+    ///
+    /// # Errors
+    /// If the controller does not follow policies.
+    pub fn set_policy(&self, policy: Policy) -> Result<(), Error> {
+        check_policy(&self.controller, policy)?;
+        let _ = self.tell.send(Event::Change(Change::Policy(policy)));
+        Ok(())
+    }
+
+    /// From now on it is never faster than this, in bit/s, or as fast as others allow. Where the peer sends, that is
+    /// told to it.
+    ///
+    /// # Errors
+    /// If it is zero.
+    pub fn set_rate_limit(&self, limit_bps: Option<u64>) -> Result<(), Error> {
+        check_rate_limit(limit_bps)?;
+        let _ = self.tell.send(Event::Change(Change::RateLimit(limit_bps)));
+        Ok(())
     }
 
     /// Waits for the end. Entries that failed alone are in the report and are no error.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul_cc::{ChannelRules, ConfigError, Guarded, registry};
+use sabul_cc::{ChannelRules, ConfigError, Guarded, Policy, registry};
 use sabul_proto::{DataPacket, Expiry, Sender, SenderConfig, Transmit, WaitReason};
 use sabul_udp::{MAX_GSO_BYTES, MAX_GSO_SEGMENTS, RecvBuffers, SendStatus, Wait};
 use sabul_units::{Bytes, Instant, Polled, Rate, SeededRandom, Span};
@@ -16,7 +16,7 @@ use sabul_wire::{
 use super::engine::{Datagrams, Engine, Pause, Turned};
 use super::link::{Clock, Link, ReplayWindow};
 use super::mtu::{MTU_MIN, MtuSearch, Traffic};
-use super::shared::{ChannelError, ChannelStart, ChannelStats, Shared, reporting};
+use super::shared::{ChannelError, ChannelStart, ChannelStats, Course, Shared, reporting};
 use super::silence::Silence;
 use crate::events::Teller;
 
@@ -67,6 +67,7 @@ pub(super) struct Turn {
     link: Link,
     replay: ReplayWindow,
     sender: Sender,
+    policy: Policy,
     mtu: MtuSearch,
     clock: Clock,
     shared: Arc<Shared>,
@@ -185,6 +186,9 @@ impl Turn {
         };
         let clock = Clock::start();
         let mut sender = Sender::new(clock.now(), config, controller);
+        if start.policy != Policy::default() {
+            sender.set_policy(clock.now(), start.policy);
+        }
         sender.limit_rate(params.rate_limit_bps.map(Rate));
         sender.skip_numbers(start.socket.random());
         if let Some(rtt) = start.rtt {
@@ -198,6 +202,7 @@ impl Turn {
             replay: ReplayWindow::after(start.largest_opened),
             link: Link::new(start.socket, start.connection, start.sealer, start.opener),
             sender,
+            policy: start.policy,
             mtu,
             clock,
             shared,
@@ -229,6 +234,7 @@ impl Turn {
             self.blocks.push_back(block);
         }
         let reports = std::mem::take(&mut state.reports);
+        let course = state.steer.take();
         let is_finished = state.is_finished;
         let uncut = self.sender.uncut_blocks();
         let may_read_more = state.buffers.as_mut().is_some_and(|it| it.set_ahead(uncut));
@@ -238,6 +244,9 @@ impl Turn {
         drop(state);
         if is_awaited {
             shared.changed.notify_all();
+        }
+        if let Some(course) = course {
+            self.steer(now, course);
         }
         for report in reports {
             match Feedback::decode(&report) {
@@ -249,6 +258,15 @@ impl Turn {
             self.publish(now);
         }
         Ok(is_finished)
+    }
+
+    /// Goes on in another way. A policy that has not changed is not told again: its controller would begin anew.
+    fn steer(&mut self, now: Instant, course: Course) {
+        if self.policy != course.policy {
+            self.policy = course.policy;
+            self.sender.set_policy(now, course.policy);
+        }
+        self.sender.limit_rate(course.rate_limit_bps.map(Rate));
     }
 
     fn publish(&mut self, now: Instant) {

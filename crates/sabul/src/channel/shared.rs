@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sabul_cc::Policy;
 use sabul_proto::ReportRule;
 use sabul_units::{PacketNumber, Span};
 use sabul_wire::control::ChannelParams;
@@ -36,6 +37,8 @@ pub(crate) struct ChannelStart {
     pub(crate) events: Option<Teller>,
     /// How the channel behaves.
     pub(crate) params: ChannelParams,
+    /// How what it sends stands beside other traffic.
+    pub(crate) policy: Policy,
     /// Silence after which a peer that owes something counts as gone.
     pub(crate) silence: Span,
 }
@@ -155,7 +158,18 @@ pub(super) struct State {
     pub(super) is_finished: bool,
     /// The application wants out, or the thread has ended.
     pub(super) is_stopped: bool,
+    /// How the sender goes on, where that has changed.
+    pub(super) steer: Option<Course>,
     pub(super) stats: ChannelStats,
+}
+
+/// How a sender goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Course {
+    /// How it stands beside other traffic.
+    pub(crate) policy: Policy,
+    /// Its highest rate in bit/s.
+    pub(crate) rate_limit_bps: Option<u64>,
 }
 
 impl Shared {

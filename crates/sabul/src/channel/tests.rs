@@ -35,6 +35,7 @@ fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> Channe
         largest_opened: None,
         rtt: None,
         params: params.clone(),
+        policy: sabul_cc::Policy::default(),
         silence: Span::from_secs(30),
     }
 }

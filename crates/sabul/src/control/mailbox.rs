@@ -11,6 +11,7 @@ use super::ending::{Ending, broke, out_of_memory};
 use super::router::Router;
 use crate::budget::Tally;
 use crate::files::Counts;
+use crate::transfer::Change;
 
 /// Messages that may wait for one transfer's task; it never rests for long.
 pub(super) const EVENTS_MAX: usize = 1024;
@@ -24,6 +25,8 @@ pub(crate) enum Event {
     Ended(Ending),
     /// The application wants it to end.
     Abort,
+    /// The application wants it to go on in another way.
+    Change(Change),
     /// Its channel has ended.
     Channel(Result<(), crate::channel::ChannelError>),
     /// All was read and handed to the channel, or the channel was stopped meanwhile.
@@ -170,6 +173,7 @@ impl Role {
             | Message::Feedback { .. }
             | Message::Stop { .. }
             | Message::Credit { .. }
+            | Message::Steer { .. }
             | Message::Done(_) => self == Self::Sender,
             _ => true,
         }

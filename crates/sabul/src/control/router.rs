@@ -257,6 +257,7 @@ impl Router {
             | Message::Feedback { transfer, .. }
             | Message::Stop { transfer }
             | Message::Credit { transfer, .. }
+            | Message::Steer { transfer, .. }
             | Message::Cancel { transfer: Some(transfer), .. } => *transfer,
             Message::Done(done) => done.transfer,
         };

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::work::{ChannelOutlet, Counter, Load, Reading, TellsEnd, Writer, Writing, micros};
-use super::{Board, Handle, Report, Transfer};
+use super::{Board, Handle, Report, Steering, Transfer};
 use crate::budget::BlockLoan;
-use crate::channel::{ChannelStart, ReceiverHandle, SenderHandle};
+use crate::channel::{ChannelStart, Course, ReceiverHandle, SenderHandle};
 use crate::config::{MeasureLimit, is_block_size};
 use crate::control::{Connection, Control, Ending, Event, Input, Mailbox, Router};
 use crate::endpoint::Endpoint;
@@ -87,6 +87,8 @@ pub(crate) struct Plan {
     /// How long the peer may take to answer; none for as long as it lives.
     pub(crate) answer_within: Option<Duration>,
     pub(crate) params: ChannelParams,
+    /// How it goes on at first.
+    pub(crate) steering: Steering,
     pub(crate) work: Work,
     /// Borrowed already, or to be borrowed before the peer is told that it may begin.
     pub(crate) memory: Option<BlockLoan>,
@@ -97,11 +99,20 @@ pub(crate) struct Plan {
 /// Starts a transfer.
 pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
     let board = Board::new();
-    let transfer = Transfer::new(Arc::clone(&board), mailbox.tell.clone());
+    let controller = plan.params.controller.clone();
+    let transfer = Transfer::new(Arc::clone(&board), mailbox.tell.clone(), controller);
     let machine = cx.machine.clone();
     machine.spawn(async move {
         let number = mailbox.number;
-        let mut run = Run { cx, mailbox, board, stop: Arc::default(), is_peers_end: false };
+        let mut run = Run {
+            cx,
+            mailbox,
+            board,
+            stop: Arc::default(),
+            is_peers_end: false,
+            steering: plan.steering,
+            steered: None,
+        };
         let outcome = run.course(plan).await;
         if let Err(error) = &outcome {
             debug!(transfer = number, %error, "transfer failed");
@@ -126,11 +137,23 @@ struct Run {
     stop: Arc<AtomicBool>,
     /// The peer knows that the transfer has ended, or is gone.
     is_peers_end: bool,
+    steering: Steering,
+    /// Who hears how it goes on, once the channel is there.
+    steered: Option<Steered>,
+}
+
+/// Who hears how a transfer goes on.
+#[derive(Debug)]
+enum Steered {
+    /// The sending end here.
+    Channel(SenderHandle),
+    /// The peer, which sends.
+    Peer,
 }
 
 impl Run {
     async fn course(&mut self, plan: Plan) -> Result<Report, Error> {
-        let Plan { is_opener, answer_within, mut params, work, memory, is_durable } = plan;
+        let Plan { is_opener, answer_within, mut params, work, memory, is_durable, .. } = plan;
         let mut memory = match memory {
             Some(memory) => memory,
             None => self.borrow(&mut params).await?,
@@ -166,6 +189,7 @@ impl Run {
                 .clone()
                 .map(|sink| sink.of_transfer(self.mailbox.number)),
             params,
+            policy: self.steering.policy,
         };
         let mut report = match work {
             Work::Send { .. } | Work::SendMeasure(_) => self.send(start, memory, work).await?,
@@ -231,7 +255,31 @@ impl Run {
                 "a fault of this program ended the transfer; standard error has the details, \
                  please report it",
             ))),
+            Event::Control(Message::Steer { policy, rate_limit_bps, transfer }) => {
+                self.steering.take(&policy, rate_limit_bps).map_err(Error::from_failure)?;
+                self.steer();
+                Ok(Event::Control(Message::Steer { policy, rate_limit_bps, transfer }))
+            }
+            Event::Change(change) => {
+                self.steering.change(change);
+                self.steer();
+                Ok(Event::Change(change))
+            }
             event => Ok(event),
+        }
+    }
+
+    /// Tells whoever sends how to go on.
+    fn steer(&self) {
+        let (policy, rate_limit_bps) = (self.steering.policy, self.steering.limit_bps());
+        match &self.steered {
+            Some(Steered::Channel(handle)) => handle.steer(Course { policy, rate_limit_bps }),
+            Some(Steered::Peer) => self.cx.control.send(Message::Steer {
+                transfer: self.mailbox.number,
+                policy: policy.name().to_owned(),
+                rate_limit_bps,
+            }),
+            None => {}
         }
     }
 
@@ -304,6 +352,8 @@ impl Run {
         work: Work,
     ) -> Result<Report, Error> {
         let number = self.mailbox.number;
+        let mut start = start;
+        start.params.rate_limit_bps = self.steering.limit_bps();
         let block_bytes = usize::try_from(start.params.block_bytes).unwrap_or(usize::MAX);
         let tell = self.mailbox.tell.clone();
         let on_end = Box::new(move |result| {
@@ -314,6 +364,7 @@ impl Run {
         let machine = self.cx.machine.clone();
         machine.run_channel(job).map_err(Error::from_channel)?;
         self.board.set_handle(Handle::Sender(handle.clone()));
+        self.steered = Some(Steered::Channel(handle.clone()));
         let (control, board) = (self.cx.control.bulk(&self.mailbox), Arc::clone(&self.board));
         let spawned = machine.run_reader(Reading {
             transfer: number,
@@ -408,6 +459,7 @@ impl Run {
         writer: Box<dyn Writer>,
     ) -> Result<Report, Error> {
         let number = self.mailbox.number;
+        let asked_bps = start.params.rate_limit_bps;
         let (input, tell) = (self.mailbox.input.clone(), self.mailbox.tell.clone());
         let control = self.cx.control.clone();
         let (handle, job) = ReceiverHandle::new(
@@ -425,6 +477,10 @@ impl Run {
         let machine = self.cx.machine.clone();
         machine.run_channel(job).map_err(Error::from_channel)?;
         self.board.set_handle(Handle::Receiver(handle.clone()));
+        self.steered = Some(Steered::Peer);
+        if self.steering.differs_from(asked_bps) {
+            self.steer();
+        }
         let (nothing, gone) = std::sync::mpsc::channel();
         drop(nothing);
         let spawned = machine.run_writer(Writing {

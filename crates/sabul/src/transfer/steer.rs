@@ -1,0 +1,111 @@
+//! How a transfer goes on: its policy, and the least of the limits of its rate. Both may change while it runs.
+//!
+//! Model:       limit = least of what this side wants, what the receiver has told, and what the owner of this end allows
+//! Not here:    what a policy means (`sabul-cc`); how a sender keeps to a limit (`sabul-proto`).
+
+use sabul_cc::Policy;
+use sabul_wire::control::{Failure, FailureCode};
+
+/// What the application changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// How it stands beside other traffic.
+    Policy(Policy),
+    /// Its highest rate in bit/s.
+    RateLimit(Option<u64>),
+}
+
+/// How a transfer goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Steering {
+    pub(crate) policy: Policy,
+    /// In bit/s, as the other two.
+    wanted: Option<u64>,
+    told: Option<u64>,
+    allowed: Option<u64>,
+}
+
+impl Steering {
+    /// What this side wants.
+    pub(crate) const fn wanted(policy: Policy, rate_limit_bps: Option<u64>) -> Self {
+        Self { policy, wanted: rate_limit_bps, told: None, allowed: None }
+    }
+
+    /// What the peer asked for in its request, within what this end's owner allows.
+    pub(crate) const fn told(rate_limit_bps: Option<u64>, allowed_bps: Option<u64>) -> Self {
+        Self { policy: Policy::Fair, wanted: None, told: rate_limit_bps, allowed: allowed_bps }
+    }
+
+    /// The highest rate in bit/s; none without a limit.
+    pub(crate) fn limit_bps(&self) -> Option<u64> {
+        [self.wanted, self.told, self.allowed].into_iter().flatten().min()
+    }
+
+    /// Whether a sender that knows only what was asked for goes on otherwise.
+    pub(crate) fn differs_from(&self, asked_bps: Option<u64>) -> bool {
+        self.policy != Policy::Fair || self.limit_bps() != asked_bps
+    }
+
+    /// The application changes something.
+    pub(crate) const fn change(&mut self, change: Change) {
+        match change {
+            Change::Policy(policy) => self.policy = policy,
+            Change::RateLimit(limit) => self.wanted = limit,
+        }
+    }
+
+    /// The receiver says how to go on.
+    pub(crate) fn take(
+        &mut self,
+        policy: &str,
+        rate_limit_bps: Option<u64>,
+    ) -> Result<(), Failure> {
+        let refusal = |text: String| Failure::new(FailureCode::BadSetting, text);
+        if rate_limit_bps == Some(0) {
+            return Err(refusal("a rate limit of 0 bit/s would send nothing".to_owned()));
+        }
+        self.policy = Policy::named(policy).ok_or_else(|| {
+            let known = Policy::ALL.map(Policy::name).join(", ");
+            refusal(format!("the policy '{policy}' is not known here; this end has {known}"))
+        })?;
+        self.told = rate_limit_bps;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_counts_whoever_names_it() {
+        let mut steering = Steering::wanted(Policy::Low, Some(9));
+        assert_eq!(steering.limit_bps(), Some(9));
+        steering.take("high", Some(5)).unwrap();
+        assert_eq!((steering.policy, steering.limit_bps()), (Policy::High, Some(5)));
+        steering.change(Change::RateLimit(Some(3)));
+        assert_eq!(steering.limit_bps(), Some(3));
+        steering.take("fair", None).unwrap();
+        steering.change(Change::RateLimit(None));
+        assert_eq!(steering.limit_bps(), None);
+    }
+
+    #[test]
+    fn a_peer_raises_its_own_wish_and_not_what_is_allowed() {
+        let mut steering = Steering::told(Some(4), Some(7));
+        assert_eq!(steering.limit_bps(), Some(4));
+        steering.take("fair", Some(100)).unwrap();
+        assert_eq!(steering.limit_bps(), Some(7));
+        steering.take("fair", None).unwrap();
+        assert_eq!(steering.limit_bps(), Some(7));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let mut steering = Steering::default();
+        let text = steering.take("rude", None).unwrap_err().to_string();
+        assert!(text.contains("rude") && text.contains("fair, high, low"), "{text}");
+        assert!(steering.take("fair", Some(0)).is_err());
+        assert_eq!(steering, Steering::default());
+    }
+}
