@@ -1,5 +1,6 @@
 //! A flow of a run, and the keys of a `[[flow]]`, each beside the field that it fills.
 
+use sabul_cc::Policy;
 use sabul_units::key::{Key, Range, Takes, names};
 use sabul_units::{Instant, Rate, Span};
 use sabul_wire::DATA_OVERHEAD;
@@ -107,6 +108,8 @@ pub struct SabulEnds {
     pub profile: Profile,
     /// Faults of that protocol's first implementation.
     pub defects: Defects,
+    /// How the flow stands beside others; anything but fair only with a controller that follows policies.
+    pub policy: Policy,
     /// The sending host's own interface, which makes the sender wait where a queue on the way would drop.
     pub nic_rate: Option<Rate>,
     /// The application at the sending end produces at this rate; at once where none.
@@ -474,6 +477,18 @@ pub const FLOW: &[Key<FlowDraft>] = &[
         |flow| flow.plan.sabul().is_some_and(|ends| ends.defects != Defects::default()),
         ONLY_2002,
     ),
+    Key::<FlowDraft>::new(
+        "policy",
+        Takes::Word(&["fair", "high", "low"], |flow, word| {
+            if let Some(policy) = Policy::named(word) {
+                flow.sabul(|ends| ends.policy = policy);
+            }
+        }),
+        "how it stands beside others: like one of them, as two, or only with what they leave; the last two with a \
+         controller that follows policies, which `sabul cc show` says",
+    )
+    .or_word("fair")
+    .of(SABUL),
     Key::<FlowDraft>::new(
         "nic_mbps",
         Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.nic_rate = Some(mbps))),

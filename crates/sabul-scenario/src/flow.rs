@@ -144,6 +144,11 @@ fn finish_sabul(table: &Table<'_>, ends: &mut SabulEnds, cc: &str, params: &[(St
         let what = format!("{cc} brings {} channel rules of its own", rules.name());
         table.refuse("profile", format!("{what}; leave it out"));
     }
+    if let Ok(entry) = registry::find(cc)
+        && let Err(error) = registry::check_policy(entry, ends.policy)
+    {
+        table.refuse("policy", format!("is not for controller {cc}; use {}", error.allowed));
+    }
     if cc == "sabul2002" && !table.has("profile") {
         ends.profile = Profile::Sabul2002;
     }

@@ -294,6 +294,15 @@ fn a_wrong_flow_is_refused_with_line_key_and_range() {
         flow("defects = [\"rtt-once\"]", &["profile sabul2002"]),
         flow("defects = [\"rtt-twice\"]\ncc = \"sabul2002\"", &["rtt-twice", "rtt-once"]),
         flow("defects = [3]\ncc = \"sabul2002\"", &["3", "periodic-err"]),
+        flow(
+            "policy = \"low\"\ncc = \"cubic\"",
+            &[
+                "policy",
+                "controller cubic",
+                "fair, or a controller that follows policies: sabul2026",
+            ],
+        ),
+        flow("policy = \"rude\"", &["rude", "fair, high, low"]),
         flow("sink_mbps = 3\ntransport = \"tcp\"", &["contradicts transport tcp"]),
         flow("cc = \"sabul2003\"\ntransport = \"tcp\"", &["needs a window", "newreno"]),
         flow("nic_mbps = 0", &["nic_mbps", "0.001"]),

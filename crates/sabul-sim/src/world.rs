@@ -407,6 +407,7 @@ fn build_controller(plan: &FlowPlan) -> Result<Option<Guarded>, ConfigError> {
         Carrier::Sabul(_) | Carrier::Tcp(_) => {}
     }
     let entry = registry::find(&plan.cc)?;
+    plan.sabul().map_or(Ok(()), |ends| registry::check_policy(entry, ends.policy))?;
     let mut params = plan.params.clone();
     let key = "initial_window";
     let has_key = |name: &str| name == key;

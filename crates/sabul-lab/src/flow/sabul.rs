@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use sabul::{
     Carrier, ChannelStats, ConnectConfig, Direction, Error, Listener, ListenerConfig, LossPolicy,
-    MeasureLimit, MemoryBudget, Request, SendPolicy, Session, Ticket, Transfer, TransferOptions,
+    MeasureLimit, MemoryBudget, Policy, Request, SendPolicy, Session, Ticket, Transfer,
+    TransferOptions,
 };
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Profile};
@@ -177,6 +178,7 @@ fn options(plan: &FlowPlan) -> Result<TransferOptions, String> {
     Ok(TransferOptions {
         controller: plan.cc.clone(),
         controller_params: plan.params.clone(),
+        policy: plan.sabul().map_or_else(Policy::default, |ends| ends.policy),
         mtu_max: Some(plan.packet_bytes),
         block_bytes,
         window_bytes,

@@ -4,7 +4,7 @@
 //! bytes of blocks themselves are not here.
 use std::collections::VecDeque;
 
-use sabul_cc::{Fault, Guarded};
+use sabul_cc::{Fault, Guarded, Policy};
 use sabul_path::Way;
 use sabul_proto::{
     Admission, Arrival, DataPacket, Expiry, IntervalSet, PeerError, Receiver, ReceiverConfig,
@@ -89,6 +89,9 @@ impl SabulHost {
         let control =
             (policy == LossPolicy::Historical).then(|| Box::new(ControlConnection::new(now, plan)));
         let mut sender = Sender::new(now, sender, controller);
+        if ends.policy != Policy::default() {
+            sender.set_policy(now, ends.policy);
+        }
         sender.limit_rate(Some(ends.nic_rate.unwrap_or(NIC_RATE)));
         Self {
             sender,
