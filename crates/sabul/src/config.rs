@@ -18,6 +18,7 @@ use crate::events::EventSink;
 use crate::patience::Patience;
 use crate::policy::SendPolicy;
 use crate::rules::{rules, rules_code};
+use crate::steer::{check_policy, check_rate_limit};
 
 /// Sizes of a block that are accepted, in bytes. Ours: below, control costs more than data; above,
 /// few blocks fit the memory.
@@ -293,14 +294,6 @@ pub(crate) fn check_params(params: &ChannelParams) -> Result<(), Error> {
     check_rate_limit(params.rate_limit_bps)
 }
 
-/// Refuses a limit with which nothing would be sent.
-pub(crate) fn check_rate_limit(limit_bps: Option<u64>) -> Result<(), Error> {
-    if limit_bps == Some(0) {
-        return Err(Error::Config("a rate limit of 0 bit/s would send nothing".to_owned()));
-    }
-    Ok(())
-}
-
 /// Refuses a controller that this end does not have; only senders need it.
 pub(crate) fn check_controller(params: &ChannelParams) -> Result<(), Error> {
     let needed = needed_rules(&params.controller, &params.controller_params)?;
@@ -313,13 +306,6 @@ pub(crate) fn check_controller(params: &ChannelParams) -> Result<(), Error> {
             needed.name()
         ))),
     }
-}
-
-/// Refuses a policy that the controller would not follow.
-pub(crate) fn check_policy(controller: &str, policy: Policy) -> Result<(), Error> {
-    registry::find(controller)
-        .and_then(|entry| registry::check_policy(entry, policy))
-        .map_err(|error| Error::Config(error.to_string()))
 }
 
 /// What a controller needs of the channel.

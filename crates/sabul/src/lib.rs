@@ -58,6 +58,7 @@ mod rules;
 pub mod seal;
 mod session;
 mod source;
+mod steer;
 mod stream;
 pub mod ticket;
 pub mod tls;

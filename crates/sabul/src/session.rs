@@ -23,8 +23,9 @@ use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::files::{Destination, FileReceiver, SourceSet, StreamReceiver, local_destination};
 use crate::seal::Suite;
+use crate::steer::Steering;
 use crate::stream::{self, ReceiveStream, SendStream};
-use crate::transfer::{self, Context, Plan, Side, Steering, Transfer, Work, Writer};
+use crate::transfer::{self, Context, Plan, Side, Transfer, Work, Writer};
 use asked::{Asked, AskedWriter};
 
 /// Transfers of files that a peer may have under way where [`Session::serve`] answers.

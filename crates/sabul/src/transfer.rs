@@ -4,7 +4,6 @@
 //! `transfer/work.rs` (the threads that read and write).
 
 mod run;
-mod steer;
 mod work;
 
 use std::collections::VecDeque;
@@ -19,13 +18,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::channel::{ChannelStats, ReceiverHandle, SenderHandle};
-use crate::config::{check_policy, check_rate_limit};
 use crate::control::Event;
 use crate::error::Error;
 use crate::files::Counts;
+use crate::steer::{Change, check_policy, check_rate_limit};
 
 pub(crate) use run::{Context, Plan, Side, Work, start};
-pub(crate) use steer::{Change, Steering};
 pub(crate) use work::Writer;
 #[cfg(test)]
 pub(crate) use work::{Load, Reading, Writing};

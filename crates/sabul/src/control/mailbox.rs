@@ -11,7 +11,7 @@ use super::ending::{Ending, broke, out_of_memory};
 use super::router::Router;
 use crate::budget::Tally;
 use crate::files::Counts;
-use crate::transfer::Change;
+use crate::steer::Change;
 
 /// Messages that may wait for one transfer's task; it never rests for long.
 pub(super) const EVENTS_MAX: usize = 1024;

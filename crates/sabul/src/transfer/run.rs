@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::work::{ChannelOutlet, Counter, Load, Reading, TellsEnd, Writer, Writing, micros};
-use super::{Board, Handle, Report, Steering, Transfer};
+use super::{Board, Handle, Report, Transfer};
 use crate::budget::BlockLoan;
 use crate::channel::{ChannelStart, Course, ReceiverHandle, SenderHandle};
 use crate::config::{MeasureLimit, is_block_size};
@@ -23,6 +23,7 @@ use crate::files::{Counts, SendOptions, SourceSet};
 use crate::machine::Machine;
 use crate::path::{self, CONNECTOR_PATIENCE, Demux, LISTENER_PATIENCE, OpenPath};
 use crate::seal::Suite;
+use crate::steer::Steering;
 
 /// How long the end of a transfer waits for its writing thread to clean up.
 const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);

@@ -3,8 +3,10 @@
 //! Model:       limit = least of what this side wants, what the receiver has told, and what the owner of this end allows
 //! Not here:    what a policy means (`sabul-cc`); how a sender keeps to a limit (`sabul-proto`).
 
-use sabul_cc::Policy;
+use sabul_cc::{Policy, registry};
 use sabul_wire::control::{Failure, FailureCode};
+
+use crate::error::Error;
 
 /// What the application changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,21 @@ impl Steering {
         self.told = rate_limit_bps;
         Ok(())
     }
+}
+
+/// Refuses a policy that the controller would not follow.
+pub(crate) fn check_policy(controller: &str, policy: Policy) -> Result<(), Error> {
+    registry::find(controller)
+        .and_then(|entry| registry::check_policy(entry, policy))
+        .map_err(|error| Error::Config(error.to_string()))
+}
+
+/// Refuses a limit with which nothing would be sent.
+pub(crate) fn check_rate_limit(limit_bps: Option<u64>) -> Result<(), Error> {
+    if limit_bps == Some(0) {
+        return Err(Error::Config("a rate limit of 0 bit/s would send nothing".to_owned()));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
