@@ -524,7 +524,7 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     Key::<FlowDraft>::new(
         "gro_packets",
         Takes::Whole32(1, BATCH_MAX, |flow, n| flow.machine(|it| it.gro_packets = n)),
-        "the receiving end sees so many at a time, or what 2 ms brought, all with the time of the last",
+        "the receiving end sees so many at a time, or fewer where none follows within 0.3 ms, all with the time of the last",
     )
     .or(1.0)
     .of(SABUL)

@@ -14,8 +14,9 @@ use sabul_units::{Instant, Random, SeededRandom, Span};
 
 use crate::net::Body;
 
-/// Ours: packets gather no longer than this.
-const GATHER_MAX: Span = Span::from_millis(2);
+/// Packets gather while none is further than this behind the one before, as for the receiving end on the wire.
+/// (`NAP_MAX` there)
+const GATHER: Span = Span::from_micros(300);
 /// How late the sending end on the wire wakes on purpose, and a timer more. (`BATCH_TIME` there)
 const LATE_MAX: Span = Span::from_micros(500);
 
@@ -85,7 +86,7 @@ impl Machines {
         end.waiting.push_back((body.clone(), is_marked));
         let due = match way {
             Way::Forward if end.waiting.len() >= gro_packets as usize => now,
-            Way::Forward => end.due.unwrap_or(now + GATHER_MAX),
+            Way::Forward => now + GATHER,
             Way::Back => end.due.unwrap_or_else(|| next_of(now, ack_bunch)),
         };
         end.due = Some(due);
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_handed_over_when_it_is_full_or_has_waited_long() {
+    fn a_batch_is_handed_over_when_it_is_full_or_nothing_follows() {
         let mut machines = machines(Machine { gro_packets: 3, ..Machine::default() });
         for us in [10, 20] {
             machines.arrived(at(us), Way::Forward, &Body::Filler(1), false);
@@ -162,8 +163,8 @@ mod tests {
         assert_eq!(handed(&mut machines, 30, Way::Forward), 3);
         assert_eq!(machines.due(Way::Forward), None);
         machines.arrived(at(40), Way::Forward, &Body::Filler(1), false);
-        assert_eq!(machines.due(Way::Forward), Some(at(2040)));
-        assert_eq!(handed(&mut machines, 2040, Way::Forward), 1);
+        assert_eq!(machines.due(Way::Forward), Some(at(340)));
+        assert_eq!(handed(&mut machines, 340, Way::Forward), 1);
     }
 
     #[test]
