@@ -361,7 +361,10 @@ impl RateSearch {
 
     fn start_round(&mut self, next: SentNumber) {
         self.round_end = Some(next);
+        // What ended the round was the head of the next train: that is where its time begins.
+        let head = self.recent.pop_back();
         self.recent.clear();
+        self.recent.extend(head);
         self.arrived_in_round = 0;
         self.lost_in_round = 0;
         self.is_below_rate = false;
@@ -393,4 +396,39 @@ fn rate_between(from: Mark, to: Mark) -> Option<Rate> {
     let packets = to.total.0.saturating_sub(from.total.0);
     (packets >= SAMPLE_PACKETS && time > Span::ZERO)
         .then(|| Rate::from_size_over(Bytes(to.delivered.0.saturating_sub(from.delivered.0)), time))
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_units::Instant;
+
+    use super::*;
+    use crate::controller::Moment;
+
+    #[test]
+    fn a_train_that_arrives_in_lumps_is_timed_from_its_head() {
+        let rtt = Span::from_millis(100);
+        let estimate = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
+        let moment = Moment::new(Instant::ZERO, Some(estimate), Bytes(1500));
+        let mut search = RateSearch::new();
+        let mut hear = |total: u64, next: u64, ms: f64| {
+            let acked = Acked {
+                newly: Packets(1),
+                total: Packets(total),
+                settled: total - 1,
+                largest: total - 1,
+                next,
+                delivered: Bytes(total * 1500),
+                arrived_at: Span::from_secs_f64(ms / 1e3),
+                ..Acked::default()
+            };
+            search.on_ack(&acked, &Context::without_chance(&moment));
+            search.estimate
+        };
+        // 32 packets are one lump. Of the next 128 the first 45 come together, the others 1 ms later:
+        // 83 × 12 000 bit in a millisecond.
+        assert_eq!(hear(32, 32, 50.0), None);
+        assert_eq!(hear(77, 160, 151.0), None);
+        assert_eq!(hear(160, 400, 152.0), Some(Rate(996_000_000)));
+    }
 }
