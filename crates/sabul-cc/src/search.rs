@@ -415,9 +415,9 @@ mod tests {
             let acked = Acked {
                 newly: Packets(1),
                 total: Packets(total),
-                settled: total - 1,
-                largest: total - 1,
-                next,
+                settled: SentNumber(total - 1),
+                largest: SentNumber(total - 1),
+                next: SentNumber(next),
                 delivered: Bytes(total * 1500),
                 arrived_at: Span::from_secs_f64(ms / 1e3),
                 ..Acked::default()
