@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use sabul::Policy;
 use sabul_units::Rate;
 
 use crate::exit;
@@ -72,9 +73,9 @@ pub(crate) struct ChannelArgs {
     /// The ticket that the server wrote.
     #[arg(long, value_name = "FILE", env = "SABUL_TICKET_FILE", hide_env_values = true)]
     pub(crate) ticket: Option<PathBuf>,
-    /// Congestion controller; `sabul cc list` shows them.
-    #[arg(long, value_name = "NAME", default_value = sabul_cc::registry::DEFAULT)]
-    pub(crate) cc: String,
+    /// Congestion controller; `sabul cc list` shows them and the default.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cc: Option<String>,
     /// Parameter of the controller, repeatable; `sabul cc show NAME` lists them.
     #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]
     pub(crate) cc_params: Vec<(String, String)>,
@@ -90,6 +91,42 @@ pub(crate) struct ChannelArgs {
     /// Largest packet to try, in bytes with the IP header [default: found out].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65535))]
     pub(crate) mtu: Option<u32>,
+}
+
+/// How a copy stands beside other traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyArg {
+    /// A share like that of others.
+    #[default]
+    Fair,
+    /// As much as two fair flows; needs a controller that follows policies.
+    High,
+    /// What others leave; needs a controller that follows policies.
+    Low,
+    /// The rate of --rate, whatever happens: for paths that are yours alone.
+    Fixed,
+}
+
+impl PolicyArg {
+    /// Its name in JSON documents.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Fair => "fair",
+            Self::High => "high",
+            Self::Low => "low",
+            Self::Fixed => "fixed",
+        }
+    }
+
+    /// What a controller is told; none where it is one.
+    pub(crate) const fn of_controller(self) -> Option<Policy> {
+        match self {
+            Self::Fair => Some(Policy::Fair),
+            Self::High => Some(Policy::High),
+            Self::Low => Some(Policy::Low),
+            Self::Fixed => None,
+        }
+    }
 }
 
 /// Arguments of `sabul cp`.
@@ -111,6 +148,15 @@ pub(crate) struct CpArgs {
     /// Never send faster than this, in bit/s with k, M or G, such as 500M.
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Rate>,
+    /// How it stands beside other traffic; high and low take a controller that follows policies.
+    #[arg(long, value_enum, value_name = "NAME", default_value_t)]
+    pub(crate) policy: PolicyArg,
+    /// The rate of --policy fixed, in bit/s with k, M or G, such as 500M.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
+    /// End with exit code 7 if less than this arrives, on the mean of any 30 s from the fifth second on.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) min_rate: Option<Rate>,
     /// Do not wait for the receiver's disk: faster, but a power cut soon after may cost files.
     #[arg(long)]
     pub(crate) no_sync: bool,
@@ -140,7 +186,7 @@ Examples:
 
 Exit codes: 0 done, 1 some or all of the transfer failed, 2 usage or configuration, 3 peer \
 unreachable, 4 authentication failed, 5 verification failed, 6 no space or no permission at the \
-destination, 130 interrupted.";
+destination, 7 slower than --min-rate, 130 interrupted.";
 
 /// Where a listener waits.
 #[derive(Clone, Debug, Args)]

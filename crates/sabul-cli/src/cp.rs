@@ -21,6 +21,7 @@ use crate::exit::{self, code_of_failures};
 use crate::interrupt::Interrupt;
 use crate::json::{self, ErrorJson, TransferJson};
 use crate::output::{self, Pipe};
+use crate::policy::{self, MinRate, controller};
 use crate::progress::{Meter, follow};
 
 /// Most failures of single files that are spelt out on standard error.
@@ -28,8 +29,10 @@ const FAILURES_SHOWN: usize = 20;
 
 /// Runs the command; the result is the exit code.
 pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
-    let mut outcome = Outcome { json: TransferJson::nothing(&args.channel.cc), code: exit::DONE };
+    let nothing = TransferJson::nothing(controller(&args));
+    let mut outcome = Outcome { json: nothing, code: exit::DONE };
     let result = copy(&args, &mut outcome).await;
+    outcome.json.policy = Some(args.policy.name());
     if let Err(error) = &result {
         outcome.json.errors.push(ErrorJson::of_error(error));
     }
@@ -49,12 +52,13 @@ struct Outcome {
 async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
     let plan = Plan::of(args)?;
     sabul::allow_many_files();
-    let options = TransferOptions {
+    let mut options = TransferOptions {
         rate_limit_bps: args.bwlimit.map(|rate| rate.0),
         preserve: args.preserve,
         sync: !args.no_sync,
-        ..args.channel.transfer_options()?
+        ..args.channel.transfer_options(controller(args))?
     };
+    policy::apply(args, &mut options)?;
     if args.json && plan.writes_stdout() {
         return Err(CliError::usage(
             "--json and the destination '-' both want standard output; leave out one of them",
@@ -99,9 +103,19 @@ async fn transfer(
     };
     let result = match started {
         Ok(mut transfer) => {
-            let progress: Progress = follow(&mut transfer, &mut meter, interrupt).await;
-            outcome.json = TransferJson::of_progress(&args.channel.cc, &progress);
-            transfer.finish().await.map_err(CliError::from)
+            let mut minimum = args.min_rate.map(MinRate::new);
+            let (progress, slow): (Progress, _) =
+                follow(&mut transfer, &mut meter, interrupt, &mut minimum).await;
+            outcome.json = TransferJson::of_progress(controller(args), &progress);
+            let finished = transfer.finish().await.map_err(CliError::from);
+            match slow {
+                // What came before it was looked at is done all the same.
+                Some(text) if finished.is_err() => Err(CliError::too_slow(format!(
+                    "{text}; what had arrived complete stays ({}), nothing half-written was left",
+                    count(outcome.json.files, "file")
+                ))),
+                _ => finished,
+            }
         }
         Err(error) => Err(error),
     };
@@ -111,7 +125,7 @@ async fn transfer(
 
 /// Tells how a transfer went that reached its end.
 fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &mut Outcome) {
-    outcome.json = TransferJson::of_report(&args.channel.cc, report);
+    outcome.json = TransferJson::of_report(controller(args), report);
     if pipe_closed.load(Ordering::Acquire) {
         // Whoever reads standard output has had enough, which is no failure of ours.
         outcome.json.errors.clear();

@@ -25,6 +25,11 @@ impl CliError {
         Self::of(ErrorKind::Failure, message)
     }
 
+    /// It was slower than it was allowed to be.
+    pub(crate) fn too_slow(message: impl Into<String>) -> Self {
+        Self { end: End::Slow, message: message.into() }
+    }
+
     /// A person stopped it.
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self::of(ErrorKind::Interrupt, message)

@@ -11,19 +11,23 @@ pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 /// Content that arrived is not what was sent.
 pub(crate) const VERIFICATION: u8 = code_of(ErrorKind::Verification);
+/// A transfer was slower than `--min-rate`.
+const SLOW: u8 = 7;
 /// A person stopped it.
 pub(crate) const INTERRUPTED: u8 = code_of(ErrorKind::Interrupt);
 
 /// Meaning of the exit codes, for help texts.
 pub(crate) const LIST: &str = "Exit codes: 0 done, 1 some or all of the transfer failed, \
     2 usage or configuration, 3 peer unreachable, 4 authentication failed, 5 verification failed, \
-    6 no space or no permission at the destination, 130 interrupted.";
+    6 no space or no permission at the destination, 7 slower than --min-rate, 130 interrupted.";
 
 /// What made the program end early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// An error of this kind.
     Error(ErrorKind),
+    /// It was slower than it was allowed to be.
+    Slow,
     /// A program that it started, whose exit code is passed on.
     Program(u8),
 }
@@ -33,6 +37,7 @@ impl End {
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Error(kind) => code_of(kind),
+            Self::Slow => SLOW,
             Self::Program(code) => code,
         }
     }
@@ -72,6 +77,7 @@ pub(crate) const fn word_of(end: End) -> &'static str {
         End::Error(ErrorKind::Verification) => "verification",
         End::Error(ErrorKind::Destination) => "destination",
         End::Error(ErrorKind::Interrupt) => "interrupted",
+        End::Slow => "too-slow",
     }
 }
 
@@ -108,6 +114,7 @@ mod tests {
         let manual = include_str!("../../../docs/manual/exit-codes.md");
         let mut listed: Vec<_> = KINDS.map(|(kind, what)| (code_of(kind), what)).into();
         listed.insert(0, (DONE, "done"));
+        listed.insert(listed.len() - 1, (SLOW, "slower than --min-rate"));
         let list: Vec<_> = listed.iter().map(|(code, what)| format!("{code} {what}")).collect();
         assert_eq!(LIST, format!("Exit codes: {}.", list.join(", ")));
         for (code, what) in &listed {

@@ -22,6 +22,8 @@ pub(crate) struct TransferJson {
     pub(crate) seconds: f64,
     pub(crate) goodput_bps: f64,
     pub(crate) cc: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<&'static str>,
     pub(crate) rtt_ms_min: f64,
     pub(crate) rtt_ms: f64,
     pub(crate) loss_rate: f64,
@@ -75,6 +77,7 @@ impl TransferJson {
             seconds: 0.0,
             goodput_bps: 0.0,
             cc: cc.to_owned(),
+            policy: None,
             rtt_ms_min: 0.0,
             rtt_ms: 0.0,
             loss_rate: 0.0,

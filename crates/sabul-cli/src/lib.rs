@@ -28,6 +28,7 @@ mod options;
 mod output;
 mod panics;
 mod perf;
+mod policy;
 mod progress;
 mod reproduce;
 mod serve;

@@ -22,11 +22,16 @@ impl ChannelArgs {
         Ticket::read_file(path).map_err(|error| CliError::usage(error.to_string()))
     }
 
-    /// The options of a transfer, with controller and parameters checked.
-    pub(crate) fn transfer_options(&self) -> Result<TransferOptions, CliError> {
-        check_controller(&self.cc, &self.cc_params)?;
+    /// The controller: the one that was named, or the default.
+    pub(crate) fn controller(&self) -> &str {
+        self.cc.as_deref().unwrap_or(sabul_cc::registry::DEFAULT)
+    }
+
+    /// The options of a transfer with this controller; its name and the parameters are checked.
+    pub(crate) fn transfer_options(&self, controller: &str) -> Result<TransferOptions, CliError> {
+        check_controller(controller, &self.cc_params)?;
         Ok(TransferOptions {
-            controller: self.cc.clone(),
+            controller: controller.to_owned(),
             controller_params: self.cc_params.clone(),
             mtu_max: self.mtu,
             ..TransferOptions::default()

@@ -60,7 +60,7 @@ pub(crate) async fn run(args: TestArgs) -> Result<u8, CliError> {
     output::warn_of_debug_build();
     let role = if args.reverse { "receiver" } else { "sender" };
     let mut document = PerfJson {
-        transfer: TransferJson::nothing(&args.channel.cc),
+        transfer: TransferJson::nothing(args.channel.controller()),
         role,
         streams: args.streams,
         intervals: Vec::new(),
@@ -112,7 +112,7 @@ fn options(args: &TestArgs) -> Result<TransferOptions, CliError> {
     let mut channel = args.channel.clone();
     let mut rate_limit_bps = None;
     if let Some(rate) = args.rate {
-        if channel.cc == "fixed" {
+        if channel.controller() == "fixed" {
             if channel.cc_params.iter().any(|(key, _)| key == "rate_mbps") {
                 return Err(CliError::usage(
                     "--rate and --cc-param rate_mbps say the same; use one",
@@ -123,7 +123,8 @@ fn options(args: &TestArgs) -> Result<TransferOptions, CliError> {
             rate_limit_bps = Some(rate.0);
         }
     }
-    let mut options = TransferOptions { rate_limit_bps, ..channel.transfer_options()? };
+    let mut options =
+        TransferOptions { rate_limit_bps, ..channel.transfer_options(channel.controller())? };
     if let Some(window) = args.window {
         options.window_bytes = window;
         // A block has to fit the window; blocks are powers of two.
@@ -229,7 +230,7 @@ fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
 
 /// Sums up all streams.
 fn fill(document: &mut PerfJson, args: &TestArgs, reports: &[Report]) {
-    let total = TransferJson::of_report(&args.channel.cc, &Report::together(reports));
+    let total = TransferJson::of_report(args.channel.controller(), &Report::together(reports));
     let stretches = Stretch::of_all(reports, args.interval);
     document.intervals = stretches.into_iter().map(IntervalJson::from).collect();
     let mhz = document.cpu_mhz;

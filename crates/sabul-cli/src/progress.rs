@@ -11,6 +11,7 @@ use sabul_units::show_bytes;
 use crate::interrupt::Interrupt;
 use crate::json::rate_bps;
 use crate::output;
+use crate::policy::{LOOK, MinRate};
 
 /// Time between two lines where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(2);
@@ -79,12 +80,15 @@ impl Meter {
 }
 
 /// Follows a transfer to its end, or to an interrupt, which it passes on. The last state seen
-/// comes back.
+/// comes back; and what there is to say of a transfer that was slower than `minimum`, which ends it.
 pub(crate) async fn follow(
     transfer: &mut Transfer,
     meter: &mut Meter,
     interrupt: &Interrupt,
-) -> Progress {
+    minimum: &mut Option<MinRate>,
+) -> (Progress, Option<String>) {
+    let mut slow = None;
+    let mut look = tokio::time::interval(LOOK);
     loop {
         let progress = transfer.progress();
         meter.update(&progress);
@@ -93,6 +97,17 @@ pub(crate) async fn follow(
         }
         tokio::select! {
             () = transfer.changed() => {}
+            _ = look.tick(), if minimum.is_some() => {
+                let Progress { elapsed, bytes, bytes_total, channel, .. } = transfer.progress();
+                slow = minimum.as_mut().and_then(|minimum| {
+                    let rate = minimum.look(elapsed, bytes, bytes_total)?;
+                    Some(minimum.verdict(rate, &channel))
+                });
+                if slow.is_some() {
+                    transfer.cancel();
+                    break;
+                }
+            }
             () = interrupt.wait() => {
                 transfer.cancel();
                 break;
@@ -100,7 +115,7 @@ pub(crate) async fn follow(
         }
     }
     meter.clear();
-    transfer.progress()
+    (transfer.progress(), slow)
 }
 
 fn bar_style() -> ProgressStyle {

@@ -242,6 +242,27 @@ fn a_limit_of_the_rate_is_kept() {
 }
 
 #[test]
+fn a_policy_names_its_controller_and_stands_in_the_document() {
+    let bench = Bench::new();
+    fs::write(bench.path("a"), content(6, 100_000)).unwrap();
+    for (flags, policy, cc) in [
+        (&[][..], "fair", "bbr3"),
+        (&["--policy", "low"], "low", "sabul2026"),
+        (&["--policy", "fixed", "--rate", "50M"], "fixed", "fixed"),
+        (&["--policy", "high", "--cc", "sabul2026", "--min-rate", "1k"], "high", "sabul2026"),
+    ] {
+        let url = bench.url(policy);
+        let output = run(bench.cp(["--json", "a", &url]).args(flags));
+        expect_code(&output, 0);
+        let document = json(&output);
+        assert_eq!(
+            (document["policy"].as_str(), document["cc"].as_str()),
+            (Some(policy), Some(cc))
+        );
+    }
+}
+
+#[test]
 fn usage_errors_exit_with_2_and_name_the_way_out() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
@@ -253,6 +274,16 @@ fn usage_errors_exit_with_2_and_name_the_way_out() {
         (&["--cc", "sabul2004", "a", &url], "sabul2003"),
         (&["--cc-param", "speed=9", "a", &url], "speed"),
         (&["--bwlimit", "5MB/s", "a", &url], "bits per second"),
+        (&["--bwlimit", "0", "a", &url], "positive number"),
+        (&["--min-rate", "2T", "a", &url], "up to 1T"),
+        (&["--policy", "rude", "a", &url], "fair, high, low, fixed"),
+        (&["--policy", "fixed", "a", &url], "give --rate"),
+        (&["--rate", "5M", "a", &url], "--bwlimit"),
+        (&["--policy", "low", "--cc", "fixed", "a", &url], "sabul2026"),
+        (&["--policy", "high", "--cc", "cubic", "a", &url], "sabul2026"),
+        (&["--policy", "fixed", "--rate", "5M", "--cc", "cubic", "a", &url], "--cc cubic"),
+        (&["--min-rate", "5M", "--bwlimit", "4M", "a", &url], "never be reached"),
+        (&["--policy", "fixed", "--rate", "5M", "--bwlimit", "4M", "a", &url], "give one of them"),
         (&["--json", &url, "-"], "standard output"),
         (&["--ticket", "missing", "a", &url], "missing"),
         (&["a"], "DST"),
