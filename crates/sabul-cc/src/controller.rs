@@ -203,6 +203,8 @@ pub struct Acked {
     pub next: SentNumber,
     /// Wire bytes that have arrived since the start, IP headers included.
     pub delivered: Bytes,
+    /// When the packet of the largest number left, by the core's clock, where the host keeps that.
+    pub sent_at: Option<Instant>,
     /// Receiver's clock when the newest of them arrived; a TCP host's own clock when the ACK did.
     pub arrived_at: Span,
 }

@@ -3,15 +3,18 @@
 //! Source: [LINUX tcp_rate.c] (what a sample is), [LINUX tcp_bbr.c] (what is kept of them).
 //! Model:       when packet n is the largest that arrived, the state at its departure is that of the
 //!              last ACK before it, which is the last one that told a next number of n or less:
-//!                  rate = (total now - total then) / (arrival now - arrival then)
+//!                  rate = (total now - total then)
+//!                         / max(arrival now - arrival then, departure now - departure then)
+//!              where departures are those of the largest that had arrived. Nothing arrives faster than it
+//!              left for long: what does, a machine or a path held back and handed over at once.
 //!              Samples over less than the smallest round trip are left out. Kept is the largest of
 //!              ten rounds; a round ends when something sent after its start has arrived.
 //! Invariants:  remembered ACKs have ascending numbers; at most [`ACKS_MAX`] of them.
-//! Not here:    DEV-032, the time in which those packets were sent, which the facts do not tell.
+//! Not here:    DEV-032, departures where the host does not tell them.
 
 use std::collections::VecDeque;
 
-use sabul_units::Span;
+use sabul_units::{Instant, Span};
 
 use crate::controller::{Acked, SentNumber};
 
@@ -28,6 +31,7 @@ struct Told {
     in_flight: u64,
     lost: u64,
     arrived_at: Span,
+    sent_at: Option<Instant>,
 }
 
 /// What happened between the departure of the newest packet that arrived and its arrival.
@@ -150,7 +154,12 @@ impl Delivery {
         self.is_app_limited = acked.is_app_limited || largest < self.app_limited_until;
         self.newest = Sample::default();
         if let Some(then) = self.acks.front().filter(|told| told.next <= largest) {
-            let elapsed = acked.arrived_at.saturating_sub(then.arrived_at);
+            let arriving = acked.arrived_at.saturating_sub(then.arrived_at);
+            let sending = match (acked.sent_at, then.sent_at) {
+                (Some(last), Some(first)) => last.since(first),
+                _ => Span::ZERO,
+            };
+            let elapsed = arriving.max(sending);
             let delivered = acked.total.0.saturating_sub(then.total) as f64;
             let is_long = elapsed >= rtt_min && elapsed > Span::ZERO;
             self.newest = Sample {
@@ -175,6 +184,7 @@ impl Delivery {
                 in_flight: acked.in_flight.0,
                 lost: acked.lost.0,
                 arrived_at: acked.arrived_at,
+                sent_at: acked.sent_at,
             });
         }
         is_new_round
@@ -240,6 +250,17 @@ mod tests {
         let expected =
             Sample { rate: Some(23.0 / 0.015), delivered: 23.0, in_flight: 25.0, lost: 2.0 };
         assert_eq!(delivery.newest(), expected);
+    }
+
+    #[test]
+    fn what_a_machine_hands_over_at_once_arrived_no_faster_than_it_left() {
+        let mut delivery = Delivery::new();
+        let sent =
+            |acked, ms| Acked { sent_at: Some(Instant::ZERO + Span::from_millis(ms)), ..acked };
+        delivery.on_ack(&sent(told(10, 9, 30, 110), 9), RTT);
+        // 30 packets more in 20 ms by the receiver's clock, which was late; they left in 30 ms.
+        delivery.on_ack(&sent(told(40, 39, 60, 130), 39), RTT);
+        assert!((delivery.rate().unwrap() - 1000.0).abs() < 1e-9);
     }
 
     /// Rounds of ten packets in `ms` each.

@@ -16,6 +16,8 @@ const NUMBERS_MAX: usize = 1 << 21;
 pub(super) struct Heard {
     ack_serial: u64,
     largest: Option<PacketNumber>,
+    /// When that left.
+    largest_sent_at: Option<Instant>,
     marked: u64,
     /// DATA packets that SYN reports have told of.
     syn_received: u64,
@@ -102,6 +104,7 @@ impl Sender {
         let payload_bytes = self.stream.payload_bytes();
         let is_full = newest.is_some_and(|piece| piece.place.length >= payload_bytes);
         self.stats.full_arrived += u64::from(is_full);
+        self.heard.largest_sent_at = sent.sent_at;
         if let Some(sent_at) = sent.sent_at {
             let sample = now.since(sent_at).saturating_sub(ack.delay);
             self.rate.note_rtt(sample.max(Span::from_micros(1)));
@@ -144,6 +147,7 @@ impl Sender {
         acked.lost = Packets(self.stats.lost);
         acked.next = SentNumber(self.ledger.numbers.next().0);
         acked.delivered = Bytes(self.delivered_on_wire());
+        acked.sent_at = self.heard.largest_sent_at;
         acked.arrived_at = ack.arrived_at;
         self.rate.on_ack(now, acked);
     }
