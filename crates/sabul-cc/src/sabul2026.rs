@@ -55,7 +55,10 @@ const THETA_ROOM_PART: f64 = 1.0 / 8.0;
 /// parts of the base round trip and of the room.
 const OMEGA_MIN: f64 = 0.0003;
 const OMEGA_MAX: f64 = 0.002;
-const OMEGA_BASE_PART: f64 = 1.0 / 20.0;
+const OMEGA_BASE_PART: f64 = 1.0 / 8.0;
+/// Ours: base round trip up to which ACKs that are late hold back what they would let go; beyond it they may be late
+/// by half of the rest.
+const LATE_BASE: f64 = 0.004;
 const OMEGA_ROOM_PART: f64 = 1.0 / 4.0;
 /// [FRCC] has no bound; ours is far above what the law was tried with.
 const COUNT_MAX: f64 = 64.0;
@@ -250,7 +253,7 @@ impl Sabul2026 {
     }
 
     fn on_epoch(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
-        self.link.note(epoch.rate, cx.now);
+        self.link.note(epoch.carried, cx.now);
         // The search has a part in it.
         if !self.start.note_epoch() {
             return;
@@ -319,7 +322,7 @@ impl Sabul2026 {
 
     fn cruise(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
         let queue = self.path.queue();
-        if !epoch.is_app_limited && !self.manner.rests(cx.now) {
+        if !epoch.is_limited && !self.manner.rests(cx.now) {
             self.follow(epoch, cx.now);
         }
         if self.start.is_due(cx.now) {
@@ -338,7 +341,7 @@ impl Sabul2026 {
         }
         if cx.now > self.emptied_at + DRAIN_AGE {
             self.start_drain(self.window / 2.0, epoch, cx);
-        } else if cx.now > self.probe_at && !epoch.is_app_limited {
+        } else if cx.now > self.probe_at && !epoch.is_limited {
             if queue <= self.omega() * 1.5 && self.manner.may_probe(self.count(epoch.rate), cx.now)
             {
                 self.start_probe(epoch);
@@ -354,7 +357,9 @@ impl Sabul2026 {
         let count = self.count(epoch.rate);
         let ask = self.manner.ask(self.theta(), base, count, queue > self.omega());
         let aim = base + self.omega() + ask;
-        let target = if queue > self.omega() / 2.0 {
+        // A queue that jitter may have made up is none, unless the room for one is as small.
+        let noise = self.path.jitter().min(self.losses.room(base) * OMEGA_ROOM_PART);
+        let target = if queue > self.omega().max(noise) / 2.0 {
             self.room.note_queue(now);
             // What chance takes has to be sent too.
             let sent = epoch.rate / (1.0 - self.losses.chance().min(LOST_MAX));
@@ -392,7 +397,7 @@ impl Sabul2026 {
         let more = epoch.rate - rate;
         let expected = rate * extra / self.window;
         let is_standing = rise > self.path.jitter().max(extra / self.link.rate().max(1.0) / 4.0);
-        if epoch.is_app_limited || is_standing || more < expected / 2.0 {
+        if epoch.is_limited || is_standing || more < expected / 2.0 {
             self.schedule_probe(cx);
             return;
         }
@@ -439,7 +444,8 @@ impl Controller for Sabul2026 {
         let (window, base) = (self.allowed(), self.path.base());
         let gap = (base + self.path.queue_now()) / window;
         // What has arrived counts as on the way until the next ACK.
-        let waiting = ack_interval(Span::from_secs_f64(base)).as_secs_f64() / gap;
+        let late = self.path.lateness().min((base - LATE_BASE).max(0.0) / 2.0);
+        let waiting = (ack_interval(Span::from_secs_f64(base)).as_secs_f64() + late) / gap;
         SendLimits {
             gap: Gap(Span::from_secs_f64(gap)),
             window: Some(Packets((window + waiting.clamp(2.0, WINDOW_MAX)) as u64)),

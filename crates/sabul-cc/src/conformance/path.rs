@@ -285,6 +285,7 @@ impl<'a> Drive<'a> {
         if let Some((largest, at)) = last {
             self.arrived += newly;
             let acked = Acked {
+                sent_at: None,
                 is_room_limited: false,
                 newly: Packets(newly),
                 total: Packets(self.arrived),

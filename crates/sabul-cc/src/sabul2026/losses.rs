@@ -122,11 +122,12 @@ mod tests {
     fn epoch(packets: f64, lost: f64) -> Epoch {
         Epoch {
             rate: packets * 10.0,
+            carried: packets * 10.0,
             packets,
             lost,
             shortest: 0.1,
             longest: 0.12,
-            is_app_limited: false,
+            is_limited: false,
         }
     }
 

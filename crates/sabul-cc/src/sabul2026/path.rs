@@ -36,6 +36,9 @@ const FALLEN_MIN: f64 = 0.0012;
 pub(super) struct Epoch {
     /// Packets that arrived a second.
     pub(super) rate: f64,
+    /// The same over the time in which they left, where that was longer: what a machine holds back and hands
+    /// over at once arrives faster than any link.
+    pub(super) carried: f64,
     /// Packets that arrived or were found lost.
     pub(super) packets: f64,
     /// Share of them that was lost.
@@ -43,7 +46,8 @@ pub(super) struct Epoch {
     /// Shortest and longest round trip in seconds.
     pub(super) shortest: f64,
     pub(super) longest: f64,
-    pub(super) is_app_limited: bool,
+    /// By the application, or by room at either end.
+    pub(super) is_limited: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +55,7 @@ struct Began {
     total: u64,
     lost: u64,
     arrived_at: Span,
+    sent_at: Option<Instant>,
     now: Instant,
     /// It ends when this number has arrived.
     end: SentNumber,
@@ -71,11 +76,13 @@ struct Spells {
     /// Of the present one, and when it ends.
     least: f64,
     ends: Instant,
+    /// Of the one before.
+    before: f64,
 }
 
 impl Spells {
     const fn new() -> Self {
-        Self { sum: 0.0, over: 0, least: f64::INFINITY, ends: Instant::ZERO }
+        Self { sum: 0.0, over: 0, least: f64::INFINITY, ends: Instant::ZERO, before: f64::INFINITY }
     }
 
     fn note(&mut self, rtt: f64, now: Instant) {
@@ -90,6 +97,7 @@ impl Spells {
         if self.least.is_finite() {
             self.sum += self.least;
             self.over += 1;
+            self.before = self.least;
         }
         self.least = f64::INFINITY;
     }
@@ -100,7 +108,7 @@ impl Spells {
             self.end();
         }
         let mean = (self.over > 0).then(|| self.sum / f64::from(self.over));
-        *self = Self { ends: self.ends, least: self.least, ..Self::new() };
+        (self.sum, self.over) = (0.0, 0);
         mean
     }
 }
@@ -114,12 +122,13 @@ pub(super) struct Path {
     spells: Spells,
     /// The newest round trips.
     newest: [f64; 3],
-    is_app_limited: bool,
+    is_limited: bool,
     last: Option<f64>,
     base: Option<f64>,
     /// Of the newest epoch, and of the one before.
     queues: [f64; 2],
     jitter: f64,
+    spread: f64,
     drain: Option<Drain>,
     /// Drains in a row that saw a higher base, and the least that they saw.
     higher: (u32, f64),
@@ -135,11 +144,12 @@ impl Path {
             rtts: NO_RTTS,
             spells: Spells::new(),
             newest: [f64::INFINITY; 3],
-            is_app_limited: false,
+            is_limited: false,
             last: None,
             base: None,
             queues: [0.0; 2],
             jitter: 0.0,
+            spread: 0.0,
             drain: None,
             higher: NONE_HIGHER,
         }
@@ -157,13 +167,22 @@ impl Path {
 
     /// Queueing delay of this moment, in seconds.
     pub(super) fn queue_now(&self) -> f64 {
-        let least = self.newest.iter().copied().fold(f64::INFINITY, f64::min);
-        if least.is_finite() { (least - self.base()).max(0.0) } else { 0.0 }
+        let base = self.base();
+        // A spell is no news where the round trip is much shorter.
+        let before =
+            if SPELL.as_secs_f64() <= 2.0 * base { self.spells.before } else { f64::INFINITY };
+        let least = self.newest.iter().copied().fold(before, f64::min);
+        if least.is_finite() { (least - base).max(0.0) } else { 0.0 }
     }
 
     /// The longer of that and the one of the epoch before.
     pub(super) const fn queue_before(&self) -> f64 {
         self.queues[0].max(self.queues[1])
+    }
+
+    /// By how much round trips of the newest epoch differed, in seconds.
+    pub(super) const fn lateness(&self) -> f64 {
+        self.spread
     }
 
     /// Seconds.
@@ -201,11 +220,12 @@ impl Path {
     pub(super) fn on_ack(&mut self, acked: &Acked, cx: &Context<'_>, syn: Span) -> Option<Epoch> {
         let rtt = cx.rtt?.latest.as_secs_f64().max(BASE_MIN);
         self.note_rtt(rtt, cx.now);
-        self.is_app_limited |= acked.is_app_limited;
+        self.is_limited |= acked.is_app_limited || acked.is_room_limited;
         let here = Began {
             total: acked.total.0,
             lost: acked.lost.0,
             arrived_at: acked.arrived_at,
+            sent_at: acked.sent_at,
             now: cx.now,
             end: acked.next,
         };
@@ -218,19 +238,25 @@ impl Path {
         if !is_over || elapsed == Span::ZERO {
             return None;
         }
+        let leaving = match (here.sent_at, began.sent_at) {
+            (Some(last), Some(first)) => last.since(first),
+            _ => Span::ZERO,
+        };
         let base = self.base();
         let (least, most) = std::mem::replace(&mut self.rtts, NO_RTTS);
         self.queues = [(self.spells.take().unwrap_or(least) - base).max(0.0), self.queues[0]];
         self.began = Some(here);
+        self.spread = most - least;
         let arrived = here.total.saturating_sub(began.total) as f64;
         let lost = here.lost.saturating_sub(began.lost) as f64;
         Some(Epoch {
             rate: arrived / elapsed.as_secs_f64(),
+            carried: arrived / elapsed.max(leaving).as_secs_f64(),
             packets: arrived + lost,
             lost: lost / (arrived + lost).max(1.0),
             shortest: least,
             longest: most,
-            is_app_limited: std::mem::take(&mut self.is_app_limited),
+            is_limited: std::mem::take(&mut self.is_limited),
         })
     }
 
