@@ -51,15 +51,16 @@ const WINDOW_MAX: f64 = 1e9;
 /// flows fill to N - 1 parts.
 const THETA_BASE_PART: f64 = 1.0 / 5.0;
 const THETA_ROOM_PART: f64 = 1.0 / 8.0;
-/// Ours: the queue that keeps the link busy, in seconds: what jitter hides, within these bounds, and at most these
-/// parts of the base round trip and of the room.
+/// Ours: the queue that keeps the link busy, in seconds: so many jitters, as what a late machine does not send is
+/// taken from the queue; within these bounds, and at most these parts of the base round trip and of the room.
+const OMEGA_JITTERS: f64 = 2.0;
 const OMEGA_MIN: f64 = 0.0003;
-const OMEGA_MAX: f64 = 0.002;
+const OMEGA_MAX: f64 = 0.008;
 const OMEGA_BASE_PART: f64 = 1.0 / 8.0;
+const OMEGA_ROOM_PART: f64 = 1.0 / 4.0;
 /// Ours: base round trip up to which ACKs that are late hold back what they would let go; beyond it they may be late
 /// by half of the rest.
 const LATE_BASE: f64 = 0.004;
-const OMEGA_ROOM_PART: f64 = 1.0 / 4.0;
 /// [FRCC] has no bound; ours is far above what the law was tried with.
 const COUNT_MAX: f64 = 64.0;
 /// [FRCC] Largest change of the window in one epoch.
@@ -199,7 +200,8 @@ impl Sabul2026 {
     fn omega(&self) -> f64 {
         let base = self.path.base();
         let room = self.losses.room(base);
-        let omega = self.manner.omega(self.path.jitter().clamp(OMEGA_MIN, OMEGA_MAX));
+        let omega =
+            self.manner.omega((OMEGA_JITTERS * self.path.jitter()).clamp(OMEGA_MIN, OMEGA_MAX));
         omega.min(base * OMEGA_BASE_PART).min(room * OMEGA_ROOM_PART)
     }
 
