@@ -10,6 +10,8 @@
 //! Invariants:  `GAP_MIN` <= gap <= `GAP_MAX`; a loss epoch opens only beyond the last decrease.
 //! Not here:    retransmission order and send times (`sabul-proto`), the rate search (`search`).
 //!
+//! What bounds it: the window from what arrives (`bounds`), or as published a window and 10 µs.
+//!
 //! Two starts. *published*: the application sets the rate, the flow window grows from one packet to
 //! what has been acknowledged, and the rate stands still meanwhile. *search*: ours, finds the rate
 //! by itself (DEV-008: it is the default); everything after it is as published.
@@ -25,6 +27,10 @@ use crate::reason::Reason;
 use crate::search::{RateSearch, SearchStep};
 use crate::unused::{UNUSED, Unused};
 
+use self::bounds::{Arrivals, BOUNDS, Bounds};
+
+mod bounds;
+
 /// [SABUL §II-E] The rate rises only while the averaged loss rate is below 0.1 %.
 const LOSS_THRESHOLD: f64 = 0.001;
 /// [SABUL2] Weight of the newest interval in the averaged loss rate; the paper gives none.
@@ -33,9 +39,10 @@ const LOSS_WEIGHT_NEW: f64 = 0.9;
 const INCREASE_FLOOR_NANO: u128 = 1_000_000_000 / 1500;
 /// [SABUL §II-E] `dec_count` after a loss epoch opens: its next decrease is at the 16th NAK.
 const DEC_COUNT_START: u32 = 4;
-/// Ours, DEV-003: enough for 100 Gb/s of jumbo packets. The authors' code stops at 10 µs (1.2 Gb/s), a
-/// limit of its timers.
+/// Ours, DEV-003: enough for 100 Gb/s of jumbo packets.
 const GAP_MIN: Span = Span::from_nanos(10);
+/// [SABUL2] 1.2 Gb/s of 1500-byte packets, a limit of its timers.
+const GAP_MIN_PUBLISHED: Span = Span::from_micros(10);
 /// Ours, DEV-002: 1 Mb/s of 1500-byte packets. Where every interval has random losses the published
 /// rule only ever decreases, so something has to end it; the authors' code stops at 1 ms (12 Mb/s),
 /// which would flood slower paths.
@@ -76,7 +83,7 @@ const PARAMS: &[ParamSpec] = &[
         unit: Unit::Packets,
         default: "25600",
         range: (2.0, 1e6),
-        doc: "Largest flow window of the published start",
+        doc: "Largest flow window of the published start, and with 'bounds=published' of all that follows",
         source: "[SABUL2] 25 600; [SABUL §II-D] suggests bandwidth × RTT",
     },
     ParamSpec {
@@ -96,6 +103,16 @@ const PARAMS: &[ParamSpec] = &[
               queue of one BDP drain and no more; the averaged RTT, queue included; or one SYN \
               interval",
         source: "[SABUL §II-E] one RTT, without saying which; [SABUL2] one SYN interval",
+    },
+    ParamSpec {
+        name: "bounds",
+        unit: Unit::Word(&["measured", "published", "none"]),
+        default: "measured",
+        range: (0.0, 0.0),
+        doc: "What holds the rate after the start: 'measured' lets no more be on the way, and the rate rise no \
+              further, than what arrives says; 'published' holds window_packets on the way and one packet each \
+              10 µs; 'none' leaves it to the losses",
+        source: "measured: ours; published: [SABUL §II-D], [SABUL2]",
     },
     UNUSED,
 ];
@@ -124,8 +141,8 @@ enum Phase {
     SlowStart { window: Packets },
     /// Ours.
     Search(RateSearch),
-    /// [SABUL §II-E] Rate control, with the window at its maximum where the start has one.
-    Steady { window: Option<Packets> },
+    /// [SABUL §II-E] Rate control.
+    Steady,
 }
 
 #[derive(Debug)]
@@ -136,6 +153,10 @@ struct Sabul2003 {
     syn_interval: Span,
     freeze: Freeze,
     unused: Unused,
+    bounds: Bounds,
+    arrivals: Arrivals,
+    /// Most on the way after the start.
+    window: Option<Packets>,
     averaged_loss: f64,
     hold_until: Option<Instant>,
     /// Largest number sent when the gap last grew for a new epoch; none before the first.
@@ -148,8 +169,10 @@ struct Sabul2003 {
 fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     let rate = params.rate("rate_mbps_initial");
     let gap = rate.gap(packet_bytes).0;
-    if !(GAP_MIN..=GAP_MAX).contains(&gap) {
-        let [most, least] = [GAP_MIN, GAP_MAX].map(|gap| Gap(gap).rate(packet_bytes));
+    let bounds = params.choice("bounds", &BOUNDS);
+    let gap_min = gap_min(bounds);
+    if !(gap_min..=GAP_MAX).contains(&gap) {
+        let [most, least] = [gap_min, GAP_MAX].map(|gap| Gap(gap).rate(packet_bytes));
         let mbps = |rate: Option<Rate>| rate.map_or(0.0, |rate| rate.0 as f64 / 1e6);
         return Err(ConfigError {
             setting: "parameter rate_mbps_initial of sabul2003".to_owned(),
@@ -162,22 +185,36 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
             ),
         });
     }
+    let start = params.choice("start", &STARTS);
+    let has_window = bounds == Bounds::Published || matches!(start, Start::Published);
+    let window_max = Packets(params.number("window_packets") as u64);
+    let syn_interval = Span::from_secs_f64(params.number("syn_interval_ms") / 1e3);
     Ok(Box::new(Sabul2003 {
         gap,
-        phase: match params.choice("start", &STARTS) {
+        phase: match start {
             Start::Search => Phase::Search(RateSearch::new()),
             Start::Published => Phase::SlowStart { window: Packets(1) },
         },
-        window_max: Packets(params.number("window_packets") as u64),
-        syn_interval: Span::from_secs_f64(params.number("syn_interval_ms") / 1e3),
+        window_max,
+        syn_interval,
         freeze: params.choice("freeze", &FREEZES),
         unused: Unused::new(params),
+        bounds,
+        arrivals: Arrivals::new(syn_interval),
+        window: has_window.then_some(window_max),
         averaged_loss: 0.0,
         hold_until: None,
         last_decrease: None,
         nak_count: 0,
         dec_count: DEC_COUNT_START,
     }))
+}
+
+const fn gap_min(bounds: Bounds) -> Span {
+    match bounds {
+        Bounds::Published => GAP_MIN_PUBLISHED,
+        Bounds::Measured | Bounds::None => GAP_MIN,
+    }
 }
 
 /// `10^ceil(log10(syn / gap))` in millionths, exact at every power of ten. [SABUL §II-E]
@@ -210,12 +247,35 @@ pub(crate) const fn increased(syn: Span, gap: Span) -> Span {
 impl Sabul2003 {
     fn decrease(&mut self) {
         // [SABUL §II-E] The gap grows by 1/8, so the rate falls by 1/9.
-        self.gap = self.gap.mul_ratio(9, 8).clamp(GAP_MIN, GAP_MAX);
+        self.gap = self.clamped(self.gap.mul_ratio(9, 8));
+    }
+
+    fn clamped(&self, gap: Span) -> Span {
+        gap.clamp(gap_min(self.bounds), GAP_MAX)
+    }
+
+    /// One interval without noteworthy loss; what arrives may say that it is far enough.
+    fn increase(&mut self, cx: &Context<'_>) {
+        let mut gap = increased(self.syn_interval, self.gap);
+        if let (Bounds::Measured, Some(rtt)) = (self.bounds, cx.rtt) {
+            let inc = increase_nano(self.syn_interval, self.gap) as f64 / 1e9;
+            let least = self.arrivals.gap_min(inc, rtt).unwrap_or(gap);
+            gap = gap.max(least.min(self.gap));
+        }
+        self.gap = self.clamped(gap);
     }
 
     fn end_search(&mut self, rate: Rate, cx: &Context<'_>) {
-        self.gap = rate.gap(cx.packet_bytes).0.clamp(GAP_MIN, GAP_MAX);
-        self.phase = Phase::Steady { window: None };
+        self.gap = self.clamped(rate.gap(cx.packet_bytes).0);
+        self.phase = Phase::Steady;
+        self.arrivals.found(rate, cx);
+        self.take_window(cx);
+    }
+
+    fn take_window(&mut self, cx: &Context<'_>) {
+        if let (Bounds::Measured, Some(rtt)) = (self.bounds, cx.rtt) {
+            self.window = self.arrivals.window(rtt).or(self.window);
+        }
     }
 
     fn take_step(&mut self, step: SearchStep, cx: &mut Context<'_>) {
@@ -236,8 +296,8 @@ impl Controller for Sabul2003 {
                 hold_until: self.hold_until,
             },
             Phase::Search(search) => search.limits(),
-            Phase::Steady { window } => {
-                SendLimits { gap: Gap(self.gap), window: *window, hold_until: self.hold_until }
+            Phase::Steady => {
+                SendLimits { gap: Gap(self.gap), window: self.window, hold_until: self.hold_until }
             }
         }
     }
@@ -253,12 +313,12 @@ impl Controller for Sabul2003 {
                 let step = search.on_interval(report, cx);
                 self.take_step(step, cx);
             }
-            Phase::Steady { .. } => {
+            Phase::Steady => {
                 let is_rising = self.averaged_loss < LOSS_THRESHOLD
                     && !self.unused.holds(report.sent, report.elapsed, self.gap);
                 cx.tell(if is_rising { Reason::Rise } else { Reason::Hold });
                 if is_rising {
-                    self.gap = increased(self.syn_interval, self.gap).clamp(GAP_MIN, GAP_MAX);
+                    self.increase(cx);
                 }
             }
         }
@@ -266,26 +326,29 @@ impl Controller for Sabul2003 {
 
     fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
         self.unused.on_ack(acked);
+        if let Some(rtt) = cx.rtt {
+            self.arrivals.on_ack(acked, rtt);
+        }
         match &mut self.phase {
             Phase::SlowStart { window } => {
                 // [SABUL §II-E] The window grows to the number of acknowledged packets.
                 *window = Packets(window.0.max(acked.total.0)).min(self.window_max);
                 if *window == self.window_max {
-                    self.phase = Phase::Steady { window: Some(self.window_max) };
+                    self.phase = Phase::Steady;
                 }
             }
             Phase::Search(search) => {
                 let step = search.on_ack(acked, cx);
                 self.take_step(step, cx);
             }
-            Phase::Steady { .. } => {}
+            Phase::Steady => self.take_window(cx),
         }
     }
 
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
         match &mut self.phase {
             Phase::SlowStart { .. } => {
-                self.phase = Phase::Steady { window: Some(self.window_max) };
+                self.phase = Phase::Steady;
             }
             Phase::Search(search) => {
                 let step = search.on_loss(loss, cx);
@@ -299,7 +362,7 @@ impl Controller for Sabul2003 {
                 self.take_step(step, cx);
                 return;
             }
-            Phase::Steady { .. } => {}
+            Phase::Steady => {}
         }
         if self.last_decrease.is_none_or(|last| loss.first_lost > last) {
             // Condition 1 of [SABUL §II-E].
@@ -343,7 +406,7 @@ impl Controller for Sabul2003 {
         match &self.phase {
             Phase::SlowStart { .. } => "slow-start",
             Phase::Search(search) => search.phase(),
-            Phase::Steady { .. } => "steady",
+            Phase::Steady => "steady",
         }
     }
 }

@@ -5,9 +5,13 @@ const PACKET: Bytes = Bytes(1500);
 const RTT: Span = Span::from_millis(100);
 
 fn published(rate_mbps: &str) -> Box<dyn Controller> {
-    let given =
-        [("start", "published"), ("rate_mbps_initial", rate_mbps), ("window_packets", "64")]
-            .map(|(k, v)| (k.to_owned(), v.to_owned()));
+    let given = [
+        ("start", "published"),
+        ("bounds", "published"),
+        ("rate_mbps_initial", rate_mbps),
+        ("window_packets", "64"),
+    ]
+    .map(|(k, v)| (k.to_owned(), v.to_owned()));
     build(&ParamValues::check("sabul2003", PARAMS, &given).unwrap(), PACKET).unwrap()
 }
 
@@ -215,4 +219,28 @@ fn a_rate_of_which_half_is_unused_stays_for_want_of_data_only() {
         controller.on_interval(&report, &mut cx(Instant::ZERO));
         assert_eq!(controller.limits().gap < before, rises, "{word} {is_app_limited} {sent}");
     }
+}
+
+#[test]
+fn the_published_bounds_are_ten_microseconds_and_the_largest_window() {
+    for (bounds, expected) in [("published", 1200.0), ("none", 1201.2)] {
+        let given = [
+            ("start", "published"),
+            ("bounds", bounds),
+            ("rate_mbps_initial", "1200"),
+            ("window_packets", "64"),
+        ]
+        .map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let values = ParamValues::check("sabul2003", PARAMS, &given).unwrap();
+        let mut controller = build(&values, PACKET).unwrap();
+        leave_slow_start(&mut *controller);
+        // 1000 packets a SYN interval; one more is 1201.2 Mb/s.
+        controller.on_interval(&quiet_interval(), &mut cx(Instant::ZERO));
+        let rate = controller.limits().rate(PACKET).unwrap().as_mbps_f64();
+        assert!((rate - expected).abs() < 0.01, "{bounds}: {rate}");
+        assert_eq!(controller.limits().window, Some(Packets(64)), "{bounds}");
+    }
+    let given = [("bounds", "published"), ("rate_mbps_initial", "1300")]
+        .map(|(k, v)| (k.to_owned(), v.to_owned()));
+    assert!(ENTRY.build(&given, PACKET).is_err(), "faster than one in 10 µs");
 }
