@@ -48,6 +48,7 @@ fn request(args: &CardArgs) -> Request {
         settings: args.set.clone(),
         threads: args.threads,
         out: args.output.out.clone(),
+        contract: None,
     }
 }
 

@@ -4,8 +4,12 @@
 //! numbers of what they have shown (`measure`), and `page` puts those down. A controller that is at
 //! fault, or whose runs have no sensible numbers, is named as the cause. In the lab fewer and shorter
 //! scenarios run one after another (`lab`), and those whose numbers do not count leave reasons.
+//!
+//! A card of the [`Contract`] has other tests (`contract`) and is planned, run and written in the same way.
 
+mod contract;
 mod cost;
+mod head;
 mod lab;
 mod measure;
 mod page;
@@ -24,6 +28,8 @@ use serde::Serialize;
 use crate::folder::Folder;
 use crate::runs::{self, Finished};
 use crate::{COMMIT, Error, Observer, SCHEMA, simulate};
+pub use contract::{Contract, Order};
+use head::Head;
 use lab::LabPart;
 use measure::{Answer, Marks};
 pub(crate) use measure::{RegionTest, Trial, region_test};
@@ -70,6 +76,8 @@ pub struct Request {
     pub threads: Option<usize>,
     /// Where the files of the card are written, if they are.
     pub out: Option<PathBuf>,
+    /// The contract with TCP in place of the tests.
+    pub contract: Option<Contract>,
 }
 
 impl Request {
@@ -86,6 +94,7 @@ impl Request {
             settings: Vec::new(),
             threads: None,
             out: None,
+            contract: None,
         }
     }
 }
@@ -93,21 +102,11 @@ impl Request {
 /// What `card.json` holds.
 #[derive(Debug, Serialize)]
 struct Sheet {
-    schema: u32,
-    arm: &'static str,
-    cc: &'static str,
-    transport: &'static str,
-    params: BTreeMap<String, String>,
-    commit: &'static str,
-    seeds: u32,
+    #[serde(flatten)]
+    head: Head,
     seconds_per_flow: f64,
-    /// What was changed.
-    settings: BTreeMap<String, String>,
-    wall_s: f64,
     #[serde(flatten)]
     marks: Marks,
-    #[serde(flatten)]
-    lab: Option<LabPart>,
 }
 
 /// The note on what made the files of a card.
@@ -122,7 +121,10 @@ struct Manifest<'a> {
     transport: &'static str,
     params: &'a BTreeMap<String, String>,
     seeds: u32,
-    seconds_per_flow: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds_per_flow: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<&'static str>,
     settings: &'a BTreeMap<String, String>,
     files: &'a [String],
 }
@@ -130,21 +132,35 @@ struct Manifest<'a> {
 /// A finished card.
 #[derive(Debug)]
 pub struct Card {
-    sheet: Sheet,
+    paper: Paper,
+}
+
+/// What was measured.
+#[derive(Debug)]
+enum Paper {
+    Tests(Box<Sheet>),
+    Contract(Box<contract::Sheet>),
 }
 
 impl Card {
     /// What a person reads in a terminal.
     pub fn text(&self) -> String {
-        page::text(&self.sheet)
+        match &self.paper {
+            Paper::Tests(sheet) => page::text(sheet),
+            Paper::Contract(sheet) => contract::text(sheet),
+        }
     }
 
-    /// The card as `card.json` holds it.
+    /// The card as `card.json` or `contract.json` holds it.
     ///
     /// # Errors
     /// If a number cannot be put down.
     pub fn to_json(&self) -> Result<String, Error> {
-        serde_json::to_string(&self.sheet).map_err(cannot_say)
+        match &self.paper {
+            Paper::Tests(sheet) => serde_json::to_string(sheet),
+            Paper::Contract(sheet) => serde_json::to_string(sheet),
+        }
+        .map_err(cannot_say)
     }
 
     /// The same, to look numbers up in.
@@ -152,17 +168,28 @@ impl Card {
     /// # Errors
     /// If a number cannot be put down.
     pub fn to_value(&self) -> Result<serde_json::Value, Error> {
-        serde_json::to_value(&self.sheet).map_err(cannot_say)
+        match &self.paper {
+            Paper::Tests(sheet) => serde_json::to_value(sheet),
+            Paper::Contract(sheet) => serde_json::to_value(sheet),
+        }
+        .map_err(cannot_say)
+    }
+
+    fn head(&self) -> &Head {
+        match &self.paper {
+            Paper::Tests(sheet) => &sheet.head,
+            Paper::Contract(sheet) => &sheet.head,
+        }
     }
 
     /// A sentence for each run in the lab whose numbers do not count.
     pub fn invalid(&self) -> impl Iterator<Item = String> {
-        self.sheet.lab.iter().flat_map(LabPart::invalid)
+        self.head().lab.iter().flat_map(LabPart::invalid)
     }
 
     /// Whether the numbers of all runs count.
     pub fn is_valid(&self) -> bool {
-        self.sheet.lab.as_ref().is_none_or(LabPart::is_valid)
+        self.head().lab.as_ref().is_none_or(LabPart::is_valid)
     }
 }
 
@@ -176,10 +203,16 @@ pub struct Sitting {
     request: Request,
     entry: &'static Entry,
     transport: Carrier,
-    seconds_per_flow: f64,
-    exams: Vec<Exam>,
+    exams: Exams,
     /// All seeds of the first scenario, then those of the next.
     all: Vec<Run>,
+}
+
+/// What is to be run.
+#[derive(Debug)]
+enum Exams {
+    Tests { exams: Vec<Exam>, seconds_per_flow: f64 },
+    Contract { exams: Vec<Exam<contract::Question>>, order: Order },
 }
 
 /// Makes a card of a controller. In the lab the process must be the lab's own
@@ -199,24 +232,37 @@ impl Sitting {
     pub fn new(request: Request) -> Result<Self, Error> {
         let entry = registry::find(&request.cc)?;
         entry.build(&request.params, Bytes(1500))?;
-        request.settings.iter().try_for_each(check_setting)?;
+        let has_contract = request.contract.is_some();
+        request.settings.iter().try_for_each(|given| check_setting(given, has_contract))?;
         let transport = transport(entry, request.transport)?;
         let subject = Subject { entry, params: &request.params, transport };
-        let extent = match request.arm {
-            Arm::Sim => &SIM,
-            Arm::Lab => &LAB,
+        let exams = match request.contract {
+            None => {
+                let extent = match request.arm {
+                    Arm::Sim => &SIM,
+                    Arm::Lab => &LAB,
+                };
+                let seconds_per_flow = request.seconds_per_flow.unwrap_or(extent.region_s);
+                let exams = chosen(subject.exams(extent, seconds_per_flow), &request.only)?;
+                Exams::Tests { exams, seconds_per_flow }
+            }
+            Some(contract) => Exams::Contract {
+                exams: contract::exams(&subject, request.arm, contract, &request.only)?,
+                order: contract.order,
+            },
         };
-        let seconds_per_flow = request.seconds_per_flow.unwrap_or(extent.region_s);
-        let exams = chosen(subject.exams(extent, seconds_per_flow), &request.only)?;
         if request.arm == Arm::Lab {
             lab::check(&subject)?;
         }
-        let all = read(request.arm, &exams, &request.settings, request.seeds)?;
+        let all = match &exams {
+            Exams::Tests { exams, .. } => read(&request, exams)?,
+            Exams::Contract { exams, .. } => read(&request, exams)?,
+        };
         // Before the runs, which take their time.
         if let Some(dir) = &request.out {
             runs::make_directory(&dir.join(SCENARIOS), "--out")?;
         }
-        Ok(Self { request, entry, transport, seconds_per_flow, exams, all })
+        Ok(Self { request, entry, transport, exams, all })
     }
 
     /// Runs everything, makes the card of it, and writes its files.
@@ -273,27 +319,44 @@ impl Sitting {
         machine: Option<lab::Machine>,
         started: Clock,
     ) -> Result<Card, Error> {
-        let Self { request, entry, transport, seconds_per_flow, exams, all } = self;
+        let Self { request, entry, transport, exams, all } = self;
         let wall_s = started.elapsed().as_secs_f64();
-        let answers = answers(entry.name, exams, all, finished, request.seeds)?;
-        let mhz = machine.as_ref().and_then(|machine| machine.cpu_mhz);
-        let sheet = Sheet {
+        let settings = settings(&all);
+        let head = |lab| Head {
             schema: SCHEMA,
             arm: request.arm.name(),
             cc: entry.name,
             transport: transport.name(),
-            params: request.params.into_iter().collect(),
+            params: request.params.iter().cloned().collect(),
             commit: COMMIT,
             seeds: request.seeds,
-            seconds_per_flow,
-            settings: settings(&answers),
+            settings,
             wall_s,
-            marks: Marks::new(&answers, mhz),
-            lab: machine.map(|machine| LabPart::new(machine, &answers)),
+            lab,
         };
-        let card = Card { sheet };
+        let (card, files) = match exams {
+            Exams::Tests { exams, seconds_per_flow } => {
+                let answers = answers(entry.name, exams, all, finished, request.seeds)?;
+                let mhz = machine.as_ref().and_then(|machine| machine.cpu_mhz);
+                let marks = Marks::new(&answers, mhz);
+                let head = head(machine.map(|machine| LabPart::new(machine, &answers)));
+                let sheet = Sheet { head, seconds_per_flow, marks };
+                let mut files = scenarios(&answers);
+                files.push(("report.html".to_owned(), page::page(&sheet, &answers).to_html()));
+                (Card { paper: Paper::Tests(Box::new(sheet)) }, files)
+            }
+            Exams::Contract { exams, order } => {
+                let answers = answers(entry.name, exams, all, finished, request.seeds)?;
+                let head = head(machine.map(|machine| LabPart::new(machine, &answers)));
+                let sheet = contract::Sheet::new(head, order, &answers);
+                let mut files = scenarios(&answers);
+                files.push(("report.html".to_owned(), contract::page(&sheet).to_html()));
+                files.push(("contract.csv".to_owned(), contract::csv(&sheet)));
+                (Card { paper: Paper::Contract(Box::new(sheet)) }, files)
+            }
+        };
         if let Some(dir) = &request.out {
-            write(dir, &card, &answers)?;
+            write(dir, &card, &files)?;
         }
         Ok(card)
     }
@@ -305,7 +368,7 @@ fn is_own(list: &str, own: &[&str], key: &str) -> bool {
 }
 
 /// Refuses what would take away what a test is about.
-fn check_setting(given: &Override) -> Result<(), Error> {
+fn check_setting(given: &Override, has_contract: bool) -> Result<(), Error> {
     let key = given.key();
     let refuse = |what: &str| Err(Error::usage(format!("--set {key}: {what}")));
     if given.value_count() != 1 {
@@ -313,6 +376,9 @@ fn check_setting(given: &Override) -> Result<(), Error> {
     }
     let parts: Vec<&str> = key.split('.').collect();
     match parts.as_slice() {
+        ["link", _, "rate_mbps", ..] if has_contract => {
+            refuse("this is what cells of the contract set themselves; choose some with --only")
+        }
         ["link", _, key, ..] if is_own("link", OWN_LINK_KEYS, key) => {
             refuse("this is what tests of the card set themselves; use sabul sim run")
         }
@@ -325,9 +391,10 @@ fn check_setting(given: &Override) -> Result<(), Error> {
 }
 
 /// Every run of the card: all seeds of the first scenario, then those of the next.
-fn read(arm: Arm, exams: &[Exam], set: &[Override], seeds: u32) -> Result<Vec<Run>, Error> {
+fn read<Q>(request: &Request, exams: &[Exam<Q>]) -> Result<Vec<Run>, Error> {
+    let Request { arm, seeds, .. } = *request;
     let wrong = |error: sabul_scenario::Error| Error::usage(error.to_string());
-    let mut overrides = set.to_vec();
+    let mut overrides = request.settings.clone();
     overrides.push(sabul_scenario::parse_override(&format!("seed=1..{seeds}")).map_err(wrong)?);
     let mut all = Vec::new();
     for exam in exams {
@@ -358,13 +425,13 @@ fn fault(cc: &str, scenario: &str, what: &str) -> Error {
 }
 
 /// Runs and what they have shown, by scenario; refuses what no controller may bring about.
-fn answers(
+fn answers<Q>(
     cc: &str,
-    exams: Vec<Exam>,
+    exams: Vec<Exam<Q>>,
     all: Vec<Run>,
     finished: Vec<Finished>,
     seeds: u32,
-) -> Result<Vec<Answer>, Error> {
+) -> Result<Vec<Answer<Q>>, Error> {
     let mut trials = all.into_iter().zip(finished).map(|(run, finished)| Trial { run, finished });
     let mut answers = Vec::new();
     for exam in exams {
@@ -382,43 +449,49 @@ fn answers(
 }
 
 /// What was changed, as a run tells it.
-fn settings(answers: &[Answer]) -> BTreeMap<String, String> {
-    let run = answers.first().and_then(Answer::first).map(|trial| &trial.run);
-    let settings = run.into_iter().flat_map(|run| run.settings.iter().cloned());
+fn settings(all: &[Run]) -> BTreeMap<String, String> {
+    let settings = all.first().into_iter().flat_map(|run| run.settings.iter().cloned());
     settings.filter(|(key, _)| key != "seed").collect()
 }
 
+/// The scenarios as files, by their names.
+fn scenarios<Q>(answers: &[Answer<Q>]) -> Vec<(String, String)> {
+    let file = |answer: &Answer<Q>| {
+        let name = format!("{SCENARIOS}/{}.toml", answer.exam.name);
+        Some((name, answer.first()?.run.text.clone()))
+    };
+    answers.iter().filter_map(file).collect()
+}
+
 /// Writes the files of a card. The manifest comes last: where it is, everything is.
-fn write(dir: &Path, card: &Card, answers: &[Answer]) -> Result<(), Error> {
+fn write(dir: &Path, card: &Card, files: &[(String, String)]) -> Result<(), Error> {
     let document = card.to_json()?;
-    let card = &card.sheet;
-    let page = page::page(card, answers).to_html();
+    let head = card.head();
+    let (name, seconds_per_flow, order) = match &card.paper {
+        Paper::Tests(sheet) => ("card.json", Some(sheet.seconds_per_flow), None),
+        Paper::Contract(sheet) => ("contract.json", None, Some(sheet.order)),
+    };
     let manifest = |files: &[String]| {
         Ok(serde_json::to_string_pretty(&Manifest {
             schema: SCHEMA,
             program: "sabul",
             version: env!("CARGO_PKG_VERSION"),
-            commit: card.commit,
-            arm: card.arm,
-            cc: card.cc,
-            transport: card.transport,
-            params: &card.params,
-            seeds: card.seeds,
-            seconds_per_flow: card.seconds_per_flow,
-            settings: &card.settings,
+            commit: head.commit,
+            arm: head.arm,
+            cc: head.cc,
+            transport: head.transport,
+            params: &head.params,
+            seeds: head.seeds,
+            seconds_per_flow,
+            order,
+            settings: &head.settings,
             files,
         })?)
     };
     let fill = || {
         let mut folder = Folder::begin(dir)?;
-        folder.write("card.json", document)?;
-        folder.write("report.html", page)?;
-        for answer in answers {
-            if let Some(trial) = answer.first() {
-                let name = format!("{SCENARIOS}/{}.toml", answer.exam.name);
-                folder.write(&name, &trial.run.text)?;
-            }
-        }
+        folder.write(name, document)?;
+        files.iter().try_for_each(|(name, text)| folder.write(name, text))?;
         folder.end(manifest)
     };
     fill().map_err(|error| runs::cannot_write(dir, &error))
@@ -430,7 +503,7 @@ mod tests {
 
     fn setting(text: &str) -> Result<(), String> {
         let given = sabul_scenario::parse_override(text).unwrap();
-        check_setting(&given).map_err(|error| error.to_string())
+        check_setting(&given, false).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -438,6 +511,8 @@ mod tests {
         for text in ["link.bottleneck.rate_mbps=10", "link.*.discipline=codel", "flow.*.ecn=true"] {
             assert_eq!(setting(text), Ok(()), "{text}");
         }
+        let given = sabul_scenario::parse_override("link.*.rate_mbps=10").unwrap();
+        assert!(check_setting(&given, true).unwrap_err().to_string().contains("--only"));
         for (text, part) in [
             ("link.bottleneck.loss=0.1", "sim run"),
             ("link.bottleneck.queue_packets=9", "sim run"),
@@ -493,7 +568,7 @@ mod tests {
         let entry = registry::find("cubic").unwrap();
         let transport = Carrier::of(entry);
         let exams = Subject { entry, params: &[], transport }.exams(&SIM, 1.0);
-        let all = read(Arm::Sim, &exams, &[], 3).unwrap();
+        let all = read(&Request { seeds: 3, ..Request::new("cubic") }, &exams).unwrap();
         assert_eq!(all.len(), exams.len() * 3);
         for (exam, runs) in exams.iter().zip(all.chunks(3)) {
             for (seed, run) in (1..).zip(runs) {

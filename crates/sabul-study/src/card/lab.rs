@@ -55,7 +55,7 @@ struct ExamNote {
 }
 
 impl LabPart {
-    pub(super) fn new(machine: Machine, answers: &[Answer]) -> Self {
+    pub(super) fn new<Q>(machine: Machine, answers: &[Answer<Q>]) -> Self {
         let trials = answers.iter().flat_map(|one| one.trials.iter().chain(&one.invalid));
         let note = |trial: &Trial| Some(ExamNote::new(&trial.run, trial.finished.lab.as_ref()?));
         Self { machine, exams: trials.filter_map(note).collect() }

@@ -23,15 +23,15 @@ const FAIR_WINDOW_S: f64 = 1.0;
 
 /// A scenario of the card and what its runs have shown, one a seed.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
-    pub(crate) exam: Exam,
+pub(crate) struct Answer<Q = Question> {
+    pub(crate) exam: Exam<Q>,
     /// Those whose numbers count.
     pub(crate) trials: Vec<Trial>,
     /// Those in the lab that were not the path that was asked for.
     pub(crate) invalid: Vec<Trial>,
 }
 
-impl Answer {
+impl<Q> Answer<Q> {
     /// Any of its runs, the valid ones first.
     pub(crate) fn first(&self) -> Option<&Trial> {
         self.trials.first().or_else(|| self.invalid.first())
@@ -216,15 +216,15 @@ impl Marks {
 }
 
 impl Trial {
-    fn scenario(&self) -> &Scenario {
+    pub(super) fn scenario(&self) -> &Scenario {
         &self.run.scenario
     }
 
-    fn flow(&self, id: &str) -> Option<&FlowResult> {
+    pub(super) fn flow(&self, id: &str) -> Option<&FlowResult> {
         self.finished.results.flows.iter().find(|flow| flow.id == id)
     }
 
-    fn goodput(&self, id: &str) -> f64 {
+    pub(super) fn goodput(&self, id: &str) -> f64 {
         self.flow(id).map_or(f64::NAN, |flow| flow.goodput_bps)
     }
 

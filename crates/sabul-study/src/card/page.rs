@@ -8,6 +8,7 @@ use sabul_run::results::FlowSeries;
 
 use super::Sheet;
 use super::cost::Cost;
+use super::head::{how, title};
 use super::lab::{COST, LabPart};
 use super::measure::{Answer, Marks, MiceTest, RegionMark, RegionTest, Trial, rtts_ms};
 use super::plan::Question;
@@ -19,7 +20,7 @@ const MICE: [&str; 2] = ["median", "99th percentile"];
 
 /// What a person reads in a terminal.
 pub(crate) fn text(card: &Sheet) -> String {
-    let mut text = format!("{}: {}\n\n", title(card), how(card));
+    let mut text = format!("{}: {}\n\n", heading(card), how(&card.head));
     let marks = &card.marks;
     let tables =
         [regions_table(marks), loss_table(marks), beside_table(marks), others_table(marks)];
@@ -27,7 +28,7 @@ pub(crate) fn text(card: &Sheet) -> String {
         text += &table.to_text(TEXT_WIDTH);
         text.push('\n');
     }
-    for sentence in card.lab.iter().flat_map(LabPart::invalid) {
+    for sentence in card.head.lab.iter().flat_map(LabPart::invalid) {
         text += &format!("{sentence}\n");
     }
     text
@@ -38,8 +39,8 @@ type MakeSection = fn(&Sheet, &[Answer]) -> Section;
 
 /// The whole card with its charts.
 pub(crate) fn page(card: &Sheet, answers: &[Answer]) -> Page {
-    let page = Page::new(title(card), how(card));
-    let invalid = card.lab.iter().flat_map(LabPart::invalid);
+    let page = Page::new(heading(card), how(&card.head));
+    let invalid = card.head.lab.iter().flat_map(LabPart::invalid);
     let page = invalid.chain(summary(&card.marks)).fold(page, Page::with_summary);
     let marks = &card.marks;
     let has_sharing = marks.convergence_within_s.is_some() || marks.rtt_fairness.is_some();
@@ -54,37 +55,11 @@ pub(crate) fn page(card: &Sheet, answers: &[Answer]) -> Page {
     ];
     let sections = sections.into_iter().filter(|(has_numbers, _)| *has_numbers);
     let page = sections.fold(page, |page, (_, make)| page.with_section(make(card, answers)));
-    card.lab.iter().fold(page, |page, lab| page.with_section(lab.section()))
+    card.head.lab.iter().fold(page, |page, lab| page.with_section(lab.section()))
 }
 
-fn title(card: &Sheet) -> String {
-    let params: Vec<String> =
-        card.params.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-    let params =
-        if params.is_empty() { String::new() } else { format!(" ({})", params.join(", ")) };
-    format!("Report card of {}{params}", card.cc)
-}
-
-fn how(card: &Sheet) -> String {
-    let settings: Vec<String> =
-        card.settings.iter().map(|(key, value)| format!(", {key} = {value}")).collect();
-    let seeds = match card.seeds {
-        1 => "seed 1".to_owned(),
-        last => format!("seeds 1 to {last}"),
-    };
-    let run = match &card.lab {
-        None => format!("simulated in {:.1} s", card.wall_s),
-        Some(lab) => format!(
-            "emulated: measured in real time in {:.0} s on {}",
-            card.wall_s,
-            lab.machine.line()
-        ),
-    };
-    let carrier = match (&card.lab, card.transport) {
-        (Some(_), "tcp") => "flows of the kernel's TCP".to_owned(),
-        (_, transport) => format!("flows of {transport}"),
-    };
-    format!("{run}, {carrier}{}, {seeds}, commit {}", settings.concat(), card.commit)
+fn heading(card: &Sheet) -> String {
+    title("Report card of", card.head.cc, &card.head.params)
 }
 
 /// The test of seven regions, a line for each round trip.
@@ -352,7 +327,7 @@ fn regions_section(card: &Sheet, answers: &[Answer]) -> Section {
          reports of one second.",
         card.seconds_per_flow,
     );
-    if card.lab.is_some() {
+    if card.head.lab.is_some() {
         text += &format!("\n\n{COST}");
     }
     let mut section = Section::new("Seven regions", text);
@@ -409,7 +384,7 @@ fn loss_section(card: &Sheet, answers: &[Answer]) -> Section {
     let bars = points.iter().map(|point| Bar::new(point.goodput_bps)).collect();
     let chart =
         BarChart::new("Goodput over random loss", Axis::new("goodput", "b/s"), names.collect())
-            .with_series(BarSeries::new(card.cc, bars));
+            .with_series(BarSeries::new(card.head.cc, bars));
     let text = "One flow; the link loses packets by chance, each by itself.";
     let section = Section::new("Random loss", text)
         .with_item(Item::Bar(chart))
@@ -507,7 +482,7 @@ fn queue_section(card: &Sheet, answers: &[Answer]) -> Section {
         let points = series.t_s.iter().zip(waiting).map(|(t_s, queue)| (*t_s, queue * packet_ms));
         let axis = Axis::new("delay in the queue", "ms");
         let chart = Chart::new("Queueing delay", Axis::new("time", "s"), axis)
-            .with_line(Line::new(card.cc, points.collect()))
+            .with_line(Line::new(card.head.cc, points.collect()))
             .with_mark(Mark::level(full_ms, "full"));
         section = section.with_item(Item::Chart(chart));
     }
@@ -523,7 +498,7 @@ fn mice_section(card: &Sheet, answers: &[Answer]) -> Section {
         "TCP transfers of 30 packets, ten a second on average, with and without a long flow \
                     of the controller."
             .to_owned();
-    let beside = format!("beside {}", card.cc);
+    let beside = format!("beside {}", card.head.cc);
     for (place, mice) in [("alone", test.alone), (&beside, test.beside)] {
         if let Some(mice) = mice {
             let bars = vec![Bar::new(mice.median_s), Bar::new(mice.p99_s)];
@@ -553,7 +528,7 @@ fn cross_section(card: &Sheet, answers: &[Answer]) -> Section {
         let axis = Axis::new("rate", "b/s");
         let chart =
             Chart::new("Goodput as cross traffic comes and goes", Axis::new("time", "s"), axis)
-                .with_line(Line::new(format!("goodput of {}", card.cc), points(goodput)))
+                .with_line(Line::new(format!("goodput of {}", card.head.cc), points(goodput)))
                 .with_line(
                     Line::new("left by cross traffic", points(trial.free_bps()))
                         .with_style(Style::Dashed),

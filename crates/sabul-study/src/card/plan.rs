@@ -127,8 +127,8 @@ pub(crate) enum Question {
 
 /// One scenario of a card.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Exam {
-    pub(crate) question: Question,
+pub(crate) struct Exam<Q = Question> {
+    pub(crate) question: Q,
     /// Its name, which its file has too.
     pub(crate) name: String,
     /// The scenario file.
@@ -137,7 +137,7 @@ pub(crate) struct Exam {
 
 impl Subject<'_> {
     /// A flow of the controller, on hosts that take what it controls, with further keys.
-    fn flow(&self, id: &str, more: &str) -> String {
+    pub(super) fn flow(&self, id: &str, more: &str) -> String {
         let transport = self.transport.name();
         let cc = self.entry.name;
         let mut text = format!(
@@ -176,14 +176,14 @@ impl Subject<'_> {
         exams
     }
 
-    fn exam(
+    pub(super) fn exam<Q>(
         &self,
-        question: Question,
+        question: Q,
         name: String,
         times: Times,
         link: &str,
         flows: &str,
-    ) -> Exam {
+    ) -> Exam<Q> {
         let Times { duration_s, warmup_s, sample_ms } = times;
         let text = format!(
             "name = \"{} {name}\"\nduration_s = {duration_s}\nwarmup_s = {warmup_s}\n\
@@ -312,7 +312,7 @@ impl Subject<'_> {
 
 /// How long a scenario takes and how it is measured.
 #[derive(Clone, Copy, Debug)]
-struct Times {
+pub(super) struct Times {
     duration_s: f64,
     warmup_s: f64,
     sample_ms: u32,
@@ -320,12 +320,12 @@ struct Times {
 
 impl Times {
     /// Averages begin after the first of the two times and take the second.
-    const fn new((warmup_s, measured_s): (f64, f64), sample_ms: u32) -> Self {
+    pub(super) const fn new((warmup_s, measured_s): (f64, f64), sample_ms: u32) -> Self {
         Self { duration_s: warmup_s + measured_s, warmup_s, sample_ms }
     }
 }
 
-fn link(rate_mbps: f64, rtt_ms: f64, more: &str) -> String {
+pub(super) fn link(rate_mbps: f64, rtt_ms: f64, more: &str) -> String {
     format!("rate_mbps = {rate_mbps}\ndelay_ms = {}\n{more}", rtt_ms / 2.0)
 }
 
@@ -333,7 +333,7 @@ fn between(start_s: f64, stop_s: f64) -> String {
     format!("start_s = {start_s}\nstop_s = {stop_s}\n")
 }
 
-fn tcp(id: &str, cc: &str, more: &str) -> String {
+pub(super) fn tcp(id: &str, cc: &str, more: &str) -> String {
     format!(
         "[[flow]]\nid = \"{id}\"\ntransport = \"tcp\"\ncc = \"{cc}\"\npath = [\"bottleneck\"]\n{more}"
     )

@@ -1,0 +1,93 @@
+//! The contract with TCP: what is left to a CUBIC flow, and whether the link is full, over a grid of paths.
+//!
+//! A cell of the grid is run twice: a CUBIC flow beside the controller, and beside another CUBIC flow, which
+//! is the reference. The cell is met where CUBIC keeps four fifths of what it has there, and the link is no
+//! emptier ([`measure::Terms`]). What the controller itself has stands beside it: to yield is a result too.
+
+mod measure;
+mod page;
+mod plan;
+
+use sabul_scenario::Arm;
+use serde::Serialize;
+
+use super::head::Head;
+use super::measure::Answer;
+use super::plan::{Exam, Subject};
+use crate::Error;
+use measure::{CellMark, TERMS, Terms};
+pub(super) use page::{csv, page, text};
+pub use plan::Order;
+pub(super) use plan::Question;
+use plan::{Choice, LAB, SIM};
+
+/// How the contract is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contract {
+    /// Who starts first.
+    pub order: Order,
+    /// A coarse grid.
+    pub is_quick: bool,
+}
+
+/// What `contract.json` holds.
+#[derive(Debug, Serialize)]
+pub(super) struct Sheet {
+    #[serde(flatten)]
+    pub(super) head: Head,
+    pub(super) order: &'static str,
+    terms: Terms,
+    #[serde(flatten)]
+    marks: Marks,
+}
+
+/// All numbers of a contract.
+#[derive(Debug, Default, Serialize)]
+struct Marks {
+    /// How many cells have numbers.
+    cells_judged: usize,
+    cells_met: usize,
+    /// The same of those with room for a few packets.
+    cells_judged_with_room: usize,
+    cells_met_with_room: usize,
+    /// The cell in which CUBIC keeps least.
+    worst: Option<CellMark>,
+    cells: Vec<CellMark>,
+}
+
+impl Marks {
+    fn new(answers: &[Answer<Question>]) -> Self {
+        let cells = measure::cells(answers);
+        let with_room = || cells.iter().filter(|cell| !cell.has_tiny_queue);
+        let met = |cell: &&CellMark| cell.is_met;
+        Self {
+            cells_judged: cells.len(),
+            cells_met: cells.iter().filter(met).count(),
+            cells_judged_with_room: with_room().count(),
+            cells_met_with_room: with_room().filter(met).count(),
+            worst: cells.iter().min_by(|a, b| a.kept.total_cmp(&b.kept)).copied(),
+            cells,
+        }
+    }
+}
+
+/// The scenarios of the cells that are asked for.
+pub(super) fn exams(
+    subject: &Subject<'_>,
+    arm: Arm,
+    contract: Contract,
+    only: &[String],
+) -> Result<Vec<Exam<Question>>, Error> {
+    let extent = match arm {
+        Arm::Sim => &SIM,
+        Arm::Lab => &LAB,
+    };
+    let choice = Choice::new(extent, contract.is_quick, only)?;
+    Ok(plan::exams(subject, extent, contract.order, &choice))
+}
+
+impl Sheet {
+    pub(super) fn new(head: Head, order: Order, answers: &[Answer<Question>]) -> Self {
+        Self { head, order: order.name(), terms: TERMS, marks: Marks::new(answers) }
+    }
+}

@@ -1,0 +1,229 @@
+//! A contract as text, as one page, and as lines of comma-separated values.
+
+use std::fmt::Write as _;
+
+use sabul_report::{Axis, Cell, Column, Heatmap, Item, Page, Section, Table, significant};
+
+use super::super::head::{how, title};
+use super::super::lab::LabPart;
+use super::measure::CellMark;
+use super::{Marks, Sheet};
+
+const TEXT_WIDTH: usize = 140;
+
+/// What a person reads in a terminal.
+pub(in super::super) fn text(sheet: &Sheet) -> String {
+    let mut text = format!("{}: {}\n\n", name(sheet), how_so(sheet));
+    text += &cells_table(sheet).to_text(TEXT_WIDTH);
+    text.push('\n');
+    for line in summary(sheet).into_iter().chain(sheet.head.lab.iter().flat_map(LabPart::invalid)) {
+        text += &format!("{line}\n");
+    }
+    text
+}
+
+/// The whole contract with its maps.
+pub(in super::super) fn page(sheet: &Sheet) -> Page {
+    let page = Page::new(name(sheet), how_so(sheet));
+    let invalid = sheet.head.lab.iter().flat_map(LabPart::invalid);
+    let page = invalid.chain(summary(sheet)).fold(page, Page::with_summary);
+    let page = page.with_section(cells_section(sheet));
+    sheet.head.lab.iter().fold(page, |page, lab| page.with_section(lab.section()))
+}
+
+fn name(sheet: &Sheet) -> String {
+    title("Contract with TCP of", sheet.head.cc, &sheet.head.params)
+}
+
+fn how_so(sheet: &Sheet) -> String {
+    let order = match sheet.order {
+        "together" => "both flows start at once",
+        "cubic-last" => "CUBIC starts a second later",
+        _ => "CUBIC starts a second earlier",
+    };
+    format!("{}; {order}", how(&sheet.head))
+}
+
+fn percent(share: f64) -> String {
+    format!("{} %", significant(share * 100.0, 3))
+}
+
+/// Where a cell is, in words.
+fn place(mark: &CellMark) -> String {
+    let cell = mark.cell;
+    format!(
+        "{} Mb/s × {} ms, queue {} BDP, loss {}",
+        cell.rate_mbps,
+        cell.rtt_ms,
+        cell.queue_bdp,
+        percent(cell.loss),
+    )
+}
+
+fn summary(sheet: &Sheet) -> Vec<String> {
+    let Marks { cells_judged, cells_met, cells, worst, .. } = &sheet.marks;
+    let mut lines = vec![format!(
+        "{cells_met} of {cells_judged} cells met; of those whose queue holds {} packets or more, {} of {}",
+        sheet.terms.tiny_queue_packets,
+        sheet.marks.cells_met_with_room,
+        sheet.marks.cells_judged_with_room,
+    )];
+    if let Some(worst) = worst {
+        lines.push(format!(
+            "CUBIC keeps least, {} of what it has beside another CUBIC, at {}: {} Mb/s, {} beside it",
+            significant(worst.kept, 3),
+            place(worst),
+            significant(worst.cubic_bps / 1e6, 3),
+            significant(worst.cc_bps / 1e6, 3),
+        ));
+    }
+    let shares: Vec<f64> =
+        cells.iter().map(|mark| mark.cc_bps / (mark.cell.rate_mbps * 1e6)).collect();
+    if let Some(median) = sabul_run::statistics::median(shares.clone()) {
+        lines.push(format!(
+            "{} itself has {} to {} of the link, {} in the median cell",
+            sheet.head.cc,
+            percent(shares.iter().copied().fold(f64::NAN, f64::min)),
+            percent(shares.iter().copied().fold(f64::NAN, f64::max)),
+            percent(median),
+        ));
+    }
+    lines
+}
+
+fn verdict(mark: &CellMark) -> Cell {
+    match (mark.is_kept, mark.is_full) {
+        (true, true) => Cell::Pass("ok".to_owned()),
+        (false, true) => Cell::Fail("miss: CUBIC".to_owned()),
+        (true, false) => Cell::Fail("miss: link".to_owned()),
+        (false, false) => Cell::Fail("miss: both".to_owned()),
+    }
+}
+
+fn cells_table(sheet: &Sheet) -> Table {
+    let columns = vec![
+        Column::number("rate", "Mb/s"),
+        Column::number("RTT", "ms"),
+        Column::text("queue, BDP"),
+        Column::number("loss", "%"),
+        Column::number("CUBIC keeps", ""),
+        Column::number("CUBIC", "Mb/s"),
+        Column::number(sheet.head.cc, "Mb/s"),
+        Column::number("its share", "%"),
+        Column::text("two CUBICs, Mb/s"),
+        Column::number("link", "%"),
+        Column::number("two CUBICs", "%"),
+        Column::text("verdict"),
+    ];
+    let row = |mark: &CellMark| {
+        let cell = mark.cell;
+        let tiny = if mark.has_tiny_queue { " (tiny)" } else { "" };
+        vec![
+            Cell::Number(cell.rate_mbps),
+            Cell::Number(cell.rtt_ms),
+            format!("{}{tiny}", cell.queue_bdp).into(),
+            Cell::Number(cell.loss * 100.0),
+            Cell::Fixed(mark.kept, 2),
+            Cell::Fixed(mark.cubic_bps / 1e6, 1),
+            Cell::Fixed(mark.cc_bps / 1e6, 1),
+            Cell::Fixed(mark.cc_bps / (mark.cc_bps + mark.cubic_bps) * 100.0, 0),
+            format!(
+                "{:.1} + {:.1}",
+                mark.reference_first_bps / 1e6,
+                mark.reference_second_bps / 1e6
+            )
+            .into(),
+            Cell::Fixed(mark.utilisation * 100.0, 1),
+            Cell::Fixed(mark.reference_utilisation * 100.0, 1),
+            verdict(mark),
+        ]
+    };
+    let rows = sheet.marks.cells.iter().map(row).collect();
+    Table { title: "One CUBIC flow beside it".to_owned(), columns, rows }
+}
+
+/// Values that differ, from small to large.
+fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    values
+}
+
+fn cells_section(sheet: &Sheet) -> Section {
+    let cells = &sheet.marks.cells;
+    let terms = &sheet.terms;
+    let text = format!(
+        "A cell is met where CUBIC keeps at least {} of half of what two CUBIC flows have together on the \
+         same path, and the link is as full as with these, within {}, and at least {} full where loss \
+         keeps them from filling it so far. In a queue marked tiny there is room for fewer than {} packets. \
+         Medians over seeds; the first quarter of each run is left out.",
+        terms.kept_min,
+        percent(terms.emptier_max),
+        percent(terms.utilisation_min),
+        terms.tiny_queue_packets,
+    );
+    let mut section = Section::new("One CUBIC flow beside it", text);
+    for rate_mbps in distinct(cells.iter().map(|mark| mark.cell.rate_mbps)) {
+        for loss in distinct(cells.iter().map(|mark| mark.cell.loss)) {
+            let is_here = |mark: &&CellMark| {
+                mark.cell.rate_mbps.total_cmp(&rate_mbps).is_eq()
+                    && mark.cell.loss.total_cmp(&loss).is_eq()
+            };
+            let here: Vec<&CellMark> = cells.iter().filter(is_here).collect();
+            let title = format!("What CUBIC keeps: {rate_mbps} Mb/s, loss {}", percent(loss));
+            section = section.with_item(Item::Heat(heat(title, &here)));
+        }
+    }
+    section.with_item(Item::Table(cells_table(sheet)))
+}
+
+fn heat(title: String, cells: &[&CellMark]) -> Heatmap {
+    let rtts = distinct(cells.iter().map(|mark| mark.cell.rtt_ms));
+    let mut heat =
+        Heatmap::new(title, Axis::new("of what it has beside CUBIC", "%").with_range(0.0, 200.0));
+    heat.center = Some(100.0);
+    heat.y_label = "queue (BDP)".to_owned();
+    heat = heat.with_x("base RTT (ms)", rtts.iter().map(f64::to_string).collect());
+    for queue in distinct(cells.iter().map(|mark| mark.cell.queue_bdp)).into_iter().rev() {
+        let value = |rtt: &f64| {
+            let is_here = |mark: &&&CellMark| {
+                mark.cell.rtt_ms.total_cmp(rtt).is_eq()
+                    && mark.cell.queue_bdp.total_cmp(&queue).is_eq()
+            };
+            cells.iter().find(is_here).map_or(f64::NAN, |mark| mark.kept * 100.0)
+        };
+        heat = heat.with_row(queue.to_string(), rtts.iter().map(value).collect());
+    }
+    heat
+}
+
+/// A line a cell.
+pub(in super::super) fn csv(sheet: &Sheet) -> String {
+    let mut text =
+        "rate_mbps,rtt_ms,queue_bdp,loss,queue_packets,cubic_bps,cc_bps,reference_first_bps,\
+                    reference_second_bps,kept,utilisation,reference_utilisation,met\n"
+            .to_owned();
+    for mark in &sheet.marks.cells {
+        let cell = mark.cell;
+        // Nothing fails that is written to a text.
+        let _ = writeln!(
+            text,
+            "{},{},{},{},{},{:.0},{:.0},{:.0},{:.0},{:.4},{:.4},{:.4},{}",
+            cell.rate_mbps,
+            cell.rtt_ms,
+            cell.queue_bdp,
+            cell.loss,
+            mark.queue_packets,
+            mark.cubic_bps,
+            mark.cc_bps,
+            mark.reference_first_bps,
+            mark.reference_second_bps,
+            mark.kept,
+            mark.utilisation,
+            mark.reference_utilisation,
+            mark.is_met,
+        );
+    }
+    text
+}
