@@ -13,7 +13,7 @@ use sabul::Policy;
 use sabul_units::Rate;
 
 use crate::exit;
-pub(crate) use card::{CardArgs, CardTransport};
+pub(crate) use card::{CardArgs, CardTransport, ContractOrder};
 pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
 };

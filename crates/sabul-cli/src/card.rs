@@ -2,9 +2,9 @@
 
 use sabul_lab::isolate;
 use sabul_study::Observer;
-use sabul_study::card::{Card, Carrier, Request, Sitting};
+use sabul_study::card::{Card, Carrier, Contract, Order, Request, Sitting};
 
-use crate::args::{Arm, CardArgs, CardTransport};
+use crate::args::{Arm, CardArgs, CardTransport, ContractOrder};
 use crate::error::CliError;
 use crate::exit::{self, FAILED};
 use crate::output;
@@ -48,7 +48,14 @@ fn request(args: &CardArgs) -> Request {
         settings: args.set.clone(),
         threads: args.threads,
         out: args.output.out.clone(),
-        contract: None,
+        contract: args.contract.then_some(Contract {
+            order: match args.order {
+                ContractOrder::CubicFirst => Order::CubicFirst,
+                ContractOrder::Together => Order::Together,
+                ContractOrder::CubicLast => Order::CubicLast,
+            },
+            is_quick: args.quick,
+        }),
     }
 }
 

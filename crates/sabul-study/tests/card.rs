@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use sabul_study::card::{Request, Sitting, card};
+use sabul_study::card::{Contract, Request, Sitting, card};
 use sabul_study::{Cause, Observer};
 
 fn request() -> Request {
@@ -40,4 +40,32 @@ fn what_cannot_be_meant_is_refused_before_anything_runs() {
         assert_eq!(error.cause(), Cause::Request, "{error}");
         assert!(error.to_string().contains(part), "{error}");
     }
+}
+
+#[test]
+fn the_contract_says_what_cubic_keeps_on_each_path_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let only = ["rate_mbps=100", "rtt_ms=10", "queue_bdp=1,4", "loss=0"].map(str::to_owned);
+    let request = Request {
+        only: only.to_vec(),
+        contract: Some(Contract::default()),
+        out: Some(folder.path().to_owned()),
+        ..Request::new("newreno")
+    };
+    let card = card(request, &Observer::silent()).unwrap();
+    let value = card.to_value().unwrap();
+    assert_eq!((&value["cells_judged"], &value["order"]), (&2.into(), &"cubic-first".into()));
+    for cell in value["cells"].as_array().unwrap() {
+        // At this product CUBIC is as Reno is: about an even share.
+        let number = |key: &str| cell[key].as_f64().unwrap();
+        assert!((0.5..1.5).contains(&number("kept")), "{cell}");
+        assert!((number("kept") * number("reference_bps") - number("cubic_bps")).abs() < 1.0);
+        assert!(number("utilisation") > 0.9 && number("cc_bps") > 0.0, "{cell}");
+    }
+    assert!(card.text().contains("cells met"), "{}", card.text());
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(read("contract.json"), card.to_json().unwrap());
+    assert_eq!(read("contract.csv").lines().count(), 3);
+    assert!(read("report.html").contains("What CUBIC keeps: 100 Mb/s"));
+    assert!(read("manifest.json").contains("reference-100mbps-10ms-1bdp-0pct.toml"));
 }

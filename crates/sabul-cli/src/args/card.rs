@@ -20,6 +20,18 @@ pub(crate) enum CardTransport {
     Tcp,
 }
 
+/// Who starts first in the contract.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ContractOrder {
+    /// CUBIC.
+    #[default]
+    CubicFirst,
+    /// Both at once.
+    Together,
+    /// The controller.
+    CubicLast,
+}
+
 /// Arguments of `sabul card`.
 #[derive(Debug, Args)]
 #[command(after_help = CODES, after_long_help = HELP)]
@@ -37,8 +49,19 @@ pub(crate) struct CardArgs {
     /// one of rates]. In the lab TCP is the kernel's.
     #[arg(long, value_enum, value_name = "NAME")]
     pub(crate) transport: Option<CardTransport>,
+    /// The contract with TCP in place of the tests: what a CUBIC flow keeps beside it, and whether the link
+    /// is full, on a hundred paths [16 in the lab].
+    #[arg(long, conflicts_with = "seconds_per_flow")]
+    pub(crate) contract: bool,
+    /// Who starts a second before the other in the contract.
+    #[arg(long, value_enum, value_name = "WHO", requires = "contract", default_value_t)]
+    pub(crate) order: ContractOrder,
+    /// A coarse grid for the contract: 18 paths [6 in the lab].
+    #[arg(long, requires = "contract")]
+    pub(crate) quick: bool,
     /// Only this test, repeatable: regions, loss, beside-cubic, rtt-fairness, convergence, queue, mice,
-    /// cross, or the name of one scenario, such as regions-10ms.
+    /// cross, or the name of one scenario, such as regions-10ms. For the contract only these paths:
+    /// rate_mbps, rtt_ms, queue_bdp or loss=VALUE[,VALUE...].
     #[arg(long, value_name = "TEST")]
     pub(crate) only: Vec<String>,
     /// Seconds from one flow to the next in the test of seven regions, which takes 8.5 times that
@@ -66,6 +89,8 @@ Examples:
   sabul card bbr1 --set link.bottleneck.discipline=fq-codel --json
   sabul card sabul2003 --arm lab --out card          in real time: less than ten minutes
   sabul card cubic --arm lab --only regions          the kernel's CUBIC, seven regions only
+  sabul card bbr3 --contract --out contract          what it leaves to TCP, on a hundred paths
+  sabul card bbr3 --contract --only rate_mbps=100 --only rtt_ms=10,50
 
 What is measured, and on which paths: docs/manual/card.md.
 
@@ -114,6 +139,9 @@ mod tests {
             (&["cubic", "--threads", "0"], "--threads"),
             (&["cubic", "--set", "x"], "--set"),
             (&["cubic", "--arm", "moon"], "sim, lab"),
+            (&["cubic", "--quick"], "--contract"),
+            (&["cubic", "--contract", "--seconds-per-flow", "5"], "--seconds-per-flow"),
+            (&["cubic", "--contract", "--order", "last"], "cubic-last"),
             (&["cubic", "--transport", "ip"], "sabul, tcp"),
             (&[], "CC"),
         ] {
