@@ -16,7 +16,7 @@ SECONDS ?= 10
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test format lint unit own-controller doc test-lab lint-lab unit-lab scripts-lab \
-	sweep arms bench bench-sim bench-smoke instructions instructions-baseline reproduce tidy fuzz fuzz-keep
+	sweep arms picture bench bench-sim bench-smoke instructions instructions-baseline reproduce tidy fuzz fuzz-keep
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time
 
 reproduce: build ## the papers' tables and figures in virtual time; fails if a verdict changed; OUT=results
 	$(SABUL) reproduce run all --out $(or $(OUT),results)
+
+picture: ## draw the picture of the README again: speed over loss, and what is left to TCP
+	$(CARGO) run $(CARGOFLAGS) --release -p sabul-study --example picture -- docs/pictures/loss-and-tcp.svg
 
 arms: build ## ten scenarios in the simulator and in the lab, side by side; a quarter of an hour; OUT=results
 	$(SABUL) lab compare scenarios/arms/*.toml --out $(or $(OUT),results)

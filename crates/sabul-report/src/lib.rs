@@ -8,6 +8,7 @@
 //! | [`Chart`] | [`Chart::to_svg`]: time series, sweeps, phase planes |
 //! | [`BarChart`] | [`BarChart::to_svg`]: groups of bars with published values and ranges |
 //! | [`Heatmap`] | [`Heatmap::to_svg`]: category × category, one number each |
+//! | pictures | [`stacked`]: below one another, as one file |
 //! | [`Table`] | [`Table::to_text`], [`Table::to_markdown`] |
 //! | [`Page`] | [`Page::to_html`]: all of these in one self-contained interactive file |
 //!
@@ -44,6 +45,7 @@ mod page;
 mod palette;
 mod plot;
 mod spark;
+mod stack;
 mod table;
 mod thin;
 
@@ -55,4 +57,5 @@ pub use heat::Heatmap;
 pub use page::{Item, Page, Section};
 pub use palette::Color;
 pub use spark::sparkline;
+pub use stack::stacked;
 pub use table::{Align, Cell, Column, Table};

@@ -13,6 +13,7 @@ mod head;
 mod lab;
 mod measure;
 mod page;
+mod picture;
 mod plan;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ use head::Head;
 use lab::LabPart;
 use measure::{Answer, Marks};
 pub(crate) use measure::{RegionTest, Trial, region_test};
+pub use picture::picture;
 pub use plan::Carrier;
 use plan::{Exam, LAB, SIM, Subject};
 
