@@ -5,6 +5,7 @@
 //! emptier ([`measure::Terms`]). What the controller itself has stands beside it: to yield is a result too.
 
 mod measure;
+mod others;
 mod page;
 mod plan;
 
@@ -16,6 +17,7 @@ use super::measure::Answer;
 use super::plan::{Exam, Subject};
 use crate::Error;
 use measure::{CellMark, TERMS, Terms};
+use others::OtherMark;
 pub(super) use page::{csv, page, text};
 pub use plan::Order;
 pub(super) use plan::Question;
@@ -53,6 +55,8 @@ struct Marks {
     /// The cell in which CUBIC keeps least.
     worst: Option<CellMark>,
     cells: Vec<CellMark>,
+    /// Others than one CUBIC flow.
+    others: Vec<OtherMark>,
 }
 
 impl Marks {
@@ -67,6 +71,7 @@ impl Marks {
             cells_met_with_room: with_room().filter(met).count(),
             worst: cells.iter().min_by(|a, b| a.kept.total_cmp(&b.kept)).copied(),
             cells,
+            others: others::marks(answers),
         }
     }
 }
@@ -83,7 +88,12 @@ pub(super) fn exams(
         Arm::Lab => &LAB,
     };
     let choice = Choice::new(extent, contract.is_quick, only)?;
-    Ok(plan::exams(subject, extent, contract.order, &choice))
+    let mut exams = plan::exams(subject, extent, contract.order, &choice);
+    // They are too long for the lab.
+    if choice.has_others && arm == Arm::Sim {
+        exams.extend(others::exams(subject, contract.order, contract.is_quick));
+    }
+    Ok(exams)
 }
 
 impl Sheet {

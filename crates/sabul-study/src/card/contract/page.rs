@@ -7,15 +7,18 @@ use sabul_report::{Axis, Cell, Column, Heatmap, Item, Page, Section, Table, sign
 use super::super::head::{how, title};
 use super::super::lab::LabPart;
 use super::measure::CellMark;
-use super::{Marks, Sheet};
+use super::{Marks, Sheet, others};
 
 const TEXT_WIDTH: usize = 140;
 
 /// What a person reads in a terminal.
 pub(in super::super) fn text(sheet: &Sheet) -> String {
     let mut text = format!("{}: {}\n\n", name(sheet), how_so(sheet));
-    text += &cells_table(sheet).to_text(TEXT_WIDTH);
-    text.push('\n');
+    let others = others::table(&sheet.marks.others, sheet.head.cc);
+    for table in [cells_table(sheet), others].iter().filter(|table| !table.rows.is_empty()) {
+        text += &table.to_text(TEXT_WIDTH);
+        text.push('\n');
+    }
     for line in summary(sheet).into_iter().chain(sheet.head.lab.iter().flat_map(LabPart::invalid)) {
         text += &format!("{line}\n");
     }
@@ -27,7 +30,11 @@ pub(in super::super) fn page(sheet: &Sheet) -> Page {
     let page = Page::new(name(sheet), how_so(sheet));
     let invalid = sheet.head.lab.iter().flat_map(LabPart::invalid);
     let page = invalid.chain(summary(sheet)).fold(page, Page::with_summary);
-    let page = page.with_section(cells_section(sheet));
+    let sections = [
+        (!sheet.marks.cells.is_empty()).then(|| cells_section(sheet)),
+        (!sheet.marks.others.is_empty()).then(|| others_section(sheet)),
+    ];
+    let page = sections.into_iter().flatten().fold(page, Page::with_section);
     sheet.head.lab.iter().fold(page, |page, lab| page.with_section(lab.section()))
 }
 
@@ -62,6 +69,9 @@ fn place(mark: &CellMark) -> String {
 
 fn summary(sheet: &Sheet) -> Vec<String> {
     let Marks { cells_judged, cells_met, cells, worst, .. } = &sheet.marks;
+    if cells.is_empty() {
+        return Vec::new();
+    }
     let mut lines = vec![format!(
         "{cells_met} of {cells_judged} cells met; of those whose queue holds {} packets or more, {} of {}",
         sheet.terms.tiny_queue_packets,
@@ -176,6 +186,15 @@ fn cells_section(sheet: &Sheet) -> Section {
         }
     }
     section.with_item(Item::Table(cells_table(sheet)))
+}
+
+fn others_section(sheet: &Sheet) -> Section {
+    let text = "Four CUBIC flows and one of BBR 1; short transfers of CUBIC that arrive at random moments; and what \
+                waits in the queue before the link, looked at ten times a second, as a ping would see it. Beside \
+                the controller, beside CUBIC in its place (BBR: half of two), and alone.";
+    let table = others::table(&sheet.marks.others, sheet.head.cc);
+    Section::new("Others beside it", text)
+        .with_item(Item::Table(Table { title: String::new(), ..table }))
 }
 
 fn heat(title: String, cells: &[&CellMark]) -> Heatmap {

@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use super::super::plan::{Exam, Subject, Times, link, tcp};
+use super::others::{Flow, Test};
 use crate::Error;
 
 /// Part of a run that is left out of its averages.
@@ -35,13 +36,15 @@ impl Order {
         }
     }
 
-    /// When CUBIC starts, and when the other.
-    const fn starts_s(self) -> [f64; 2] {
-        match self {
+    /// When the others start, and when the flow in question, as lines of a scenario.
+    pub(super) fn starts(self) -> [String; 2] {
+        let starts_s = match self {
             Self::CubicFirst => [0.0, LATER_S],
             Self::Together => [0.0, 0.0],
             Self::CubicLast => [LATER_S, 0.0],
-        }
+        };
+        let line = |at_s: f64| format!("start_s = {at_s}\n");
+        starts_s.map(|at_s| if at_s > 0.0 { line(at_s) } else { String::new() })
     }
 }
 
@@ -61,6 +64,8 @@ pub(in super::super) enum Question {
     Beside(Cell),
     /// CUBIC beside CUBIC.
     Reference(Cell),
+    /// What others have.
+    Other { test: Test, rtt_ms: f64, flow: Flow },
 }
 
 /// The grid of an arm.
@@ -96,6 +101,8 @@ pub(super) const LAB: Extent = Extent {
     seconds: |cell| if cell.rtt_ms < 50.0 { 16.0 } else { 24.0 },
 };
 
+/// What `--only` calls the tests beside the grid.
+const OTHERS: &str = "others";
 /// What a coarse grid has of each.
 const QUICK: [(&str, &[f64]); 3] =
     [("rate_mbps", &[100.0]), ("rtt_ms", &[10.0, 50.0, 200.0]), ("queue_bdp", &[0.25, 1.0, 4.0])];
@@ -104,6 +111,8 @@ const QUICK: [(&str, &[f64]); 3] =
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     cells: Vec<Cell>,
+    /// Whether the tests beside the grid are.
+    pub(super) has_others: bool,
 }
 
 impl Extent {
@@ -123,7 +132,7 @@ fn is_same(a: f64, b: f64) -> bool {
 }
 
 impl Choice {
-    /// Reads what `--only` says, `KEY=VALUE[,VALUE...]` each.
+    /// Reads what `--only` says: `KEY=VALUE[,VALUE...]` each, for cells, or [`OTHERS`].
     pub(super) fn new(extent: &Extent, is_quick: bool, only: &[String]) -> Result<Self, Error> {
         let keys = extent.keys();
         let mut wanted = keys.map(|(name, all)| {
@@ -131,13 +140,16 @@ impl Choice {
             let has = |value: &f64| quick.is_none_or(|(_, few)| few.contains(value));
             all.iter().copied().filter(has).collect::<Vec<f64>>()
         });
-        for text in only {
+        let others = only.iter().filter(|text| *text == OTHERS).count();
+        if others > 0 && others == only.len() {
+            return Ok(Self { cells: Vec::new(), has_others: true });
+        }
+        for text in only.iter().filter(|text| *text != OTHERS) {
             let (name, values) = text.split_once('=').unwrap_or((text, ""));
             let Some(place) = keys.iter().position(|(key, _)| *key == name) else {
                 let names = keys.map(|(name, _)| name).join(", ");
                 return Err(Error::usage(format!(
-                    "--only {text}: cells of the contract are chosen by KEY=VALUE[,VALUE...]; keys are \
-                     {names}"
+                    "--only {text}: use {OTHERS}, or KEY=VALUE[,VALUE...] for cells; keys are {names}"
                 )));
             };
             let values = values.split(',').map(|value| {
@@ -165,7 +177,7 @@ impl Choice {
                 }
             }
         }
-        Ok(Self { cells })
+        Ok(Self { cells, has_others: only.is_empty() || others > 0 })
     }
 }
 
@@ -177,11 +189,12 @@ pub(super) fn exams(
     choice: &Choice,
 ) -> Vec<Exam<Question>> {
     let both = |cell: &Cell| {
+        let [first, start] = order.starts();
         let of = |question, kind: &str, beside: &str| {
             let Cell { rate_mbps, rtt_ms, queue_bdp, loss } = *cell;
             let seconds = (extent.seconds)(cell);
             let warmup = WARMUP * seconds;
-            let cubic = tcp("cubic", "cubic", &start(order.starts_s()[0]));
+            let cubic = tcp("cubic", "cubic", &first);
             subject.exam(
                 question,
                 format!(
@@ -193,17 +206,12 @@ pub(super) fn exams(
                 &[cubic.as_str(), beside].join("\n"),
             )
         };
-        let start = start(order.starts_s()[1]);
         [
             of(Question::Beside(*cell), "beside", &subject.flow("a", &start)),
             of(Question::Reference(*cell), "reference", &tcp("a", "cubic", &start)),
         ]
     };
     choice.cells.iter().flat_map(both).collect()
-}
-
-fn start(at_s: f64) -> String {
-    if at_s > 0.0 { format!("start_s = {at_s}\n") } else { String::new() }
 }
 
 #[cfg(test)]
