@@ -131,9 +131,9 @@ impl HTcp {
         2.0 * (1.0 - self.beta) * f
     }
 
-    fn measure(&mut self, window: &Window, acked: &Acked, now: Instant, rtt: &RttEstimate) {
-        let (is_settling, alpha) =
-            (now.since(self.event_end) < rtt.min * SETTLING_ROUNDS, 2.0 * (1.0 - self.beta));
+    fn measure(&mut self, window: &Window, acked: &Acked, cx: &Context<'_>, rtt: &RttEstimate) {
+        let (now, alpha) = (cx.now, self.alpha(cx));
+        let is_settling = now.since(self.event_end) < rtt.min * SETTLING_ROUNDS;
         let achieved = &mut self.achieved;
         achieved.counted += acked.newly.0 as f64;
         let elapsed = now.since(achieved.since);
@@ -178,17 +178,18 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 
 impl Law for HTcp {
     fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &mut Context<'_>) {
-        if window.is_recovering() {
+        // [LINUX tcp_htcp.c] Neither in a recovery nor after a timeout, whose event lasts as long.
+        if !window.is_open() {
             self.event_end = cx.now;
             (self.achieved.counted, self.achieved.since) = (0.0, cx.now);
             return;
         }
-        let Some(rtt) = &cx.rtt else { return };
+        let Some(rtt) = cx.rtt else { return };
         self.rtt_max = self.rtt_max.max(rtt.min);
         if rtt.latest <= self.rtt_max + RTT_MAX_STEP {
             self.rtt_max = self.rtt_max.max(rtt.latest);
         }
-        self.measure(window, acked, cx.now, rtt);
+        self.measure(window, acked, cx, &rtt);
     }
 
     fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context<'_>) -> f64 {

@@ -29,7 +29,7 @@ const AVERAGE_WEIGHT: f64 = 0.125;
 /// DEV-031: a receiver may hold an ACK until the next packet, which is no delay of the path. Of so many
 /// in a row one was not held, and in so small a window the next packet is too far away to tell.
 const SAMPLES: usize = 2;
-const WINDOW_MIN: f64 = 16.0;
+const WINDOW_MIN: f64 = 4.0;
 
 pub(crate) const TCP_LP: Entry = Entry {
     name: "tcp-lp",
@@ -317,9 +317,11 @@ mod tests {
         }
         assert_eq!((driven.phase(), driven.limits().window.unwrap().0), ("slow-start", 100));
         assert!((driven.law.delays.max - 0.2).abs() < 1e-12, "measured all the same");
-        let mut driven = measured(15.0, NewReno);
-        arrive(&mut driven, 1..=10, RTT, SLOW);
-        assert_eq!(driven.limits().window.unwrap().0, 15, "{driven:?}");
+        for (cwnd, is_heard) in [(3.0, false), (5.0, true)] {
+            let mut driven = measured(cwnd, NewReno);
+            arrive(&mut driven, 1..=3, RTT, SLOW);
+            assert_eq!(driven.window.cwnd() < cwnd, is_heard, "{driven:?}");
+        }
     }
 
     #[test]

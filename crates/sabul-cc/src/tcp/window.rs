@@ -2,10 +2,10 @@
 //!
 //! Source: [RFC5681 §3.1], [RFC6582 §3.2], [RFC6298 §5]; marks after [RFC3168 §6.1.2].
 //! Model:       a loss or mark beyond everything sent at the last decrease opens an epoch and shrinks
-//!              the window once; until a packet sent after that has arrived, nothing grows. A timeout
+//!              the window once; until all that was sent before is settled, nothing grows. A timeout
 //!              shrinks it to one packet, and growth starts with the first ACK after it.
-//! States:      Open --loss | mark--> Recovery --later packet arrived--> Open
-//!              any --timeout--> Silent --ACK | loss report--> Restart --later packet arrived--> Open
+//! States:      Open --loss | mark--> Recovery --all of before settled--> Open
+//!              any --timeout--> Silent --ACK | loss report--> Restart --all of before settled--> Open
 //! Invariants:  1 <= window, threshold <= `WINDOW_MAX`; a loss leaves a threshold of 2 or more.
 //! Not here:    how a window grows in avoidance, and the factor of its decrease (`law`, `cubic`); the
 //!              smaller window after an idle time [RFC5681 §4.1], since no fact tells of one.
@@ -51,11 +51,11 @@ pub(super) const SSTHRESH: ParamSpec = ParamSpec {
 enum State {
     /// Nothing is being recovered.
     Open,
-    /// The window has shrunk; nothing that was sent later has arrived yet.
+    /// The window has shrunk; not all that was sent before is settled yet.
     Recovery,
     /// Nothing was heard since a timeout.
     Silent,
-    /// Something was heard after a timeout, but nothing that was sent after it.
+    /// Something was heard after a timeout, but not all that was sent before it is settled.
     Restart,
 }
 
@@ -106,7 +106,12 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// The window has shrunk, and nothing that was sent later has arrived yet.
+    /// Neither a decrease nor a timeout is being recovered from.
+    pub(super) fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// The window has shrunk, and not all that was sent before is settled yet.
     pub(super) fn is_recovering(&self) -> bool {
         self.state == State::Recovery
     }
@@ -146,10 +151,10 @@ impl Window {
             self.recover = Some(acked.next.before());
             self.state = State::Restart;
         }
-        let is_within = self.recover.is_some_and(|recover| acked.settled <= recover);
-        if !is_within {
+        // [RFC6582 §3.2] step 3: recovery is over with "recover" itself; a mark on that packet is old all the same.
+        if self.recover.is_none_or(|recover| acked.settled >= recover) {
             self.state = State::Open;
-            if acked.marked.0 > 0 {
+            if acked.marked.0 > 0 && self.recover != Some(acked.settled) {
                 // [RFC3168 §6.1.2] As a loss, at most once a round trip.
                 self.recover = Some(acked.next.before());
                 self.state = State::Recovery;

@@ -132,3 +132,17 @@ fn short_round_trips_and_no_switch_are_as_their_settings_say() {
     law.achieved.max = 1e6;
     assert!((law.keep(100.0, &cx(Span::ZERO, RTT)) - 0.8).abs() < 1e-9);
 }
+
+#[test]
+fn after_a_timeout_time_counts_from_when_all_sent_before_it_is_settled() {
+    let mut driven = avoiding(PARAMS, 100.0, law(&[]));
+    driven.on_timeout(&mut cx(seconds(1.0), RTT));
+    // The first ACK says that packets up to 120 had left.
+    driven.on_ack(&ack(1, 99, 21), &mut cx(seconds(3.0), RTT));
+    driven.on_ack(&ack(1, 98, 22), &mut cx(seconds(4.0), RTT));
+    assert_eq!(driven.law.event_end, Instant::ZERO + seconds(4.0));
+    driven.on_ack(&ack(98, 50, 120), &mut cx(seconds(5.0), RTT));
+    assert_eq!(driven.law.event_end, Instant::ZERO + seconds(4.0));
+    // 98 packets in the second since, at a weight of a quarter.
+    assert!((driven.law.achieved.average - 24.5).abs() < 1e-9, "{driven:?}");
+}

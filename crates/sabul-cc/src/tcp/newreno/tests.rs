@@ -63,14 +63,25 @@ fn a_loss_halves_the_window_once_a_window_of_data() {
     assert_eq!((window(&newreno), newreno.phase()), (50, "recovery"));
     newreno.on_loss(&loss(99, 120), &mut cx());
     assert_eq!(window(&newreno), 50, "sent before the decrease");
+    newreno.on_ack(&ack(10, 50, 98), &mut cx());
+    assert_eq!((window(&newreno), newreno.phase()), (50, "recovery"), "99 was on its way");
+    // [RFC6582 §3.2] step 3: all up to and including the newest of then.
     newreno.on_ack(&ack(10, 50, 99), &mut cx());
-    assert_eq!(window(&newreno), 50, "nothing sent later has arrived");
-    newreno.on_ack(&ack(10, 50, 109), &mut cx());
     // 50 + 10 / 50 = 50.2.
     assert!((newreno.window.cwnd() - 50.2).abs() < 1e-9);
     assert_eq!(newreno.phase(), "avoidance");
     newreno.on_loss(&loss(100, 150), &mut cx());
     assert_eq!(window(&newreno), 25, "sent after the decrease");
+}
+
+#[test]
+fn the_last_packet_of_before_ends_a_recovery_and_its_mark_is_no_news() {
+    let mut newreno = newreno(&[("initial_window", "100")]);
+    newreno.on_loss(&loss(5, 99), &mut cx());
+    newreno.on_ack(&Acked { marked: Packets(1), ..ack(10, 50, 99) }, &mut cx());
+    assert_eq!((window(&newreno), newreno.phase()), (50, "avoidance"));
+    newreno.on_ack(&Acked { marked: Packets(1), ..ack(1, 50, 100) }, &mut cx());
+    assert_eq!((window(&newreno), newreno.phase()), (25, "recovery"));
 }
 
 #[test]
