@@ -20,7 +20,7 @@ use crate::{fixed, sabul2002, sabul2003, sabul2026};
 pub use crate::entry::{Build, Entry, Family};
 
 /// The controller used where none is named.
-pub const DEFAULT: &str = "bbr3";
+pub const DEFAULT: &str = "sabul2026";
 
 /// Longest name of a controller.
 const NAME_MAX: usize = 32;

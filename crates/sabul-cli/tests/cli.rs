@@ -246,7 +246,7 @@ fn a_policy_names_its_controller_and_stands_in_the_document() {
     let bench = Bench::new();
     fs::write(bench.path("a"), content(6, 100_000)).unwrap();
     for (flags, policy, cc) in [
-        (&[][..], "fair", "bbr3"),
+        (&[][..], "fair", "sabul2026"),
         (&["--policy", "low"], "low", "sabul2026"),
         (&["--policy", "fixed", "--rate", "50M"], "fixed", "fixed"),
         (&["--policy", "high", "--cc", "sabul2026", "--min-rate", "1k"], "high", "sabul2026"),

@@ -175,7 +175,7 @@ fn in_the_lab_tcp_takes_no_parameters() {
     );
     assert!(flow(Arm::Lab, "params = {}\ntransport = \"tcp\"").params.is_empty());
     // Those of our own transport stay.
-    assert_eq!(flow(Arm::Lab, "params = { initial_window = 20 }").params.len(), 1);
+    assert_eq!(flow(Arm::Lab, "params = { theta_ms = 4 }").params.len(), 1);
 }
 
 #[test]

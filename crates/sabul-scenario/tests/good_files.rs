@@ -111,7 +111,7 @@ fn what_is_left_out_has_the_documented_default() {
     assert_eq!((scenario.warmup, scenario.sample), (Span::ZERO, Span::from_millis(100)));
     assert_eq!(scenario.seed, 1);
     let flow = &scenario.flows[0];
-    assert_eq!((flow.transport(), flow.cc.as_str()), (Transport::Sabul, "bbr3"));
+    assert_eq!((flow.transport(), flow.cc.as_str()), (Transport::Sabul, "sabul2026"));
     assert_eq!((flow.access_delay, flow.sabul().unwrap().profile), (Span::ZERO, Profile::Current));
     assert_eq!((flow.start, flow.stop), (Instant::ZERO, None));
     // One BDP: 100 Mb/s × 10 ms = 125 000 bytes = 83.3 packets of 1500.
