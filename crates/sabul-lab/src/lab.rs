@@ -122,7 +122,7 @@ impl Lab {
             ends.push(made);
         }
         let router = Router::start(RouterPlan {
-            links: without_outages(&scenario.links),
+            links: steady(&scenario.links),
             pairs: pairs.clone(),
             seed: scenario.seed,
         })?;
@@ -186,7 +186,7 @@ impl Lab {
 
     /// Measures each path once, with the first flow that takes it.
     fn calibrate(&self, config: &LabConfig) -> Result<Vec<Calibration>, LabError> {
-        let links = without_outages(&self.scenario.links);
+        let links = steady(&self.scenario.links);
         let mut done: Vec<&PairPlan> = Vec::new();
         let mut calibrations = Vec::new();
         for (pair, ends) in self.pairs.iter().zip(&self.ends) {
@@ -238,11 +238,11 @@ fn index_word(index: usize) -> u16 {
     u16::try_from(index).unwrap_or(u16::MAX)
 }
 
-fn without_outages(links: &[LinkPlan]) -> Vec<LinkPlan> {
+fn steady(links: &[LinkPlan]) -> Vec<LinkPlan> {
     let clear = |link: &LinkPlan| LinkPlan {
         id: link.id.clone(),
-        forward: link.forward.without_outages(),
-        back: link.back.without_outages(),
+        forward: link.forward.steady(),
+        back: link.back.steady(),
     };
     links.iter().map(clear).collect()
 }

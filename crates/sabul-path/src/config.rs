@@ -4,14 +4,15 @@ use sabul_units::key::{Key, Range, Takes, names};
 use sabul_units::{Instant, Probability, Rate, Span};
 
 use crate::discipline::{BurstLoss, DISCIPLINE_NAMES, Discipline};
-use crate::setting::PACKETS_MAX;
+use crate::setting::{PACKETS_MAX, RATE_MAX, RATE_MIN};
 
-pub use crate::setting::{LinkError, QueueLimit};
+use crate::shape::{
+    POLICER, POLICER_EXAMPLE, RATE_WALK, RateWalk, SHAPER, SHAPER_EXAMPLE, Shaping, TokenBucket,
+    WALK_EXAMPLE,
+};
 
-/// The slowest rate whose picosecond times stay far from the 213 days that time can count.
-const RATE_MIN: Rate = Rate(1_000);
-/// The fastest rate at which one byte still takes a whole number of picoseconds (8).
-const RATE_MAX: Rate = Rate(1_000_000_000_000);
+pub use crate::setting::{LinkError, QueueLimit, RATE_MBPS};
+
 /// No path on Earth or to the Moon is longer; a larger number is a unit mistaken.
 const DELAY_MAX: Span = Span::from_secs(3_600);
 /// The least size every IPv4 link must carry. [RFC 791 §3.2]
@@ -21,8 +22,6 @@ const MTU_MAX: u32 = 65_575;
 /// Far beyond any frame of a real link.
 const FRAMING_MAX: u32 = 1_000;
 
-/// The rates that links may have, in Mb/s.
-pub const RATE_MBPS: Range = Range::of(RATE_MIN.0 as f64 / 1e6, RATE_MAX.0 as f64 / 1e6);
 /// The delays that links may have, in ms.
 pub const DELAY_MS: Range = Range::of(0.0, DELAY_MAX.0 as f64 / 1e9);
 /// Most bytes in a queue of a file.
@@ -103,6 +102,26 @@ pub const LINK: &[Key<LinkDraft>] = &[
         "who leaves the queue next, who is marked, who is dropped: [disciplines](links.md#disciplines)",
     )
     .or_word("droptail"),
+    Key::<LinkDraft>::new(
+        "policer",
+        Takes::Table(|| names(POLICER), POLICER_EXAMPLE),
+        "drops what exceeds a rate by more than a bucket, before the queue: [rates](#rates-that-are-not-constant)",
+    )
+    .or_else("none"),
+    Key::<LinkDraft>::new(
+        "shaper",
+        Takes::Table(|| names(SHAPER), SHAPER_EXAMPLE),
+        "a faster rate while a bucket lasts, after the queue: [rates](#rates-that-are-not-constant)",
+    )
+    .or_else("none")
+    .against(&["rate_walk"]),
+    Key::<LinkDraft>::new(
+        "rate_walk",
+        Takes::Table(|| names(RATE_WALK), WALK_EXAMPLE),
+        "a rate that wanders: [rates](#rates-that-are-not-constant)",
+    )
+    .or_else("none")
+    .against(&["shaper"]),
     Key::<LinkDraft>::new(
         "loss",
         Takes::Chance(CHANCE, |link, p| link.forward.loss = p),
@@ -298,10 +317,24 @@ impl LinkConfig {
     pub fn reorder_by(&self) -> Span {
         self.settings.reorder_by
     }
-    /// The same link without its outages, as for measuring what it is otherwise.
+    /// The same link at its rate all the time, as for measuring what it is otherwise: without outages, policer,
+    /// shaper and walk.
     #[must_use]
-    pub fn without_outages(&self) -> Self {
-        Self { settings: self.to_builder().with_outages(Vec::new()) }
+    pub fn steady(&self) -> Self {
+        let settings = self.to_builder().with_outages(Vec::new()).with_policer(None);
+        Self { settings: settings.with_shaper(None).with_rate_walk(None) }
+    }
+    /// What drops packets before the queue that exceed a rate.
+    pub fn policer(&self) -> Option<TokenBucket> {
+        self.settings.shaping.policer
+    }
+    /// What lets packets leave faster while tokens last.
+    pub fn shaper(&self) -> Option<TokenBucket> {
+        self.settings.shaping.shaper
+    }
+    /// How the rate wanders.
+    pub fn rate_walk(&self) -> Option<RateWalk> {
+        self.settings.shaping.rate_walk
     }
     /// When nothing passes: in order, without overlap.
     pub fn outages(&self) -> &[Outage] {
@@ -331,6 +364,7 @@ pub struct LinkConfigBuilder {
     outages: Vec<Outage>,
     mtu: Option<u32>,
     framing: u32,
+    shaping: Shaping,
 }
 
 impl Default for LinkConfigBuilder {
@@ -350,6 +384,7 @@ impl Default for LinkConfigBuilder {
             outages: Vec::new(),
             mtu: None,
             framing: 0,
+            shaping: Shaping::default(),
         }
     }
 }
@@ -447,6 +482,22 @@ impl LinkConfigBuilder {
         self
     }
 
+    /// A policer before the queue; none by default.
+    pub fn with_policer(mut self, policer: Option<TokenBucket>) -> Self {
+        self.shaping.policer = policer;
+        self
+    }
+    /// A shaper in place of the constant rate; none by default, and not together with a walk.
+    pub fn with_shaper(mut self, shaper: Option<TokenBucket>) -> Self {
+        self.shaping.shaper = shaper;
+        self
+    }
+    /// A rate that wanders in place of the constant one; none by default.
+    pub fn with_rate_walk(mut self, rate_walk: Option<RateWalk>) -> Self {
+        self.shaping.rate_walk = rate_walk;
+        self
+    }
+
     /// The finished settings.
     ///
     /// # Errors
@@ -482,6 +533,9 @@ impl LinkConfigBuilder {
             && !(MTU_MIN..=MTU_MAX).contains(&mtu)
         {
             return refuse("mtu", format!("{mtu} bytes"), "68 to 65575 bytes, or no limit");
+        }
+        if self.shaping.shaper.is_some() && self.shaping.rate_walk.is_some() {
+            return refuse("shaper", "beside a rate_walk".to_owned(), "one of the two");
         }
         let apart = self.outages.windows(2).all(|pair| pair[0].end() <= pair[1].at);
         if !apart || self.outages.iter().any(|outage| outage.lasts == Span::ZERO) {

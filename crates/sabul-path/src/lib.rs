@@ -21,6 +21,7 @@ mod packet;
 mod presets;
 mod queue;
 mod setting;
+mod shape;
 mod topology;
 
 pub use config::{
@@ -36,6 +37,7 @@ pub use drops::{Drop, DropReason};
 pub use link::{Delivery, Link, LinkLook, LinkStats, LinkWait, Verdict};
 pub use packet::PacketMeta;
 pub use presets::{PathPreset, preset, presets};
+pub use shape::{POLICER, RATE_WALK, RateWalk, SHAPER, TokenBucket};
 pub use topology::{
     Arrival, Both, Damage, Entry, LinkPlan, Output, RouteId, Timer, Topology, TopologyWait,
     Transit, Way,

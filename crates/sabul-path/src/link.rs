@@ -27,6 +27,7 @@ use crate::discipline::Discipline;
 use crate::loss::BurstProcess;
 use crate::packet::PacketMeta;
 use crate::queue::{Judgement, QueueDiscipline, Queued, RedGate, Scheduler};
+use crate::shape::{Bucket, Shape};
 
 #[cfg(test)]
 mod tests;
@@ -42,7 +43,7 @@ pub enum Verdict {
     Queued,
     /// The queue had no room for it.
     DroppedFull,
-    /// The discipline dropped it before the queue was full.
+    /// The discipline dropped it before the queue was full, or the policer did.
     DroppedEarly,
     /// It will be lost on the wire.
     DroppedLoss,
@@ -87,7 +88,7 @@ pub struct LinkStats {
     pub delivered_bytes: u64,
     /// Packets dropped because the queue was full: the newcomer, or others in its stead.
     pub dropped_full: u64,
-    /// Packets that the discipline dropped while there was room.
+    /// Packets that the discipline or the policer dropped while there was room.
     pub dropped_early: u64,
     /// Packets lost by chance, in bursts or not.
     pub dropped_loss: u64,
@@ -143,6 +144,7 @@ pub struct Link<P> {
     now: Instant,
     first_arrival: Option<Instant>,
 
+    policer: Option<Box<Bucket>>,
     serialiser: Serialiser,
     stage: Stage<P>,
     /// Packets in order, each with the time at which it will leave.
@@ -165,6 +167,8 @@ struct Serialiser {
     busy_fraction: u64,
     /// It became free and the scheduler had nothing for it.
     is_resting: bool,
+    /// What takes the place of a constant rate.
+    shape: Option<Box<Shape>>,
 }
 
 /// What waits, wherever that is.
@@ -246,6 +250,8 @@ impl<P: Clone> Link<P> {
             corrupt: random.fork("corrupt"),
             reorder: random.fork("reorder"),
         };
+        let shape = shape(&config, random).map(Box::new);
+        let policer = config.policer().map(|it| Box::new(Bucket::new(it.rate, it.bytes)));
         let random = random.fork("queue");
         let stage = match (config.discipline(), Scheduler::new(&config, random.clone())) {
             (_, Some(scheduler)) => Stage::Scheduler(Box::new(scheduler)),
@@ -261,10 +267,12 @@ impl<P: Clone> Link<P> {
             stage,
             now: Instant::ZERO,
             first_arrival: None,
+            policer,
             serialiser: Serialiser {
                 busy_until: Instant::ZERO,
                 busy_fraction: 0,
                 is_resting: true,
+                shape,
             },
             queue: VecDeque::new(),
             backlog: Backlog::default(),
@@ -297,6 +305,10 @@ impl<P: Clone> Link<P> {
         if self.config.mtu().is_some_and(|mtu| size > mtu) {
             self.stats.dropped_too_large += 1;
             return Verdict::DroppedTooLarge;
+        }
+        if self.policer.as_mut().is_some_and(|policer| !policer.admits(now, size)) {
+            self.stats.dropped_early += 1;
+            return Verdict::DroppedEarly;
         }
         let judgement = match &self.stage {
             Stage::DropTail => Judgement::Pass,
@@ -537,7 +549,9 @@ impl<P: Clone> Link<P> {
         let admission = scheduler.enqueue(packet, limit);
         self.stats.dropped_full += admission.dropped;
         if self.serialiser.is_resting {
-            self.serialiser = Serialiser { busy_until: now, busy_fraction: 0, is_resting: false };
+            let serialiser = &mut self.serialiser;
+            (serialiser.busy_until, serialiser.busy_fraction) = (now, 0);
+            serialiser.is_resting = false;
             self.serve(now);
         } else {
             let (packets, bytes) = (scheduler.len(), scheduler.bytes());
@@ -634,6 +648,13 @@ impl<P: Clone> Link<P> {
     }
 }
 
+/// What a link has in place of a constant rate.
+fn shape(config: &LinkConfig, random: &SeededRandom) -> Option<Shape> {
+    let rate = config.rate()?;
+    let burst = config.shaper().map(|shaper| Shape::burst(rate, shaper));
+    burst.or_else(|| Some(Shape::walk(rate, config.rate_walk()?, random.fork("rate"))))
+}
+
 impl Serialiser {
     /// Is occupied by a packet of this size from `start`; returns when the last bit has left.
     #[inline]
@@ -643,6 +664,10 @@ impl Serialiser {
             return start;
         };
         let size = size + config.framing();
+        if let Some(shape) = &mut self.shape {
+            self.busy_until = shape.finish(start, size);
+            return self.busy_until;
+        }
         let carried = if is_idle { 0 } else { self.busy_fraction };
         let whole = u64::from(size)
             .checked_mul(BYTE_AT_ONE_BPS)

@@ -2,7 +2,15 @@
 
 use std::fmt;
 
-use sabul_units::key::{Key, Takes};
+use sabul_units::Rate;
+use sabul_units::key::{Key, Range, Takes};
+
+/// The slowest rate whose picosecond times stay far from the 213 days that time can count.
+pub(crate) const RATE_MIN: Rate = Rate(1_000);
+/// The fastest rate at which one byte still takes a whole number of picoseconds (8).
+pub(crate) const RATE_MAX: Rate = Rate(1_000_000_000_000);
+/// The rates that links may have, in Mb/s.
+pub const RATE_MBPS: Range = Range::of(RATE_MIN.0 as f64 / 1e6, RATE_MAX.0 as f64 / 1e6);
 
 /// No queue of a file holds more packets.
 pub(crate) const PACKETS_MAX: u64 = 1_000_000_000;

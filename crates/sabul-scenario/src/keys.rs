@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use sabul_path::{BURST_LOSS, DISCIPLINES, LINK, OUTAGE};
+use sabul_path::{BURST_LOSS, DISCIPLINES, LINK, OUTAGE, POLICER, RATE_WALK, SHAPER};
 use sabul_run::scenario::{ARRIVALS, FLOW, PARTS, RUN, SIZE};
 use sabul_units::key::{Bounds, Key, Row, Takes, names, rows};
 
@@ -33,6 +33,9 @@ pub fn sections() -> Vec<Section> {
     sections.extend([
         section("link.burst_loss", BURST_LOSS),
         section("link.outage", OUTAGE),
+        section("link.policer", POLICER),
+        section("link.shaper", SHAPER),
+        section("link.rate_walk", RATE_WALK),
         section("flow", FLOW),
         section("flow.size", SIZE),
         section("flow.arrivals", ARRIVALS),

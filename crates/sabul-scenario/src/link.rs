@@ -2,7 +2,7 @@
 
 use sabul_path::{
     BURST_LOSS, BurstLoss, Fill, LINK, LinkConfig, LinkDraft, LinkError, LinkPlan, OUTAGE, Outage,
-    QueueLimit,
+    POLICER, QueueLimit, RATE_WALK, RateWalk, SHAPER, TokenBucket,
 };
 use sabul_run::scenario::FlowPlan;
 use sabul_units::key::{Key, names, rounded};
@@ -52,7 +52,11 @@ impl<'a> Draft<'a> {
         let queue = queue(&draft, longest_rtt(place, flows, delays));
         let outages = outages(&table);
         let LinkDraft { forward, back, .. } = draft;
-        let forward = forward.with_burst_loss(burst_loss(&table));
+        let forward = forward
+            .with_burst_loss(burst_loss(&table))
+            .with_policer(bucket(&table, "policer", POLICER))
+            .with_shaper(bucket(&table, "shaper", SHAPER))
+            .with_rate_walk(rate_walk(&table));
         let [forward, back] = [forward, back].map(|link| {
             link.with_queue(queue).with_outages(outages.clone()).build().unwrap_or_else(|error| {
                 // Whatever was noted already is more precise.
@@ -154,6 +158,20 @@ fn burst_loss(table: &Table<'_>) -> Option<BurstLoss> {
     let none = Probability::ZERO;
     let mut read = BurstLoss { to_bad: none, to_good: none, loss_good: none, loss_bad: none };
     bursts.take_all(BURST_LOSS, &mut read, None);
+    Some(read)
+}
+
+fn bucket(table: &Table<'_>, name: &str, keys: &[Key<TokenBucket>]) -> Option<TokenBucket> {
+    let given = table.table_of(LINK, name)?;
+    let mut read = TokenBucket { rate: Rate::from_mbps(1), bytes: 1 };
+    given.take_all(keys, &mut read, None);
+    Some(read)
+}
+
+fn rate_walk(table: &Table<'_>) -> Option<RateWalk> {
+    let given = table.table_of(LINK, "rate_walk")?;
+    let mut read = RateWalk { low: Rate::from_mbps(1), every: Span::from_millis(1) };
+    given.take_all(RATE_WALK, &mut read, None);
     Some(read)
 }
 

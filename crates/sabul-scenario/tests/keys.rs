@@ -64,6 +64,15 @@ impl File {
                 set(&mut file.inner, &[("to_bad", "0.1"), ("to_good", "0.1"), ("loss_bad", "1")]);
             }
             ("link.outage", _) => set(&mut file.inner, &[("at_s", "1"), ("for_s", "1")]),
+            ("link.policer", _) => {
+                set(&mut file.inner, &[("rate_mbps", "5"), ("bucket_bytes", "9000")]);
+            }
+            ("link.shaper", _) => {
+                set(&mut file.inner, &[("burst_mbps", "500"), ("bucket_bytes", "9000")]);
+            }
+            ("link.rate_walk", _) => {
+                set(&mut file.inner, &[("low_mbps", "1"), ("every_ms", "100")]);
+            }
             ("run" | "link", _) => {}
             (discipline, _) => {
                 let name = discipline.trim_start_matches("link.");
@@ -80,7 +89,8 @@ impl File {
         let table = match section {
             "run" => &mut self.run,
             "flow" => &mut self.flow,
-            "flow.size" | "flow.arrivals" | "link.burst_loss" | "link.outage" => &mut self.inner,
+            "flow.size" | "flow.arrivals" | "link.burst_loss" | "link.outage" | "link.policer"
+            | "link.shaper" | "link.rate_walk" => &mut self.inner,
             _ => &mut self.link,
         };
         table.insert(key.to_owned(), value.to_owned());
@@ -115,8 +125,8 @@ impl File {
             "flow.size" | "flow.arrivals" => {
                 flow.insert(section.trim_start_matches("flow.").to_owned(), inner);
             }
-            "link.burst_loss" => {
-                link.insert("burst_loss".to_owned(), inner);
+            "link.burst_loss" | "link.policer" | "link.shaper" | "link.rate_walk" => {
+                link.insert(section.trim_start_matches("link.").to_owned(), inner);
             }
             "link.outage" => {
                 link.insert("outage".to_owned(), format!("[{inner}]"));

@@ -4,6 +4,7 @@ use super::*;
 use crate::{BurstLoss, LinkConfigBuilder, Outage};
 
 mod disciplines;
+mod shape;
 
 const SEED: u64 = 20;
 

@@ -1,0 +1,60 @@
+//! Links whose rate is not constant.
+
+use sabul_units::{Instant, Rate, SeededRandom, Span};
+
+use crate::config::LinkConfigBuilder;
+use crate::shape::{RateWalk, TokenBucket};
+use crate::{Discipline, FqCodel, Link, LinkConfig, QueueLimit, Verdict};
+
+fn link(change: impl Fn(LinkConfigBuilder) -> LinkConfigBuilder) -> Link<u32> {
+    let builder = LinkConfig::builder()
+        .with_rate(Some(Rate::from_mbps(8)))
+        .with_queue(QueueLimit::Packets(1_000));
+    Link::new(change(builder).build().unwrap(), &SeededRandom::new(1))
+}
+
+/// Packets of a thousand bytes that come at once, and when the last of them is there.
+fn last_of(link: &mut Link<u32>, count: u32) -> Instant {
+    for number in 0..count {
+        link.push(Instant::ZERO, 1_000, number);
+    }
+    let mut last = Instant::ZERO;
+    while let Some(at) = link.deadline() {
+        while let Some(delivery) = link.next_delivery(at) {
+            last = delivery.at;
+        }
+    }
+    assert_eq!(link.stats().delivered, u64::from(count));
+    last
+}
+
+#[test]
+fn a_policer_drops_early_and_leaves_the_queue_alone() {
+    let policer = TokenBucket { rate: Rate::from_mbps(8), bytes: 3_000 };
+    let mut link = link(|it| it.with_policer(Some(policer)).with_rate(Some(Rate::from_mbps(100))));
+    let verdicts: Vec<Verdict> = (0..5).map(|n| link.push(Instant::ZERO, 1_000, n)).collect();
+    assert_eq!(verdicts[2..4], [Verdict::Queued, Verdict::DroppedEarly]);
+    assert_eq!((link.stats().dropped_early, link.stats().dropped_full), (2, 0));
+}
+
+#[test]
+fn a_shaper_passes_its_bucket_at_the_burst_rate_whatever_the_discipline() {
+    let shaper = TokenBucket { rate: Rate::from_mbps(80), bytes: 10_000 };
+    for discipline in [Discipline::DropTail, Discipline::FqCodel(FqCodel::default())] {
+        let mut link = link(|it| it.with_shaper(Some(shaper)).with_discipline(discipline.clone()));
+        // Ten in one millisecond, and meanwhile one is earned; the other nine take one each.
+        let last = last_of(&mut link, 20).elapsed();
+        let wanted = Span::from_micros(10_100);
+        assert!(last.0.abs_diff(wanted.0) < Span::from_millis(1).0, "{last:?}");
+    }
+}
+
+#[test]
+fn a_wandering_rate_takes_a_time_between_its_ends() {
+    let walk = RateWalk { low: Rate::from_mbps(2), every: Span::from_millis(20) };
+    let last = last_of(&mut link(|it| it.with_rate_walk(Some(walk))), 900).elapsed();
+    assert!(last > Span::from_millis(950) && last < Span::from_millis(3_600), "{last:?}");
+    let steady = link(|it| it.with_rate_walk(Some(walk))).config().steady();
+    let last = last_of(&mut Link::new(steady, &SeededRandom::new(1)), 900).elapsed();
+    assert_eq!(last, Span::from_millis(900));
+}

@@ -1,0 +1,308 @@
+//! Rates that are not constant: a policer, a shaper that lets bursts pass, and a rate that wanders.
+//!
+//! Policer:  a bucket fills at a rate up to a depth; a packet that finds fewer tokens than bytes is
+//!     dropped before the queue, one that finds them takes them along.
+//! Shaper:   the same bucket fills at the link's rate, and behind the queue a packet leaves at the burst
+//!     rate while there are tokens for all of it, and otherwise when there are: a link at rest is faster
+//!     for as long as the bucket lasts.
+//! Walk:     the rate holds for a period and then moves by up to an eighth of the range, either way, drawn
+//!     evenly, between two ends that it does not leave; it starts at the link's. A packet in the serialiser
+//!     feels the change.
+//! Buckets are full at first. Tokens are kept as the time that it takes to earn them, so that nothing is rounded
+//! but the time of a packet.
+
+use sabul_units::key::{Key, Range, Takes};
+use sabul_units::{Bytes, Instant, Random, Rate, SeededRandom, Span};
+
+use crate::setting::RATE_MBPS;
+
+/// Most bytes in a bucket: at the slowest rate these take half of the time that can be counted.
+const BUCKET_MAX: u64 = 1_000_000_000;
+/// Shortest and longest period of a rate, in milliseconds.
+const EVERY_MS: Range = Range::of(1.0, 3.6e6);
+/// Part of the range by which a rate moves at most.
+const STEP: u64 = 8;
+/// After so many periods at rest one draw is as good as all of them.
+const PERIODS_MAX: u64 = 1_000;
+
+/// A bucket of tokens and the rate that goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenBucket {
+    /// Of a policer: at which it fills. Of a shaper: at which packets leave while tokens last.
+    pub rate: Rate,
+    /// How much it holds.
+    pub bytes: u64,
+}
+
+/// A rate that wanders between an end and the link's rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateWalk {
+    /// The other end.
+    pub low: Rate,
+    /// How long a rate holds.
+    pub every: Span,
+}
+
+/// All of it that a link has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shaping {
+    pub(crate) policer: Option<TokenBucket>,
+    pub(crate) shaper: Option<TokenBucket>,
+    pub(crate) rate_walk: Option<RateWalk>,
+}
+
+/// How to write a policer.
+pub(crate) const POLICER_EXAMPLE: &str = "{ rate_mbps = 50, bucket_bytes = 100000 }";
+/// How to write a shaper.
+pub(crate) const SHAPER_EXAMPLE: &str = "{ burst_mbps = 1000, bucket_bytes = 1000000 }";
+/// How to write a rate that wanders.
+pub(crate) const WALK_EXAMPLE: &str = "{ low_mbps = 5, every_ms = 100 }";
+
+const fn bucket_key(example: &'static str) -> Key<TokenBucket> {
+    Key::<TokenBucket>::new(
+        "bucket_bytes",
+        Takes::Whole(1, BUCKET_MAX, |bucket, n| bucket.bytes = n),
+        "what the bucket holds; it is full at first",
+    )
+    .required(example)
+}
+
+/// Keys of a link's `policer`.
+pub const POLICER: &[Key<TokenBucket>] = &[
+    Key::<TokenBucket>::new(
+        "rate_mbps",
+        Takes::Mbps(RATE_MBPS, |bucket, rate| bucket.rate = rate),
+        "at which the bucket fills",
+    )
+    .required(POLICER_EXAMPLE),
+    bucket_key(POLICER_EXAMPLE),
+];
+
+/// Keys of a link's `shaper`.
+pub const SHAPER: &[Key<TokenBucket>] = &[
+    Key::<TokenBucket>::new(
+        "burst_mbps",
+        Takes::Mbps(RATE_MBPS, |bucket, rate| bucket.rate = rate),
+        "rate while there are tokens; no slower than the link's",
+    )
+    .required(SHAPER_EXAMPLE),
+    bucket_key(SHAPER_EXAMPLE),
+];
+
+/// Keys of a link's `rate_walk`.
+pub const RATE_WALK: &[Key<RateWalk>] = &[
+    Key::<RateWalk>::new(
+        "low_mbps",
+        Takes::Mbps(RATE_MBPS, |walk, rate| walk.low = rate),
+        "one end; the other is the link's rate",
+    )
+    .required(WALK_EXAMPLE),
+    Key::<RateWalk>::new(
+        "every_ms",
+        Takes::Millis(EVERY_MS, |walk, every| walk.every = every),
+        "how long a rate holds",
+    )
+    .required(WALK_EXAMPLE),
+];
+
+/// A bucket at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Bucket {
+    rate: Rate,
+    /// What it holds, and what is in it, as time to earn that.
+    depth: Span,
+    credit: Span,
+    at: Instant,
+}
+
+impl Bucket {
+    /// A full one.
+    pub(crate) fn new(rate: Rate, bytes: u64) -> Self {
+        let depth = rate.time_for(Bytes(bytes));
+        Self { rate, depth, credit: depth, at: Instant::ZERO }
+    }
+
+    fn fill(&mut self, now: Instant) {
+        let left = self.depth.saturating_sub(self.credit);
+        self.credit += now.since(self.at).min(left);
+        self.at = now;
+    }
+
+    /// Whether a packet passes the policer.
+    #[inline(never)]
+    pub(crate) fn admits(&mut self, now: Instant, size: u32) -> bool {
+        self.fill(now);
+        let cost = self.rate.time_for(Bytes(size.into()));
+        let passes = cost <= self.credit;
+        if passes {
+            self.credit = self.credit.saturating_sub(cost);
+        }
+        passes
+    }
+}
+
+/// What takes the place of a constant rate in the serialiser.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    Burst { burst: Rate, bucket: Bucket },
+    Walk(Box<Walk>),
+}
+
+/// A wandering rate at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Walk {
+    low: u64,
+    high: u64,
+    every: Span,
+    rate: Rate,
+    until: Instant,
+    random: SeededRandom,
+}
+
+impl Shape {
+    pub(crate) fn burst(rate: Rate, shaper: TokenBucket) -> Self {
+        Self::Burst { burst: shaper.rate.max(rate), bucket: Bucket::new(rate, shaper.bytes) }
+    }
+
+    pub(crate) fn walk(rate: Rate, walk: RateWalk, random: SeededRandom) -> Self {
+        let (low, high) = (rate.0.min(walk.low.0), rate.0.max(walk.low.0));
+        let RateWalk { every, .. } = walk;
+        Self::Walk(Box::new(Walk { low, high, every, rate, until: Instant::ZERO + every, random }))
+    }
+
+    /// When the last bit of a packet has left that begins to leave at `start`.
+    #[cold]
+    pub(crate) fn finish(&mut self, start: Instant, size: u32) -> Instant {
+        match self {
+            Self::Burst { burst, bucket } => {
+                bucket.fill(start);
+                let cost = bucket.rate.time_for(Bytes(size.into()));
+                let at_once = burst.time_for(Bytes(size.into()));
+                let begin = start + cost.saturating_sub(bucket.credit);
+                bucket.fill(begin);
+                bucket.credit = bucket.credit.saturating_sub(cost);
+                begin + at_once
+            }
+            Self::Walk(walk) => walk.finish(start, size),
+        }
+    }
+}
+
+impl Walk {
+    fn finish(&mut self, start: Instant, size: u32) -> Instant {
+        let mut at = start;
+        // Whole packet 1: the part of it that is left, in billionths.
+        let mut left = WHOLE;
+        loop {
+            self.move_on(at);
+            let whole = self.rate.time_for(Bytes(size.into()));
+            let needed = whole.mul_ratio(left, WHOLE);
+            let room = self.until.since(at);
+            if needed <= room {
+                return at + needed;
+            }
+            left = left.saturating_sub(part(room, whole));
+            at = self.until;
+        }
+    }
+
+    /// Draws the rate that holds at a moment.
+    fn move_on(&mut self, at: Instant) {
+        let passed = at.since(self.until).0 / self.every.0.max(1);
+        if passed > PERIODS_MAX {
+            self.until = self.until + Span(self.every.0 * passed);
+        }
+        while self.until <= at {
+            self.until = self.until + self.every;
+            let step = (self.high - self.low) / STEP;
+            let moved = self.rate.0 + self.random.below(2 * step + 1);
+            self.rate = Rate(moved.saturating_sub(step).clamp(self.low, self.high));
+        }
+    }
+}
+
+/// A whole packet.
+const WHOLE: u64 = 1_000_000_000;
+
+/// How much of a packet leaves in a part of its time, in billionths.
+#[expect(clippy::cast_possible_truncation, reason = "a part of a whole packet")]
+fn part(room: Span, whole: Span) -> u64 {
+    let part = u128::from(room.0) * u128::from(WHOLE) / u128::from(whole.0.max(1));
+    part.min(u128::from(WHOLE)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at_ms(ms: u64) -> Instant {
+        Instant::ZERO + Span::from_millis(ms)
+    }
+
+    #[test]
+    fn a_policer_lets_a_bucket_pass_at_once_and_then_its_rate() {
+        // 8 Mb/s are a thousand bytes a millisecond.
+        let mut bucket = Bucket::new(Rate::from_mbps(8), 5_000);
+        let passed =
+            |bucket: &mut Bucket, now| (0..20).filter(|_| bucket.admits(now, 1_000)).count();
+        assert_eq!(passed(&mut bucket, at_ms(0)), 5);
+        assert_eq!(passed(&mut bucket, at_ms(3)), 3);
+        assert_eq!(passed(&mut bucket, at_ms(500)), 5, "it holds no more");
+        assert!(!bucket.admits(at_ms(500), 1) && bucket.admits(at_ms(501), 900));
+    }
+
+    #[test]
+    fn a_shaper_is_faster_while_its_bucket_lasts() {
+        let shaper = TokenBucket { rate: Rate::from_mbps(80), bytes: 2_000 };
+        let mut shape = Shape::burst(Rate::from_mbps(8), shaper);
+        let mut at = Instant::ZERO;
+        let times: Vec<u64> = (0..4)
+            .map(|_| {
+                let finish = shape.finish(at, 1_000);
+                let micros = finish.since(at).as_micros();
+                at = finish;
+                micros
+            })
+            .collect();
+        // 100 µs at 80 Mb/s each; the third waits for 800 bytes, since 200 came meanwhile.
+        assert_eq!(times, [100, 100, 900, 1_000]);
+        let busy = at;
+        assert_eq!(shape.finish(at_ms(100), 1_000).since(at_ms(100)).as_micros(), 100);
+        assert!(busy < at_ms(100));
+    }
+
+    #[test]
+    fn a_wandering_rate_stays_between_its_ends_and_repeats_from_its_seed() {
+        let walk = RateWalk { low: Rate::from_mbps(2), every: Span::from_millis(10) };
+        let run = |seed| {
+            let random = SeededRandom::new(seed);
+            let mut shape = Shape::walk(Rate::from_mbps(10), walk, random);
+            let mut at = Instant::ZERO;
+            (0..2_000)
+                .map(|_| {
+                    let finish = shape.finish(at, 1_500);
+                    let span = finish.since(at);
+                    at = finish;
+                    span
+                })
+                .collect::<Vec<_>>()
+        };
+        let spans = run(1);
+        assert_eq!(spans, run(1));
+        assert_ne!(spans, run(2));
+        let (least, most) = (Rate::from_mbps(10), Rate::from_mbps(2));
+        let [least, most] = [least, most].map(|rate| rate.time_for(Bytes(1_500)));
+        let slack = Span::from_nanos(1);
+        assert!(spans.iter().all(|span| *span + slack >= least && *span <= most + slack));
+        assert!(spans.iter().any(|span| *span > least.mul_ratio(2, 1)), "it moves");
+    }
+
+    #[test]
+    fn a_packet_feels_that_the_rate_changes_while_it_leaves() {
+        let walk = RateWalk { low: Rate::from_mbps(8), every: Span::from_millis(1) };
+        // Both ends are the same: one and a half periods take as long as at a constant rate.
+        let mut shape = Shape::walk(Rate::from_mbps(8), walk, SeededRandom::new(1));
+        let took = shape.finish(Instant::ZERO, 1_500).elapsed();
+        assert!(took.0.abs_diff(Span::from_micros(1_500).0) < 10_000, "{took:?}");
+    }
+}
