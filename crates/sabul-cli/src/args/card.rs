@@ -61,7 +61,7 @@ pub(crate) struct CardArgs {
     pub(crate) quick: bool,
     /// Only this test, repeatable: regions, loss, beside-cubic, rtt-fairness, convergence, queue, mice,
     /// cross, or the name of one scenario, such as regions-10ms. For the contract only these paths:
-    /// rate_mbps, rtt_ms, queue_bdp or loss=VALUE[,VALUE...]; or others, the second table.
+    /// rate_mbps, rtt_ms, queue_bdp or loss=VALUE[,VALUE...]; or others, the other tables.
     #[arg(long, value_name = "TEST")]
     pub(crate) only: Vec<String>,
     /// Seconds from one flow to the next in the test of seven regions, which takes 8.5 times that

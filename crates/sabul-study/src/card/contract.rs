@@ -4,6 +4,7 @@
 //! is the reference. The cell is met where CUBIC keeps four fifths of what it has there, and the link is no
 //! emptier ([`measure::Terms`]). What the controller itself has stands beside it: to yield is a result too.
 
+mod links;
 mod measure;
 mod others;
 mod page;
@@ -16,6 +17,7 @@ use super::head::Head;
 use super::measure::Answer;
 use super::plan::{Exam, Subject};
 use crate::Error;
+use links::LinkMark;
 use measure::{CellMark, TERMS, Terms};
 use others::OtherMark;
 pub(super) use page::{csv, page, text};
@@ -57,6 +59,8 @@ struct Marks {
     cells: Vec<CellMark>,
     /// Others than one CUBIC flow.
     others: Vec<OtherMark>,
+    /// Alone where the rate is not constant.
+    links: Vec<LinkMark>,
 }
 
 impl Marks {
@@ -72,6 +76,7 @@ impl Marks {
             worst: cells.iter().min_by(|a, b| a.kept.total_cmp(&b.kept)).copied(),
             cells,
             others: others::marks(answers),
+            links: links::marks(answers),
         }
     }
 }
@@ -92,6 +97,7 @@ pub(super) fn exams(
     // They are too long for the lab.
     if choice.has_others && arm == Arm::Sim {
         exams.extend(others::exams(subject, contract.order, contract.is_quick));
+        exams.extend(links::exams(subject)?);
     }
     Ok(exams)
 }

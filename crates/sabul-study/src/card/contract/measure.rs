@@ -66,7 +66,8 @@ pub(super) fn over(trials: &[Trial], number: impl Fn(&Trial) -> f64) -> f64 {
     statistics::median(trials.iter().map(number).collect()).unwrap_or(f64::NAN)
 }
 
-fn utilisation(trial: &Trial) -> f64 {
+/// How full the link is.
+pub(super) fn utilisation(trial: &Trial) -> f64 {
     trial.finished.results.links.first().map_or(f64::NAN, |link| link.utilisation)
 }
 

@@ -7,7 +7,7 @@ use sabul_report::{Axis, Cell, Column, Heatmap, Item, Page, Section, Table, sign
 use super::super::head::{how, title};
 use super::super::lab::LabPart;
 use super::measure::CellMark;
-use super::{Marks, Sheet, others};
+use super::{Marks, Sheet, links, others};
 
 const TEXT_WIDTH: usize = 140;
 
@@ -15,7 +15,8 @@ const TEXT_WIDTH: usize = 140;
 pub(in super::super) fn text(sheet: &Sheet) -> String {
     let mut text = format!("{}: {}\n\n", name(sheet), how_so(sheet));
     let others = others::table(&sheet.marks.others, sheet.head.cc);
-    for table in [cells_table(sheet), others].iter().filter(|table| !table.rows.is_empty()) {
+    let links = links::table(&sheet.marks.links);
+    for table in [cells_table(sheet), others, links].iter().filter(|table| !table.rows.is_empty()) {
         text += &table.to_text(TEXT_WIDTH);
         text.push('\n');
     }
@@ -33,6 +34,7 @@ pub(in super::super) fn page(sheet: &Sheet) -> Page {
     let sections = [
         (!sheet.marks.cells.is_empty()).then(|| cells_section(sheet)),
         (!sheet.marks.others.is_empty()).then(|| others_section(sheet)),
+        (!sheet.marks.links.is_empty()).then(|| links_section(sheet)),
     ];
     let page = sections.into_iter().flatten().fold(page, Page::with_section);
     sheet.head.lab.iter().fold(page, |page, lab| page.with_section(lab.section()))
@@ -195,6 +197,13 @@ fn others_section(sheet: &Sheet) -> Section {
     let table = others::table(&sheet.marks.others, sheet.head.cc);
     Section::new("Others beside it", text)
         .with_item(Item::Table(Table { title: String::new(), ..table }))
+}
+
+fn links_section(sheet: &Sheet) -> Section {
+    let text = "One flow alone, held against controllers that people know: a policer drops what exceeds a bucket and has no \
+                queue, a shaper lets bursts pass, and a walk is a rate as of a cell.";
+    let table = Table { title: String::new(), ..links::table(&sheet.marks.links) };
+    Section::new("Where the rate is not constant", text).with_item(Item::Table(table))
 }
 
 fn heat(title: String, cells: &[&CellMark]) -> Heatmap {

@@ -66,6 +66,8 @@ pub(in super::super) enum Question {
     Reference(Cell),
     /// What others have.
     Other { test: Test, rtt_ms: f64, flow: Flow },
+    /// One flow alone on a link whose rate is not constant.
+    Link { place: usize, cc: &'static str },
 }
 
 /// The grid of an arm.

@@ -1,0 +1,119 @@
+//! One flow alone on links whose rate is not constant: how much of them it uses, and how much it loses there.
+//!
+//! The controller stands beside those that people know, each as it is met: BBR 1 and CUBIC as TCP, BBR 3 as ours.
+
+use sabul_cc::registry;
+use sabul_report::{Cell, Column, Table};
+use serde::Serialize;
+
+use super::super::measure::Answer;
+use super::super::plan::{Carrier, Exam, Subject, Times, link};
+use super::measure::{over, utilisation};
+use super::plan::Question;
+use crate::Error;
+
+const RATE_MBPS: f64 = 100.0;
+const RTT_MS: f64 = 50.0;
+/// Before averages begin, and from then on.
+const SECONDS: (f64, f64) = (30.0, 60.0);
+/// What a link has beside its rate, and what it could carry of that, where that is known.
+const KINDS: [(&str, &str); 4] = [
+    ("policer, 50 of 100 Mb/s, 100 kB", "policer = { rate_mbps = 50, bucket_bytes = 100000 }"),
+    ("policer, 50 of 100 Mb/s, 1 MB", "policer = { rate_mbps = 50, bucket_bytes = 1000000 }"),
+    ("shaper, bursts of 5 MB at 1 Gb/s", "shaper = { burst_mbps = 1000, bucket_bytes = 5000000 }"),
+    ("rate walk, 10 to 100 Mb/s each 100 ms", "rate_walk = { low_mbps = 10, every_ms = 100 }"),
+];
+const OTHERS: [(&str, Carrier); 3] =
+    [("bbr1", Carrier::Tcp), ("bbr3", Carrier::Sabul), ("cubic", Carrier::Tcp)];
+
+/// One controller on one link.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct LinkMark {
+    link: &'static str,
+    cc: &'static str,
+    goodput_bps: f64,
+    utilisation: f64,
+    /// Share of its packets that were lost.
+    loss_rate: f64,
+}
+
+/// Scenarios of the controller and of those it is held against.
+pub(super) fn exams(subject: &Subject<'_>) -> Result<Vec<Exam<Question>>, Error> {
+    let mut exams = Vec::new();
+    for (place, (_, more)) in KINDS.iter().enumerate() {
+        let link = link(RATE_MBPS, RTT_MS, &format!("queue_bdp = 1\n{more}\n"));
+        let exam = |subject: &Subject<'_>, name: String| {
+            let question = Question::Link { place, cc: subject.entry.name };
+            let times = Times::new(SECONDS, 1000);
+            subject.exam(question, name, times, &link, &subject.flow("a", ""))
+        };
+        let kind = more.split(' ').next().unwrap_or_default();
+        exams.push(exam(subject, format!("link-{place}-{kind}")));
+        for (cc, transport) in OTHERS.iter().filter(|(cc, _)| *cc != subject.entry.name) {
+            let other = Subject { entry: registry::find(cc)?, params: &[], transport: *transport };
+            exams.push(exam(&other, format!("link-{place}-{kind}-{cc}")));
+        }
+    }
+    Ok(exams)
+}
+
+/// A row for each of them that has valid runs.
+pub(super) fn marks(answers: &[Answer<Question>]) -> Vec<LinkMark> {
+    let valid = answers.iter().filter(|answer| !answer.trials.is_empty());
+    let mark = |answer: &Answer<Question>| {
+        let Question::Link { place, cc } = answer.exam.question else { return None };
+        let trials = &answer.trials;
+        Some(LinkMark {
+            link: KINDS.get(place)?.0,
+            cc,
+            goodput_bps: over(trials, |one| one.goodput("a")),
+            utilisation: over(trials, utilisation),
+            loss_rate: over(trials, |one| one.flow("a").map_or(f64::NAN, |flow| flow.loss_rate)),
+        })
+    };
+    valid.filter_map(mark).collect()
+}
+
+/// The rows as a table.
+pub(super) fn table(marks: &[LinkMark]) -> Table {
+    let columns = vec![
+        Column::text("link"),
+        Column::text("controller"),
+        Column::number("goodput", "Mb/s"),
+        Column::number("of 100 Mb/s", "%"),
+        Column::number("lost", "%"),
+    ];
+    let row = |mark: &LinkMark| {
+        vec![
+            mark.link.into(),
+            mark.cc.into(),
+            Cell::Fixed(mark.goodput_bps / 1e6, 1),
+            Cell::Fixed(mark.utilisation * 100.0, 1),
+            Cell::Fixed(mark.loss_rate * 100.0, 2),
+        ]
+    };
+    let title = "Alone where the rate is not constant, 50 ms, queue 1 BDP".to_owned();
+    Table { title, columns, rows: marks.iter().map(row).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_controller_stands_beside_the_others_and_never_twice() {
+        for (name, transport, wanted) in
+            [("sabul2003", Carrier::Sabul, 16), ("cubic", Carrier::Tcp, 12)]
+        {
+            let entry = registry::find(name).unwrap();
+            let exams = exams(&Subject { entry, params: &[], transport }).unwrap();
+            assert_eq!(exams.len(), wanted);
+            for exam in &exams {
+                let run = sabul_scenario::read(&exam.text, &exam.name, &[]).unwrap().remove(0);
+                let link = &run.scenario.links[0].forward;
+                let is_rough = link.policer().is_some() || link.shaper().is_some();
+                assert!(is_rough || link.rate_walk().is_some(), "{}", exam.name);
+            }
+        }
+    }
+}
