@@ -238,7 +238,7 @@ fn a_flow_takes_the_settings_of_its_transport() {
     assert_eq!(profile("profile = \"sabul2003\""), Profile::Sabul2003);
     assert_eq!(profile("cc = \"sabul2002\""), Profile::Sabul2002);
     assert_eq!(profile("cc = \"sabul2002\"\nprofile = \"current\""), Profile::Current);
-    let word = flow("params = { start = \"startup\" }");
+    let word = flow("cc = \"bbr3\"\nparams = { start = \"startup\" }");
     assert_eq!(word.params, [("start".to_owned(), "startup".to_owned())]);
 }
 
@@ -278,7 +278,7 @@ fn what_is_written_spells_out_the_name_and_the_controllers() {
                 flow = [{ id = \"a\", path = [\"l\"] }]\n";
     let run = one(text);
     assert!(run.text.starts_with("name = \"small\"\n"), "{}", run.text);
-    assert!(run.text.contains("cc = \"bbr3\""), "{}", run.text);
+    assert!(run.text.contains("cc = \"sabul2026\""), "{}", run.text);
 }
 
 #[test]
