@@ -370,7 +370,8 @@ impl Sabul2026 {
         } else {
             let full = if self.link.is_trained() { self.link.rate() * aim } else { f64::INFINITY };
             let by_law = self.window * aim / (base + queue);
-            (by_law * (1.0 + self.room.step(now))).min(full).max(by_law)
+            let more = if self.manner.takes_room() { self.room.step(now) } else { 0.0 };
+            (by_law * (1.0 + more)).min(full).max(by_law)
         };
         let target = target.clamp(self.window / STEP, self.window * STEP);
         self.set_window(self.window + WEIGHT * (target - self.window));

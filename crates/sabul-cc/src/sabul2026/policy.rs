@@ -39,11 +39,13 @@ pub(super) struct Manner {
     rest_until: Instant,
     /// Queue in seconds that it has made itself, or given way to, in the last epochs: the next ones may show it.
     known: [f64; 2],
+    /// What stands until then may be what its own probe left.
+    probed_until: Instant,
 }
 
 impl Manner {
     pub(super) const fn of(policy: Policy) -> Self {
-        Self { policy, rest_until: Instant::ZERO, known: [0.0; 2] }
+        Self { policy, rest_until: Instant::ZERO, known: [0.0; 2], probed_until: Instant::ZERO }
     }
 
     /// How a flow that gives way starts: small, once a train has shown how fast the link is, and without filling it.
@@ -77,6 +79,11 @@ impl Manner {
         }
     }
 
+    /// Whether it takes a link without a queue faster than it asks for one.
+    pub(super) const fn takes_room(self) -> bool {
+        !self.policy.yields()
+    }
+
     /// Whether it looks for room that the law does not know of.
     pub(super) fn may_probe(self, count: f64, now: Instant) -> bool {
         !self.policy.yields() || (count < SHARED_COUNT && !self.rests(now))
@@ -88,7 +95,10 @@ impl Manner {
         let [last, before] = self.known;
         let known = own.max(last).max(before);
         self.known = [own, last];
-        if !self.policy.yields() || queue <= known + jitter.max(FOREIGN_MIN) {
+        if !self.policy.yields()
+            || now < self.probed_until
+            || queue <= known + jitter.max(FOREIGN_MIN)
+        {
             return None;
         }
         // What left before still stands in it.
@@ -101,6 +111,7 @@ impl Manner {
     pub(super) fn settle(&mut self, until: Instant) {
         if self.policy.yields() {
             self.rest_until = self.rest_until.max(until);
+            self.probed_until = until;
         }
     }
 
