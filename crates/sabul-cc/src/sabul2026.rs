@@ -273,8 +273,13 @@ impl Sabul2026 {
         match self.state {
             State::Cruise if is_suspect => {
                 cx.tell(Reason::Own("suspect-losses"));
-                self.losses.start_test(epoch);
+                self.losses.start_test(epoch, cx.now);
                 self.state = State::Test { is_standing: false, lost: epoch.lost, rate: epoch.rate };
+            }
+            State::Cruise if self.losses.is_due(cx.now) && !epoch.is_limited => {
+                cx.tell(Reason::Own("losses-again"));
+                let lost = self.losses.start_test_of_all(epoch, cx.now);
+                self.state = State::Test { is_standing: false, lost, rate: epoch.rate };
             }
             State::Cruise => self.cruise(epoch, cx),
             State::Probe { extra, settles, rate, queue } if settles > 0 => {

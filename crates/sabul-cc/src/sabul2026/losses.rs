@@ -7,6 +7,8 @@
 //!              a test sends less: losses that stay become chance, losses that go away were ours
 //! Invariants:  0 <= chance <= 1; the round trip of a full queue only falls by verdicts.
 
+use sabul_units::{Instant, Span};
+
 use super::path::Epoch;
 
 /// Ours: packets over which chance is averaged, and the most weight that one epoch has.
@@ -18,6 +20,10 @@ const SUSPECT_MIN: f64 = 4.0;
 /// Ours: losses that a test must have been able to see, and epochs after which it ends undecided.
 const SEEN_MIN: f64 = 8.0;
 const EPOCHS_MAX: u32 = 6;
+/// Ours: chance from which on it is looked at again, and how often: losses that grow slowly are never suspect, and
+/// what a policer drops would be made good for ever.
+const AGAIN_MIN: f64 = 0.005;
+const AGAIN_EACH: Span = Span::from_secs(10);
 /// Ours: weight of the newest verdict in the round trip of a full queue.
 const FULL_WEIGHT: f64 = 0.25;
 
@@ -49,12 +55,14 @@ pub(super) struct Losses {
     longest: f64,
     /// The same where the queue was full; not its delay, for the base may turn out to be shorter.
     full: f64,
+    /// When chance is looked at again.
+    again_at: Instant,
 }
 
 impl Losses {
     pub(super) const fn new() -> Self {
         let seen = Seen { packets: 0.0, lost: 0.0, epochs: 0 };
-        Self { chance: 0.0, seen, longest: 0.0, full: f64::INFINITY }
+        Self { chance: 0.0, seen, longest: 0.0, full: f64::INFINITY, again_at: Instant::ZERO }
     }
 
     /// Share lost by chance.
@@ -79,8 +87,20 @@ impl Losses {
         false
     }
 
+    /// Whether it is time to see whether chance is still what takes so much.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.chance > AGAIN_MIN && now >= self.again_at
+    }
+
+    /// A test of all losses begins; the share that is lost without it.
+    pub(super) fn start_test_of_all(&mut self, epoch: &Epoch, now: Instant) -> f64 {
+        self.start_test(epoch, now);
+        std::mem::take(&mut self.chance).max(epoch.lost)
+    }
+
     /// A test begins, because of this epoch.
-    pub(super) fn start_test(&mut self, epoch: &Epoch) {
+    pub(super) fn start_test(&mut self, epoch: &Epoch, now: Instant) {
+        self.again_at = now + AGAIN_EACH;
         self.longest = epoch.longest;
         self.seen = Seen::default();
     }
@@ -135,7 +155,7 @@ mod tests {
     fn chance_is_learnt_and_is_not_suspect() {
         let mut losses = Losses::new();
         assert!(losses.note(&epoch(1000.0, 0.01)), "ten of a thousand, where none was known");
-        losses.start_test(&epoch(1000.0, 0.01));
+        losses.start_test(&epoch(1000.0, 0.01), Instant::ZERO);
         assert_eq!(losses.judge(0.01, &epoch(850.0, 0.01)), Verdict::Chance);
         assert!(!losses.note(&epoch(1000.0, 0.01)));
         // 10 and four times sqrt(2 × 10) are 28.
@@ -149,7 +169,7 @@ mod tests {
     fn what_goes_away_with_less_sent_was_ours_and_shows_the_room() {
         let mut losses = Losses::new();
         assert!(losses.note(&epoch(1000.0, 0.05)));
-        losses.start_test(&epoch(1000.0, 0.05));
+        losses.start_test(&epoch(1000.0, 0.05), Instant::ZERO);
         assert_eq!(losses.judge(0.05, &epoch(850.0, 0.0)), Verdict::Ours);
         assert!((losses.room(0.1) - 0.02).abs() < 1e-9);
         // The queue was longer since, and nothing was lost.
@@ -161,10 +181,26 @@ mod tests {
     }
 
     #[test]
+    fn what_came_slowly_is_looked_at_again_and_was_ours_where_it_goes_away() {
+        for (rest, verdict, chance) in [(0.0, Verdict::Ours, 0.0), (0.06, Verdict::Chance, 0.06)] {
+            let mut losses = Losses::new();
+            (0..60u32).for_each(|time| {
+                assert!(!losses.note(&epoch(1000.0, f64::from(time) / 1000.0)), "{time}");
+            });
+            let now = Instant::ZERO + Span::from_secs(10);
+            assert!(losses.is_due(now));
+            let before = losses.start_test_of_all(&epoch(1000.0, 0.06), now);
+            assert!(!losses.is_due(now) && before >= 0.06);
+            assert_eq!(losses.judge(before, &epoch(850.0, rest)), verdict);
+            assert!((losses.chance() - chance).abs() < 1e-9);
+        }
+    }
+
+    #[test]
     fn few_packets_decide_nothing_and_a_test_ends() {
         let mut losses = Losses::new();
         assert!(losses.note(&epoch(50.0, 0.1)));
-        losses.start_test(&epoch(50.0, 0.1));
+        losses.start_test(&epoch(50.0, 0.1), Instant::ZERO);
         for _ in 0..EPOCHS_MAX - 1 {
             assert_eq!(losses.judge(0.1, &epoch(20.0, 0.0)), Verdict::Open);
         }
