@@ -27,7 +27,7 @@ pub(crate) fn target(data: &[u8]) -> bool {
         assert!(!failure.message.contains(char::is_control), "texts cannot steer a terminal");
     } else if !matches!(
         &message,
-        Message::Hello { .. } | Message::Welcome { .. } | Message::Open(_)
+        Message::Hello { .. } | Message::Welcome { .. } | Message::Open(_) | Message::Steer { .. }
     ) && !matches!(&message, Message::EntryFailed { .. } | Message::EntryEnd { .. })
     {
         // Texts may have become longer, since what would steer a terminal is escaped.
