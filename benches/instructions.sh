@@ -63,11 +63,11 @@ fi
 awk -v limit="$limit_percent" '
     FNR == 1 { next }
     NR == FNR { before[$1] = $2; next }
-    !($1 in before) { printf "%-12s %12d: not in the baseline; run make instructions-baseline\n", $1, $2; bad = 1; next }
+    !($1 in before) { printf "%-12s %12.0f: not in the baseline; run make instructions-baseline\n", $1, $2; bad = 1; next }
     {
         change = 100 * ($2 / before[$1] - 1)
         verdict = change > limit ? "TOO MANY" : change < -limit ? "fewer: make instructions-baseline keeps it" : "ok"
-        printf "%-12s %12d instructions, %+.3f %%: %s\n", $1, $2, change, verdict
+        printf "%-12s %12.0f instructions, %+.3f %%: %s\n", $1, $2, change, verdict
         bad = bad || change > limit
     }
     END { exit bad }' "$baseline" "$counted" || {
