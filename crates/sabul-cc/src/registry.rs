@@ -172,7 +172,8 @@ mod tests {
             let text = find(stranger).unwrap_err().to_string();
             assert!(!text.contains("nearest") && text.contains("highspeed"), "{text}");
         }
-        assert!(find(DEFAULT).is_ok());
+        // Whoever names a policy and no controller gets it.
+        assert!(find(DEFAULT).is_ok_and(|entry| entry.follows_policy));
     }
 
     #[test]

@@ -20,14 +20,13 @@ const WINDOW: Duration = Duration::from_secs(30);
 /// How often that is looked at.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
-/// The controller of a copy: the one that was named, or one that does what the policy asks for.
+/// The controller of a copy: the one that was named, `fixed` for a fixed rate, else the default, which follows
+/// policies.
 pub(crate) fn controller(args: &CpArgs) -> &str {
-    let able = || registry::all().find(|entry| entry.follows_policy).map(|entry| entry.name);
     match (&args.channel.cc, args.policy) {
         (Some(name), _) => name,
         (None, PolicyArg::Fixed) => "fixed",
-        (None, PolicyArg::High | PolicyArg::Low) => able().unwrap_or(registry::DEFAULT),
-        (None, PolicyArg::Fair) => registry::DEFAULT,
+        (None, _) => registry::DEFAULT,
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod common;
+
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -21,11 +23,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const PATIENCE: Duration = Duration::from_secs(240);
 
 fn run<T>(test: impl Future<Output = T>) -> T {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
-    let result = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await });
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    result.expect("the test took too long")
+    common::within(PATIENCE, test)
 }
 
 /// 5 % loss, 1 % duplicates, 1 % reordered by 3 ms, 0.1 % corrupted, out for 3 s.

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod common;
+
 use std::fs;
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -26,11 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MEMORY_MAX: u64 = 300 << 20;
 
 fn run<T>(test: impl Future<Output = T>) -> T {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
-    let result = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await });
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    result.expect("the test took too long")
+    common::within(PATIENCE, test)
 }
 
 /// Memory of this process in bytes.

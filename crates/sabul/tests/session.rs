@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod common;
+
 use std::fs;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -25,12 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs a test on a runtime of its own, for a bounded time.
 fn run<T>(test: impl Future<Output = T>) -> T {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
-    let result = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await });
-    // A test that fails leaves threads behind that nobody should wait for.
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    result.expect("the test took too long")
+    common::within(PATIENCE, test)
 }
 
 async fn listener() -> Listener {

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod common;
+
 use std::future::Future;
 use std::time::Duration;
 
@@ -17,11 +19,7 @@ const BYTES: u64 = 10_000_000;
 const SLOW_BPS: u64 = 100_000;
 
 fn run<T>(test: impl Future<Output = T>) -> T {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
-    let result = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await });
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    result.expect("the test took too long")
+    common::within(PATIENCE, test)
 }
 
 /// A session with a listener that answers measurements as long as the test runs.

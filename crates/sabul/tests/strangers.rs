@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod common;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -20,11 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PROMPT: Duration = Duration::from_secs(5);
 
 fn run<T>(test: impl Future<Output = T>) -> T {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
-    let result = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await });
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    result.expect("the test took too long")
+    common::within(PATIENCE, test)
 }
 
 /// A listener that takes part in measurements.
