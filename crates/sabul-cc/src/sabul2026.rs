@@ -9,6 +9,7 @@
 //!     window  = window × aim / (base + queue)                where no queue stands: D may be held back
 //!     window += (S × aim × again - window) / 2               where one does: S is what was sent to have D arrive
 //!     again   = 1 + twice × (aim / (base + queue) - 1)       twice = base / 100 ms, at most 1
+//!     window >= share × C × (base + queue)                   beside one who fills the queue: `rival.rs`
 //!     gap     = (base + newest queue) / window               and no more than window + an ACK's worth on the way
 //! States:      Search --rate found--> Cruise
 //!              Cruise --two to three seconds, and no queue--> Probe --three epochs--> Cruise | Probe
@@ -17,12 +18,14 @@
 //!              a flow that gives way --another's queue stands--> Cruise with half the window, three seconds' rest
 //! Invariants:  `WINDOW_MIN` <= window <= `WINDOW_MAX`; only the law, a test's verdict, silence, an
 //!              epoch that lost more than half, and giving way shrink it.
-//! Not here:    a share of its own beside a flow that fills the queue: it yields to that (the page says how much).
+//! Not here:    a share of its own beside one who fills the queue and empties it himself, as BBR does: the page
+//!              says how much it has there.
 
 mod link;
 mod losses;
 mod path;
 mod policy;
+mod rival;
 mod room;
 mod start;
 
@@ -32,6 +35,7 @@ use self::link::Link;
 use self::losses::{Losses, Verdict};
 use self::path::{Epoch, Path};
 use self::policy::Manner;
+use self::rival::{Rival, Seen};
 use self::room::Room;
 use self::start::Start;
 use crate::controller::{
@@ -155,6 +159,7 @@ struct Sabul2026 {
     probe_at: Instant,
     probe_part: f64,
     room: Room,
+    rival: Rival,
     /// When the queue was last seen empty.
     emptied_at: Instant,
 }
@@ -185,6 +190,7 @@ impl Sabul2026 {
             probe_at: Instant::ZERO,
             probe_part: PROBE_PART,
             room: Room::new(),
+            rival: Rival::none(),
             emptied_at: Instant::ZERO,
         }
     }
@@ -327,13 +333,32 @@ impl Sabul2026 {
         true
     }
 
+    /// Looks for somebody who fills the queue and does not hear it.
+    fn watch(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
+        let was_known = self.rival.is_known();
+        let seen = Seen {
+            least: self.path.least_queue(),
+            omega: self.omega(),
+            theta: self.theta(),
+            count: self.count(epoch.rate),
+        };
+        self.rival.judge(&seen, cx.now);
+        if self.rival.is_known() != was_known {
+            cx.tell(Reason::Own(if was_known { "rival-gone" } else { "rival" }));
+        }
+    }
+
     fn cruise(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
         let queue = self.path.queue();
+        self.watch(epoch, cx);
         if !epoch.is_limited && !self.manner.rests(cx.now) {
             self.follow(epoch, cx.now);
         }
         if self.start.is_due(cx.now) {
             self.start.begin();
+            // What is on the way would be taken for a train.
+            let round = Span::from_secs_f64(2.0 * (self.path.base() + queue));
+            self.hold_until = Some(cx.now + round);
             return;
         }
         let is_rested = cx.now > self.emptied_at + DRAIN_SPACING;
@@ -380,6 +405,10 @@ impl Sabul2026 {
         };
         let target = target.clamp(self.window / STEP, self.window * STEP);
         self.set_window(self.window + WEIGHT * (target - self.window));
+        if self.manner.keeps_share() {
+            let share = self.rival.share(self.link.is_trained(), now);
+            self.set_window(self.window.max(share * self.link.rate() * (base + queue)));
+        }
     }
 
     fn start_probe(&mut self, epoch: &Epoch) {
@@ -428,6 +457,9 @@ impl Sabul2026 {
                 let is_alone = rate >= ALONE_PART * self.link.rate();
                 let carried = if is_alone { rate * self.path.base() } else { 0.0 };
                 self.set_window((self.window * TEST_PART).max(carried.min(self.window)));
+                if !is_alone {
+                    self.rival.note_overflow(1.0 / self.count(epoch.rate), cx.now);
+                }
                 self.schedule_probe(cx);
                 self.room.wait(self.probe_at);
                 self.state = State::Cruise;
@@ -437,7 +469,9 @@ impl Sabul2026 {
 
     fn start_drain(&mut self, window: f64, epoch: &Epoch, cx: &mut Context<'_>) {
         cx.tell(Reason::Own("drain"));
-        let round = Span::from_secs_f64(self.path.base() + self.path.queue());
+        let (base, queue) = (self.path.base(), self.path.queue());
+        self.rival.note_drain(queue, cx.now);
+        let round = Span::from_secs_f64((base + queue).max(2.0 * queue));
         self.state = State::Drain { window, until: cx.now + round + self.syn_interval() };
         self.path.start_drain(epoch.rate >= ALONE_PART * self.link.rate());
     }
@@ -447,7 +481,7 @@ impl Controller for Sabul2026 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "4 to 2 × 10^9")]
     fn limits(&self) -> SendLimits {
         if let Some(search) = &self.start.search {
-            return search.limits();
+            return SendLimits { hold_until: self.hold_until, ..search.limits() };
         }
         let (window, base) = (self.allowed(), self.path.base());
         let gap = (base + self.path.queue_now()) / window;
@@ -470,7 +504,11 @@ impl Controller for Sabul2026 {
 
     fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
         let epoch = self.path.on_ack(acked, cx, self.syn_interval());
+        let is_held = self.hold_until.is_some_and(|until| cx.now < until);
         if let Some(search) = &mut self.start.search {
+            if is_held {
+                return;
+            }
             let step = search.on_ack(acked, cx);
             let step = self.manner.start(search.train_rate()).unwrap_or(step);
             self.take_step(step, cx);

@@ -18,6 +18,8 @@ const BASE_MIN: f64 = 1e-6;
 /// Ours: what the smallest round trip is taken of, so that flows of long and of short round trips see the
 /// same queue.
 const SPELL: Span = Span::from_millis(30);
+/// Ours: the shortest queue is of the last one to two of these.
+const LOWS: Span = Span::from_millis(1500);
 /// Ours: weight of a sample in the jitter.
 const JITTER_WEIGHT: f64 = 1.0 / 64.0;
 /// Ours: part of the base by which a drain must have missed it to count as higher.
@@ -129,6 +131,9 @@ pub(super) struct Path {
     queues: [f64; 2],
     jitter: f64,
     spread: f64,
+    /// Smallest round trips of the present [`LOWS`], and of the one before.
+    lows: [f64; 2],
+    lows_end: Instant,
     drain: Option<Drain>,
     /// Drains in a row that saw a higher base, and the least that they saw.
     higher: (u32, f64),
@@ -150,6 +155,8 @@ impl Path {
             queues: [0.0; 2],
             jitter: 0.0,
             spread: 0.0,
+            lows: [f64::INFINITY; 2],
+            lows_end: Instant::ZERO,
             drain: None,
             higher: NONE_HIGHER,
         }
@@ -194,6 +201,11 @@ impl Path {
     pub(super) fn has_fallen(&self) -> bool {
         let [queue, before] = self.queues;
         before > FALLEN_MIN.max(FALLEN_JITTERS * self.jitter) && queue < before * FALLEN_PART
+    }
+
+    /// Shortest queue of the last seconds, in seconds.
+    pub(super) fn least_queue(&self) -> f64 {
+        (self.lows[0].min(self.lows[1]) - self.base()).max(0.0)
     }
 
     /// From now on the queue may empty.
@@ -262,6 +274,11 @@ impl Path {
 
     fn note_rtt(&mut self, rtt: f64, now: Instant) {
         self.spells.note(rtt, now);
+        if now >= self.lows_end {
+            self.lows = [f64::INFINITY, self.lows[0]];
+            self.lows_end = now + LOWS;
+        }
+        self.lows[0] = self.lows[0].min(rtt);
         self.newest.rotate_left(1);
         self.newest[2] = rtt;
         self.base = Some(self.base.map_or(rtt, |base| base.min(rtt)));

@@ -84,6 +84,11 @@ impl Manner {
         !self.policy.yields()
     }
 
+    /// Whether it keeps a share beside one who fills the queue.
+    pub(super) const fn keeps_share(self) -> bool {
+        !self.policy.yields()
+    }
+
     /// Whether it looks for room that the law does not know of.
     pub(super) fn may_probe(self, count: f64, now: Instant) -> bool {
         !self.policy.yields() || (count < SHARED_COUNT && !self.rests(now))
