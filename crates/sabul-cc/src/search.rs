@@ -186,7 +186,9 @@ impl RateSearch {
 
     pub(crate) fn on_loss(&mut self, loss: &LossReport, cx: &Context<'_>) -> SearchStep {
         self.lost_in_round += loss.first_time.0;
-        if self.lost_in_round < LOSSES_MIN
+        // Losses are told at once, and arrivals by the next ACK.
+        if self.arrived_in_round == 0
+            || self.lost_in_round < LOSSES_MIN
             || self.lost_in_round * 10 < self.arrived_in_round + self.lost_in_round
         {
             return SearchStep::Continue;
