@@ -12,7 +12,8 @@
 //!     window >= share × C × (base + queue)                   beside one who fills the queue: `rival.rs`
 //!     gap     = (base + newest queue) / window               and no more than window + an ACK's worth on the way
 //! States:      Search --rate found--> Cruise
-//!              Cruise --two to three seconds, and no queue--> Probe --three epochs--> Cruise | Probe
+//!              Cruise --two to three seconds, and no queue--> Probe --three epochs--> Settle | Probe
+//!              Settle --two epochs--> Cruise
 //!              Cruise --more lost than chance explains--> Test --it stays | it went away--> Cruise
 //!              Cruise --five seconds without an empty queue | another drains--> Drain --round trip--> Cruise
 //!              a flow that gives way --another's queue stands--> Cruise with half the window, three seconds' rest
@@ -128,6 +129,8 @@ enum State {
         rate: f64,
         queue: f64,
     },
+    /// The window of before, for so many epochs, while what a probe left is being heard of.
+    Settle(u32),
     /// Less than what arrives: the share that was lost before either stays or goes away.
     Test {
         is_standing: bool,
@@ -219,7 +222,7 @@ impl Sabul2026 {
     /// The window that the state allows.
     fn allowed(&self) -> f64 {
         let window = match self.state {
-            State::Cruise | State::Refill => self.window,
+            State::Cruise | State::Settle(_) | State::Refill => self.window,
             State::Probe { extra, .. } => self.window + extra,
             State::Test { .. } => self.window * TEST_PART,
             State::Drain { window, .. } => window,
@@ -251,7 +254,8 @@ impl Sabul2026 {
             self.start.ask_again(self.probe_at);
         }
         // Who came late has taken the others' queue for part of the path.
-        self.emptied_at = cx.now - (DRAIN_AGE - FIRST_DRAIN);
+        let is_alone = self.link.is_trained() && rate >= ALONE_PART * self.link.rate();
+        self.emptied_at = cx.now - if is_alone { Span::ZERO } else { DRAIN_AGE - FIRST_DRAIN };
     }
 
     fn schedule_probe(&mut self, cx: &mut Context<'_>) {
@@ -294,6 +298,9 @@ impl Sabul2026 {
             State::Probe { extra, rate, queue, .. } => {
                 self.end_probe(extra, rate, queue, epoch, cx);
             }
+            State::Settle(epochs) => {
+                self.state = if epochs > 1 { State::Settle(epochs - 1) } else { State::Cruise };
+            }
             State::Test { is_standing: false, lost, rate } => {
                 let (lost, rate) = (lost.max(epoch.lost), rate.max(epoch.rate));
                 self.state = State::Test { is_standing: true, lost, rate };
@@ -322,7 +329,7 @@ impl Sabul2026 {
                 self.manner.settle(cx.now + Span::from_secs_f64(self.path.base() + queue) * 4);
                 queue
             }
-            State::Cruise | State::Test { .. } => omega,
+            State::Cruise | State::Settle(_) | State::Test { .. } => omega,
         };
         let Some(part) = self.manner.keep(cx.now, queue, own, jitter) else {
             return false;
@@ -407,7 +414,9 @@ impl Sabul2026 {
         self.set_window(self.window + WEIGHT * (target - self.window));
         if self.manner.keeps_share() {
             let share = self.rival.share(self.link.is_trained(), now);
-            self.set_window(self.window.max(share * self.link.rate() * (base + queue)));
+            // Never far beyond what arrives, whatever the link is thought to carry.
+            let rate = (share * self.link.rate()).min(epoch.rate * STEP);
+            self.set_window(self.window.max(rate * (base + queue)));
         }
     }
 
@@ -435,6 +444,7 @@ impl Sabul2026 {
         let expected = rate * extra / self.window;
         let is_standing = rise > self.path.jitter().max(extra / self.link.rate().max(1.0) / 4.0);
         if epoch.is_limited || is_standing || more < expected / 2.0 {
+            self.state = State::Settle(PROBE_SETTLES);
             self.schedule_probe(cx);
             return;
         }
@@ -551,6 +561,7 @@ impl Controller for Sabul2026 {
             (Some(search), _) => search.phase(),
             (None, State::Cruise) => "cruise",
             (None, State::Probe { .. }) => "probe",
+            (None, State::Settle(_)) => "settle",
             (None, State::Test { .. }) => "test",
             (None, State::Drain { .. }) => "drain",
             (None, State::Refill) => "refill",

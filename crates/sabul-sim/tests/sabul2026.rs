@@ -144,3 +144,11 @@ fn beside_a_queue_that_never_empties_it_keeps_a_fifth_and_leaves_four_cubics_the
         assert!(kept > 0.8 && four[4] > 4.0, "queue {queue_bdp}: {four:.1?}");
     }
 }
+
+#[test]
+fn a_queue_of_four_packets_shared_with_cubic_is_not_flooded() {
+    let path = Path { mbps: 100, rtt_ms: 1, queue_bdp: 0.5, loss: 0.001 };
+    let cubic = (Transport::Tcp, "cubic", 1, 0);
+    let results = run(path, &[cubic, ours(1, 1)], 15, 60);
+    assert!(results.flows[1].loss_rate < 0.05, "{:.3}", results.flows[1].loss_rate);
+}
