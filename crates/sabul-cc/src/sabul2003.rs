@@ -279,11 +279,14 @@ impl Sabul2003 {
     }
 
     fn take_step(&mut self, step: SearchStep, cx: &mut Context<'_>) {
-        if let SearchStep::Found { rate, hold } = step {
-            cx.tell(Reason::RateFound);
-            self.end_search(rate, cx);
-            self.hold_until = hold.map(|span| cx.now + span);
-        }
+        let (rate, hold) = match step {
+            SearchStep::Continue => return,
+            SearchStep::Found { rate, hold } => (rate, hold),
+            SearchStep::Overrun { rate } => (rate, None),
+        };
+        cx.tell(Reason::RateFound);
+        self.end_search(rate, cx);
+        self.hold_until = hold.map(|span| cx.now + span);
     }
 }
 
@@ -339,6 +342,13 @@ impl Controller for Sabul2003 {
             }
             Phase::Search(search) => {
                 let step = search.on_ack(acked, cx);
+                if matches!(step, SearchStep::Overrun { .. }) {
+                    cx.tell(Reason::LossEpoch);
+                    // The search already chose a rate that the path has carried: what was lost on
+                    // the way there belongs to the epoch that this closes.
+                    self.last_decrease = Some(acked.next.before());
+                    self.nak_count = 1;
+                }
                 self.take_step(step, cx);
             }
             Phase::Steady => self.take_window(cx),
@@ -351,15 +361,7 @@ impl Controller for Sabul2003 {
                 self.phase = Phase::Steady;
             }
             Phase::Search(search) => {
-                let step = search.on_loss(loss, cx);
-                if matches!(step, SearchStep::Found { .. }) {
-                    cx.tell(Reason::LossEpoch);
-                    // The search already chose a rate that the path has carried: what was lost on
-                    // the way there belongs to the epoch that this closes.
-                    self.last_decrease = Some(loss.largest_sent);
-                    self.nak_count = 1;
-                }
-                self.take_step(step, cx);
+                search.on_loss(loss);
                 return;
             }
             Phase::Steady => {}

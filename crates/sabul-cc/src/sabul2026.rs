@@ -131,9 +131,10 @@ enum State {
     },
     /// The window of before, for so many epochs, while what a probe left is being heard of.
     Settle(u32),
-    /// Less than what arrives: the share that was lost before either stays or goes away.
+    /// This part of the window, less than what arrives: the share that was lost before either stays or goes away.
     Test {
         is_standing: bool,
+        part: f64,
         lost: f64,
         rate: f64,
     },
@@ -224,7 +225,7 @@ impl Sabul2026 {
         let window = match self.state {
             State::Cruise | State::Settle(_) | State::Refill => self.window,
             State::Probe { extra, .. } => self.window + extra,
-            State::Test { .. } => self.window * TEST_PART,
+            State::Test { part, .. } => self.window * part,
             State::Drain { window, .. } => window,
         };
         window.clamp(WINDOW_MIN, WINDOW_MAX)
@@ -235,8 +236,17 @@ impl Sabul2026 {
     }
 
     fn take_step(&mut self, step: SearchStep, cx: &mut Context<'_>) {
-        let SearchStep::Found { rate, hold } = step else { return };
+        let (rate, hold) = match step {
+            SearchStep::Continue => return,
+            SearchStep::Found { rate, hold } => (rate, hold),
+            SearchStep::Overrun { rate } => {
+                cx.tell(Reason::SearchCutShort);
+                self.end_search(rate, cx);
+                return;
+            }
+        };
         cx.tell(Reason::RateFound);
+        self.link.note(packets_per_second(rate, cx.packet_bytes), cx.now);
         self.end_search(rate, cx);
         self.hold_until = hold.map(|span| cx.now + span);
     }
@@ -247,7 +257,6 @@ impl Sabul2026 {
         let rate = packets_per_second(rate, cx.packet_bytes);
         let trained = trained.map(|found| packets_per_second(found, cx.packet_bytes));
         self.link.train(trained, cx.now);
-        self.link.note(rate, cx.now);
         self.set_window(rate * (self.path.base() + self.omega()));
         self.schedule_probe(cx);
         if !self.link.is_trained() {
@@ -284,12 +293,12 @@ impl Sabul2026 {
             State::Cruise if is_suspect => {
                 cx.tell(Reason::Own("suspect-losses"));
                 self.losses.start_test(epoch, cx.now);
-                self.state = State::Test { is_standing: false, lost: epoch.lost, rate: epoch.rate };
+                self.start_test(epoch.lost, epoch);
             }
             State::Cruise if self.losses.is_due(cx.now) && !epoch.is_limited => {
                 cx.tell(Reason::Own("losses-again"));
                 let lost = self.losses.start_test_of_all(epoch, cx.now);
-                self.state = State::Test { is_standing: false, lost, rate: epoch.rate };
+                self.start_test(lost, epoch);
             }
             State::Cruise => self.cruise(epoch, cx),
             State::Probe { extra, settles, rate, queue } if settles > 0 => {
@@ -301,11 +310,13 @@ impl Sabul2026 {
             State::Settle(epochs) => {
                 self.state = if epochs > 1 { State::Settle(epochs - 1) } else { State::Cruise };
             }
-            State::Test { is_standing: false, lost, rate } => {
+            State::Test { is_standing: false, part, lost, rate } => {
                 let (lost, rate) = (lost.max(epoch.lost), rate.max(epoch.rate));
-                self.state = State::Test { is_standing: true, lost, rate };
+                self.state = State::Test { is_standing: true, part, lost, rate };
             }
-            State::Test { is_standing: true, lost, rate } => self.end_test(lost, rate, epoch, cx),
+            State::Test { is_standing: true, part, lost, rate } => {
+                self.end_test(part, lost, rate, epoch, cx);
+            }
             State::Drain { until, .. } => {
                 if cx.now >= until {
                     self.state = State::Refill;
@@ -454,7 +465,14 @@ impl Sabul2026 {
         self.start_probe(epoch);
     }
 
-    fn end_test(&mut self, lost: f64, rate: f64, epoch: &Epoch, cx: &mut Context<'_>) {
+    /// Sends less than what arrives, whatever takes this share of it.
+    const fn start_test(&mut self, lost: f64, epoch: &Epoch) {
+        let excess = (lost - self.losses.chance()).max(0.0);
+        let part = TEST_PART * (1.0 - excess);
+        self.state = State::Test { is_standing: false, part, lost, rate: epoch.rate };
+    }
+
+    fn end_test(&mut self, part: f64, lost: f64, rate: f64, epoch: &Epoch, cx: &mut Context<'_>) {
         match self.losses.judge(lost, epoch) {
             Verdict::Open => {}
             Verdict::Chance => {
@@ -466,7 +484,7 @@ impl Sabul2026 {
                 // Who had the link to itself knows how much it carries.
                 let is_alone = rate >= ALONE_PART * self.link.rate();
                 let carried = if is_alone { rate * self.path.base() } else { 0.0 };
-                self.set_window((self.window * TEST_PART).max(carried.min(self.window)));
+                self.set_window((self.window * part).max(carried.min(self.window)));
                 if !is_alone {
                     self.rival.note_overflow(1.0 / self.count(epoch.rate), cx.now);
                 }
@@ -527,13 +545,9 @@ impl Controller for Sabul2026 {
         }
     }
 
-    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
+    fn on_loss(&mut self, loss: &LossReport, _cx: &mut Context<'_>) {
         if let Some(search) = &mut self.start.search {
-            let step = search.on_loss(loss, cx);
-            if step != SearchStep::Continue {
-                cx.tell(Reason::SearchCutShort);
-            }
-            self.take_step(step, cx);
+            search.on_loss(loss);
         }
     }
 

@@ -63,6 +63,8 @@ pub(crate) enum SearchStep {
     Continue,
     /// Go on at this rate, after being silent long enough for the queue to drain.
     Found { rate: Rate, hold: Option<Span> },
+    /// Losses have cut the search short: go on at this rate, which is a guess.
+    Overrun { rate: Rate },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -184,23 +186,29 @@ impl RateSearch {
         SearchStep::Continue
     }
 
-    pub(crate) fn on_loss(&mut self, loss: &LossReport, cx: &Context<'_>) -> SearchStep {
+    pub(crate) fn on_loss(&mut self, loss: &LossReport) {
         self.lost_in_round += loss.first_time.0;
-        // Losses are told at once, and arrivals by the next ACK.
-        if self.arrived_in_round == 0
-            || self.lost_in_round < LOSSES_MIN
-            || self.lost_in_round * 10 < self.arrived_in_round + self.lost_in_round
-        {
-            return SearchStep::Continue;
-        }
-        SearchStep::Found { rate: self.fallback(cx), hold: None }
+    }
+
+    /// More is lost than a path with room for it would lose. Losses are told at once and arrivals by the next ACK, so
+    /// only then can it be said.
+    fn is_overrun(&self) -> bool {
+        let told = self.arrived_in_round + self.lost_in_round;
+        self.lost_in_round >= LOSSES_MIN && self.lost_in_round * 10 >= told
     }
 
     /// The best guess so far, for when the search is cut short.
     pub(crate) fn fallback(&self, cx: &Context<'_>) -> Rate {
         let by_window = cx
             .rtt
-            .map(|rtt| Rate::from_size_over(Bytes(cx.packet_bytes.0 * self.window), rtt.smoothed));
+            .map(|rtt| Rate::from_size_over(Bytes(cx.packet_bytes.0 * self.window), rtt.smoothed))
+            // What was lost of it has not been carried.
+            .map(|rate| {
+                rate.mul_ratio(
+                    self.arrived_in_round + 1,
+                    self.arrived_in_round + self.lost_in_round + 1,
+                )
+            });
         let guess = match (self.stage, self.estimate, by_window) {
             (Stage::Fill { .. }, Some(estimate), _) => estimate,
             (_, Some(estimate), Some(by_window)) => estimate.min(by_window),
@@ -215,6 +223,9 @@ impl RateSearch {
             Mark { delivered: acked.delivered, arrived_at: acked.arrived_at, total: acked.total };
         self.arrived_in_round += acked.newly.0;
         let sample = self.sample(here);
+        if self.is_overrun() {
+            return SearchStep::Overrun { rate: self.fallback(cx) };
+        }
         let Some(rtt) = cx.rtt else {
             return SearchStep::Continue;
         };

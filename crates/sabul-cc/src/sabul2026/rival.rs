@@ -2,7 +2,7 @@
 //!
 //! Source: ours; [COPA] has a mode for it too, and there as here what tells is that a queue never empties. Flows of
 //! this kind all drain together, so a drain that leaves a queue has met one of another kind.
-//! Model:       evidence: a drain after which the queue never emptied, and an overflow, are two each; a drain that
+//! Model:       evidence: a drain after which the queue never emptied, and an overflow, are three each; a drain that
 //!                  emptied it takes one away
 //!              share    grows by a fiftieth of the link a second after such a drain, up to `SHARE_MAX`; an overflow
 //!                  leaves 0.7 of it: [RFC5681]'s rise and fall, but by the clock and in parts of the link, so that the
@@ -13,7 +13,7 @@
 use sabul_units::{Instant, Span};
 
 /// Ours: what one drain or overflow adds to the evidence, from when on somebody is known, and the most that counts.
-const EVIDENCE: u32 = 2;
+const EVIDENCE: u32 = 3;
 const EVIDENCE_KNOWN: u32 = 4;
 const EVIDENCE_MAX: u32 = 6;
 const EVIDENCE_AGE: Span = Span::from_secs(30);
@@ -153,20 +153,20 @@ mod tests {
     }
 
     #[test]
-    fn two_drains_that_leave_a_queue_make_a_rival_known_and_four_that_empty_it_unknown() {
+    fn two_drains_that_leave_a_queue_make_a_rival_known_and_six_that_empty_it_unknown() {
         let mut rival = Rival::none();
         drain(&mut rival, 0, 0.02);
         assert!(rival.share(true, at(3)) < 1e-9);
         drain(&mut rival, 5, 0.02);
         assert!((rival.share(true, at(7)) - 0.1).abs() < 1e-9, "what it had");
         assert!((rival.share(true, at(9)) - 0.14).abs() < 1e-9, "a fiftieth a second");
-        for n in 0..3 {
-            drain(&mut rival, 10 + 5 * n, 0.001);
+        for n in 0..5 {
+            drain(&mut rival, 10 + 3 * n, 0.001);
             assert!(rival.is_known());
         }
-        assert!((rival.share(true, at(24)) - 0.14).abs() < 1e-9, "no growth on an empty queue");
-        drain(&mut rival, 25, 0.001);
-        assert!(!rival.is_known() && rival.share(true, at(28)) < 1e-9);
+        assert!((rival.share(true, at(25)) - 0.14).abs() < 1e-9, "no growth on an empty queue");
+        drain(&mut rival, 26, 0.001);
+        assert!(!rival.is_known() && rival.share(true, at(29)) < 1e-9);
     }
 
     #[test]

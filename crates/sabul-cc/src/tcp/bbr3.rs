@@ -252,7 +252,14 @@ impl Bbr3 {
     /// The search has found what the path carries: what its trains showed is forgotten, and the
     /// queue that it left drains as after Startup.
     fn take_step(&mut self, step: SearchStep, cx: &mut Context<'_>) {
-        let SearchStep::Found { rate, .. } = step else { return };
+        let rate = match step {
+            SearchStep::Continue => return,
+            SearchStep::Found { rate, .. } => rate,
+            SearchStep::Overrun { .. } => {
+                self.abandon_search(cx);
+                return;
+            }
+        };
         cx.tell(Reason::RateFound);
         self.search = None;
         let bw = rate.0 as f64 / (8.0 * cx.packet_bytes.0.max(1) as f64);
@@ -674,13 +681,11 @@ impl Controller for Bbr3 {
         }
     }
 
-    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
+    fn on_loss(&mut self, loss: &LossReport, _cx: &mut Context<'_>) {
         // The next ACK, which tells what arrived meanwhile, draws the conclusions.
         self.flight.note_loss(loss);
-        if let Some(search) = &mut self.search
-            && search.on_loss(loss, cx) != SearchStep::Continue
-        {
-            self.abandon_search(cx);
+        if let Some(search) = &mut self.search {
+            search.on_loss(loss);
         }
     }
 
