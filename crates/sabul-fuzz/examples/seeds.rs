@@ -8,13 +8,13 @@ use std::fs;
 use std::path::Path;
 
 use sabul::Ticket;
-use sabul_units::{PacketNumber, SeqNo, Span};
+use sabul_units::{CongestionForm, CongestionHeader, PacketNumber, SeqNo, Span};
 use sabul_wire::control::{
     ChannelParams, Direction, Done, Entry, EntryKind, Failure, FailureCode, Message, Open, Request,
 };
 use sabul_wire::{
-    Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Feedback, Header, Kind, LossPolicy, Nak,
-    NumberRange, TAG_LEN,
+    Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Echo, Feedback, Header, Kind, LossPolicy, Nak,
+    NumberRange, TAG_LEN, congestion_len, encode_congestion,
 };
 
 type Seeds = Vec<(&'static str, Vec<u8>)>;
@@ -47,7 +47,7 @@ fn encoded(report: &Feedback) -> Vec<u8> {
     bytes
 }
 
-fn ack() -> Feedback {
+fn ack(echo: Option<Echo>) -> Feedback {
     Feedback::Ack(Ack {
         serial: 3,
         seq: SeqNo(5),
@@ -60,6 +60,7 @@ fn ack() -> Feedback {
         overflowed: 2,
         block_limit: 64,
         missing: vec![NumberRange { first: 5, last: 6 }],
+        echo,
     })
 }
 
@@ -76,11 +77,22 @@ fn datagrams() -> Seeds {
     };
     let data = [&header.encode()[..], &[0; 8 + 4 + TAG_LEN]].concat();
     assert_eq!(data.len(), DATA_HEADER_LEN + 28);
+    let congestion = CongestionHeader::new(CongestionForm::JetMax.blank());
+    let mut with_congestion = header;
+    with_congestion.congestion_len = 44;
+    let mut explicit = with_congestion.encode().to_vec();
+    let mut bytes = vec![0; congestion_len(CongestionForm::JetMax)];
+    encode_congestion(&congestion, &mut bytes);
+    explicit.extend(bytes);
+    explicit.extend([0; 4 + TAG_LEN]);
+    let echo = Echo { number: PacketNumber(9), header: congestion, delta_sum: -1 };
     let probe = Header::new(Kind::Probe, ConnectionId(u64::MAX), PacketNumber(3));
     vec![
         ("data", data),
         ("probe", [&probe.encode()[..], &[0; 40]].concat()),
-        ("report-ack", encoded(&ack())),
+        ("data-congestion", explicit),
+        ("report-ack-echo", encoded(&ack(Some(echo)))),
+        ("report-ack", encoded(&ack(None))),
         ("report-nak-current", encoded(&nak(LossPolicy::Current))),
         ("report-nak-historical", encoded(&nak(LossPolicy::Historical))),
         ("report-syn", encoded(&Feedback::Syn { received: 3333 })),
@@ -184,7 +196,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                 cpu_us: 80,
             }))?,
         ),
-        ("feedback", message(&Message::Feedback { transfer: 2, report: encoded(&ack()) })?),
+        ("feedback", message(&Message::Feedback { transfer: 2, report: encoded(&ack(None)) })?),
         (
             "cancel",
             message(&Message::Cancel {

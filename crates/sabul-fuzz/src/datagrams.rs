@@ -3,7 +3,7 @@
 use sabul_units::PacketNumber;
 use sabul_wire::{
     DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, HEADER_LEN, Header, Kind,
-    MAX_CONGESTION_HEADER, MAX_RANGES,
+    MAX_CONGESTION_HEADER, MAX_RANGES, decode_congestion, encode_congestion, find_congestion,
 };
 
 /// Input: one datagram, which is also read as a report.
@@ -21,11 +21,25 @@ pub(crate) fn target(data: &[u8]) -> bool {
         let number = PacketNumber::expand(data_header.number_low, PacketNumber(1 << 40));
         assert_eq!(number.low(), data_header.number_low);
     }
+    check_congestion(data);
     let report = Feedback::decode(data);
     if let Ok(report) = &report {
         check_report(report);
     }
     header.is_ok() || report.is_ok()
+}
+
+/// What a router takes for a congestion header is one to the bit, in a DATA packet or alone.
+fn check_congestion(data: &[u8]) {
+    let found = find_congestion(data).map(|range| &data[range]);
+    assert!(found.is_none_or(|bytes| decode_congestion(bytes).is_ok()));
+    for bytes in [Some(data), found].into_iter().flatten() {
+        if let Ok(header) = decode_congestion(bytes) {
+            let mut again = vec![0; bytes.len()];
+            encode_congestion(&header, &mut again);
+            assert_eq!(again, bytes);
+        }
+    }
 }
 
 /// A report that the peer sent, or that is about to be sent.

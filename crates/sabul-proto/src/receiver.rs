@@ -430,6 +430,7 @@ impl Receiver {
             overflowed: self.acks.overflowed(),
             block_limit: self.block_limit,
             missing,
+            echo: None,
         }
     }
 

@@ -1,10 +1,11 @@
 //! The words every other crate speaks: time, gap, rate, sizes, sequence numbers, seeded randomness,
-//! what a key of a file is, and what a machine answers when it is polled.
+//! what a key of a file is, what a congestion header says, and what a machine answers when it is polled.
 //!
 //! Time is an integer count of picoseconds since the start of a run, so runs are bit-identical and
 //! the serialisation time of a packet is exact. Nothing here reads a clock or the system's
 //! randomness: both are inputs.
 
+mod congestion;
 pub mod key;
 pub mod math;
 mod poll;
@@ -15,6 +16,9 @@ mod size;
 mod spelling;
 mod time;
 
+pub use congestion::{
+    CongestionFields, CongestionForm, CongestionHeader, JetMaxFields, LOSS_ONE, NO_RATE,
+};
 pub use poll::Polled;
 pub use random::{Probability, ProbabilityError, Random, SeededRandom};
 pub use rate::{Bytes, Gap, Packets, ParseRateError, Rate};

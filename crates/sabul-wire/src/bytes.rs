@@ -25,6 +25,8 @@ pub enum Reason {
     TooLong,
     /// A control message does not decode.
     BadMessage,
+    /// The check of a congestion header does not match it.
+    BadCheck,
 }
 
 /// Bytes from the network were refused: where and why.
@@ -34,6 +36,12 @@ pub struct DecodeError {
     pub offset: usize,
     /// What is wrong with it.
     pub reason: Reason,
+}
+
+impl DecodeError {
+    pub(crate) const fn at<T>(offset: usize, reason: Reason) -> Result<T, Self> {
+        Err(Self { offset, reason })
+    }
 }
 
 impl fmt::Display for DecodeError {
@@ -99,6 +107,17 @@ impl<'a> Reader<'a> {
             }
         }
         self.fail(Reason::Overlong)
+    }
+
+    /// What is left, read by another decoder; errors have their offset in the whole.
+    pub(crate) fn rest<T>(
+        &mut self,
+        decode: impl FnOnce(&[u8]) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
+        let rest = std::mem::take(&mut self.bytes);
+        let offset = self.offset;
+        self.offset += rest.len();
+        decode(rest).map_err(|error| DecodeError { offset: offset + error.offset, ..error })
     }
 
     pub(crate) const fn finish(&self) -> Result<(), DecodeError> {

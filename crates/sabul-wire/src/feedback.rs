@@ -5,9 +5,10 @@
 //! the channel uses. Numbers are 64 bits; ranges are compressed as LEB128 pairs of (numbers
 //! skipped, numbers missing), since loss is often continuous. [SABUL §II-D]
 
-use sabul_units::{PacketNumber, SeqNo, Span};
+use sabul_units::{CongestionHeader, PacketNumber, SeqNo, Span};
 
 use crate::bytes::{DecodeError, Reader, Reason, put_varint};
+use crate::congestion::{congestion_len, decode_congestion, encode_congestion};
 
 /// Most ranges that one report carries: 200 ranges of typical numbers fit in 1200 bytes.
 pub const MAX_RANGES: usize = 200;
@@ -62,6 +63,20 @@ pub struct Ack {
     pub block_limit: u32,
     /// Packet numbers known missing and not yet confirmed by ACK2 (current policy only).
     pub missing: Vec<NumberRange>,
+    /// What routers wrote; none where packets have no congestion header.
+    pub echo: Option<Echo>,
+}
+
+/// What has arrived in congestion headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// The largest packet number that came with one.
+    pub number: PacketNumber,
+    /// The header that came with it.
+    pub header: CongestionHeader,
+    /// Sum of the changes that [`sabul_units::CongestionFields::Xcp`] asked for in all packets so far, each counted
+    /// once; it wraps around.
+    pub delta_sum: i64,
 }
 
 /// Negative acknowledgement: numbers that are missing, ascending. [SABUL §II-C]
@@ -149,13 +164,14 @@ const TAG_NAK_PN: u8 = 3;
 const TAG_SYN: u8 = 4;
 const TAG_MISSING: u8 = 5;
 const TAG_ERROR_RATE: u8 = 6;
+const TAG_ACK_ECHO: u8 = 7;
 
 impl Feedback {
     /// Appends the wire form to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Ack(ack) => {
-                out.push(TAG_ACK);
+                out.push(if ack.echo.is_some() { TAG_ACK_ECHO } else { TAG_ACK });
                 for number in [
                     ack.serial,
                     ack.seq.0,
@@ -171,6 +187,9 @@ impl Feedback {
                     put_varint(out, number);
                 }
                 put_ranges(out, &ack.missing);
+                if let Some(echo) = &ack.echo {
+                    put_echo(out, echo);
+                }
             }
             Self::Nak(nak) => {
                 out.push(match nak.policy {
@@ -205,7 +224,7 @@ impl Feedback {
         let mut r = Reader::new(bytes);
         let tag = r.u8()?;
         let feedback = match tag {
-            TAG_ACK => Self::Ack(Ack {
+            TAG_ACK | TAG_ACK_ECHO => Self::Ack(Ack {
                 serial: r.varint()?,
                 seq: SeqNo(r.varint()?),
                 largest: PacketNumber(r.varint()?),
@@ -220,6 +239,7 @@ impl Feedback {
                     Err(_) => return r.fail(Reason::Overlong),
                 },
                 missing: ranges(&mut r)?,
+                echo: if tag == TAG_ACK_ECHO { Some(echo(&mut r)?) } else { None },
             }),
             TAG_NAK_SEQ => {
                 Self::Nak(Nak { policy: LossPolicy::Historical, ranges: ranges(&mut r)? })
@@ -247,6 +267,24 @@ impl Feedback {
         r.finish()?;
         Ok(feedback)
     }
+}
+
+fn put_echo(out: &mut Vec<u8>, echo: &Echo) {
+    put_varint(out, echo.number.0);
+    // Zigzag: small numbers of either sign are short.
+    put_varint(out, (echo.delta_sum << 1 ^ echo.delta_sum >> 63).cast_unsigned());
+    let start = out.len();
+    out.resize(start + congestion_len(echo.header.fields.form()), 0);
+    encode_congestion(&echo.header, &mut out[start..]);
+}
+
+/// An echo is the last of its report.
+fn echo(r: &mut Reader<'_>) -> Result<Echo, DecodeError> {
+    let number = PacketNumber(r.varint()?);
+    let zigzag = r.varint()?;
+    let delta_sum = (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed();
+    let header = r.rest(decode_congestion)?;
+    Ok(Echo { number, header, delta_sum })
 }
 
 fn put_ranges(out: &mut Vec<u8>, ranges: &[NumberRange]) {
@@ -284,6 +322,8 @@ fn ranges(r: &mut Reader<'_>) -> Result<Vec<NumberRange>, DecodeError> {
 
 #[cfg(test)]
 mod tests {
+    use sabul_units::CongestionForm;
+
     use super::*;
 
     fn round_trip(feedback: &Feedback) {
@@ -323,7 +363,23 @@ mod tests {
             overflowed: 4,
             block_limit: u32::MAX,
             missing: vec![NumberRange { first: 0, last: 0 }, NumberRange { first: 2, last: 70 }],
+            echo: None,
         }));
+    }
+
+    #[test]
+    fn an_echo_comes_last_and_an_ack_without_one_has_the_bytes_that_it_always_had() {
+        let plain = Ack { serial: 1, packets: 2, ..Ack::default() };
+        let mut bytes = Vec::new();
+        Feedback::Ack(plain.clone()).encode(&mut bytes);
+        assert_eq!(bytes, [TAG_ACK, 1, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0]);
+        for form in CongestionForm::ALL {
+            for delta_sum in [0, -1, 1, i64::MIN, i64::MAX] {
+                let header = CongestionHeader::new(form.blank());
+                let echo = Some(Echo { number: PacketNumber(300), header, delta_sum });
+                round_trip(&Feedback::Ack(Ack { echo, ..plain.clone() }));
+            }
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! opening are not here: this crate only says which bytes are authenticated and which are sealed.
 
 mod bytes;
+mod congestion;
 pub mod control;
 mod data;
 mod feedback;
@@ -12,9 +13,13 @@ mod header;
 mod printable;
 
 pub use bytes::{DecodeError, Reason};
+pub use congestion::{
+    CONGESTION_MAGIC, CONGESTION_VERSION, congestion_len, decode_congestion, encode_congestion,
+    find_congestion,
+};
 pub use data::{DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader};
 pub use feedback::{
-    Ack, ERROR_RATE_MAX, Feedback, LossPolicy, MAX_RANGES, Mark, Missing, Nak, NumberRange,
+    Ack, ERROR_RATE_MAX, Echo, Feedback, LossPolicy, MAX_RANGES, Mark, Missing, Nak, NumberRange,
 };
 pub use header::{ConnectionId, HEADER_LEN, Header, Kind, MAX_CONGESTION_HEADER, TAG_LEN, VERSION};
 pub use printable::Printable;
