@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use sabul_units::{Bytes, Gap, Instant, Packets, Random, Rate, Span};
+use sabul_units::{
+    Bytes, CongestionFields, CongestionHeader, Gap, Instant, Packets, Random, Rate, Span,
+};
 
 use crate::channel::{BulkReport, ChannelRules};
 use crate::policy::Policy;
@@ -172,6 +174,15 @@ impl LossReport {
     }
 }
 
+/// What routers wrote into headers, as the receiver tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// The header of the newest packet that had one.
+    pub header: CongestionHeader,
+    /// XCP: the sum of what all packets since the ACK before were given, in bytes a second.
+    pub delta: i64,
+}
+
 /// An ACK moved the account forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -207,6 +218,8 @@ pub struct Acked {
     pub sent_at: Option<Instant>,
     /// Receiver's clock when the newest of them arrived; a TCP host's own clock when the ACK did.
     pub arrived_at: Span,
+    /// What routers say, where packets have a congestion header and the receiver knows it.
+    pub echo: Option<Echo>,
 }
 
 /// One SYN interval ended.
@@ -276,6 +289,11 @@ pub trait Controller: fmt::Debug + Send {
     /// until it is answered [RFC3168 §6.1.3]. Asked once, before the first packet.
     fn counts_marks(&self) -> bool {
         false
+    }
+    /// What to write into the congestion header of each DATA packet from now on; asked like [`Self::limits`]. A
+    /// controller has one form of header from its beginning, or none.
+    fn header(&self) -> Option<CongestionFields> {
+        None
     }
     /// How long the controller's own interval is.
     fn syn_interval(&self) -> Span {

@@ -16,7 +16,9 @@ use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::OnceLock;
 
-use sabul_units::{Bytes, Gap, Instant, Packets, Random, SeededRandom, Span};
+use sabul_units::{
+    Bytes, CongestionFields, CongestionForm, Gap, Instant, Packets, Random, SeededRandom, Span,
+};
 
 use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{
@@ -42,6 +44,7 @@ const TRICKLE: Answers = Answers {
         window: Some(Packets(2)),
         hold_until: None,
     },
+    header: None,
     syn_interval: SYN_INTERVAL,
     phase: "fault",
 };
@@ -130,6 +133,7 @@ fn panic_text(cause: &(dyn Any + Send)) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Answers {
     limits: SendLimits,
+    header: Option<CongestionFields>,
     syn_interval: Span,
     phase: &'static str,
 }
@@ -138,20 +142,25 @@ impl Answers {
     fn of(controller: &dyn Controller) -> Self {
         Self {
             limits: controller.limits(),
+            header: controller.header(),
             syn_interval: controller.syn_interval(),
             phase: controller.phase(),
         }
     }
 
+    fn form(&self) -> Option<CongestionForm> {
+        self.header.map(|fields| fields.form())
+    }
+
     /// What no sender could live with.
-    fn nonsense(&self, now: Instant, rtt: Option<Span>, needs_window: bool) -> Option<String> {
+    fn nonsense(&self, now: Instant, rtt: Option<Span>, needs: &Needs) -> Option<String> {
         let SendLimits { gap, window, hold_until } = self.limits;
         let longest = rtt.map_or(PAUSE_MAX, |rtt| PAUSE_MAX.max(rtt * 4));
         let hold = hold_until.map_or(Span::ZERO, |hold| hold.since(now));
         let seconds = |span: Span| span.as_secs_f64();
         if window == Some(Packets(0)) {
             Some("left a window of no packets, with which nothing is ever sent".to_owned())
-        } else if needs_window && window.is_none() {
+        } else if needs.window && window.is_none() {
             Some("left no window, and its family says that it always has one".to_owned())
         } else if gap.0 > longest {
             Some(format!("left a gap of {} s between packets", seconds(gap.0)))
@@ -160,17 +169,28 @@ impl Answers {
         } else if !(INTERVAL_MIN..=PAUSE_MAX).contains(&self.syn_interval) {
             let given = seconds(self.syn_interval);
             Some(format!("left an interval of {given} s; one has 10 us to 60 s"))
+        } else if needs.form.is_some_and(|form| form != self.form()) {
+            Some("left congestion headers of another form than at first".to_owned())
         } else {
             None
         }
     }
 }
 
+/// What the answers of one controller have in common.
+#[derive(Clone, Copy, Debug)]
+struct Needs {
+    /// It always has a window.
+    window: bool,
+    /// The form of its congestion headers, once it has been asked.
+    form: Option<Option<CongestionForm>>,
+}
+
 /// A controller behind its guard: what a sender owns, tells facts and asks for limits.
 #[derive(Debug)]
 pub struct Guarded {
     name: &'static str,
-    needs_window: bool,
+    needs: Needs,
     /// None after a fault.
     inner: Option<Box<dyn Controller>>,
     answers: Answers,
@@ -233,7 +253,7 @@ impl Guarded {
     fn empty(name: &'static str, family: Family) -> Self {
         Self {
             name,
-            needs_window: family != Family::Rate,
+            needs: Needs { window: family != Family::Rate, form: None },
             inner: None,
             answers: TRICKLE,
             rules: ChannelRules::Standard,
@@ -256,6 +276,7 @@ impl Guarded {
             (tells_chance, counts_marks) = (inner.tells_chance(), inner.counts_marks());
         });
         (self.tells_chance, self.counts_marks) = (tells_chance, counts_marks);
+        self.needs.form = Some(self.answers.form());
         if (1..=BURST_MAX).contains(&burst.0) {
             (self.rules, self.burst) = (rules, burst);
         } else if self.fault.is_none() {
@@ -281,7 +302,7 @@ impl Guarded {
             Answers::of(inner)
         });
         let wrong = match told {
-            Ok(answers) => match answers.nonsense(now, rtt, self.needs_window) {
+            Ok(answers) => match answers.nonsense(now, rtt, &self.needs) {
                 None => {
                     let before = std::mem::replace(&mut self.answers, answers);
                     if let Some(journal) = &mut self.journal {
@@ -375,6 +396,11 @@ impl Guarded {
     /// Whether a TCP receiver has to tell it of each mark once.
     pub const fn counts_marks(&self) -> bool {
         self.counts_marks
+    }
+
+    /// What to write into the congestion header of each DATA packet; none where it has none.
+    pub const fn header(&self) -> Option<CongestionFields> {
+        self.answers.header
     }
 
     /// How long the controller's own interval is.

@@ -12,6 +12,7 @@ pub mod conformance;
 mod controller;
 mod entry;
 pub mod events;
+mod explicit;
 mod fixed;
 mod guard;
 mod params;
@@ -28,9 +29,10 @@ mod unused;
 
 pub use channel::{BUFFER_PACKETS, BulkReport, ChannelRules};
 pub use controller::{
-    Acked, Context, Controller, IntervalReport, LossReport, Moment, RttEstimate, SYN_INTERVAL,
-    SendLimits, SentNumber, ack_interval,
+    Acked, Context, Controller, Echo, IntervalReport, LossReport, Moment, RttEstimate,
+    SYN_INTERVAL, SendLimits, SentNumber, ack_interval,
 };
+pub use explicit::{Explicit, FALLBACK, LinkState, Router, RouterController, RouterStats, routers};
 pub use guard::{Catch, Fault, Guarded, Panic, catch_panic, catch_panics_with};
 pub use params::{ConfigError, ParamSpec, ParamValues, Unit};
 pub use policy::Policy;

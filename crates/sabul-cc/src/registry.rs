@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use sabul_units::nearest;
 
 use crate::bulk::{fobs, netblt, rbudp, tsunami};
+use crate::explicit::jetmax;
 use crate::params::{ConfigError, ParamValues};
 use crate::policy::Policy;
 use crate::tcp::{
@@ -55,6 +56,7 @@ pub const ENTRIES: &[Entry] = &[
     tsunami::ENTRY,
     fobs::ENTRY,
     netblt::ENTRY,
+    jetmax::ENTRY,
     fixed::ENTRY,
 ];
 

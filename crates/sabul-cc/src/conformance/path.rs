@@ -286,6 +286,7 @@ impl<'a> Drive<'a> {
             self.arrived += newly;
             let acked = Acked {
                 sent_at: None,
+                echo: None,
                 is_room_limited: false,
                 newly: Packets(newly),
                 total: Packets(self.arrived),

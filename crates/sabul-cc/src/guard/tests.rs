@@ -223,6 +223,9 @@ impl Controller for Noting {
     fn tells_chance(&self) -> bool {
         self.note("tells_chance", true)
     }
+    fn header(&self) -> Option<CongestionFields> {
+        self.note("header", Some(CongestionFields::Own([1, 2, 3, 4])))
+    }
     fn syn_interval(&self) -> Span {
         self.note("syn_interval", Span::from_millis(8))
     }
@@ -250,6 +253,7 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
     assert_eq!((guarded.burst(), guarded.syn_interval()), (Packets(7), Span::from_millis(8)));
     assert_eq!((guarded.phase(), guarded.tells_chance()), ("noting", true));
     assert!(guarded.counts_marks());
+    assert_eq!(guarded.header(), Some(CongestionFields::Own([1, 2, 3, 4])));
     // What it tells arrives as it was told.
     guarded.on_loss(&LossReport::new(Packets(1), Packets(0), SentNumber(5), SentNumber(6)), &cx);
     guarded.on_timeout(&cx);
@@ -265,4 +269,34 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
         callbacks(),
         "a callback that is new in the trait needs a line in the guard"
     );
+}
+
+/// Changes the form of its headers with each ACK.
+#[derive(Debug)]
+struct Fickle(Option<CongestionForm>);
+
+impl Controller for Fickle {
+    fn limits(&self) -> SendLimits {
+        GOOD
+    }
+    fn on_loss(&mut self, _: &LossReport, _: &mut Context<'_>) {}
+    fn on_timeout(&mut self, _: &mut Context<'_>) {}
+    fn on_ack(&mut self, _: &Acked, _: &mut Context<'_>) {
+        self.0 = None;
+    }
+    fn header(&self) -> Option<CongestionFields> {
+        self.0.map(CongestionForm::blank)
+    }
+}
+
+#[test]
+fn a_channel_has_congestion_headers_of_one_form_from_its_beginning() {
+    let fickle = Fickle(Some(CongestionForm::Rcp));
+    let mut guarded = Guarded::around("fickle", Family::Rate, Box::new(fickle));
+    guarded.on_timeout(&at(Span::ZERO));
+    assert_eq!(guarded.fault(), None);
+    guarded.on_ack(&Acked::default(), &at(Span::ZERO));
+    let fault = guarded.fault().unwrap();
+    assert!(fault.what.contains("another form"), "{fault}");
+    assert_eq!(guarded.header().map(|fields| fields.form()), Some(CongestionForm::Rcp));
 }

@@ -1,0 +1,229 @@
+//! What stands around every host half: it bounds what headers can do, and goes on without routers where none answer.
+//!
+//! Source: ours (ADR 23).
+//! Model:       rate <= `RISE` × what arrived in the better of the last two round trips, and at least that part of
+//!              the initial rate; on the way <= two round trips of it.
+//! States:      Explicit --evidence (`watch`)--> Fallback: another controller, from its beginning and for good
+//! Invariants:  what a header says changes nothing but the flow's own rate, and that within these bounds; the
+//!              form of headers stays, and after the fall-back they are blank.
+//! Not here:    a user's limit, which the sender's pacer keeps whatever a controller says.
+
+use sabul_units::{Bytes, CongestionFields, Packets, Rate, Span};
+
+use super::number::rate_of;
+use super::watch::Watch;
+use crate::channel::{BulkReport, ChannelRules};
+use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::policy::Policy;
+use crate::reason::Reason;
+use crate::sabul2026;
+
+/// The phase of a flow that no longer listens to routers.
+pub const FALLBACK: &str = "fallback";
+/// Ours: a rate may be so many times what arrived a round trip ago. RCP's new flows take a whole share at once.
+const RISE: f64 = 10.0;
+/// Ours: packets that may be on the way beside two round trips of the rate.
+const WINDOW_SPARE: f64 = 64.0;
+
+/// The parameter that every explicit controller has.
+pub(super) const FALLBACK_PARAM: ParamSpec = ParamSpec {
+    name: "fallback",
+    unit: Unit::Word(&["on", "off"]),
+    default: "on",
+    range: (0.0, 0.0),
+    doc: "Whether it goes on as sabul2026 where no router answers, or packets wait or are lost elsewhere",
+    source: "ours: docs/adr/0023-congestion-headers.md",
+};
+
+/// The parameter that every one that sets a rate has.
+pub(super) const INITIAL_PARAM: ParamSpec = ParamSpec {
+    name: "rate_mbps_initial",
+    unit: Unit::Mbps,
+    default: "1",
+    range: (0.01, 1e6),
+    doc: "Sending rate until the first word of a router",
+    source: "ours: some packets in any round trip",
+};
+
+/// A host half with its guard.
+#[derive(Debug)]
+pub struct Explicit {
+    law: Box<dyn Controller>,
+    /// Who goes on where routers do not answer; none where that is not wished.
+    beside: Option<Box<dyn Controller>>,
+    is_fallen: bool,
+    watch: Watch,
+    /// Bits a second; before the first round, and at least.
+    floor: f64,
+    packet_bytes: Bytes,
+    rtt: Option<Span>,
+    /// Counts when the fall-back began: the other controller begins with nothing.
+    before: Acked,
+}
+
+impl Explicit {
+    /// That host half, which begins at that rate. `beside` goes on where no router answers.
+    pub fn new(
+        law: Box<dyn Controller>,
+        initial: Rate,
+        packet_bytes: Bytes,
+        beside: Option<Box<dyn Controller>>,
+    ) -> Self {
+        Self {
+            law,
+            beside,
+            is_fallen: false,
+            watch: Watch::default(),
+            floor: initial.0 as f64 * RISE,
+            packet_bytes,
+            rtt: None,
+            before: Acked::default(),
+        }
+    }
+
+    /// The same by the parameters that all of them have.
+    pub(super) fn built(
+        law: Box<dyn Controller>,
+        params: &ParamValues,
+        packet_bytes: Bytes,
+    ) -> Result<Box<dyn Controller>, ConfigError> {
+        let beside = if params.is_on(FALLBACK_PARAM.name) {
+            let entry = sabul2026::ENTRY;
+            let values = ParamValues::check(entry.name, entry.params, &[])?;
+            Some((entry.build)(&values, packet_bytes)?)
+        } else {
+            None
+        };
+        let initial = params.rate(INITIAL_PARAM.name);
+        Ok(Box::new(Self::new(law, initial, packet_bytes, beside)))
+    }
+
+    /// The controller that decides now.
+    fn active(&self) -> &dyn Controller {
+        match &self.beside {
+            Some(beside) if self.is_fallen => &**beside,
+            _ => &*self.law,
+        }
+    }
+
+    fn active_mut(&mut self) -> &mut dyn Controller {
+        match &mut self.beside {
+            Some(beside) if self.is_fallen => &mut **beside,
+            _ => &mut *self.law,
+        }
+    }
+
+    /// The most that it may send, in bits a second, whatever headers say.
+    fn ceiling(&self) -> f64 {
+        self.watch.delivered().map_or(self.floor, |delivered| (delivered * RISE).max(self.floor))
+    }
+
+    fn note(&mut self, cx: &Context<'_>) {
+        self.packet_bytes = cx.packet_bytes;
+        self.rtt = cx.rtt.map(|rtt| rtt.smoothed);
+    }
+
+    /// Packets on the way that two round trips of a rate need.
+    fn window(&self, rate: f64) -> Option<Packets> {
+        let bits = self.packet_bytes.0.max(1) as f64 * 8.0;
+        let packets = rate / bits * self.rtt?.as_secs_f64() * 2.0 + WINDOW_SPARE;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive")]
+        let packets = packets as u64;
+        Some(Packets(packets))
+    }
+}
+
+impl Controller for Explicit {
+    fn limits(&self) -> SendLimits {
+        if self.is_fallen {
+            return self.active().limits();
+        }
+        let law = self.law.limits();
+        let gap = law.gap.max(rate_of(self.ceiling()).gap(self.packet_bytes));
+        let rate = gap.rate(self.packet_bytes).map_or(0.0, |rate| rate.0 as f64);
+        let window = match (law.window, self.window(rate)) {
+            (Some(law), Some(ours)) => Some(law.min(ours)),
+            (one, other) => one.or(other),
+        };
+        SendLimits { gap, window, hold_until: law.hold_until }
+    }
+
+    fn header(&self) -> Option<CongestionFields> {
+        let fields = self.law.header();
+        if self.is_fallen { fields.map(|fields| fields.form().blank()) } else { fields }
+    }
+
+    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
+        self.note(cx);
+        self.active_mut().on_loss(loss, cx);
+    }
+
+    fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        self.note(cx);
+        self.active_mut().on_timeout(cx);
+    }
+
+    fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
+        self.note(cx);
+        if !self.is_fallen {
+            match self.watch.note(acked, cx) {
+                Some(evidence) if self.beside.is_some() => {
+                    cx.tell(Reason::Own(evidence.word()));
+                    self.is_fallen = true;
+                    self.before = Acked { newly: Packets(0), ..*acked };
+                    // What came with this ACK is the first that the other one hears of.
+                    self.before.total = Packets(acked.total.0.saturating_sub(acked.newly.0));
+                    let newly = Bytes(acked.newly.0.saturating_mul(cx.packet_bytes.0));
+                    self.before.delivered = Bytes(acked.delivered.0.saturating_sub(newly.0));
+                }
+                _ => return self.law.on_ack(acked, cx),
+            }
+        }
+        let since = |now: u64, before: u64| now.saturating_sub(before);
+        let told = Acked {
+            total: Packets(since(acked.total.0, self.before.total.0)),
+            lost: Packets(since(acked.lost.0, self.before.lost.0)),
+            delivered: Bytes(since(acked.delivered.0, self.before.delivered.0)),
+            echo: None,
+            ..*acked
+        };
+        self.active_mut().on_ack(&told, cx);
+    }
+
+    fn on_interval(&mut self, report: &IntervalReport, cx: &mut Context<'_>) {
+        self.note(cx);
+        self.active_mut().on_interval(report, cx);
+    }
+
+    fn on_report(&mut self, report: &BulkReport, cx: &mut Context<'_>) {
+        self.active_mut().on_report(report, cx);
+    }
+
+    fn on_policy(&mut self, policy: Policy, cx: &mut Context<'_>) {
+        self.law.on_policy(policy, cx);
+        if let Some(beside) = &mut self.beside {
+            beside.on_policy(policy, cx);
+        }
+    }
+
+    fn rules(&self) -> ChannelRules {
+        self.law.rules()
+    }
+
+    fn tells_chance(&self) -> bool {
+        self.beside.as_ref().is_some_and(|beside| beside.tells_chance())
+    }
+
+    fn syn_interval(&self) -> Span {
+        self.active().syn_interval()
+    }
+
+    fn phase(&self) -> &'static str {
+        if self.is_fallen { FALLBACK } else { self.law.phase() }
+    }
+}
+
+#[cfg(test)]
+#[path = "host/tests.rs"]
+mod tests;

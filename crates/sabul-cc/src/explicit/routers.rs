@@ -1,0 +1,88 @@
+//! Every router half by name: its parameters, and how one is made.
+
+use sabul_units::{CongestionForm, Rate, nearest};
+
+use super::jetmax;
+use super::router::{Router, RouterController};
+use crate::params::{ConfigError, ParamSpec, ParamValues};
+
+/// Makes a router half for a link of that rate, which goes by that number among routers: never 0.
+pub type BuildRouter =
+    fn(&ParamValues, Rate, u32) -> Result<Box<dyn RouterController>, ConfigError>;
+
+/// One router half.
+#[derive(Clone, Copy, Debug)]
+pub struct RouterEntry {
+    /// The name users type, which is that of the host half.
+    pub name: &'static str,
+    /// The form of the headers that it rewrites.
+    pub form: CongestionForm,
+    /// Its parameters.
+    pub params: &'static [ParamSpec],
+    /// Makes one from checked parameters.
+    pub build: BuildRouter,
+}
+
+/// All of them, in the order shown to users.
+pub const ROUTERS: &[RouterEntry] = &[jetmax::ROUTER];
+
+/// Their names.
+pub const ROUTER_NAMES: &[&str] = &{
+    let mut names = [""; ROUTERS.len()];
+    let mut n = 0;
+    while n < names.len() {
+        names[n] = ROUTERS[n].name;
+        n += 1;
+    }
+    names
+};
+
+/// The entry of this name.
+///
+/// # Errors
+/// If there is none; the error names the nearest and lists all.
+pub fn find(name: &str) -> Result<&'static RouterEntry, ConfigError> {
+    ROUTERS.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let hint = nearest(name, ROUTER_NAMES)
+            .map_or_else(String::new, |known| format!("'{known}' (the nearest), or "));
+        ConfigError {
+            setting: "router".to_owned(),
+            value: name.to_owned(),
+            allowed: format!("{hint}one of: {}", ROUTER_NAMES.join(", ")),
+        }
+    })
+}
+
+impl RouterEntry {
+    /// The router of an output link.
+    ///
+    /// # Errors
+    /// On an unknown parameter or a value out of its range.
+    pub fn router(
+        &self,
+        params: &[(String, String)],
+        capacity: Rate,
+        id: u32,
+    ) -> Result<Router, ConfigError> {
+        let values = ParamValues::check(self.name, self.params, params)?;
+        Ok(Router::new((self.build)(&values, capacity, id.max(1))?, self.form, capacity))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry;
+
+    #[test]
+    fn each_router_half_has_a_host_half_of_its_name_and_form() {
+        for entry in ROUTERS {
+            let host = registry::find(entry.name).unwrap();
+            let host = host.build(&[], sabul_units::Bytes(1500)).unwrap();
+            assert_eq!(host.header().map(|fields| fields.form()), Some(entry.form));
+            assert!(entry.router(&[], Rate::from_mbps(100), 0).is_ok(), "{}", entry.name);
+        }
+        let text = find("jetmx").unwrap_err().to_string();
+        assert!(text.contains("'jetmax' (the nearest)"), "{text}");
+    }
+}
