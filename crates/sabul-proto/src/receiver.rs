@@ -13,6 +13,7 @@
 //! Not here:    bytes; the owner opens and stores them where [`Receiver::admit`] allows.
 
 mod acks;
+mod echoes;
 mod lists;
 mod numbers;
 mod reorder;
@@ -25,13 +26,14 @@ mod syn;
 use std::collections::VecDeque;
 
 use sabul_cc::RttEstimate;
-use sabul_units::{Instant, PacketNumber, Polled, SeqNo, Span};
+use sabul_units::{CongestionHeader, Instant, PacketNumber, Polled, SeqNo, Span};
 use sabul_wire::{Ack, DataHeader, Feedback, LossPolicy, MAX_RANGES, Mark, Nak, NumberRange};
 
 use crate::fired::{Fired, FiredLog};
 use crate::reports::{RepeatRtt, ReportRule};
 use crate::rtt;
 use acks::Acks;
+use echoes::Echoes;
 use lists::Lists;
 use numbers::Numbers;
 pub(crate) use reorder::WINDOW_MAX;
@@ -135,6 +137,7 @@ pub struct Receiver {
     rules: Rules,
     lists: Lists,
     block_limit: u32,
+    echoes: Echoes,
     fired: FiredLog,
 }
 
@@ -162,6 +165,7 @@ impl Receiver {
             rules: Rules::new(config.reports.channel),
             lists: Lists::new(),
             block_limit: config.block_limit,
+            echoes: Echoes::default(),
             fired: FiredLog::default(),
         }
     }
@@ -271,6 +275,11 @@ impl Receiver {
             let (rules, mut desk) = self.desk(now);
             rules.on_piece(&mut desk, seq);
         }
+    }
+
+    /// Takes note of the congestion header of a packet that was just [accepted](Self::accept), each once.
+    pub fn note_congestion(&mut self, number: PacketNumber, header: &CongestionHeader) {
+        self.echoes.note(number, header);
     }
 
     /// Data is missing that nobody knew of.
@@ -430,7 +439,7 @@ impl Receiver {
             overflowed: self.acks.overflowed(),
             block_limit: self.block_limit,
             missing,
-            echo: None,
+            echo: self.echoes.newest(),
         }
     }
 

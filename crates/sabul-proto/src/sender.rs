@@ -23,8 +23,10 @@ mod waits;
 
 use sabul_cc::events::Event;
 use sabul_cc::{Fault, Guarded, LossReport, Policy, RttEstimate, SendLimits};
-use sabul_units::{Bytes, Instant, PacketNumber, Packets, Polled, Random, Rate, SeqNo, Span};
-use sabul_wire::{DATA_OVERHEAD, LossPolicy, Mark};
+use sabul_units::{
+    Bytes, CongestionHeader, Instant, PacketNumber, Packets, Polled, Random, Rate, SeqNo, Span,
+};
+use sabul_wire::{LossPolicy, Mark};
 
 use crate::fired::Fired;
 use crate::flow_window::FlowWindow;
@@ -43,16 +45,9 @@ use stream::Stream;
 use waits::Waits;
 
 pub use error::PeerError;
+pub use rate::congestion_bytes;
 pub use silence::Expiry;
 pub use waits::{Limiter, WaitReason};
-
-/// IPv4 and UDP headers: what a datagram is on the wire beyond its payload. Rates count IP packets;
-/// IPv6 adds 20 bytes, which the gap ignores.
-const IP_UDP_BYTES: u64 = 28;
-/// Size on the wire of a packet with so much payload.
-const fn wire_bytes(payload: u32) -> Bytes {
-    Bytes(payload as u64 + DATA_OVERHEAD as u64 + IP_UDP_BYTES)
-}
 
 /// How a sender behaves.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +58,7 @@ pub struct SenderConfig {
     pub block_bytes: u32,
     /// Most bytes unacknowledged.
     pub window_bytes: u64,
-    /// Payload bytes of a full DATA packet.
+    /// Payload bytes of a full DATA packet, which has the controller's congestion header before them.
     pub payload_bytes: u32,
     /// Blocks for which the receiver has room at first.
     pub block_limit: u32,
@@ -187,7 +182,6 @@ impl Sender {
     pub fn new(now: Instant, config: SenderConfig, controller: Guarded) -> Self {
         let packets = (config.window_bytes / u64::from(config.payload_bytes.max(1))).max(2);
         let burst = controller.burst();
-        let packet_bytes = wire_bytes(config.payload_bytes);
         let is_driven_by_peer = config.reports.syn_interval.is_some();
         Self {
             stats: SenderStats::default(),
@@ -196,7 +190,7 @@ impl Sender {
             skips: Skips::none(),
             window: FlowWindow::new(now, Packets(packets), config.block_limit),
             rules: Rules::new(config.reports.channel),
-            rate: RateControl::new(now, controller, packet_bytes, is_driven_by_peer),
+            rate: RateControl::new(now, controller, config.payload_bytes, is_driven_by_peer),
             pace: Pace::new(now, burst),
             losses: Losses::new(now),
             silence: Silence::new(now, config.expiry),
@@ -249,7 +243,7 @@ impl Sender {
     pub fn set_payload_bytes(&mut self, bytes: u32) {
         let bytes = bytes.max(1);
         self.stream.set_payload_bytes(bytes);
-        self.rate.set_packet_bytes(wire_bytes(bytes));
+        self.rate.set_payload_bytes(bytes);
         let packets = (self.config.window_bytes / u64::from(bytes)).max(2);
         self.window.set_unacknowledged_max(Packets(packets));
     }
@@ -287,6 +281,12 @@ impl Sender {
     /// DATA packets of which nothing is known yet.
     pub const fn in_flight(&self) -> u64 {
         self.ledger.numbers.in_flight()
+    }
+
+    /// What goes into the congestion header of the DATA packet that [`Self::poll`] has just given, where the
+    /// channel's packets have one: its length is the same all the time.
+    pub fn congestion_header(&self) -> Option<CongestionHeader> {
+        self.rate.controller().header().map(CongestionHeader::new)
     }
 
     /// What the controller is doing.

@@ -1,11 +1,11 @@
 //! What the sender makes of an ACK, a NAK and a SYN report.
 
-use sabul_cc::{Acked, SentNumber};
+use sabul_cc::{Acked, Echo, SentNumber};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
-use sabul_wire::{Ack, DATA_OVERHEAD, Feedback, LossPolicy, Nak, NumberRange};
+use sabul_wire::{Ack, Feedback, LossPolicy, Nak, NumberRange};
 
 use super::answers::ACK2_INTERVAL;
-use super::{Expiry, IP_UDP_BYTES, PeerError, Sender};
+use super::{Expiry, PeerError, Sender};
 
 /// Ours: transmissions remembered for a peer that never acknowledges the oldest. Also what an opener
 /// two key epochs behind could still follow.
@@ -21,6 +21,8 @@ pub(super) struct Heard {
     marked: u64,
     /// DATA packets that SYN reports have told of.
     syn_received: u64,
+    /// Sum of the changes that congestion headers asked for.
+    delta_sum: i64,
 }
 
 impl Sender {
@@ -81,6 +83,9 @@ impl Sender {
         }
         if ack.missing.last().is_some_and(|range| range.last >= next.0) {
             return Err(PeerError("it misses what was never sent"));
+        }
+        if ack.echo.is_some_and(|echo| echo.number >= next) {
+            return Err(PeerError("it echoes the header of what was never sent"));
         }
         if ack.packets > self.stats.sent
             || ack.bytes > self.stats.sent_bytes
@@ -149,7 +154,17 @@ impl Sender {
         acked.delivered = Bytes(self.delivered_on_wire());
         acked.sent_at = self.heard.largest_sent_at;
         acked.arrived_at = ack.arrived_at;
+        acked.echo = self.take_echo(ack);
         self.rate.on_ack(now, acked);
+    }
+
+    /// What routers say, as far as the controller asked.
+    fn take_echo(&mut self, ack: &Ack) -> Option<Echo> {
+        let form = self.rate.controller().header()?.form();
+        let echo = ack.echo.filter(|echo| echo.header.fields.form() == form)?;
+        let delta = echo.delta_sum.wrapping_sub(self.heard.delta_sum);
+        self.heard.delta_sum = echo.delta_sum;
+        Some(Echo { header: echo.header, delta })
     }
 
     fn handle_nak(&mut self, now: Instant, nak: &Nak) -> Result<(), PeerError> {
@@ -218,7 +233,7 @@ impl Sender {
 
     /// Bytes that have arrived, as they were on the wire.
     const fn delivered_on_wire(&self) -> u64 {
-        let headers = self.stats.arrived.saturating_mul(DATA_OVERHEAD as u64 + IP_UDP_BYTES);
+        let headers = self.stats.arrived.saturating_mul(self.rate.overhead());
         self.stats.delivered.saturating_add(headers)
     }
 

@@ -8,9 +8,19 @@ use sabul_cc::{
     Acked, BulkReport, Guarded, IntervalReport, LossReport, Moment, Policy, RttEstimate, SendLimits,
 };
 use sabul_units::{Bytes, Gap, Instant, PacketNumber, Packets, Span};
+use sabul_wire::{DATA_OVERHEAD, congestion_len};
 
 use super::waits::WaitReason;
 use crate::rtt;
+
+/// IPv4 and UDP headers: what a datagram is on the wire beyond its payload. Rates count IP packets;
+/// IPv6 adds 20 bytes, which the gap ignores.
+const IP_UDP_BYTES: u64 = 28;
+
+/// Bytes of the congestion header that each DATA packet of this controller has.
+pub fn congestion_bytes(controller: &Guarded) -> usize {
+    controller.header().map_or(0, |fields| congestion_len(fields.form()))
+}
 
 /// What has happened since the controller was asked last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,8 +40,9 @@ pub(super) struct RateControl {
     /// The controller's newest gap, and the size of packets when it came.
     gap_given: (Gap, Bytes),
     rtt: Option<RttEstimate>,
-    /// Size on the wire of a full packet.
+    /// Size on the wire of a full packet, and what of it is not payload.
     packet_bytes: Bytes,
+    overhead: u64,
     /// The peer's reports end intervals, not this end's clock.
     is_driven_by_peer: bool,
     interval: Interval,
@@ -47,16 +58,19 @@ impl RateControl {
     pub(super) fn new(
         now: Instant,
         controller: Guarded,
-        packet_bytes: Bytes,
+        payload_bytes: u32,
         is_driven_by_peer: bool,
     ) -> Self {
         let limits = controller.limits();
+        let overhead = (DATA_OVERHEAD + congestion_bytes(&controller)) as u64 + IP_UDP_BYTES;
+        let packet_bytes = Bytes(u64::from(payload_bytes) + overhead);
         Self {
             limits,
             gap_given: (limits.gap, packet_bytes),
             controller,
             rtt: None,
             packet_bytes,
+            overhead,
             is_driven_by_peer,
             interval: Interval::default(),
             began: now,
@@ -88,10 +102,15 @@ impl RateControl {
         self.packet_bytes
     }
 
+    /// Bytes on the wire of a DATA packet that are not payload.
+    pub(super) const fn overhead(&self) -> u64 {
+        self.overhead
+    }
+
     /// Packets have another size: the rate stands, so the gap follows, until the controller, which
     /// hears of the size with its next fact, has another.
-    pub(super) fn set_packet_bytes(&mut self, bytes: Bytes) {
-        self.packet_bytes = bytes;
+    pub(super) fn set_payload_bytes(&mut self, bytes: u32) {
+        self.packet_bytes = Bytes(u64::from(bytes) + self.overhead);
         self.take_limits();
     }
 
