@@ -8,7 +8,7 @@
 //!              form of headers stays, and after the fall-back they are blank.
 //! Not here:    a user's limit, which the sender's pacer keeps whatever a controller says.
 
-use sabul_units::{Bytes, CongestionFields, Packets, Rate, Span};
+use sabul_units::{Bytes, CongestionFields, JetMaxFields, Packets, Rate, Span};
 
 use super::number::rate_of;
 use super::watch::Watch;
@@ -150,8 +150,17 @@ impl Controller for Explicit {
     }
 
     fn header(&self) -> Option<CongestionFields> {
-        let fields = self.law.header();
-        if self.is_fallen { fields.map(|fields| fields.form().blank()) } else { fields }
+        let mut fields = self.law.header()?;
+        if self.is_fallen {
+            return Some(fields.form().blank());
+        }
+        // A router counts flows by what they say of their rate, so they say what they really send.
+        if let CongestionFields::JetMax(JetMaxFields { interval, .. })
+        | CongestionFields::Emkc { interval, .. } = &mut fields
+        {
+            *interval = (*interval).max(self.limits().gap.0);
+        }
+        Some(fields)
     }
 
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {

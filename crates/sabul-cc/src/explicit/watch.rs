@@ -86,19 +86,24 @@ impl Watch {
         }
         self.has_had_router = true;
         let told = header.map_or(0.0, |header| header.queued.as_secs_f64());
-        let untold = acked.sent_at.map_or(0.0, |sent_at| {
-            acked.arrived_at.as_secs_f64() - sent_at.elapsed().as_secs_f64() - told
-        });
-        self.note_base(untold, cx.now);
+        let untold = acked
+            .sent_at
+            .map(|sent_at| acked.arrived_at.as_secs_f64() - sent_at.elapsed().as_secs_f64() - told);
         let round = self.round.get_or_insert_with(|| Round::new(acked, cx.now));
+        // Of a host that knows nothing of departures the guard knows nothing of delays.
+        let untold = untold.unwrap_or(f64::INFINITY);
         round.untold_min = round.untold_min.min(untold);
         round.told_max = round.told_max.max(told);
         round.has_router |= header.is_some();
+        let round = *round;
+        if untold.is_finite() {
+            self.note_base(untold, cx.now);
+        }
         let (length, base) = cx.rtt.map_or((ROUND_MIN, ROUND_MIN), |rtt| (rtt.smoothed, rtt.min));
         if cx.now.since(round.began) < length.max(ROUND_MIN) {
             return None;
         }
-        let round = std::mem::replace(round, Round::new(acked, cx.now));
+        self.round = Some(Round::new(acked, cx.now));
         self.end_round(&round, acked, cx.now, base.as_secs_f64())
     }
 
@@ -117,7 +122,8 @@ impl Watch {
             return Some(Evidence::NoRouter);
         }
         let threshold = (rtt_min * QUEUE_PART).max(QUEUE_MIN);
-        if round.untold_min - self.base[0].min(self.base[1]) > threshold {
+        let untold = round.untold_min - self.base[0].min(self.base[1]);
+        if untold.is_finite() && untold > threshold {
             return Some(Evidence::QueueElsewhere);
         }
         let lost = acked.lost.0.saturating_sub(round.lost);
