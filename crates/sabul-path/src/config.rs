@@ -1,9 +1,11 @@
 //! The settings of a link, checked once and valid everywhere after that.
 
+use sabul_cc::routers::ROUTER_NAMES;
 use sabul_units::key::{Key, Range, Takes, names};
 use sabul_units::{Instant, Probability, Rate, Span};
 
 use crate::discipline::{BurstLoss, DISCIPLINE_NAMES, Discipline};
+use crate::router::RouterPlan;
 use crate::setting::{PACKETS_MAX, RATE_MAX, RATE_MIN};
 
 use crate::shape::{
@@ -48,8 +50,16 @@ impl LinkDraft {
     }
 }
 
-/// Algorithms in routers that files name; none runs yet.
-const ROUTERS: &[&str] = &["none", "xcp", "rcp", "piqi-rcp", "jetmax", "maxnet", "emkc"];
+/// Algorithms in routers that files name.
+const ROUTERS: &[&str] = &{
+    let mut names = ["none"; ROUTER_NAMES.len() + 1];
+    let mut n = 0;
+    while n < ROUTER_NAMES.len() {
+        names[n + 1] = ROUTER_NAMES[n];
+        n += 1;
+    }
+    names
+};
 
 /// Keys of a `[[link]]`, in the order in which they take effect. The settings of its discipline, which
 /// come after them, are with [each discipline](crate::DISCIPLINES).
@@ -184,7 +194,16 @@ pub const LINK: &[Key<LinkDraft>] = &[
         "what each packet takes of the rate besides its IP bytes, both ways; 38 for Ethernet",
     )
     .or(0.0),
-    Key::<LinkDraft>::new("router", Takes::Word(ROUTERS, |_, _| {}), "all but `none` are not built yet").or_word("none"),
+    Key::<LinkDraft>::new(
+        "router",
+        Takes::Word(ROUTERS, |link, name| {
+            link.forward.shaping.router = (name != "none").then(|| RouterPlan::new(name));
+        }),
+        "the router half of that controller, on the way of the data: [routers](links.md#routers)",
+    )
+    .or_word("none"),
+    Key::<LinkDraft>::new("router_params", Takes::Map, "the router's own settings, such as { eta = 0.9 }")
+        .or_else("the router's"),
 ];
 
 const BURST_EXAMPLE: &str =
@@ -318,11 +337,11 @@ impl LinkConfig {
         self.settings.reorder_by
     }
     /// The same link at its rate all the time, as for measuring what it is otherwise: without outages, policer,
-    /// shaper and walk.
+    /// shaper, walk and router.
     #[must_use]
     pub fn steady(&self) -> Self {
         let settings = self.to_builder().with_outages(Vec::new()).with_policer(None);
-        Self { settings: settings.with_shaper(None).with_rate_walk(None) }
+        Self { settings: settings.with_shaper(None).with_rate_walk(None).with_router(None) }
     }
     /// What drops packets before the queue that exceed a rate.
     pub fn policer(&self) -> Option<TokenBucket> {
@@ -335,6 +354,10 @@ impl LinkConfig {
     /// How the rate wanders.
     pub fn rate_walk(&self) -> Option<RateWalk> {
         self.settings.shaping.rate_walk
+    }
+    /// The router in front of it.
+    pub fn router(&self) -> Option<&RouterPlan> {
+        self.settings.shaping.router.as_ref()
     }
     /// When nothing passes: in order, without overlap.
     pub fn outages(&self) -> &[Outage] {
@@ -498,6 +521,16 @@ impl LinkConfigBuilder {
         self
     }
 
+    /// A router in front of the queue, on a link that has a rate; none by default.
+    pub fn with_router(mut self, router: Option<RouterPlan>) -> Self {
+        self.shaping.router = router;
+        self
+    }
+    /// The router so far.
+    pub fn router(&self) -> Option<&RouterPlan> {
+        self.shaping.router.as_ref()
+    }
+
     /// The finished settings.
     ///
     /// # Errors
@@ -537,6 +570,9 @@ impl LinkConfigBuilder {
         if self.shaping.shaper.is_some() && self.shaping.rate_walk.is_some() {
             return refuse("shaper", "beside a rate_walk".to_owned(), "one of the two");
         }
+        if let Some(router) = &self.shaping.router {
+            router.check(self.rate)?;
+        }
         let apart = self.outages.windows(2).all(|pair| pair[0].end() <= pair[1].at);
         if !apart || self.outages.iter().any(|outage| outage.lasts == Span::ZERO) {
             let allowed = "outages in order, without overlap, each longer than 0";
@@ -574,6 +610,11 @@ mod tests {
         let burst = BurstLoss { to_bad: half, to_good: none, loss_good: none, loss_bad: half };
         assert_eq!(refused(new().with_burst_loss(Some(burst))), "burst_loss.to_good");
         assert_eq!(refused(new().with_framing(1_001)), "framing");
+        let router = |name| Some(RouterPlan::new(name));
+        assert_eq!(refused(new().with_router(router("jetmax"))), "router");
+        let rated = || new().with_rate(Some(Rate::from_mbps(1)));
+        assert_eq!(refused(rated().with_router(router("jetmox"))), "router");
+        assert!(rated().with_router(router("jetmax")).build().is_ok());
         assert_eq!(refused(new().with_mtu(Some(67))), "mtu");
         assert_eq!(refused(new().with_mtu(Some(65_576))), "mtu");
         assert_eq!(refused(new().with_outages(vec![out(5, 0)])), "outages");

@@ -20,6 +20,7 @@ mod loss;
 mod packet;
 mod presets;
 mod queue;
+mod router;
 mod setting;
 mod shape;
 mod topology;
@@ -37,6 +38,7 @@ pub use drops::{Drop, DropReason};
 pub use link::{Delivery, Link, LinkLook, LinkStats, LinkWait, Verdict};
 pub use packet::PacketMeta;
 pub use presets::{PathPreset, preset, presets};
+pub use router::{Headed, RouterAccount, RouterPlan};
 pub use shape::{POLICER, RATE_WALK, RateWalk, SHAPER, TokenBucket};
 pub use topology::{
     Arrival, Both, Damage, Entry, LinkPlan, Output, RouteId, Timer, Topology, TopologyWait,

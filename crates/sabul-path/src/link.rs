@@ -27,6 +27,7 @@ use crate::discipline::Discipline;
 use crate::loss::BurstProcess;
 use crate::packet::PacketMeta;
 use crate::queue::{Judgement, QueueDiscipline, Queued, RedGate, Scheduler};
+use crate::router::{Find, RouterAccount, Seat};
 use crate::shape::{Bucket, Shape};
 
 #[cfg(test)]
@@ -137,7 +138,6 @@ impl LinkStats {
 }
 
 /// One direction of a path, carrying packets of type `P`.
-#[derive(Clone)]
 pub struct Link<P> {
     config: LinkConfig,
     luck: Luck,
@@ -145,6 +145,7 @@ pub struct Link<P> {
     first_arrival: Option<Instant>,
 
     policer: Option<Box<Bucket>>,
+    router: Option<Box<Seat<P>>>,
     serialiser: Serialiser,
     stage: Stage<P>,
     /// Packets in order, each with the time at which it will leave.
@@ -251,6 +252,7 @@ impl<P: Clone> Link<P> {
             reorder: random.fork("reorder"),
         };
         let shape = shape(&config, random).map(Box::new);
+        let router = seat(&config, random).map(Box::new);
         let policer = config.policer().map(|it| Box::new(Bucket::new(it.rate, it.bytes)));
         let random = random.fork("queue");
         let stage = match (config.discipline(), Scheduler::new(&config, random.clone())) {
@@ -268,6 +270,7 @@ impl<P: Clone> Link<P> {
             now: Instant::ZERO,
             first_arrival: None,
             policer,
+            router,
             serialiser: Serialiser {
                 busy_until: Instant::ZERO,
                 busy_fraction: 0,
@@ -281,6 +284,20 @@ impl<P: Clone> Link<P> {
             next_outage: 0,
             stats: LinkStats::default(),
         }
+    }
+
+    /// Where payloads have congestion headers, which the link's router reads and rewrites; without this it sees
+    /// none.
+    pub(crate) fn find_headers(&mut self, find: Find<P>) {
+        if let Some(seat) = &mut self.router {
+            seat.set_find(find);
+        }
+    }
+
+    /// What the link's router says and has seen, where it has one.
+    pub fn router(&self) -> Option<RouterAccount> {
+        let router = self.router.as_ref()?.router();
+        Some(RouterAccount { stats: router.stats(), told: router.told() })
     }
 
     /// A packet of `size_bytes`, headers included, of flow 0 and without ECN, reaches the queue.
@@ -297,7 +314,7 @@ impl<P: Clone> Link<P> {
     /// # Panics
     /// If `now` is before an earlier input's.
     #[inline]
-    pub fn push_packet(&mut self, now: Instant, packet: PacketMeta, payload: P) -> Verdict {
+    pub fn push_packet(&mut self, now: Instant, packet: PacketMeta, mut payload: P) -> Verdict {
         self.advance(now);
         self.stats.arrived += 1;
         self.first_arrival.get_or_insert(now);
@@ -309,6 +326,9 @@ impl<P: Clone> Link<P> {
         if self.policer.as_mut().is_some_and(|policer| !policer.admits(now, size)) {
             self.stats.dropped_early += 1;
             return Verdict::DroppedEarly;
+        }
+        if let Some(seat) = &mut self.router {
+            seat.arrived(now, size, self.backlog.bytes, &mut payload);
         }
         let judgement = match &self.stage {
             Stage::DropTail => Judgement::Pass,
@@ -334,7 +354,7 @@ impl<P: Clone> Link<P> {
         let leaving = Leaving { size, number: self.stats.arrived, is_marked };
         let (verdict, flight) = self.fate(finish, leaving, payload);
         if is_idle {
-            self.enter_pipe(flight);
+            self.enter_pipe(now, size, flight);
         } else {
             self.backlog.account(now);
             self.queue.push_back(Waiting { start, size, flight });
@@ -508,7 +528,7 @@ impl<P: Clone> Link<P> {
             if let Some(waiting) = self.queue.pop_front() {
                 self.backlog.packets -= 1;
                 self.backlog.bytes -= u64::from(waiting.size);
-                self.enter_pipe(waiting.flight);
+                self.enter_pipe(start, waiting.size, waiting.flight);
             }
         }
     }
@@ -579,7 +599,7 @@ impl<P: Clone> Link<P> {
             self.stats.marked += u64::from(is_marked);
             let finish = self.serialiser.send(&self.config, start, false, size);
             let (_, flight) = self.fate(finish, Leaving { size, number, is_marked }, payload);
-            self.enter_pipe(flight);
+            self.enter_pipe(start, size, flight);
         }
     }
 
@@ -632,7 +652,12 @@ impl<P: Clone> Link<P> {
         (Verdict::Queued, Some(flight))
     }
 
-    fn enter_pipe(&mut self, flight: Option<Flight<P>>) {
+    /// The serialiser has taken a packet of that size.
+    #[inline]
+    fn enter_pipe(&mut self, start: Instant, size: u32, mut flight: Option<Flight<P>>) {
+        if let (Some(seat), Some(flight)) = (&mut self.router, &mut flight) {
+            seat.departs(start, size, self.backlog.bytes, &mut flight.payload);
+        }
         match flight {
             Some(flight) if flight.held => self.held.push_back(flight),
             Some(flight) => self.pipe.push_back(flight),
@@ -646,6 +671,14 @@ impl<P: Clone> Link<P> {
         self.stats.queue_max_packets = self.stats.queue_max_packets.max(packets as u64);
         self.stats.queue_max_bytes = self.stats.queue_max_bytes.max(bytes);
     }
+}
+
+/// The router of a link; its number among routers is drawn.
+fn seat<P>(config: &LinkConfig, random: &SeededRandom) -> Option<Seat<P>> {
+    let plan = config.router()?;
+    #[expect(clippy::cast_possible_truncation, reason = "some bits of it")]
+    let id = random.fork("router").next_u64() as u32;
+    Seat::new(plan, config.rate()?, config.framing(), id)
 }
 
 /// What a link has in place of a constant rate.

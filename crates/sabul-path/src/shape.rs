@@ -14,6 +14,7 @@
 use sabul_units::key::{Key, Range, Takes};
 use sabul_units::{Bytes, Instant, Random, Rate, SeededRandom, Span};
 
+use crate::router::RouterPlan;
 use crate::setting::RATE_MBPS;
 
 /// Most bytes in a bucket: at the slowest rate these take half of the time that can be counted.
@@ -43,12 +44,13 @@ pub struct RateWalk {
     pub every: Span,
 }
 
-/// All of it that a link has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a link has beside a constant rate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shaping {
     pub(crate) policer: Option<TokenBucket>,
     pub(crate) shaper: Option<TokenBucket>,
     pub(crate) rate_walk: Option<RateWalk>,
+    pub(crate) router: Option<RouterPlan>,
 }
 
 /// How to write a policer.

@@ -23,6 +23,7 @@ use crate::config::LinkConfig;
 use crate::drops::{Drop, DropReason};
 use crate::link::{Link, LinkLook, LinkStats, Verdict};
 use crate::packet::PacketMeta;
+use crate::router::Headed;
 
 #[cfg(test)]
 mod tests;
@@ -605,6 +606,15 @@ impl<P: Clone, T: Copy> Topology<P, T> {
             stats.delivered + stats.dropped() + link.in_transit(),
             "a link makes and loses nothing unseen"
         );
+    }
+}
+
+impl<P: Clone + Headed, T: Copy> Topology<P, T> {
+    /// From now on routers see the congestion headers of what passes the links that there are.
+    pub fn find_headers(&mut self) {
+        for direction in &mut self.directions {
+            direction.link.find_headers(|transit| transit.payload.congestion());
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A `[[link]]` of the file.
 
+use sabul_cc::{ParamValues, routers};
 use sabul_path::{
     BURST_LOSS, BurstLoss, Fill, LINK, LinkConfig, LinkDraft, LinkError, LinkPlan, OUTAGE, Outage,
     POLICER, QueueLimit, RATE_WALK, RateWalk, SHAPER, TokenBucket,
@@ -8,6 +9,7 @@ use sabul_run::scenario::FlowPlan;
 use sabul_units::key::{Key, names, rounded};
 use sabul_units::{Instant, Probability, Rate, Span};
 
+use crate::error::unknown;
 use crate::keys::disciplines_of;
 use crate::table::Table;
 use crate::tree::Value;
@@ -43,7 +45,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn finish(self, place: usize, flows: &[FlowPlan], delays: &[Span]) -> LinkPlan {
         let Self { id, mut draft, table } = self;
         let flow_ids: Vec<&str> = flows.iter().map(|flow| flow.id.as_str()).collect();
-        refuse_router(&table);
+        take_router(&table, &mut draft);
         take_discipline(&table, &mut draft, &flow_ids);
         if table.has("reorder_ms") && !table.has("reorder") {
             let what = "says how late reordered packets are, but there is no reorder";
@@ -124,11 +126,29 @@ impl Fill for Filling<'_, '_> {
     }
 }
 
-fn refuse_router(table: &Table<'_>) {
-    let router = LINK.iter().find(|key| key.name == "router").and_then(|key| table.word(key));
-    if let Some(router) = router.filter(|router| *router != "none") {
-        table.refuse("router", format!("\"{router}\" is not built yet; use \"none\""));
+/// The parameters of the link's router, each checked alone.
+fn take_router(table: &Table<'_>, draft: &mut LinkDraft) {
+    const EXAMPLE: &str = "a table, such as { eta = 0.9 }";
+    let Some(given) = table.table("router_params", None, EXAMPLE) else { return };
+    let Some(mut plan) = draft.forward.router().cloned() else {
+        table.refuse("router_params", "are of a router; set router, or leave them out");
+        return;
+    };
+    let Ok(entry) = routers::find(&plan.algorithm) else { return };
+    let known: Vec<&str> = entry.params.iter().map(|spec| spec.name).collect();
+    for field in given.fields() {
+        if !known.contains(&field.key.as_str()) {
+            let what = format!("parameter of router {}", entry.name);
+            given.refuse(&field.key, unknown(&what, &field.key, &known));
+            continue;
+        }
+        let param = (field.key.clone(), field.node.value.plain());
+        match ParamValues::check(entry.name, entry.params, std::slice::from_ref(&param)) {
+            Ok(_) => plan.params.push(param),
+            Err(error) => given.refuse_value(&field.key, error.allowed),
+        }
     }
+    draft.forward = std::mem::take(&mut draft.forward).with_router(Some(plan));
 }
 
 /// The largest base round trip of the flows that cross a link; of the link alone where none does.

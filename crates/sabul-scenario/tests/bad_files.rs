@@ -172,8 +172,17 @@ fn a_wrong_link_is_refused_with_line_key_and_range() {
         link("outage = [{ at_s = 5, for_s = 0 }]", &["outage.for_s: 0 is not allowed"]),
         link("outage = [{ at_s = 5, for_s = 2 }, { at_s = 6, for_s = 1 }]", &["at 7 s"]),
         link("mtu = 20", &["key mtu: 20", "from 68 to 65575"]),
-        link("router = \"xcp\"", &["key router: \"xcp\" is not built yet", "use \"none\""]),
-        link("router = \"xpc\"", &["unknown word 'xpc'", "did you mean 'xcp'?"]),
+        link("router = \"jetmx\"", &["unknown word 'jetmx'", "did you mean 'jetmax'?"]),
+        link("router_params = { eta = 0.9 }", &["key router_params: are of a router"]),
+        link("router_params = 5\nrouter = \"jetmax\"", &["key router_params: 5", "{ eta = 0.9 }"]),
+        link(
+            "router_params = { etta = 0.9 }\nrouter = \"jetmax\"",
+            &["unknown parameter of router jetmax 'etta'", "did you mean 'eta'?"],
+        ),
+        link(
+            "router_params = { eta = 2 }\nrouter = \"jetmax\"",
+            &["router_params.eta: 2 is not allowed; use 0.01 to 1"],
+        ),
         instead(
             "[[flow]]",
             "[[link]]\nid = \"bottleneck\"\nrate_mbps = 1\ndelay_ms = 1\n[[flow]]",

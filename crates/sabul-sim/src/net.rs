@@ -1,8 +1,8 @@
 //! The network of a world: what its packets are, and who else waits on its agenda.
 
-use sabul_path::Topology;
+use sabul_path::{Headed, Topology};
 use sabul_proto::DataPacket;
-use sabul_units::PacketNumber;
+use sabul_units::{CongestionHeader, PacketNumber};
 use sabul_wire::{Feedback, Mark};
 
 use crate::tcp::{Segment, TcpAck};
@@ -31,6 +31,8 @@ pub(crate) enum Due {
 pub(crate) enum Body {
     /// DATA of our own protocol.
     Data(DataPacket),
+    /// The same with a congestion header.
+    Explicit(Box<(DataPacket, CongestionHeader)>),
     /// Confirmation of an ACK.
     Ack2 { number: PacketNumber, serial: u64 },
     /// Everything that may be sent has been.
@@ -52,10 +54,20 @@ impl Body {
         match self {
             Self::Segment { stripe, .. } | Self::TcpAck { stripe, .. } => *stripe,
             Self::Data(_)
+            | Self::Explicit(_)
             | Self::Ack2 { .. }
             | Self::Mark { .. }
             | Self::Report(_)
             | Self::Filler(_) => 0,
+        }
+    }
+}
+
+impl Headed for Body {
+    fn congestion(&mut self) -> Option<&mut CongestionHeader> {
+        match self {
+            Self::Explicit(packet) => Some(&mut packet.1),
+            _ => None,
         }
     }
 }

@@ -111,6 +111,7 @@ impl World {
         let random = SeededRandom::new(scenario.seed);
         let end = Instant::ZERO + scenario.duration;
         let mut net = Net::of_links(&scenario.links, &random, Damage::Ends);
+        net.find_headers();
         let meter_timer = net.add_timer(Due::Meter);
         let mut plans = Vec::new();
         for (index, plan) in (0..).zip(&scenario.flows) {

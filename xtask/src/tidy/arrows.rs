@@ -24,7 +24,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "sabul-udp",
         ]),
     ),
-    ("sabul-path", Some(&["sabul-units"])),
+    ("sabul-path", Some(&["sabul-units", "sabul-cc"])),
     ("sabul-run", Some(&["sabul-units", "sabul-path", "sabul-wire", "sabul-cc"])),
     (
         "sabul-sim",

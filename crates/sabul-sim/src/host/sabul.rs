@@ -8,11 +8,11 @@ use sabul_cc::{Fault, Guarded, Policy};
 use sabul_path::Way;
 use sabul_proto::{
     Admission, Arrival, DataPacket, Expiry, IntervalSet, PeerError, Receiver, ReceiverConfig,
-    Repeat, RepeatRtt, ReportRule, Sender, SenderConfig, Transmit, WaitReason,
+    Repeat, RepeatRtt, ReportRule, Sender, SenderConfig, Transmit, WaitReason, congestion_bytes,
 };
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::{DATA_HEADERS, Defects, FlowPlan, Profile, SabulEnds};
-use sabul_units::{Instant, PacketNumber, Polled, Rate, SeededRandom};
+use sabul_units::{CongestionHeader, Instant, PacketNumber, Polled, Rate, SeededRandom};
 use sabul_wire::{Feedback, LossPolicy, NumberRange};
 
 use super::application::{Sink, Source};
@@ -51,6 +51,8 @@ pub(crate) struct SabulHost {
     scratch: Vec<u8>,
     /// Where they are not punctual.
     machines: Option<Box<Machines>>,
+    /// Bytes of a DATA packet beyond its payload.
+    headers: u32,
 }
 
 impl SabulHost {
@@ -63,7 +65,8 @@ impl SabulHost {
         random: &SeededRandom,
     ) -> Self {
         let (policy, reports) = rules(ends, &controller);
-        let payload_bytes = plan.payload_bytes();
+        let congestion = u32::try_from(congestion_bytes(&controller)).unwrap_or(0);
+        let payload_bytes = plan.payload_bytes().saturating_sub(congestion).max(1);
         let window_bytes = plan
             .window_packets
             .map_or(WINDOW_BYTES, |packets| packets.saturating_mul(payload_bytes.into()));
@@ -105,6 +108,7 @@ impl SabulHost {
             delivered: None,
             scratch: Vec::new(),
             machines: Machines::new(now, ends.machine, random),
+            headers: DATA_HEADERS + congestion,
         }
     }
 
@@ -134,7 +138,10 @@ impl SabulHost {
 
     fn take_at_receiver(&mut self, now: Instant, body: &Body, is_marked: bool) {
         match body {
-            Body::Data(packet) => self.take_data(now, packet, is_marked),
+            Body::Data(packet) => self.take_data(now, packet, None, is_marked),
+            Body::Explicit(packet) => {
+                self.take_data(now, &packet.0, Some(&packet.1), is_marked);
+            }
             Body::Ack2 { number, serial } => {
                 if !self.receiver.is_replayed(*number) {
                     let arrival = Arrival { number: *number, data: None, is_marked };
@@ -158,7 +165,13 @@ impl SabulHost {
         }
     }
 
-    fn take_data(&mut self, now: Instant, packet: &DataPacket, is_marked: bool) {
+    fn take_data(
+        &mut self,
+        now: Instant,
+        packet: &DataPacket,
+        congestion: Option<&CongestionHeader>,
+        is_marked: bool,
+    ) {
         let DataPacket { number, seq, block, offset, length, .. } = *packet;
         match self.receiver.admit(number, seq, block, offset, length as usize) {
             Admission::Refused(_) => return,
@@ -175,8 +188,11 @@ impl SabulHost {
                 }
             }
         }
-        self.counters.arrived_bytes += u64::from(length + DATA_HEADERS);
+        self.counters.arrived_bytes += u64::from(length + self.headers);
         self.receiver.accept(now, &Arrival { number, data: Some((seq, length)), is_marked });
+        if let Some(header) = congestion {
+            self.receiver.note_congestion(number, header);
+        }
     }
 
     pub(crate) fn at_sender(&mut self, now: Instant, body: &Body) {
@@ -197,6 +213,7 @@ impl SabulHost {
                 }
             }
             Body::Data(_)
+            | Body::Explicit(_)
             | Body::Ack2 { .. }
             | Body::Mark { .. }
             | Body::TcpAck { .. }
@@ -245,9 +262,13 @@ impl SabulHost {
         let until = loop {
             match self.sender.poll(now) {
                 Polled::Ready(Transmit::Data(packet)) => {
-                    let size = packet.length + DATA_HEADERS;
+                    let size = packet.length + self.headers;
                     self.counters.sent_bytes += u64::from(size);
-                    port.send(now, Way::Forward, size, Body::Data(packet));
+                    let body = match self.sender.congestion_header() {
+                        None => Body::Data(packet),
+                        Some(header) => Body::Explicit(Box::new((packet, header))),
+                    };
+                    port.send(now, Way::Forward, size, body);
                     self.read_next(now);
                 }
                 Polled::Ready(Transmit::Ack2 { number, serial }) => {

@@ -1,0 +1,99 @@
+//! The router in front of a link: the router half of an explicit controller, as packets pass.
+//!
+//! A packet is shown to it when it comes to the queue, whatever the queue makes of it, and when the serialiser
+//! takes it. What it reads and rewrites is the congestion header of the packet, which is the payload's.
+
+use std::fmt;
+
+use sabul_cc::{Router, RouterStats, routers};
+use sabul_units::{Bytes, CongestionHeader, Instant, Rate};
+
+use crate::setting::{LinkError, ensure};
+
+/// A payload that may have a congestion header.
+pub trait Headed {
+    /// The header, where it has one.
+    fn congestion(&mut self) -> Option<&mut CongestionHeader>;
+}
+
+/// Which router a link has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouterPlan {
+    /// The name of its algorithm.
+    pub algorithm: String,
+    /// Parameters of that, as names and values.
+    pub params: Vec<(String, String)>,
+}
+
+impl RouterPlan {
+    /// That algorithm, with its defaults.
+    pub fn new(algorithm: &str) -> Self {
+        Self { algorithm: algorithm.to_owned(), params: Vec::new() }
+    }
+
+    /// Whether a link of that rate can have it.
+    pub(crate) fn check(&self, rate: Option<Rate>) -> Result<(), LinkError> {
+        let is_allowed = rate.is_some_and(|rate| self.build(rate, 1).is_some());
+        let value = || format!("{} {:?}", self.algorithm, self.params);
+        let allowed =
+            "an algorithm that routers have, with parameters of its own, on a link that has a rate";
+        ensure(is_allowed, "router", value, allowed)
+    }
+
+    fn build(&self, rate: Rate, id: u32) -> Option<Router> {
+        let entry = routers::find(&self.algorithm).ok()?;
+        entry.router(&self.params, rate, id).ok()
+    }
+}
+
+/// Where a payload's header is, as far as the link knows.
+pub(crate) type Find<P> = fn(&mut P) -> Option<&mut CongestionHeader>;
+
+/// A router at its link.
+pub(crate) struct Seat<P> {
+    router: Router,
+    find: Find<P>,
+    framing: u32,
+}
+
+impl<P> Seat<P> {
+    /// The router of a link of that rate, which goes by that number.
+    pub(crate) fn new(plan: &RouterPlan, rate: Rate, framing: u32, id: u32) -> Option<Self> {
+        Some(Self { router: plan.build(rate, id)?, find: |_| None, framing })
+    }
+
+    pub(crate) fn set_find(&mut self, find: Find<P>) {
+        self.find = find;
+    }
+
+    pub(crate) fn router(&self) -> &Router {
+        &self.router
+    }
+
+    #[cold] // Few links have a router.
+    pub(crate) fn arrived(&mut self, now: Instant, size: u32, queue: u64, payload: &mut P) {
+        let size = Bytes(u64::from(size + self.framing));
+        self.router.arrived(now, size, Bytes(queue), (self.find)(payload));
+    }
+
+    #[cold]
+    pub(crate) fn departs(&mut self, now: Instant, size: u32, queue: u64, payload: &mut P) {
+        let size = Bytes(u64::from(size + self.framing));
+        self.router.departs(now, size, Bytes(queue), (self.find)(payload));
+    }
+}
+
+impl<P> fmt::Debug for Seat<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat").field("router", &self.router).finish_non_exhaustive()
+    }
+}
+
+/// What a router says and has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouterAccount {
+    /// What it has seen.
+    pub stats: RouterStats,
+    /// The rate that it tells now, where its law has one.
+    pub told: Option<Rate>,
+}

@@ -1,0 +1,174 @@
+//! Explicit controllers over links whose routers take part, and over links whose routers do not.
+
+#![expect(clippy::unwrap_used, reason = "a test's own numbers")]
+
+use sabul_path::{LinkConfig, LinkPlan, QueueLimit, RouterPlan};
+use sabul_run::results::Results;
+use sabul_run::scenario::{FlowPlan, Scenario, Transport};
+use sabul_sim::World;
+use sabul_units::{Instant, Rate, Span};
+
+/// A link of that rate, with 20 000 packets of room, and 5 ms of delay; routes make up the rest.
+fn link(id: &str, mbps: u64, router: Option<&str>) -> LinkPlan {
+    let back = LinkConfig::builder()
+        .with_rate(Some(Rate::from_mbps(mbps)))
+        .with_delay(Span::from_millis(5))
+        .with_queue(QueueLimit::Packets(20_000));
+    let forward = back.clone().with_router(router.map(RouterPlan::new)).build().unwrap();
+    LinkPlan { id: id.to_owned(), forward, back: back.build().unwrap() }
+}
+
+/// A flow over these links with that round trip, from that second on.
+fn flow(cc: &str, start_s: u64, rtt_ms: u64, path: Vec<usize>) -> FlowPlan {
+    let links = path.len() as u64;
+    let mut flow =
+        FlowPlan::new(&format!("{cc}-{start_s}-{rtt_ms}-{path:?}"), Transport::Sabul, cc, path);
+    flow.start = Instant::ZERO + Span::from_secs(start_s);
+    flow.access_delay = Span::from_micros(rtt_ms * 500) - Span::from_millis(5) * links;
+    flow
+}
+
+/// Measured in the last `last_s` of `end_s` seconds.
+fn run(links: Vec<LinkPlan>, flows: Vec<FlowPlan>, end_s: u64, last_s: u64) -> Results {
+    let scenario = Scenario {
+        name: "explicit".to_owned(),
+        duration: Span::from_secs(end_s),
+        warmup: Span::from_secs(end_s - last_s),
+        links,
+        flows,
+        ..Scenario::default()
+    };
+    let results = World::new(scenario).unwrap().run().unwrap().results;
+    println!(
+        "{:.1?} Mb/s; of the links {:.3?}, queue max {:?}, drops {:?}",
+        rates(&results),
+        results.links.iter().map(|link| link.utilisation).collect::<Vec<_>>(),
+        results.links.iter().map(|link| link.queue_packets.max).collect::<Vec<_>>(),
+        results.links.iter().map(|link| link.drops).collect::<Vec<_>>(),
+    );
+    results
+}
+
+/// Goodput of each flow in Mb/s.
+fn rates(results: &Results) -> Vec<f64> {
+    results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect()
+}
+
+/// Whether each is within a part of what is wanted.
+fn are_near(got: &[f64], wanted: &[f64], within: f64) -> bool {
+    got.len() == wanted.len()
+        && got.iter().zip(wanted).all(|(got, wanted)| (got / wanted - 1.0).abs() < within)
+}
+
+/// What is new in a full packet of 1500 bytes under JetMax, and what routers give.
+const JETMAX: f64 = 0.95 * 1384.0 / 1500.0;
+
+/// The events of a run that say that a flow goes on without routers, and when: flow, seconds, why.
+fn fallbacks(links: Vec<LinkPlan>, flows: Vec<FlowPlan>, end_s: u64) -> Vec<(String, f64, String)> {
+    let scenario = Scenario {
+        name: "fallback".to_owned(),
+        duration: Span::from_secs(end_s),
+        links,
+        flows,
+        ..Scenario::default()
+    };
+    let mut world = World::new(scenario).unwrap();
+    world.listen();
+    let mut seen = Vec::new();
+    while world.step() {
+        for line in world.take_events() {
+            let field = |name: &str| {
+                let (_, rest) = line.split_once(&format!("\"{name}\":")).unwrap();
+                rest.trim_matches('"').split([',', '"']).next().unwrap().to_owned()
+            };
+            for why in ["no-router", "queue-elsewhere", "loss-elsewhere"] {
+                if line.contains(why) {
+                    assert_eq!(field("phase"), "fallback");
+                    seen.push((field("source"), field("t_s").parse().unwrap(), why.to_owned()));
+                }
+            }
+        }
+    }
+    world.finish().unwrap();
+    seen
+}
+
+#[test]
+fn jetmax_fills_a_link_with_three_flows_that_join_without_loss_or_queue() {
+    let flows = || [0, 5, 10].map(|start| flow("jetmax", start, 50, vec![0])).to_vec();
+    let links = || vec![link("l", 1000, Some("jetmax"))];
+    let results = run(links(), flows(), 15, 2);
+    assert!(are_near(&rates(&results), &[JETMAX * 1000.0 / 3.0; 3], 0.03));
+    assert!(results.links[0].utilisation > 0.94);
+    let whole = run(links(), flows(), 15, 15);
+    // A joiner is shared out to before it is counted, for an interval.
+    assert_eq!(whole.links[0].drops, 0);
+    assert!(whole.links[0].queue_packets.max < 1000, "{}", whole.links[0].queue_packets.max);
+}
+
+#[test]
+fn jetmax_shares_alike_between_round_trips_of_30_and_200_ms_and_fills_within_a_second() {
+    let flows = || vec![flow("jetmax", 0, 200, vec![0]), flow("jetmax", 5, 30, vec![0])];
+    let links = || vec![link("l", 1000, Some("jetmax"))];
+    assert!(are_near(&rates(&run(links(), flows(), 10, 2)), &[JETMAX * 500.0; 2], 0.05));
+    let filled = run(links(), flows(), 3, 1);
+    assert!(filled.links[0].utilisation > 0.93, "long since full, two seconds after its start");
+}
+
+#[test]
+fn jetmax_gives_each_flow_its_max_min_share_over_two_links() {
+    // 800 for two, so 400 each; 970 less 400 for the third.
+    let links = vec![link("l1", 970, Some("jetmax")), link("l2", 800, Some("jetmax"))];
+    let flows = vec![
+        flow("jetmax", 0, 50, vec![0, 1]),
+        flow("jetmax", 4, 50, vec![0]),
+        flow("jetmax", 8, 50, vec![1]),
+    ];
+    let results = run(links, flows, 16, 2);
+    let target = 0.95 * 970.0 - 0.95 * 400.0;
+    let fair = [0.95 * 400.0, target, 0.95 * 400.0].map(|fair| fair * 1384.0 / 1500.0);
+    assert!(are_near(&rates(&results), &fair, 0.03), "{fair:?}");
+    assert_eq!(results.links[0].drops + results.links[1].drops, 0);
+}
+
+#[test]
+fn traffic_without_headers_has_its_part_of_the_link_and_flows_share_the_rest() {
+    let mut cbr = FlowPlan::new("cbr", Transport::UdpCbr, "", vec![0]);
+    if let sabul_run::scenario::Carrier::UdpCbr { rate } = &mut cbr.carrier {
+        *rate = Rate::from_mbps(350);
+    }
+    let flows = vec![flow("jetmax", 0, 50, vec![0]), flow("jetmax", 2, 50, vec![0]), cbr];
+    let results = run(vec![link("l", 1000, Some("jetmax"))], flows, 8, 2);
+    let fair = (950.0 - 350.0) / 2.0 * 1384.0 / 1500.0;
+    assert!(are_near(&rates(&results)[..2], &[fair; 2], 0.03), "{fair}");
+}
+
+#[test]
+fn a_path_without_a_router_is_noticed_after_a_round_trip_and_filled_all_the_same() {
+    let flows = || vec![flow("jetmax", 0, 50, vec![0])];
+    let links = || vec![link("l", 200, None)];
+    let seen = fallbacks(links(), flows(), 2);
+    assert!(matches!(&seen[..], [(_, at, why)] if *at < 0.1 && why == "no-router"), "{seen:?}");
+    let results = run(links(), flows(), 10, 5);
+    assert!(results.links[0].utilisation > 0.9);
+}
+
+#[test]
+fn one_router_of_two_is_enough_where_it_is_the_narrow_one_and_noticed_where_it_is_not() {
+    let flows = || vec![flow("jetmax", 0, 50, vec![0, 1])];
+    let narrow = || vec![link("l1", 400, None), link("l2", 200, Some("jetmax"))];
+    assert_eq!(fallbacks(narrow(), flows(), 5), []);
+    let results = run(narrow(), flows(), 8, 4);
+    assert!(are_near(&rates(&results), &[JETMAX * 200.0], 0.03));
+    // The other way round it sends 380 Mb/s into 200.
+    let wide = || vec![link("l1", 400, Some("jetmax")), link("l2", 200, None)];
+    let seen = fallbacks(wide(), flows(), 5);
+    // It passes 200 Mb/s half a second after its start; the queue passes a quarter of the round trip a
+    // tenth of a second later.
+    assert!(
+        matches!(&seen[..], [(_, at, why)] if *at < 0.8 && why == "queue-elsewhere"),
+        "{seen:?}"
+    );
+    let results = run(wide(), flows(), 12, 6);
+    assert!(results.links[1].utilisation > 0.9);
+}
