@@ -12,6 +12,7 @@
 mod host;
 pub(crate) mod jetmax;
 mod number;
+pub(crate) mod rcp;
 mod router;
 pub mod routers;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use sabul_units::nearest;
 
 use crate::bulk::{fobs, netblt, rbudp, tsunami};
-use crate::explicit::jetmax;
+use crate::explicit::{jetmax, rcp};
 use crate::params::{ConfigError, ParamValues};
 use crate::policy::Policy;
 use crate::tcp::{
@@ -57,6 +57,7 @@ pub const ENTRIES: &[Entry] = &[
     fobs::ENTRY,
     netblt::ENTRY,
     jetmax::ENTRY,
+    rcp::ENTRY,
     fixed::ENTRY,
 ];
 

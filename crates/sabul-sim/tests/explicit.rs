@@ -131,6 +131,41 @@ fn jetmax_gives_each_flow_its_max_min_share_over_two_links() {
     assert_eq!(results.links[0].drops + results.links[1].drops, 0);
 }
 
+/// What is new in a full packet of 1500 bytes under RCP.
+const RCP: f64 = 1408.0 / 1500.0;
+
+#[test]
+fn rcp_keeps_three_joining_flows_without_loss_behind_the_published_queue() {
+    let flows = |rise: &str| {
+        [0, 20, 40].map(|start| {
+            let mut flow = flow("rcp", start, 50, vec![0]);
+            flow.params = vec![("rise".to_owned(), rise.to_owned())];
+            flow
+        })
+    };
+    let links = || vec![link("l", 1000, Some("rcp"))];
+    let results = run(links(), flows("10").to_vec(), 60, 5);
+    assert!(are_near(&rates(&results), &[RCP * 1000.0 / 3.0; 3], 0.02));
+    let [published, ours] = ["1000000", "10"].map(|rise| {
+        let whole = run(links(), flows(rise).to_vec(), 60, 60);
+        assert_eq!(whole.links[0].drops, 0);
+        whole.links[0].queue_packets.max as f64
+    });
+    // [ECC] up to 9415 packets at a join. With the guard's bound the others hear of it meanwhile.
+    assert!((published / 9415.0 - 1.0).abs() < 0.15, "{published}");
+    assert!(ours < published, "{ours}");
+}
+
+#[test]
+fn rcp_shares_alike_between_round_trips_and_takes_long_to_fill() {
+    let flows = || vec![flow("rcp", 0, 200, vec![0]), flow("rcp", 30, 30, vec![0])];
+    let links = || vec![link("l", 1000, Some("rcp"))];
+    assert!(are_near(&rates(&run(links(), flows(), 60, 5)), &[RCP * 500.0; 2], 0.05));
+    // [ECC] nearly 10 s to fill the link.
+    let [early, late] = [8, 13].map(|end_s| run(links(), flows(), end_s, 1).links[0].utilisation);
+    assert!(early < 0.8 && late > 0.95, "{early} and {late}");
+}
+
 #[test]
 fn traffic_without_headers_has_its_part_of_the_link_and_flows_share_the_rest() {
     let mut cbr = FlowPlan::new("cbr", Transport::UdpCbr, "", vec![0]);

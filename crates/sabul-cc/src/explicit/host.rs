@@ -1,7 +1,7 @@
 //! What stands around every host half: it bounds what headers can do, and goes on without routers where none answer.
 //!
 //! Source: ours (ADR 23).
-//! Model:       rate <= `RISE` × what arrived in the better of the last two round trips, and at least that part of
+//! Model:       rate <= `rise` × what arrived in the better of the last two round trips, and at least that part of
 //!              the initial rate; on the way <= two round trips of it.
 //! States:      Explicit --evidence (`watch`)--> Fallback: another controller, from its beginning and for good
 //! Invariants:  what a header says changes nothing but the flow's own rate, and that within these bounds; the
@@ -21,8 +21,6 @@ use crate::sabul2026;
 
 /// The phase of a flow that no longer listens to routers.
 pub const FALLBACK: &str = "fallback";
-/// Ours: a rate may be so many times what arrived a round trip ago. RCP's new flows take a whole share at once.
-const RISE: f64 = 10.0;
 /// Ours: packets that may be on the way beside two round trips of the rate.
 const WINDOW_SPARE: f64 = 64.0;
 
@@ -33,6 +31,16 @@ pub(super) const FALLBACK_PARAM: ParamSpec = ParamSpec {
     default: "on",
     range: (0.0, 0.0),
     doc: "Whether it goes on as sabul2026 where no router answers, or packets wait or are lost elsewhere",
+    source: "ours: docs/adr/0023-congestion-headers.md",
+};
+
+/// The parameter that every explicit controller has.
+pub(super) const RISE_PARAM: ParamSpec = ParamSpec {
+    name: "rise",
+    unit: Unit::Number,
+    default: "10",
+    range: (2.0, 1e6),
+    doc: "Whatever headers say, at most so many times what arrived a round trip ago; 10^6 is no bound",
     source: "ours: docs/adr/0023-congestion-headers.md",
 };
 
@@ -54,6 +62,7 @@ pub struct Explicit {
     beside: Option<Box<dyn Controller>>,
     is_fallen: bool,
     watch: Watch,
+    rise: f64,
     /// Bits a second; before the first round, and at least.
     floor: f64,
     packet_bytes: Bytes,
@@ -63,10 +72,12 @@ pub struct Explicit {
 }
 
 impl Explicit {
-    /// That host half, which begins at that rate. `beside` goes on where no router answers.
+    /// That host half, which begins at that rate and is never faster than `rise` times what arrived a round trip
+    /// before. `beside` goes on where no router answers.
     pub fn new(
         law: Box<dyn Controller>,
         initial: Rate,
+        rise: f64,
         packet_bytes: Bytes,
         beside: Option<Box<dyn Controller>>,
     ) -> Self {
@@ -75,7 +86,8 @@ impl Explicit {
             beside,
             is_fallen: false,
             watch: Watch::default(),
-            floor: initial.0 as f64 * RISE,
+            rise,
+            floor: initial.0 as f64 * rise,
             packet_bytes,
             rtt: None,
             before: Acked::default(),
@@ -96,7 +108,8 @@ impl Explicit {
             None
         };
         let initial = params.rate(INITIAL_PARAM.name);
-        Ok(Box::new(Self::new(law, initial, packet_bytes, beside)))
+        let rise = params.number(RISE_PARAM.name);
+        Ok(Box::new(Self::new(law, initial, rise, packet_bytes, beside)))
     }
 
     /// The controller that decides now.
@@ -116,7 +129,9 @@ impl Explicit {
 
     /// The most that it may send, in bits a second, whatever headers say.
     fn ceiling(&self) -> f64 {
-        self.watch.delivered().map_or(self.floor, |delivered| (delivered * RISE).max(self.floor))
+        self.watch
+            .delivered()
+            .map_or(self.floor, |delivered| (delivered * self.rise).max(self.floor))
     }
 
     fn note(&mut self, cx: &Context<'_>) {

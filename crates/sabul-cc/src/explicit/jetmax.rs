@@ -16,7 +16,7 @@ use sabul_units::{
     Bytes, CongestionFields, CongestionForm, Instant, JetMaxFields, NO_RATE, Rate, Span,
 };
 
-use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM};
+use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
 use super::number::{Number, billionths, rate_of};
 use super::router::{LinkState, RouterController};
 use super::routers::RouterEntry;
@@ -47,6 +47,7 @@ pub(crate) const ENTRY: Entry = Entry {
             source: "[JETMAX] 1 % in six round trips; DEV-080",
         },
         INITIAL_PARAM,
+        RISE_PARAM,
         FALLBACK_PARAM,
     ],
     family: Family::Rate,

@@ -2,8 +2,8 @@
 
 use sabul_units::{CongestionForm, Rate, nearest};
 
-use super::jetmax;
 use super::router::{Router, RouterController};
+use super::{jetmax, rcp};
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 
 /// Makes a router half for a link of that rate, which goes by that number among routers: never 0.
@@ -24,7 +24,7 @@ pub struct RouterEntry {
 }
 
 /// All of them, in the order shown to users.
-pub const ROUTERS: &[RouterEntry] = &[jetmax::ROUTER];
+pub const ROUTERS: &[RouterEntry] = &[jetmax::ROUTER, rcp::ROUTER];
 
 /// Their names.
 pub const ROUTER_NAMES: &[&str] = &{

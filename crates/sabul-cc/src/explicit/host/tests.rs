@@ -65,7 +65,7 @@ impl Flow {
     fn new(told: Rate) -> Self {
         let law = Box::new(Obedient(Rate::from_mbps(1)));
         let beside: Box<dyn Controller> = Box::new(Beside(None));
-        let explicit = Explicit::new(law, Rate::from_mbps(1), SIZE, Some(beside));
+        let explicit = Explicit::new(law, Rate::from_mbps(1), 10.0, SIZE, Some(beside));
         let fields = CongestionFields::Own([told.0, 0, 0, 0]);
         let header = Some(CongestionHeader { routers: 1, queued: Span::ZERO, fields });
         let acked = Acked::default();

@@ -1,0 +1,224 @@
+//! RCP: one rate for all flows of a link, which a new flow takes at once.
+//!
+//! Source: [RCP], router and host of the authors' module for ns-2; [ECC] for how it fares.
+//! Model of a router, each T = min(d, `interval_ms`), y what came, q what waits, C the capacity:
+//!     d_T = sum of rtt × size / sum of size            mean round trip of what came
+//!     d  += g (d_T - d),  g = T / d, or (R / C)(d_T / d)(T / d) where d_T < d
+//!     R  *= 1 + (T / d)(alpha (eta C - y) - beta q / d) / (eta C)
+//! Each packet takes the least R of its path along; a host sends at what comes back.
+//! Invariants:  `RATE_PART` of a packet a round trip <= R <= eta C.
+//! Not here:    the reference packet of 40 bytes that [RCP] sends where the gap exceeds the round trip.
+
+use sabul_units::{Bytes, CongestionFields, CongestionForm, NO_RATE, Rate, Span};
+
+use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
+use super::number::{Number, rate_of};
+use super::router::{LinkState, RouterController};
+use super::routers::RouterEntry;
+use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
+use crate::entry::{Entry, Family};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::reason::Reason;
+
+/// [RCP] The rate at first, as a part of the capacity, and the round trip before the first that is told.
+const RATE_START: f64 = 0.05;
+const RTT_START: f64 = 0.2;
+/// [RCP] The least rate: bits of a hundredth of 1000 bytes, each round trip.
+const RATE_PART: f64 = 0.01 * 8000.0;
+/// Ours: bits a second below which a host does not go: its gap has an end.
+const HOST_MIN: f64 = 8e3;
+
+pub(crate) const ENTRY: Entry = Entry {
+    name: "rcp",
+    summary: "RCP: routers tell all flows of a link one rate, and each takes it at once",
+    source: "[RCP] Dukkipati and others 2005, its ns-2 module",
+    params: &[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM],
+    family: Family::Rate,
+    is_adaptive: true,
+    follows_policy: false,
+    build,
+};
+
+pub(super) const ROUTER: RouterEntry = RouterEntry {
+    name: "rcp",
+    form: CongestionForm::Rcp,
+    params: &[
+        ParamSpec {
+            name: "alpha",
+            unit: Unit::Number,
+            default: "0.1",
+            range: (0.001, 2.0),
+            doc: "How fast the rate follows what is left of the link",
+            source: "DEV-081; 0.4 in [RCP]'s module",
+        },
+        ParamSpec {
+            name: "beta",
+            unit: Unit::Number,
+            default: "0.226",
+            range: (0.0, 4.0),
+            doc: "How fast it drains the queue",
+            source: "DEV-081; 0.4 in [RCP]'s module",
+        },
+        ParamSpec {
+            name: "eta",
+            unit: Unit::Number,
+            default: "1",
+            range: (0.01, 1.0),
+            doc: "Part of the link's rate that flows get",
+            source: "[RCP]",
+        },
+        ParamSpec {
+            name: "interval_ms",
+            unit: Unit::Millis,
+            default: "10",
+            range: (0.1, 1000.0),
+            doc: "Longest control interval; the mean round trip where that is shorter",
+            source: "[RCP]",
+        },
+    ],
+    build: |params, capacity, _id| {
+        let gains = [params.number("alpha"), params.number("beta"), params.number("eta")];
+        let longest = Span::from_secs_f64(params.number("interval_ms") / 1e3);
+        Ok(Box::new(RcpRouter::<f64>::new(gains, longest, capacity)))
+    },
+};
+
+fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
+    let initial = params.rate(INITIAL_PARAM.name).0 as f64;
+    let law = Rcp { rate: initial, initial, packet_bytes, rtt: Span::ZERO, is_told: false };
+    Explicit::built(Box::new(law), params, packet_bytes)
+}
+
+/// The host half.
+#[derive(Debug)]
+struct Rcp {
+    /// Bits a second.
+    rate: f64,
+    initial: f64,
+    packet_bytes: Bytes,
+    rtt: Span,
+    is_told: bool,
+}
+
+impl Controller for Rcp {
+    fn limits(&self) -> SendLimits {
+        SendLimits {
+            gap: rate_of(self.rate).gap(self.packet_bytes),
+            window: None,
+            hold_until: None,
+        }
+    }
+
+    fn header(&self) -> Option<CongestionFields> {
+        Some(CongestionFields::Rcp { rtt: self.rtt, rate: NO_RATE })
+    }
+
+    /// A queue that overflows lowers the rate that routers tell.
+    fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
+
+    fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        cx.tell(Reason::Own("silence"));
+        (self.rate, self.is_told) = (self.initial.min(self.rate), false);
+    }
+
+    fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
+        self.packet_bytes = cx.packet_bytes;
+        self.rtt = cx.rtt.map_or(Span::ZERO, |rtt| rtt.smoothed);
+        let Some(echo) = acked.echo else { return };
+        if let CongestionFields::Rcp { rate, .. } = echo.header.fields
+            && rate != NO_RATE
+        {
+            self.rate = (rate.0 as f64).max(HOST_MIN);
+            self.is_told = true;
+        }
+    }
+
+    fn phase(&self) -> &'static str {
+        if self.is_told { "steady" } else { "start" }
+    }
+}
+
+/// The router half.
+#[derive(Debug)]
+struct RcpRouter<N> {
+    alpha: f64,
+    beta: f64,
+    eta: f64,
+    longest: Span,
+    /// Bits a second.
+    rate: f64,
+    /// Seconds.
+    rtt: f64,
+    /// Of the interval so far: bytes with a round trip, the sum of their round trips (in picoseconds) times their
+    /// bytes, and bytes without.
+    own: N,
+    rtts: N,
+    other: N,
+}
+
+impl<N: Number> RcpRouter<N> {
+    fn new([alpha, beta, eta]: [f64; 3], longest: Span, capacity: Rate) -> Self {
+        let zero = N::default();
+        let rate = RATE_START * capacity.0 as f64;
+        let rtt = RTT_START;
+        Self { alpha, beta, eta, longest, rate, rtt, own: zero, rtts: zero, other: zero }
+    }
+
+    fn note_rtt(&mut self, newest: f64, seconds: f64, capacity: f64) {
+        let part = if newest >= self.rtt {
+            seconds / self.rtt
+        } else {
+            (self.rate / capacity) * (newest / self.rtt) * (seconds / self.rtt)
+        };
+        self.rtt += part.min(1.0) * (newest - self.rtt);
+    }
+}
+
+impl<N: Number> RouterController for RcpRouter<N> {
+    #[inline]
+    fn on_arrival(&mut self, size: Bytes, fields: Option<&CongestionFields>, _link: &LinkState) {
+        let size = N::of(size.0 as f64);
+        match fields {
+            Some(CongestionFields::Rcp { rtt, .. }) if *rtt > Span::ZERO => {
+                self.own = self.own + size;
+                self.rtts = self.rtts + N::of(rtt.0 as f64) * size;
+            }
+            _ => self.other = self.other + size,
+        }
+    }
+
+    #[inline]
+    fn on_departure(&mut self, _size: Bytes, fields: &mut CongestionFields, _link: &LinkState) {
+        if let CongestionFields::Rcp { rate, .. } = fields {
+            *rate = (*rate).min(rate_of(self.rate));
+        }
+    }
+
+    fn on_interval(&mut self, elapsed: Span, link: &LinkState) {
+        let zero = N::default();
+        let take = |sum: &mut N| std::mem::replace(sum, zero).value();
+        let (own, rtts, other) = (take(&mut self.own), take(&mut self.rtts), take(&mut self.other));
+        let (seconds, capacity) = (elapsed.as_secs_f64(), link.capacity.0 as f64);
+        if own > 0.0 {
+            self.note_rtt(rtts / own / 1e12, seconds, capacity);
+        }
+        let target = self.eta * capacity;
+        let load = (own + other) * 8.0 / seconds;
+        let queue = link.queue.0 as f64 * 8.0;
+        let change = self.alpha * (target - load) - self.beta * queue / self.rtt;
+        self.rate *= 1.0 + (seconds / self.rtt) * change / target;
+        self.rate = self.rate.max(RATE_PART / self.rtt).min(target);
+    }
+
+    fn interval(&self) -> Span {
+        Span::from_secs_f64(self.rtt.clamp(0.0, 10.0)).min(self.longest)
+    }
+
+    fn told(&self) -> Option<Rate> {
+        Some(rate_of(self.rate))
+    }
+}
+
+#[cfg(test)]
+#[path = "rcp/tests.rs"]
+mod tests;
