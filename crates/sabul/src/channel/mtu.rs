@@ -9,7 +9,7 @@
 //!              searching below the size that failed
 
 use sabul_units::{Instant, Span};
-use sabul_wire::DATA_OVERHEAD;
+use sabul_wire::{DATA_OVERHEAD, MAX_CONGESTION_HEADER};
 
 /// Datagram payload that every path carries: 1280, the least MTU of IPv6, less its headers.
 pub(super) const DATAGRAM_BASE: u32 = 1232;
@@ -21,7 +21,10 @@ pub(super) const MTU_MIN: u32 = 576;
 /// Bytes of a datagram that are not payload of a block.
 #[expect(clippy::cast_possible_truncation, reason = "below 100")]
 const OVERHEAD: u32 = {
-    assert!(DATA_OVERHEAD < 100, "a DATA packet has room for data at any allowed MTU");
+    assert!(
+        DATA_OVERHEAD + MAX_CONGESTION_HEADER < 200,
+        "a DATA packet has room for data at any allowed MTU"
+    );
     DATA_OVERHEAD as u32
 };
 /// Times that an unanswered size is tried.
@@ -71,6 +74,8 @@ pub(super) struct MtuSearch {
     /// Datagram size, tries made; ascending, all larger than the one in use.
     candidates: Vec<(u32, u8)>,
     header_bytes: u32,
+    /// Of a DATA packet, between its header and its payload.
+    congestion_bytes: u32,
     limit: Option<u32>,
     datagram: u32,
     next_round: Instant,
@@ -89,6 +94,7 @@ impl MtuSearch {
         let mut search = Self {
             candidates: Vec::new(),
             header_bytes,
+            congestion_bytes: 0,
             limit,
             datagram: limit.map_or(DATAGRAM_BASE, |limit| DATAGRAM_BASE.min(limit - header_bytes)),
             next_round: Instant::ZERO,
@@ -113,9 +119,14 @@ impl MtuSearch {
         self.candidates = sizes.into_iter().map(|size| (size - headers, 0)).collect();
     }
 
+    /// DATA packets have a congestion header of so many bytes.
+    pub(super) const fn set_congestion(&mut self, bytes: u32) {
+        self.congestion_bytes = bytes;
+    }
+
     /// Bytes of a block that fit a packet of the size in use.
     pub(super) const fn payload(&self) -> u32 {
-        self.datagram - OVERHEAD
+        self.datagram - OVERHEAD - self.congestion_bytes
     }
 
     /// IP packet size in use.

@@ -8,6 +8,7 @@ use sabul_udp::{Ecn, RecvBuffers, Wait};
 use sabul_units::{Instant, PacketNumber, Polled, Span};
 use sabul_wire::{
     DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, Header, Kind, Mark, TAG_LEN,
+    decode_congestion,
 };
 
 use super::blocks::{Blocks, Space};
@@ -272,7 +273,8 @@ impl Turn {
         let (number, seq) = self.receiver.expand(&header);
         let length = datagram.len() - DATA_OVERHEAD - usize::from(header.congestion_len);
         let aad = &datagram[..DATA_HEADER_LEN];
-        let sealed = &datagram[DATA_HEADER_LEN + usize::from(header.congestion_len)..];
+        let behind = &datagram[DATA_HEADER_LEN..];
+        let (congestion, sealed) = behind.split_at(header.congestion_len.into());
         debug_assert_eq!(sealed.len(), length + TAG_LEN);
         let space = match self.receiver.admit(number, seq, header.block, header.offset, length) {
             Admission::Refused(_) => Space::Refused,
@@ -295,6 +297,10 @@ impl Turn {
         }
         let bytes = u32::try_from(length).unwrap_or(0);
         self.receiver.accept(now, &Arrival { number, data: Some((seq, bytes)), is_marked });
+        // Authentic is only how long it is. One that does not decode says nothing.
+        if let Ok(congestion) = decode_congestion(congestion) {
+            self.receiver.note_congestion(number, &congestion);
+        }
         self.last_heard = now;
         self.largest_datagram = self.largest_datagram.max(datagram.len());
         if is_fresh {

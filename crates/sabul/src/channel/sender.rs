@@ -4,13 +4,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul_cc::{ChannelRules, ConfigError, Guarded, Policy, registry};
-use sabul_proto::{DataPacket, Expiry, Sender, SenderConfig, Transmit, WaitReason};
+use sabul_cc::{ChannelRules, ConfigError, FALLBACK, Guarded, Policy, registry};
+use sabul_proto::{
+    DataPacket, Expiry, Sender, SenderConfig, Transmit, WaitReason, congestion_bytes,
+};
 use sabul_udp::{MAX_GSO_BYTES, MAX_GSO_SEGMENTS, RecvBuffers, SendStatus, Wait};
 use sabul_units::{Bytes, Instant, Polled, Rate, SeededRandom, Span};
 use sabul_wire::control::ChannelParams;
 use sabul_wire::{
     DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, HEADER_LEN, Header, Kind, TAG_LEN,
+    encode_congestion,
 };
 
 use super::engine::{Datagrams, Engine, Pause, Turned};
@@ -27,6 +30,9 @@ const BATCH_TIME: Span = Span::from_micros(400);
 const BATCHES_PER_TURN: usize = 4;
 /// Blocks for which any receiver has room at first.
 const BLOCK_LIMIT_START: u32 = 4;
+/// What users hear of a flow that asked routers in vain.
+const NO_ROUTER: &str = "the controller asks routers for its rate, and those of this path do not answer, or are not \
+                         what holds it up: the transfer went on as with sabul2026";
 /// How often the figures for the application are renewed.
 const STATS_INTERVAL: Span = Span::from_millis(20);
 
@@ -69,6 +75,8 @@ pub(super) struct Turn {
     sender: Sender,
     policy: Policy,
     mtu: MtuSearch,
+    /// Bytes of the congestion header of each DATA packet.
+    congestion_bytes: u8,
     clock: Clock,
     shared: Arc<Shared>,
     blocks: VecDeque<Vec<u8>>,
@@ -169,9 +177,11 @@ impl Turn {
                 allowed: format!("{MTU_MIN} bytes or more"),
             }));
         }
-        let mtu = MtuSearch::new(is_ipv6, start.socket.path_mtu(), params.mtu_max);
+        let mut mtu = MtuSearch::new(is_ipv6, start.socket.path_mtu(), params.mtu_max);
         let controller = controller(params, mtu.packet()).map_err(ChannelError::Config)?;
         let controller = controller.seeded(SeededRandom::new(start.socket.random().next_u64()));
+        let congestion_bytes = u8::try_from(congestion_bytes(&controller)).unwrap_or(0);
+        mtu.set_congestion(congestion_bytes.into());
         let (policy, reports) = reporting(params)?;
         check_rules(params, &controller, reports.channel).map_err(ChannelError::Config)?;
         let config = SenderConfig {
@@ -204,6 +214,7 @@ impl Turn {
             sender,
             policy: start.policy,
             mtu,
+            congestion_bytes,
             clock,
             shared,
             blocks: VecDeque::new(),
@@ -275,8 +286,10 @@ impl Turn {
         let limits = self.sender.limits();
         let rtt = self.sender.rtt();
         let total = now.elapsed().as_secs_f64().max(1e-9);
+        let phase = self.sender.phase();
         let limiter = self.sender.limiters().map(|limiter| {
             let name = match limiter.why {
+                WaitReason::Pacing if phase == FALLBACK => FALLBACK,
                 WaitReason::Pacing => "network",
                 WaitReason::Freeze => "loss",
                 WaitReason::Window => "window",
@@ -298,10 +311,10 @@ impl Turn {
             rate_bps: limits.rate(self.sender.packet_bytes()).map(|rate| rate.0 as f64),
             gap_ns: limits.gap.0.as_nanos() as f64,
             mtu: self.mtu.packet(),
-            phase: self.sender.phase().to_owned(),
+            phase: phase.to_owned(),
             limiter: limiter.into_iter().chain([busy]).collect(),
             packets_refused: self.link.refused,
-            hint: self.hint.clone(),
+            hint: if phase == FALLBACK { Some(NO_ROUTER.to_owned()) } else { self.hint.clone() },
         };
         self.shared.lock().stats = published;
     }
@@ -422,7 +435,8 @@ impl Turn {
             match self.sender.poll(now) {
                 Polled::Ready(Transmit::Data(packet)) => {
                     // Sealed at once, whatever batch it goes into: numbers are used in order.
-                    let datagram = packet.length as usize + DATA_OVERHEAD;
+                    let headers = DATA_OVERHEAD + usize::from(self.congestion_bytes);
+                    let datagram = packet.length as usize + headers;
                     let fits = self.batch.has_room(datagram);
                     self.seal(&packet, datagram, fits)?;
                     if fits && self.batch.has_room(datagram) {
@@ -461,6 +475,7 @@ impl Turn {
         let mut header =
             DataHeader::new(connection, packet.number, packet.seq, packet.block, packet.offset);
         header.ends_block = packet.ends_block;
+        header.congestion_len = self.congestion_bytes;
         let header = header.encode();
         let block = &self.blocks[(packet.block - self.first_block) as usize];
         let payload = &block[packet.offset as usize..(packet.offset + packet.length) as usize];
@@ -468,8 +483,12 @@ impl Turn {
         let start = batch.bytes.len();
         batch.bytes.resize(start + datagram, 0);
         let out = &mut batch.bytes[start..];
-        out[..DATA_HEADER_LEN].copy_from_slice(&header);
-        let sealed = &mut out[DATA_HEADER_LEN..];
+        let (front, rest) = out.split_at_mut(DATA_HEADER_LEN);
+        front.copy_from_slice(&header);
+        let (congestion, sealed) = rest.split_at_mut(self.congestion_bytes.into());
+        if let Some(header) = self.sender.congestion_header() {
+            encode_congestion(&header, congestion);
+        }
         self.link
             .sealer
             .seal(packet.number, &header, payload, sealed)

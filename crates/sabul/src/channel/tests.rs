@@ -372,3 +372,78 @@ fn a_sender_with_data_on_its_way_gives_up_on_a_silent_peer() {
     let ended = pair.sender_end.recv_timeout(Duration::from_secs(20)).unwrap();
     assert!(matches!(ended, Err(ChannelError::Silent(_))), "{ended:?}");
 }
+
+/// Two sockets with a hop between them that does this to the congestion header of each datagram that has one.
+fn path_with(mut rewrite: impl FnMut(&mut [u8]) + Send + 'static) -> [UdpSocket; 2] {
+    let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
+    let ends = [(); 2].map(|()| UdpSocket::bind(any, &SocketOptions::default()).unwrap());
+    let hops = [(); 2].map(|()| std::net::UdpSocket::bind(any).unwrap());
+    for (end, hop) in ends.iter().zip(&hops) {
+        end.connect(hop.local_addr().unwrap()).unwrap();
+        hop.connect(end.local_addr()).unwrap();
+    }
+    let [near, far] = hops;
+    let (from, to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+    std::thread::spawn(move || {
+        let mut datagram = vec![0; 1 << 16];
+        while let Ok(length) = from.recv(&mut datagram) {
+            if let Some(range) = sabul_wire::find_congestion(&datagram[..length]) {
+                rewrite(&mut datagram[range]);
+            }
+            if to.send(&datagram[..length]).is_err() {
+                return;
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        let mut datagram = vec![0; 1 << 16];
+        while let Ok(length) = far.recv(&mut datagram) {
+            if near.send(&datagram[..length]).is_err() {
+                return;
+            }
+        }
+    });
+    ends
+}
+
+#[test]
+fn a_router_on_the_way_is_obeyed_and_one_that_writes_nonsense_costs_no_byte() {
+    let mut router = sabul_cc::routers::find("jetmax")
+        .and_then(|entry| entry.router(&[], sabul_units::Rate::from_mbps(400), 7))
+        .unwrap();
+    let (began, full) = (StdInstant::now(), sabul_units::Bytes(1500));
+    let honest = path_with(move |bytes| {
+        let mut header = sabul_wire::decode_congestion(bytes).unwrap();
+        let now = sabul_units::Instant::ZERO + Span::from(began.elapsed());
+        router.arrived(now, full, sabul_units::Bytes(0), Some(&mut header));
+        router.departs(now, full, sabul_units::Bytes(0), Some(&mut header));
+        sabul_wire::encode_congestion(&header, bytes);
+    });
+    let mut state = 1u8;
+    let vandal = path_with(move |bytes| {
+        for byte in bytes {
+            state = state.wrapping_mul(29).wrapping_add(7);
+            *byte ^= state;
+        }
+    });
+    for (path, is_honest) in [(honest, true), (vandal, false)] {
+        let mut params = params("jetmax");
+        if is_honest {
+            // A machine that is late makes delays that no router tells; not the point here.
+            params.controller_params = vec![("fallback".to_owned(), "off".to_owned())];
+        }
+        let [here, there] = path;
+        let (arrived, sender, _) = transfer_between(here, there, &params, (24, file));
+        for (fill, block) in arrived.iter().enumerate() {
+            assert!(block.iter().all(|byte| usize::from(*byte) == fill), "block {fill}");
+        }
+        if is_honest {
+            // From 1 Mb/s on its way to 0.95 × 400.
+            let rate = sender.rate_bps.unwrap();
+            assert!((2e6..=381e6).contains(&rate) && sender.phase == "steady", "{sender:?}");
+        } else {
+            assert_eq!(sender.phase, sabul_cc::FALLBACK);
+            assert!(sender.hint.is_some_and(|hint| hint.contains("routers")));
+        }
+    }
+}
