@@ -12,6 +12,7 @@
 
 mod accounts;
 mod engine;
+mod headers;
 #[cfg(test)]
 #[cfg(feature = "namespaces")]
 mod tests;

@@ -33,7 +33,10 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("sabul-scenario", Some(&["sabul-units", "sabul-path", "sabul-run", "sabul-cc"])),
     ("sabul-report", Some(&[])),
     ("sabul-model", Some(&["sabul-units"])),
-    ("sabul-lab", Some(&["sabul-units", "sabul-path", "sabul-run", "sabul-udp", "sabul"])),
+    (
+        "sabul-lab",
+        Some(&["sabul-units", "sabul-path", "sabul-run", "sabul-udp", "sabul-wire", "sabul"]),
+    ),
     (
         "sabul-study",
         Some(&[

@@ -11,12 +11,13 @@ use crossbeam_channel::{Receiver, TryRecvError};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use sabul_path::{
-    Arrival, Both, Damage, Entry, LinkPlan, Output, PacketMeta, RouteId, Topology, Verdict, Way,
+    Arrival, Both, Damage, Entry, Headed, LinkPlan, Output, PacketMeta, RouteId, Topology, Verdict,
+    Way,
 };
-use sabul_units::{Instant, SeededRandom, Span};
+use sabul_units::{CongestionHeader, Instant, SeededRandom, Span};
 
 use super::accounts::{AccountId, Accounts};
-use super::{PairPlan, Question, RouterLook, RouterPlan, TICK};
+use super::{PairPlan, Question, RouterLook, RouterPlan, TICK, headers};
 use crate::capture::{Capture, Fate};
 use crate::clock::{Clock, thread_cpu_seconds, timespec};
 use crate::error::LabError;
@@ -43,6 +44,14 @@ struct Item {
     bundle: Rc<Bundle>,
     segment: u16,
     account: AccountId,
+    /// Its congestion header, where it has one that a router on the way may rewrite.
+    header: Option<Box<CongestionHeader>>,
+}
+
+impl Headed for Item {
+    fn congestion(&mut self) -> Option<&mut CongestionHeader> {
+        self.header.as_deref_mut()
+    }
 }
 
 type Network = Topology<Item>;
@@ -50,6 +59,8 @@ type Network = Topology<Item>;
 pub(super) struct Engine {
     pairs: Vec<PairPlan>,
     network: Network,
+    /// Some link has a router.
+    has_routers: bool,
     /// By pair.
     routes: Vec<RouteId>,
     /// At the end of each pair's route: to be written now.
@@ -76,6 +87,8 @@ pub(super) struct Engine {
     wakened: UnixStream,
     frame: Box<[u8]>,
     head: Vec<u8>,
+    /// Payload whose headers routers have rewritten.
+    body: Vec<u8>,
 }
 
 impl Engine {
@@ -90,6 +103,7 @@ impl Engine {
         let (network, routes) = network(&plan.links, &plan.pairs, plan.seed);
         Ok(Self {
             network,
+            has_routers: has_routers(&plan.links),
             routes,
             out: plan.pairs.iter().map(|_| Both::default()).collect(),
             accounts: Accounts::new(plan.pairs.len()),
@@ -111,6 +125,7 @@ impl Engine {
             wakened,
             frame: vec![0; FRAME_MAX].into_boxed_slice(),
             head: Vec::with_capacity(256),
+            body: Vec::new(),
         })
     }
 
@@ -230,7 +245,9 @@ impl Engine {
                 flow: self.accounts.flow_number(account),
                 is_ecn_capable: bundle.is_ecn_capable(),
             };
-            let item = Item { bundle: Rc::clone(&bundle), segment, account };
+            let header =
+                if self.has_routers { headers::of_segment(&bundle, segment) } else { None };
+            let item = Item { bundle: Rc::clone(&bundle), segment, account, header };
             // What became of it, a recording shows.
             let _: Verdict = self.network.push(now, self.routes[pair], way, meta, item);
         }
@@ -276,7 +293,7 @@ impl Engine {
                 for due in now {
                     self.lateness.record(due.at, sent);
                     if !due.is_damaged {
-                        let Item { bundle, segment, account } = &due.payload;
+                        let Item { bundle, segment, account, .. } = &due.payload;
                         self.accounts.arrived(*account, &bundle.carried(*segment));
                     }
                 }
@@ -299,6 +316,11 @@ impl Engine {
         let count = u16::try_from(dues.len()).unwrap_or(u16::MAX);
         let segments = item.segment..item.segment.saturating_add(count);
         item.bundle.write_head(segments.clone(), due.is_marked, &mut self.head);
+        if dues.iter().any(|due| due.payload.header.is_some()) {
+            let headers = dues.iter().map(|due| due.payload.header.as_deref());
+            headers::write(&item.bundle, segments, headers, &mut self.body);
+            return device.write(&[IoSlice::new(&self.head), IoSlice::new(&self.body)]).is_ok();
+        }
         let parts = [IoSlice::new(&self.head), IoSlice::new(item.bundle.payload(segments))];
         device.write(&parts).is_ok()
     }
@@ -397,6 +419,7 @@ impl Engine {
         self.capture =
             capture.map(|dir| Capture::start(dir, &names, SystemTime::now())).transpose()?;
         (self.network, self.routes) = network(plans, &self.pairs, seed);
+        self.has_routers = has_routers(plans);
         if self.capture.is_some() {
             self.network.record();
         }
@@ -455,9 +478,14 @@ fn luck(packet: &Arrival<Item>) -> u64 {
 /// pair's.
 fn network(links: &[LinkPlan], pairs: &[PairPlan], seed: u64) -> (Network, Vec<RouteId>) {
     let mut network = Network::of_links(links, &SeededRandom::new(seed), Damage::Arrives);
+    network.find_headers();
     let route = |pair: &PairPlan| network.add_route(pair.path.as_slice().into(), pair.access_delay);
     let routes = pairs.iter().map(route).collect();
     (network, routes)
+}
+
+fn has_routers(links: &[LinkPlan]) -> bool {
+    links.iter().any(|link| link.forward.router().is_some() || link.back.router().is_some())
 }
 
 fn fate(verdict: Verdict) -> Fate {

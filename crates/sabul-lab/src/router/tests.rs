@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabul_path::{LinkConfig, LinkConfigBuilder, LinkPlan, QueueLimit};
-use sabul_units::{Probability, Rate, Span};
+use sabul_units::{CongestionFields, CongestionForm, CongestionHeader, Probability, Rate, Span};
 
 use super::*;
 use crate::host::{Host, HostConfig};
@@ -201,4 +201,75 @@ fn a_host_can_prefer_an_algorithm_that_the_machine_reserves_for_itself() {
     }
     let refused = bed.near.run(|| crate::host::prefer_algorithm("no-such-one")).unwrap();
     assert!(refused.is_err());
+}
+
+/// A DATA packet of our transport with this congestion header, as far as a router looks at it.
+fn explicit(header: &CongestionHeader, filler: u8) -> Vec<u8> {
+    let length = sabul_wire::congestion_len(header.fields.form());
+    let mut data = sabul_wire::DataHeader::new(
+        sabul_wire::ConnectionId(1),
+        sabul_units::PacketNumber(2),
+        sabul_units::SeqNo(3),
+        4,
+        5,
+    );
+    data.congestion_len = u8::try_from(length).unwrap();
+    let mut datagram = data.encode().to_vec();
+    datagram.resize(datagram.len() + length, 0);
+    sabul_wire::encode_congestion(header, &mut datagram[sabul_wire::DATA_HEADER_LEN..]);
+    datagram.extend([filler; 400]);
+    datagram
+}
+
+#[test]
+fn routers_rewrite_congestion_headers_and_nothing_else_and_checksums_stay_right() {
+    let form = CongestionForm::JetMax;
+    let with = |router: Option<&str>| link().with_router(router.map(sabul_path::RouterPlan::new));
+    let links = vec![
+        plan("a", with(Some("jetmax")), link()),
+        plan("b", with(None), link()),
+        plan("c", with(Some("jetmax")), link()),
+    ];
+    let bed = bed(links, Span::ZERO, 1500);
+    let sent = CongestionHeader::new(form.blank());
+    let strange = CongestionHeader::new(CongestionForm::Rcp.blank());
+    // Cut by the router, and whole.
+    for segment in [None, Some(explicit(&sent, 0).len())] {
+        let taken = bed.far.run(|| UdpSocket::bind((FAR, 0)).unwrap()).unwrap();
+        taken.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let probe = bed.near.run(|| UdpSocket::bind((NEAR, 0)).unwrap()).unwrap();
+        let mut datagrams: Vec<Vec<u8>> = (0..5).map(|n| explicit(&sent, n)).collect();
+        let to = taken.local_addr().unwrap();
+        if let Some(segment) = segment {
+            let state = quinn_udp::UdpSocketState::new((&probe).into()).unwrap();
+            let transmit = quinn_udp::Transmit {
+                destination: to,
+                ecn: None,
+                contents: &datagrams.concat(),
+                segment_size: Some(segment),
+                src_ip: None,
+            };
+            state.try_send((&probe).into(), &transmit).unwrap();
+        } else {
+            datagrams.extend([explicit(&strange, 9), vec![7; 500], vec![0x10, 11]]);
+            datagrams.iter().for_each(|datagram| {
+                probe.send_to(datagram, to).unwrap();
+            });
+        }
+        let mut buffer = [0; 2000];
+        for sent in datagrams {
+            // A datagram whose checksum is wrong never comes out of the kernel.
+            let length = taken.recv(&mut buffer).unwrap();
+            let (mut arrived, front) = (buffer[..length].to_vec(), sabul_wire::DATA_HEADER_LEN);
+            let is_ours = sabul_wire::find_congestion(&sent).is_some_and(|it| it.len() == 44);
+            if is_ours {
+                let header = sabul_wire::decode_congestion(&arrived[front..front + 44]).unwrap();
+                assert_eq!(header.routers, 2);
+                let CongestionFields::JetMax(told) = header.fields else { panic!("{header:?}") };
+                assert!(told.suggested != 0 && told.loss_max > i32::MIN);
+                arrived[front..front + 44].copy_from_slice(&sent[front..front + 44]);
+            }
+            assert!(arrived == sent, "nothing else has changed");
+        }
+    }
 }
