@@ -1,4 +1,5 @@
 use sabul_cc::registry;
+use sabul_units::CongestionFields;
 use sabul_wire::{Ack, Feedback, Nak, NumberRange};
 
 use super::*;
@@ -680,4 +681,49 @@ fn after_a_second_everything_above_the_end_of_the_loss_list_goes_onto_it() {
     adaptive.handle_feedback(at_ms(300), &err).unwrap();
     adaptive.run_timers(at_ms(1300));
     assert_eq!((adaptive.ledger.loss_list.count(), adaptive.stats().expiries), (2, 1));
+}
+
+/// An ACK that echoes this of the packet of that number.
+fn echoing(serial: u64, largest: u64, number: u64, fields: CongestionFields) -> Feedback {
+    let Feedback::Ack(mut ack) = ack(serial, largest + 1, largest) else { unreachable!() };
+    let header = CongestionHeader { routers: 1, ..CongestionHeader::new(fields) };
+    let number = PacketNumber(number);
+    ack.echo = Some(sabul_wire::Echo { number, header, delta_sum: 0 });
+    Feedback::Ack(ack)
+}
+
+#[test]
+fn what_a_header_says_is_obeyed_within_the_users_limit_and_a_header_is_part_of_the_packet() {
+    let told = |mbps| CongestionFields::Rcp { rtt: Span::ZERO, rate: Rate::from_mbps(mbps) };
+    for (limit, expected) in [(None, 40), (Some(Rate::from_mbps(8)), 8)] {
+        let mut sender = sender_under("rcp", LossPolicy::Current, &[("rise", "1000000")]);
+        assert_eq!(sender.packet_bytes(), Bytes(u64::from(PAYLOAD) + 72 + 20));
+        let fields = sender.congestion_header().map(|header| header.fields);
+        assert!(matches!(fields, Some(CongestionFields::Rcp { .. })), "{fields:?}");
+        sender.limit_rate(limit);
+        (0..60).for_each(|_| sender.push_block(10_000));
+        let mut sent = drain(&mut sender, at_ms(0)).len();
+        assert_eq!(sent, 1, "1 Mb/s until routers have said something");
+        sender.handle_feedback(at_ms(10), &echoing(1, 0, 0, told(40))).unwrap();
+        let before = sent;
+        for us in (10_000..40_000).step_by(100) {
+            sent += drain(&mut sender, Instant::ZERO + Span::from_micros(us)).len();
+        }
+        // 30 ms at that rate; more than two round trips of it are not let out unanswered.
+        let bits = (sent - before) as u64 * 1092 * 8;
+        assert!(bits <= expected * 31_000 + 2 * 8736 && bits >= expected * 20_000, "{bits}");
+    }
+}
+
+#[test]
+fn an_echo_of_another_form_says_nothing_and_one_of_a_packet_never_sent_is_a_lie() {
+    let mut sender = sender_under("rcp", LossPolicy::Current, &[("fallback", "off")]);
+    sender.push_block(10_000);
+    assert_eq!(drain(&mut sender, at_ms(0)).len(), 1);
+    let other = CongestionFields::MaxNet { price: Span::ZERO };
+    sender.handle_feedback(at_ms(10), &echoing(1, 0, 0, other)).unwrap();
+    assert_eq!(sender.phase(), "start");
+    let told = CongestionFields::Rcp { rtt: Span::ZERO, rate: Rate::from_mbps(40) };
+    let lie = sender.handle_feedback(at_ms(20), &echoing(2, 0, 1, told)).unwrap_err();
+    assert!(lie.0.contains("header of what was never sent"), "{lie:?}");
 }
