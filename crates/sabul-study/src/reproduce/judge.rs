@@ -1,5 +1,6 @@
 //! From runs to rates, and from rates to verdicts.
 
+use sabul_run::results::LinkResult;
 use sabul_run::statistics;
 use sabul_scenario::{Override, Run, parse_override, read};
 
@@ -148,15 +149,28 @@ fn judge_one<'a>(claim: &'a Claim, found: &Found) -> Judged<'a> {
             let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
             (most - least) / (sum / rates.len() as f64)
         }
+        Measure::Queue | Measure::QueueAtMost => {
+            of_link(claim, found, |link| link.queue_packets.max as f64)
+        }
+        Measure::Used | Measure::UsedAtMost => of_link(claim, found, |link| link.utilisation),
+        Measure::Drops => of_link(claim, found, |link| link.drops as f64),
     };
     // Every comparison with NaN is false, so what has no number does not hold.
     let holds = match (claim.measure, claim.published) {
-        (Measure::Spread | Measure::AtMost, _) => ours <= claim.tolerance,
-        (Measure::AtLeast, _) => ours >= claim.tolerance,
+        (Measure::Spread | Measure::AtMost | Measure::QueueAtMost, _)
+        | (Measure::UsedAtMost | Measure::Drops, _) => ours <= claim.tolerance,
+        (Measure::AtLeast | Measure::Used, _) => ours >= claim.tolerance,
         (_, Some(published)) => (ours / published - 1.0).abs() <= claim.tolerance,
         (_, None) => false,
     };
     Judged { claim, ours, verdict: if holds { Verdict::Holds } else { Verdict::Differs } }
+}
+
+/// The mean over seeds of what was measured of the claim's link.
+fn of_link(claim: &Claim, found: &Found, what: fn(&LinkResult) -> f64) -> f64 {
+    let links = found.trials.iter().flat_map(|trial| &trial.finished.results.links);
+    let of_it = links.filter(|link| claim.flows.contains(&link.id)).map(what);
+    statistics::mean(of_it).unwrap_or(f64::NAN)
 }
 
 /// How far a case is from what was published: the mean of |ours ÷ published − 1|, of rates or else of
@@ -219,5 +233,23 @@ mod tests {
         assert!(holds(Measure::AtLeast, None, 2.0, 20.0, 10.0));
         assert!(!holds(Measure::Ratio, None, 2.0, 20.0, 10.0), "nothing to compare with");
         assert!(!holds(Measure::Spread, None, 1.0, f64::NAN, 10.0), "no number, no verdict");
+    }
+
+    #[test]
+    fn claims_about_a_link_are_about_its_queue_its_use_and_its_drops() {
+        // One flow at the rate of the link, for a second: full, no queue, no drops.
+        let found = found(1.0, 1.0);
+        let holds = |measure, published, tolerance, link: &str| {
+            let claim =
+                Claim { flows: vec![link.to_owned()], ..claim(measure, published, tolerance) };
+            judge_one(&claim, &found).verdict == Verdict::Holds
+        };
+        assert!(
+            holds(Measure::Used, None, 0.9, "l") && !holds(Measure::UsedAtMost, None, 0.9, "l")
+        );
+        assert!(holds(Measure::QueueAtMost, None, 2.0, "l"));
+        assert!(!holds(Measure::Queue, Some(9415.0), 0.15, "l"));
+        assert!(holds(Measure::Drops, None, 0.5, "l"));
+        assert!(!holds(Measure::Drops, None, 0.5, "other"), "no link, no verdict");
     }
 }

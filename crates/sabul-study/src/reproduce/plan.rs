@@ -133,7 +133,7 @@ pub(crate) struct Claim {
     /// The statement.
     pub(crate) says: String,
     pub(crate) measure: Measure,
-    /// The flows it is about.
+    /// The flows it is about, or of measures of a link its name.
     pub(crate) flows: Vec<String>,
     /// The published number, where there is one.
     pub(crate) published: Option<f64>,
@@ -161,6 +161,27 @@ pub(crate) enum Measure {
     AtMost,
     /// First flow's rate over the second's; at least the tolerance.
     AtLeast,
+    /// The longest queue of a link in packets, against the published one.
+    Queue,
+    /// The same; at most the tolerance.
+    QueueAtMost,
+    /// The part of a link's rate that is used; at least the tolerance.
+    Used,
+    /// The same; at most the tolerance.
+    UsedAtMost,
+    /// Packets that a link drops; at most the tolerance.
+    Drops,
+}
+
+#[cfg(test)]
+impl Measure {
+    /// It is about a link, not about flows.
+    pub(crate) const fn is_of_link(self) -> bool {
+        matches!(
+            self,
+            Self::Queue | Self::QueueAtMost | Self::Used | Self::UsedAtMost | Self::Drops
+        )
+    }
 }
 
 /// Whether a claim is borne out.
@@ -335,8 +356,14 @@ mod tests {
                     None => ["first", "second"].into(),
                 };
                 let shown = case.published_mbps.keys().chain(&case.shown);
-                for flow in shown.chain(case.claims.iter().flat_map(|claim| &claim.flows)) {
+                let of_flows = case.claims.iter().filter(|claim| !claim.measure.is_of_link());
+                for flow in shown.chain(of_flows.flat_map(|claim| &claim.flows)) {
                     assert!(flows.contains(flow.as_str()), "{place} has no flow {flow}");
+                }
+                for claim in case.claims.iter().filter(|claim| claim.measure.is_of_link()) {
+                    let links = runs.iter().flat_map(|(_, run)| &run.scenario.links);
+                    let is_there = links.map(|link| &link.id).any(|id| *id == claim.flows[0]);
+                    assert!(is_there, "{place} has no link {:?}", claim.flows);
                 }
                 for claim in &case.claims {
                     check_claim(&format!("{place}: {}", claim.says), claim);
@@ -352,6 +379,10 @@ mod tests {
             Measure::Ratio => assert!(flows == 2 && is_published, "{place}"),
             Measure::Spread => assert!(flows >= 2, "{place}"),
             Measure::AtMost | Measure::AtLeast => assert_eq!(flows, 2, "{place}"),
+            Measure::Queue => assert!(flows == 1 && is_published, "{place}"),
+            Measure::QueueAtMost | Measure::Used | Measure::UsedAtMost | Measure::Drops => {
+                assert_eq!(flows, 1, "{place}");
+            }
         }
         assert!(claim.tolerance > 0.0 && claim.tolerance.is_finite(), "{place}");
         assert!(claim.published.is_none_or(|number| number > 0.0), "{place}");
