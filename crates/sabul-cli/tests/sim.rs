@@ -70,7 +70,7 @@ queue_packets = 1000       # or queue_bytes, or queue_bdp (of the largest flow R
 discipline = "droptail"    # droptail | red | codel | fq-codel | drr | ecn-threshold
 loss = 0.0                 # independent, per packet, data direction; loss_back for the other
 # reorder, duplicate, corrupt: probabilities; jitter_ms; outage = [{at_s, for_s}]
-router = "none"            # none | xcp | rcp | piqi-rcp | jetmax | maxnet | emkc
+router = "none"            # none | jetmax | rcp
 
 [[flow]]
 id = "a"

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_path::{LinkConfig, LinkPlan, QueueLimit, RouterPlan};
+use sabul_path::{LinkConfig, LinkPlan, QueueLimit, RateWalk, RouterPlan};
 use sabul_run::results::Results;
 use sabul_run::scenario::{FlowPlan, Scenario, Transport};
 use sabul_sim::World;
@@ -206,4 +206,21 @@ fn one_router_of_two_is_enough_where_it_is_the_narrow_one_and_noticed_where_it_i
     );
     let results = run(wide(), flows(), 12, 6);
     assert!(results.links[1].utilisation > 0.9);
+}
+
+#[test]
+fn a_link_that_is_slower_than_its_router_believes_is_noticed() {
+    let mut slow = link("l", 200, Some("jetmax"));
+    // The rate wanders between 40 and 200 Mb/s; the router gives away 190.
+    let walk = RateWalk { low: Rate::from_mbps(40), every: Span::from_millis(50) };
+    slow.forward = slow.forward.to_builder().with_rate_walk(Some(walk)).build().unwrap();
+    let seen = fallbacks(vec![slow], vec![flow("jetmax", 0, 50, vec![0])], 10);
+    assert!(matches!(&seen[..], [(_, _, why)] if why == "queue-elsewhere"), "{seen:?}");
+}
+
+#[test]
+fn a_router_of_another_algorithm_takes_no_part() {
+    let links = vec![link("l", 200, Some("rcp"))];
+    let seen = fallbacks(links, vec![flow("jetmax", 0, 50, vec![0])], 2);
+    assert!(matches!(&seen[..], [(_, at, why)] if *at < 0.1 && why == "no-router"), "{seen:?}");
 }
