@@ -11,7 +11,9 @@
 
 mod host;
 pub(crate) mod jetmax;
+mod load;
 mod number;
+pub(crate) mod piqi_rcp;
 pub(crate) mod rcp;
 mod router;
 pub mod routers;

@@ -166,6 +166,46 @@ fn rcp_shares_alike_between_round_trips_and_takes_long_to_fill() {
     assert!(early < 0.8 && late > 0.95, "{early} and {late}");
 }
 
+/// What is new in a full packet under PIQI-RCP, and what routers give.
+const PIQI: f64 = 0.95 * 1408.0 / 1500.0;
+
+#[test]
+fn piqi_rcp_needs_less_of_a_queue_than_rcp_at_the_same_target() {
+    let at = |cc: &str, eta: &str| {
+        let flow = |start| {
+            let mut flow = flow(cc, start, 50, vec![0]);
+            flow.params = vec![("rise".to_owned(), "1000000".to_owned())];
+            flow
+        };
+        let mut links = vec![link("l", 1000, Some(cc))];
+        let router = RouterPlan {
+            algorithm: cc.to_owned(),
+            params: vec![("eta".to_owned(), eta.to_owned())],
+        };
+        links[0].forward = links[0].forward.to_builder().with_router(Some(router)).build().unwrap();
+        let whole = run(links, [0, 10, 20].map(flow).to_vec(), 30, 30);
+        assert_eq!(whole.links[0].drops, 0);
+        whole.links[0].queue_packets.max
+    };
+    let [piqi, rcp] = ["piqi-rcp", "rcp"].map(|cc| at(cc, "0.95"));
+    assert!(piqi < rcp, "{piqi} and {rcp}");
+}
+
+#[test]
+fn piqi_rcp_shares_alike_among_joiners_and_between_round_trips() {
+    let flows = || [0, 10, 20].map(|start| flow("piqi-rcp", start, 50, vec![0])).to_vec();
+    let links = || vec![link("l", 1000, Some("piqi-rcp"))];
+    let results = run(links(), flows(), 30, 3);
+    assert!(are_near(&rates(&results), &[PIQI * 1000.0 / 3.0; 3], 0.02));
+    assert_eq!(run(links(), flows(), 30, 30).links[0].drops, 0);
+    let flows = || vec![flow("piqi-rcp", 0, 200, vec![0]), flow("piqi-rcp", 10, 30, vec![0])];
+    assert!(are_near(&rates(&run(links(), flows(), 25, 3)), &[PIQI * 500.0; 2], 0.05));
+    // Between JetMax, which has filled it by then, and RCP, which takes 11 s.
+    let early = run(links(), flows(), 2, 1).links[0].utilisation;
+    let late = run(links(), flows(), 7, 1).links[0].utilisation;
+    assert!(early < 0.9 && late > 0.94, "{early} and {late}");
+}
+
 #[test]
 fn traffic_without_headers_has_its_part_of_the_link_and_flows_share_the_rest() {
     let mut cbr = FlowPlan::new("cbr", Transport::UdpCbr, "", vec![0]);

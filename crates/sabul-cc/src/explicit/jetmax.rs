@@ -18,8 +18,7 @@ use sabul_units::{
 
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
 use super::number::{Number, billionths, rate_of};
-use super::router::{LinkState, RouterController};
-use super::routers::RouterEntry;
+use super::router::{LinkState, RouterController, RouterEntry};
 use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};

@@ -1,10 +1,9 @@
 //! RCP: one rate for all flows of a link, which a new flow takes at once.
 //!
 //! Source: [RCP], router and host of the authors' module for ns-2; [ECC] for how it fares.
-//! Model of a router, each T = min(d, `interval_ms`), y what came, q what waits, C the capacity:
-//!     d_T = sum of rtt × size / sum of size            mean round trip of what came
-//!     d  += g (d_T - d),  g = T / d, or (R / C)(d_T / d)(T / d) where d_T < d
-//!     R  *= 1 + (T / d)(alpha (eta C - y) - beta q / d) / (eta C)
+//! Model of a router, each T = min(d, `interval_ms`), y what came, q what waits, d the mean round trip
+//! (`load`), C the capacity:
+//!     R *= 1 + (T / d)(alpha (eta C - y) - beta q / d) / (eta C)
 //! Each packet takes the least R of its path along; a host sends at what comes back.
 //! Invariants:  `RATE_PART` of a packet a round trip <= R <= eta C.
 //! Not here:    the reference packet of 40 bytes that [RCP] sends where the gap exceeds the round trip.
@@ -12,19 +11,18 @@
 use sabul_units::{Bytes, CongestionFields, CongestionForm, NO_RATE, Rate, Span};
 
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
+use super::load::Load;
 use super::number::{Number, rate_of};
-use super::router::{LinkState, RouterController};
-use super::routers::RouterEntry;
+use super::router::{LinkState, RouterController, RouterEntry};
 use crate::controller::{Acked, Context, Controller, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// [RCP] The rate at first, as a part of the capacity, and the round trip before the first that is told.
-const RATE_START: f64 = 0.05;
-const RTT_START: f64 = 0.2;
+/// [RCP] The rate at first, as a part of the capacity.
+pub(super) const RATE_START: f64 = 0.05;
 /// [RCP] The least rate: bits of a hundredth of 1000 bytes, each round trip.
-const RATE_PART: f64 = 0.01 * 8000.0;
+pub(super) const RATE_PART: f64 = 0.01 * 8000.0;
 /// Ours: bits a second below which a host does not go: its gap has an end.
 const HOST_MIN: f64 = 8e3;
 
@@ -84,14 +82,13 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
 };
 
 fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
-    let initial = params.rate(INITIAL_PARAM.name).0 as f64;
-    let law = Rcp { rate: initial, initial, packet_bytes, rtt: Span::ZERO, is_told: false };
-    Explicit::built(Box::new(law), params, packet_bytes)
+    Explicit::built(Box::new(Told::new(params, packet_bytes, false)), params, packet_bytes)
 }
 
-/// The host half.
+/// The host half, which is PIQI-RCP's too: it sends at what routers tell.
 #[derive(Debug)]
-struct Rcp {
+pub(super) struct Told {
+    is_piqi: bool,
     /// Bits a second.
     rate: f64,
     initial: f64,
@@ -100,7 +97,14 @@ struct Rcp {
     is_told: bool,
 }
 
-impl Controller for Rcp {
+impl Told {
+    pub(super) fn new(params: &ParamValues, packet_bytes: Bytes, is_piqi: bool) -> Self {
+        let initial = params.rate(INITIAL_PARAM.name).0 as f64;
+        Self { is_piqi, rate: initial, initial, packet_bytes, rtt: Span::ZERO, is_told: false }
+    }
+}
+
+impl Controller for Told {
     fn limits(&self) -> SendLimits {
         SendLimits {
             gap: rate_of(self.rate).gap(self.packet_bytes),
@@ -110,7 +114,12 @@ impl Controller for Rcp {
     }
 
     fn header(&self) -> Option<CongestionFields> {
-        Some(CongestionFields::Rcp { rtt: self.rtt, rate: NO_RATE })
+        let (rtt, rate) = (self.rtt, NO_RATE);
+        Some(if self.is_piqi {
+            CongestionFields::PiqiRcp { rtt, rate }
+        } else {
+            CongestionFields::Rcp { rtt, rate }
+        })
     }
 
     /// A queue that overflows lowers the rate that routers tell.
@@ -125,7 +134,8 @@ impl Controller for Rcp {
         self.packet_bytes = cx.packet_bytes;
         self.rtt = cx.rtt.map_or(Span::ZERO, |rtt| rtt.smoothed);
         let Some(echo) = acked.echo else { return };
-        if let CongestionFields::Rcp { rate, .. } = echo.header.fields
+        if let CongestionFields::Rcp { rate, .. } | CongestionFields::PiqiRcp { rate, .. } =
+            echo.header.fields
             && rate != NO_RATE
         {
             self.rate = (rate.0 as f64).max(HOST_MIN);
@@ -147,44 +157,24 @@ struct RcpRouter<N> {
     longest: Span,
     /// Bits a second.
     rate: f64,
-    /// Seconds.
-    rtt: f64,
-    /// Of the interval so far: bytes with a round trip, the sum of their round trips (in picoseconds) times their
-    /// bytes, and bytes without.
-    own: N,
-    rtts: N,
-    other: N,
+    load: Load<N>,
 }
 
 impl<N: Number> RcpRouter<N> {
     fn new([alpha, beta, eta]: [f64; 3], longest: Span, capacity: Rate) -> Self {
-        let zero = N::default();
         let rate = RATE_START * capacity.0 as f64;
-        let rtt = RTT_START;
-        Self { alpha, beta, eta, longest, rate, rtt, own: zero, rtts: zero, other: zero }
-    }
-
-    fn note_rtt(&mut self, newest: f64, seconds: f64, capacity: f64) {
-        let part = if newest >= self.rtt {
-            seconds / self.rtt
-        } else {
-            (self.rate / capacity) * (newest / self.rtt) * (seconds / self.rtt)
-        };
-        self.rtt += part.min(1.0) * (newest - self.rtt);
+        Self { alpha, beta, eta, longest, rate, load: Load::new() }
     }
 }
 
 impl<N: Number> RouterController for RcpRouter<N> {
     #[inline]
     fn on_arrival(&mut self, size: Bytes, fields: Option<&CongestionFields>, _link: &LinkState) {
-        let size = N::of(size.0 as f64);
-        match fields {
-            Some(CongestionFields::Rcp { rtt, .. }) if *rtt > Span::ZERO => {
-                self.own = self.own + size;
-                self.rtts = self.rtts + N::of(rtt.0 as f64) * size;
-            }
-            _ => self.other = self.other + size,
-        }
+        let rtt = match fields {
+            Some(CongestionFields::Rcp { rtt, .. }) => Some(*rtt),
+            _ => None,
+        };
+        self.load.add(size, rtt);
     }
 
     #[inline]
@@ -195,23 +185,17 @@ impl<N: Number> RouterController for RcpRouter<N> {
     }
 
     fn on_interval(&mut self, elapsed: Span, link: &LinkState) {
-        let zero = N::default();
-        let take = |sum: &mut N| std::mem::replace(sum, zero).value();
-        let (own, rtts, other) = (take(&mut self.own), take(&mut self.rtts), take(&mut self.other));
         let (seconds, capacity) = (elapsed.as_secs_f64(), link.capacity.0 as f64);
-        if own > 0.0 {
-            self.note_rtt(rtts / own / 1e12, seconds, capacity);
-        }
-        let target = self.eta * capacity;
-        let load = (own + other) * 8.0 / seconds;
+        let load = self.load.end(seconds, self.rate / capacity);
+        let (rtt, target) = (self.load.rtt, self.eta * capacity);
         let queue = link.queue.0 as f64 * 8.0;
-        let change = self.alpha * (target - load) - self.beta * queue / self.rtt;
-        self.rate *= 1.0 + (seconds / self.rtt) * change / target;
-        self.rate = self.rate.max(RATE_PART / self.rtt).min(target);
+        let change = self.alpha * (target - load) - self.beta * queue / rtt;
+        self.rate *= 1.0 + (seconds / rtt) * change / target;
+        self.rate = self.rate.max(RATE_PART / rtt).min(target);
     }
 
     fn interval(&self) -> Span {
-        Span::from_secs_f64(self.rtt.clamp(0.0, 10.0)).min(self.longest)
+        self.load.interval(self.longest)
     }
 
     fn told(&self) -> Option<Rate> {

@@ -9,6 +9,8 @@ use std::fmt;
 
 use sabul_units::{Bytes, CongestionFields, CongestionForm, CongestionHeader, Instant, Rate, Span};
 
+use crate::params::{ConfigError, ParamSpec, ParamValues};
+
 /// Ours: intervals that are made up for after silence. What a law has not become by then it never will.
 const CATCH_UP: u32 = 10_000;
 /// Ours: no interval is shorter, or a router would do nothing but end them.
@@ -48,6 +50,39 @@ pub trait RouterController: fmt::Debug + Send {
     /// The rate or share that it tells now, in bit/s, for whoever watches; none where the law has no such thing.
     fn told(&self) -> Option<Rate> {
         None
+    }
+}
+
+/// Makes a router half for a link of that rate, which goes by that number among routers: never 0.
+pub type BuildRouter =
+    fn(&ParamValues, Rate, u32) -> Result<Box<dyn RouterController>, ConfigError>;
+
+/// One router half.
+#[derive(Clone, Copy, Debug)]
+pub struct RouterEntry {
+    /// The name users type, which is that of the host half.
+    pub name: &'static str,
+    /// The form of the headers that it rewrites.
+    pub form: CongestionForm,
+    /// Its parameters.
+    pub params: &'static [ParamSpec],
+    /// Makes one from checked parameters.
+    pub build: BuildRouter,
+}
+
+impl RouterEntry {
+    /// The router of an output link.
+    ///
+    /// # Errors
+    /// On an unknown parameter or a value out of its range.
+    pub fn router(
+        &self,
+        params: &[(String, String)],
+        capacity: Rate,
+        id: u32,
+    ) -> Result<Router, ConfigError> {
+        let values = ParamValues::check(self.name, self.params, params)?;
+        Ok(Router::new((self.build)(&values, capacity, id.max(1))?, self.form, capacity))
     }
 }
 

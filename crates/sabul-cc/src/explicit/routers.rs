@@ -1,30 +1,13 @@
 //! Every router half by name: its parameters, and how one is made.
 
-use sabul_units::{CongestionForm, Rate, nearest};
+use sabul_units::nearest;
 
-use super::router::{Router, RouterController};
-use super::{jetmax, rcp};
-use crate::params::{ConfigError, ParamSpec, ParamValues};
-
-/// Makes a router half for a link of that rate, which goes by that number among routers: never 0.
-pub type BuildRouter =
-    fn(&ParamValues, Rate, u32) -> Result<Box<dyn RouterController>, ConfigError>;
-
-/// One router half.
-#[derive(Clone, Copy, Debug)]
-pub struct RouterEntry {
-    /// The name users type, which is that of the host half.
-    pub name: &'static str,
-    /// The form of the headers that it rewrites.
-    pub form: CongestionForm,
-    /// Its parameters.
-    pub params: &'static [ParamSpec],
-    /// Makes one from checked parameters.
-    pub build: BuildRouter,
-}
+pub use super::router::{BuildRouter, RouterEntry};
+use super::{jetmax, piqi_rcp, rcp};
+use crate::params::ConfigError;
 
 /// All of them, in the order shown to users.
-pub const ROUTERS: &[RouterEntry] = &[jetmax::ROUTER, rcp::ROUTER];
+pub const ROUTERS: &[RouterEntry] = &[jetmax::ROUTER, rcp::ROUTER, piqi_rcp::ROUTER];
 
 /// Their names.
 pub const ROUTER_NAMES: &[&str] = &{
@@ -53,24 +36,10 @@ pub fn find(name: &str) -> Result<&'static RouterEntry, ConfigError> {
     })
 }
 
-impl RouterEntry {
-    /// The router of an output link.
-    ///
-    /// # Errors
-    /// On an unknown parameter or a value out of its range.
-    pub fn router(
-        &self,
-        params: &[(String, String)],
-        capacity: Rate,
-        id: u32,
-    ) -> Result<Router, ConfigError> {
-        let values = ParamValues::check(self.name, self.params, params)?;
-        Ok(Router::new((self.build)(&values, capacity, id.max(1))?, self.form, capacity))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use sabul_units::Rate;
+
     use super::*;
     use crate::registry;
 

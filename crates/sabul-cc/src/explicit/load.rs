@@ -1,0 +1,87 @@
+//! What came to a router in an interval, and the mean round trip of it, as RCP's authors reckon it.
+//!
+//! Source: [RCP], router of the authors' module for ns-2.
+//! Model:       d_T = sum of rtt × size / sum of size,  d += g (d_T - d),
+//!              g = T / d, or (R / C)(d_T / d)(T / d) where d_T < d
+
+use sabul_units::{Bytes, Span};
+
+use super::number::Number;
+
+/// [RCP] The round trip before the first that is told, in seconds.
+const RTT_START: f64 = 0.2;
+
+/// What came, and its round trips.
+#[derive(Debug)]
+pub(super) struct Load<N> {
+    /// Mean round trip, in seconds.
+    pub(super) rtt: f64,
+    /// Of the interval so far: bytes with a round trip, the sum of their round trips (in picoseconds) times their
+    /// bytes, and bytes without.
+    own: N,
+    rtts: N,
+    other: N,
+}
+
+impl<N: Number> Load<N> {
+    pub(super) fn new() -> Self {
+        let zero = N::default();
+        Self { rtt: RTT_START, own: zero, rtts: zero, other: zero }
+    }
+
+    /// A packet of that size came, from a sender that knows its round trip or does not.
+    #[inline]
+    pub(super) fn add(&mut self, size: Bytes, rtt: Option<Span>) {
+        let size = N::of(size.0 as f64);
+        match rtt {
+            Some(rtt) if rtt > Span::ZERO => {
+                self.own = self.own + size;
+                self.rtts = self.rtts + N::of(rtt.0 as f64) * size;
+            }
+            _ => self.other = self.other + size,
+        }
+    }
+
+    /// An interval of so many seconds has ended, in which flows were told this part of the link: what came, in
+    /// bits a second.
+    pub(super) fn end(&mut self, seconds: f64, told: f64) -> f64 {
+        let zero = N::default();
+        let take = |sum: &mut N| std::mem::replace(sum, zero).value();
+        let (own, rtts, other) = (take(&mut self.own), take(&mut self.rtts), take(&mut self.other));
+        if own > 0.0 {
+            self.note_rtt(rtts / own / 1e12, seconds, told);
+        }
+        (own + other) * 8.0 / seconds
+    }
+
+    fn note_rtt(&mut self, newest: f64, seconds: f64, told: f64) {
+        let part = if newest >= self.rtt {
+            seconds / self.rtt
+        } else {
+            told * (newest / self.rtt) * (seconds / self.rtt)
+        };
+        self.rtt += part.min(1.0) * (newest - self.rtt);
+    }
+
+    /// How long an interval is that is no longer than a mean round trip.
+    pub(super) fn interval(&self, longest: Span) -> Span {
+        Span::from_secs_f64(self.rtt.clamp(0.0, 10.0)).min(longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_longer_round_trip_is_believed_sooner_than_a_shorter_one() {
+        let mut load = Load::<f64>::new();
+        load.rtt = 0.05;
+        load.note_rtt(0.1, 0.01, 0.1);
+        assert!((load.rtt - 0.06).abs() < 1e-9, "a fifth of the way");
+        load.rtt = 0.1;
+        load.note_rtt(0.05, 0.01, 0.1);
+        // 0.1 × 0.5 × 0.1 of the way down.
+        assert!((load.rtt - 0.099_75).abs() < 1e-9);
+    }
+}
