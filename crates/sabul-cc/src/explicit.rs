@@ -20,6 +20,7 @@ pub mod routers;
 #[cfg(test)]
 mod testing;
 mod watch;
+pub(crate) mod xcp;
 
 pub use host::{Explicit, FALLBACK};
 pub use router::{LinkState, Router, RouterController, RouterStats};

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use sabul_units::nearest;
 
 use crate::bulk::{fobs, netblt, rbudp, tsunami};
-use crate::explicit::{jetmax, piqi_rcp, rcp};
+use crate::explicit::{jetmax, piqi_rcp, rcp, xcp};
 use crate::params::{ConfigError, ParamValues};
 use crate::policy::Policy;
 use crate::tcp::{
@@ -59,6 +59,7 @@ pub const ENTRIES: &[Entry] = &[
     jetmax::ENTRY,
     rcp::ENTRY,
     piqi_rcp::ENTRY,
+    xcp::ENTRY,
     fixed::ENTRY,
 ];
 

@@ -206,6 +206,68 @@ fn piqi_rcp_shares_alike_among_joiners_and_between_round_trips() {
     assert!(early < 0.9 && late > 0.94, "{early} and {late}");
 }
 
+/// What is new in a full packet of 1500 bytes under XCP.
+const XCP: f64 = 1400.0 / 1500.0;
+
+#[test]
+fn xcp_fills_a_link_with_three_flows_that_join_without_loss_or_standing_queue() {
+    let flows = || [0, 5, 10].map(|start| flow("xcp", start, 50, vec![0])).to_vec();
+    let links = || vec![link("l", 1000, Some("xcp"))];
+    let results = run(links(), flows(), 18, 3);
+    assert!(are_near(&rates(&results), &[XCP * 1000.0 / 3.0; 3], 0.03));
+    let whole = run(links(), flows(), 18, 18);
+    assert_eq!(whole.links[0].drops, 0);
+    assert!(whole.links[0].queue_packets.max < 3000, "{}", whole.links[0].queue_packets.max);
+}
+
+#[test]
+fn xcp_shares_alike_between_round_trips_of_30_and_200_ms_and_fills_at_once() {
+    let flows = || vec![flow("xcp", 0, 200, vec![0]), flow("xcp", 8, 30, vec![0])];
+    let links = || vec![link("l", 1000, Some("xcp"))];
+    assert!(are_near(&rates(&run(links(), flows(), 25, 3)), &[XCP * 500.0; 2], 0.05));
+    let filled = run(links(), flows(), 4, 2);
+    assert!(filled.links[0].utilisation > 0.95, "{}", filled.links[0].utilisation);
+}
+
+/// A flow over the first link alone beside n^2 that the second holds at C / (n (n + 1)): its rate as a part of
+/// its max-min share, C / (n + 1).
+fn beside_limited(cc: &str, n: u64, eta: f64, new: f64) -> f64 {
+    let capacity = 155_000_000;
+    let mut links = vec![link("l1", 155, Some(cc)), link("l2", 155, Some(cc))];
+    links[1].forward = links[1]
+        .forward
+        .to_builder()
+        .with_rate(Some(Rate(capacity * n / (n + 1))))
+        .build()
+        .unwrap();
+    let mut flows: Vec<_> = (0..n * n)
+        .map(|k| {
+            let mut flow = flow(cc, 0, 50, vec![0, 1]);
+            flow.id = format!("both-{k}");
+            flow.start = Instant::ZERO + Span::from_millis(100 * k);
+            flow
+        })
+        .collect();
+    flows.push(flow(cc, 0, 50, vec![0]));
+    let results = run(links, flows, 25, 8);
+    let share = capacity as f64 / 1e6 / (n + 1) as f64 * eta * new;
+    rates(&results).last().unwrap() / share
+}
+
+#[test]
+fn xcp_starves_a_flow_beside_those_that_are_limited_elsewhere_and_the_others_do_not() {
+    // Rows: n; what the law's equilibrium leaves of the max-min share.
+    for (n, left) in [(2, 0.79), (3, 0.62), (5, 0.38)] {
+        let part = beside_limited("xcp", n, 1.0, XCP);
+        println!("{n}: {part:.3}, by the law {left}");
+        assert!((part - left).abs() < 0.08, "{n}: {part}, by the law {left}");
+    }
+    let part = beside_limited("jetmax", 3, 1.0, JETMAX);
+    assert!((part - 1.0).abs() < 0.05, "jetmax: {part}");
+    let part = beside_limited("rcp", 3, 1.0, RCP);
+    assert!((part - 1.0).abs() < 0.05, "rcp: {part}");
+}
+
 #[test]
 fn traffic_without_headers_has_its_part_of_the_link_and_flows_share_the_rest() {
     let mut cbr = FlowPlan::new("cbr", Transport::UdpCbr, "", vec![0]);

@@ -171,7 +171,8 @@ impl Controller for Explicit {
         }
         // A router counts flows by what they say of their rate, so they say what they really send.
         if let CongestionFields::JetMax(JetMaxFields { interval, .. })
-        | CongestionFields::Emkc { interval, .. } = &mut fields
+        | CongestionFields::Emkc { interval, .. }
+        | CongestionFields::Xcp { interval, .. } = &mut fields
         {
             *interval = (*interval).max(self.limits().gap.0);
         }

@@ -1,0 +1,351 @@
+//! XCP: routers tell each packet by how much its flow's throughput shall change.
+//!
+//! Source: [XCP] for the law, its authors' module for ns-2 (`xcpq`, `xcp-end-sys`) for its form in throughputs; DEV-083.
+//! Model of a router, each T = clamp(d, 1 ms, 1 s), y what came, Q what waited throughout, C the capacity, in
+//! bytes; of a packet rtt, X = rtt / window and s its size:
+//!     d    = sum of rtt X / sum of X
+//!     phi  = alpha (C - y) - beta Q / d,  shuffled = max(0, gamma y - |phi|)
+//!     P    = max(phi, 0) + shuffled,  N = max(-phi, 0) + shuffled         to give, to take
+//!     each packet: P / sum of X × X - N / sum of s × s, and no more than P and N in all
+//! A host adds what each of its packets was given: window += given × rtt / s, at least 1. It is paced at its
+//! window a round trip. A loss halves it once a window of data, and silence makes it 1, as TCP's [RFC5681].
+//! Stable for 0 < alpha < pi / (4 sqrt 2) and beta = alpha^2 sqrt 2.
+//! At a link with n flows and a load y < C, those that it limits stand at gamma y / (n (gamma - alpha (C - y) / y)):
+//! it is used to alpha / (alpha + gamma) = 0.8 at least, and starves them beside flows that are limited elsewhere.
+//! Invariants:  1 <= window <= `WINDOW_MAX`; each packet's feedback counts once.
+//! Not here:    routers' clocks out of step on purpose, which ns-2's module has.
+
+use sabul_units::{Bytes, CongestionFields, CongestionForm, Packets, Span};
+
+use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
+use super::number::{Number, rate_of};
+use super::router::{LinkState, RouterController, RouterEntry};
+use crate::controller::{
+    Acked, Context, Controller, LossReport, SendLimits, SentNumber, ack_interval,
+};
+use crate::entry::{Entry, Family};
+use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::reason::Reason;
+
+/// ns-2's module: the first interval, and the round trip where none is told.
+const RTT_START: f64 = 0.05;
+/// ns-2's module: bounds of the interval, and the least time over which a queue is called persistent.
+const INTERVAL: (f64, f64) = (0.001, 1.0);
+const QUEUE_INTERVAL_MIN: f64 = 0.002;
+/// Ours: far beyond any path, and exact in floating point.
+const WINDOW_MAX: f64 = 1e9;
+/// [RFC6928 §2] Packets before there is a round trip.
+const WINDOW_START: f64 = 10.0;
+/// Ours: packets beside what is on the way that a window may have.
+const WINDOW_SPARE: f64 = 64.0;
+/// [RFC5681 §3.1] eq. 4.
+const KEEP: f64 = 0.5;
+
+pub(crate) const ENTRY: Entry = Entry {
+    name: "xcp",
+    summary: "XCP: routers tell each packet by how much its flow's throughput shall change",
+    source: "[XCP] Katabi, Handley, Rohrs 2002; in throughputs as in ns-2",
+    params: &[INITIAL_PARAM, RISE_PARAM, FALLBACK_PARAM],
+    family: Family::Window,
+    is_adaptive: true,
+    follows_policy: false,
+    build,
+};
+
+pub(super) const ROUTER: RouterEntry = RouterEntry {
+    name: "xcp",
+    form: CongestionForm::Xcp,
+    params: &[
+        ParamSpec {
+            name: "alpha",
+            unit: Unit::Number,
+            default: "0.4",
+            range: (0.01, 0.55),
+            doc: "Part of what is left of the link that is given each interval",
+            source: "[XCP]; stable below pi / (4 sqrt 2)",
+        },
+        ParamSpec {
+            name: "beta",
+            unit: Unit::Number,
+            default: "0.226",
+            range: (0.0, 0.43),
+            doc: "Part of the standing queue that is drained each interval",
+            source: "[XCP] alpha^2 sqrt 2",
+        },
+        ParamSpec {
+            name: "gamma",
+            unit: Unit::Number,
+            default: "0.1",
+            range: (0.0, 1.0),
+            doc: "Part of the load that changes hands each interval",
+            source: "[XCP]",
+        },
+    ],
+    build: |params, _capacity, _id| {
+        let gains = ["alpha", "beta", "gamma"].map(|name| params.number(name));
+        Ok(Box::new(XcpRouter::<f64>::new(gains)))
+    },
+};
+
+fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
+    let initial = params.rate(INITIAL_PARAM.name).0 as f64;
+    let law = Xcp::new(initial, params.number(RISE_PARAM.name), packet_bytes);
+    Explicit::built(Box::new(law), params, packet_bytes)
+}
+
+/// The host half.
+#[derive(Debug)]
+struct Xcp {
+    /// Bits a second, before there is a window.
+    initial: f64,
+    rise: f64,
+    packet_bytes: Bytes,
+    /// Seconds.
+    rtt: Option<f64>,
+    /// What an ACK waits for at most, as a part of the round trip.
+    late: f64,
+    /// Packets.
+    window: f64,
+    /// Losses up to this number are answered.
+    recover: Option<SentNumber>,
+}
+
+impl Xcp {
+    const fn new(initial: f64, rise: f64, packet_bytes: Bytes) -> Self {
+        Self {
+            initial,
+            rise,
+            packet_bytes,
+            rtt: None,
+            late: 0.0,
+            window: WINDOW_START,
+            recover: None,
+        }
+    }
+
+    fn packet(&self) -> f64 {
+        self.packet_bytes.0.max(1) as f64
+    }
+
+    /// Between two packets, were they even.
+    fn interval(&self) -> Option<Span> {
+        Some(Span::from_secs_f64(self.rtt? / self.window))
+    }
+}
+
+impl Controller for Xcp {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 10^9")]
+    fn limits(&self) -> SendLimits {
+        let gap = self
+            .interval()
+            .map_or_else(|| rate_of(self.initial).gap(self.packet_bytes), sabul_units::Gap);
+        // The gap keeps a window a round trip; what waits for the next ACK is on the way beside it.
+        let window = Packets((self.window * (1.0 + self.late)).ceil() as u64);
+        SendLimits { gap, window: Some(window), hold_until: None }
+    }
+
+    fn header(&self) -> Option<CongestionFields> {
+        let (Some(interval), Some(rtt)) = (self.interval(), self.rtt) else {
+            return Some(CongestionForm::Xcp.blank());
+        };
+        // What makes `rise` windows of one in a round trip: more the guard would not let it send.
+        #[expect(clippy::cast_possible_truncation, reason = "casts saturate")]
+        let delta = ((self.rise - 1.0) * self.packet() / rtt) as i64;
+        Some(CongestionFields::Xcp { rtt: Span::from_secs_f64(rtt), interval, delta })
+    }
+
+    fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
+        let is_new = self.recover.is_none_or(|recover| loss.first_lost > recover);
+        if loss.first_time > Packets(0) && is_new {
+            cx.tell(Reason::LossEpoch);
+            self.recover = Some(loss.largest_sent);
+            self.window = (self.window * KEEP).max(1.0);
+        }
+    }
+
+    fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        cx.tell(Reason::Own("silence"));
+        self.window = 1.0;
+    }
+
+    fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
+        self.packet_bytes = cx.packet_bytes;
+        let Some(rtt) = cx.rtt else { return };
+        let late = ack_interval(rtt.min).as_secs_f64();
+        let rtt = rtt.smoothed.as_secs_f64().max(1e-6);
+        self.late = (late / rtt).min(1.0);
+        let packet = self.packet();
+        if self.rtt.replace(rtt).is_none() {
+            self.window = self.initial * rtt / packet / 8.0;
+        }
+        let given = acked.echo.map_or(0.0, |echo| echo.delta as f64) * rtt / packet;
+        // What is on the way bounds a window that nobody uses, and what a forger gives.
+        let flight = acked.in_flight.0.saturating_add(acked.newly.0) as f64;
+        let most = self.window.max(flight * self.rise + WINDOW_SPARE);
+        self.window = (self.window + given).min(most).clamp(1.0, WINDOW_MAX);
+    }
+
+    fn phase(&self) -> &'static str {
+        if self.rtt.is_some() { "steady" } else { "start" }
+    }
+}
+
+/// What is left to give or to take in an interval, in bytes a second, and how much of it for each second of X or
+/// byte.
+#[derive(Clone, Copy, Debug, Default)]
+struct Purse<N> {
+    left: N,
+    each: N,
+}
+
+impl<N: Number> Purse<N> {
+    fn new(all: f64, over: f64) -> Self {
+        if over > 0.0 {
+            Self { left: N::of(all), each: N::of(all / over) }
+        } else {
+            Self::default()
+        }
+    }
+
+    /// What this much of X or of bytes gets of it.
+    #[inline]
+    fn share(&self, of: f64) -> N {
+        let share = self.each * N::of(of);
+        if share > self.left { self.left } else { share }
+    }
+
+    #[inline]
+    fn spend(&mut self, part: N) {
+        let zero = N::default();
+        if part < self.left {
+            self.left = self.left - part;
+        } else {
+            (self.left, self.each) = (zero, zero);
+        }
+    }
+}
+
+/// The router half.
+#[derive(Debug)]
+struct XcpRouter<N> {
+    alpha: f64,
+    beta: f64,
+    gamma: f64,
+    /// Of the interval so far: bytes, and of those who know their round trip the sums of X and of rtt X.
+    bytes: N,
+    spacing: N,
+    rtts: N,
+    /// To give, over X, and to take, over bytes.
+    give: Purse<N>,
+    take: Purse<N>,
+    /// Mean round trip in seconds.
+    rtt: f64,
+    /// Bytes: the least queue of now, and that of the queue interval before.
+    queue_min: u64,
+    standing: u64,
+    /// When the queue interval ends, in seconds.
+    queue_ends: f64,
+}
+
+impl<N: Number> XcpRouter<N> {
+    fn new([alpha, beta, gamma]: [f64; 3]) -> Self {
+        let zero = N::default();
+        let purse = Purse { left: zero, each: zero };
+        Self {
+            alpha,
+            beta,
+            gamma,
+            bytes: zero,
+            spacing: zero,
+            rtts: zero,
+            give: purse,
+            take: purse,
+            rtt: RTT_START,
+            queue_min: u64::MAX,
+            standing: 0,
+            queue_ends: 0.0,
+        }
+    }
+
+    /// The least queue of an interval stands.
+    #[inline]
+    fn note_queue(&mut self, link: &LinkState) {
+        self.queue_min = self.queue_min.min(link.queue.0);
+        let now = link.now.elapsed().as_secs_f64();
+        if now >= self.queue_ends {
+            (self.standing, self.queue_min) = (self.queue_min, link.queue.0);
+            let rest = (self.rtt - link.queue_delay().as_secs_f64()) / 2.0;
+            self.queue_ends = now + rest.max(QUEUE_INTERVAL_MIN);
+        }
+    }
+}
+
+impl<N: Number> RouterController for XcpRouter<N> {
+    #[inline]
+    fn on_arrival(&mut self, size: Bytes, fields: Option<&CongestionFields>, _link: &LinkState) {
+        self.bytes = self.bytes + N::of(size.0 as f64);
+        if let Some(CongestionFields::Xcp { rtt, interval, .. }) = fields
+            && *rtt > Span::ZERO
+        {
+            let spacing = N::of(interval.as_secs_f64());
+            let rtt = N::of(rtt.as_secs_f64().min(INTERVAL.1));
+            self.spacing = self.spacing + spacing;
+            self.rtts = self.rtts + rtt * spacing;
+        }
+    }
+
+    /// No more than six additions and three multiplications where this router decides, as where another has left
+    /// the packet less than it is given here; seven in between.
+    #[inline]
+    fn on_departure(&mut self, size: Bytes, fields: &mut CongestionFields, link: &LinkState) {
+        self.note_queue(link);
+        let CongestionFields::Xcp { rtt, interval, delta } = fields else { return };
+        if *rtt == Span::ZERO {
+            return;
+        }
+        let mut give = self.give.share(interval.as_secs_f64());
+        let mut take = self.take.share(size.0 as f64);
+        let wish = N::of(*delta as f64);
+        let mut over = N::default();
+        let is_ours = wish >= give || {
+            over = give - wish;
+            over <= take
+        };
+        if is_ours {
+            #[expect(clippy::cast_possible_truncation, reason = "casts saturate")]
+            let told = (give - take).value() as i64;
+            *delta = told;
+        } else {
+            // What the flow does not take goes to the others, as far as there is so much to take.
+            take = over;
+            if take > self.take.left {
+                give = wish + self.take.left;
+            }
+        }
+        self.give.spend(give);
+        self.take.spend(take);
+    }
+
+    fn on_interval(&mut self, elapsed: Span, link: &LinkState) {
+        let zero = N::default();
+        let sum = |sum: &mut N| std::mem::replace(sum, zero).value();
+        let (bytes, spacing) = (sum(&mut self.bytes), sum(&mut self.spacing));
+        let rtts = sum(&mut self.rtts);
+        self.rtt = if spacing > 0.0 { rtts / spacing } else { RTT_START };
+        let load = bytes / elapsed.as_secs_f64();
+        let capacity = link.capacity.0 as f64 / 8.0;
+        let rtt = self.rtt.max(INTERVAL.0);
+        let phi = self.alpha * (capacity - load) - self.beta * self.standing as f64 / rtt;
+        let shuffled = (self.gamma * load - phi.abs()).max(0.0);
+        self.give = Purse::new(phi.max(0.0) + shuffled, spacing);
+        self.take = Purse::new((-phi).max(0.0) + shuffled, bytes);
+    }
+
+    fn interval(&self) -> Span {
+        Span::from_secs_f64(self.rtt.clamp(INTERVAL.0, INTERVAL.1))
+    }
+}
+
+#[cfg(test)]
+#[path = "xcp/tests.rs"]
+mod tests;
