@@ -9,6 +9,7 @@
 //!              [`routers`]; its form, if it needs its own, in `sabul-units` and `sabul-wire`.
 //! Not here:    the bytes of a header (`sabul-wire`), where a link calls its router (`sabul-path`).
 
+pub(crate) mod emkc;
 mod host;
 pub(crate) mod jetmax;
 mod load;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use sabul_units::nearest;
 
 use crate::bulk::{fobs, netblt, rbudp, tsunami};
-use crate::explicit::{jetmax, piqi_rcp, rcp, xcp};
+use crate::explicit::{emkc, jetmax, piqi_rcp, rcp, xcp};
 use crate::params::{ConfigError, ParamValues};
 use crate::policy::Policy;
 use crate::tcp::{
@@ -60,6 +60,7 @@ pub const ENTRIES: &[Entry] = &[
     rcp::ENTRY,
     piqi_rcp::ENTRY,
     xcp::ENTRY,
+    emkc::ENTRY,
     fixed::ENTRY,
 ];
 

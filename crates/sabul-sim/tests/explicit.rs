@@ -268,6 +268,58 @@ fn xcp_starves_a_flow_beside_those_that_are_limited_elsewhere_and_the_others_do_
     assert!((part - 1.0).abs() < 0.05, "rcp: {part}");
 }
 
+/// What is new in a full packet of 1500 bytes under EMKC.
+const EMKC: f64 = 1396.0 / 1500.0;
+
+/// A flow whose controller has that setting.
+fn set(mut flow: FlowPlan, name: &str, value: &str) -> FlowPlan {
+    flow.params = vec![(name.to_owned(), value.to_owned())];
+    flow
+}
+
+#[test]
+fn emkc_fills_a_link_with_three_flows_that_join_and_shares_alike_by_alpha() {
+    let flows = |alpha: &str| {
+        [0, 5, 10].map(|start| set(flow("emkc", start, 50, vec![0]), "alpha_mbps", alpha)).to_vec()
+    };
+    let links = || vec![link("l", 1000, Some("emkc"))];
+    // Each has alpha / beta more than its part: 950 / 3 + 5 / 0.5.
+    let results = run(links(), flows("5"), 55, 3);
+    assert!(are_near(&rates(&results), &[EMKC * (950.0 / 3.0 + 10.0); 3], 0.03));
+    for alpha in ["0.02", "5"] {
+        let whole = run(links(), flows(alpha), 20, 18);
+        assert_eq!(whole.links[0].drops, 0, "alpha {alpha}");
+        assert!(whole.links[0].utilisation > 0.93);
+    }
+}
+
+#[test]
+fn emkc_shares_alike_between_round_trips_of_30_and_200_ms_in_the_time_that_alpha_needs() {
+    let flows = [(0, 200), (10, 30)]
+        .map(|(start, rtt)| set(flow("emkc", start, rtt, vec![0]), "alpha_mbps", "1"));
+    let results = run(vec![link("l", 100, Some("emkc"))], flows.to_vec(), 60, 10);
+    assert!(are_near(&rates(&results), &[EMKC * (95.0 / 2.0 + 2.0); 2], 0.05));
+}
+
+#[test]
+fn the_others_give_each_flow_its_max_min_share_over_two_links() {
+    // 80 for two, so 40 each; 97 less 40 for the third.
+    let cases = [
+        ("piqi-rcp", 0.0, 0.95, 1408.0, ("rise", "10")),
+        ("emkc", 0.4, 0.95, EMKC * 1500.0, ("alpha_mbps", "0.2")),
+    ];
+    for (cc, above, eta, new, (name, value)) in cases {
+        let links = vec![link("l1", 97, Some(cc)), link("l2", 80, Some(cc))];
+        let flow = |start, path| set(flow(cc, start, 50, path), name, value);
+        let flows = vec![flow(0, vec![0, 1]), flow(4, vec![0]), flow(8, vec![1])];
+        let results = run(links, flows, 150, 20);
+        let held = eta * 40.0 + above;
+        let fair = [held, eta * 97.0 + above - held + above, held].map(|fair| fair * new / 1500.0);
+        assert!(are_near(&rates(&results), &fair, 0.03), "{cc}: {fair:?}");
+        assert_eq!(results.links[0].drops + results.links[1].drops, 0, "{cc}");
+    }
+}
+
 #[test]
 fn traffic_without_headers_has_its_part_of_the_link_and_flows_share_the_rest() {
     let mut cbr = FlowPlan::new("cbr", Transport::UdpCbr, "", vec![0]);

@@ -1,0 +1,132 @@
+//! Both halves against the law: fixed point, stability whatever the delays, once an interval, cost.
+
+use std::collections::VecDeque;
+
+use sabul_units::{CongestionHeader, Instant};
+
+use super::super::testing::{Counted, cost};
+use super::*;
+use crate::controller::{Echo, Moment};
+
+const SIZE: Bytes = Bytes(1500);
+const T: Span = Span::from_millis(30);
+
+fn link(capacity: Rate) -> LinkState {
+    LinkState { now: Instant::ZERO, capacity, queue: Bytes(0) }
+}
+
+fn hear(host: &mut Emkc, fields: CongestionFields) {
+    let header = CongestionHeader { routers: 1, ..CongestionHeader::new(fields) };
+    let acked = Acked { echo: Some(Echo { header, delta: 0 }), ..Acked::default() };
+    let moment = Moment::new(Instant::ZERO, None, SIZE);
+    host.on_ack(&acked, &mut Context::without_chance(&moment));
+}
+
+/// Rates of two flows in units of 1 Mb/s after some steps at a link of 1000 with alpha 2, of round trips of 5
+/// and 20 steps, a step being an interval of the router.
+fn two_flows(beta: f64, steps: usize) -> [f64; 2] {
+    let mut hosts = [1e6, 10e6].map(|rate| Emkc::new([2e6, beta], rate, SIZE));
+    let mut router = EmkcRouter::<f64>::new(7, 1.0, T);
+    let link = link(Rate::from_mbps(1000));
+    let mut ways = [5, 20].map(|delay| VecDeque::from(vec![None; delay - 2]));
+    for _ in 0..steps {
+        let sum: f64 = hosts.iter().map(|host| host.rate).sum();
+        for (host, way) in hosts.iter_mut().zip(&mut ways) {
+            let mut fields = host.header().unwrap();
+            router.on_departure(SIZE, &mut fields, &link);
+            way.push_back(Some(fields));
+            if let Some(Some(fields)) = way.pop_front() {
+                hear(host, fields);
+            }
+        }
+        router.bytes = sum / 8.0 * T.as_secs_f64();
+        router.on_interval(T, &link);
+    }
+    hosts.map(|host| host.rate / 1e6)
+}
+
+#[test]
+fn two_flows_stand_at_their_part_and_alpha_over_beta_whatever_their_delays() {
+    // 1000 / 2 + 2 / 1.9 = 501.
+    let rates = two_flows(1.9, 20_000);
+    assert!(rates.iter().all(|rate| (rate - 501.0).abs() < 3.0), "{rates:?}");
+    // Smaller gains fill the link as soon, and become alike as slowly as alpha has it.
+    for beta in [0.5, 1.0] {
+        let early = two_flows(beta, 4000);
+        assert!((early[0] + early[1] - 1000.0 - 4.0 / beta).abs() < 5.0, "{beta}: {early:?}");
+        let late = two_flows(beta, 40_000);
+        assert!((late[0] - late[1]).abs() < (early[0] - early[1]).abs() + 1.0, "{late:?}");
+        assert!((late[0] / late[1] - 1.0).abs() < 0.05, "{beta}: {late:?}");
+    }
+    let rates = [0, 1, 2, 3].map(|n| two_flows(2.1, 20_000 + n));
+    let far = rates.iter().flatten().any(|rate| (rate - 501.0).abs() > 100.0);
+    assert!(far, "unstable above 2: {rates:?}");
+}
+
+#[test]
+fn an_interval_of_a_router_moves_a_flow_once_and_an_old_one_never() {
+    let mut host = Emkc::new([2e6, 0.5], 100e6, SIZE);
+    let told = |router, round| {
+        let interval = Rate::from_mbps(100).time_for(SIZE);
+        CongestionFields::Emkc { interval, loss: -1_000_000_000, router, round }
+    };
+    // 100 + 2 + 0.5 × 100.
+    hear(&mut host, told(7, 5));
+    assert!((host.rate / 152e6 - 1.0).abs() < 1e-6, "{}", host.rate);
+    for (router, round, moves) in
+        [(7, 5, false), (7, 4, false), (7, 6, true), (9, 1, true), (9, 0, false), (0, 9, false)]
+    {
+        host.rate = 10e6;
+        hear(&mut host, told(router, round));
+        assert_eq!(host.rate > 10e6, moves, "router {router}, interval {round}");
+    }
+}
+
+#[test]
+fn a_router_tells_how_far_from_full_it_is_and_the_largest_loss_stays() {
+    let mut router = EmkcRouter::<f64>::new(7, 0.95, T);
+    let link = link(Rate::from_mbps(1000));
+    let mut fields = CongestionForm::Emkc.blank();
+    router.on_departure(SIZE, &mut fields, &link);
+    assert_eq!(fields, CongestionForm::Emkc.blank(), "it has measured nothing yet");
+    // (500 - 950) / 500 = -0.9; (1900 - 950) / 1900 = 0.5; nothing comes.
+    for (n, mbps, loss) in [(1, 500, -900_000_000), (2, 1900, 500_000_000)] {
+        router.on_arrival(Rate::from_mbps(mbps).bytes_in(T), None, &link);
+        router.on_interval(T, &link);
+        let mut fields = CongestionForm::Emkc.blank();
+        router.on_departure(SIZE, &mut fields, &link);
+        let CongestionFields::Emkc { loss: told, router, round, .. } = fields else { panic!() };
+        assert_eq!((router, round), (7, n));
+        assert!((told - loss).abs() < 10_000, "{told}");
+    }
+    let interval = Span::from_micros(12);
+    let larger = CongestionFields::Emkc { interval, loss: 600_000_000, router: 9, round: 3 };
+    let mut fields = larger;
+    router.on_departure(SIZE, &mut fields, &link);
+    assert_eq!(fields, larger);
+    router.on_interval(T, &link);
+    assert_eq!(router.loss, Some(billionths(LOSS_MIN)));
+}
+
+#[test]
+fn a_packet_costs_a_router_one_addition() {
+    let mut router = EmkcRouter::<Counted>::new(7, 0.95, T);
+    let link = link(Rate::from_mbps(1000));
+    let mut fields = CongestionForm::Emkc.blank();
+    let spent = cost(|| {
+        router.on_arrival(SIZE, Some(&fields), &link);
+        router.on_departure(SIZE, &mut fields, &link);
+    });
+    assert_eq!(spent, (1, 0));
+}
+
+#[test]
+fn nonsense_from_a_router_stays_within_bounds() {
+    for interval in [Span::ZERO, Span(1), Span::MAX] {
+        for loss in [i64::MIN, -1, i64::MAX] {
+            let mut host = Emkc::new([1e9, 1.99], 10e6, SIZE);
+            hear(&mut host, CongestionFields::Emkc { interval, loss, router: 7, round: 1 });
+            assert!((RATE_MIN..=RATE_MAX).contains(&host.rate), "{interval:?} {loss}");
+        }
+    }
+}
