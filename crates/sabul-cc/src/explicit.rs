@@ -13,6 +13,7 @@ pub(crate) mod emkc;
 mod host;
 pub(crate) mod jetmax;
 mod load;
+pub(crate) mod maxnet;
 mod number;
 pub(crate) mod piqi_rcp;
 pub(crate) mod rcp;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use sabul_units::nearest;
 
 use crate::bulk::{fobs, netblt, rbudp, tsunami};
-use crate::explicit::{emkc, jetmax, piqi_rcp, rcp, xcp};
+use crate::explicit::{emkc, jetmax, maxnet, piqi_rcp, rcp, xcp};
 use crate::params::{ConfigError, ParamValues};
 use crate::policy::Policy;
 use crate::tcp::{
@@ -61,6 +61,7 @@ pub const ENTRIES: &[Entry] = &[
     piqi_rcp::ENTRY,
     xcp::ENTRY,
     emkc::ENTRY,
+    maxnet::ENTRY,
     fixed::ENTRY,
 ];
 

@@ -301,12 +301,31 @@ fn emkc_shares_alike_between_round_trips_of_30_and_200_ms_in_the_time_that_alpha
     assert!(are_near(&rates(&results), &[EMKC * (95.0 / 2.0 + 2.0); 2], 0.05));
 }
 
+/// What is new in a full packet under MaxNet, and what routers give.
+const MAXNET: f64 = 0.97 * 1412.0 / 1500.0;
+
+#[test]
+fn maxnet_shares_alike_among_joiners_and_between_round_trips_without_loss() {
+    let flows = || [0, 10, 20].map(|start| flow("maxnet", start, 50, vec![0])).to_vec();
+    let links = || vec![link("l", 1000, Some("maxnet"))];
+    let results = run(links(), flows(), 30, 3);
+    assert!(are_near(&rates(&results), &[MAXNET * 1000.0 / 3.0; 3], 0.02));
+    let whole = run(links(), flows(), 30, 30);
+    assert_eq!(whole.links[0].drops, 0);
+    let flows = || vec![flow("maxnet", 0, 200, vec![0]), flow("maxnet", 10, 30, vec![0])];
+    let results = run(links(), flows(), 25, 3);
+    assert!(are_near(&rates(&results), &[MAXNET * 500.0; 2], 0.05));
+    let filled = run(links(), flows(), 4, 2);
+    assert!(filled.links[0].utilisation > 0.95);
+}
+
 #[test]
 fn the_others_give_each_flow_its_max_min_share_over_two_links() {
     // 80 for two, so 40 each; 97 less 40 for the third.
     let cases = [
         ("piqi-rcp", 0.0, 0.95, 1408.0, ("rise", "10")),
         ("emkc", 0.4, 0.95, EMKC * 1500.0, ("alpha_mbps", "0.2")),
+        ("maxnet", 0.0, 0.97, 1412.0, ("rate_mbps_max", "100")),
     ];
     for (cc, above, eta, new, (name, value)) in cases {
         let links = vec![link("l1", 97, Some(cc)), link("l2", 80, Some(cc))];

@@ -3,12 +3,12 @@
 use sabul_units::nearest;
 
 pub use super::router::{BuildRouter, RouterEntry};
-use super::{emkc, jetmax, piqi_rcp, rcp, xcp};
+use super::{emkc, jetmax, maxnet, piqi_rcp, rcp, xcp};
 use crate::params::ConfigError;
 
 /// All of them, in the order shown to users.
 pub const ROUTERS: &[RouterEntry] =
-    &[jetmax::ROUTER, rcp::ROUTER, piqi_rcp::ROUTER, xcp::ROUTER, emkc::ROUTER];
+    &[jetmax::ROUTER, rcp::ROUTER, piqi_rcp::ROUTER, xcp::ROUTER, emkc::ROUTER, maxnet::ROUTER];
 
 /// Their names.
 pub const ROUTER_NAMES: &[&str] = &{
