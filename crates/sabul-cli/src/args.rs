@@ -160,6 +160,9 @@ pub(crate) struct CpArgs {
     /// Do not wait for the receiver's disk: faster, but a power cut soon after may cost files.
     #[arg(long)]
     pub(crate) no_sync: bool,
+    /// Begin anew, whatever an interrupted copy left.
+    #[arg(long)]
+    pub(crate) no_resume: bool,
     /// Print one JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
@@ -176,7 +179,11 @@ takes its name. A local name with a ':' is written with './' in front.
 
 A file appears under its name complete and verified, or not at all. What counts as copied is on the \
 receiver's disk, and a power cut does not take it back; --no-sync leaves that to chance. Meanwhile, files have \
-names that end in '.sabul-part'; a later copy into the same directory removes what a killed one left.
+names that end in '.sabul-part'; a later copy into the same directory removes what a killed one left, or goes on with it.
+
+When a copy is interrupted, in whatever way, run the same command again: it goes on where it was. What is \
+there already is read on both sides and compared, so a source that changed is noticed and sent anew from \
+there. Both ends keep what is needed for a week; --no-resume begins anew.
 
 Examples:
   sabul cp big.iso sabul://host:4850/ --ticket ticket

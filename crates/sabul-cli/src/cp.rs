@@ -56,6 +56,7 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
         rate_limit_bps: args.bwlimit.map(|rate| rate.0),
         preserve: args.preserve,
         sync: !args.no_sync,
+        resume: !args.no_resume,
         ..args.channel.transfer_options(controller(args))?
     };
     policy::apply(args, &mut options)?;
@@ -77,8 +78,7 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
         }
         Err(_) if pipe_closed.load(Ordering::Acquire) => Ok(()),
         Err(_) if interrupt.is_seen() => Err(CliError::interrupted(format!(
-            "interrupted: what had arrived complete stays ({}), nothing half-written was left; run the same \
-             command again to repeat it",
+            "interrupted: what had arrived complete stays ({}); run the same command again to go on",
             count(outcome.json.files, "file")
         ))),
         Err(error) => Err(error),
@@ -111,7 +111,7 @@ async fn transfer(
             match slow {
                 // What came before it was looked at is done all the same.
                 Some(text) if finished.is_err() => Err(CliError::too_slow(format!(
-                    "{text}; what had arrived complete stays ({}), nothing half-written was left",
+                    "{text}; what had arrived complete stays ({}); run the same command again to go on",
                     count(outcome.json.files, "file")
                 ))),
                 _ => finished,
@@ -148,9 +148,13 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
     }
     if !args.quiet {
         output::note(format_args!(
-            "{} in {}, {:.2} s, {}{}",
+            "{} in {}{}, {:.2} s, {}{}",
             show_bytes(report.bytes),
             count(report.files, "file"),
+            match report.bytes_resumed {
+                0 => String::new(),
+                there => format!(" ({} were there)", show_bytes(there)),
+            },
             report.elapsed.as_secs_f64(),
             show_rate(report.goodput_bps),
             match (report.entries > 0 && report.verified, report.durable) {

@@ -100,6 +100,7 @@ impl TransferJson {
     pub(crate) fn of_report(cc: &str, report: &Report) -> Self {
         let mut json = Self::nothing(cc).with_channel(&report.channel);
         json.bytes = report.bytes;
+        json.resumed_bytes = report.bytes_resumed;
         json.files = report.files;
         json.seconds = report.elapsed.as_secs_f64();
         json.goodput_bps = report.goodput_bps;
@@ -116,9 +117,11 @@ impl TransferJson {
     pub(crate) fn of_progress(cc: &str, progress: &Progress) -> Self {
         let mut json = Self::nothing(cc).with_channel(&progress.channel);
         json.bytes = progress.bytes;
+        json.resumed_bytes = progress.bytes_resumed;
         json.files = progress.files;
         json.seconds = progress.elapsed.as_secs_f64();
-        json.goodput_bps = rate_bps(progress.bytes, json.seconds);
+        json.goodput_bps =
+            rate_bps(progress.bytes - progress.bytes_resumed.min(progress.bytes), json.seconds);
         json
     }
 

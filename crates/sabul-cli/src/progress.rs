@@ -51,7 +51,9 @@ impl Meter {
 
     /// Takes in the latest state.
     pub(crate) fn update(&mut self, progress: &Progress) {
-        let rate = self.recent.update(progress.elapsed, progress.bytes);
+        let rate = self
+            .recent
+            .update(progress.elapsed, progress.bytes.saturating_sub(progress.bytes_resumed));
         match &mut self.style {
             Style::Quiet => {}
             Style::Live(bar) => {
@@ -98,9 +100,10 @@ pub(crate) async fn follow(
         tokio::select! {
             () = transfer.changed() => {}
             _ = look.tick(), if minimum.is_some() => {
-                let Progress { elapsed, bytes, bytes_total, channel, .. } = transfer.progress();
+                let progress = transfer.progress();
+                let Progress { elapsed, bytes, bytes_resumed, bytes_total, channel, .. } = progress;
                 slow = minimum.as_mut().and_then(|minimum| {
-                    let rate = minimum.look(elapsed, bytes, bytes_total)?;
+                    let rate = minimum.look(elapsed, bytes - bytes_resumed.min(bytes), bytes_total)?;
                     Some(minimum.verdict(rate, &channel))
                 });
                 if slow.is_some() {

@@ -10,7 +10,8 @@ use std::path::Path;
 use sabul::Ticket;
 use sabul_units::{CongestionForm, CongestionHeader, PacketNumber, SeqNo, Span};
 use sabul_wire::control::{
-    ChannelParams, Direction, Done, Entry, EntryKind, Failure, FailureCode, Message, Open, Request,
+    ChannelParams, Direction, Done, Entry, EntryKind, Failure, FailureCode, Held, Mark, Message,
+    Open, Request, Start,
 };
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Echo, Feedback, Header, Kind, LossPolicy, Nak,
@@ -189,12 +190,28 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
             message(&Message::Done(Done {
                 transfer: 2,
                 bytes: 5,
+                resumed: 2,
                 entries: 3,
                 failed: 1,
                 files: 2,
                 elapsed_us: 900,
                 cpu_us: 80,
             }))?,
+        ),
+        (
+            "have",
+            message(&Message::Have {
+                transfer: 2,
+                files: vec![Held {
+                    path: b"a/b".to_vec(),
+                    marks: vec![Mark { bytes: 2, hash: [9; 32] }],
+                }],
+                is_last: true,
+            })?,
+        ),
+        (
+            "starts",
+            message(&Message::Starts { transfer: 2, starts: vec![Start { index: 1, offset: 2 }] })?,
         ),
         ("feedback", message(&Message::Feedback { transfer: 2, report: encoded(&ack(None)) })?),
         (

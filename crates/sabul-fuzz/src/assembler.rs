@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sabul_transfer::{Assembler, AssemblerWait, Op, Step};
 use sabul_units::Polled;
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message, Start};
 
 use crate::input::Input;
 
@@ -33,12 +33,18 @@ struct Run {
 }
 
 /// Input: operations (remainder by 6): 0 a message of the control connection as bytes, 1–2 entries,
-/// 3 the end of an entry, 4 a block, 5 the end of the manifest.
+/// 3 the end of an entry, 4 a block, 5 the end of the manifest; from 250 on, where an entry starts.
 pub(crate) fn target(data: &[u8]) -> bool {
     let mut input = Input::new(data);
     let mut run = Run::default();
     while !input.is_empty() {
-        match input.u8() % 6 {
+        let operation = input.u8();
+        match operation % 6 {
+            _ if operation >= 250 => {
+                let index = input.near(run.assembler.announced().0);
+                let offset = input.near(1);
+                run.message(Message::Starts { transfer: 0, starts: vec![Start { index, offset }] });
+            }
             0 => {
                 if let Ok(message) = Message::decode_body(input.counted()) {
                     run.message(message);
@@ -77,6 +83,7 @@ impl Run {
     fn message(&mut self, message: Message) {
         let result = match message {
             Message::Manifest { entries, .. } => self.assembler.manifest(entries),
+            Message::Starts { starts, .. } => self.assembler.starts(starts),
             Message::ManifestEnd { entries, bytes, .. } => {
                 self.assembler.manifest_end(entries, bytes)
             }
@@ -157,6 +164,7 @@ impl Run {
         self.operations += 1;
         let (Op::MakeDirectory(index)
         | Op::Create(index)
+        | Op::Resume { index, .. }
         | Op::Write { index, .. }
         | Op::Finish { index, .. }) = op;
         assert!(!self.finished.contains(&index), "{op:?} on what is finished");
@@ -171,6 +179,16 @@ impl Run {
                 assert_ne!(kind, EntryKind::Directory);
                 let file = File { hasher: blake3::Hasher::new(), bytes: 0 };
                 assert!(self.open.insert(index, file).is_none(), "{index} is created twice");
+            }
+            Op::Resume { offset, .. } => {
+                assert!(kind.size().is_some_and(|size| (1..=size).contains(&offset)), "{offset}");
+                let mut hasher = blake3::Hasher::new();
+                if offset <= CONTENT_MAX {
+                    hasher.update(&vec![FILLER; usize::try_from(offset).expect("it is small")]);
+                }
+                self.assembler.resumed(hasher.clone());
+                let file = File { hasher, bytes: offset };
+                assert!(self.open.insert(index, file).is_none(), "{index} is begun twice");
             }
             Op::Write { range, .. } => {
                 let length = self.blocks.first().expect("writing needs a block");

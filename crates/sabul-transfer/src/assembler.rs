@@ -5,12 +5,14 @@
 //! each other. What is complete is handed out as an [`Op`]; the rest waits.
 //!
 //! ```text
-//! entry:  Waiting --Create--> Open --Write*, last byte--> Full --EntryEnd known: Finish--> gone
+//! entry:  Waiting --Create or Resume--> Open --Write*, last byte--> Full --EntryEnd known: Finish--> gone
 //!         a directory:  Waiting --MakeDirectory--> Made --> gone
 //! ```
+//! Of a file that is resumed the stream has only what comes behind its start. The driver gives the
+//! hash of what is before, made of the bytes that it has; so the verdict covers every byte.
 //! Invariants: operations come in the order of the manifest, except that a file may be finished
-//! after later ones were begun, and an empty one is begun only when it is finished; each `Create`
-//! is followed by exactly one `Finish`; a `Finish` comes without a `Create` where the entry was
+//! after later ones were begun, and an empty one is begun only when it is finished; each `Create` or
+//! `Resume` is followed by exactly one `Finish`; a `Finish` comes without one where the entry was
 //! known to be bad before its first byte.
 //! Not here: whether two entries have one name. Only the place they go to knows which names it
 //! takes for one, and it needs no memory for that.
@@ -21,7 +23,9 @@ use std::ops::Range;
 
 use sabul_units::Polled;
 use sabul_wire::Printable;
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, MAX_MANIFEST_ENTRIES};
+use sabul_wire::control::{
+    Entry, EntryKind, Failure, FailureCode, MAX_MANIFEST_ENTRIES, Mark, Start,
+};
 
 use crate::path::RelativePath;
 
@@ -41,6 +45,14 @@ pub enum Op {
     MakeDirectory(u64),
     /// Begin a file or stream.
     Create(u64),
+    /// Go on with a file that is there in part, or keep one that is whole. Before anything else,
+    /// [`Assembler::resumed`] has to be called, unless the entry is given up.
+    Resume {
+        /// Which entry.
+        index: u64,
+        /// Bytes that are there; not zero.
+        offset: u64,
+    },
     /// Append a part of the current block.
     Write {
         /// Which entry.
@@ -52,8 +64,8 @@ pub enum Op {
     Finish {
         /// Which entry.
         index: u64,
-        /// Whether the content is what the sender read, and good.
-        verified: Result<(), Rejection>,
+        /// The hash of the content if that is what the sender read, and good.
+        verified: Result<[u8; 32], Rejection>,
     },
 }
 
@@ -115,6 +127,8 @@ pub struct Assembler {
     /// No entry below this index may be ended any more.
     next_end: u64,
     announced: Announced,
+    /// Where entries start that are not announced, the next one first.
+    starts: VecDeque<Start>,
     /// The first slot was handed out for the last time.
     retire: bool,
     broken: Option<Failure>,
@@ -131,6 +145,8 @@ struct Announced {
 #[derive(Debug)]
 struct Slot {
     entry: Entry,
+    /// Bytes of it that do not come.
+    start: u64,
     state: State,
     end: Option<End>,
 }
@@ -174,11 +190,11 @@ impl Slot {
     }
 
     /// Whether content with this hash is good; nothing before the `EntryEnd`.
-    fn verdict(&self, hash: [u8; 32]) -> Option<Result<(), Rejection>> {
+    fn verdict(&self, hash: [u8; 32]) -> Option<Result<[u8; 32], Rejection>> {
         let end = self.end.as_ref()?;
         Some(match &end.outcome {
             Err(failure) => Err(Rejection { failure: failure.clone(), is_known_to_sender: true }),
-            Ok(expected) if *expected == hash => Ok(()),
+            Ok(expected) if *expected == hash => Ok(hash),
             Ok(_) => Err(Rejection::here(Failure::new(
                 FailureCode::Verification,
                 format!(
@@ -210,6 +226,7 @@ impl Assembler {
             full: 0,
             next_end: 0,
             announced: Announced::default(),
+            starts: VecDeque::new(),
             retire: false,
             broken: None,
         }
@@ -233,6 +250,48 @@ impl Assembler {
     /// Memory that announced entries are taken to need until they are finished, in bytes.
     pub fn pending_bytes(&self) -> u64 {
         self.pending_bytes
+    }
+
+    /// Takes where some of the entries start that are announced next.
+    ///
+    /// # Errors
+    /// If they are out of order or too far ahead.
+    pub fn starts(&mut self, starts: Vec<Start>) -> Result<(), Failure> {
+        self.guarded(|this| {
+            for start in starts {
+                let next = this.starts.back().map_or(this.announced.entries, |last| last.index + 1);
+                let most = this.announced.entries + MAX_MANIFEST_ENTRIES as u64;
+                if !(next..most).contains(&start.index) || this.announced.complete {
+                    let text = format!("entry {} starts where {next} may", start.index);
+                    return Err(broke(text));
+                }
+                this.starts.push_back(start);
+            }
+            Ok(())
+        })
+    }
+
+    /// What is there of the file that is to be resumed now has been read; `hasher` has taken it in.
+    pub fn resumed(&mut self, hasher: blake3::Hasher) {
+        *self.hasher = hasher;
+    }
+
+    /// How far the current file has come, if it has begun and is not complete.
+    pub fn mark(&self) -> Option<(u64, Mark)> {
+        let slot = self.slot(self.current)?;
+        let is_begun = matches!(slot.state, State::Open { skip: false });
+        let hash = is_begun.then(|| self.hasher.finalize().into())?;
+        Some((self.current, Mark { bytes: self.at, hash }))
+    }
+
+    /// Files whose bytes are complete and that wait for their verdict.
+    pub fn unjudged(&self) -> impl Iterator<Item = (u64, Mark)> {
+        self.slots.iter().zip(self.first..).filter_map(|(slot, index)| match slot.state {
+            State::Full { hash, is_begun: true } => {
+                Some((index, Mark { bytes: slot.ends_at()?, hash }))
+            }
+            _ => None,
+        })
     }
 
     /// Takes the next entries of the manifest.
@@ -267,10 +326,17 @@ impl Assembler {
             .bytes
             .checked_add(entry.kind.size().unwrap_or(0))
             .ok_or_else(|| broke("the sizes in the manifest add up to more than 2^64 bytes"))?;
+        let index = announced.entries;
         announced.entries += 1;
         announced.has_stream = entry.kind == EntryKind::Stream;
+        let is_next = self.starts.front().is_some_and(|start| start.index == index);
+        let start = is_next.then(|| self.starts.pop_front()).flatten().map_or(0, |it| it.offset);
+        let is_within = matches!(entry.kind, EntryKind::File(size) if (1..=size).contains(&start));
+        if start > 0 && !is_within {
+            return Err(broke(format!("entry {index} starts at {start}, where it has no bytes")));
+        }
         self.charge(cost(&entry))?;
-        self.slots.push_back(Slot { entry, state: State::Waiting, end: None });
+        self.slots.push_back(Slot { entry, start, state: State::Waiting, end: None });
         Ok(())
     }
 
@@ -409,7 +475,10 @@ impl Assembler {
             EntryKind::File(_) | EntryKind::Stream => {
                 let skip = slot.end.as_ref().is_some_and(|end| end.outcome.is_err());
                 slot.state = State::Open { skip };
-                (!skip).then(|| do_now(Op::Create(index)))
+                let offset = slot.start;
+                self.at = offset;
+                let op = if offset > 0 { Op::Resume { index, offset } } else { Op::Create(index) };
+                (!skip).then(|| do_now(op))
             }
         }
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::bytes::{DecodeError, Reason};
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 1;
+pub const CONTROL_VERSION: u16 = 2;
 /// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Longest body of a greeting, in bytes: all that a stranger may make us read.
@@ -30,6 +30,15 @@ pub const MAX_SMALL: usize = 8 << 10;
 pub const BULK_CREDIT: u32 = 4 << 20;
 /// Most entries that one [`Message::Manifest`] carries.
 pub const MAX_MANIFEST_ENTRIES: usize = 1000;
+/// Longest body of a [`Message::Have`] or [`Message::Starts`], in bytes.
+pub const MAX_HAVE: usize = 256 << 10;
+/// Most [`Message::weight`] of all [`Message::Have`] of a transfer. Ours: some 20 000 files; what is
+/// not told of is sent again.
+pub const HAVE_WEIGHT_MAX: u32 = 4 << 20;
+/// Most files that one [`Message::Have`] names.
+pub const MAX_HAVE_FILES: usize = 1000;
+/// Most marks of one file.
+pub const MAX_MARKS: usize = 64;
 /// Most sources of one request.
 pub const MAX_SOURCES: usize = 4096;
 /// Longest name of a file or place, in bytes; Linux refuses longer paths too.
@@ -112,8 +121,10 @@ pub enum Message {
     Progress {
         /// Which transfer.
         transfer: u32,
-        /// Content bytes handed to the file system or the application.
+        /// Content bytes handed to the file system or the application, or there before.
         bytes: u64,
+        /// How many of them were there before.
+        resumed: u64,
         /// Entries finished.
         entries: u64,
         /// Entries other than directories that are complete and verified.
@@ -177,6 +188,55 @@ pub enum Message {
         /// Never send faster than this, in bit/s.
         rate_limit_bps: Option<u64>,
     },
+    /// Receiver to sender of files: what an earlier attempt left. Before the first of these that is
+    /// the last, the sender sends nothing.
+    Have {
+        /// Which transfer.
+        transfer: u32,
+        /// At most [`MAX_HAVE_FILES`]; each file once.
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_HAVE_FILES>")]
+        files: Vec<Held>,
+        /// Nothing more comes.
+        is_last: bool,
+    },
+    /// Sender to receiver, before the manifest with these entries: from where their content comes.
+    /// What is before is what [`Message::Have`] told of, and the sender found to be the same.
+    Starts {
+        /// Which transfer.
+        transfer: u32,
+        /// In the order of the manifest; at most [`MAX_MANIFEST_ENTRIES`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_MANIFEST_ENTRIES>")]
+        starts: Vec<Start>,
+    },
+}
+
+/// What a receiver has of a file, from its beginning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Name of the entry.
+    #[serde(deserialize_with = "bounds::bytes::<_, MAX_NAME>")]
+    pub path: Vec<u8>,
+    /// Places to go on from, nearest to the beginning first; at most [`MAX_MARKS`].
+    #[serde(deserialize_with = "bounds::list::<_, _, MAX_MARKS>")]
+    pub marks: Vec<Mark>,
+}
+
+/// A place in a file, and what is before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Bytes before it.
+    pub bytes: u64,
+    /// BLAKE3 of these bytes.
+    pub hash: [u8; 32],
+}
+
+/// From where the content of an entry comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// Position in the manifest, from zero.
+    pub index: u64,
+    /// Bytes before it, which do not come; not zero.
+    pub offset: u64,
 }
 
 /// A request for a transfer.
@@ -306,8 +366,10 @@ impl EntryKind {
 pub struct Done {
     /// Which transfer.
     pub transfer: u32,
-    /// Content bytes received.
+    /// Content bytes received, or there before.
     pub bytes: u64,
+    /// How many of them were there before.
+    pub resumed: u64,
     /// Entries that arrived complete and verified.
     pub entries: u64,
     /// How many of those are not directories.
@@ -407,6 +469,13 @@ impl Open {
     }
 }
 
+impl Held {
+    /// What it is taken to need in memory, in bytes.
+    pub fn weight(&self) -> usize {
+        ITEM + self.path.len() + size_of::<Mark>() * self.marks.len()
+    }
+}
+
 impl Message {
     /// Appends length and body to `out`.
     ///
@@ -450,6 +519,8 @@ impl Message {
             | Self::EntryFailed { failure, .. }
             | Self::Cancel { failure, .. } => failure.message.len(),
             Self::Feedback { report, .. } => report.len(),
+            Self::Have { files, .. } => files.iter().map(Held::weight).sum(),
+            Self::Starts { starts, .. } => ITEM * starts.len(),
             Self::Open(open) => return open.weight(),
             _ => 0,
         };
@@ -482,6 +553,7 @@ pub const fn body_limit(kind: u8) -> usize {
         HELLO | WELCOME => MAX_GREETING,
         OPEN => MAX_OPEN,
         MANIFEST => MAX_MESSAGE,
+        HAVE | STARTS => MAX_HAVE,
         _ => MAX_SMALL,
     }
 }
@@ -491,6 +563,8 @@ const HELLO: u8 = 0;
 const WELCOME: u8 = 1;
 const OPEN: u8 = 2;
 const MANIFEST: u8 = 4;
+const HAVE: u8 = 18;
+const STARTS: u8 = 19;
 
 /// Length of the body that follows a length prefix.
 ///

@@ -218,6 +218,8 @@ pub struct TransferOptions {
     /// as finished, on whichever side files are written. Without it, a power cut soon after the
     /// end may take files back or leave them empty.
     pub sync: bool,
+    /// Go on with what an interrupted transfer left at the destination, as far as it is the same.
+    pub resume: bool,
 }
 
 impl Default for TransferOptions {
@@ -234,6 +236,7 @@ impl Default for TransferOptions {
             loss_policy: LossPolicy::Current,
             carrier: Carrier::Udp,
             sync: true,
+            resume: true,
         }
     }
 }

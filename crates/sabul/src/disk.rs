@@ -115,6 +115,12 @@ pub trait DiskFile: Send + fmt::Debug {
     /// As the system says.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
+    /// Ends the file here, in bytes from its beginning; what is written next goes there.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn resume_at(&mut self, offset: u64) -> io::Result<()>;
+
     /// Bytes that there is room for on its disk.
     ///
     /// # Errors
@@ -226,6 +232,11 @@ impl DiskFile for File {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         io::Write::write(self, bytes)
+    }
+
+    fn resume_at(&mut self, offset: u64) -> io::Result<()> {
+        self.set_len(offset)?;
+        io::Seek::seek(self, io::SeekFrom::Start(offset)).map(drop)
     }
 
     fn free_bytes(&self) -> io::Result<u64> {

@@ -7,6 +7,8 @@
 
 mod destination;
 mod group;
+mod have;
+mod journal;
 mod outlet;
 pub(crate) mod part;
 mod prompt;
@@ -17,6 +19,7 @@ mod stream;
 mod trouble;
 
 pub use destination::{Destination, FileReceiver, FileSink, local_destination};
+pub use have::Have;
 pub use outlet::{Outlet, Stopped};
 pub(crate) use prompt::FLUSH_AFTER;
 pub use receive::{Counts, Kept, PROGRESS_INTERVAL, Receiver, Settled, Sink};

@@ -25,7 +25,7 @@ use crate::files::{Destination, FileReceiver, SourceSet, StreamReceiver, local_d
 use crate::seal::Suite;
 use crate::steer::Steering;
 use crate::stream::{self, ReceiveStream, SendStream};
-use crate::transfer::{self, Context, Plan, Side, Transfer, Work, Writer};
+use crate::transfer::{self, Context, Plan, Resume, Side, Transfer, Work, Writer};
 use asked::{Asked, AskedWriter};
 
 /// Transfers of files that a peer may have under way where [`Session::serve`] answers.
@@ -133,7 +133,8 @@ impl Session {
             preserve: options.preserve,
             sync: options.sync,
         };
-        let work = Work::Send { set: sources, announce_times: options.preserve };
+        let resume = if options.resume { Resume::Yes } else { Resume::No };
+        let work = Work::Send { set: sources, announce_times: options.preserve, resume };
         self.open(Direction::Send, request, options, |_| Ok(work))
     }
 
@@ -152,7 +153,7 @@ impl Session {
     ) -> Result<Transfer, Error> {
         let is_content = |source: &Vec<u8>| source.ends_with(b"/");
         let needs_directory = sources.len() > 1 || sources.iter().any(is_content);
-        let &TransferOptions { preserve, sync, .. } = options;
+        let &TransferOptions { preserve, sync, resume, .. } = options;
         let writes_files = !matches!(destination, LocalDestination::Writer(_));
         let prepared = self.inner.cx.machine.block(move || match destination {
             LocalDestination::Path { path, into_directory } => {
@@ -160,14 +161,17 @@ impl Session {
                 let (jail, path) = local_destination(&path, into_directory)?;
                 Ok(Prepared::Files(
                     Arc::new(jail),
-                    Destination { path, into_directory, preserve, sync },
+                    Destination { path, into_directory, preserve, sync, resume },
                 ))
             }
             LocalDestination::Writer(writer) => Ok(Prepared::Writer(writer)),
             #[cfg(test)]
             LocalDestination::Disk(disk, path) => {
                 let into_directory = true;
-                Ok(Prepared::Files(disk, Destination { path, into_directory, preserve, sync }))
+                Ok(Prepared::Files(
+                    disk,
+                    Destination { path, into_directory, preserve, sync, resume },
+                ))
             }
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)?.map_err(Error::from_failure)?;
@@ -197,7 +201,7 @@ impl Session {
     ) -> Result<SendStream, Error> {
         let (pipe, set) = stream::source(self.inner.cx.control.runtime().clone())?;
         let request = control::Request::Stream { name: name.to_owned() };
-        let work = Work::Send { set, announce_times: false };
+        let work = Work::Send { set, announce_times: false, resume: Resume::Never };
         let transfer = self.open(Direction::Send, request, options, |_| Ok(work))?;
         Ok(SendStream::new(pipe, transfer))
     }
@@ -576,7 +580,9 @@ impl PutRequest {
         else {
             return Err(Error::Cancelled);
         };
-        let destination = Destination { path: destination, into_directory, preserve, sync };
+        // Whoever does not want to go on with it does not use it.
+        let resume = true;
+        let destination = Destination { path: destination, into_directory, preserve, sync, resume };
         let open = move || FileReceiver::new(disk, &destination, transfer);
         let receiver = self.pending.cx.endpoint.look(open).await.and_then(|opened| opened);
         self.pending
@@ -612,7 +618,9 @@ impl GetRequest {
             return Err(Error::Cancelled);
         };
         let set = SourceSet::in_disk(disk, sources, recursive);
-        self.pending.accept(Direction::Send, |_| Ok(Work::Send { set, announce_times: true }))
+        self.pending.accept(Direction::Send, |_| {
+            Ok(Work::Send { set, announce_times: true, resume: Resume::Yes })
+        })
     }
 }
 
@@ -633,7 +641,7 @@ impl StreamRequest {
     /// If the peer wants to send, or the session is over.
     pub fn accept_sender(self) -> Result<SendStream, Error> {
         let (pipe, set) = stream::source(self.pending.cx.control.runtime().clone())?;
-        let work = Work::Send { set, announce_times: false };
+        let work = Work::Send { set, announce_times: false, resume: Resume::Never };
         let transfer = self.pending.accept(Direction::Send, |_| Ok(work))?;
         Ok(SendStream::new(pipe, transfer))
     }

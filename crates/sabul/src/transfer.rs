@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::files::Counts;
 use crate::steer::{Change, check_policy, check_rate_limit};
 
-pub(crate) use run::{Context, Plan, Side, Work, start};
+pub(crate) use run::{Context, Plan, Resume, Side, Work, start};
 pub(crate) use work::Writer;
 #[cfg(test)]
 pub(crate) use work::{Load, Reading, Writing};
@@ -36,8 +36,10 @@ const CHANGE_INTERVAL: Duration = Duration::from_millis(100);
 /// How far a transfer has come.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// Content bytes that the receiver has handed to its file system or application.
+    /// Content bytes that the receiver has handed to its file system or application, or had before.
     pub bytes: u64,
+    /// How many of them it had before.
+    pub bytes_resumed: u64,
     /// Content bytes in all, once known.
     pub bytes_total: Option<u64>,
     /// Entries that the receiver has finished, well or badly; with
@@ -75,6 +77,8 @@ pub struct Interval {
 pub struct Report {
     /// Content bytes at the receiver.
     pub bytes: u64,
+    /// How many of them were there before, from an earlier attempt.
+    pub bytes_resumed: u64,
     /// Entries that arrived complete and verified.
     pub entries: u64,
     /// How many of those are not directories.
@@ -83,7 +87,7 @@ pub struct Report {
     pub entries_failed: u64,
     /// From the opening of the transfer to its end, as this side saw it.
     pub elapsed: Duration,
-    /// `bytes` over `elapsed`, in bit/s.
+    /// What came of `bytes` over `elapsed`, in bit/s.
     pub goodput_bps: f64,
     /// The content of every entry that counts as arrived was compared with its hash, and none was
     /// found wrong.
@@ -229,6 +233,7 @@ pub(crate) struct Board {
 #[derive(Debug, Default)]
 struct BoardState {
     bytes: u64,
+    bytes_resumed: u64,
     bytes_total: Option<u64>,
     entries: u64,
     files: u64,
@@ -336,7 +341,8 @@ impl Board {
     }
 
     /// The receiver has come so far, by its own clock.
-    pub(crate) fn advance(&self, bytes: u64, entries: u64, files: u64, at: Duration) {
+    pub(crate) fn advance(&self, counts: Counts, at: Duration) {
+        let Counts { bytes, resumed, entries, files, .. } = counts;
         let mut state = self.lock();
         let stats = state.handle.as_ref().map_or_else(ChannelStats::default, Handle::stats);
         let packets = stats.packets.saturating_sub(state.last_stats.packets);
@@ -344,7 +350,9 @@ impl Board {
         if at > state.last_at || state.intervals.is_empty() {
             let interval = Interval {
                 t_s: at.as_secs_f64(),
-                bytes: bytes.saturating_sub(state.bytes),
+                bytes: bytes
+                    .saturating_sub(resumed)
+                    .saturating_sub(state.bytes.saturating_sub(state.bytes_resumed)),
                 rtt_ms: stats.rtt_ms,
                 loss_rate: ratio(lost, packets),
                 gap_ns: stats.gap_ns,
@@ -354,6 +362,7 @@ impl Board {
         state.last_at = at;
         state.last_stats = stats;
         state.bytes = bytes;
+        state.bytes_resumed = resumed;
         state.entries = entries;
         state.files = files;
         while state.names_first + NAMES_KEPT < entries && state.names.pop_front().is_some() {
@@ -386,6 +395,7 @@ impl Board {
         let live = state.handle.as_ref().map(Handle::stats);
         Progress {
             bytes: state.bytes,
+            bytes_resumed: state.bytes_resumed,
             bytes_total: state.bytes_total,
             entries: state.entries,
             files: state.files,
@@ -398,11 +408,13 @@ impl Board {
 
     /// The report of a transfer that ran to its end now.
     pub(crate) fn report(&self, counts: Counts) -> Report {
-        let Counts { bytes, entries, files, failed: entries_failed } = counts;
+        let Counts { bytes, resumed: bytes_resumed, entries, files, failed: entries_failed } =
+            counts;
         let elapsed = self.opened.elapsed();
         let mut state = self.lock();
         let channel = state.handle.as_ref().map_or_else(ChannelStats::default, Handle::stats);
         state.bytes = bytes;
+        state.bytes_resumed = bytes_resumed;
         state.entries = entries + entries_failed;
         state.files = files;
         state.elapsed = elapsed;
@@ -410,9 +422,11 @@ impl Board {
         let is_wrong =
             |failure: &Failure| failure.code == sabul_wire::control::FailureCode::Verification;
         #[expect(clippy::cast_precision_loss, reason = "a rate needs few digits")]
-        let goodput_bps = bytes as f64 * 8.0 / elapsed.as_secs_f64().max(1e-9);
+        let goodput_bps =
+            bytes.saturating_sub(bytes_resumed) as f64 * 8.0 / elapsed.as_secs_f64().max(1e-9);
         Report {
             bytes,
+            bytes_resumed,
             entries,
             files,
             entries_failed,

@@ -27,6 +27,8 @@ struct Disk {
     directories: Vec<Vec<u8>>,
     failures: BTreeMap<u64, Failure>,
     queue: VecDeque<Vec<u8>>,
+    /// What an earlier attempt left, by path.
+    held: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Disk {
@@ -55,6 +57,13 @@ impl Disk {
             Op::Create(index) => {
                 assert!(self.open.insert(index, Vec::new()).is_none(), "created once");
             }
+            Op::Resume { index, offset } => {
+                let path = self.assembler.entry(index).unwrap().path.clone();
+                let length = usize::try_from(offset).unwrap();
+                let held = self.held.get(&path).unwrap()[..length].to_vec();
+                self.assembler.resumed(blake3::Hasher::new().update(&held).clone());
+                assert!(self.open.insert(index, held).is_none(), "begun once");
+            }
             Op::Write { index, range } => {
                 assert!(!range.is_empty());
                 let block = self.queue.front().unwrap();
@@ -63,7 +72,7 @@ impl Disk {
             Op::Finish { index, verified } => {
                 let content = self.open.remove(&index);
                 match verified {
-                    Ok(()) => {
+                    Ok(_) => {
                         let path = self.assembler.entry(index).unwrap().path.clone();
                         self.files.insert(path, content.unwrap());
                     }
@@ -423,4 +432,69 @@ fn garbage_never_panics_and_never_makes_a_wrong_file() {
         }
     }
     assert!(refused > 200, "the garbage is bad enough to be refused: {refused}");
+}
+
+fn starts(pairs: &[(u64, u64)]) -> Vec<Start> {
+    pairs.iter().map(|&(index, offset)| Start { index, offset }).collect()
+}
+
+#[test]
+fn what_is_resumed_comes_from_its_start_and_is_judged_as_a_whole() {
+    for held in [&b"two"[..], b"twX"] {
+        let mut disk = Disk::default();
+        disk.held.insert(b"b".to_vec(), held.to_vec());
+        disk.held.insert(b"c".to_vec(), b"whole".to_vec());
+        disk.assembler.starts(starts(&[(1, 3), (2, 5)])).unwrap();
+        disk.assembler.manifest(vec![file("a", 3), file("b", 5), file("c", 5)]).unwrap();
+        disk.assembler.manifest_end(3, 13).unwrap();
+        for (index, content) in [&b"one"[..], b"two34", b"whole"].into_iter().enumerate() {
+            let bytes = content.len() as u64;
+            disk.assembler.entry_end(index as u64, bytes, Ok(hash(content))).unwrap();
+        }
+        assert_eq!(disk.give(b"one34"), Ok(AssemblerWait::Nothing));
+        assert_eq!(disk.files.get(&b"c"[..]).unwrap(), b"whole");
+        match disk.failures.get(&1) {
+            None => assert_eq!(disk.files.get(&b"b"[..]).unwrap(), b"two34"),
+            Some(failure) => {
+                assert_eq!((failure.code, held), (FailureCode::Verification, &b"twX"[..]));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_mark_of_a_file_covers_what_has_come_and_what_was_there() {
+    let mut disk = Disk::default();
+    disk.held.insert(b"a".to_vec(), b"ab".to_vec());
+    disk.assembler.starts(starts(&[(0, 2)])).unwrap();
+    disk.assembler.manifest(vec![file("a", 4), file("b", 2)]).unwrap();
+    assert_eq!(disk.assembler.mark(), None);
+    disk.give(b"c").unwrap();
+    let mark = Mark { bytes: 3, hash: hash(b"abc") };
+    assert_eq!(disk.assembler.mark(), Some((0, mark)));
+    disk.give(b"dx").unwrap();
+    let full = Mark { bytes: 4, hash: hash(b"abcd") };
+    assert_eq!(disk.assembler.unjudged().collect::<Vec<_>>(), [(0, full)]);
+    assert_eq!(disk.assembler.mark(), Some((1, Mark { bytes: 1, hash: hash(b"x") })));
+}
+
+#[test]
+fn starts_that_fit_no_entry_break_the_protocol() {
+    for (pairs, entry) in [
+        (&[(0, 4)][..], file("a", 3)),
+        (&[(0, 0)], file("a", 3)),
+        (&[(0, 1)], entry("d", EntryKind::Directory)),
+        (&[(0, 1)], entry("s", EntryKind::Stream)),
+        (&[(1, 1), (1, 1)], file("a", 3)),
+        (&[(1, 1), (0, 1)], file("a", 3)),
+        (&[(1000, 1)], file("a", 3)),
+    ] {
+        let mut assembler = Assembler::new();
+        let result = assembler.starts(starts(pairs)).and_then(|()| assembler.manifest(vec![entry]));
+        // A start of zero is none.
+        assert_eq!(result.is_ok(), pairs == [(0, 0)], "{pairs:?}");
+    }
+    let mut assembler = Assembler::new();
+    assembler.manifest(vec![file("a", 3)]).unwrap();
+    assert!(assembler.starts(starts(&[(0, 1)])).is_err(), "too late");
 }

@@ -90,7 +90,19 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
         suites: vec![1; suites],
         software: "s".repeat(software),
     };
+    let mark = Mark { bytes: u64::MAX, hash: [0xFF; 32] };
+    let have = |files, marks| {
+        let held = Held { path: b"p".to_vec(), marks: vec![mark; marks] };
+        Message::Have { transfer: 1, files: vec![held; files], is_last: false }
+    };
+    let starts = |count| {
+        let start = Start { index: u64::MAX, offset: u64::MAX };
+        Message::Starts { transfer: 1, starts: vec![start; count] }
+    };
     for (fits, goes_beyond) in [
+        (have(MAX_HAVE_FILES, 1), have(MAX_HAVE_FILES + 1, 1)),
+        (have(1, MAX_MARKS), have(1, MAX_MARKS + 1)),
+        (starts(MAX_MANIFEST_ENTRIES), starts(MAX_MANIFEST_ENTRIES + 1)),
         (get(vec![Vec::new(); MAX_SOURCES]), get(vec![Vec::new(); MAX_SOURCES + 1])),
         (get(vec![vec![b'a'; MAX_NAME]]), get(vec![vec![b'a'; MAX_NAME + 1]])),
         (get(vec![vec![b'a'; 4000]; 64]), get(vec![vec![b'a'; 4000]; 66])),
@@ -136,6 +148,8 @@ fn only_messages_that_need_it_may_be_long() {
         Message::Welcome { version: 1, suite: 1, software: String::new() },
         Message::Open(open(Request::Stream { name: String::new() })),
         Message::Manifest { transfer: 0, entries: vec![] },
+        Message::Have { transfer: 0, files: vec![], is_last: true },
+        Message::Starts { transfer: 0, starts: vec![] },
         Message::EntryFailed { transfer: u32::MAX, index: u64::MAX, failure: failure.clone() },
         Message::Cancel { transfer: None, failure },
     ] {
@@ -145,6 +159,7 @@ fn only_messages_that_need_it_may_be_long() {
             Message::Hello { .. } | Message::Welcome { .. } => MAX_GREETING,
             Message::Open(_) => MAX_OPEN,
             Message::Manifest { .. } => MAX_MESSAGE,
+            Message::Have { .. } | Message::Starts { .. } => MAX_HAVE,
             _ => MAX_SMALL,
         };
         assert_eq!(body_limit(body[0]), expected, "{message:?}");

@@ -21,6 +21,8 @@ pub(super) const EVENTS_MAX: usize = 1024;
 pub(crate) enum Event {
     /// A message about it that is not for its writer.
     Control(Message),
+    /// The receiver has told what it has, which is noted.
+    Told,
     /// The session is over.
     Ended(Ending),
     /// The application wants it to end.
@@ -137,7 +139,10 @@ impl Mailbox {
 
     /// A message that was among the events has been looked at.
     pub(crate) fn note_taken(&self, message: &Message) {
-        self.intake.memory.remove(message.weight() as usize);
+        // What the peer has is held for as long as there is the transfer.
+        if !matches!(message, Message::Have { .. }) {
+            self.intake.memory.remove(message.weight() as usize);
+        }
         self.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -165,10 +170,12 @@ impl Role {
     /// Whether a correct peer says this to one with this role.
     pub(super) fn may_hear(self, message: &Message) -> bool {
         match message {
-            Message::Manifest { .. } | Message::ManifestEnd { .. } | Message::EntryEnd { .. } => {
-                self == Self::Receiver
-            }
-            Message::Progress { .. }
+            Message::Starts { .. }
+            | Message::Manifest { .. }
+            | Message::ManifestEnd { .. }
+            | Message::EntryEnd { .. } => self == Self::Receiver,
+            Message::Have { .. }
+            | Message::Progress { .. }
             | Message::EntryFailed { .. }
             | Message::Feedback { .. }
             | Message::Stop { .. }
@@ -192,6 +199,8 @@ pub(super) struct Slot {
     pub(super) waiting: Arc<AtomicUsize>,
     pub(super) role: Role,
     pub(super) is_peers: bool,
+    /// How much the peer may still tell of what it has, by weight.
+    pub(super) have_left: u32,
     /// The side that was asked takes part.
     pub(super) is_accepted: bool,
     /// The peer has said its last word.
@@ -211,9 +220,15 @@ impl Slot {
                 return Err(broke("a transfer was accepted that was not asked for"));
             }
             Message::Accept { .. } if !self.is_peers => self.is_accepted = true,
+            // Whoever asks for files says at once what it has.
+            Message::Have { .. } if self.is_peers => {}
             _ if !self.is_accepted => {
                 return Err(broke("a message came about a transfer that was not accepted"));
             }
+            _ => {}
+        }
+        match &message {
+            Message::Cancel { .. } | Message::Accept { .. } => {}
             message if !self.role.may_hear(message) => {
                 return Err(broke("a message came that the other end of the data sends"));
             }
@@ -225,7 +240,15 @@ impl Slot {
                 self.credit.add_permits(*weight as usize);
                 return Ok(());
             }
-            Message::Manifest { .. } | Message::ManifestEnd { .. } | Message::EntryEnd { .. } => {
+            Message::Have { .. } => {
+                let left = self.have_left.checked_sub(message.weight());
+                self.have_left =
+                    left.ok_or_else(|| broke("more is said to be there than may be said"))?;
+            }
+            Message::Starts { .. }
+            | Message::Manifest { .. }
+            | Message::ManifestEnd { .. }
+            | Message::EntryEnd { .. } => {
                 self.intake.add(message.weight())?;
                 // A transfer that has just ended takes nothing more.
                 let _ = self.input.send(Input::Message(message));

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabul_wire::control::{
-    BULK_CREDIT, CONTROL_VERSION, Direction, Failure, FailureCode, MAX_MESSAGE, Message, Open,
+    BULK_CREDIT, CONTROL_VERSION, Direction, Failure, FailureCode, HAVE_WEIGHT_MAX, MAX_MESSAGE,
+    Message, Open,
 };
 use tokio::io::AsyncRead;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -159,6 +160,7 @@ impl Router {
             waiting: Arc::clone(&waiting),
             role,
             is_peers,
+            have_left: HAVE_WEIGHT_MAX,
             is_accepted: false,
             is_over: false,
         };
@@ -258,6 +260,8 @@ impl Router {
             | Message::Stop { transfer }
             | Message::Credit { transfer, .. }
             | Message::Steer { transfer, .. }
+            | Message::Have { transfer, .. }
+            | Message::Starts { transfer, .. }
             | Message::Cancel { transfer: Some(transfer), .. } => *transfer,
             Message::Done(done) => done.transfer,
         };

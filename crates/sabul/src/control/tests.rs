@@ -92,12 +92,12 @@ fn manifest(transfer: u32, entries: usize) -> Message {
 }
 
 fn progress(transfer: u32, bytes: u64) -> Message {
-    Message::Progress { transfer, bytes, entries: 0, files: 0, at_us: bytes }
+    Message::Progress { transfer, bytes, resumed: 0, entries: 0, files: 0, at_us: bytes }
 }
 
 fn done(transfer: u32) -> Message {
     let (bytes, entries, files, failed, elapsed_us, cpu_us) = (0, 0, 0, 0, 0, 0);
-    Message::Done(Done { transfer, bytes, entries, files, failed, elapsed_us, cpu_us })
+    Message::Done(Done { transfer, bytes, resumed: 0, entries, files, failed, elapsed_us, cpu_us })
 }
 
 fn failure() -> Failure {

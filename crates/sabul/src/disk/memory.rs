@@ -573,6 +573,20 @@ impl DiskFile for MemoryFile {
         Ok(bytes.len())
     }
 
+    fn resume_at(&mut self, offset: u64) -> io::Result<()> {
+        let mut world = self.disk.call("cut")?;
+        world.writable()?;
+        let now = world.clock_ns;
+        let node = world.node(self.inode)?;
+        let length = usize::try_from(offset).map_err(|_| Errno::FBIG)?;
+        // Until it is flushed, a cut of power may bring back what was behind.
+        node.content.resize(length, 0);
+        node.written = node.written.iter().map(|&(a, b)| (a.min(length), b.min(length))).collect();
+        (node.mtime, node.ctime_ns) = (time(now), now);
+        self.at = length;
+        Ok(())
+    }
+
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(self.disk.call("ask for room")?.room.unwrap_or(u64::MAX))
     }

@@ -3,6 +3,10 @@
 //! Content goes to a part beside the final name (`part.rs`), so a reader sees the old file or the
 //! whole new one and nothing between. With `sync`, content is on the disk before its file gets its
 //! name, and an entry counts as kept only when its name is on the disk too (`group.rs`).
+//!
+//! What an interrupted transfer leaves for the next one is in `destination/held.rs`.
+
+mod held;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabul_transfer::Printable;
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Held, Mark};
 
 use super::group::Group;
 use super::part::{Part, keep_metadata, reclaim};
@@ -23,6 +27,7 @@ use super::trouble::{
 };
 use crate::disk::{Disk, DiskFile};
 use crate::jail::{Jail, JailError, JailPath, Kind, LinkTarget, RootLink};
+pub(super) use held::Ledger;
 
 /// Most parts that keep a descriptor, those that wait for their flush among them. Ours: a quarter
 /// of what one process has by default on old systems.
@@ -51,6 +56,8 @@ pub struct Destination {
     pub preserve: bool,
     /// Have each file on the disk before it gets its name, and its name before it counts as kept.
     pub sync: bool,
+    /// Leave what is there when the transfer is interrupted, and go on with what an earlier one left.
+    pub resume: bool,
 }
 
 impl FileReceiver {
@@ -79,6 +86,8 @@ impl FileReceiver {
             directories_max: DIRECTORIES_BYTES,
             early_failures: Vec::new(),
             searched: BTreeSet::new(),
+            ledger: destination.resume.then(Ledger::default),
+            now: Duration::ZERO,
         };
         Ok(Self::with_sink(sink, transfer))
     }
@@ -149,6 +158,10 @@ pub struct FileSink {
     early_failures: Vec<(u64, Vec<u8>, Failure)>,
     /// Folders in which nothing is left behind by the dead.
     searched: BTreeSet<JailPath>,
+    /// What a later attempt needs to go on, and what earlier ones left; none where that is not wanted.
+    pub(in crate::files) ledger: Option<Ledger>,
+    /// Time since the channel was opened.
+    now: Duration,
 }
 
 /// How names of entries become paths below the root.
@@ -206,6 +219,27 @@ impl Place {
         names
             .try_fold(start, |path, name| path.join(name))
             .map_err(|error| jail_write_failure(&error))
+    }
+
+    /// Where an entry of this path would be, should it come.
+    fn would_be(&self, entry: &[u8]) -> Option<JailPath> {
+        let mut names = entry.split(|&byte| byte == b'/');
+        let start = match self {
+            Self::Inside(directory) => directory.clone(),
+            Self::Instead { path, .. } => {
+                names.next();
+                path.clone()
+            }
+        };
+        names.try_fold(start, |path, name| path.join(name)).ok()
+    }
+
+    /// The folder that everything is in or below.
+    fn folder(&self) -> JailPath {
+        match self {
+            Self::Inside(directory) => directory.clone(),
+            Self::Instead { path, .. } => path.parent().unwrap_or(JailPath::root()),
+        }
     }
 }
 
@@ -294,6 +328,9 @@ impl FileSink {
             .collect();
         if !failed.is_empty() {
             self.directories.retain(|(index, ..)| !failed.contains(index));
+        }
+        if let Some(ledger) = &mut self.ledger {
+            settled.iter().filter(|it| !it.is_directory).for_each(|it| ledger.settled(it));
         }
         self.settled.extend(settled);
     }
@@ -422,8 +459,32 @@ impl Sink for FileSink {
         Ok(if is_kept { Kept::Now } else { Kept::Later })
     }
 
+    fn held(&mut self) -> Vec<Held> {
+        self.find_held()
+    }
+
+    fn resume(
+        &mut self,
+        index: u64,
+        entry: &Entry,
+        offset: u64,
+    ) -> Result<blake3::Hasher, Trouble> {
+        self.resume_held(index, entry, offset)
+    }
+
+    fn wants_mark(&self, index: u64) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| {
+            self.parts.get(&index).is_some_and(|part| ledger.wants_mark(part, self.now))
+        })
+    }
+
+    fn mark(&mut self, index: u64, entry: &Entry, mark: Mark) -> Result<(), Trouble> {
+        self.note_mark(index, entry, mark)
+    }
+
     fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Trouble> {
         let target = self.place.target(entry)?;
+        self.drop_held(entry);
         let part = self.create_part(target, entry)?;
         self.tidy(&part);
         if self.sync
@@ -448,9 +509,23 @@ impl Sink for FileSink {
         Ok(())
     }
 
-    fn finish(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+    fn finish(&mut self, index: u64, entry: &Entry, hash: [u8; 32]) -> Result<Kept, Trouble> {
+        if let Some(kept) = self.finish_whole(index, entry) {
+            return kept;
+        }
         let mut part = self.remove(index).ok_or_else(|| not_begun(index))?;
-        let result = self.ready(&mut part, entry);
+        let noted = match &mut self.ledger {
+            Some(ledger) if part.noted.number.is_some() => {
+                // Before it has its name, so that whoever is interrupted here finds it by either.
+                let mark = Mark { bytes: part.written(), hash };
+                ledger.note_mark(&*self.disk, entry, &mut part, mark, self.now, self.sync)
+            }
+            _ => Ok(()),
+        };
+        let result = noted.and_then(|()| self.ready(&mut part, entry));
+        if let (Ok(kept), Some(ledger)) = (&result, &mut self.ledger) {
+            ledger.finished(index, &entry.path, &part, hash, *kept);
+        }
         if result.is_err() {
             part.remove(&*self.disk);
         } else if self.sync {
@@ -460,6 +535,13 @@ impl Sink for FileSink {
         result
     }
 
+    fn give_up(&mut self, index: u64) {
+        let is_worth_it = |part: &&Part| part.noted.number.is_some();
+        if self.ledger.is_none() || self.parts.get(&index).filter(is_worth_it).is_none() {
+            self.discard(index);
+        }
+    }
+
     fn discard(&mut self, index: u64) {
         if let Some(part) = self.remove(index) {
             part.remove(&*self.disk);
@@ -467,7 +549,11 @@ impl Sink for FileSink {
     }
 
     fn tick(&mut self, now: Duration) {
+        self.now = now;
         self.group.tick(&*self.disk, now);
+        if let Some(ledger) = &mut self.ledger {
+            ledger.tick(&*self.disk, now);
+        }
     }
 
     fn settle(&mut self) {
@@ -483,14 +569,27 @@ impl Sink for FileSink {
         let directories = std::mem::take(&mut self.directories);
         let mut failures = std::mem::take(&mut self.early_failures);
         failures.extend(self.finish_directories(directories));
+        if let Some(ledger) = self.ledger.take() {
+            ledger.finish();
+        }
         failures
     }
 
     fn abort(&mut self) {
+        if self.ledger.is_some() {
+            // What is complete stays.
+            self.group.flush_all(&*self.disk);
+            self.collect_settled();
+        }
         while let Some((_, part)) = self.parts.pop_first() {
-            part.remove(&*self.disk);
+            if self.ledger.is_none() || part.noted.number.is_none() {
+                part.remove(&*self.disk);
+            }
         }
         self.open = 0;
         self.group.abort(&*self.disk);
+        if let Some(ledger) = self.ledger.take() {
+            ledger.interrupt(&*self.disk, self.sync);
+        }
     }
 }

@@ -117,6 +117,15 @@ impl Group {
         self.named.push(Named { index, path, is_directory: true });
     }
 
+    /// Takes a file that has had its name for a while, of this transfer or an earlier attempt.
+    pub(super) fn add_named(&mut self, index: u64, path: Vec<u8>, target: &JailPath, id: FileId) {
+        if let Some(folder) = target.parent() {
+            self.note_folder(&folder, id.device);
+        }
+        self.own.insert(id);
+        self.named.push(Named { index, path, is_directory: false });
+    }
+
     /// Files that keep a descriptor.
     pub(super) fn open_files(&self) -> usize {
         self.verified.len()

@@ -6,6 +6,10 @@
 //! written. So two writers of one name never touch each other's bytes, and the lock of a dead one
 //! is free: what it left is removed when a later transfer writes into the folder.
 //!
+//! A part that is worth going on with is kept: it gets a name that says so, and what there is of it
+//! is in the journal of its transfer (`journal.rs`). When its writer dies, or gives up, it stays for
+//! [`KEPT_PATIENCE`].
+//!
 //! A part whose content is complete may have to wait for its hash without a descriptor. It is
 //! parked then: closed, under a name that says so. Nothing holds a lock on it meanwhile, so
 //! parked parts count as left behind only after [`PARKED_PATIENCE`]; should one be removed all the
@@ -26,6 +30,8 @@ use crate::jail::{
 pub(crate) const SUFFIX: &[u8] = b".sabul-part";
 /// What stands before the suffix of one that is parked.
 const PARKED: &[u8] = b".parked";
+/// What stands before the suffix of one that is kept.
+const KEPT: &[u8] = b".kept";
 /// Random bits of a name in hexadecimal digits.
 const DIGITS: usize = 16;
 /// Times a name is drawn before we believe that something is wrong.
@@ -42,6 +48,10 @@ const WRITEBACK_BYTES: u64 = 8 << 20;
 /// How long a parked part may be waited for, in seconds. Ours: a transfer is over after 30 s of
 /// silence.
 pub(super) const PARKED_PATIENCE: i64 = 3600;
+/// How long a kept part may be waited for, in seconds: a week.
+pub(super) const KEPT_PATIENCE: i64 = 7 * 86_400;
+/// Bytes read at a time to hash what is there.
+const READ_BYTES: usize = 1 << 20;
 /// Most names of a folder that are searched for parts left behind. Ours: a tenth of a second.
 const NAMES_SEARCHED: usize = 100_000;
 
@@ -53,6 +63,7 @@ pub(super) fn is_reserved(name: &[u8]) -> bool {
 /// The name for a part of a file.
 fn part_name(name: &[u8], bits: u64) -> Vec<u8> {
     let most = MAX_NAME - 1 - DIGITS - PARKED.len() - SUFFIX.len();
+    const { assert!(KEPT.len() <= PARKED.len()) };
     let mut kept = name.len().min(most);
     // Some file systems refuse half a character.
     while kept < name.len() && kept > most - 3 && name[kept] & 0xC0 == 0x80 {
@@ -61,18 +72,27 @@ fn part_name(name: &[u8], bits: u64) -> Vec<u8> {
     [&name[..kept], b".", format!("{bits:016x}").as_bytes(), SUFFIX].concat()
 }
 
-/// The name of a part when it is parked.
-fn parked_name(name: &[u8]) -> Vec<u8> {
-    [name.strip_suffix(SUFFIX).unwrap_or(name), PARKED, SUFFIX].concat()
+/// The name of a part when it is this.
+fn name_when(mark: &[u8], name: &[u8]) -> Vec<u8> {
+    [name.strip_suffix(SUFFIX).unwrap_or(name), mark, SUFFIX].concat()
 }
 
-/// Whether a name is one that [`part_name`] gives, and of a part that is parked.
-fn recognise(name: &[u8]) -> Option<bool> {
+/// How long a part of this name may be waited for when nobody has it locked, in seconds; nothing
+/// where the name is none that a part gets.
+fn recognise(name: &[u8]) -> Option<i64> {
     let stem = name.strip_suffix(SUFFIX)?;
-    let (stem, is_parked) = stem.strip_suffix(PARKED).map_or((stem, false), |stem| (stem, true));
+    let (stem, patience) = [(PARKED, PARKED_PATIENCE), (KEPT, KEPT_PATIENCE)]
+        .into_iter()
+        .find_map(|(mark, patience)| Some((stem.strip_suffix(mark)?, patience)))
+        .unwrap_or((stem, 0));
     let (start, digits) = stem.split_at_checked(stem.len().checked_sub(DIGITS)?)?;
     let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    (start.ends_with(b".") && start.len() > 1 && digits.iter().all(is_hex)).then_some(is_parked)
+    (start.ends_with(b".") && start.len() > 1 && digits.iter().all(is_hex)).then_some(patience)
+}
+
+/// Whether a path is one of a part that is kept.
+pub(super) fn is_kept_name(path: &JailPath) -> bool {
+    path.name().and_then(recognise) == Some(KEPT_PATIENCE)
 }
 
 /// A file under construction.
@@ -92,6 +112,18 @@ pub(super) struct Part {
     handed_over: u64,
     /// What went wrong when it was parked.
     fault: Option<Trouble>,
+    /// What is in the journal of it.
+    pub(super) noted: Noted,
+}
+
+/// What is in the journal of a part.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Noted {
+    /// Its number there, once it is kept.
+    pub(super) number: Option<u32>,
+    /// Bytes up to the last mark, and when that was.
+    pub(super) bytes: u64,
+    pub(super) at: std::time::Duration,
 }
 
 impl Part {
@@ -132,9 +164,11 @@ impl Part {
             let size = entry.kind.size();
             let step = *RESERVE_STEPS.start();
             let (file, written, reserved, handed_over) = (Some(file), 0, 0, 0);
-            let fault = None;
-            let part =
-                Self { path, target, id, file, size, written, reserved, step, handed_over, fault };
+            let (fault, noted) = (None, Noted::default());
+            #[rustfmt::skip]
+            let part = Self {
+                path, target, id, file, size, written, reserved, step, handed_over, fault, noted,
+            };
             // Somebody who tidies up may have met it before it was locked, and will remove it.
             if lock != Lock::Busy && part.has_its_name(disk)? {
                 return Ok(part);
@@ -142,6 +176,64 @@ impl Part {
         }
         let message = format!("cannot write '{target}': no name for its part is free; try again");
         Err(Failure::new(FailureCode::Unwritable, message).into())
+    }
+
+    /// Goes on with a part that is kept, from `offset` on; hands out what has hashed all before.
+    pub(super) fn reopen(
+        disk: &dyn Disk,
+        path: JailPath,
+        target: JailPath,
+        entry: &Entry,
+        offset: u64,
+    ) -> Result<(Self, blake3::Hasher), Trouble> {
+        let fail = |error: io::Error| trouble(target.as_bytes(), &error);
+        let mut file = disk.open_file(&path).map_err(|error| jail_trouble(&error))?;
+        let found = file.metadata().map_err(fail)?;
+        if file.lock().map_err(fail)? != Lock::Held || found.size < offset {
+            let message = format!(
+                "cannot go on with '{target}': another transfer writes what was left of it; copy it \
+                 again"
+            );
+            return Err(Failure::new(FailureCode::Unwritable, message).into());
+        }
+        let hasher = read_hash(&*file, offset).map_err(fail)?;
+        file.resume_at(offset).map_err(fail)?;
+        let part = Self {
+            path,
+            target: target.clone(),
+            id: found.id,
+            file: Some(file),
+            size: entry.kind.size(),
+            written: offset,
+            reserved: offset,
+            step: *RESERVE_STEPS.start(),
+            handed_over: offset,
+            fault: None,
+            noted: Noted::default(),
+        };
+        part.require_its_name(disk)?;
+        Ok((part, hasher))
+    }
+
+    /// The path that it has, or will have, when it is kept.
+    pub(super) fn kept_path(&self) -> Result<JailPath, Trouble> {
+        if is_kept_name(&self.path) {
+            return Ok(self.path.clone());
+        }
+        let name = name_when(KEPT, self.path.name().unwrap_or_default());
+        let parent = self.path.parent().unwrap_or(JailPath::root());
+        parent.join(name).map_err(|error| jail_trouble(&error))
+    }
+
+    /// Gives it the name of a part that is kept.
+    pub(super) fn keep(&mut self, disk: &dyn Disk) -> Result<(), Trouble> {
+        let path = self.kept_path()?;
+        if path != self.path {
+            self.require_its_name(disk)?;
+            disk.rename(&self.path, &path).map_err(|error| jail_trouble(&error))?;
+            self.path = path;
+        }
+        Ok(())
     }
 
     /// Where it will be.
@@ -162,6 +254,11 @@ impl Part {
     /// Whether all that was announced is there.
     pub(super) fn is_full(&self) -> bool {
         self.size == Some(self.written)
+    }
+
+    /// Bytes of content in all, where that was announced.
+    pub(super) fn size(&self) -> Option<u64> {
+        self.size
     }
 
     /// Bytes of content so far.
@@ -257,7 +354,10 @@ impl Part {
 
     fn try_park(&mut self, disk: &dyn Disk) -> Result<(), Trouble> {
         self.require_its_name(disk)?;
-        let name = parked_name(self.path.name().unwrap_or_default());
+        if is_kept_name(&self.path) {
+            return self.close();
+        }
+        let name = name_when(PARKED, self.path.name().unwrap_or_default());
         let parent = self.path.parent().unwrap_or(JailPath::root());
         let path = parent.join(name).map_err(|error| jail_trouble(&error))?;
         disk.rename(&self.path, &path).map_err(|error| jail_trouble(&error))?;
@@ -346,9 +446,9 @@ pub(super) fn reclaim(disk: &dyn Disk, folder: &JailPath, now: FileTime) -> usiz
     let Ok(names) = disk.names(folder) else { return 0 };
     let mut removed = 0;
     for Name { name, kind } in names.take(NAMES_SEARCHED).map_while(Result::ok) {
-        let Some(is_parked) = recognise(&name).filter(|_| kind == Kind::File) else { continue };
+        let Some(patience) = recognise(&name).filter(|_| kind == Kind::File) else { continue };
         let Ok(path) = folder.join(&name) else { continue };
-        match remove_if_dead(disk, &path, is_parked, now) {
+        match remove_if_dead(disk, &path, patience, now) {
             Ok(true) => {
                 info!(part = %path, "removed what an earlier transfer left unfinished");
                 removed += 1;
@@ -360,10 +460,30 @@ pub(super) fn reclaim(disk: &dyn Disk, folder: &JailPath, now: FileTime) -> usiz
     removed
 }
 
+/// Reads so many bytes of a file; what is handed out has hashed as many as there are.
+pub(super) fn read_hash(file: &dyn DiskFile, bytes: u64) -> io::Result<blake3::Hasher> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = Vec::with_capacity(READ_BYTES);
+    let mut at = 0;
+    while at < bytes {
+        buffer.clear();
+        match file.read_at(&mut buffer, at) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        buffer.truncate(usize::try_from(bytes - at).unwrap_or(usize::MAX));
+        hasher.update(&buffer);
+        at += buffer.len() as u64;
+    }
+    Ok(hasher)
+}
+
 fn remove_if_dead(
     disk: &dyn Disk,
     path: &JailPath,
-    is_parked: bool,
+    patience: i64,
     now: FileTime,
 ) -> Result<bool, Box<dyn std::error::Error>> {
     let file = disk.open_file(path)?;
@@ -371,9 +491,9 @@ fn remove_if_dead(
         return Ok(false);
     }
     let found = file.metadata()?;
-    let is_recent = now.seconds.saturating_sub(found.ctime.seconds) < PARKED_PATIENCE;
+    let is_recent = now.seconds.saturating_sub(found.ctime.seconds) < patience;
     // Its writer may have renamed it, or parked it, before it was locked here.
-    if is_parked && is_recent || disk.stat(path, LinkTarget::Itself)?.id != found.id {
+    if is_recent || disk.stat(path, LinkTarget::Itself)?.id != found.id {
         return Ok(false);
     }
     disk.remove_file(path)?;
@@ -388,11 +508,13 @@ mod tests {
     fn a_part_has_a_name_of_its_own_that_fits_and_is_known_again() {
         for name in [&b"a"[..], b"caf\xE9", &[b'x'; MAX_NAME], "é".repeat(127).as_bytes()] {
             let part = part_name(name, 0xAB);
-            let parked = parked_name(&part);
-            assert!(part.len() <= MAX_NAME && parked.len() <= MAX_NAME);
+            let [parked, kept] = [PARKED, KEPT].map(|mark| name_when(mark, &part));
             assert_ne!(part, part_name(name, 0xAC));
-            assert_eq!((recognise(&part), recognise(&parked)), (Some(false), Some(true)));
-            assert!(is_reserved(&part) && is_reserved(&parked));
+            for (name, patience) in [(&part, 0), (&parked, PARKED_PATIENCE), (&kept, KEPT_PATIENCE)]
+            {
+                assert!(name.len() <= MAX_NAME && is_reserved(name));
+                assert_eq!(recognise(name), Some(patience));
+            }
             assert_eq!(std::str::from_utf8(&part).is_ok(), std::str::from_utf8(name).is_ok());
         }
     }

@@ -3,9 +3,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use sabul_transfer::{Assembler, AssemblerWait, Op, Step};
+use sabul_transfer::{Assembler, AssemblerWait, Op, Printable, Step};
 use sabul_units::Polled;
-use sabul_wire::control::{Entry, Failure, FailureCode, Message};
+use sabul_wire::control::{
+    Entry, Failure, FailureCode, HAVE_WEIGHT_MAX, Held, MAX_HAVE, MAX_HAVE_FILES, Mark, Message,
+};
 
 use super::trouble::{MAX_KEPT_FAILURES, Trouble};
 
@@ -55,17 +57,50 @@ pub trait Sink {
     /// Why it cannot be written.
     fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Trouble>;
 
+    /// What earlier attempts left, for the sender to go on from. Asked once, before anything comes.
+    fn held(&mut self) -> Vec<Held> {
+        Vec::new()
+    }
+
+    /// Goes on with a file that is there up to `offset`, as [`Self::held`] told, or keeps one that is
+    /// whole. Hands out what has hashed all that is there.
+    ///
+    /// # Errors
+    /// Why that cannot be.
+    fn resume(
+        &mut self,
+        _index: u64,
+        entry: &Entry,
+        _offset: u64,
+    ) -> Result<blake3::Hasher, Trouble> {
+        let text = format!("nothing is there of '{}'", Printable(&entry.path));
+        Err(Failure::new(FailureCode::Protocol, text).into())
+    }
+
+    /// Whether enough of an entry has come since its last mark.
+    fn wants_mark(&self, _index: u64) -> bool {
+        false
+    }
+
+    /// So much of an entry has come; a later attempt may go on there.
+    ///
+    /// # Errors
+    /// If what came is lost.
+    fn mark(&mut self, _index: u64, _entry: &Entry, _mark: Mark) -> Result<(), Trouble> {
+        Ok(())
+    }
+
     /// Appends to an entry that was begun; never nothing.
     ///
     /// # Errors
     /// Why it cannot be written.
     fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), Trouble>;
 
-    /// Keeps an entry, whose content is complete and verified.
+    /// Keeps an entry, whose content is complete and verified to have this hash.
     ///
     /// # Errors
     /// Why it cannot be kept.
-    fn finish(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble>;
+    fn finish(&mut self, index: u64, entry: &Entry, hash: [u8; 32]) -> Result<Kept, Trouble>;
 
     /// Throws away what there is of an entry; fine if there is nothing.
     fn discard(&mut self, index: u64);
@@ -87,15 +122,24 @@ pub trait Sink {
         Vec::new()
     }
 
-    /// The transfer is over before its end: leaves nothing half-written.
+    /// Nothing can be written any more: as [`Self::discard`], unless a later attempt may go on with
+    /// it.
+    fn give_up(&mut self, index: u64) {
+        self.discard(index);
+    }
+
+    /// The transfer is over before its end: leaves nothing half-written but what a later attempt may
+    /// go on with.
     fn abort(&mut self);
 }
 
 /// What a transfer came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Content bytes handed to the sink, in bytes.
+    /// Content bytes handed to the sink or there before, in bytes.
     pub bytes: u64,
+    /// How many of them were there before.
+    pub resumed: u64,
     /// Entries complete, verified and kept as the sink promises.
     pub entries: u64,
     /// How many of those are not directories.
@@ -145,6 +189,30 @@ impl<S: Sink> Receiver<S> {
         }
     }
 
+    /// What to tell the sender before it sends anything: what earlier attempts left. May take long.
+    pub fn have(&mut self) -> Vec<Message> {
+        let transfer = self.transfer;
+        let mut messages = Vec::new();
+        let (mut files, mut weight, mut all) = (Vec::new(), 0, 0);
+        for held in self.sink.held() {
+            let next = held.weight();
+            all += next;
+            // With room for what the messages themselves weigh.
+            if all > HAVE_WEIGHT_MAX as usize * 3 / 4 {
+                break;
+            }
+            if weight + next > MAX_HAVE / 2 || files.len() >= MAX_HAVE_FILES {
+                let files = std::mem::take(&mut files);
+                messages.push(Message::Have { transfer, files, is_last: false });
+                weight = 0;
+            }
+            weight += next;
+            files.push(held);
+        }
+        messages.push(Message::Have { transfer, files, is_last: true });
+        messages
+    }
+
     /// Takes a manifest, its end, or the end of an entry, and writes what has become possible.
     ///
     /// # Errors
@@ -153,6 +221,7 @@ impl<S: Sink> Receiver<S> {
     pub fn on_message(&mut self, message: Message) -> Result<(), Failure> {
         let number = match &message {
             Message::Manifest { transfer, .. }
+            | Message::Starts { transfer, .. }
             | Message::ManifestEnd { transfer, .. }
             | Message::EntryEnd { transfer, .. } => Some(*transfer),
             _ => None,
@@ -173,6 +242,7 @@ impl<S: Sink> Receiver<S> {
                     return Err(Failure::new(FailureCode::BadSetting, text));
                 }
             }
+            Message::Starts { starts, .. } => self.assembler.starts(starts)?,
             Message::ManifestEnd { entries, bytes, .. } => {
                 self.assembler.manifest_end(entries, bytes)?;
             }
@@ -217,6 +287,7 @@ impl<S: Sink> Receiver<S> {
             self.messages.push(Message::Progress {
                 transfer: self.transfer,
                 bytes: self.counts.bytes,
+                resumed: self.counts.resumed,
                 entries: self.counts.entries + self.counts.failed,
                 files: self.counts.files,
                 at_us: u64::try_from(now.as_micros()).unwrap_or(u64::MAX),
@@ -251,8 +322,16 @@ impl<S: Sink> Receiver<S> {
         self.assembler.pending_bytes()
     }
 
-    /// Gives up: removes what is half-written and frees all blocks.
+    /// Gives up: removes what is half-written, unless a later attempt may go on with it, and frees
+    /// all blocks.
     pub fn abort(&mut self) {
+        let marks = self.assembler.unjudged().chain(self.assembler.mark());
+        for (index, mark) in marks.filter(|(index, _)| !self.dropping.contains(index)) {
+            if let Some(entry) = self.assembler.entry(index) {
+                // It is the last chance; the marks before stay.
+                let _ = self.sink.mark(index, entry, mark);
+            }
+        }
         self.sink.abort();
         self.free.extend(self.queue.drain(..));
     }
@@ -314,10 +393,12 @@ impl<S: Sink> Receiver<S> {
     fn carry_out(&mut self, op: Op) {
         let (Op::MakeDirectory(index)
         | Op::Create(index)
+        | Op::Resume { index, .. }
         | Op::Write { index, .. }
         | Op::Finish { index, .. }) = op;
         let entry = self.assembler.entry(index).expect("an operation is about a known entry");
-        let has_more = matches!(op, Op::Create(_) | Op::Write { .. });
+        let has_more = matches!(op, Op::Create(_) | Op::Resume { .. } | Op::Write { .. });
+        let mut resumed = None;
         let result = match op {
             _ if self.dropping.contains(&index) => {
                 if matches!(op, Op::Finish { .. }) {
@@ -330,15 +411,28 @@ impl<S: Sink> Receiver<S> {
                 .make_directory(index, entry)
                 .map(|kept| self.counts.entries += u64::from(kept == Kept::Now)),
             Op::Create(_) => self.sink.create(index, entry),
+            Op::Resume { offset, .. } => self.sink.resume(index, entry, offset).map(|hasher| {
+                self.counts.bytes += offset;
+                self.counts.resumed += offset;
+                resumed = Some(hasher);
+            }),
             Op::Write { range, .. } => {
                 let block = self.queue.front().expect("a write is about the current block");
                 self.counts.bytes += range.len() as u64;
-                self.sink.write(index, entry, &block[range])
+                self.sink.write(index, entry, &block[range]).and_then(|()| {
+                    let is_due = self.sink.wants_mark(index);
+                    match is_due.then(|| self.assembler.mark()).flatten() {
+                        Some((_, mark)) => self.sink.mark(index, entry, mark),
+                        None => Ok(()),
+                    }
+                })
             }
-            Op::Finish { verified: Ok(()), .. } => self.sink.finish(index, entry).map(|kept| {
-                self.counts.entries += u64::from(kept == Kept::Now);
-                self.counts.files += u64::from(kept == Kept::Now);
-            }),
+            Op::Finish { verified: Ok(hash), .. } => {
+                self.sink.finish(index, entry, hash).map(|kept| {
+                    self.counts.entries += u64::from(kept == Kept::Now);
+                    self.counts.files += u64::from(kept == Kept::Now);
+                })
+            }
             Op::Finish { verified: Err(rejection), .. } => {
                 let path = entry.path.clone();
                 self.sink.discard(index);
@@ -348,11 +442,18 @@ impl<S: Sink> Receiver<S> {
         };
         if let Err(trouble) = result {
             let path = entry.path.clone();
-            self.sink.discard(index);
+            if trouble.ends_transfer {
+                self.sink.give_up(index);
+            } else {
+                self.sink.discard(index);
+            }
             self.fail_for(index, path, trouble);
             if has_more {
                 self.dropping.insert(index);
             }
+        }
+        if let Some(hasher) = resumed {
+            self.assembler.resumed(hasher);
         }
     }
 

@@ -3,13 +3,17 @@
 //! Entries are announced in batches, each just before its content. Content goes into blocks
 //! without gaps: a block holds the tail of one file, many small ones, and the head of the next.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
 use sabul_transfer::Printable;
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, MAX_MANIFEST_ENTRIES, Message};
-use tracing::warn;
+use sabul_wire::control::{
+    Entry, EntryKind, Failure, FailureCode, MAX_MANIFEST_ENTRIES, Message, Start,
+};
+use tracing::{info, warn};
 
+use super::have::{Have, Same, same};
 use super::outlet::{Outlet, Stopped};
 use super::source::{Found, SourceSet, Stream, Walk, modified_ns};
 use super::trouble::{MAX_KEPT_FAILURES, read_failure};
@@ -36,8 +40,10 @@ pub struct SendOptions {
 pub struct SendSummary {
     /// Entries announced.
     pub entries: u64,
-    /// Content bytes sent, in bytes.
+    /// Content bytes of what was sent, in bytes.
     pub bytes: u64,
+    /// How many of them the receiver had.
+    pub resumed: u64,
     /// Entries that failed, missing sources among them.
     pub failed: u64,
     /// The first [`MAX_KEPT_FAILURES`] of them, with the path as this end knows it.
@@ -53,8 +59,8 @@ impl SendSummary {
     }
 }
 
-/// Sends everything and returns when the last block is handed over. What cannot be read is in the
-/// summary; the rest goes nevertheless.
+/// Sends everything that the receiver does not have, and returns when the last block is handed over.
+/// What cannot be read is in the summary; the rest goes nevertheless.
 ///
 /// # Errors
 /// If the outlet says that the transfer is over.
@@ -62,6 +68,7 @@ pub fn send_files(
     set: SourceSet,
     transfer: u32,
     options: SendOptions,
+    mut have: Have,
     outlet: &mut dyn Outlet,
 ) -> Result<SendSummary, Stopped> {
     let (mut walk, mut stream) = set.into_parts();
@@ -75,7 +82,7 @@ pub fn send_files(
         summary: SendSummary::default(),
     };
     loop {
-        let mut batch = Vec::new();
+        let (mut batch, mut sames) = (Vec::new(), BTreeMap::new());
         let mut size = 0;
         let is_last = loop {
             if batch.len() >= MAX_MANIFEST_ENTRIES - 1 || size >= BATCH_BYTES {
@@ -84,15 +91,19 @@ pub fn send_files(
             match walk.next() {
                 Some(found) => {
                     size += found.entry.path.len() + ENTRY_BYTES;
+                    if let Some(same) = find_same(&found, &walk, &mut have) {
+                        sames.insert(batch.len(), same);
+                    }
                     batch.push(found);
                 }
                 None => break true,
             }
         };
         let last = stream.take_if(|_| is_last);
+        sender.start(&sames)?;
         sender.announce(&batch, last.as_ref().map(|(name, _)| name), is_last)?;
-        for found in &batch {
-            sender.send_entry(found, &walk)?;
+        for (at, found) in batch.iter().enumerate() {
+            sender.send_entry(found, sames.remove(&at), &walk)?;
         }
         if let Some((name, stream)) = last {
             sender.send_stream(name, stream)?;
@@ -108,6 +119,21 @@ pub fn send_files(
     Ok(sender.summary)
 }
 
+/// How much of a file the receiver has, as it is here now.
+fn find_same(found: &Found, walk: &Walk, have: &mut Have) -> Option<Same> {
+    let EntryKind::File(size) = found.entry.kind else { return None };
+    let marks = have.take(&found.entry.path, size).filter(|_| found.failure.is_none())?;
+    // What cannot be read now says so when it is its turn.
+    let file = walk.open(&found.path).ok()?;
+    let same = same(&*file, &marks).ok()?;
+    let has_all = same.as_ref().map(|same| same.offset) == marks.last().map(|mark| mark.bytes);
+    if !has_all {
+        let from = same.as_ref().map_or(0, |same| same.offset);
+        info!(file = %found.path.display(), from, "it is not what the receiver has of it; it goes on there");
+    }
+    same
+}
+
 struct Sender<'a> {
     transfer: u32,
     options: SendOptions,
@@ -121,6 +147,20 @@ struct Sender<'a> {
 }
 
 impl Sender<'_> {
+    /// Says from where entries come that the receiver has in part; the manifest comes next.
+    fn start(&mut self, sames: &BTreeMap<usize, Same>) -> Result<(), Stopped> {
+        if sames.is_empty() {
+            return Ok(());
+        }
+        let first = self.summary.entries;
+        let starts = sames.iter().map(|(&at, same)| {
+            self.summary.resumed += same.offset;
+            Start { index: first + at as u64, offset: same.offset }
+        });
+        let (transfer, starts) = (self.transfer, starts.collect());
+        self.outlet.message(Message::Starts { transfer, starts })
+    }
+
     fn announce(
         &mut self,
         batch: &[Found],
@@ -150,18 +190,24 @@ impl Sender<'_> {
         Ok(())
     }
 
-    fn send_entry(&mut self, found: &Found, walk: &Walk) -> Result<(), Stopped> {
+    fn send_entry(
+        &mut self,
+        found: &Found,
+        same: Option<Same>,
+        walk: &Walk,
+    ) -> Result<(), Stopped> {
         let path = found.path.as_os_str().as_bytes();
         let EntryKind::File(size) = found.entry.kind else {
             self.next_end += 1;
             return Ok(());
         };
+        let start = same.as_ref().map_or(0, |same| same.offset);
         let (sent, outcome) = if let Some(failure) = &found.failure {
-            (0, Err(failure.clone()))
+            (start, Err(failure.clone()))
         } else {
             match walk.open(&found.path) {
-                Ok(file) => self.send_content(&*file, size, found)?,
-                Err(failure) => (0, Err(failure)),
+                Ok(file) => self.send_content(&*file, size, same, found)?,
+                Err(failure) => (start, Err(failure)),
             }
         };
         // What is missing was announced, and what follows must not move.
@@ -169,16 +215,19 @@ impl Sender<'_> {
         self.end(sent, outcome, path)
     }
 
-    /// Sends up to `size` bytes of a file; tells how many, and their hash.
+    /// Sends up to `size` bytes of a file, those aside that are the same; tells how many there were
+    /// in all, and their hash.
     fn send_content(
         &mut self,
         file: &dyn DiskFile,
         size: u64,
+        same: Option<Same>,
         found: &Found,
     ) -> Result<(u64, Result<[u8; 32], Failure>), Stopped> {
         let path = found.path.as_os_str().as_bytes();
-        let mut hasher = blake3::Hasher::new();
-        let (mut sent, mut grew) = (0, false);
+        let (mut sent, mut hasher) =
+            same.map_or_else(|| (0, blake3::Hasher::new()), |same| (same.offset, same.hasher));
+        let mut grew = false;
         while sent < size {
             self.make_room()?;
             let start = self.block.len();

@@ -54,7 +54,7 @@ impl<W: Write> Sink for StreamSink<W> {
         self.writer.write_all(content).map_err(|error| write_failure(&entry.path, &error).into())
     }
 
-    fn finish(&mut self, _index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+    fn finish(&mut self, _index: u64, entry: &Entry, _hash: [u8; 32]) -> Result<Kept, Trouble> {
         self.writer.flush().map_err(|error| write_failure(&entry.path, &error))?;
         Ok(Kept::Now)
     }

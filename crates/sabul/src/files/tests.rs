@@ -2,6 +2,7 @@
 
 mod crashes;
 mod parts;
+mod resume;
 mod streams;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -64,7 +65,7 @@ const OPTIONS: SendOptions = SendOptions { preserve: true, block_bytes: 1000 };
 
 fn record(set: SourceSet, options: SendOptions) -> (Record, SendSummary) {
     let mut outlet = Record { block_bytes: options.block_bytes, ..Record::default() };
-    let summary = send_files(set, TRANSFER, options, &mut outlet).unwrap();
+    let summary = send_files(set, TRANSFER, options, Have::default(), &mut outlet).unwrap();
     (outlet, summary)
 }
 
@@ -90,8 +91,13 @@ fn local(paths: &[&Path]) -> SourceSet {
 }
 
 fn receiver(root: &Path, path: &str, into_directory: bool) -> FileReceiver {
-    let destination =
-        Destination { path: path.as_bytes().to_vec(), into_directory, preserve: true, sync: false };
+    let destination = Destination {
+        path: path.as_bytes().to_vec(),
+        into_directory,
+        preserve: true,
+        sync: false,
+        resume: false,
+    };
     FileReceiver::new(jail(root), &destination, TRANSFER).unwrap()
 }
 
@@ -369,7 +375,7 @@ fn a_file_that_changes_while_it_is_read_fails_and_its_neighbours_do_not() {
             ..Record::default()
         };
         let set = local(&[&first, &changing, &last]);
-        let summary = send_files(set, TRANSFER, OPTIONS, &mut sent).unwrap();
+        let summary = send_files(set, TRANSFER, OPTIONS, Have::default(), &mut sent).unwrap();
         assert_eq!(summary.failed, 1, "{word}");
         let failure = &summary.failures[0].1;
         assert!(
@@ -406,7 +412,8 @@ fn times_and_bits_are_kept_on_request_without_those_that_lend_rights() {
     for preserve in [true, false] {
         let to = TempDir::new().unwrap();
         let path = Vec::new();
-        let destination = Destination { path, into_directory: true, preserve, sync: true };
+        let destination =
+            Destination { path, into_directory: true, preserve, sync: true, resume: false };
         let mut receiver = FileReceiver::new(jail(to.path()), &destination, TRANSFER).unwrap();
         let set = local(&[&from.path().join("d")]);
         replay(record(set, SendOptions { preserve, ..OPTIONS }).0, &mut receiver, false);
@@ -464,7 +471,7 @@ fn what_is_in_the_way_is_named_and_the_rest_arrives() {
     }
     assert_eq!(
         receiver.finished().unwrap(),
-        Counts { bytes: 3011, entries: 1, files: 1, failed: 3 }
+        Counts { bytes: 3011, resumed: 0, entries: 1, files: 1, failed: 3 }
     );
     let got = tree(to.path());
     assert_eq!(got.len(), 4, "no parts stay: {:?}", names(to.path()));
@@ -569,7 +576,10 @@ fn a_directory_that_vanishes_before_its_times_are_set_is_a_failure() {
     receiver.on_message(manifest(two)).unwrap();
     fs::remove_dir(to.path().join("a")).unwrap();
     receiver.on_message(Message::ManifestEnd { transfer: TRANSFER, entries: 2, bytes: 0 }).unwrap();
-    assert_eq!(receiver.finished(), Some(Counts { bytes: 0, entries: 1, files: 0, failed: 1 }));
+    assert_eq!(
+        receiver.finished(),
+        Some(Counts { bytes: 0, resumed: 0, entries: 1, files: 0, failed: 1 })
+    );
     let messages = receiver.poll_messages(Duration::ZERO);
     assert!(matches!(messages[0], Message::EntryFailed { index: 0, .. }));
 }
@@ -642,7 +652,7 @@ fn a_stopped_outlet_stops_the_sender() {
     }
     let from = sample();
     let set = local(&[&from.path().join("src")]);
-    assert_eq!(send_files(set, TRANSFER, OPTIONS, &mut Closed), Err(Stopped));
+    assert_eq!(send_files(set, TRANSFER, OPTIONS, Have::default(), &mut Closed), Err(Stopped));
 }
 
 /// Joins both ends with a handful of buffers, as a real channel does.
@@ -694,12 +704,12 @@ fn tens_of_thousands_of_tiny_files_need_little_memory_and_time() {
     };
     let options = SendOptions { preserve: true, block_bytes: 65_536 };
     let set = local(&[&from.path().join("")]);
-    let summary = send_files(set, TRANSFER, options, &mut outlet).unwrap();
+    let summary = send_files(set, TRANSFER, options, Have::default(), &mut outlet).unwrap();
     let took = begun.elapsed();
     let counts = outlet.receiver.finished().unwrap();
     let entries = (COUNT + COUNT / 500) as u64;
     let files = COUNT as u64;
-    assert_eq!(counts, Counts { bytes: summary.bytes, entries, files, failed: 0 });
+    assert_eq!(counts, Counts { bytes: summary.bytes, resumed: 0, entries, files, failed: 0 });
     assert!(outlet.most_queued <= 1, "blocks do not pile up");
     assert_eq!(outlet.free.len(), 3, "every buffer came back");
     assert_eq!(fs::read(to.path().join("039/19999")).unwrap(), b"19999");

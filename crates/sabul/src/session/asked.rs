@@ -97,6 +97,10 @@ pub(super) struct AskedWriter {
 }
 
 impl Writer for AskedWriter {
+    fn have(&mut self) -> Vec<Message> {
+        self.writer.have()
+    }
+
     fn on_message(&mut self, message: Message) -> Result<(), Failure> {
         if let Message::Manifest { entries, .. } = &message {
             self.asked.check(entries)?;

@@ -19,7 +19,7 @@ use crate::config::{MeasureLimit, is_block_size};
 use crate::control::{Connection, Control, Ending, Event, Input, Mailbox, Router};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::files::{Counts, SendOptions, SourceSet};
+use crate::files::{Counts, Have, SendOptions, SourceSet};
 use crate::machine::Machine;
 use crate::path::{self, CONNECTOR_PATIENCE, Demux, LISTENER_PATIENCE, OpenPath};
 use crate::seal::Suite;
@@ -66,13 +66,30 @@ pub(crate) struct Context {
 /// What this side does in a transfer.
 pub(crate) enum Work {
     /// Send these files or this stream.
-    Send { set: SourceSet, announce_times: bool },
+    Send {
+        set: SourceSet,
+        announce_times: bool,
+        /// Go on from what the receiver has. It tells that, or that it has nothing, where files are
+        /// sent, and the sender waits for it; not where it is one stream.
+        resume: Resume,
+    },
     /// Send from memory.
     SendMeasure(MeasureLimit),
     /// Write with this.
     Receive(Box<dyn Writer>),
     /// Count.
     ReceiveMeasure(MeasureLimit),
+}
+
+/// Whether a sender goes on with what an earlier attempt has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resume {
+    /// As far as it is the same.
+    Yes,
+    /// It begins anew, whatever the receiver has.
+    No,
+    /// Nothing can be left of this, and nothing is told.
+    Never,
 }
 
 impl Work {
@@ -113,6 +130,7 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
             is_peers_end: false,
             steering: plan.steering,
             steered: None,
+            have: Have::default(),
         };
         let outcome = run.course(plan).await;
         if let Err(error) = &outcome {
@@ -141,6 +159,8 @@ struct Run {
     steering: Steering,
     /// Who hears how it goes on, once the channel is there.
     steered: Option<Steered>,
+    /// What the receiver has told that it has.
+    have: Have,
 }
 
 /// Who hears how a transfer goes on.
@@ -154,7 +174,7 @@ enum Steered {
 
 impl Run {
     async fn course(&mut self, plan: Plan) -> Result<Report, Error> {
-        let Plan { is_opener, answer_within, mut params, work, memory, is_durable, .. } = plan;
+        let Plan { is_opener, answer_within, mut params, mut work, memory, is_durable, .. } = plan;
         let mut memory = match memory {
             Some(memory) => memory,
             None => self.borrow(&mut params).await?,
@@ -163,6 +183,9 @@ impl Run {
             self.mailbox.take_part();
             let (transfer, block_bytes) = (self.mailbox.number, params.block_bytes);
             self.cx.control.send(Message::Accept { transfer, block_bytes });
+        }
+        if let Work::Receive(writer) = work {
+            work = Work::Receive(tell_what_is_there(self.cx.clone(), writer).await?);
         }
         let (path, accepted) = self.establish(is_opener, answer_within).await?;
         if let Some(block_bytes) = accepted {
@@ -244,6 +267,10 @@ impl Run {
             Event::Control(Message::Cancel { failure, .. }) => {
                 self.is_peers_end = true;
                 Err(Error::from_failure(failure))
+            }
+            Event::Control(Message::Have { files, is_last, .. }) => {
+                self.have.add(files, is_last);
+                Ok(Event::Told)
             }
             Event::Ended(ending) => {
                 self.is_peers_end = true;
@@ -366,13 +393,22 @@ impl Run {
         machine.run_channel(job).map_err(Error::from_channel)?;
         self.board.set_handle(Handle::Sender(handle.clone()));
         self.steered = Some(Steered::Channel(handle.clone()));
+        let waits = matches!(&work, Work::Send { resume: Resume::Yes | Resume::No, .. });
+        while waits && !self.have.is_complete() {
+            if let Err(error) = self.next_event().await {
+                handle.stop();
+                return Err(error);
+            }
+        }
+        let have = std::mem::take(&mut self.have);
         let (control, board) = (self.cx.control.bulk(&self.mailbox), Arc::clone(&self.board));
         let spawned = machine.run_reader(Reading {
             transfer: number,
             load: match work {
-                Work::Send { set, announce_times } => {
+                Work::Send { set, announce_times, resume } => {
                     let options = SendOptions { preserve: announce_times, block_bytes };
-                    Some(Load::Set(set, options))
+                    let have = if resume == Resume::Yes { have } else { Have::default() };
+                    Some(Load::Set(set, options, have))
                 }
                 Work::SendMeasure(limit) => Some(Load::Measure(limit, block_bytes)),
                 Work::Receive(_) | Work::ReceiveMeasure(_) => None,
@@ -422,8 +458,11 @@ impl Run {
                 None => return Err(Error::Cancelled),
             };
             match event {
-                Event::Control(Message::Progress { bytes, entries, files, at_us, .. }) => {
-                    self.board.advance(bytes, entries, files, Duration::from_micros(at_us));
+                Event::Control(Message::Progress {
+                    bytes, resumed, entries, files, at_us, ..
+                }) => {
+                    let counts = Counts { bytes, resumed, entries, files, failed: 0 };
+                    self.board.advance(counts, Duration::from_micros(at_us));
                 }
                 Event::Control(Message::EntryFailed { index, failure, .. }) => {
                     self.board.entry_failed(index, failure);
@@ -444,8 +483,9 @@ impl Run {
                 if let Some(summary) = summary.take() {
                     self.board.add_failures(summary.failures);
                 }
-                let Done { bytes, entries, files, failed, .. } = *done;
-                let mut report = self.board.report(Counts { bytes, entries, files, failed });
+                let Done { bytes, resumed, entries, files, failed, .. } = *done;
+                let counts = Counts { bytes, resumed, entries, files, failed };
+                let mut report = self.board.report(counts);
                 report.cpu_sender = Some(self.board.cpu_used());
                 report.cpu_receiver = Some(Duration::from_micros(done.cpu_us));
                 return Ok(report);
@@ -518,6 +558,7 @@ impl Run {
             self.cx.control.send(Message::Done(Done {
                 transfer: self.mailbox.number,
                 bytes: counts.bytes,
+                resumed: counts.resumed,
                 entries: counts.entries,
                 files: counts.files,
                 failed: counts.failed,
@@ -549,6 +590,22 @@ impl Run {
             debug!("a transfer's writer does not end; it waits for whoever reads its output");
         }
     }
+}
+
+/// Tells the sender what there is of earlier attempts, while the path is opened.
+async fn tell_what_is_there(
+    cx: Context,
+    mut writer: Box<dyn Writer>,
+) -> Result<Box<dyn Writer>, Error> {
+    let told = cx.machine.block(move || {
+        let messages = writer.have();
+        (writer, messages)
+    });
+    let (writer, messages) = told.await.ok_or(Error::Cancelled)?;
+    for message in messages {
+        cx.control.send(message);
+    }
+    Ok(writer)
 }
 
 /// Opens the UDP path of a channel; tries for ever.

@@ -6,7 +6,10 @@ fn a_course_of_any_length_fits_a_bounded_number_of_intervals() {
     let mut reports = 0;
     // A day of progress each 100 ms.
     for tick in 1..=864_000_u64 {
-        board.advance(tick * 1000, 0, 0, Duration::from_millis(tick * 100));
+        board.advance(
+            Counts { bytes: tick * 1000, ..Counts::default() },
+            Duration::from_millis(tick * 100),
+        );
         reports += 1;
     }
     let intervals = board.report(Counts::default()).intervals;
@@ -20,7 +23,10 @@ fn a_course_of_any_length_fits_a_bounded_number_of_intervals() {
 fn a_short_course_keeps_every_report() {
     let board = Board::new();
     for tick in 1..=1000_u64 {
-        board.advance(tick, 0, 0, Duration::from_millis(tick * 100));
+        board.advance(
+            Counts { bytes: tick, ..Counts::default() },
+            Duration::from_millis(tick * 100),
+        );
     }
     assert_eq!(board.report(Counts::default()).intervals.len(), 1000);
 }

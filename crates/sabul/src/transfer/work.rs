@@ -15,7 +15,7 @@ use crate::config::MeasureLimit;
 use crate::control::{Bulk, Control, Event, Input, Intake, Written};
 use crate::error::Error;
 use crate::files::{
-    Counts, Outlet, PROGRESS_INTERVAL, Receiver, SendOptions, SendSummary, Sink, SourceSet,
+    Counts, Have, Outlet, PROGRESS_INTERVAL, Receiver, SendOptions, SendSummary, Sink, SourceSet,
     Stopped, send_files,
 };
 use crate::machine::{Machine, thread};
@@ -60,8 +60,8 @@ impl Outlet for ChannelOutlet {
 
 /// What a reader sends.
 pub(crate) enum Load {
-    /// Files or a stream.
-    Set(SourceSet, SendOptions),
+    /// Files or a stream, without what the receiver has.
+    Set(SourceSet, SendOptions, Have),
     /// Blocks of this size from memory.
     Measure(MeasureLimit, usize),
 }
@@ -79,8 +79,8 @@ impl Reading {
     /// Reads, hashes and hands over until all is handed over or the channel was stopped; waits.
     pub(crate) fn run(mut self) {
         let summary = match self.load.take() {
-            Some(Load::Set(set, options)) => {
-                send_files(set, self.transfer, options, &mut self.outlet).ok()
+            Some(Load::Set(set, options, have)) => {
+                send_files(set, self.transfer, options, have, &mut self.outlet).ok()
             }
             Some(Load::Measure(limit, block_bytes)) => {
                 send_measure(limit, self.transfer, block_bytes, &mut self.outlet)
@@ -153,11 +153,15 @@ fn send_measure(
         bytes += size as u64;
     }
     outlet.message(Message::EntryEnd { transfer, index: 0, bytes, outcome: Ok([0; 32]) }).ok()?;
-    Some(SendSummary { entries: 1, bytes, failed: 0, failures: Vec::new() })
+    Some(SendSummary { entries: 1, bytes, ..SendSummary::default() })
 }
 
 /// The receiving end of a transfer without its thread.
 pub(crate) trait Writer: Send {
+    /// What to tell the sender first: what earlier attempts left. May take long.
+    fn have(&mut self) -> Vec<Message> {
+        Vec::new()
+    }
     /// Takes a message about entries.
     fn on_message(&mut self, message: Message) -> Result<(), Failure>;
     /// Takes the next block.
@@ -179,6 +183,10 @@ pub(crate) trait Writer: Send {
 }
 
 impl<S: Sink + Send> Writer for Receiver<S> {
+    fn have(&mut self) -> Vec<Message> {
+        self.have()
+    }
+
     fn on_message(&mut self, message: Message) -> Result<(), Failure> {
         self.on_message(message)
     }
@@ -274,6 +282,7 @@ impl Writer for Counter {
         vec![Message::Progress {
             transfer: self.transfer,
             bytes: self.bytes,
+            resumed: 0,
             entries: u64::from(self.finished().is_some()),
             files: u64::from(self.finished().is_some()),
             at_us: micros(now),
@@ -282,7 +291,7 @@ impl Writer for Counter {
 
     fn finished(&self) -> Option<Counts> {
         let is_over = self.end.is_some_and(|end| self.is_timed || self.bytes >= end);
-        is_over.then_some(Counts { bytes: self.bytes, entries: 1, files: 1, failed: 0 })
+        is_over.then_some(Counts { bytes: self.bytes, resumed: 0, entries: 1, files: 1, failed: 0 })
     }
 
     fn failures(&self) -> Vec<(Vec<u8>, Failure)> {
@@ -358,8 +367,9 @@ impl Writing {
         }
         let now = self.opened.elapsed();
         for message in writer.poll_messages(now) {
-            if let Message::Progress { bytes, entries, files, .. } = message {
-                self.board.advance(bytes, entries, files, now);
+            if let Message::Progress { bytes, resumed, entries, files, .. } = message {
+                let counts = Counts { bytes, resumed, entries, files, failed: 0 };
+                self.board.advance(counts, now);
             }
             self.control.send(message);
         }

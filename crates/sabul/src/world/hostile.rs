@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sabul_units::{Random, SeededRandom};
 use sabul_wire::control::{
-    CONTROL_VERSION, ChannelParams, Direction, Entry, EntryKind, Failure, FailureCode, Message,
-    Open, Request,
+    CONTROL_VERSION, ChannelParams, Direction, Entry, EntryKind, Failure, FailureCode, Held, Mark,
+    Message, Open, Request, Start,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -112,7 +112,7 @@ impl Malice {
 
     fn message(&mut self) -> Message {
         let transfer = self.number();
-        match self.0.below(14) {
+        match self.0.below(16) {
             0..=2 => self.open(),
             3 => Message::Accept { transfer, block_bytes: 1 << self.0.below(32) },
             4 | 5 => {
@@ -127,6 +127,7 @@ impl Malice {
             8 => Message::Progress {
                 transfer,
                 bytes: self.size(),
+                resumed: self.size(),
                 entries: self.size(),
                 files: self.size(),
                 at_us: self.size(),
@@ -137,7 +138,18 @@ impl Malice {
                 report: vec![9; usize::from(self.0.below(200) as u8)],
             },
             11 => Message::Stop { transfer },
-            12 => Message::Welcome { version: 9, suite: 2, software: self.text() },
+            12 => {
+                let marks =
+                    (0..self.0.below(4)).map(|_| Mark { bytes: self.size(), hash: [7; 32] });
+                let marks = marks.collect();
+                let held = Held { path: self.text().into_bytes(), marks };
+                Message::Have { transfer, files: vec![held], is_last: self.0.below(2) == 0 }
+            }
+            13 => {
+                let start = Start { index: self.0.below(5), offset: self.size() };
+                Message::Starts { transfer, starts: vec![start] }
+            }
+            14 => Message::Welcome { version: 9, suite: 2, software: self.text() },
             _ => Message::Cancel { transfer: Some(transfer), failure: self.failure() },
         }
     }

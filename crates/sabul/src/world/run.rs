@@ -80,11 +80,11 @@ impl Outlet for Script {
 
 /// Runs the reader of a transfer.
 pub(crate) async fn run_reader(mut reading: Reading) {
-    let Some(Load::Set(set, options)) = reading.load.take() else {
+    let Some(Load::Set(set, options, have)) = reading.load.take() else {
         return reading.finish(None);
     };
     let mut script = Script { block_bytes: options.block_bytes, steps: Vec::new() };
-    let summary = send_files(set, reading.transfer, options, &mut script).ok();
+    let summary = send_files(set, reading.transfer, options, have, &mut script).ok();
     for step in script.steps {
         let is_handed_over = match step {
             Step::Message(message) => {

@@ -98,8 +98,13 @@ struct Copy {
 impl Copy {
     fn start(disk: &MemoryDisk, tree: &Tree, lag: bool) -> Result<Self, Failure> {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-        let destination =
-            Destination { path: Vec::new(), into_directory: true, preserve: true, sync: true };
+        let destination = Destination {
+            path: Vec::new(),
+            into_directory: true,
+            preserve: true,
+            sync: true,
+            resume: false,
+        };
         let mut receiver = FileReceiver::new(disk, &destination, TRANSFER)?;
         if lag {
             receiver.sink_mut().open_max = 3;

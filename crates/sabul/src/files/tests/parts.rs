@@ -105,7 +105,13 @@ fn a_file_larger_than_the_disk_ends_the_transfer_before_its_first_byte() {
 
 /// A transfer of one file in two halves, whose end can wait.
 fn halfway(to: &Path, content: &[u8], sync: bool) -> FileReceiver {
-    let destination = Destination { path: Vec::new(), into_directory: true, preserve: false, sync };
+    let destination = Destination {
+        path: Vec::new(),
+        into_directory: true,
+        preserve: false,
+        sync,
+        resume: false,
+    };
     let mut receiver = FileReceiver::new(jail(to), &destination, TRANSFER).unwrap();
     receiver.on_message(manifest(vec![entry("x", EntryKind::File(content.len() as u64))])).unwrap();
     receiver.on_block(content[..content.len() / 2].to_vec()).unwrap();
@@ -212,8 +218,13 @@ fn files_that_wait_for_their_hash_need_few_descriptors() {
     const COUNT: usize = 600;
     let to = TempDir::new().unwrap();
     for sync in [true, false] {
-        let destination =
-            Destination { path: Vec::new(), into_directory: true, preserve: false, sync };
+        let destination = Destination {
+            path: Vec::new(),
+            into_directory: true,
+            preserve: false,
+            sync,
+            resume: false,
+        };
         let mut receiver = FileReceiver::new(jail(to.path()), &destination, TRANSFER).unwrap();
         let entries = (0..COUNT).map(|i| entry(&format!("{i:04}"), EntryKind::File(4))).collect();
         receiver.on_message(manifest(entries)).unwrap();
@@ -244,8 +255,13 @@ fn a_name_that_comes_twice_fails_unless_both_are_directories() {
     for sync in [true, false] {
         let to = TempDir::new().unwrap();
         write(to.path(), "a", b"old");
-        let destination =
-            Destination { path: Vec::new(), into_directory: true, preserve: true, sync };
+        let destination = Destination {
+            path: Vec::new(),
+            into_directory: true,
+            preserve: true,
+            sync,
+            resume: false,
+        };
         let mut receiver = FileReceiver::new(jail(to.path()), &destination, TRANSFER).unwrap();
         let (d, f) = (EntryKind::Directory, EntryKind::File(1));
         let entries = [("d", d), ("a", f), ("d", d), ("a", f), ("d", f), ("d/x", f), ("d/x", f)];
@@ -272,7 +288,10 @@ fn a_name_that_comes_twice_fails_unless_both_are_directories() {
         let [(3, first), (4, second), (6, third)] = &failed[..] else { panic!("{failed:?}") };
         assert!(first.contains("'a' comes twice") && third.contains("'d/x' comes twice"));
         assert!(second.contains("is a folder"), "{second}");
-        assert_eq!(receiver.finished(), Some(Counts { bytes: 5, entries: 4, files: 2, failed: 3 }));
+        assert_eq!(
+            receiver.finished(),
+            Some(Counts { bytes: 5, resumed: 0, entries: 4, files: 2, failed: 3 })
+        );
         assert_eq!(fs::read(to.path().join("a")).unwrap(), b"1", "the first one stays");
         assert_eq!(names(to.path()), ["a", "d", "d/x"]);
     }

@@ -19,7 +19,7 @@ fn a_stream_arrives_as_a_file_or_in_a_writer() {
 
         let mut stream = StreamReceiver::new(Vec::new(), TRANSFER);
         replay(record(set(), OPTIONS).0, &mut stream, length % 2 == 1);
-        let counts = Counts { bytes: length as u64, entries: 1, files: 1, failed: 0 };
+        let counts = Counts { bytes: length as u64, resumed: 0, entries: 1, files: 1, failed: 0 };
         assert_eq!(stream.finished(), Some(counts));
         assert_eq!(stream.writer(), &content[..length]);
     }
@@ -53,7 +53,7 @@ fn what_a_stream_has_leaves_when_it_has_no_more_for_now() {
     let mut sent = Record { may_be_short: true, ..Record::default() };
     sent.block_bytes = OPTIONS.block_bytes;
     let set = SourceSet::local(vec![source], false).unwrap();
-    send_files(set, TRANSFER, OPTIONS, &mut sent).unwrap();
+    send_files(set, TRANSFER, OPTIONS, Have::default(), &mut sent).unwrap();
     let lengths: Vec<_> = sent.blocks.iter().map(Vec::len).collect();
     assert_eq!((lengths.len(), lengths[0], lengths[16]), (17, 617, 10_000 - 16 * 617));
     let mut stream = StreamReceiver::new(Vec::new(), TRANSFER);

@@ -1,0 +1,576 @@
+//! What an interrupted transfer leaves, and how the next one goes on with it.
+//!
+//! While a transfer runs, it notes in a journal how far its large files have come, each time after
+//! that much is on the disk, and which files have their names. The next transfer to the same place
+//! takes the journal over, leaves out what is not so any more, and tells the sender the rest. The
+//! sender reads its own files up to there, and says for each where it goes on. Only then what is
+//! there is read here too, into the hash that the sender's has to be equal to in the end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Held, MAX_MARKS, Mark};
+use tracing::{debug, info};
+
+use super::{FileSink, Place};
+use crate::disk::Disk;
+use crate::files::journal::{Journal, Record, Stamp, kept_time};
+use crate::files::part::{Noted, Part, is_kept_name, keep_metadata, read_hash};
+use crate::files::receive::{Kept, Settled};
+use crate::files::trouble::{Trouble, jail_trouble, trouble};
+use crate::jail::{FileId, JailPath, Kind, LinkTarget, Metadata};
+
+/// A part is worth going on with from so many bytes on. Ours: what a slow path carries in seconds.
+const KEEP_FROM: u64 = 1 << 20;
+/// Bytes between two marks of a file: this share of it, within these bounds. Ours: an interruption
+/// costs less than 2 % of a file, and a disk is made to write a few times a second at most.
+const MARK_SHARE: u64 = 64;
+const MARK_BYTES: std::ops::RangeInclusive<u64> = 8 << 20..=256 << 20;
+/// A mark is made after this time too, so that a slow path loses little.
+const MARK_AFTER: Duration = Duration::from_secs(5);
+/// Files that have their names are noted when there are so many, or after this time: a transfer that
+/// is over before makes no journal.
+const WHOLES_MAX: usize = 1024;
+const WHOLES_AFTER: Duration = Duration::from_secs(1);
+
+/// What is there of a file.
+#[derive(Debug)]
+struct Claim {
+    target: JailPath,
+    what: What,
+    marks: Vec<Mark>,
+    /// Which of the journals says so, and by which number.
+    journal: usize,
+    number: u32,
+    /// The bytes before the marks were on the disk.
+    is_synced: bool,
+}
+
+#[derive(Debug)]
+enum What {
+    /// A part of it, here.
+    Part(JailPath),
+    /// All of it, under its name.
+    Whole(FileId),
+}
+
+/// A file that has its name, and is not noted.
+#[derive(Debug)]
+struct Whole {
+    entry: Vec<u8>,
+    target: JailPath,
+    bytes: u64,
+    hash: [u8; 32],
+}
+
+/// The notes of a transfer.
+#[derive(Debug)]
+pub(in crate::files) struct Ledger {
+    journal: Option<Journal>,
+    /// What earlier attempts left, by path of the entry.
+    claims: BTreeMap<Vec<u8>, Claim>,
+    journals: usize,
+    /// Files that wait for their names, by index.
+    finished: BTreeMap<u64, Whole>,
+    /// Those that have them.
+    wholes: Vec<Whole>,
+    wholes_since: Option<Duration>,
+    /// Files of earlier attempts that are whole, by index.
+    adopted: BTreeMap<u64, (JailPath, FileId)>,
+    pub(in crate::files) keep_from: u64,
+    pub(in crate::files) mark_bytes: std::ops::RangeInclusive<u64>,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            journal: None,
+            claims: BTreeMap::new(),
+            journals: 0,
+            finished: BTreeMap::new(),
+            wholes: Vec::new(),
+            wholes_since: None,
+            adopted: BTreeMap::new(),
+            keep_from: KEEP_FROM,
+            mark_bytes: MARK_BYTES,
+        }
+    }
+}
+
+impl Ledger {
+    /// Whether enough of a part has come since its last mark.
+    pub(super) fn wants_mark(&self, part: &Part, now: Duration) -> bool {
+        let Some(size) = part.size().filter(|_| self.can_note() && !part.is_full()) else {
+            return false;
+        };
+        let step = (size / MARK_SHARE).clamp(*self.mark_bytes.start(), *self.mark_bytes.end());
+        let new = part.written() - part.noted.bytes;
+        new >= step || new >= self.keep_from && now >= part.noted.at + MARK_AFTER
+    }
+
+    fn can_note(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| !journal.is_broken())
+    }
+
+    /// A part is complete, and has its name or will get it.
+    pub(super) fn finished(
+        &mut self,
+        index: u64,
+        entry: &[u8],
+        part: &Part,
+        hash: [u8; 32],
+        kept: Kept,
+    ) {
+        if !self.can_note() || part.size().is_none() {
+            return;
+        }
+        let (target, bytes) = (part.target().clone(), part.written());
+        let whole = Whole { entry: entry.to_vec(), target, bytes, hash };
+        match kept {
+            Kept::Now => self.wholes.push(whole),
+            Kept::Later => drop(self.finished.insert(index, whole)),
+        }
+    }
+
+    /// A file has its name, or failed to get it.
+    pub(super) fn settled(&mut self, settled: &Settled) {
+        if let Some(whole) = self.finished.remove(&settled.index)
+            && settled.result.is_ok()
+        {
+            self.wholes.push(whole);
+        }
+    }
+
+    /// Notes what has waited long enough.
+    pub(super) fn tick(&mut self, disk: &dyn Disk, now: Duration) {
+        if self.wholes.is_empty() {
+            self.wholes_since = None;
+        } else if self.wholes.len() >= WHOLES_MAX
+            || now >= *self.wholes_since.get_or_insert(now) + WHOLES_AFTER
+        {
+            self.note_wholes(disk);
+        }
+    }
+
+    fn note_wholes(&mut self, disk: &dyn Disk) {
+        self.wholes_since = None;
+        let Some(journal) = &mut self.journal else { return };
+        for Whole { entry, target, bytes, hash } in self.wholes.drain(..) {
+            let Some(relative) = below(journal.folder(), &target) else { continue };
+            // What somebody has changed since is not what came.
+            let Ok(found) = disk.stat(&target, LinkTarget::Itself) else { continue };
+            let (stamp, changed) = (found.id.into(), kept_time(found.ctime));
+            journal.note(&Record::Whole { entry, target: relative, bytes, hash, stamp, changed });
+        }
+        journal.flush();
+    }
+
+    /// A part is gone on with.
+    fn note_resumed(
+        &mut self,
+        entry: &Entry,
+        claim: &Claim,
+        part: &mut Part,
+        mark: Mark,
+        now: Duration,
+    ) {
+        let Some(journal) = &mut self.journal else { return };
+        let mut number = claim.number;
+        // Only the first is written to.
+        if claim.journal > 0 {
+            number = journal.number();
+            note_part(journal, number, entry, part);
+        }
+        journal.note(&Record::mark(number, mark, claim.is_synced));
+        part.noted = Noted { number: Some(number), bytes: mark.bytes, at: now };
+    }
+
+    /// Has what there is of a part on the disk, and then in the journal.
+    pub(super) fn note_mark(
+        &mut self,
+        disk: &dyn Disk,
+        entry: &Entry,
+        part: &mut Part,
+        mark: Mark,
+        now: Duration,
+        sync: bool,
+    ) -> Result<(), Trouble> {
+        let is_worth_it = part.written() >= self.keep_from && part.size().is_some();
+        let is_news = part.written() == mark.bytes && part.noted.bytes < mark.bytes;
+        let Some(journal) = self.journal.as_mut().filter(|journal| !journal.is_broken()) else {
+            return Ok(());
+        };
+        if !is_worth_it || !is_news {
+            return Ok(());
+        }
+        part.unpark(disk)?;
+        if sync {
+            part.sync()?;
+        }
+        let number = match part.noted.number {
+            Some(number) => number,
+            None => {
+                let number = journal.number();
+                note_part(journal, number, entry, part);
+                if sync {
+                    // Before it has a name that nobody removes who does not know of it.
+                    journal.sync();
+                }
+                part.keep(disk)?;
+                if sync && let Some(folder) = part.target().parent() {
+                    let open = disk.open_dir(&folder).map_err(|error| jail_trouble(&error))?;
+                    open.sync().map_err(|error| trouble(folder.as_bytes(), &error))?;
+                }
+                number
+            }
+        };
+        part.noted = Noted { number: Some(number), bytes: mark.bytes, at: now };
+        journal.note(&Record::mark(number, mark, sync));
+        if sync {
+            journal.sync();
+        } else {
+            journal.flush();
+        }
+        Ok(())
+    }
+
+    /// The transfer ends before its end.
+    pub(super) fn interrupt(mut self, disk: &dyn Disk, sync: bool) {
+        self.note_wholes(disk);
+        if let Some(journal) = &mut self.journal {
+            if journal.is_there() && sync {
+                journal.sync();
+            } else {
+                journal.flush();
+            }
+        }
+    }
+
+    /// The transfer has come to its end. What belongs to others stays.
+    pub(super) fn finish(self) {
+        let is_wanted: Vec<bool> = (0..self.journals)
+            .map(|journal| {
+                let mut claims = self.claims.values().filter(|it| it.journal == journal);
+                claims.any(|claim| matches!(claim.what, What::Part(_)))
+            })
+            .collect();
+        if let Some(mut journal) = self.journal {
+            journal.finish(&is_wanted);
+        }
+    }
+}
+
+fn note_part(journal: &mut Journal, number: u32, entry: &Entry, part: &Part) {
+    let folder = journal.folder();
+    let Ok(path) = part.kept_path() else { return };
+    if let (Some(target), Some(path)) = (below(folder, part.target()), below(folder, &path)) {
+        let (entry, stamp) = (entry.path.clone(), part.id().into());
+        journal.note(&Record::Part { number, entry, target, part: path, stamp });
+    }
+}
+
+/// The names of a path below a folder, joined.
+fn below(folder: &JailPath, path: &JailPath) -> Option<Vec<u8>> {
+    if folder.is_root() {
+        return Some(path.as_bytes().to_vec());
+    }
+    let rest = path.as_bytes().strip_prefix(folder.as_bytes())?.strip_prefix(b"/")?;
+    Some(rest.to_vec())
+}
+
+fn above(folder: &JailPath, names: &[u8]) -> Option<JailPath> {
+    let mut names = names.split(|&byte| byte == b'/');
+    names.try_fold(folder.clone(), |path, name| path.join(name)).ok()
+}
+
+/// What the records of one journal claim, by path of the entry.
+fn claims_of(
+    records: Vec<Record>,
+    journal: usize,
+    place: &Place,
+    disk: &dyn Disk,
+) -> BTreeMap<Vec<u8>, Claim> {
+    let folder = place.folder();
+    let is_there = |target: &JailPath, entry: &[u8]| place.would_be(entry).as_ref() == Some(target);
+    let mut claims = BTreeMap::new();
+    // Parts by number, with their files' paths of entries.
+    let mut parts: BTreeMap<u32, (Vec<u8>, Claim, Stamp)> = BTreeMap::new();
+    let claim = |target, what, marks, number| Claim {
+        target,
+        what,
+        marks,
+        journal,
+        number,
+        is_synced: true,
+    };
+    for record in records {
+        match record {
+            Record::Part { number, entry, target, part, stamp } => {
+                let (Some(target), Some(part)) = (above(&folder, &target), above(&folder, &part))
+                else {
+                    continue;
+                };
+                // Nobody makes us take another file for a part.
+                if is_there(&target, &entry)
+                    && is_kept_name(&part)
+                    && part.parent() == target.parent()
+                {
+                    let claim = claim(target, What::Part(part), Vec::new(), number);
+                    parts.insert(number, (entry, claim, stamp));
+                }
+            }
+            Record::Mark { number, bytes, hash, is_synced } => {
+                if let Some((_, claim, _)) = parts.get_mut(&number) {
+                    claim.marks.retain(|mark| mark.bytes < bytes);
+                    claim.marks.push(Mark { bytes, hash });
+                    claim.is_synced &= is_synced;
+                }
+            }
+            Record::Whole { entry, target, bytes, hash, stamp, changed } => {
+                let Some(target) = above(&folder, &target) else { continue };
+                if bytes == 0 || !is_there(&target, &entry) {
+                    continue;
+                }
+                match disk.stat(&target, LinkTarget::Itself) {
+                    Ok(Metadata { id, kind: Kind::File, size, ctime, .. })
+                        if Stamp::from(id) == stamp
+                            && size == bytes
+                            && kept_time(ctime) == changed =>
+                    {
+                        let marks = vec![Mark { bytes, hash }];
+                        claims.insert(entry, claim(target, What::Whole(id), marks, 0));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    for (entry, mut claim, stamp) in parts.into_values() {
+        let What::Part(part) = &claim.what else { continue };
+        let find = |path| {
+            let found = disk.stat(path, LinkTarget::Itself).ok()?;
+            (Stamp::from(found.id) == stamp && found.kind == Kind::File).then_some(found)
+        };
+        let Some(size) = find(part).map(|found| found.size) else {
+            // It may have its name by now.
+            let last = claim.marks.last().copied();
+            if let (Some(found), Some(last)) = (find(&claim.target), last)
+                && found.size == last.bytes
+            {
+                (claim.what, claim.marks) = (What::Whole(found.id), vec![last]);
+                claims.insert(entry, claim);
+            }
+            continue;
+        };
+        claim.marks.retain(|mark| (1..=size).contains(&mark.bytes));
+        // Of a transfer without flushing, only what is read again counts.
+        if !claim.is_synced {
+            keep_true(disk, part, &mut claim.marks);
+        }
+        if claim.marks.is_empty() {
+            remove_part(disk, part);
+            continue;
+        }
+        claims.insert(entry, claim);
+    }
+    claims
+}
+
+/// Keeps the marks that the file agrees with.
+fn keep_true(disk: &dyn Disk, part: &JailPath, marks: &mut Vec<Mark>) {
+    let Ok(file) = disk.open_read(part) else { return marks.clear() };
+    while let Some(mark) = marks.last() {
+        match read_hash(&*file, mark.bytes) {
+            Ok(hasher) if *hasher.finalize().as_bytes() == mark.hash => return,
+            _ => drop(marks.pop()),
+        }
+    }
+}
+
+/// Removes a part that nobody goes on with.
+fn remove_part(disk: &dyn Disk, part: &JailPath) {
+    if let Err(error) = disk.remove_file(part) {
+        debug!(%part, %error, "a part stays behind");
+    }
+}
+
+impl FileSink {
+    /// Takes over what earlier attempts left.
+    pub(super) fn find_held(&mut self) -> Vec<Held> {
+        let Some(ledger) = &mut self.ledger else { return Vec::new() };
+        let (journal, said) = Journal::open(Arc::clone(&self.disk), self.place.folder());
+        ledger.journal = Some(journal);
+        ledger.journals = said.len();
+        for (at, records) in said.into_iter().enumerate() {
+            ledger.claims.extend(claims_of(records, at, &self.place, &*self.disk));
+        }
+        let held = |(path, claim): (&Vec<u8>, &Claim)| Held {
+            path: path.clone(),
+            marks: thinned(&claim.marks),
+        };
+        let mut held: Vec<Held> = ledger.claims.iter().map(held).collect();
+        // There is room for some; what is worth most goes first.
+        held.sort_by_key(|held| std::cmp::Reverse(held.marks.last().map(|mark| mark.bytes)));
+        if !held.is_empty() {
+            info!(files = held.len(), folder = %self.place.folder(), "an earlier attempt left something");
+        }
+        held
+    }
+
+    /// What was left of a file counts no more: it comes from its beginning.
+    pub(super) fn drop_held(&mut self, entry: &Entry) {
+        let claims = self.ledger.as_mut().map(|ledger| &mut ledger.claims);
+        let claim = claims.and_then(|claims| claims.remove(&entry.path));
+        if let Some(Claim { what: What::Part(part), target, .. }) = claim {
+            info!(file = %target, "what was left of it is not how it begins now; it starts again");
+            remove_part(&*self.disk, &part);
+        }
+    }
+
+    /// Goes on with what is there of a file.
+    pub(super) fn resume_held(
+        &mut self,
+        index: u64,
+        entry: &Entry,
+        offset: u64,
+    ) -> Result<blake3::Hasher, Trouble> {
+        let target = self.place.target(entry)?;
+        let claims = self.ledger.as_mut().map(|ledger| &mut ledger.claims);
+        let claim = claims.and_then(|claims| claims.remove(&entry.path));
+        let found = claim.and_then(|claim| {
+            let mark = claim.marks.iter().find(|mark| mark.bytes == offset).copied();
+            mark.map(|mark| (claim, mark))
+        });
+        let Some((claim, mark)) = found else {
+            let text = format!("nothing is there of '{target}' up to {offset}");
+            return Err(Failure::new(FailureCode::Protocol, text).into());
+        };
+        match &claim.what {
+            What::Part(_) => self.resume_part(index, entry, &claim, mark),
+            What::Whole(id) => self.adopt(index, entry, &claim.target, *id, mark),
+        }
+    }
+
+    fn resume_part(
+        &mut self,
+        index: u64,
+        entry: &Entry,
+        claim: &Claim,
+        mark: Mark,
+    ) -> Result<blake3::Hasher, Trouble> {
+        let What::Part(path) = &claim.what else { return Err(damaged(&claim.target)) };
+        let (path, target) = (path.clone(), claim.target.clone());
+        let (mut part, hasher) = Part::reopen(&*self.disk, path, target, entry, mark.bytes)?;
+        if *hasher.finalize().as_bytes() != mark.hash {
+            part.remove(&*self.disk);
+            return Err(damaged(&claim.target));
+        }
+        if let Some(ledger) = &mut self.ledger {
+            ledger.note_resumed(entry, claim, &mut part, mark, self.now);
+        }
+        self.expect(&part);
+        let room = part.check_room();
+        let is_full = part.is_full();
+        self.insert(index, part);
+        room?;
+        if is_full && self.preserve {
+            self.part(index)?.keep_metadata(entry)?
+        }
+        Ok(hasher)
+    }
+
+    /// Takes a file that is whole, as far as anybody knows.
+    fn adopt(
+        &mut self,
+        index: u64,
+        entry: &Entry,
+        target: &JailPath,
+        id: FileId,
+        mark: Mark,
+    ) -> Result<blake3::Hasher, Trouble> {
+        let file = self.disk.open_read(target).map_err(|error| jail_trouble(&error))?;
+        let fail = |error: std::io::Error| trouble(target.as_bytes(), &error);
+        let found = file.metadata().map_err(fail)?;
+        let hasher = read_hash(&*file, mark.bytes).map_err(fail)?;
+        if (found.id, found.size) != (id, mark.bytes)
+            || *hasher.finalize().as_bytes() != mark.hash
+            || entry.kind != EntryKind::File(mark.bytes)
+        {
+            return Err(damaged(target));
+        }
+        if self.sync {
+            file.sync().map_err(fail)?;
+        }
+        if let Some(ledger) = &mut self.ledger {
+            ledger.adopted.insert(index, (target.clone(), id));
+        }
+        Ok(hasher)
+    }
+
+    /// A file that was whole from the beginning is verified.
+    pub(super) fn finish_whole(
+        &mut self,
+        index: u64,
+        entry: &Entry,
+    ) -> Option<Result<Kept, Trouble>> {
+        let (target, id) = self.ledger.as_mut()?.adopted.remove(&index)?;
+        if self.preserve {
+            let kept = self.disk.open_file(&target).map_err(|error| jail_trouble(&error));
+            let kept = kept.and_then(|file| {
+                keep_metadata(&*file, entry).map_err(|error| trouble(target.as_bytes(), &error))
+            });
+            if let Err(trouble) = kept {
+                return Some(Err(trouble));
+            }
+        }
+        if !self.sync {
+            return Some(Ok(Kept::Now));
+        }
+        self.group.expect_in(&*self.disk, &target.parent().unwrap_or(JailPath::root())).ok();
+        self.group.add_named(index, entry.path.clone(), &target, id);
+        self.group.flush_if_full(&*self.disk);
+        Some(Ok(Kept::Later))
+    }
+
+    fn expect(&mut self, part: &Part) {
+        if self.sync
+            && let Some(folder) = part.target().parent()
+        {
+            self.group.expect(&*self.disk, &folder, part.id().device);
+        }
+    }
+
+    /// Has what there is of a file on the disk, and then in the journal.
+    pub(super) fn note_mark(
+        &mut self,
+        index: u64,
+        entry: &Entry,
+        mark: Mark,
+    ) -> Result<(), Trouble> {
+        let Some(mut part) = self.remove(index) else { return Ok(()) };
+        let result = match &mut self.ledger {
+            Some(ledger) => {
+                ledger.note_mark(&*self.disk, entry, &mut part, mark, self.now, self.sync)
+            }
+            None => Ok(()),
+        };
+        self.insert(index, part);
+        result
+    }
+}
+
+fn damaged(target: &JailPath) -> Trouble {
+    let message = format!(
+        "what an earlier attempt left of '{target}' is damaged and counts no more; copy it again"
+    );
+    Failure::new(FailureCode::Verification, message).into()
+}
+
+/// Some of the marks, the last among them.
+fn thinned(marks: &[Mark]) -> Vec<Mark> {
+    let step = marks.len().div_ceil(MAX_MARKS).max(1);
+    let mut kept: Vec<Mark> = marks.iter().rev().step_by(step).copied().collect();
+    kept.reverse();
+    kept
+}

@@ -1,0 +1,397 @@
+//! Transfers that are interrupted, and what the next one to the same place makes of what is left.
+
+use rustix::io::Errno;
+
+use super::*;
+use crate::disk::Disk;
+use crate::disk::memory::{Fault, MemoryDisk};
+use crate::files::destination::Ledger;
+use crate::jail::JailPath;
+
+/// Marks in the tests are this far apart.
+const STEP: u64 = 8192;
+
+type Files = Vec<(String, Vec<u8>)>;
+
+fn content(seed: u8, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+/// Some that are large beside the marks, some that are not.
+fn few() -> Files {
+    let file = |path: &str, seed, length| (path.to_owned(), content(seed, length));
+    vec![
+        file("big", 1, 100_000),
+        file("small", 2, 3000),
+        file("sub/large", 3, 40_000),
+        file("sub/empty", 4, 0),
+        file("sub/odd", 5, 20_001),
+    ]
+}
+
+fn source(files: &Files) -> TempDir {
+    let from = TempDir::new().unwrap();
+    for (path, bytes) in files {
+        write(from.path(), path, bytes);
+    }
+    from
+}
+
+fn path(text: &str) -> JailPath {
+    JailPath::new(text.split('/')).unwrap()
+}
+
+/// A receiver whose marks are close together.
+fn receiver_on(disk: &MemoryDisk, sync: bool) -> Result<FileReceiver, Failure> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let destination = Destination {
+        path: b"to".to_vec(),
+        into_directory: true,
+        preserve: true,
+        sync,
+        resume: true,
+    };
+    let mut receiver = FileReceiver::new(disk, &destination, TRANSFER)?;
+    let mut ledger = Ledger::default();
+    (ledger.keep_from, ledger.mark_bytes) = (4096, STEP..=STEP);
+    receiver.sink_mut().ledger = Some(ledger);
+    Ok(receiver)
+}
+
+/// What one attempt came to.
+struct Attempt {
+    receiver: FileReceiver,
+    summary: SendSummary,
+    error: Option<Failure>,
+    /// Bytes that went over the network.
+    sent: u64,
+}
+
+/// Sends everything below a folder to a disk; time goes on with each step.
+fn attempt(from: &TempDir, disk: &MemoryDisk, sync: bool) -> Attempt {
+    attempt_until(from, disk, sync, usize::MAX)
+}
+
+/// As [`attempt`], on a disk that may be gone before it begins.
+fn attempt_if_there(from: &TempDir, disk: &MemoryDisk) -> Option<Attempt> {
+    Some(attempt_with(receiver_on(disk, true).ok()?, from, usize::MAX))
+}
+
+/// As [`attempt`]; the connection is lost after so many blocks.
+fn attempt_until(from: &TempDir, disk: &MemoryDisk, sync: bool, blocks: usize) -> Attempt {
+    attempt_with(receiver_on(disk, sync).unwrap(), from, blocks)
+}
+
+fn attempt_with(mut receiver: FileReceiver, from: &TempDir, blocks: usize) -> Attempt {
+    let mut have = Have::default();
+    for message in receiver.have() {
+        message.encode(&mut Vec::new()).expect("every message fits on the wire");
+        let Message::Have { files, is_last, .. } = message else { panic!("{message:?}") };
+        have.add(files, is_last);
+    }
+    assert!(have.is_complete());
+    let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
+    let set = SourceSet::local(vec![Source::Path(from.path().join("."))], true).unwrap();
+    let summary = send_files(set, TRANSFER, OPTIONS, have, &mut outlet).unwrap();
+    let sent = outlet.blocks.iter().map(|block| block.len() as u64).sum();
+    let mut error = None;
+    let mut at = Duration::ZERO;
+    let messages = outlet.messages.into_iter().map(Err);
+    let blocks = outlet.blocks.into_iter().take(blocks).map(Ok);
+    for step in messages.chain(blocks) {
+        let result = match step {
+            Ok(block) => receiver.on_block(block),
+            Err(message) => receiver.on_message(message),
+        };
+        at += Duration::from_millis(40);
+        receiver.poll_messages(at);
+        if let Err(failure) = result {
+            error = Some(failure);
+            break;
+        }
+    }
+    if receiver.finished().is_none() {
+        receiver.abort();
+    }
+    Attempt { receiver, summary, error, sent }
+}
+
+/// Every name leads to the whole of what it should; returns what has the names of parts and notes.
+#[track_caller]
+fn check_whole(disk: &MemoryDisk, files: &Files, what: &str) -> Vec<String> {
+    let mut rest = Vec::new();
+    for (name, content) in disk.tree() {
+        let name = String::from_utf8(name).unwrap();
+        let Some(content) = content else { continue };
+        let name = name.strip_prefix("to/").unwrap_or(&name);
+        match files.iter().find(|(path, _)| path == name) {
+            Some((_, expected)) => assert_eq!(&content, expected, "{what}: '{name}'"),
+            None => rest.push(name.to_owned()),
+        }
+    }
+    rest
+}
+
+/// The transfer comes to its end and leaves nothing but what was sent; tells what it cost.
+#[track_caller]
+fn check_end(from: &TempDir, disk: &MemoryDisk, files: &Files, sync: bool, what: &str) -> u64 {
+    disk.heal();
+    let Attempt { receiver, summary, error, sent } = attempt(from, &disk.process(), sync);
+    assert_eq!((error, receiver.failures()), (None, &[][..]), "{what}");
+    assert_eq!(summary.failures, [], "{what}");
+    let counts = receiver.finished().expect("it comes to its end");
+    assert_eq!(counts.resumed, summary.resumed, "{what}");
+    assert_eq!(counts.bytes, summary.bytes, "{what}");
+    assert_eq!(counts.bytes - counts.resumed, sent, "{what}");
+    drop(receiver);
+    assert_eq!(check_whole(disk, files, what), [""; 0], "{what}: something stays");
+    assert_eq!(disk.tree().values().flatten().count(), files.len(), "{what}");
+    sent
+}
+
+fn total(files: &Files) -> u64 {
+    files.iter().map(|(_, content)| content.len() as u64).sum()
+}
+
+#[test]
+fn a_connection_that_is_lost_costs_nothing_that_had_come() {
+    let files = few();
+    let from = source(&files);
+    for sync in [true, false] {
+        for blocks in 0..=usize::try_from(total(&files)).unwrap() / OPTIONS.block_bytes {
+            let what = format!("lost after {blocks} blocks, sync {sync}");
+            let disk = MemoryDisk::new(0);
+            let first = attempt_until(&from, &disk, sync, blocks);
+            let came = first.receiver.counts().bytes;
+            drop(first);
+            check_whole(&disk, &files, &what);
+            let sent = check_end(&from, &disk, &files, sync, &what);
+            // A file that had just begun begins again, and so may one that is small.
+            assert!(sent <= total(&files) - came + 4096 + 3000, "{what}: {came} {sent}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_process_costs_a_mark_and_no_byte_is_wrong() {
+    let files = few();
+    let from = source(&files);
+    let whole = MemoryDisk::new(0);
+    assert_eq!(check_end(&from, &whole, &files, true, "undisturbed"), total(&files));
+    for call in 0..=whole.calls().len() {
+        let what = format!("killed before call {call}");
+        let disk = MemoryDisk::new(0);
+        let process = disk.process();
+        process.fail_at(call, Fault::Kill);
+        let first = attempt_if_there(&from, &process);
+        let came = first.map_or(0, |first| first.receiver.counts().bytes);
+        check_whole(&disk, &files, &what);
+        let sent = check_end(&from, &disk, &files, true, &what);
+        let most = total(&files) - came + STEP + 4096 + 23_001 + 1000;
+        // Where all was done and the notes are gone, it was over.
+        assert!(sent <= most || came == total(&files), "{what}: {came} {sent}");
+    }
+}
+
+#[test]
+fn a_power_cut_leaves_nothing_that_is_wrong_and_what_was_marked() {
+    let files = few();
+    let from = source(&files);
+    let whole = MemoryDisk::new(0);
+    check_end(&from, &whole, &files, true, "undisturbed");
+    let (mut resumed, calls) = (0, whole.calls().len());
+    for call in 0..=calls {
+        for seed in 0..4 {
+            let what = format!("power cut before call {call}, seed {seed}");
+            let disk = MemoryDisk::new(seed);
+            disk.fail_at(call, Fault::PowerCut);
+            drop(attempt_if_there(&from, &disk));
+            disk.cut_power();
+            check_whole(&disk, &files, &what);
+            let sent = check_end(&from, &disk, &files, true, &what);
+            resumed += u64::from(sent < total(&files));
+        }
+    }
+    assert!(resumed > calls as u64, "{resumed} of {calls} times four went on");
+}
+
+#[test]
+fn two_interruptions_by_power_cuts_add_up_to_the_whole() {
+    let files = few();
+    let from = source(&files);
+    let calls = {
+        let disk = MemoryDisk::new(0);
+        check_end(&from, &disk, &files, true, "undisturbed");
+        disk.calls().len()
+    };
+    for call in 0..calls {
+        let what = format!("power cuts after {call} calls each");
+        let disk = MemoryDisk::new(call as u64);
+        for _ in 0..3 {
+            let process = disk.process();
+            process.fail_at(call, Fault::PowerCut);
+            drop(attempt_if_there(&from, &process));
+            disk.cut_power();
+            check_whole(&disk, &files, &what);
+        }
+        check_end(&from, &disk, &files, true, &what);
+    }
+}
+
+#[test]
+fn a_disk_that_refuses_a_call_or_is_full_costs_no_more_than_what_failed() {
+    let files = few();
+    let from = source(&files);
+    let calls = {
+        let disk = MemoryDisk::new(0);
+        check_end(&from, &disk, &files, true, "undisturbed");
+        disk.calls().len()
+    };
+    for errno in [Errno::NOSPC, Errno::IO, Errno::ACCESS] {
+        for call in 3..calls {
+            let disk = MemoryDisk::new(0);
+            disk.fail_at(call, Fault::Error(errno));
+            drop(attempt(&from, &disk.process(), true));
+            let what = format!("{errno} at call {call}, {}", disk.calls()[call]);
+            check_whole(&disk, &files, &what);
+            check_end(&from, &disk, &files, true, &what);
+        }
+    }
+    for room in (0..=total(&files)).step_by(5000) {
+        let what = format!("room for {room} bytes");
+        let disk = MemoryDisk::new(0);
+        disk.leave_room(room);
+        let first = attempt(&from, &disk.process(), true);
+        let error = first.error.clone().map(|failure| failure.code);
+        assert!(matches!(error, None | Some(FailureCode::NoSpace)), "{what}: {error:?}");
+        drop(first);
+        check_whole(&disk, &files, &what);
+        check_end(&from, &disk, &files, true, &what);
+    }
+}
+
+#[test]
+fn a_source_that_changed_is_sent_from_the_mark_before_the_change() {
+    let files = few();
+    let from = source(&files);
+    let disk = MemoryDisk::new(0);
+    drop(attempt_until(&from, &disk, true, 90));
+    let mut changed = files.clone();
+    changed[0].1[50_000] ^= 1;
+    write(from.path(), "big", &changed[0].1);
+    let sent = check_end(&from, &disk, &changed, true, "changed");
+    // Blocks have 1000 bytes, so marks come each 9000.
+    assert_eq!(sent, total(&files) - 45_000);
+    // One that has grown, and one that is another altogether.
+    for (bytes, same) in [(content(1, 150_000), 90_000), (content(9, 100_000), 0)] {
+        let from = source(&files);
+        let disk = MemoryDisk::new(0);
+        drop(attempt_until(&from, &disk, true, 90));
+        changed[0].1 = bytes;
+        write(from.path(), "big", &changed[0].1);
+        assert_eq!(check_end(&from, &disk, &changed, true, "changed"), total(&changed) - same);
+    }
+}
+
+#[test]
+fn what_was_changed_at_the_destination_does_not_count() {
+    let files = few();
+    let from = source(&files);
+    // Interrupted in the last file: those before are whole.
+    let disk = MemoryDisk::new(0);
+    drop(attempt_until(&from, &disk, true, 150));
+    assert!(disk.tree().contains_key(&b"to/small"[..]));
+    disk.wait(1);
+    disk.put(&path("to/other"), b"").unwrap();
+    disk.remove_file(&path("to/small")).unwrap();
+    disk.put(&path("to/small"), &[7; 3000]).unwrap();
+    disk.remove_file(&path("to/other")).unwrap();
+    let sent = check_end(&from, &disk, &files, true, "replaced");
+    assert!((3000..30_000).contains(&sent), "{sent}");
+}
+
+#[test]
+fn notes_that_are_damaged_or_of_others_are_no_danger() {
+    let files = few();
+    let from = source(&files);
+    let make = || {
+        let disk = MemoryDisk::new(0);
+        drop(attempt_until(&from, &disk, true, 90));
+        disk
+    };
+    let note = "to/.resume-0.sabul-part";
+    let written = make().tree().remove(note.as_bytes()).flatten().expect("there are notes");
+    for at in (0..written.len()).step_by(7) {
+        let disk = make();
+        let mut altered = written.clone();
+        altered[at] ^= 0x20;
+        disk.remove_file(&path(note)).unwrap();
+        disk.put(&path(note), &altered).unwrap();
+        let Attempt { receiver, error, .. } = attempt(&from, &disk, true);
+        assert_eq!((error, receiver.failures()), (None, &[][..]), "altered at {at}");
+        drop(receiver);
+        let rest = check_whole(&disk, &files, "altered");
+        let is_left = |name: &String| name.contains(".kept.") || name == ".resume-0.sabul-part";
+        assert!(rest.iter().all(is_left), "altered at {at}: {rest:?}");
+    }
+    // A part whose bytes are not what was noted: it is thrown away, and the next attempt is whole.
+    let disk = make();
+    let tree = disk.tree();
+    let (name, part) = tree.iter().find(|(name, _)| name.ends_with(b".kept.sabul-part")).unwrap();
+    let name = path(std::str::from_utf8(name).unwrap());
+    let mut file = disk.open_file(&name).unwrap();
+    let mut altered = part.clone().unwrap();
+    altered[10] ^= 1;
+    file.resume_at(0).unwrap();
+    file.write(&altered).unwrap();
+    drop(file);
+    let Attempt { receiver, .. } = attempt(&from, &disk, true);
+    assert_eq!(receiver.failures().len(), 1);
+    assert!(receiver.failures()[0].1.message.contains("damaged"));
+    drop(receiver);
+    check_whole(&disk, &files, "damaged");
+    check_end(&from, &disk, &files, true, "damaged");
+}
+
+#[test]
+fn two_transfers_to_one_place_keep_their_own_notes() {
+    let files = few();
+    let from = source(&files);
+    let disk = MemoryDisk::new(0);
+    drop(attempt_until(&from, &disk, true, 90));
+    // One goes on with it and has it locked; the other begins anew.
+    let (one, two) = (disk.process(), disk.process());
+    let mut holder = receiver_on(&one, true).unwrap();
+    let held = holder.have();
+    assert!(matches!(&held[..], [Message::Have { files, .. }] if files.len() == 1));
+    let other = attempt(&from, &two, true);
+    assert_eq!((other.sent, other.receiver.failures()), (total(&files), &[][..]));
+    drop(other);
+    holder.abort();
+    drop(holder);
+    check_whole(&disk, &files, "two");
+    check_end(&from, &disk, &files, true, "two");
+}
+
+#[test]
+fn what_another_transfer_left_stays_for_it() {
+    let files = few();
+    let from = source(&files);
+    let other: Files = vec![("later".to_owned(), content(8, 50_000))];
+    let with = source(&other);
+    let disk = MemoryDisk::new(0);
+    drop(attempt_until(&from, &disk, true, 90));
+    let before = disk.tree();
+    assert_eq!(attempt(&with, &disk.process(), true).sent, 50_000);
+    let mut after = disk.tree();
+    assert!(after.remove(&b"to/later"[..]).is_some());
+    assert_eq!(after, before, "it is all there, and nothing else");
+    drop(attempt_until(&with, &disk.process(), true, 20));
+    let second = attempt(&with, &disk.process(), true);
+    assert_eq!((second.sent, second.receiver.counts().resumed), (30_000, 20_000));
+    drop(second);
+    disk.remove_file(&path("to/later")).unwrap();
+    assert_eq!(check_end(&from, &disk, &files, true, "the first"), total(&files) - 90_000);
+}
