@@ -163,6 +163,10 @@ pub(crate) struct CpArgs {
     /// Begin anew, whatever an interrupted copy left.
     #[arg(long)]
     pub(crate) no_resume: bool,
+    /// When the other end is lost or cannot be reached, dial it again for so long and go on; with s, m, h or d, such
+    /// as 2d.
+    #[arg(long, value_name = "TIME", value_parser = parse_patience)]
+    pub(crate) retry: Option<Duration>,
     /// Print one JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
@@ -183,11 +187,13 @@ names that end in '.sabul-part'; a later copy into the same directory removes wh
 
 When a copy is interrupted, in whatever way, run the same command again: it goes on where it was. What is \
 there already is read on both sides and compared, so a source that changed is noticed and sent anew from \
-there. Both ends keep what is needed for a week; --no-resume begins anew.
+there. Both ends keep what is needed for a week; --no-resume begins anew. With --retry the command itself dials \
+again and goes on.
 
 Examples:
   sabul cp big.iso sabul://host:4850/ --ticket ticket
   sabul cp -r photos sabul://host:4850/archive/
+  sabul cp --retry 3d -r data sabul://host:4850/
   sabul cp sabul://host:4850/big.iso .
   tar c photos | sabul cp - sabul://host:4850/photos.tar
 
@@ -573,6 +579,21 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("'{text}' is not a number of seconds from 3 to 86400"))
 }
 
+fn parse_patience(text: &str) -> Result<Duration, String> {
+    let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
+    let (number, unit) = units
+        .into_iter()
+        .find_map(|(name, seconds)| Some((text.trim().strip_suffix(name)?, seconds)))
+        .unwrap_or_else(|| (text.trim(), 1));
+    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    seconds
+        .filter(|seconds| (1..=366 * 86_400).contains(seconds))
+        .map(Duration::from_secs)
+        .ok_or_else(|| {
+            format!("'{text}' is not a time from 1s to 366d; write it as 90s, 10m or 2d")
+        })
+}
+
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.trim().trim_end_matches('s').parse::<f64>().ok();
     seconds
@@ -608,6 +629,9 @@ mod tests {
     fn a_time_limit_is_seconds_that_a_lost_packet_survives() {
         assert_eq!(parse_timeout("3"), Ok(Duration::from_secs(3)));
         assert_eq!(parse_timeout("3600s"), Ok(Duration::from_secs(3600)));
+        assert_eq!(parse_patience("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_patience("2d"), Ok(Duration::from_secs(172_800)));
+        assert!(parse_patience("0s").is_err() && parse_patience("1y").is_err());
         for bad in ["2", "0", "86401", "-5", "1.5", "soon", ""] {
             assert!(parse_timeout(bad).unwrap_err().contains("3 to 86400"), "{bad}");
         }

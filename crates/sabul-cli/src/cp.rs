@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul::files::{Source, SourceSet};
 use sabul::{
-    Host, LocalDestination, Place, Progress, Remote, RemoteDestination, Report, Session, Transfer,
-    TransferOptions,
+    Host, LocalDestination, Place, Progress, Remote, RemoteDestination, Report, Retry, Session,
+    Transfer, TransferOptions,
 };
 use sabul_study::words::{count, show_rate};
 use sabul_transfer::Printable;
@@ -17,7 +17,8 @@ use sabul_units::show_bytes;
 
 use crate::args::CpArgs;
 use crate::error::CliError;
-use crate::exit::{self, code_of_failures};
+use crate::events::EventFile;
+use crate::exit::{self, End, code_of_failures};
 use crate::interrupt::Interrupt;
 use crate::json::{self, ErrorJson, TransferJson};
 use crate::output::{self, Pipe};
@@ -30,9 +31,10 @@ const FAILURES_SHOWN: usize = 20;
 /// Runs the command; the result is the exit code.
 pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
     let nothing = TransferJson::nothing(controller(&args));
-    let mut outcome = Outcome { json: nothing, code: exit::DONE };
+    let mut outcome = Outcome { json: nothing, code: exit::DONE, reconnects: 0 };
     let result = copy(&args, &mut outcome).await;
     outcome.json.policy = Some(args.policy.name());
+    outcome.json.reconnects = outcome.reconnects;
     if let Err(error) = &result {
         outcome.json.errors.push(ErrorJson::of_error(error));
     }
@@ -47,6 +49,8 @@ pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
 struct Outcome {
     json: TransferJson,
     code: u8,
+    /// Attempts after the first.
+    reconnects: u64,
 }
 
 async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
@@ -65,14 +69,19 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
             "--json and the destination '-' both want standard output; leave out one of them",
         ));
     }
+    if args.retry.is_some() && (plan.writes_stdout() || plan.reads_stdin()) {
+        return Err(CliError::usage(
+            "--retry goes on with files; what comes from '-' or goes there cannot be repeated",
+        ));
+    }
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
-    let session = args.channel.connect(plan.host(), &interrupt, events.as_ref()).await?;
-    let (result, pipe_closed) = transfer(args, plan, &session, &options, &interrupt, outcome).await;
+    let pipe_closed = Arc::default();
+    let result = attempts(args, plan, &options, &interrupt, events.as_ref(), outcome, &pipe_closed);
+    let result = result.await;
     events.map_or(Ok(()), |events| events.finish())?;
     match result {
         Ok(report) => {
-            session.close().await;
             conclude(args, &report, &pipe_closed, outcome);
             Ok(())
         }
@@ -85,6 +94,52 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
     }
 }
 
+/// Connects and copies, as often as it takes and may take.
+async fn attempts(
+    args: &CpArgs,
+    plan: Plan,
+    options: &TransferOptions,
+    interrupt: &Interrupt,
+    events: Option<&EventFile>,
+    outcome: &mut Outcome,
+    pipe_closed: &Arc<AtomicBool>,
+) -> Result<Report, CliError> {
+    let mut retry = Retry::new(args.retry.unwrap_or_default());
+    loop {
+        let before = outcome.json.bytes;
+        let result = match args.channel.connect(plan.host(), interrupt, events).await {
+            Ok(session) => {
+                let pipe = Pipe::closing(pipe_closed);
+                let result =
+                    transfer(args, plan.clone(), &session, options, interrupt, outcome, pipe).await;
+                if result.is_ok() {
+                    session.close().await;
+                }
+                result
+            }
+            Err(error) => Err(error),
+        };
+        outcome.reconnects = retry.attempts();
+        let error = match result {
+            Err(error) if !interrupt.is_seen() => error,
+            result => return result,
+        };
+        if outcome.json.bytes > before {
+            retry.came_on();
+        }
+        let pause = match error.end() {
+            End::Error(kind) => retry.lost(kind),
+            _ => None,
+        };
+        let Some(pause) = pause else { return Err(error) };
+        output::complain(format_args!("{error}; trying again in {:.1} s", pause.as_secs_f64()));
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = interrupt.wait() => return Err(error),
+        }
+    }
+}
+
 /// Runs the transfer, noting in `outcome` how far it came.
 async fn transfer(
     args: &CpArgs,
@@ -93,9 +148,8 @@ async fn transfer(
     options: &TransferOptions,
     interrupt: &Interrupt,
     outcome: &mut Outcome,
-) -> (Result<Report, CliError>, Arc<AtomicBool>) {
-    let pipe = Pipe::default();
-    let pipe_closed = pipe.closed();
+    pipe: Pipe,
+) -> Result<Report, CliError> {
     let mut meter = Meter::new(args.quiet);
     let started = tokio::select! {
         started = plan.start(session, args.recursive, options, pipe) => started,
@@ -120,7 +174,7 @@ async fn transfer(
         Err(error) => Err(error),
     };
     meter.clear();
-    (result, pipe_closed)
+    result
 }
 
 /// Tells how a transfer went that reached its end.
@@ -170,7 +224,7 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
 }
 
 /// What is copied where.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Plan {
     Put { sources: Vec<OsString>, destination: Remote },
     Get { host: Host, sources: Vec<Vec<u8>>, destination: OsString },
@@ -212,6 +266,10 @@ impl Plan {
             Self::Put { destination, .. } => &destination.host,
             Self::Get { host, .. } => host,
         }
+    }
+
+    fn reads_stdin(&self) -> bool {
+        matches!(self, Self::Put { sources, .. } if sources.iter().any(|source| source == "-"))
     }
 
     fn writes_stdout(&self) -> bool {

@@ -75,9 +75,9 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// Whether the reader has gone away, for after the pipe was given away.
-    pub(crate) fn closed(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.is_closed)
+    /// One that tells here when its reader has gone away.
+    pub(crate) fn closing(is_closed: &Arc<AtomicBool>) -> Self {
+        Self { is_closed: Arc::clone(is_closed) }
     }
 
     fn watch<T>(&self, result: io::Result<T>) -> io::Result<T> {

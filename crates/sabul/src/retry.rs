@@ -1,0 +1,101 @@
+//! When to dial again after the other end was lost.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::ErrorKind;
+
+/// Pauses between two attempts: the first, and the longest. Ours: a moment that is over does not
+/// cost much, and an hour of outage costs little work.
+const PAUSES: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(500)..=Duration::from_secs(15);
+
+/// Counts how long the other end has been away, and says when to try again. An outage is over when
+/// content comes.
+#[derive(Clone, Debug)]
+pub struct Retry {
+    patience: Duration,
+    /// Since when nothing has come.
+    away_since: Option<Instant>,
+    pause: Duration,
+    attempts: u64,
+}
+
+impl Retry {
+    /// Tries again for so long after each loss; not at all where that is zero.
+    pub const fn new(patience: Duration) -> Self {
+        Self { patience, away_since: None, pause: *PAUSES.start(), attempts: 0 }
+    }
+
+    /// Content has come.
+    pub fn came_on(&mut self) {
+        self.away_since = None;
+        self.pause = *PAUSES.start();
+    }
+
+    /// An attempt ended with an error of this kind: how long to wait before the next, or nothing
+    /// where another would be of no use, or it has been long enough.
+    pub fn lost(&mut self, kind: ErrorKind) -> Option<Duration> {
+        if kind != ErrorKind::Unreachable || self.patience.is_zero() {
+            return None;
+        }
+        let now = Instant::now();
+        let until = *self.away_since.get_or_insert(now) + self.patience;
+        let rest = until.saturating_duration_since(now);
+        if rest.is_zero() {
+            return None;
+        }
+        let pause = self.pause.min(rest);
+        self.pause = (self.pause * 2).min(*PAUSES.end());
+        self.attempts += 1;
+        Some(pause)
+    }
+
+    /// Attempts after the first.
+    pub const fn attempts(&self) -> u64 {
+        self.attempts
+    }
+
+    /// For how long it tries.
+    pub const fn patience(&self) -> Duration {
+        self.patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_until_content_comes_and_end_with_the_patience() {
+        let mut retry = Retry::new(Duration::from_secs(60));
+        let mut waited = Duration::ZERO;
+        let mut pauses = Vec::new();
+        while let Some(pause) = retry.lost(ErrorKind::Unreachable) {
+            tokio::time::sleep(pause).await;
+            waited += pause;
+            pauses.push(pause.as_millis());
+        }
+        assert_eq!(waited, Duration::from_secs(60), "the last attempt is at the end");
+        assert_eq!(pauses[..6], [500, 1000, 2000, 4000, 8000, 15_000]);
+        assert_eq!(retry.attempts(), pauses.len() as u64);
+        retry.came_on();
+        assert_eq!(retry.lost(ErrorKind::Unreachable), Some(Duration::from_millis(500)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_another_attempt_cannot_mend_is_not_tried_again() {
+        let mut retry = Retry::new(Duration::from_secs(60));
+        for kind in [
+            ErrorKind::Failure,
+            ErrorKind::Request,
+            ErrorKind::Authentication,
+            ErrorKind::Destination,
+            ErrorKind::Interrupt,
+        ] {
+            assert_eq!(retry.lost(kind), None, "{kind:?}");
+        }
+        assert_eq!(Retry::new(Duration::ZERO).lost(ErrorKind::Unreachable), None);
+    }
+}
