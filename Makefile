@@ -12,10 +12,11 @@ SETTING := CARGO="$(CARGO)" CARGOFLAGS="$(CARGOFLAGS)" CARGO_TARGET_DIR="$(TARGE
 NAMESPACES := --features sabul-lab/namespaces,sabul-cli/namespaces
 ROUNDS ?= 5
 SEEDS ?= 20000
+RUNS ?= 4
 SECONDS ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test format lint unit own-controller doc test-lab lint-lab unit-lab scripts-lab \
+.PHONY: help build demo test format lint unit own-controller interrupted doc test-lab lint-lab unit-lab scripts-lab \
 	sweep arms picture bench bench-sim bench-smoke instructions instructions-baseline reproduce tidy fuzz fuzz-keep
 
 help: ## show this list
@@ -27,7 +28,7 @@ build: ## build the release program, target/release/sabul
 demo: build ## send one file between two processes over an emulated path, and say how it went
 	$(SABUL) demo
 
-test: format lint unit own-controller doc ## format, lints, every test that needs no root, documentation
+test: format lint unit own-controller interrupted doc ## format, lints, every test that needs no root, documentation
 
 format:
 	$(CARGO) fmt --all --check
@@ -45,6 +46,10 @@ unit:
 
 own-controller:
 	$(SETTING) tests/own-controller.sh
+
+interrupted: ## RUNS=4 copies whose ends are killed at random moments, and gone on with (part of test)
+	$(CARGO) build $(CARGOFLAGS) -p sabul-cli
+	SABUL=$(TARGET_DIR)/debug/sabul tests/resume.sh $(RUNS)
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGOFLAGS) --workspace --no-deps
@@ -64,10 +69,11 @@ scripts-lab: build
 	tests/netns.sh
 	tests/lab.sh
 
-sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time
+sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time; 200 copies that are killed
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-proto --test swarm
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-sim --test swarm
 	SABUL_WORLD_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul --lib world::swarm
+	$(MAKE) interrupted RUNS=200
 
 reproduce: build ## the papers' tables and figures in virtual time; fails if a verdict changed; OUT=results
 	$(SABUL) reproduce run all --out $(or $(OUT),results)

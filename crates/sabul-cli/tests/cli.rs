@@ -210,7 +210,7 @@ fn two_copies_to_one_name_are_each_whole_or_nothing() {
     expect_code(&run(&mut bench.cp(["large", &bench.url("x")])), 0);
     assert!(fs::read(bench.root("x")).unwrap() == large);
     drop(slower);
-    wait_for("the end of the part of the dead copy", || files_below(&bench.root("")).len() == 1);
+    assert_eq!(finished_below(&bench.root("")), [std::path::PathBuf::from("x")]);
     assert!(fs::read(bench.root("x")).unwrap() == large);
 }
 
@@ -445,8 +445,14 @@ fn a_killed_server_ends_the_client_with_3() {
     assert!(!bench.root("big").exists());
 }
 
+/// Files that are not kept for another attempt.
+fn finished_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let is_finished = |path: &std::path::PathBuf| !path.to_string_lossy().ends_with(".sabul-part");
+    files_below(directory).into_iter().filter(is_finished).collect()
+}
+
 #[test]
-fn ctrl_c_while_sending_leaves_nothing_behind() {
+fn ctrl_c_while_sending_leaves_what_the_same_command_goes_on_with() {
     let bench = Bench::new();
     fs::write(bench.path("big"), content(9, 16 << 20)).unwrap();
     let relay = bench.relay(slow_link(), false);
@@ -456,14 +462,19 @@ fn ctrl_c_while_sending_leaves_nothing_behind() {
     let output = client.finish();
     expect_code(&output, 130);
     assert!(stderr(&output).contains("same command again"), "{}", stderr(&output));
-    wait_for("the removal of the part", || files_below(&bench.root("")).is_empty());
-    // The server goes on.
-    fs::write(bench.path("a"), "x").unwrap();
-    expect_code(&run(&mut bench.cp(["a", &bench.url("")])), 0);
+    assert!(finished_below(&bench.root("")).is_empty());
+    // The server goes on, and so does the copy.
+    let kept = || files_below(&bench.root("")).len() != 1;
+    wait_for("the server to keep the part, or to remove it", kept);
+    let again = run(&mut bench.cp(["--json", "big", &bench.url("")]));
+    expect_code(&again, 0);
+    assert_eq!(json(&again)["bytes"], 16 << 20);
+    assert!(fs::read(bench.root("big")).unwrap() == content(9, 16 << 20));
+    assert_eq!(files_below(&bench.root("")).len(), 1, "{:?}", files_below(&bench.root("")));
 }
 
 #[test]
-fn ctrl_c_while_receiving_leaves_nothing_behind() {
+fn ctrl_c_while_receiving_leaves_no_file() {
     let bench = Bench::new();
     fs::write(bench.root("big"), content(10, 16 << 20)).unwrap();
     fs::create_dir(bench.path("into")).unwrap();
@@ -473,11 +484,13 @@ fn ctrl_c_while_receiving_leaves_nothing_behind() {
     wait_for_part(&bench.path("into"));
     client.signal(Signal::INT);
     expect_code(&client.finish(), 130);
-    assert!(files_below(&bench.path("into")).is_empty(), "{:?}", files_below(&bench.path("into")));
+    assert!(finished_below(&bench.path("into")).is_empty());
+    expect_code(&run(&mut bench.cp([&bench.url("big"), "into/"])), 0);
+    assert_eq!(files_below(&bench.path("into")).len(), 1, "nothing else stays");
 }
 
 #[test]
-fn a_stopped_server_leaves_nothing_half_written() {
+fn a_stopped_server_leaves_nothing_half_written_under_its_name() {
     let mut bench = Bench::new();
     fs::write(bench.path("big"), content(11, 16 << 20)).unwrap();
     let relay = bench.relay(slow_link(), false);
@@ -486,7 +499,7 @@ fn a_stopped_server_leaves_nothing_half_written() {
     let server = bench.server.take().unwrap();
     server.signal(Signal::TERM);
     expect_code(&server.finish(), 130);
-    assert!(files_below(&bench.root("")).is_empty(), "{:?}", files_below(&bench.root("")));
+    assert!(finished_below(&bench.root("")).is_empty(), "{:?}", files_below(&bench.root("")));
     assert_ne!(code(&client.finish()), 0);
 }
 
