@@ -171,6 +171,9 @@ enum Place {
     Inside(JailPath),
     /// This in place of the first component, which must be the same for all.
     Instead { path: JailPath, first: Option<Vec<u8>> },
+    /// An earlier attempt made this folder in place of `head` and is not finished: what begins with
+    /// that goes on there, anything else goes inside.
+    Begun { path: JailPath, head: Vec<u8> },
 }
 
 impl Place {
@@ -182,7 +185,14 @@ impl Place {
             JailPath::new(names.filter(|name| !matches!(*name, b"" | b"."))).map_err(fail)?;
         let is_directory_wanted = destination.into_directory || bytes.ends_with(b"/");
         match disk.stat(&path, LinkTarget::Follow) {
-            Ok(metadata) if metadata.kind == Kind::Directory => Ok(Self::Inside(path)),
+            Ok(metadata) if metadata.kind == Kind::Directory => {
+                let may_be_begun = destination.resume && !is_directory_wanted;
+                let head = may_be_begun.then(|| held::begun_for(disk, &path)).flatten();
+                Ok(match head {
+                    Some(head) => Self::Begun { path, head },
+                    None => Self::Inside(path),
+                })
+            }
             Ok(_) if is_directory_wanted => {
                 Err(jail_write_failure(&JailError::NotADirectory(path.to_string())))
             }
@@ -215,6 +225,11 @@ impl Place {
                 }
                 path.clone()
             }
+            Self::Begun { path, head } if entry.path.split(|&b| b == b'/').next() == Some(head) => {
+                names.next();
+                path.clone()
+            }
+            Self::Begun { path, .. } => path.clone(),
         };
         names
             .try_fold(start, |path, name| path.join(name))
@@ -230,6 +245,11 @@ impl Place {
                 names.next();
                 path.clone()
             }
+            Self::Begun { path, head } if entry.split(|&b| b == b'/').next() == Some(head) => {
+                names.next();
+                path.clone()
+            }
+            Self::Begun { path, .. } => path.clone(),
         };
         names.try_fold(start, |path, name| path.join(name)).ok()
     }
@@ -238,7 +258,9 @@ impl Place {
     fn folder(&self) -> JailPath {
         match self {
             Self::Inside(directory) => directory.clone(),
-            Self::Instead { path, .. } => path.parent().unwrap_or(JailPath::root()),
+            Self::Instead { path, .. } | Self::Begun { path, .. } => {
+                path.parent().unwrap_or(JailPath::root())
+            }
         }
     }
 }

@@ -141,6 +141,18 @@ fn decode_one(bytes: &[u8], before: [u8; CHECK]) -> Option<(Record, usize, [u8; 
     Some((postcard::from_bytes(body).ok()?, FRONT + length, *found))
 }
 
+/// All of a journal, as far as one is read.
+fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
+    let size = file.metadata()?.size.min(READ_MAX);
+    let mut bytes = Vec::new();
+    bytes.reserve_exact(usize::try_from(size).map_err(io::Error::other)?);
+    let mut at = 0;
+    while at < size && file.read_at(&mut bytes, at)? > 0 {
+        at = bytes.len() as u64;
+    }
+    Ok(bytes)
+}
+
 /// A journal that is locked for this transfer.
 #[derive(Debug)]
 struct Open {
@@ -195,13 +207,30 @@ impl Journal {
         (journal, said)
     }
 
+    /// What the journals of a folder say, whoever has them.
+    pub(super) fn peek(disk: &dyn Disk, folder: &JailPath) -> Vec<Record> {
+        let mut records = Vec::new();
+        for slot in 0..SLOTS {
+            let Ok(path) = Self::slot(folder, slot) else { continue };
+            let Ok(file) = disk.open_read(&path) else { continue };
+            if let Ok(bytes) = read_all(&*file) {
+                records.extend(decode(&bytes).records);
+            }
+        }
+        records
+    }
+
     /// Where it lies.
     pub(super) fn folder(&self) -> &JailPath {
         &self.folder
     }
 
     fn path(&self, slot: usize) -> Result<JailPath, JailError> {
-        self.folder.join([format!(".resume-{slot}").as_bytes(), SUFFIX].concat())
+        Self::slot(&self.folder, slot)
+    }
+
+    fn slot(folder: &JailPath, slot: usize) -> Result<JailPath, JailError> {
+        folder.join([format!(".resume-{slot}").as_bytes(), SUFFIX].concat())
     }
 
     fn take_over(
@@ -222,13 +251,7 @@ impl Journal {
             Ok(there) if there.id == found.id => {}
             _ => return Ok(None),
         }
-        let mut bytes = Vec::new();
-        let size = found.size.min(READ_MAX);
-        bytes.reserve_exact(usize::try_from(size)?);
-        let mut at = 0;
-        while at < size && file.read_at(&mut bytes, at)? > 0 {
-            at = bytes.len() as u64;
-        }
+        let bytes = read_all(&*file)?;
         if !bytes.starts_with(HEAD) && !HEAD.starts_with(&bytes) {
             info!(journal = %path, "another version of this program noted something, which stays");
             return Ok(None);

@@ -279,6 +279,20 @@ fn below(folder: &JailPath, path: &JailPath) -> Option<Vec<u8>> {
     Some(rest.to_vec())
 }
 
+/// What an unfinished transfer made a folder in place of: the first name of its entries.
+pub(super) fn begun_for(disk: &dyn Disk, path: &JailPath) -> Option<Vec<u8>> {
+    let folder = path.parent()?;
+    let name = path.name()?;
+    Journal::peek(disk, &folder).into_iter().find_map(|record| {
+        let (Record::Part { entry, target, .. } | Record::Whole { entry, target, .. }) = record
+        else {
+            return None;
+        };
+        let rest = target.strip_prefix(name).filter(|rest| rest.starts_with(b"/"))?;
+        Some(entry.strip_suffix(rest)?.to_vec()).filter(|head| !head.contains(&b'/'))
+    })
+}
+
 fn above(folder: &JailPath, names: &[u8]) -> Option<JailPath> {
     let mut names = names.split(|&byte| byte == b'/');
     names.try_fold(folder.clone(), |path, name| path.join(name)).ok()

@@ -84,7 +84,12 @@ fn attempt_until(from: &TempDir, disk: &MemoryDisk, sync: bool, blocks: usize) -
     attempt_with(receiver_on(disk, sync).unwrap(), from, blocks)
 }
 
-fn attempt_with(mut receiver: FileReceiver, from: &TempDir, blocks: usize) -> Attempt {
+fn attempt_with(receiver: FileReceiver, from: &TempDir, blocks: usize) -> Attempt {
+    let all = vec![Source::Path(from.path().join("."))];
+    attempt_of(receiver, SourceSet::local(all, true).unwrap(), blocks)
+}
+
+fn attempt_of(mut receiver: FileReceiver, set: SourceSet, blocks: usize) -> Attempt {
     let mut have = Have::default();
     for message in receiver.have() {
         message.encode(&mut Vec::new()).expect("every message fits on the wire");
@@ -93,7 +98,6 @@ fn attempt_with(mut receiver: FileReceiver, from: &TempDir, blocks: usize) -> At
     }
     assert!(have.is_complete());
     let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
-    let set = SourceSet::local(vec![Source::Path(from.path().join("."))], true).unwrap();
     let summary = send_files(set, TRANSFER, OPTIONS, have, &mut outlet).unwrap();
     let sent = outlet.blocks.iter().map(|block| block.len() as u64).sum();
     let mut error = None;
@@ -394,4 +398,50 @@ fn what_another_transfer_left_stays_for_it() {
     drop(second);
     disk.remove_file(&path("to/later")).unwrap();
     assert_eq!(check_end(&from, &disk, &files, true, "the first"), total(&files) - 90_000);
+}
+
+#[test]
+fn a_folder_that_got_another_name_is_gone_on_with_and_not_put_inside() {
+    let files = few();
+    let from = source(&files);
+    let disk = MemoryDisk::new(0);
+    let copy = |source: &Path, blocks: usize| {
+        let destination = Destination {
+            path: b"archive".to_vec(),
+            into_directory: false,
+            preserve: true,
+            sync: true,
+            resume: true,
+        };
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let mut receiver = FileReceiver::new(shared, &destination, TRANSFER).unwrap();
+        let mut ledger = Ledger::default();
+        (ledger.keep_from, ledger.mark_bytes) = (4096, STEP..=STEP);
+        receiver.sink_mut().ledger = Some(ledger);
+        attempt_of(
+            receiver,
+            SourceSet::local(vec![Source::Path(source.into())], true).unwrap(),
+            blocks,
+        )
+    };
+    let photos = from.path().join("photos");
+    for (path, content) in &files {
+        write(&photos, path, content);
+    }
+    let music = from.path().join("music");
+    write(&music, "song", b"la");
+    drop(copy(&photos, 90));
+    assert_eq!(copy(&music, usize::MAX).receiver.failures(), []);
+    let second = copy(&photos, usize::MAX);
+    assert_eq!((second.receiver.failures(), second.summary.resumed), (&[][..], 90_000));
+    drop(second);
+    let there = disk.tree();
+    for (path, content) in &files {
+        assert_eq!(there.get(format!("archive/{path}").as_bytes()), Some(&Some(content.clone())));
+    }
+    assert_eq!(there.get(&b"archive/music/song"[..]), Some(&Some(b"la".to_vec())));
+    assert!(!there.keys().any(|path| path.ends_with(b".sabul-part")));
+    // Once it is finished, it is a folder like any other.
+    drop(copy(&photos, usize::MAX));
+    assert!(disk.tree().contains_key(&b"archive/photos/big"[..]));
 }
