@@ -2,6 +2,7 @@
 
 mod card;
 mod lab;
+mod ssh;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sabul::Policy;
+use sabul_front::ssh::Ports;
 use sabul_units::Rate;
 
 use crate::exit;
@@ -18,6 +20,7 @@ pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
 };
 use sabul_units::parse_bytes;
+pub(crate) use ssh::SshArgs;
 
 /// Port that listeners take and addresses mean where none is written.
 pub(crate) const DEFAULT_LISTEN: &str = "0.0.0.0:4850";
@@ -34,7 +37,7 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Copy files to or from a `sabul serve`
+    /// Copy files to or from another machine, through ssh or a `sabul serve`
     Cp(CpArgs),
     /// Serve a directory to holders of a ticket
     Serve(ServeArgs),
@@ -133,8 +136,8 @@ impl PolicyArg {
 #[derive(Debug, Args)]
 #[command(after_help = exit::LIST, after_long_help = CP_HELP)]
 pub(crate) struct CpArgs {
-    /// Sources, then the destination. One side is `sabul://HOST[:PORT]/PATH`, the other local paths;
-    /// '-' is standard input or output.
+    /// Sources, then the destination. One side is remote, `[USER@]HOST:PATH` or
+    /// `sabul://HOST[:PORT]/PATH`, the other local paths; '-' is standard input or output.
     #[arg(required = true, num_args = 2.., value_name = "SRC... DST")]
     pub(crate) places: Vec<OsString>,
     /// Descend into directories.
@@ -144,6 +147,8 @@ pub(crate) struct CpArgs {
     #[arg(short, long)]
     pub(crate) preserve: bool,
     #[command(flatten)]
+    pub(crate) ssh: SshArgs,
+    #[command(flatten, next_help_heading = "Options")]
     pub(crate) channel: ChannelArgs,
     /// Never send faster than this, in bit/s with k, M or G, such as 500M.
     #[arg(long, value_name = "RATE")]
@@ -176,7 +181,11 @@ pub(crate) struct CpArgs {
 }
 
 const CP_HELP: &str = "\
-The path in an address is relative to the directory that is served. A source that ends in '/' \
+HOST:PATH goes through your ssh, with its configuration, keys and jump hosts; PATH is relative to your home \
+there, and the data takes the direct way to HOST. sabul://HOST/PATH asks a 'sabul serve', by its ticket; PATH is \
+relative to the directory that is served.
+
+A source that ends in '/' \
 means the content of a directory, one without means the directory itself, as in rsync. A \
 destination that is a directory, or ends in '/', takes the sources in; otherwise a single source \
 takes its name. A local name with a ':' is written with './' in front.
@@ -191,6 +200,9 @@ there. Both ends keep what is needed for a week; --no-resume begins anew. With -
 again and goes on.
 
 Examples:
+  sabul cp big.iso host:
+  sabul cp -r me@host:/data/run7 .
+  sabul cp big.iso host: --push               with a copy of this sabul, where the host has none
   sabul cp big.iso sabul://host:4850/ --ticket ticket
   sabul cp -r photos sabul://host:4850/archive/
   sabul cp --retry 3d -r data sabul://host:4850/
@@ -246,8 +258,15 @@ pub(crate) struct AllowArgs {
 #[command(after_help = exit::LIST)]
 pub(crate) struct ServeArgs {
     /// The directory to serve; nothing outside it is read or written.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) root: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "stdio")]
+    pub(crate) root: Option<PathBuf>,
+    /// Serve whoever started this over ssh, as that user: the ticket goes to standard output, and the end of
+    /// standard input is the end. What `sabul cp FILE HOST:` runs.
+    #[arg(long, conflicts_with_all = ["root", "listen", "ticket_file", "once"])]
+    pub(crate) stdio: bool,
+    /// With --stdio, the ports of which the first free one is taken.
+    #[arg(long, value_name = "A-B", requires = "stdio", default_value_t)]
+    pub(crate) ports: Ports,
     /// Refuse every write.
     #[arg(long)]
     pub(crate) read_only: bool,

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul::files::{Source, SourceSet};
 use sabul::{
-    Host, LocalDestination, Place, Progress, Remote, RemoteDestination, Report, Retry, Session,
+    LocalDestination, Place, Progress, Remote, RemoteDestination, Report, Retry, Server, Session,
     Transfer, TransferOptions,
 };
+use sabul_front::ssh::Bridge;
 use sabul_study::words::{count, show_rate};
 use sabul_transfer::Printable;
 use sabul_units::show_bytes;
@@ -107,13 +108,16 @@ async fn attempts(
     let mut retry = Retry::new(args.retry.unwrap_or_default());
     loop {
         let before = outcome.json.bytes;
-        let result = match args.channel.connect(plan.host(), interrupt, events).await {
-            Ok(session) => {
+        let result = match dial(args, plan.server(), interrupt, events).await {
+            Ok((session, bridge)) => {
                 let pipe = Pipe::closing(pipe_closed);
                 let result =
                     transfer(args, plan.clone(), &session, options, interrupt, outcome, pipe).await;
                 if result.is_ok() {
                     session.close().await;
+                    if let Some(bridge) = bridge {
+                        bridge.close().await;
+                    }
                 }
                 result
             }
@@ -136,6 +140,23 @@ async fn attempts(
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = interrupt.wait() => return Err(error),
+        }
+    }
+}
+
+/// Connects, through ssh where the place says so.
+async fn dial(
+    args: &CpArgs,
+    server: &Server,
+    interrupt: &Interrupt,
+    events: Option<&EventFile>,
+) -> Result<(Session, Option<Bridge>), CliError> {
+    match server {
+        Server::Listener(host) => Ok((args.channel.connect(host, interrupt, events).await?, None)),
+        Server::Ssh(account) => {
+            let order = args.ssh.order(account);
+            let dialled = args.channel.connect_by_ssh(&order, interrupt, events).await?;
+            Ok((dialled.session, Some(dialled.bridge)))
         }
     }
 }
@@ -227,7 +248,7 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
 #[derive(Clone, Debug)]
 enum Plan {
     Put { sources: Vec<OsString>, destination: Remote },
-    Get { host: Host, sources: Vec<Vec<u8>>, destination: OsString },
+    Get { server: Server, sources: Vec<Vec<u8>>, destination: OsString },
 }
 
 impl Plan {
@@ -249,8 +270,8 @@ impl Plan {
                 Ok(Self::Put { sources, destination: destination.clone() })
             }
             Place::Local(destination) => {
-                let (host, sources) = remote_sources(sources)?;
-                let plan = Self::Get { host, sources, destination: destination.clone() };
+                let (server, sources) = remote_sources(sources)?;
+                let plan = Self::Get { server, sources, destination: destination.clone() };
                 if plan.writes_stdout() && (args.recursive || sources_count(&plan) > 1) {
                     return Err(CliError::usage(
                         "standard output takes a single file; name one source, without -r",
@@ -261,10 +282,10 @@ impl Plan {
         }
     }
 
-    const fn host(&self) -> &Host {
+    const fn server(&self) -> &Server {
         match self {
-            Self::Put { destination, .. } => &destination.host,
-            Self::Get { host, .. } => host,
+            Self::Put { destination, .. } => &destination.server,
+            Self::Get { server, .. } => server,
         }
     }
 
@@ -316,26 +337,26 @@ fn sources_count(plan: &Plan) -> usize {
     }
 }
 
-/// The one host and the paths of remote sources.
-fn remote_sources(sources: &[Place]) -> Result<(Host, Vec<Vec<u8>>), CliError> {
-    let mut host: Option<&Host> = None;
+/// The one server and the paths of remote sources.
+fn remote_sources(sources: &[Place]) -> Result<(Server, Vec<Vec<u8>>), CliError> {
+    let mut server: Option<&Server> = None;
     let mut paths = Vec::with_capacity(sources.len());
     for source in sources {
         let Place::Remote(remote) = source else {
-            return Err(CliError::usage(if host.is_some() {
+            return Err(CliError::usage(if server.is_some() {
                 "some sources are remote and some local; copy them one side at a time"
             } else {
-                "both sides are local; write the remote one as sabul://HOST:PORT/PATH"
+                "both sides are local; write the remote one as HOST:PATH"
             }));
         };
-        if host.is_some_and(|host| *host != remote.host) {
+        if server.is_some_and(|server| *server != remote.server) {
             return Err(CliError::usage("the sources are on several hosts; copy one at a time"));
         }
-        host = Some(&remote.host);
+        server = Some(&remote.server);
         paths.push(remote.path.clone());
     }
-    let host = host.ok_or_else(|| CliError::usage("give at least one source"))?;
-    Ok((host.clone(), paths))
+    let server = server.ok_or_else(|| CliError::usage("give at least one source"))?;
+    Ok((server.clone(), paths))
 }
 
 /// Whether a remote source stands for the content of a directory: the root, or an end in `/`, `.`
@@ -363,12 +384,16 @@ mod tests {
     fn exactly_one_side_is_remote() {
         assert!(matches!(plan(&["a", "b", "sabul://h/"]), Ok(Plan::Put { .. })));
         assert!(matches!(plan(&["sabul://h/a", "sabul://h/b", "."]), Ok(Plan::Get { .. })));
+        assert!(matches!(plan(&["a", "h:"]), Ok(Plan::Put { .. })));
+        assert!(matches!(plan(&["h:a", "h:/b", "."]), Ok(Plan::Get { .. })));
         for (words, part) in [
             (&["a", "b"][..], "both sides are local"),
             (&["sabul://h/a", "sabul://h/b"], "both sides are remote"),
             (&["sabul://h/a", "b", "c"], "some sources are remote"),
             (&["a", "sabul://h/b", "c"], "both sides are local"),
             (&["sabul://h/a", "sabul://i/b", "c"], "several hosts"),
+            (&["sabul://h/a", "h:b", "c"], "several hosts"),
+            (&["h:a", "me@h:b", "c"], "several hosts"),
             (&["-r", "sabul://h/a", "-"], "standard output"),
             (&["sabul://h/a", "sabul://h/b", "-"], "standard output"),
         ] {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use sabul::ErrorKind;
+use sabul_front::ssh::SshError;
 use sabul_lab::LabError;
 
 use crate::exit::End;
@@ -68,6 +69,12 @@ impl std::error::Error for CliError {}
 
 impl From<sabul::Error> for CliError {
     fn from(error: sabul::Error) -> Self {
+        Self::of(error.kind(), error.to_string())
+    }
+}
+
+impl From<SshError> for CliError {
+    fn from(error: SshError) -> Self {
         Self::of(error.kind(), error.to_string())
     }
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use sabul::{Host, MemoryBudget, Session, Ticket, TransferOptions};
+use sabul::{ConnectConfig, Host, MemoryBudget, Session, Ticket, TransferOptions};
+use sabul_front::ssh::{self, Dialled, Order};
 use sabul_units::Bytes;
 
 use crate::args::ChannelArgs;
@@ -52,20 +53,38 @@ impl ChannelArgs {
     ) -> Result<Session, CliError> {
         let ticket = self.read_ticket()?;
         let address = host.dial(&ticket)?;
-        let memory = self.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
-        let patience = sabul::Patience::default().with_silence(self.timeout);
-        let events = events.map(EventFile::sink);
-        let others = sabul::ConnectConfig::default();
-        let config = sabul::ConnectConfig { memory, patience, events, ..others };
+        let config = self.connect_config(events);
         tokio::select! {
             session = sabul::connect_to(&address, &ticket, config) => {
                 Ok(session?)
             }
-            () = interrupt.wait() => {
-                Err(CliError::interrupted("interrupted while connecting; nothing was transferred"))
-            }
+            () = interrupt.wait() => Err(interrupted_early()),
         }
     }
+
+    /// Starts a sabul on another machine through ssh and connects to it, as long as nobody interrupts.
+    pub(crate) async fn connect_by_ssh(
+        &self,
+        order: &Order,
+        interrupt: &Interrupt,
+        events: Option<&EventFile>,
+    ) -> Result<Dialled, CliError> {
+        tokio::select! {
+            dialled = ssh::connect(order, self.connect_config(events)) => Ok(dialled?),
+            () = interrupt.wait() => Err(interrupted_early()),
+        }
+    }
+
+    fn connect_config(&self, events: Option<&EventFile>) -> ConnectConfig {
+        let memory = self.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
+        let patience = sabul::Patience::default().with_silence(self.timeout);
+        let events = events.map(EventFile::sink);
+        ConnectConfig { memory, patience, events, ..ConnectConfig::default() }
+    }
+}
+
+fn interrupted_early() -> CliError {
+    CliError::interrupted("interrupted while connecting; nothing was transferred")
 }
 
 /// Checks a controller's name and parameters before anything is sent. The size of a packet is not

@@ -2,9 +2,11 @@
 
 use std::io::IsTerminal as _;
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use sabul::{Controllers, Listener, ListenerConfig, MemoryBudget, SendPolicy, Service, Session};
+use sabul_front::ssh;
 use sabul_study::words::count;
 use sabul_units::show_bytes;
 use tokio::task::JoinSet;
@@ -18,27 +20,29 @@ use crate::output;
 
 /// How long sessions get to clean up after an interrupt.
 const CLEAN_UP: Duration = Duration::from_secs(3);
+/// How long a server that ssh started waits for a session; ssh may not notice that its other end is gone.
+const ALONE: Duration = Duration::from_secs(600);
 
 /// Runs `sabul serve`; the result is the exit code.
 pub(crate) async fn files(args: ServeArgs) -> Result<u8, CliError> {
-    let root = std::fs::canonicalize(&args.root).map_err(|error| {
-        CliError::usage(format!(
-            "cannot serve '{}': {error}; give --root a directory that exists",
-            args.root.display()
-        ))
-    })?;
+    let Some(root) = &args.root else { return over_ssh(&args).await };
+    let refuse = |why: String| CliError::usage(format!("cannot serve '{}': {why}", root.display()));
+    let root = std::fs::canonicalize(root)
+        .map_err(|error| refuse(format!("{error}; give --root a directory that exists")))?;
     if !root.is_dir() {
-        return Err(CliError::usage(format!(
-            "cannot serve '{}': it is not a directory",
-            args.root.display()
-        )));
+        return Err(refuse("it is not a directory".to_owned()));
     }
     let what = format!(
         "serving {}{}",
         root.display(),
         if args.read_only { ", for reading only" } else { "" }
     );
-    let service = Service { root: Some(root), read_only: args.read_only, measure: true };
+    let service = Service {
+        root: Some(root),
+        read_only: args.read_only,
+        measure: true,
+        ..Service::default()
+    };
     let example = if args.read_only {
         |address: &str| format!("sabul cp sabul://{address}/FILE .")
     } else {
@@ -51,7 +55,7 @@ pub(crate) async fn files(args: ServeArgs) -> Result<u8, CliError> {
 /// Runs `sabul perf serve`; the result is the exit code.
 pub(crate) async fn perf(args: ListenArgs) -> Result<u8, CliError> {
     output::warn_of_debug_build();
-    let service = Service { root: None, read_only: true, measure: true };
+    let service = Service { read_only: true, measure: true, ..Service::default() };
     // Measuring is what it is for.
     let example = |address: &str| format!("sabul perf {address}");
     run(&args, service, Controllers::Any, "answering tests", example).await
@@ -76,47 +80,103 @@ async fn run(
     what: &str,
     example: fn(&str) -> String,
 ) -> Result<u8, CliError> {
-    sabul::allow_many_files();
     let interrupt = Interrupt::listen()?;
+    let (config, events) = prepare(args, controllers)?;
     let address = args.listen;
-    let mut config = ListenerConfig::new(address);
+    let listener = Listener::bind(config).await.map_err(|error| {
+        CliError::usage(format!("cannot serve at {address}: {error}; give another --listen"))
+    })?;
+    announce(args, &listener, what, example)?;
+    let answering = Answering { service, interrupt, once: args.once, quiet: false };
+    let code = answering.all(listener, std::future::pending()).await?;
+    events.map_or(Ok(()), |events| events.finish())?;
+    Ok(code)
+}
+
+/// Serves whoever started this process over ssh, as its user, until standard input ends.
+async fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
+    let interrupt = Interrupt::listen()?;
+    let ready = async {
+        // Who may log in may run any program.
+        let (config, events) = prepare(&args.listen, Controllers::Any)?;
+        let connection = std::env::var("SSH_CONNECTION").ok();
+        let listener = ssh::listen(config, args.ports, connection.as_deref()).await?;
+        Ok::<_, CliError>((listener, events))
+    };
+    let (listener, events) = match ready.await {
+        Ok(ready) => ready,
+        Err(error) => {
+            output::print_line(ssh::failed_line(&error))?;
+            return Ok(error.code());
+        }
+    };
+    output::print_line(ssh::ready_line(&listener, env!("CARGO_PKG_VERSION")))?;
+    let service =
+        Service { as_user: true, read_only: args.read_only, measure: true, ..Service::default() };
+    let answering = Answering { service, interrupt, once: false, quiet: true };
+    let code = answering.all(listener, ssh::input_end()).await?;
+    events.map_or(Ok(()), |events| events.finish())?;
+    Ok(code)
+}
+
+/// How to listen, and where events go.
+fn prepare(
+    args: &ListenArgs,
+    controllers: Controllers,
+) -> Result<(ListenerConfig, Option<EventFile>), CliError> {
+    sabul::allow_many_files();
+    let mut config = ListenerConfig::new(args.listen);
     let rate_limit_bps = args.bwlimit.map(|rate| rate.0);
     config.memory = args.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
     config.patience = config.patience.with_silence(args.timeout);
     let events = args.events.as_deref().map(EventFile::create).transpose()?;
     config.events = events.as_ref().map(EventFile::sink);
     config.sending = SendPolicy { controllers, rate_limit_bps };
-    let listener = Listener::bind(config).await.map_err(|error| {
-        CliError::usage(format!("cannot serve at {address}: {error}; give another --listen"))
-    })?;
-    announce(args, &listener, what, example)?;
-    let mut sessions = JoinSet::new();
-    loop {
-        // The interrupt first: sessions that it ended must still count as cut off.
-        tokio::select! {
-            biased;
-            () = interrupt.wait() => break,
-            accepted = listener.accept() => {
-                let session = accepted?;
-                if args.once {
-                    drop(sessions.spawn(answer(session, service.clone(), interrupt.clone())));
-                    // Whoever else calls is not answered, and hears so at once.
-                    drop(listener);
-                    let code = sessions.join_next().await.and_then(Result::ok).unwrap_or(FAILED);
-                    return Ok(code);
+    Ok((config, events))
+}
+
+/// What is given to whom, and for how long.
+#[derive(Clone, Debug)]
+struct Answering {
+    service: Service,
+    interrupt: Interrupt,
+    /// One session is all.
+    once: bool,
+    /// Whoever is served says how it went.
+    quiet: bool,
+}
+
+impl Answering {
+    /// Serves every session until an interrupt, or until `over`; the result is the exit code.
+    async fn all(self, listener: Listener, over: impl Future<Output = ()>) -> Result<u8, CliError> {
+        let mut over = pin!(over);
+        let mut sessions = JoinSet::new();
+        loop {
+            // The interrupt first: sessions that it ended must still count as cut off.
+            tokio::select! {
+                biased;
+                () = self.interrupt.wait() => break,
+                () = &mut over => break,
+                accepted = listener.accept() => {
+                    drop(sessions.spawn(answer(accepted?, self.clone())));
+                    if self.once {
+                        // Whoever else calls is not answered, and hears so at once.
+                        drop(listener);
+                        let code = sessions.join_next().await.and_then(Result::ok);
+                        return Ok(code.unwrap_or(FAILED));
+                    }
                 }
-                drop(sessions.spawn(answer(session, service.clone(), interrupt.clone())));
+                Some(_) = sessions.join_next() => {}
+                () = tokio::time::sleep(ALONE), if self.quiet && sessions.is_empty() => break,
             }
-            Some(_) = sessions.join_next() => {}
         }
+        let were_cut_off = !sessions.is_empty();
+        let clean_up = async { while sessions.join_next().await.is_some() {} };
+        if tokio::time::timeout(CLEAN_UP, clean_up).await.is_err() && !self.quiet {
+            output::complain("some sessions did not end in time and were cut off");
+        }
+        Ok(if were_cut_off { INTERRUPTED } else { exit::DONE })
     }
-    let were_cut_off = !sessions.is_empty();
-    let clean_up = async { while sessions.join_next().await.is_some() {} };
-    if tokio::time::timeout(CLEAN_UP, clean_up).await.is_err() {
-        output::complain("some sessions did not end in time and were cut off");
-    }
-    events.map_or(Ok(()), |events| events.finish())?;
-    Ok(if were_cut_off { INTERRUPTED } else { exit::DONE })
 }
 
 /// Says what is there, and hands out the ticket last: whoever has it may call at once.
@@ -151,8 +211,12 @@ fn announce(
 }
 
 /// Serves one session to its end, or to an interrupt; the result is the exit code for it.
-async fn answer(session: Session, service: Service, interrupt: Interrupt) -> u8 {
+async fn answer(session: Session, answering: Answering) -> u8 {
+    let Answering { service, interrupt, quiet, .. } = answering;
     let peer = session.peer_addr();
+    let tell = |line: String| (!quiet).then(|| output::note(line));
+    let complain =
+        |error: &sabul::Error| (!quiet).then(|| output::complain(format!("{peer}: {error}")));
     let result = tokio::select! {
         result = session.serve(&service) => result,
         () = interrupt.wait() => {
@@ -169,10 +233,10 @@ async fn answer(session: Session, service: Service, interrupt: Interrupt) -> u8 
             if summary.entries_failed > 0 {
                 line += &format!(", {} failed", count(summary.entries_failed, "file"));
             }
-            output::note(format_args!("{peer}: {line}, {}", show_bytes(summary.bytes)));
+            tell(format!("{peer}: {line}, {}", show_bytes(summary.bytes)));
             match summary.last_error {
                 Some(error) => {
-                    output::complain(format_args!("{peer}: {error}"));
+                    complain(&error);
                     exit::code_of(error.kind())
                 }
                 None if summary.failed + summary.entries_failed > 0 => FAILED,
@@ -180,7 +244,7 @@ async fn answer(session: Session, service: Service, interrupt: Interrupt) -> u8 
             }
         }
         Err(error) => {
-            output::complain(format_args!("{peer}: {error}"));
+            complain(&error);
             exit::code_of(error.kind())
         }
     }

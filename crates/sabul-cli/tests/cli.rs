@@ -270,7 +270,7 @@ fn usage_errors_exit_with_2_and_name_the_way_out() {
     for (arguments, part) in [
         (&["a", "b"][..], "both sides are local"),
         (&[&url, &url], "both sides are remote"),
-        (&["a", "host:path"], "sabul://"),
+        (&["a", ":path"], "HOST:PATH"),
         (&["--cc", "sabul2004", "a", &url], "sabul2003"),
         (&["--cc-param", "speed=9", "a", &url], "speed"),
         (&["--bwlimit", "5MB/s", "a", &url], "bits per second"),

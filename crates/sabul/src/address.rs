@@ -1,4 +1,4 @@
-//! Places as people write them: local paths, `-`, and `sabul://host[:port]/path`.
+//! Places as people write them: local paths, `-`, `sabul://host[:port]/path`, and `[user@]host:path`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -13,17 +13,27 @@ const SCHEME: &[u8] = b"sabul://";
 pub enum Place {
     /// A path on this machine, or `-`.
     Local(OsString),
-    /// Below the root of a listener.
+    /// On another machine.
     Remote(Remote),
 }
 
-/// A place below the root of a listener.
+/// A place on another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// Who serves it.
-    pub host: Host,
-    /// The path below the root, byte for byte as written, without the `/` in front.
+    pub server: Server,
+    /// The path, byte for byte as written: below the root of a listener, without the `/` in front,
+    /// or as the user of an ssh account would write it.
     pub path: Vec<u8>,
+}
+
+/// How the one who serves a place is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// A listener, by a ticket.
+    Listener(Host),
+    /// Through ssh, which knows the host by this `[user@]host`; an IPv6 address is without brackets.
+    Ssh(String),
 }
 
 /// A listener by name or address.
@@ -54,22 +64,70 @@ impl Place {
                 ))
             })?;
             let path = path.strip_prefix(b"/").unwrap_or(path).to_vec();
-            return Ok(Self::Remote(Remote { host, path }));
+            return Ok(Self::Remote(Remote { server: Server::Listener(host), path }));
         }
         if bytes.is_empty() {
             return Err(Error::Config(
                 "an empty path names nothing; write '.' for this folder".to_owned(),
             ));
         }
-        let first = bytes.split(|&byte| byte == b'/').next().unwrap_or(bytes);
-        if first.contains(&b':') {
-            return Err(Error::Config(format!(
-                "'{shown}' could be a host or a file; write sabul://HOST:PORT/PATH for a host, or \
-                 ./{shown} for a file of this machine"
-            )));
+        if let Some((account, path)) = split_account(bytes) {
+            let refuse = |why: &str| {
+                Error::Config(format!(
+                    "'{shown}' {why}; write [USER@]HOST:PATH for a host that ssh reaches, or ./{shown} for a \
+                     file of this machine"
+                ))
+            };
+            if bytes.len() > 2 && account.len() == 1 && path.starts_with(b"\\") {
+                return Err(refuse("looks like a path of Windows"));
+            }
+            let account = std::str::from_utf8(account)
+                .map_err(|_| refuse("names a host that is no readable text"))?;
+            let account = check_account(account).map_err(refuse)?;
+            let server = Server::Ssh(account);
+            // Relative paths begin at home there, and no shell stands between that would know `~`.
+            let path = match path {
+                b"~" => b"",
+                _ => path.strip_prefix(b"~/").unwrap_or(path),
+            };
+            return Ok(Self::Remote(Remote { server, path: path.to_vec() }));
         }
         Ok(Self::Local(OsString::from_vec(bytes.to_vec())))
     }
+}
+
+/// Host and path of `[user@]host:path`, as scp tells them from files: the colon comes before any `/`, and an
+/// IPv6 address stands in brackets.
+fn split_account(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let name = bytes.split(|&byte| byte == b'/').next().unwrap_or(bytes);
+    let host_at = name.iter().position(|&byte| byte == b'@').map_or(0, |at| at + 1);
+    let from = match name.get(host_at) {
+        Some(b'[') => name.windows(2).position(|pair| pair == b"]:")? + 1,
+        _ => 0,
+    };
+    let colon = from + name[from..].iter().position(|&byte| byte == b':')?;
+    Some((&bytes[..colon], &bytes[colon + 1..]))
+}
+
+/// The account as ssh takes it, brackets of an IPv6 address off; or what is wrong with it.
+fn check_account(account: &str) -> Result<String, &'static str> {
+    let (user, host) = match account.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, account),
+    };
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let odd = |c: char| c.is_whitespace() || c.is_control() || "[]'\"`$\\;&|<>(){}".contains(c);
+    if bare.is_empty() || user == Some("") {
+        return Err("names no host");
+    }
+    // ssh would take them for options.
+    if account.starts_with('-') || bare.starts_with('-') {
+        return Err("names a host that starts with '-'");
+    }
+    if account.len() > 1024 || bare.contains(odd) || user.is_some_and(|user| user.contains(odd)) {
+        return Err("names a host with signs that no host has");
+    }
+    Ok(user.map_or_else(|| bare.to_owned(), |user| format!("{user}@{bare}")))
 }
 
 impl Host {
@@ -79,7 +137,9 @@ impl Host {
     /// What is wrong with it, to go behind the text.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text.contains('@') {
-            return Err("names a user, which a ticket makes needless");
+            return Err(
+                "names a user, which a ticket makes needless: USER@HOST:PATH goes through ssh",
+            );
         }
         let (name, port) = if let Some(rest) = text.strip_prefix('[') {
             let (name, port) =
@@ -144,7 +204,11 @@ mod tests {
 
     fn remote(name: &str, port: Option<u16>, path: &[u8]) -> Place {
         let host = Host { name: name.to_owned(), port };
-        Place::Remote(Remote { host, path: path.to_vec() })
+        Place::Remote(Remote { server: Server::Listener(host), path: path.to_vec() })
+    }
+
+    fn by_ssh(account: &str, path: &[u8]) -> Place {
+        Place::Remote(Remote { server: Server::Ssh(account.to_owned()), path: path.to_vec() })
     }
 
     #[test]
@@ -157,6 +221,15 @@ mod tests {
             (b"sabul://10.0.0.1:1/caf\xE9/", remote("10.0.0.1", Some(1), b"caf\xE9/")),
             (b"sabul://host//etc", remote("host", None, b"/etc")),
             (b"./host:path", Place::Local("./host:path".into())),
+            (b"a/b:c", Place::Local("a/b:c".into())),
+            (b"host:path", by_ssh("host", b"path")),
+            (b"host:", by_ssh("host", b"")),
+            (b"host:~/a", by_ssh("host", b"a")),
+            (b"host:~", by_ssh("host", b"")),
+            (b"c:/x", by_ssh("c", b"/x")),
+            (b"me@host:/a b:c", by_ssh("me@host", b"/a b:c")),
+            (b"[::1]:caf\xE9", by_ssh("::1", b"caf\xE9")),
+            (b"me@[fe80::1%eth0]:x", by_ssh("me@fe80::1%eth0", b"x")),
             (b"-", Place::Local("-".into())),
         ] {
             assert_eq!(Place::parse(OsStr::from_bytes(text)).unwrap(), place, "{text:?}");
@@ -167,7 +240,14 @@ mod tests {
     fn what_could_be_two_things_is_refused() {
         for text in [
             "",
-            "host:path",
+            ":path",
+            "@host:path",
+            "me@:path",
+            "-oProxyCommand=x:path",
+            "me@-x:path",
+            "a b:c",
+            "a;b:c",
+            "C:\\x",
             "sabul://",
             "sabul://:4850/",
             "sabul://host:0/",

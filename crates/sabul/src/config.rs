@@ -185,6 +185,10 @@ impl fmt::Debug for LocalDestination {
 pub struct Service {
     /// The directory in which files are read and written; none for no files at all.
     pub root: Option<PathBuf>,
+    /// In place of a root: files are those that the user of this process may reach, under the names
+    /// that this user would write, relative ones from the current directory. For peers that could do
+    /// all of that anyway, as whoever started this process over ssh can.
+    pub as_user: bool,
     /// Files are only read.
     pub read_only: bool,
     /// Take part in measurements.

@@ -74,7 +74,7 @@ pub mod testing {
     pub use crate::disk::memory::{Fault, MemoryDisk};
 }
 
-pub use address::{Host, Place, Remote};
+pub use address::{Host, Place, Remote, Server};
 pub use budget::MemoryBudget;
 pub use channel::ChannelStats;
 pub use config::{
@@ -91,7 +91,7 @@ pub use policy::{Controllers, SendPolicy};
 pub use retry::Retry;
 pub use sabul_cc::Policy;
 pub use sabul_udp::SocketOptions;
-pub use sabul_wire::control::{Failure, FailureCode};
+pub use sabul_wire::control::{CONTROL_VERSION as PROTOCOL_VERSION, Failure, FailureCode};
 pub use session::{
     GetRequest, MeasureRequest, PutRequest, Request, ServeSummary, Session, StreamRequest,
 };

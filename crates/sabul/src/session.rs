@@ -2,8 +2,11 @@
 
 mod asked;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +24,9 @@ use crate::control::{Connection, Control, Ending, Mailbox, Requests, Router};
 use crate::disk::Disk;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::files::{Destination, FileReceiver, SourceSet, StreamReceiver, local_destination};
+use crate::files::{
+    Destination, FileReceiver, Source, SourceSet, StreamReceiver, local_destination,
+};
 use crate::seal::Suite;
 use crate::steer::Steering;
 use crate::stream::{self, ReceiveStream, SendStream};
@@ -304,11 +309,11 @@ impl Session {
     /// If the root cannot be opened, or the session breaks before the peer has closed it.
     pub async fn serve(&self, service: &Service) -> Result<ServeSummary, Error> {
         let disk: Option<Arc<dyn Disk>> = match &service.root {
-            None => None,
-            Some(root) => {
+            Some(root) if !service.as_user => {
                 let opened = self.inner.cx.endpoint.open_root(root).await;
                 Some(opened.map_err(|failure| Error::Config(failure.message))?)
             }
+            _ => None,
         };
         self.serve_on(disk, service).await
     }
@@ -397,6 +402,12 @@ fn take_number(next: &mut u32) -> Result<u32, Error> {
 enum Prepared {
     Files(Arc<dyn Disk>, Destination),
     Writer(Box<dyn std::io::Write + Send>),
+}
+
+/// A path of the peer as the user of this process would write it: nothing is the current directory.
+fn users_path(path: Vec<u8>) -> PathBuf {
+    let path = if path.is_empty() { b".".to_vec() } else { path };
+    PathBuf::from(OsString::from_vec(path))
 }
 
 fn measure_work(direction: Direction, limit: MeasureLimit) -> Work {
@@ -521,7 +532,9 @@ impl Request {
     ) -> Result<Transfer, Error> {
         let refusal = match (&self, &disk) {
             (Self::Put(_), _) if service.read_only => "the listener only lets files be read",
-            (Self::Put(_) | Self::Get(_), None) => "the listener serves no files",
+            (Self::Put(_) | Self::Get(_), None) if !service.as_user => {
+                "the listener serves no files"
+            }
             (Self::Measure(_), _) if !service.measure => "the listener takes no measurements",
             (Self::Stream(_), _) => "the listener serves no streams",
             _ => "",
@@ -532,7 +545,9 @@ impl Request {
         }
         match (self, disk) {
             (Self::Put(request), Some(disk)) => request.accept_in(disk).await,
+            (Self::Put(request), None) => request.accept_as_user().await,
             (Self::Get(request), Some(disk)) => request.accept_in(disk),
+            (Self::Get(request), None) => request.accept_as_user(),
             (Self::Measure(request), _) => request.accept(),
             _ => Err(Error::Cancelled),
         }
@@ -572,6 +587,23 @@ impl PutRequest {
     }
 
     async fn accept_in(self, disk: Arc<dyn Disk>) -> Result<Transfer, Error> {
+        self.accept_at(|path, _| Ok((disk, path))).await
+    }
+
+    /// Takes the files to where the user of this process would write them.
+    async fn accept_as_user(self) -> Result<Transfer, Error> {
+        let place = |path, into_directory| {
+            let (jail, path) = local_destination(&users_path(path), into_directory)?;
+            Ok((Arc::new(jail) as Arc<dyn Disk>, path))
+        };
+        self.accept_at(place).await
+    }
+
+    /// Takes the files to what `place` makes of the peer's path, and whether that is a directory.
+    async fn accept_at(
+        self,
+        place: impl FnOnce(Vec<u8>, bool) -> Result<(Arc<dyn Disk>, Vec<u8>), Failure> + Send + 'static,
+    ) -> Result<Transfer, Error> {
         let Some(Open {
             transfer,
             request: control::Request::Put { destination, into_directory, preserve, sync },
@@ -582,8 +614,11 @@ impl PutRequest {
         };
         // Whoever does not want to go on with it does not use it.
         let resume = true;
-        let destination = Destination { path: destination, into_directory, preserve, sync, resume };
-        let open = move || FileReceiver::new(disk, &destination, transfer);
+        let open = move || {
+            let (disk, path) = place(destination, into_directory)?;
+            let destination = Destination { path, into_directory, preserve, sync, resume };
+            FileReceiver::new(disk, &destination, transfer)
+        };
         let receiver = self.pending.cx.endpoint.look(open).await.and_then(|opened| opened);
         self.pending
             .accept(Direction::Receive, |_| receiver.map(|found| Work::Receive(Box::new(found))))
@@ -620,6 +655,20 @@ impl GetRequest {
         let set = SourceSet::in_disk(disk, sources, recursive);
         self.pending.accept(Direction::Send, |_| {
             Ok(Work::Send { set, announce_times: true, resume: Resume::Yes })
+        })
+    }
+
+    /// Sends the files that the user of this process would read under these names.
+    fn accept_as_user(self) -> Result<Transfer, Error> {
+        let Some(Open { request: control::Request::Get { sources, recursive }, .. }) =
+            self.pending.open().cloned()
+        else {
+            return Err(Error::Cancelled);
+        };
+        let sources = sources.into_iter().map(|path| Source::Path(users_path(path))).collect();
+        let set = SourceSet::local(sources, recursive);
+        self.pending.accept(Direction::Send, |_| {
+            set.map(|set| Work::Send { set, announce_times: true, resume: Resume::Yes })
         })
     }
 }

@@ -50,7 +50,7 @@ async fn serving(root: &Path) -> (Ticket, SocketAddr) {
     config.sending = SendPolicy::any();
     let listener = Listener::bind(config).await.unwrap();
     let (ticket, address) = (listener.ticket().clone(), listener.local_addr());
-    let service = Service { root: Some(root.to_owned()), read_only: false, measure: true };
+    let service = Service { root: Some(root.to_owned()), measure: true, ..Service::default() };
     tokio::spawn(async move {
         while let Ok(session) = listener.accept().await {
             let service = service.clone();

@@ -34,7 +34,7 @@ async fn serving(memory: &MemoryBudget, root: &Path) -> (Ticket, SocketAddr) {
     config.memory = memory.clone();
     let listener = Listener::bind(config).await.unwrap();
     let found = (listener.ticket().clone(), listener.local_addr());
-    let service = Service { root: Some(root.to_owned()), read_only: false, measure: true };
+    let service = Service { root: Some(root.to_owned()), measure: true, ..Service::default() };
     tokio::spawn(async move {
         while let Ok(session) = listener.accept().await {
             let service = service.clone();

@@ -38,7 +38,7 @@ async fn listener() -> Listener {
 async fn serving(root: &Path) -> (Ticket, SocketAddr, JoinHandle<()>) {
     let listener = listener().await;
     let (ticket, address) = (listener.ticket().clone(), listener.local_addr());
-    let service = Service { root: Some(root.to_owned()), read_only: false, measure: true };
+    let service = Service { root: Some(root.to_owned()), measure: true, ..Service::default() };
     let task = tokio::spawn(async move {
         while let Ok(session) = listener.accept().await {
             let service = service.clone();
@@ -200,6 +200,30 @@ fn a_listener_that_is_read_only_takes_no_files() {
         let summary = serving.await.unwrap().unwrap();
         assert_eq!((summary.transfers, summary.failed), (0, 1));
         assert!(names(root.path()).is_empty());
+    });
+}
+
+#[test]
+fn a_listener_that_is_its_user_takes_that_users_paths_and_follows_links() {
+    run(async {
+        let (from, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let path = file(&from, "a", 3000);
+        fs::create_dir(root.path().join("real")).unwrap();
+        std::os::unix::fs::symlink(root.path().join("real"), root.path().join("link")).unwrap();
+        let (near, far) = pair().await;
+        let service = Service { as_user: true, ..Service::default() };
+        let serving = tokio::spawn(async move { far.serve(&service).await });
+        let place = root.path().join("link/b").into_os_string().into_encoded_bytes();
+        let there = RemoteDestination { path: place.clone(), into_directory: false };
+        let transfer = near.put(sources(&[&path]), there, &options()).await.unwrap();
+        assert_eq!(transfer.finish().await.unwrap().files, 1);
+        assert_eq!(fs::read(root.path().join("real/b")).unwrap(), content(3000));
+        let back = LocalDestination::Path { path: from.path().join("c"), into_directory: false };
+        let transfer = near.get(vec![place], false, back, &options()).await.unwrap();
+        assert_eq!(transfer.finish().await.unwrap().files, 1);
+        assert_eq!(fs::read(from.path().join("c")).unwrap(), content(3000));
+        near.close().await;
+        assert_eq!(serving.await.unwrap().unwrap().transfers, 2);
     });
 }
 

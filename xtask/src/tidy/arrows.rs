@@ -24,6 +24,7 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "sabul-udp",
         ]),
     ),
+    ("sabul-front", Some(&["sabul-units", "sabul"])),
     ("sabul-path", Some(&["sabul-units", "sabul-cc"])),
     ("sabul-run", Some(&["sabul-units", "sabul-path", "sabul-wire", "sabul-cc"])),
     (

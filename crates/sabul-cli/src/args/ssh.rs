@@ -1,0 +1,45 @@
+//! Flags about hosts that ssh reaches.
+
+use std::convert::Infallible;
+
+use clap::Args;
+use sabul_front::ssh::{Order, Ports, Program, Push};
+
+/// How `[USER@]HOST:PATH` is reached.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Hosts reached through ssh")]
+pub(crate) struct SshArgs {
+    /// The ssh program and its options, such as 'ssh -p 2222 -J gate'.
+    #[arg(short = 'e', long = "ssh", value_name = "COMMAND", default_value = "ssh", env = "SABUL_SSH",
+          value_parser = Program::parse)]
+    program: Program,
+    /// Path of the sabul on the other side [default: looked for].
+    #[arg(long, value_name = "PATH", conflicts_with = "push")]
+    remote_sabul: Option<String>,
+    /// Run a copy of this sabul there, kept in its cache and checked by hash; FILE is one for another system.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "",
+          value_parser = parse_push)]
+    push: Option<Push>,
+    /// Ports for TCP and UDP on the other side, of which the first free one is taken.
+    #[arg(long, value_name = "A-B", default_value_t)]
+    ports: Ports,
+}
+
+impl SshArgs {
+    /// What is asked of ssh for this account.
+    pub(crate) fn order(&self, account: &str) -> Order {
+        Order {
+            account: account.to_owned(),
+            program: self.program.clone(),
+            remote_path: self.remote_sabul.clone(),
+            ports: self.ports,
+            push: self.push.clone().unwrap_or_default(),
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "clap wants a result")]
+fn parse_push(file: &str) -> Result<Push, Infallible> {
+    Ok(if file.is_empty() { Push::Own } else { Push::File(file.into()) })
+}

@@ -1,0 +1,172 @@
+//! The far end: listens for the one who started it, says so, and ends with its input.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use sabul::{Error, Listener, ListenerConfig, PROTOCOL_VERSION};
+use tokio::sync::oneshot;
+
+use super::lines::{LINES, MARK};
+
+/// Free ports that are tried where any will do: another may take one meanwhile, or have it for UDP.
+const ANY_ATTEMPTS: usize = 8;
+
+/// Ports to listen at, the first free one of them, for TCP and UDP alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    first: u16,
+    last: u16,
+}
+
+impl Default for Ports {
+    /// The port of standing servers and those after it.
+    fn default() -> Self {
+        Self { first: 4850, last: 4949 }
+    }
+}
+
+impl FromStr for Ports {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let why = "write a port or a range of them, such as 4850-4949; 0 takes any free one";
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let [first, last] = [first, last].map(|port| port.trim().parse().map_err(|_| why));
+        let (first, last) = (first?, last?);
+        if first > last || (first == 0 && last > 0) { Err(why) } else { Ok(Self { first, last }) }
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, last } = self;
+        if first == last { write!(f, "{first}") } else { write!(f, "{first}-{last}") }
+    }
+}
+
+impl Ports {
+    /// Those to try. A ticket names its port, so one that is free is found out before.
+    fn candidates(self) -> Vec<u16> {
+        let free = |_| {
+            let listener = std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+            Some(listener.local_addr().ok()?.port())
+        };
+        if self.first == 0 {
+            (0..ANY_ATTEMPTS).filter_map(free).collect()
+        } else {
+            (self.first..=self.last).collect()
+        }
+    }
+}
+
+/// Listens at the first free one of these ports, at all addresses. The ticket names the address at which ssh
+/// came in, by `connection`, the value of SSH_CONNECTION.
+///
+/// # Errors
+/// If none of the ports is free for TCP and UDP.
+pub async fn listen(
+    config: ListenerConfig,
+    ports: Ports,
+    connection: Option<&str>,
+) -> Result<Listener, Error> {
+    let own = connection.and_then(own_address);
+    for port in ports.candidates() {
+        let mut result = Err(Error::Cancelled);
+        // Without IPv6, its addresses are not there.
+        for any in [IpAddr::from(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()] {
+            let address = SocketAddr::new(any, port);
+            let advertise =
+                own.filter(|_| port != 0).map(|own| SocketAddr::new(own, port).to_string());
+            let advertise = advertise.into_iter().collect();
+            result = Listener::bind(ListenerConfig { address, advertise, ..config.clone() }).await;
+            match &result {
+                Err(Error::Io { source, .. }) if source.kind() != ErrorKind::AddrInUse => {}
+                _ => break,
+            }
+        }
+        match result {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::AddrInUse => {}
+            other => return other,
+        }
+    }
+    Err(Error::Config(format!(
+        "every port of {ports} is in use, for TCP or UDP; name others with --ports"
+    )))
+}
+
+/// Our own address in `client-ip client-port server-ip server-port`.
+fn own_address(connection: &str) -> Option<IpAddr> {
+    let address: IpAddr = connection.split_whitespace().nth(2)?.parse().ok()?;
+    Some(address.to_canonical())
+}
+
+/// The line that tells the near end that this listener is ready; it holds the ticket, **secret included**.
+pub fn ready_line(listener: &Listener, version: &str) -> String {
+    format!("{MARK}ready {LINES} {PROTOCOL_VERSION} {version} {}", listener.ticket())
+}
+
+/// The line that tells the near end why there will be no listener.
+pub fn failed_line(why: impl fmt::Display) -> String {
+    format!("{MARK}failed {}", why.to_string().replace(['\n', '\t'], " "))
+}
+
+/// Returns when standard input has ended, which is when whoever started this process is gone.
+pub async fn input_end() {
+    let (sender, ended) = oneshot::channel::<()>();
+    // A read of standard input may never return, so it is no thread that anybody waits for.
+    std::thread::spawn(move || {
+        let mut scrap = [0; 4096];
+        let mut input = io::stdin().lock();
+        loop {
+            match input.read(&mut scrap) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => break,
+            }
+        }
+        drop(sender);
+    });
+    // It can only be dropped.
+    let _ = ended.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_one_or_a_range() {
+        let ports = |text: &str| text.parse::<Ports>();
+        assert_eq!(ports("4850-4949"), Ok(Ports::default()));
+        assert_eq!(ports("7").map(|ports| ports.to_string()), Ok("7".to_owned()));
+        assert_eq!(Ports::default().to_string(), "4850-4949");
+        for text in ["", "a", "2-1", "1-70000", "0-9", "1-2-3", "-"] {
+            assert!(ports(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_own_address_is_the_one_that_ssh_came_in_by() {
+        assert_eq!(own_address("192.0.2.1 99 198.51.100.2 22"), "198.51.100.2".parse().ok());
+        assert_eq!(own_address("::1 99 ::ffff:198.51.100.2 22"), "198.51.100.2".parse().ok());
+        assert_eq!(own_address("fe80::1%eth0 99 fe80::2%eth0 22"), None);
+        assert_eq!(own_address("x"), None);
+    }
+
+    #[test]
+    fn the_first_free_port_is_taken_and_a_full_range_is_named() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let config = || ListenerConfig::new(([0, 0, 0, 0], 0).into());
+            let first = listen(config(), "0".parse().unwrap(), None).await.unwrap();
+            let taken = first.local_addr().port();
+            let one: Ports = taken.to_string().parse().unwrap();
+            let error = listen(config(), one, None).await.unwrap_err().to_string();
+            assert!(error.contains(&format!("every port of {taken} is in use")), "{error}");
+            assert!(ready_line(&first, "0.1.0").starts_with("@sabul ready 1 "));
+        });
+        assert_eq!(failed_line("a\nb\tc"), "@sabul failed a b c");
+    }
+}

@@ -1,0 +1,308 @@
+//! The near end: starts ssh, finds the greeting, and connects to what it names.
+
+use std::io;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use sabul::{ConnectConfig, Error, ErrorKind, PROTOCOL_VERSION, Session, Ticket, connect_to};
+use tokio::io::{AsyncWriteExt as _, BufReader};
+use tokio::process::Child;
+use tokio::task::JoinSet;
+
+use super::answer::Ports;
+use super::bridge::Bridge;
+use super::command::Program;
+use super::error::SshError;
+use super::lines::{Heard, Lines, Said};
+use super::push::{Parcel, Push};
+use super::script;
+
+/// Pause before the next address of a host is tried beside those that have not answered. That of RFC 8305 §8.
+const STAGGER: Duration = Duration::from_millis(250);
+/// What ssh ends with where it did not come as far as the command.
+const SSH_FAILED: i32 = 255;
+
+/// What is asked of ssh.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The host, as ssh knows it: `[user@]host`.
+    pub account: String,
+    /// The ssh program with its options.
+    pub program: Program,
+    /// Path of the sabul at the other end; none has it looked for.
+    pub remote_path: Option<String>,
+    /// Ports that it may listen at.
+    pub ports: Ports,
+    /// The program to take along.
+    pub push: Push,
+    /// This program's version, for errors.
+    pub version: &'static str,
+}
+
+/// A session with a sabul that ssh started.
+#[derive(Debug)]
+pub struct Dialled {
+    /// The session.
+    pub session: Session,
+    /// What keeps the other end alive.
+    pub bridge: Bridge,
+}
+
+/// Starts a sabul on a host through ssh and connects to it. Dropping the future ends ssh.
+///
+/// # Errors
+/// If ssh cannot be run or does not get there, no sabul is found or started, its version is another, or its
+/// ports cannot be reached.
+pub async fn connect(order: &Order, config: ConnectConfig) -> Result<Dialled, SshError> {
+    let parcel = order.push.parcel()?;
+    let pushed = parcel.as_ref().map(|parcel| (parcel.hash.as_str(), parcel.bytes.len() as u64));
+    let path = order.remote_path.as_deref().unwrap_or_default();
+    let remote = script::remote(path, &order.ports.to_string(), pushed);
+    let mut child = order.program.command(&order.account, &remote).spawn().map_err(|error| {
+        let name = order.program.name();
+        let text = match error.kind() {
+            io::ErrorKind::NotFound => format!(
+                "cannot run '{name}': there is no such program; install the OpenSSH client, or name another \
+                 with --ssh"
+            ),
+            _ => format!("cannot run '{name}': {error}; name another program with --ssh"),
+        };
+        SshError::new(ErrorKind::Request, text)
+    })?;
+    let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(SshError::new(ErrorKind::Failure, "ssh has no input and output"));
+    };
+    let bridge = Bridge { child, input, lines: Lines::new(BufReader::new(output)) };
+    Dialling { order, parcel, bridge, found: None }.run(config).await
+}
+
+/// On the way there.
+struct Dialling<'a> {
+    order: &'a Order,
+    parcel: Option<Parcel>,
+    bridge: Bridge,
+    /// Path and version of the program that runs at the other end.
+    found: Option<(String, String)>,
+}
+
+impl Dialling<'_> {
+    async fn run(mut self, config: ConnectConfig) -> Result<Dialled, SshError> {
+        let order = self.order;
+        let resolving = order.program.resolve(&order.account);
+        let (resolved, ticket) = tokio::join!(resolving, self.greeting());
+        let ticket = ticket?;
+        let mut addresses = ticket.addresses().to_vec();
+        let port = addresses.first().and_then(|first| first.rsplit_once(':')).map(|(_, port)| port);
+        let port = port.unwrap_or_default().to_owned();
+        let typed = self.order.account.rsplit('@').next().unwrap_or_default().to_owned();
+        let through = resolved.as_ref().is_some_and(|resolved| resolved.goes_through_another);
+        let host = resolved.map_or(typed, |resolved| resolved.host);
+        let named =
+            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        if !addresses.contains(&named) {
+            addresses.push(named);
+        }
+        match first_that_answers(&addresses, &ticket, &config).await {
+            Ok(session) => Ok(Dialled { session, bridge: self.bridge }),
+            Err(error) => Err(self.unreachable(&error, &addresses, &port, through)),
+        }
+    }
+
+    /// Listens to what comes through ssh until the other end is ready.
+    async fn greeting(&mut self) -> Result<Ticket, SshError> {
+        let account = &self.order.account;
+        loop {
+            match self.bridge.lines.next().await {
+                Heard::Said(Said::Found { path, version }) => self.found = Some((path, version)),
+                Heard::Said(Said::Wants { system }) => self.send_program(&system).await?,
+                Heard::Said(Said::Ready { protocol, version, ticket }) => {
+                    if protocol != PROTOCOL_VERSION.into() {
+                        return Err(self.skew(&format!("sabul {version}")));
+                    }
+                    return ticket.parse().map_err(|_| self.skew(&format!("sabul {version}")));
+                }
+                Heard::Said(Said::Missing { system, searched }) => {
+                    return Err(missing(self.order, &system, &searched));
+                }
+                Heard::Said(Said::Damaged { why }) => {
+                    let text = format!("the program pushed to {account} cannot run there: {why}");
+                    return Err(SshError::new(ErrorKind::Destination, text));
+                }
+                Heard::Said(Said::Failed { why }) => {
+                    return Err(SshError::new(ErrorKind::Failure, format!("{account}: {why}")));
+                }
+                Heard::Said(Said::Unknown) => return Err(self.skew("a sabul of another version")),
+                Heard::TooMuch => {
+                    let text = format!(
+                        "{account} says more than a megabyte and nothing of a sabul; {}; what do the \
+                         start-up files of its shell print?",
+                        self.bridge.lines.tail()
+                    );
+                    return Err(SshError::new(ErrorKind::Unreachable, text));
+                }
+                Heard::End => return Err(self.ended().await),
+            }
+        }
+    }
+
+    async fn send_program(&mut self, system: &str) -> Result<(), SshError> {
+        let account = &self.order.account;
+        let Some(parcel) = &self.parcel else {
+            let text = format!("{account} asks for a program, and none was to be pushed");
+            return Err(SshError::new(ErrorKind::Unreachable, text));
+        };
+        if let Some(ours) = parcel.system.as_ref().filter(|ours| *ours != system) {
+            let text = format!(
+                "cannot push this program to {account}: it is made for {ours}, and there it is {system}; give \
+                 one that is with --push=FILE"
+            );
+            return Err(SshError::new(ErrorKind::Request, text));
+        }
+        // If it cannot be sent, ssh has ended, and that is heard next.
+        let _ = self.bridge.input.write_all(&parcel.bytes).await;
+        let _ = self.bridge.input.flush().await;
+        Ok(())
+    }
+
+    /// Why ssh ended before the other end was ready.
+    async fn ended(&mut self) -> SshError {
+        let account = &self.order.account;
+        let (code, how) = how_it_ended(&mut self.bridge.child).await;
+        let tail = self.bridge.lines.tail();
+        match &self.found {
+            Some((_, version)) if *version != format!("sabul {}", self.order.version) => {
+                self.skew(version)
+            }
+            Some((path, version)) => SshError::new(
+                ErrorKind::Unreachable,
+                format!("{version} at {path} on {account} did not get ready ({how}); {tail}"),
+            ),
+            None if code == Some(SSH_FAILED) => SshError::new(
+                ErrorKind::Unreachable,
+                format!(
+                    "ssh did not get to {account}; what it says stands above. Try: {} {account} true{}",
+                    self.order.program.name(),
+                    local_file_hint(account)
+                ),
+            ),
+            None => SshError::new(
+                ErrorKind::Unreachable,
+                format!(
+                    "ssh got to {account} and ended without a sabul there ({how}); {tail}. It has to be \
+                     allowed to run commands: try: {} {account} true",
+                    self.order.program.name()
+                ),
+            ),
+        }
+    }
+
+    /// The other end has another version.
+    fn skew(&self, theirs: &str) -> SshError {
+        let path = self.found.as_ref().map_or_else(String::new, |(path, _)| format!(" ({path})"));
+        let theirs = match &self.found {
+            Some((_, version)) if !version.is_empty() => version,
+            _ => theirs,
+        };
+        let text = format!(
+            "{} has {theirs}{path}, and this is sabul {}: they do not understand each other; install the same \
+             on both sides, or copy this one there with --push",
+            self.order.account, self.order.version
+        );
+        SshError::new(ErrorKind::Unreachable, text)
+    }
+
+    /// ssh gets through, and we do not.
+    fn unreachable(
+        &self,
+        error: &Error,
+        addresses: &[String],
+        port: &str,
+        through: bool,
+    ) -> SshError {
+        let Error::Unreachable { .. } = error else {
+            return SshError::new(error.kind(), format!("{}: {error}", self.order.account));
+        };
+        let by = if through {
+            ". ssh goes through another host, and the data cannot: it takes the direct way"
+        } else {
+            ""
+        };
+        let text = format!(
+            "ssh gets to {}, but TCP to port {port} there does not ({error}; tried {}){by}; open the ports {} for \
+             TCP and UDP in its firewall, or name open ones with --ports",
+            self.order.account,
+            addresses.join(", "),
+            self.order.ports
+        );
+        SshError::new(error.kind(), text)
+    }
+}
+
+fn missing(order: &Order, system: &str, searched: &str) -> SshError {
+    let account = &order.account;
+    let text = match &order.remote_path {
+        Some(path) => format!(
+            "there is no program {path} on {account} ({system}); correct --remote-sabul, or leave it out to have \
+             it looked for"
+        ),
+        None => format!(
+            "{account} ({system}) has no sabul in {searched}, nor in the usual places below its home; copy this \
+             one there with --push, install it, or name it with --remote-sabul PATH"
+        ),
+    };
+    SshError::new(ErrorKind::Unreachable, text)
+}
+
+/// A file of this machine of which somebody may have thought.
+fn local_file_hint(account: &str) -> String {
+    let name = format!("{account}:");
+    let is_here = std::fs::read_dir(".").is_ok_and(|entries| {
+        entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with(&name))
+    });
+    if is_here {
+        format!(". A file of this folder starts with '{name}'; if it was meant, write ./ in front")
+    } else {
+        String::new()
+    }
+}
+
+/// The exit code, and the end in words.
+async fn how_it_ended(child: &mut Child) -> (Option<i32>, String) {
+    // Its output has ended, so it has too, or will at once.
+    let wait = tokio::time::timeout(Duration::from_secs(2), child.wait()).await;
+    let status: Option<ExitStatus> = wait.ok().and_then(Result::ok);
+    match status.and_then(|status| status.code()) {
+        Some(code) => (Some(code), format!("exit code {code}")),
+        None => (None, status.map_or_else(|| "it hangs".to_owned(), |status| status.to_string())),
+    }
+}
+
+/// The first session that comes about, each address given a little time before the next is tried beside it.
+async fn first_that_answers(
+    addresses: &[String],
+    ticket: &Ticket,
+    config: &ConnectConfig,
+) -> Result<Session, Error> {
+    let mut dialling = JoinSet::new();
+    for (turn, address) in (0u32..).zip(addresses) {
+        let (address, ticket, config) = (address.clone(), ticket.clone(), config.clone());
+        dialling.spawn(async move {
+            tokio::time::sleep(STAGGER * turn).await;
+            (turn, connect_to(&address, &ticket, config).await)
+        });
+    }
+    let mut first: Option<(u32, Error)> = None;
+    while let Some(ended) = dialling.join_next().await {
+        match ended {
+            Ok((_, Ok(session))) => return Ok(session),
+            Ok((turn, Err(error))) => {
+                if first.as_ref().is_none_or(|(before, _)| turn < *before) {
+                    first = Some((turn, error));
+                }
+            }
+            // A task that panicked has said so itself.
+            Err(_) => {}
+        }
+    }
+    Err(first.map_or(Error::Cancelled, |(_, error)| error))
+}

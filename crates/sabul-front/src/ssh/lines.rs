@@ -1,0 +1,196 @@
+//! The lines by which the two ends find each other in what else comes through ssh.
+
+use std::collections::VecDeque;
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
+
+/// What each of our lines starts with.
+pub(super) const MARK: &str = "@sabul ";
+/// Version of these lines.
+pub(super) const LINES: u32 = 1;
+/// Longest line that is kept, in bytes: a ticket has at most 8192.
+const LINE_MAX: usize = 16 << 10;
+/// Most bytes before a greeting; a message of the day is smaller.
+const BEFORE_MAX: usize = 1 << 20;
+/// Lines kept of what else was said.
+const TAIL_LINES: usize = 5;
+/// Signs kept of each of those.
+const TAIL_SIGNS: usize = 200;
+
+/// One of our lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// The script has no sabul to run; this is the system, `uname -sm`, and where it looked.
+    Missing { system: String, searched: String },
+    /// The script wants the program, for this system.
+    Wants { system: String },
+    /// What arrived is not what was sent.
+    Damaged { why: String },
+    /// The script runs this program, of this version.
+    Found { path: String, version: String },
+    /// The program could not listen.
+    Failed { why: String },
+    /// It listens.
+    Ready { protocol: u32, version: String, ticket: String },
+    /// One of ours that this version does not know.
+    Unknown,
+}
+
+impl Said {
+    /// Reads a line; none if it is none of ours. A banner without an end of line may stand in front.
+    pub(super) fn read(line: &str) -> Option<Self> {
+        let (_, text) = line.split_once(MARK)?;
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        // The parts of a line that may hold spaces have a tab in front.
+        let mut parts = rest.split('\t').map(|part| part.trim().to_owned());
+        let mut part = || parts.next().unwrap_or_default();
+        Some(match word {
+            "missing" => Self::Missing { system: part(), searched: part() },
+            "wants" => Self::Wants { system: part() },
+            "damaged" => Self::Damaged { why: part() },
+            "found" => Self::Found { path: part(), version: part() },
+            "failed" => Self::Failed { why: part() },
+            "ready" => {
+                let words: Vec<_> = rest.split_whitespace().collect();
+                match words.as_slice() {
+                    [lines, protocol, version, ticket] if lines.parse() == Ok(LINES) => {
+                        let Ok(protocol) = protocol.parse() else { return Some(Self::Unknown) };
+                        let [version, ticket] = [version, ticket].map(|word| (*word).to_owned());
+                        Self::Ready { protocol, version, ticket }
+                    }
+                    _ => Self::Unknown,
+                }
+            }
+            _ => Self::Unknown,
+        })
+    }
+}
+
+/// Reads lines, bounded, and keeps the last ones that are none of ours.
+#[derive(Debug)]
+pub(super) struct Lines<R> {
+    reader: R,
+    seen: usize,
+    tail: VecDeque<String>,
+}
+
+/// The next thing that is heard.
+#[derive(Debug)]
+pub(super) enum Heard {
+    Said(Said),
+    /// Something else is said, and no end of it.
+    TooMuch,
+    End,
+}
+
+impl<R: AsyncBufRead + Unpin> Lines<R> {
+    pub(super) fn new(reader: R) -> Self {
+        Self { reader, seen: 0, tail: VecDeque::new() }
+    }
+
+    /// The next line of ours.
+    pub(super) async fn next(&mut self) -> Heard {
+        loop {
+            let Some(line) = self.line().await else { return Heard::End };
+            let text = String::from_utf8_lossy(&line);
+            match Said::read(text.trim_end()) {
+                Some(said) => return Heard::Said(said),
+                None => self.keep(&text),
+            }
+            if self.seen > BEFORE_MAX {
+                return Heard::TooMuch;
+            }
+        }
+    }
+
+    /// A line without its end, cut at [`LINE_MAX`]; none at the end of everything.
+    async fn line(&mut self) -> Option<Vec<u8>> {
+        let mut line = Vec::new();
+        loop {
+            // What cannot be read any more has ended.
+            let chunk = self.reader.fill_buf().await.ok().filter(|chunk| !chunk.is_empty());
+            let Some(chunk) = chunk else { return (!line.is_empty()).then_some(line) };
+            let end = chunk.iter().position(|&byte| byte == b'\n');
+            let used = end.map_or(chunk.len(), |end| end + 1);
+            let text = &chunk[..end.unwrap_or(chunk.len())];
+            line.extend_from_slice(&text[..text.len().min(LINE_MAX.saturating_sub(line.len()))]);
+            self.reader.consume(used);
+            self.seen = self.seen.saturating_add(used);
+            if end.is_some() || self.seen > BEFORE_MAX {
+                return Some(line);
+            }
+        }
+    }
+
+    fn keep(&mut self, text: &str) {
+        let line: String =
+            text.trim().chars().filter(|sign| !sign.is_control()).take(TAIL_SIGNS).collect();
+        if line.is_empty() {
+            return;
+        }
+        if self.tail.len() == TAIL_LINES {
+            self.tail.pop_front();
+        }
+        self.tail.push_back(line);
+    }
+
+    /// The last lines that were none of ours, for an error.
+    pub(super) fn tail(&self) -> String {
+        let lines: Vec<&str> = self.tail.iter().map(String::as_str).collect();
+        match lines.as_slice() {
+            [] => "nothing was said".to_owned(),
+            lines => format!("the last that was said: {}", lines.join(" / ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hear(text: &[u8]) -> (Vec<Said>, String) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let mut lines = Lines::new(text);
+            let mut said = Vec::new();
+            while let Heard::Said(line) = lines.next().await {
+                said.push(line);
+            }
+            (said, lines.tail())
+        })
+    }
+
+    #[test]
+    fn our_lines_are_found_among_banners() {
+        let text =
+            b"Welcome!\r\n\n\xff\xfe no text @sab\nprompt> @sabul found /opt/a b\tsabul 0.1.0\r\n\
+            @sabul ready 1 4 0.1.0 sabul1-abc\nbye\n";
+        let (said, tail) = hear(text);
+        let path = "/opt/a b".to_owned();
+        let found = Said::Found { path, version: "sabul 0.1.0".to_owned() };
+        let [version, ticket] = ["0.1.0", "sabul1-abc"].map(str::to_owned);
+        assert_eq!(said, [found, Said::Ready { protocol: 4, version, ticket }]);
+        assert!(tail.contains("Welcome!") && tail.ends_with("bye"), "{tail}");
+    }
+
+    #[test]
+    fn lines_of_other_versions_are_known_as_ours() {
+        let (said, _) =
+            hear(b"@sabul ready 2 4 0.1.0 x y\n@sabul ready 1 x 0 t\n@sabul\n@sabul what\n");
+        assert_eq!(said, [Said::Unknown, Said::Unknown, Said::Unknown]);
+    }
+
+    #[test]
+    fn what_has_no_end_is_not_read_without_end() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for unit in [b'x', b'\n'] {
+            let text = vec![unit; 3 << 20];
+            runtime.block_on(async {
+                let mut lines = Lines::new(&text[..]);
+                assert!(matches!(lines.next().await, Heard::TooMuch));
+                assert!(lines.tail().len() < 2000);
+            });
+        }
+        assert_eq!(hear(b"").1, "nothing was said");
+    }
+}

@@ -1,0 +1,191 @@
+//! What runs at the other end before a sabul does: one line for its `sh`.
+//!
+//! The account's own shell may be any, so all that it has to understand are words in single quotes. What users
+//! say travels as arguments of the script, never as part of it. Parts of what it says that may hold spaces have a
+//! tab in front, as `lines.rs` reads them.
+
+use super::lines::MARK;
+
+/// Where a sabul may be, beside the PATH, which is short for commands over ssh: what installers for one user
+/// take, then what was pushed there before. Each is a pattern.
+const PLACES: &str = "\"$HOME\"/.local/bin/sabul \"$HOME\"/.cargo/bin/sabul /usr/local/bin/sabul \
+    /opt/sabul/bin/sabul \"${XDG_CACHE_HOME:-$HOME/.cache}\"/sabul/sabul-*";
+
+/// Finds a program: `$1` is its path or nothing. Leaves it in `f`.
+fn find() -> String {
+    format!(
+        "f=; case $1 in \
+         \"\") f=$(command -v sabul 2>/dev/null) || for i in {PLACES}; \
+         do if [ -x \"$i\" ]; then f=$i; break; fi; done;; \
+         \"~/\"*) f=$HOME/${{1#\"~/\"}};; \
+         *) f=$1;; esac; \
+         if [ -z \"$f\" ] || [ ! -x \"$f\" ]; then \
+         printf \"{MARK}missing %s\\t%s\\n\" \"$(uname -sm)\" \"${{1:-$PATH}}\"; exit 127; fi"
+    )
+}
+
+/// Has the program of this hash in the account's cache: `$3` is its SHA-256, `$4` its size in bytes. What is not
+/// there yet comes by standard input. Leaves it in `f`.
+fn push() -> String {
+    format!(
+        "umask 077; d=${{XDG_CACHE_HOME:-$HOME/.cache}}/sabul; f=$d/sabul-$3; \
+         h() {{ (sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\") 2>/dev/null \
+         | cut -c 1-64; }}; \
+         if [ \"$(h \"$f\")\" = \"$3\" ]; then :; else \
+         t=$d/incoming-$$; \
+         mkdir -p \"$d\" && : > \"$t\" || \
+         {{ printf \"{MARK}damaged %s\\n\" \"cannot write into $d\"; exit 1; }}; \
+         printf \"{MARK}wants %s\\n\" \"$(uname -sm)\"; \
+         head -c \"$4\" > \"$t\" || \
+         {{ rm -f \"$t\"; printf \"{MARK}damaged %s\\n\" \"cannot write it into $d: is there room\"; exit 1; }}; \
+         if [ \"$(h \"$t\")\" = \"$3\" ]; then chmod 700 \"$t\" && mv -f \"$t\" \"$f\"; else \
+         rm -f \"$t\"; printf \"{MARK}damaged %s\\n\" \"its hash there is another, or no sha256sum is there\"; \
+         exit 1; fi; \
+         for i in \"$d\"/sabul-*; do [ \"$i\" = \"$f\" ] || rm -f \"$i\"; done; fi"
+    )
+}
+
+/// Turns into the program: `$2` are the ports.
+fn serve() -> String {
+    format!(
+        "printf \"{MARK}found %s\\t%s\\n\" \"$f\" \"$(\"$f\" --version 2>&1 | head -n 1)\"; \
+         exec \"$f\" serve --stdio --ports \"$2\""
+    )
+}
+
+/// The whole command for the other end. `pushed` is the hash and size of a program to have there.
+pub(super) fn remote(path: &str, ports: &str, pushed: Option<(&str, u64)>) -> String {
+    let (get, hash, size) = match pushed {
+        Some((hash, size)) => (push(), hash.to_owned(), size.to_string()),
+        None => (find(), String::new(), String::new()),
+    };
+    let script = format!("{get}; {}", serve());
+    let words = ["sh", "-c", &script, "sabul", path, ports, &hash, &size].map(quoted);
+    words.join(" ")
+}
+
+/// A word in single quotes, which every shell takes as it is. Inside, `'` becomes `'\''`.
+fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Write as _;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+    use std::process::{Command, Output, Stdio};
+
+    /// Runs the command by a shell in a home of its own.
+    fn run(home: &Path, command: &str, input: &[u8]) -> Output {
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(command).current_dir(home);
+        shell.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin");
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        // A script that wants no input may be gone already.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        child.wait_with_output().unwrap()
+    }
+
+    fn text(output: &Output) -> String {
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// A program that says how it was called.
+    fn program(path: &Path) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, PROGRAM).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    const PROGRAM: &str =
+        "#!/bin/sh\nif [ \"$1\" = --version ]; then echo sabul 9; else echo ran \"$@\"; fi\n";
+
+    #[test]
+    fn a_line_has_no_end_of_line_and_no_history_of_csh() {
+        for command in [remote("a'b", "1-2", None), remote("", "1-2", Some(("00", 7)))] {
+            assert!(!command.contains('\n'));
+            // csh takes `!x` for history, also in quotes; `[ ! -x ]` has a space behind.
+            assert!(command.match_indices('!').all(|(at, _)| command[at..].starts_with("! ")));
+        }
+    }
+
+    #[test]
+    fn a_sabul_beside_the_path_is_found() {
+        let home = tempfile::tempdir().unwrap();
+        program(&home.path().join(".local/bin/sabul"));
+        let output = run(home.path(), &remote("", "1-2", None), b"");
+        let said = text(&output);
+        let expected = format!(
+            "@sabul found {}/.local/bin/sabul\tsabul 9\nran serve --stdio --ports 1-2\n",
+            home.path().display()
+        );
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn a_path_of_the_users_is_taken_as_it_is() {
+        let home = tempfile::tempdir().unwrap();
+        let odd = "my dir/it's; echo $(id) \"x\"";
+        program(&home.path().join(odd));
+        for path in [format!("~/{odd}"), odd.to_owned()] {
+            let path = if path.starts_with('~') { path } else { format!("./{path}") };
+            let output = run(home.path(), &remote(&path, "1-2", None), b"");
+            assert!(text(&output).ends_with("ran serve --stdio --ports 1-2\n"), "{output:?}");
+        }
+    }
+
+    #[test]
+    fn where_there_is_none_the_path_and_the_system_are_named() {
+        let home = tempfile::tempdir().unwrap();
+        let output = run(home.path(), &remote("", "1-2", None), b"");
+        assert_eq!(output.status.code(), Some(127));
+        let said = text(&output);
+        assert!(said.starts_with("@sabul missing Linux "), "{said}");
+        assert!(said.ends_with("\t/usr/bin:/bin\n"), "{said}");
+        let output = run(home.path(), &remote("/none/sabul", "1-2", None), b"");
+        assert!(text(&output).ends_with("\t/none/sabul\n"), "{output:?}");
+    }
+
+    #[test]
+    fn a_pushed_program_is_checked_kept_and_not_wanted_again() {
+        let home = tempfile::tempdir().unwrap();
+        let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
+        let size = PROGRAM.len() as u64;
+        let cache = home.path().join(".cache/sabul");
+        fs::create_dir_all(&cache).unwrap();
+        fs::write(cache.join("sabul-old"), "x").unwrap();
+        let command = remote("", "1-2", Some((&hash, size)));
+        let said = text(&run(home.path(), &command, PROGRAM.as_bytes()));
+        assert!(said.starts_with("@sabul wants Linux "), "{said}");
+        assert!(said.ends_with("ran serve --stdio --ports 1-2\n"), "{said}");
+        assert!(!cache.join("sabul-old").exists());
+        let mode = fs::metadata(cache.join(format!("sabul-{hash}"))).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        let said = text(&run(home.path(), &command, b""));
+        assert!(said.starts_with("@sabul found "), "{said}");
+        // Somebody changed it: it is wanted again.
+        fs::write(cache.join(format!("sabul-{hash}")), "x").unwrap();
+        let said = text(&run(home.path(), &command, PROGRAM.as_bytes()));
+        assert!(said.starts_with("@sabul wants ") && said.contains("ran serve"), "{said}");
+    }
+
+    #[test]
+    fn what_arrives_otherwise_is_not_run() {
+        let home = tempfile::tempdir().unwrap();
+        let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
+        let command = remote("", "1-2", Some((&hash, PROGRAM.len() as u64)));
+        let output = run(home.path(), &command, &PROGRAM.as_bytes()[1..]);
+        assert!(text(&output).contains("@sabul damaged "), "{output:?}");
+        assert!(!text(&output).contains("ran"), "{output:?}");
+        let left = fs::read_dir(home.path().join(".cache/sabul")).unwrap().count();
+        assert_eq!(left, 0);
+    }
+}
