@@ -68,6 +68,7 @@ unit-lab:
 scripts-lab: build
 	tests/netns.sh
 	tests/lab.sh
+	tests/ssh.sh
 
 sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time; 200 copies that are killed
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-proto --test swarm

@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# `sabul cp` through a real ssh and a real sshd on loopback, which lives in a folder of its own: keys,
+# configuration, home. Nothing of this machine's ssh is read or changed.
+#
+# Needs root, for a mount namespace with accounts of its own, and a built `sabul` (SABUL=PROGRAM names another
+# one). Where there is no sshd, Debian's is unpacked into that folder; where that cannot be had, it says so.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+sabul=$(realpath "${SABUL:-target/release/sabul}")
+skip() { echo "SKIPPED tests/ssh.sh: $*"; exit 0; }
+[ "$(id -u)" -eq 0 ] || skip "needs root"
+command -v ssh >/dev/null || skip "no ssh here: apt-get install openssh-client"
+if [ "${1:-}" != inside ]; then
+    unshare -m true 2>/dev/null || skip "this machine lets nobody make a mount namespace"
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    code=0
+    WORK=$work timeout -k 10 300 unshare -m "$0" inside || code=$?
+    exit "$code"
+fi
+
+work=$WORK
+mkdir -p "$work"/{home,near,etc,debian,run}
+sshd=$(command -v sshd || command -v /usr/sbin/sshd || true)
+libraries=
+if [ -z "$sshd" ]; then
+    (cd "$work/debian" && apt-get download -q openssh-server libwrap0) >"$work/log" 2>&1 ||
+        skip "no sshd here and none to be had: $(tail -n 1 "$work/log")"
+    for package in "$work"/debian/*.deb; do dpkg -x "$package" "$work/debian"; done
+    sshd=$work/debian/usr/sbin/sshd
+    libraries=$(echo "$work"/debian/usr/lib/*-linux-gnu*)
+fi
+LD_LIBRARY_PATH=$libraries "$sshd" -V >"$work/log" 2>&1 || true
+grep -q OpenSSH "$work/log" || skip "the sshd that is here does not run: $(head -n 1 "$work/log")"
+
+# Accounts of this namespace: root's home is ours, and sshd has the account that it gives its rights up for.
+{ echo "root:x:0:0:root:$work/home:/bin/sh"; echo "sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin"; } >"$work/etc/passwd"
+echo 'root:*:20000:0:99999:7:::' >"$work/etc/shadow"
+mount --bind "$work/etc/passwd" /etc/passwd
+mount --bind "$work/etc/shadow" /etc/shadow
+mount -t tmpfs tmpfs /run
+mkdir -m 755 /run/sshd
+
+for key in host user locked; do
+    phrase= && [ "$key" = locked ] && phrase='open sesame'
+    ssh-keygen -q -t ed25519 -N "$phrase" -f "$work/etc/$key"
+done
+cat "$work"/etc/{user,locked}.pub >"$work/etc/authorized"
+port=$((20000 + RANDOM % 10000))
+cat >"$work/etc/sshd_config" <<END
+ListenAddress 127.0.0.1
+Port $port
+HostKey $work/etc/host
+AuthorizedKeysFile $work/etc/authorized
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin yes
+AllowTcpForwarding yes
+PrintMotd no
+Banner $work/etc/banner
+PidFile none
+END
+echo "*** all that you do here is @sabul watched ***" >"$work/etc/banner"
+cat >"$work/etc/config" <<END
+Host far gated locked
+    HostName 127.0.0.1
+    Port $port
+    User root
+    UserKnownHostsFile $work/etc/known
+    StrictHostKeyChecking yes
+    IdentitiesOnly yes
+    RemoteCommand uptime
+    RequestTTY force
+Host gated
+    ProxyCommand ssh -F $work/etc/config -oRemoteCommand=none -oRequestTTY=no -W 127.0.0.1:$port far
+Host far gated
+    IdentityFile $work/etc/user
+Host locked
+    IdentityFile $work/etc/locked
+Host stranger
+    HostName 127.0.0.1
+    Port $port
+    UserKnownHostsFile /dev/null
+    StrictHostKeyChecking yes
+END
+echo "[127.0.0.1]:$port $(cut -d ' ' -f 1,2 "$work/etc/host.pub")" >"$work/etc/known"
+LD_LIBRARY_PATH=$libraries "$sshd" -D -e -f "$work/etc/sshd_config" >"$work/sshd.log" 2>&1 &
+server=$!
+trap 'kill "$server" 2>/dev/null || true' EXIT
+for _ in $(seq 50); do (: </dev/tcp/127.0.0.1/"$port") 2>/dev/null && break; sleep 0.1; done
+kill -0 "$server" 2>/dev/null || skip "sshd does not start here: $(tail -n 1 "$work/sshd.log")"
+
+failed=0
+# check NAME CODE PATTERN COMMAND...: the command ends with the code and says something like the pattern.
+check() {
+    local code=0
+    timeout -k 5 60 "${@:4}" >"$work/said" 2>&1 </dev/null || code=$?
+    if [ "$code" -eq "$2" ] && { [ -z "$3" ] || grep -Eq -- "$3" "$work/said"; }; then
+        echo "ok   $1"
+    else
+        failed=$((failed + 1))
+        echo "FAIL $1: exit code $code"
+        tail -n 5 "$work/said" "$work/sshd.log" | sed 's/^/     /'
+    fi
+}
+same() { check "$1" 0 '' cmp "$2" "$3"; }
+
+cd "$work/near"
+export SABUL_SSH="ssh -F $work/etc/config" HOME=$work/near
+unset SSH_AUTH_SOCK SSH_CONNECTION
+head -c 20000000 /dev/urandom >big
+mkdir -p tree/sub && for n in $(seq 50); do echo "$n" >"tree/sub/$n"; done
+
+check "a host without sabul says where it was looked for" 3 'far .* has no sabul in /.*--push' "$sabul" cp big far:
+check "--push takes this one along" 0 verified "$sabul" cp --push big far:
+same "the file is there" big "$work/home/big"
+check "what was pushed is found again" 0 verified "$sabul" cp far:big back
+same "and the file is back" big back
+check "a folder goes through another host" 0 '50 files' "$sabul" cp -r tree gated:there/
+check "a folder comes back" 0 verified "$sabul" cp -r gated:there/tree again
+check "the folders are the same" 0 '' diff -r tree again
+check "a path from the root" 0 verified "$sabul" cp -e "ssh -F $work/etc/config -v" --remote-sabul "$sabul" big "far:$work/home/other"
+check "a host that ssh does not know is refused by ssh" 3 'did not get to stranger' "$sabul" cp big stranger:
+check "no permission for a path that is none" 1 'nobody/has/this' "$sabul" cp far:/nobody/has/this .
+if command -v script >/dev/null; then
+    # The passphrase is asked for at the terminal, though all three streams of ssh are not.
+    ask() { (sleep 2; echo 'open sesame'; sleep 2) | script -qec "$*" /dev/null; }
+    export -f ask
+    check "a passphrase is asked for at the terminal" 0 'verified' \
+        bash -c "ask '$sabul' cp big locked:third"
+fi
+sleep 1
+check "nothing runs on at the other end" 1 '' pgrep -f "[s]erve --stdio --ports 4850-4949"
+[ "$failed" -eq 0 ] || exit 1
