@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sabul::Policy;
+use sabul_front::listen;
 use sabul_front::ssh::Ports;
 use sabul_units::Rate;
 
@@ -22,12 +23,17 @@ pub(crate) use lab::{
 use sabul_units::parse_bytes;
 pub(crate) use ssh::SshArgs;
 
-/// Port that listeners take and addresses mean where none is written.
-pub(crate) const DEFAULT_LISTEN: &str = "0.0.0.0:4850";
+/// What somebody who has never used it wants to see.
+const START: &str = "\
+Start here:
+  sabul cp big.iso host:       copy to another machine, through your own ssh (--push where it has no sabul)
+  sabul cp -r host:data .      and back
+  sabul demo                   see it beside TCP over an emulated path, on this machine alone
+  sabul help cp                all about copying";
 
 /// Reliable, encrypted bulk transfer over UDP for long and fast paths.
 #[derive(Debug, Parser)]
-#[command(name = "sabul", version, after_help = exit::LIST, max_term_width = 100)]
+#[command(name = "sabul", version, before_help = START, after_help = exit::LIST, max_term_width = 100)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -135,9 +141,10 @@ impl PolicyArg {
 /// Arguments of `sabul cp`.
 #[derive(Debug, Args)]
 #[command(after_help = exit::LIST, after_long_help = CP_HELP)]
+#[command(override_usage = "sabul cp [OPTIONS] SRC... DST")]
 pub(crate) struct CpArgs {
     /// Sources, then the destination. One side is remote, `[USER@]HOST:PATH` or
-    /// `sabul://HOST[:PORT]/PATH`, the other local paths; '-' is standard input or output.
+    /// `sabul://[HOST[:PORT]]/PATH`, the other local paths; '-' is standard input or output.
     #[arg(required = true, num_args = 2.., value_name = "SRC... DST")]
     pub(crate) places: Vec<OsString>,
     /// Descend into directories.
@@ -216,8 +223,8 @@ destination, 7 slower than --min-rate, 130 interrupted.";
 /// Where a listener waits.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ListenArgs {
-    /// Address and port to listen at, for TCP and UDP; port 0 takes a free one.
-    #[arg(long, value_name = "ADDR:PORT", default_value = DEFAULT_LISTEN)]
+    /// Address and port to listen at, for TCP and UDP, or one of them; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR:PORT", default_value = listen::DEFAULT, value_parser = listen::parse)]
     pub(crate) listen: SocketAddr,
     /// Write the ticket to this file (mode 0600) once everything is ready; otherwise it is
     /// printed on standard output.

@@ -5,16 +5,20 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use sabul::files::{Source, SourceSet};
 use sabul::{
     LocalDestination, Place, Progress, Remote, RemoteDestination, Report, Retry, Server, Session,
     Transfer, TransferOptions,
 };
+use sabul_front::course::Minimum;
+use sabul_front::limiter;
+use sabul_front::pipe::Pipe;
+use sabul_front::scan::Scan;
 use sabul_front::ssh::Bridge;
-use sabul_study::words::{count, show_rate};
 use sabul_transfer::Printable;
-use sabul_units::show_bytes;
+use sabul_units::{count, show_bytes, show_rate};
 
 use crate::args::CpArgs;
 use crate::error::CliError;
@@ -22,12 +26,15 @@ use crate::events::EventFile;
 use crate::exit::{self, End, code_of_failures};
 use crate::interrupt::Interrupt;
 use crate::json::{self, ErrorJson, TransferJson};
-use crate::output::{self, Pipe};
-use crate::policy::{self, MinRate, controller};
+use crate::output;
+use crate::policy::{self, controller};
 use crate::progress::{Meter, follow};
 
 /// Most failures of single files that are spelt out on standard error.
 const FAILURES_SHOWN: usize = 20;
+
+/// From this time on it is said what limited a transfer.
+const WORTH_A_WORD: Duration = Duration::from_secs(1);
 
 /// Runs the command; the result is the exit code.
 pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
@@ -88,7 +95,7 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
         }
         Err(_) if pipe_closed.load(Ordering::Acquire) => Ok(()),
         Err(_) if interrupt.is_seen() => Err(CliError::interrupted(format!(
-            "interrupted: what had arrived complete stays ({}); run the same command again to go on",
+            "interrupted: what had arrived complete stays (at least {}); run the same command again to go on",
             count(outcome.json.files, "file")
         ))),
         Err(error) => Err(error),
@@ -152,7 +159,10 @@ async fn dial(
     events: Option<&EventFile>,
 ) -> Result<(Session, Option<Bridge>), CliError> {
     match server {
-        Server::Listener(host) => Ok((args.channel.connect(host, interrupt, events).await?, None)),
+        Server::Ticket => Ok((args.channel.connect(None, interrupt, events).await?, None)),
+        Server::Listener(host) => {
+            Ok((args.channel.connect(Some(host), interrupt, events).await?, None))
+        }
         Server::Ssh(account) => {
             let order = args.ssh.order(account);
             let dialled = args.channel.connect_by_ssh(&order, interrupt, events).await?;
@@ -171,14 +181,14 @@ async fn transfer(
     outcome: &mut Outcome,
     pipe: Pipe,
 ) -> Result<Report, CliError> {
-    let mut meter = Meter::new(args.quiet);
+    let mut meter = Meter::new(args.quiet, plan.scan(args));
     let started = tokio::select! {
         started = plan.start(session, args.recursive, options, pipe) => started,
         () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
     };
     let result = match started {
         Ok(mut transfer) => {
-            let mut minimum = args.min_rate.map(MinRate::new);
+            let mut minimum = args.min_rate.map(Minimum::new);
             let (progress, slow): (Progress, _) =
                 follow(&mut transfer, &mut meter, interrupt, &mut minimum).await;
             outcome.json = TransferJson::of_progress(controller(args), &progress);
@@ -221,9 +231,18 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
     if report.entries_failed > 0 || !report.failures.is_empty() {
         outcome.code = code_of_failures(report.failures.iter().map(|(_, failure)| failure));
     }
-    if !args.quiet {
+    let is_all_lost = report.entries == 0 && outcome.code != exit::DONE;
+    if !args.quiet && !is_all_lost {
+        let failed = match report.entries_failed {
+            0 => String::new(),
+            failed => format!(", {failed} failed"),
+        };
+        let limits = match limiter::shares(&report.channel) {
+            shares if shares.is_empty() || report.elapsed < WORTH_A_WORD => String::new(),
+            shares => format!("; limited by {shares}"),
+        };
         output::note(format_args!(
-            "{} in {}{}, {:.2} s, {}{}",
+            "{} in {}{}{failed}, {:.2} s, {}{}{limits}",
             show_bytes(report.bytes),
             count(report.files, "file"),
             match report.bytes_resumed {
@@ -295,6 +314,16 @@ impl Plan {
 
     fn writes_stdout(&self) -> bool {
         matches!(self, Self::Get { destination, .. } if destination == "-")
+    }
+
+    /// Counts ahead what will be sent, where that is of this machine and for somebody to see.
+    fn scan(&self, args: &CpArgs) -> Option<Scan> {
+        match self {
+            Self::Put { sources, .. } if !args.quiet && sources.iter().all(|path| path != "-") => {
+                Some(Scan::start(sources.iter().map(PathBuf::from).collect(), args.recursive))
+            }
+            Self::Put { .. } | Self::Get { .. } => None,
+        }
     }
 
     async fn start(

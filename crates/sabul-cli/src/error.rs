@@ -57,11 +57,11 @@ impl CliError {
 }
 
 impl fmt::Display for CliError {
-    /// One line, whatever the parts of the message brought along.
+    /// A sentence, and where it is followed by a list, a line for each of that.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = self.message.lines().map(str::trim).filter(|line| !line.is_empty());
         f.write_str(lines.next().unwrap_or("failed"))?;
-        lines.try_for_each(|line| write!(f, "; {line}"))
+        lines.try_for_each(|line| write!(f, "\n  {line}"))
     }
 }
 
@@ -102,8 +102,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_of_many_lines_becomes_one() {
-        assert_eq!(CliError::failed("a\n\n  b\n").to_string(), "a; b");
+    fn a_list_keeps_its_lines() {
+        assert_eq!(CliError::failed("a\n\n  b\n").to_string(), "a\n  b");
         assert_eq!(CliError::failed("").to_string(), "failed");
     }
 

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first stops cleanly, the second at once.
+//! Ctrl-C and SIGTERM: the first stops cleanly, the second at once. SIGUSR1 asks how far it is.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -10,10 +10,11 @@ use crate::exit::INTERRUPTED;
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
     seen: watch::Receiver<bool>,
+    questions: watch::Receiver<()>,
 }
 
 impl Interrupt {
-    /// Takes over the handling of both signals.
+    /// Takes over the handling of these signals.
     pub(crate) fn listen() -> Result<Self, CliError> {
         let catch = |kind| {
             signal(kind)
@@ -21,9 +22,21 @@ impl Interrupt {
         };
         let (interrupt, terminate) =
             (catch(SignalKind::interrupt())?, catch(SignalKind::terminate())?);
+        let mut status = catch(SignalKind::user_defined1())?;
         let (sender, seen) = watch::channel(false);
         tokio::spawn(count(interrupt, terminate, sender));
-        Ok(Self { seen })
+        let (asker, questions) = watch::channel(());
+        tokio::spawn(async move {
+            while status.recv().await.is_some() {
+                asker.send_replace(());
+            }
+        });
+        Ok(Self { seen, questions })
+    }
+
+    /// Changes whenever somebody asks how far it is.
+    pub(crate) fn questions(&self) -> watch::Receiver<()> {
+        self.questions.clone()
     }
 
     /// Returns once a first signal has come; at once if it has.

@@ -14,7 +14,7 @@ use crate::output;
 pub(crate) use sabul_study::SCHEMA;
 
 /// What a transfer did, in the fields of `cp --json`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct TransferJson {
     pub(crate) schema: u32,
     pub(crate) bytes: u64,
@@ -71,31 +71,7 @@ impl ErrorJson {
 impl TransferJson {
     /// A transfer that has not done anything.
     pub(crate) fn nothing(cc: &str) -> Self {
-        Self {
-            schema: SCHEMA,
-            bytes: 0,
-            files: 0,
-            seconds: 0.0,
-            goodput_bps: 0.0,
-            cc: cc.to_owned(),
-            policy: None,
-            rtt_ms_min: 0.0,
-            rtt_ms: 0.0,
-            loss_rate: 0.0,
-            packets_sent: 0,
-            packets_retransmitted: 0,
-            packets_lost: 0,
-            packets_overflowed: 0,
-            mtu: 0,
-            resumed_bytes: 0,
-            reconnects: 0,
-            verified: false,
-            durable: false,
-            limiter: BTreeMap::new(),
-            cpu_seconds_sender: None,
-            cpu_seconds_receiver: None,
-            errors: Vec::new(),
-        }
+        Self { schema: SCHEMA, cc: cc.to_owned(), ..Self::default() }
     }
 
     /// A transfer that reached its end.

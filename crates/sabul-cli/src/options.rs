@@ -44,20 +44,24 @@ impl ChannelArgs {
         self.events.as_deref().map(EventFile::create).transpose()
     }
 
-    /// Connects to the listener, as long as nobody interrupts.
+    /// Connects to the listener at this address, or at those of its ticket, as long as nobody interrupts.
     pub(crate) async fn connect(
         &self,
-        host: &Host,
+        host: Option<&Host>,
         interrupt: &Interrupt,
         events: Option<&EventFile>,
     ) -> Result<Session, CliError> {
         let ticket = self.read_ticket()?;
-        let address = host.dial(&ticket)?;
+        let address = host.map(|host| host.dial(&ticket)).transpose()?;
         let config = self.connect_config(events);
-        tokio::select! {
-            session = sabul::connect_to(&address, &ticket, config) => {
-                Ok(session?)
+        let dialling = async {
+            match address {
+                Some(address) => sabul::connect_to(&address, &ticket, config).await,
+                None => sabul::connect(&ticket, config).await,
             }
+        };
+        tokio::select! {
+            session = dialling => Ok(session?),
             () = interrupt.wait() => Err(interrupted_early()),
         }
     }

@@ -2,8 +2,6 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabul_scenario::Run;
 use sabul_study::runs::{self, Finished};
@@ -58,42 +56,13 @@ pub(crate) fn warn_of_debug_build() {
     }
 }
 
-/// Sends warnings of the library to standard error.
+/// Sends warnings of the library to standard error, or what SABUL_LOG asks for: error, warn, info, debug, trace.
 pub(crate) fn start_log() {
+    let asked = std::env::var("SABUL_LOG").ok().and_then(|level| level.parse().ok());
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_ansi(false)
-        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
+        .with_max_level(asked.unwrap_or(tracing_subscriber::filter::LevelFilter::WARN))
         .with_target(false)
         .init();
-}
-
-/// Standard output as the destination of a transfer; remembers that its reader went away.
-#[derive(Debug, Default)]
-pub(crate) struct Pipe {
-    is_closed: Arc<AtomicBool>,
-}
-
-impl Pipe {
-    /// One that tells here when its reader has gone away.
-    pub(crate) fn closing(is_closed: &Arc<AtomicBool>) -> Self {
-        Self { is_closed: Arc::clone(is_closed) }
-    }
-
-    fn watch<T>(&self, result: io::Result<T>) -> io::Result<T> {
-        if matches!(&result, Err(error) if error.kind() == ErrorKind::BrokenPipe) {
-            self.is_closed.store(true, Ordering::Release);
-        }
-        result
-    }
-}
-
-impl Write for Pipe {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.watch(io::stdout().write(bytes))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.watch(io::stdout().flush())
-    }
 }

@@ -8,8 +8,8 @@ use sabul::{
 };
 use sabul_run::statistics;
 use sabul_study::processor::{cpu_mhz, mhz_per_mbps};
-use sabul_study::words::show_rate;
 use sabul_units::show_bytes;
+use sabul_units::show_rate;
 use serde::Serialize;
 
 use crate::args::TestArgs;
@@ -92,7 +92,7 @@ async fn test(args: &TestArgs, document: &mut PerfJson) -> Result<(), CliError> 
     let options = options(args)?;
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
-    let session = args.channel.connect(&host, &interrupt, events.as_ref()).await?;
+    let session = args.channel.connect(Some(&host), &interrupt, events.as_ref()).await?;
     let (transfers, was_stopped) = measure(args, &session, &options, &interrupt).await?;
     let mut reports = Vec::with_capacity(transfers.len());
     for transfer in transfers {

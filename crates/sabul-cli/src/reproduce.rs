@@ -1,7 +1,7 @@
 //! `sabul reproduce`: tables and figures of the papers, run again and judged.
 
-use sabul_study::words::count;
 use sabul_study::{Observer, reproduce};
+use sabul_units::count;
 
 use crate::args::{Arm, ReproduceRunArgs};
 use crate::error::CliError;

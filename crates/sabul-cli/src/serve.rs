@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use sabul::{Controllers, Listener, ListenerConfig, MemoryBudget, SendPolicy, Service, Session};
-use sabul_front::ssh;
-use sabul_study::words::count;
+use sabul_front::{listen, ssh};
+use sabul_units::count;
 use sabul_units::show_bytes;
 use tokio::task::JoinSet;
 
@@ -83,7 +83,7 @@ async fn run(
     let interrupt = Interrupt::listen()?;
     let (config, events) = prepare(args, controllers)?;
     let address = args.listen;
-    let listener = Listener::bind(config).await.map_err(|error| {
+    let listener = listen::bind(config).await.map_err(|error| {
         CliError::usage(format!("cannot serve at {address}: {error}; give another --listen"))
     })?;
     announce(args, &listener, what, example)?;

@@ -41,6 +41,44 @@ fn an_address_without_a_port_takes_that_of_the_ticket() {
 }
 
 #[test]
+fn an_address_without_a_host_is_that_of_the_ticket() {
+    let bench = Bench::new();
+    fs::write(bench.path("a"), "x").unwrap();
+    expect_code(&run(&mut bench.cp(["a", "sabul:///b"])), 0);
+    assert_eq!(fs::read(bench.root("b")).unwrap(), b"x");
+}
+
+#[test]
+fn what_listen_takes_is_an_address_or_a_port() {
+    let folder = tempdir().unwrap();
+    for (listen, at) in [("0", "[::]:"), ("127.0.0.1:0", "127.0.0.1:"), ("[::1]:0", "[::1]:")] {
+        let mut command = sabul();
+        command.args(["serve", "--root", ".", "--ticket-file", "t", "--listen", listen]);
+        let server = Running::start(command.current_dir(folder.path()));
+        wait_for("the ticket", || folder.path().join("t").exists());
+        server.signal(Signal::TERM);
+        let said = stderr(&server.finish());
+        // A machine without IPv6 takes what it has.
+        assert!(said.contains(&format!(", at {at}")) || said.contains(", at 0.0.0.0:"), "{said}");
+        fs::remove_file(folder.path().join("t")).unwrap();
+    }
+    let output = run(sabul().args(["serve", "--root", ".", "--listen", "here"]));
+    expect_code(&output, 2);
+    assert!(stderr(&output).contains("a port or both"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_first_screen_says_where_to_start() {
+    let help = run(sabul().arg("help"));
+    assert!(
+        String::from_utf8_lossy(&help.stdout).starts_with("Start here:\n  sabul cp big.iso host:")
+    );
+    let cp = run(sabul().args(["cp", "-h"]));
+    let text = String::from_utf8_lossy(&cp.stdout).into_owned();
+    assert!(text.contains("Usage: sabul cp [OPTIONS] SRC... DST\n"), "{text}");
+}
+
+#[test]
 fn standard_input_and_output_are_files_too() {
     let bench = Bench::new();
     let bytes = content(2, 2_500_000);

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::observer::Observer;
 use crate::runs::Finished;
 use crate::why::Why;
-use crate::words::show_rate;
+use sabul_units::show_rate;
 
 /// Flows that a line of progress names; of more, it cannot be read.
 const FLOWS_SHOWN: usize = 6;

@@ -45,7 +45,6 @@ pub mod reproduce;
 pub mod runs;
 pub mod shell;
 mod why;
-pub mod words;
 
 pub use arms::{Measuring, measure, simulate, simulate_telling};
 pub use built::COMMIT;

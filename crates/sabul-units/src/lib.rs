@@ -15,6 +15,7 @@ mod seq;
 mod size;
 mod spelling;
 mod time;
+mod words;
 
 pub use congestion::{
     CongestionFields, CongestionForm, CongestionHeader, JetMaxFields, LOSS_ONE, NO_RATE,
@@ -26,3 +27,4 @@ pub use seq::{PacketNumber, SeqNo, expand_u32};
 pub use size::{parse_bytes, show_bytes};
 pub use spelling::nearest;
 pub use time::{Instant, Span};
+pub use words::{count, show_rate};

@@ -1,4 +1,4 @@
-//! Places as people write them: local paths, `-`, `sabul://host[:port]/path`, and `[user@]host:path`.
+//! Places as people write them: local paths, `-`, `sabul://[host[:port]]/path`, and `[user@]host:path`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -30,7 +30,9 @@ pub struct Remote {
 /// How the one who serves a place is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// A listener, by a ticket.
+    /// The listener of a ticket, at the addresses that the ticket names.
+    Ticket,
+    /// A listener, by a ticket, at this address.
     Listener(Host),
     /// Through ssh, which knows the host by this `[user@]host`; an IPv6 address is without brackets.
     Ssh(String),
@@ -55,6 +57,10 @@ impl Place {
         if let Some(rest) = bytes.strip_prefix(SCHEME) {
             let end = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
             let (authority, path) = rest.split_at(end);
+            if authority.is_empty() && !path.is_empty() {
+                let path = path.strip_prefix(b"/").unwrap_or(path).to_vec();
+                return Ok(Self::Remote(Remote { server: Server::Ticket, path }));
+            }
             let authority = std::str::from_utf8(authority).map_err(|_| {
                 Error::Config(format!("the host in '{shown}' is not readable text"))
             })?;
@@ -224,6 +230,7 @@ mod tests {
             (b"a/b:c", Place::Local("a/b:c".into())),
             (b"host:path", by_ssh("host", b"path")),
             (b"host:", by_ssh("host", b"")),
+            (b"sabul:///a", Place::Remote(Remote { server: Server::Ticket, path: b"a".to_vec() })),
             (b"host:~/a", by_ssh("host", b"a")),
             (b"host:~", by_ssh("host", b"")),
             (b"c:/x", by_ssh("c", b"/x")),

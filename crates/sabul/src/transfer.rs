@@ -40,7 +40,7 @@ pub struct Progress {
     pub bytes: u64,
     /// How many of them it had before.
     pub bytes_resumed: u64,
-    /// Content bytes in all, once known.
+    /// Content bytes in all, once known; never of a stream.
     pub bytes_total: Option<u64>,
     /// Entries that the receiver has finished, well or badly; with
     /// [`sync`](crate::TransferOptions::sync) they are on its disk.
@@ -235,6 +235,8 @@ struct BoardState {
     bytes: u64,
     bytes_resumed: u64,
     bytes_total: Option<u64>,
+    /// A stream is among the entries, so nobody knows how many bytes there will be.
+    has_stream: bool,
     entries: u64,
     files: u64,
     entries_total: Option<u64>,
@@ -326,9 +328,14 @@ impl Board {
     pub(crate) fn set_totals(&self, entries: u64, bytes: Option<u64>) {
         let mut state = self.lock();
         state.entries_total = Some(entries);
-        state.bytes_total = bytes;
+        state.bytes_total = bytes.filter(|_| !state.has_stream);
         drop(state);
         self.touch();
+    }
+
+    /// One of the entries is a stream.
+    pub(crate) fn has_stream(&self) {
+        self.lock().has_stream = true;
     }
 
     /// Keeps the names of announced entries.

@@ -4,8 +4,8 @@ use sabul::ErrorKind;
 use sabul_lab::{OnEvent, isolate};
 use sabul_scenario::{Arm, Run};
 use sabul_study::runs::{self, Finished};
-use sabul_study::words::count;
 use sabul_study::{Measuring, measure};
+use sabul_units::count;
 
 use crate::args::LabRunArgs;
 use crate::error::CliError;

@@ -9,6 +9,7 @@ use sabul::{Error, Listener, ListenerConfig, PROTOCOL_VERSION};
 use tokio::sync::oneshot;
 
 use super::lines::{LINES, MARK};
+use crate::listen;
 
 /// Free ports that are tried where any will do: another may take one meanwhile, or have it for UDP.
 const ANY_ATTEMPTS: usize = 8;
@@ -73,19 +74,9 @@ pub async fn listen(
 ) -> Result<Listener, Error> {
     let own = connection.and_then(own_address);
     for port in ports.candidates() {
-        let mut result = Err(Error::Cancelled);
-        // Without IPv6, its addresses are not there.
-        for any in [IpAddr::from(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()] {
-            let address = SocketAddr::new(any, port);
-            let advertise =
-                own.filter(|_| port != 0).map(|own| SocketAddr::new(own, port).to_string());
-            let advertise = advertise.into_iter().collect();
-            result = Listener::bind(ListenerConfig { address, advertise, ..config.clone() }).await;
-            match &result {
-                Err(Error::Io { source, .. }) if source.kind() != ErrorKind::AddrInUse => {}
-                _ => break,
-            }
-        }
+        let address = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
+        let advertise = own.map(|own| SocketAddr::new(own, port).to_string()).into_iter().collect();
+        let result = listen::bind(ListenerConfig { address, advertise, ..config.clone() }).await;
         match result {
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::AddrInUse => {}
             other => return other,

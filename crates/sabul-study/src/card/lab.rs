@@ -14,8 +14,8 @@ use super::plan::{Carrier, Subject};
 use crate::processor::cpu_mhz;
 use crate::report::INVALID;
 use crate::runs::{Finished, LabFacts};
-use crate::words::count;
 use crate::{Error, Measuring, Observer, measure};
+use sabul_units::count;
 
 /// What processor times hold and what they do not.
 pub(super) const COST: &str = "Processor time is that of the threads of the flows' hosts, system calls \

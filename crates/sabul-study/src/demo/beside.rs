@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{Copied, Folder, Request, in_folder, read_answer};
 use crate::error::Error;
 use crate::observer::Observer;
-use crate::words::show_rate;
+use sabul_units::show_rate;
 
 /// The longest a copy may take; a path that is slower than that shows nothing.
 const PATIENCE: Span = Span::from_secs(600);

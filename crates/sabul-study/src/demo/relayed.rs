@@ -15,7 +15,7 @@ use super::{Copied, Folder, Request, go_on, in_folder, lost, read_answer, share}
 use crate::error::Error;
 use crate::observer::Observer;
 use crate::processor::{cpu_mhz, mhz_per_mbps};
-use crate::words::show_rate;
+use sabul_units::show_rate;
 
 /// How long the server may take to start, and to end after the client has.
 const PATIENCE: Duration = Duration::from_secs(10);

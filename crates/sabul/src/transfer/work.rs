@@ -33,6 +33,9 @@ impl ChannelOutlet {
     pub(crate) fn note(&self, message: &Message) {
         match message {
             Message::Manifest { entries, .. } => {
+                if entries.iter().any(|entry| entry.kind == EntryKind::Stream) {
+                    self.board.has_stream();
+                }
                 self.board.add_names(entries.iter().map(|entry| entry.path.clone()));
             }
             Message::ManifestEnd { entries, bytes, .. } => {

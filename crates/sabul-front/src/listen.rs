@@ -1,0 +1,68 @@
+//! Where to listen, as people write it, and on machines without IPv6.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use sabul::{Error, Listener, ListenerConfig};
+
+/// Port that listeners take where none is written.
+const PORT: u16 = 4850;
+/// All addresses of this machine, IPv4 among them.
+pub const DEFAULT: &str = "[::]:4850";
+
+/// Reads `ADDR:PORT`, `ADDR` or `PORT`.
+///
+/// # Errors
+/// How to write it.
+pub fn parse(text: &str) -> Result<SocketAddr, &'static str> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let port = text.strip_prefix(':').unwrap_or(text).parse();
+    let port = port.map(|port| SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port));
+    text.parse()
+        .or(port)
+        .or_else(|_| bare.parse().map(|ip: IpAddr| SocketAddr::new(ip, PORT)))
+        .map_err(
+            |_| "write an address of this machine, a port or both: 192.0.2.1:4850, [::]:4850, 4850",
+        )
+}
+
+/// Listens; where all addresses were asked for and there is no IPv6, at those of IPv4.
+///
+/// # Errors
+/// As [`Listener::bind`].
+pub async fn bind(config: ListenerConfig) -> Result<Listener, Error> {
+    let SocketAddr::V6(address) = config.address else { return Listener::bind(config).await };
+    match Listener::bind(config.clone()).await {
+        Err(Error::Io { source, .. })
+            if address.ip().is_unspecified()
+                && !matches!(source.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied) =>
+        {
+            let address = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port());
+            Listener::bind(ListenerConfig { address, ..config }).await
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_a_port_or_both_are_read() {
+        for (text, address) in [
+            (DEFAULT, "[::]:4850"),
+            ("7", "[::]:7"),
+            (":7", "[::]:7"),
+            ("0.0.0.0", "0.0.0.0:4850"),
+            ("192.0.2.1:9", "192.0.2.1:9"),
+            ("[::1]", "[::1]:4850"),
+            ("::1", "[::1]:4850"),
+        ] {
+            assert_eq!(parse(text), Ok(address.parse().unwrap()), "{text}");
+        }
+        for text in ["", "here", "70000", "1.2.3:4", "[::1]:x"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}
