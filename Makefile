@@ -16,7 +16,8 @@ RUNS ?= 4
 SECONDS ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test format lint unit own-controller interrupted doc test-lab lint-lab unit-lab scripts-lab \
+.PHONY: help build install dist publish-check demo test format lint unit own-controller interrupted doc test-lab lint-lab \
+	unit-lab scripts-lab \
 	sweep arms picture bench bench-sim bench-smoke instructions instructions-baseline reproduce tidy fuzz fuzz-keep
 
 help: ## show this list
@@ -24,6 +25,16 @@ help: ## show this list
 
 build: ## build the release program, target/release/sabul
 	$(CARGO) build $(CARGOFLAGS) --release -p sabul-cli
+
+install: build ## the program, manual pages and completions below PREFIX=/usr/local; DESTDIR= for packages
+	packaging/install.sh $(TARGET_DIR)/release/sabul $(or $(PREFIX),/usr/local) $(DESTDIR)
+
+dist: ## static program as tarball and .deb in OUT=dist, tried on an empty root; TARGETS=x86_64-unknown-linux-musl
+	$(SETTING) packaging/dist.sh $(or $(OUT),dist) $(or $(TARGETS),x86_64-unknown-linux-musl)
+	packaging/try.sh $(or $(OUT),dist)/*$(shell uname -m)*.tar.gz $(or $(OUT),dist)/*_$$(dpkg --print-architecture).deb
+
+publish-check: ## whether every crate could be published as it is
+	$(CARGO) publish $(CARGOFLAGS) --workspace --dry-run --allow-dirty
 
 demo: build ## send one file between two processes over an emulated path, and say how it went
 	$(SABUL) demo

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# What is handed out: for each target a static program, as a tarball and as a Debian package, with their hashes.
+#
+# packaging/dist.sh OUT TARGET...; needs the targets of rustup and a C compiler for each of them: for
+# x86_64-unknown-linux-musl musl-gcc (musl-tools), for others CC_<target> and CARGO_TARGET_<TARGET>_LINKER.
+# PACKAGE_ONLY=1 takes what was built before.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$1
+shift
+cargo=${CARGO:-cargo}
+target_dir=${CARGO_TARGET_DIR:-target}
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+mkdir -p "$out"
+out=$(realpath "$out")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
+
+for target in "$@"; do
+    machine=${target%%-*}
+    if [ "$target" = x86_64-unknown-linux-musl ] && [ -z "${CC_x86_64_unknown_linux_musl:-}" ]; then
+        command -v musl-gcc >/dev/null || { echo "packaging/dist.sh: no musl-gcc: apt-get install musl-tools" >&2; exit 2; }
+        export CC_x86_64_unknown_linux_musl=musl-gcc
+    fi
+    [ -n "${PACKAGE_ONLY:-}" ] ||
+        $cargo build ${CARGOFLAGS:-} --profile dist --target "$target" -p sabul-cli
+    program=$target_dir/$target/dist/sabul
+    run=$program
+    # Its own pages come from a program that runs here.
+    [ "$machine" = "$(uname -m)" ] || run=${RUN:?"name a sabul that runs here as RUN"}
+
+    name=sabul-$version-$machine-linux
+    RUN=$run packaging/install.sh "$program" / "$work/$name"
+    cp LICENSE-APACHE LICENSE-MIT README.md CHANGELOG.md "$work/$name/"
+    tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+        -czf "$out/$name.tar.gz" "$name"
+
+    if command -v dpkg-deb >/dev/null; then
+        case $machine in x86_64) arch=amd64 ;; aarch64) arch=arm64 ;; *) arch=$machine ;; esac
+        root=$work/deb-$machine
+        RUN=$run packaging/install.sh "$program" /usr "$root"
+        install -D -m 644 packaging/sabul.service "$root/lib/systemd/system/sabul.service"
+        install -D -m 644 packaging/default "$root/etc/default/sabul"
+        install -D -m 644 LICENSE-MIT "$root/usr/share/doc/sabul/copyright"
+        gzip -9n "$root"/usr/share/man/man1/*.1
+        mkdir "$root/DEBIAN"
+        echo /etc/default/sabul >"$root/DEBIAN/conffiles"
+        cat >"$root/DEBIAN/control" <<END
+Package: sabul
+Version: $version
+Architecture: $arch
+Maintainer: The sabul authors <sabul@localhost>
+Section: net
+Priority: optional
+Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f 1)
+Recommends: openssh-client
+Description: reliable, encrypted bulk data transfer over UDP
+ Copies files to and from other machines at the rate that long, fast or lossy
+ paths bear, verified and durable, through the user's own ssh or a server of its own.
+END
+        dpkg-deb --root-owner-group --build "$root" "$out/sabul_${version}_$arch.deb" >/dev/null
+    fi
+done
+(cd "$out" && sha256sum -- * | grep -v SHA256SUMS >SHA256SUMS)
+ls -l "$out"
