@@ -26,9 +26,9 @@ pub(crate) use ssh::SshArgs;
 /// What somebody who has never used it wants to see.
 const START: &str = "\
 Start here:
-  sabul cp big.iso host:       copy to another machine, through your own ssh (--push where it has no sabul)
+  sabul cp big.iso host:       copy to another machine through ssh (--push: it has no sabul)
   sabul cp -r host:data .      and back
-  sabul demo                   see it beside TCP over an emulated path, on this machine alone
+  sabul demo                   see it beside TCP on an emulated path, here alone
   sabul help cp                all about copying";
 
 /// Reliable, encrypted bulk transfer over UDP for long and fast paths.
@@ -145,7 +145,7 @@ impl PolicyArg {
 pub(crate) struct CpArgs {
     /// Sources, then the destination. One side is remote, `[USER@]HOST:PATH` or
     /// `sabul://[HOST[:PORT]]/PATH`, the other local paths; '-' is standard input or output.
-    #[arg(required = true, num_args = 2.., value_name = "SRC... DST")]
+    #[arg(required = true, num_args = 2.., value_name = "PLACE")]
     pub(crate) places: Vec<OsString>,
     /// Descend into directories.
     #[arg(short, long)]
@@ -154,8 +154,6 @@ pub(crate) struct CpArgs {
     #[arg(short, long)]
     pub(crate) preserve: bool,
     #[command(flatten)]
-    pub(crate) ssh: SshArgs,
-    #[command(flatten, next_help_heading = "Options")]
     pub(crate) channel: ChannelArgs,
     /// Never send faster than this, in bit/s with k, M or G, such as 500M.
     #[arg(long, value_name = "RATE")]
@@ -185,6 +183,9 @@ pub(crate) struct CpArgs {
     /// Print errors only.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// Last, for its heading.
+    #[command(flatten)]
+    pub(crate) ssh: SshArgs,
 }
 
 const CP_HELP: &str = "\

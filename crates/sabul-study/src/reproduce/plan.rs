@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::Error;
 
-static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../reproductions");
+static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/reproductions");
 
 /// One table or figure of a paper.
 #[derive(Clone, Debug, Deserialize)]
