@@ -40,6 +40,8 @@ for target in "$@"; do
         case $machine in x86_64) arch=amd64 ;; aarch64) arch=arm64 ;; *) arch=$machine ;; esac
         root=$work/deb-$machine
         RUN=$run packaging/install.sh "$program" /usr "$root"
+        # Where Debian's zsh looks.
+        mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"
         install -D -m 644 packaging/sabul.service "$root/lib/systemd/system/sabul.service"
         install -D -m 644 packaging/default "$root/etc/default/sabul"
         install -D -m 644 LICENSE-MIT "$root/usr/share/doc/sabul/copyright"
