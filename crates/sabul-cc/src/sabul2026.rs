@@ -382,6 +382,7 @@ impl Sabul2026 {
         let is_rested = cx.now > self.emptied_at + DRAIN_SPACING;
         if is_rested && self.path.has_fallen() {
             // Somebody drains: who joins sees the path without a queue too.
+            self.rival.note_fall(cx.now);
             let own = self.window - 2.0 * self.path.queue_before() * epoch.rate;
             self.start_drain(own.max(self.window / 2.0), epoch, cx);
             return;

@@ -1,6 +1,6 @@
 //! A sabul on another machine, started through the user's own `ssh`.
 //!
-//! The near end runs `ssh HOST 'sh -c …'`. The little script ([`script`]) finds or installs a `sabul` there and
+//! The near end runs `ssh HOST 'sh -c …'`. The little script (`script.rs`) finds or installs a `sabul` there and
 //! turns into `sabul serve --stdio`, which listens and says so in one line on its standard output: with a ticket,
 //! so ssh is the secure channel that carries the secret, and no command line or environment ever holds it. What
 //! else is said there, by banners and the like, is passed over. The far end ends when its standard input does.

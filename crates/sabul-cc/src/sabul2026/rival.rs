@@ -37,6 +37,9 @@ const GROWTH: f64 = 0.02;
 /// [RFC9438 §4.6] What an overflow leaves.
 const BETA: f64 = 0.7;
 
+/// Ours: the same overflow is no second one.
+const FALL_SPACING: Span = Span::from_secs(1);
+
 /// A queue around a drain; times in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
@@ -58,6 +61,7 @@ pub(super) struct Rival {
     share: f64,
     is_growing: bool,
     grown_at: Instant,
+    fallen_at: Instant,
     /// What stood when the newest drain began, in seconds, and when it is judged.
     drain: Option<(f64, Instant)>,
 }
@@ -71,6 +75,7 @@ impl Rival {
             share: 0.0,
             is_growing: false,
             grown_at: Instant::ZERO,
+            fallen_at: Instant::ZERO,
             drain: None,
         }
     }
@@ -101,8 +106,15 @@ impl Rival {
 
     /// The queue overflowed while this flow had this share of the link.
     pub(super) fn note_overflow(&mut self, share: f64, now: Instant) {
-        self.share *= BETA;
+        self.note_fall(now);
         self.note(share, now);
+    }
+
+    /// Others gave way, so the queue was full, whether this flow lost of it or not.
+    pub(super) fn note_fall(&mut self, now: Instant) {
+        if now.since(self.fallen_at) > FALL_SPACING {
+            (self.share, self.fallen_at) = (self.share * BETA, now);
+        }
     }
 
     fn note(&mut self, share: f64, now: Instant) {
