@@ -569,7 +569,7 @@ fn a_wrong_scenario_is_refused_with_line_key_and_what_is_allowed() {
         ("loss = 0.001", "queue_bytes = 9000", 11, &["queue_bytes", "queue_packets"]),
         (flow_a, "id = \"a\"\naccess_delay_ms = 1\n", 15, &["access_delay_ms", "rtt_ms"]),
         (flow_a, "id = \"a\"\nparams = { sin = 1 }\n", 15, &["sabul2003", "sin"]),
-        ("loss = 0.001", "router = \"xcp\"", 11, &["xcp", "none"]),
+        ("loss = 0.001", "router = \"zcp\"", 11, &["zcp", "none", "jetmax"]),
         ("loss = 0.001", "loss = = 1", 11, &[]),
     ] {
         let text = SCENARIO.replacen(from, to, 1);
