@@ -145,7 +145,7 @@ impl PolicyArg {
 pub(crate) struct CpArgs {
     /// Sources, then the destination. One side is remote, `[USER@]HOST:PATH` or
     /// `sabul://[HOST[:PORT]]/PATH`, the other local paths; '-' is standard input or output.
-    #[arg(required = true, num_args = 2.., value_name = "PLACE")]
+    #[arg(required = true, num_args = 1.., value_name = "PLACE")]
     pub(crate) places: Vec<OsString>,
     /// Descend into directories.
     #[arg(short, long)]

@@ -274,8 +274,13 @@ impl Plan {
     fn of(args: &CpArgs) -> Result<Self, CliError> {
         let places: Vec<Place> =
             args.places.iter().map(|place| Place::parse(place)).collect::<Result<_, _>>()?;
-        let Some((destination, sources)) = places.split_last() else {
-            return Err(CliError::usage("give at least one source and a destination"));
+        let (destination, sources) = match places.split_last() {
+            Some((destination, sources)) if !sources.is_empty() => (destination, sources),
+            _ => {
+                return Err(CliError::usage(
+                    "give at least one source and a destination: sabul cp SRC... DST",
+                ));
+            }
         };
         match destination {
             Place::Remote(destination) => {

@@ -49,6 +49,14 @@ fn an_address_without_a_host_is_that_of_the_ticket() {
 }
 
 #[test]
+fn options_may_stand_between_the_places() {
+    let bench = Bench::new();
+    fs::write(bench.path("a"), "x").unwrap();
+    expect_code(&run(&mut bench.cp(["a", "--quiet", "sabul:///b"])), 0);
+    assert_eq!(fs::read(bench.root("b")).unwrap(), b"x");
+}
+
+#[test]
 fn what_listen_takes_is_an_address_or_a_port() {
     let folder = tempdir().unwrap();
     for (listen, at) in [("0", "[::]:"), ("127.0.0.1:0", "127.0.0.1:"), ("[::1]:0", "[::1]:")] {
