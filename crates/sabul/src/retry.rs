@@ -10,6 +10,9 @@ use crate::error::ErrorKind;
 /// cost much, and an hour of outage costs little work.
 const PAUSES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(500)..=Duration::from_secs(15);
+/// For so long after a loss a listener may refuse who it is told to expect. Ours: one that was started
+/// again has another key, and its new ticket is there a moment after it.
+const REFUSALS: Duration = Duration::from_secs(30);
 
 /// Counts how long the other end has been away, and says when to try again. An outage is over when
 /// content comes.
@@ -36,12 +39,19 @@ impl Retry {
 
     /// An attempt ended with an error of this kind: how long to wait before the next, or nothing
     /// where another would be of no use, or it has been long enough.
+    ///
+    /// A refusal for want of the right key or secret is final, but within half a minute of a loss.
     pub fn lost(&mut self, kind: ErrorKind) -> Option<Duration> {
-        if kind != ErrorKind::Unreachable || self.patience.is_zero() {
+        if self.patience.is_zero() {
             return None;
         }
         let now = Instant::now();
-        let until = *self.away_since.get_or_insert(now) + self.patience;
+        let until = match (kind, self.away_since) {
+            (ErrorKind::Unreachable, since) => since.unwrap_or(now) + self.patience,
+            (ErrorKind::Authentication, Some(since)) => since + self.patience.min(REFUSALS),
+            _ => return None,
+        };
+        self.away_since.get_or_insert(now);
         let rest = until.saturating_duration_since(now);
         if rest.is_zero() {
             return None;
@@ -82,6 +92,21 @@ mod tests {
         assert_eq!(retry.attempts(), pauses.len() as u64);
         retry.came_on();
         assert_eq!(retry.lost(ErrorKind::Unreachable), Some(Duration::from_millis(500)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_lost_may_refuse_for_half_a_minute_until_its_new_ticket_is_there() {
+        let mut retry = Retry::new(Duration::from_secs(600));
+        assert!(retry.lost(ErrorKind::Unreachable).is_some());
+        let mut waited = Duration::ZERO;
+        while let Some(pause) = retry.lost(ErrorKind::Authentication) {
+            tokio::time::sleep(pause).await;
+            waited += pause;
+        }
+        assert_eq!(waited, REFUSALS);
+        assert!(retry.lost(ErrorKind::Unreachable).is_some(), "who is silent is waited for longer");
+        retry.came_on();
+        assert_eq!(retry.lost(ErrorKind::Authentication), None, "a refusal out of the blue");
     }
 
     #[tokio::test(start_paused = true)]
