@@ -32,6 +32,9 @@ const BLOCK_BYTES_SHORT: u32 = 64 << 10;
 const BLOCKS_OF_SHARE: usize = 16;
 /// A newcomer takes at most one part in so many of what is free, as long as smaller blocks can help.
 const FREE_PART: usize = 4;
+/// What a newcomer may use at once beyond what it needs, where memory is not short, is at most one part in so
+/// many of what is free.
+const SPARE_PART: usize = 32;
 /// One part in so many is for those with less than their share.
 const RESERVE_PART: usize = 8;
 /// A socket buffer is one part in so many of a share ...
@@ -240,6 +243,11 @@ impl Loan {
         true
     }
 
+    /// What nobody has, in bytes.
+    fn free(&self) -> usize {
+        self.pool.bytes.saturating_sub(self.pool.lock().lent)
+    }
+
     fn give_back(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -299,6 +307,12 @@ impl BlockLoan {
         }
         self.blocks += got;
         got
+    }
+
+    /// Borrows up to this number of blocks in all, as far as that is a small part of what is free.
+    pub(crate) fn borrow_spare(&mut self, blocks: usize) {
+        let spare = self.loan.free() / SPARE_PART / (self.block_bytes as usize).max(1);
+        self.borrow(blocks.saturating_sub(self.blocks).min(spare));
     }
 
     /// Gives some back; never so many that fewer than [`BLOCKS_MIN`] are left.

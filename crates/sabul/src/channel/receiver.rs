@@ -122,7 +122,7 @@ impl Turn {
         let params = &start.params;
         let (policy, reports) = reporting(params)?;
         let clock = Clock::start();
-        let room = Room::new(memory, clock.now());
+        let room = Room::with_spare(memory, clock.now());
         let block_limit = room.limit();
         let config =
             ReceiverConfig { policy, block_bytes: params.block_bytes, block_limit, reports };

@@ -16,6 +16,8 @@ use sabul_units::{Instant, Span};
 
 use crate::budget::{BLOCKS_MIN, BlockLoan};
 
+/// Room to begin with, in bytes. Ours: 1 Gb/s over 100 ms has 12.5 MB on the way.
+const ROOM_FIRST: usize = 16 << 20;
 /// Shortest interval.
 const INTERVAL_MIN: Span = Span::from_millis(20);
 /// What a round trip counts as before one is known.
@@ -40,6 +42,12 @@ pub(super) struct Room {
 }
 
 impl Room {
+    /// The same with [`ROOM_FIRST`] from the start, as far as that is a small part of what is free.
+    pub(super) fn with_spare(mut memory: BlockLoan, now: Instant) -> Self {
+        memory.borrow_spare(ROOM_FIRST / (memory.block_bytes() as usize).max(1));
+        Self::new(memory, now)
+    }
+
     pub(super) fn new(memory: BlockLoan, now: Instant) -> Self {
         let target = memory.blocks();
         Self {
@@ -150,6 +158,20 @@ mod tests {
         let came = flow(&mut room, 4000, 1000, 1_250_000, 200, 5_000_000_000);
         assert_eq!(came, 1_250_000_000, "nothing waits for room any more");
         assert!((239..=954).contains(&room.target), "{}", room.target);
+    }
+
+    #[test]
+    fn a_newcomer_begins_with_what_a_gigabit_has_on_the_way_where_memory_is_plenty() {
+        let budget = MemoryBudget::new(1024 * MIB);
+        let mut room = Room::with_spare(budget.channel(BLOCK).unwrap(), at(0));
+        assert_eq!(room.limit() as usize * MIB, ROOM_FIRST);
+        let scarce = MemoryBudget::new(96 * MIB);
+        let held = Room::with_spare(scarce.channel(BLOCK).unwrap(), at(0));
+        assert!(scarce.lent() <= 8 * MIB, "{}", scarce.lent());
+        drop(held);
+        // What it does not need goes back.
+        flow(&mut room, 0, 60_000, 1000, 100, 0);
+        assert!(budget.lent() <= 6 * MIB, "{}", budget.lent());
     }
 
     #[test]
