@@ -247,6 +247,9 @@ pub(crate) struct ListenArgs {
     /// Never send faster than this in one transfer, in bit/s with k, M or G, such as 500M.
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Rate>,
+    /// Never send faster than this in all transfers together, which share it, in bit/s with k, M or G.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) bwlimit_total: Option<Rate>,
 }
 
 /// Which controllers clients may choose for what the server sends.

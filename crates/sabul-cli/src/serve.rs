@@ -5,7 +5,9 @@ use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
-use sabul::{Controllers, Listener, ListenerConfig, MemoryBudget, SendPolicy, Service, Session};
+use sabul::{
+    Ceiling, Controllers, Listener, ListenerConfig, MemoryBudget, SendPolicy, Service, Session,
+};
 use sabul_front::{listen, ssh};
 use sabul_units::count;
 use sabul_units::show_bytes;
@@ -131,7 +133,8 @@ fn prepare(
     config.patience = config.patience.with_silence(args.timeout);
     let events = args.events.as_deref().map(EventFile::create).transpose()?;
     config.events = events.as_ref().map(EventFile::sink);
-    config.sending = SendPolicy { controllers, rate_limit_bps };
+    let ceiling = args.bwlimit_total.map(|rate| Ceiling::new(rate.0));
+    config.sending = SendPolicy { controllers, rate_limit_bps, ceiling };
     Ok((config, events))
 }
 

@@ -38,6 +38,7 @@
 
 mod address;
 mod budget;
+mod ceiling;
 mod channel;
 mod config;
 mod connector;
@@ -76,6 +77,7 @@ pub mod testing {
 
 pub use address::{Host, Place, Remote, Server};
 pub use budget::MemoryBudget;
+pub use ceiling::Ceiling;
 pub use channel::ChannelStats;
 pub use config::{
     Carrier, ConnectConfig, Direction, ListenerConfig, LocalDestination, LossPolicy, MeasureLimit,

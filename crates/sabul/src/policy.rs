@@ -6,6 +6,8 @@
 use sabul_cc::registry;
 use sabul_wire::control::{ChannelParams, Failure, FailureCode};
 
+use crate::ceiling::Ceiling;
+
 /// Which controllers a peer may choose for what this end sends.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Controllers {
@@ -41,12 +43,14 @@ pub struct SendPolicy {
     pub controllers: Controllers,
     /// Never send faster than this in one transfer, in bit/s.
     pub rate_limit_bps: Option<u64>,
+    /// Send no faster than this in all transfers together.
+    pub ceiling: Option<Ceiling>,
 }
 
 impl SendPolicy {
     /// Everything a peer may ask for: for measurements, on paths that bear them.
     pub fn any() -> Self {
-        Self { controllers: Controllers::Any, rate_limit_bps: None }
+        Self { controllers: Controllers::Any, ..Self::default() }
     }
 
     /// Refuses what is not allowed, and lowers what is too fast.
@@ -86,7 +90,7 @@ mod tests {
     #[test]
     fn a_peer_chooses_among_adaptive_controllers_unless_told_otherwise() {
         let allows = |controllers: Controllers, name: &str| {
-            let policy = SendPolicy { controllers, rate_limit_bps: None };
+            let policy = SendPolicy { controllers, ..SendPolicy::default() };
             policy.apply(&mut params(name, None))
         };
         for name in ["sabul2003", "cubic", "tsunami"] {

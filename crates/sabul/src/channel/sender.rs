@@ -21,6 +21,7 @@ use super::link::{Clock, Link, ReplayWindow};
 use super::mtu::{MTU_MIN, MtuSearch, Traffic};
 use super::shared::{ChannelError, ChannelStart, ChannelStats, Course, Shared, reporting};
 use super::silence::Silence;
+use crate::ceiling::Member;
 use crate::events::Teller;
 
 /// Packets due within this time leave together in one batch, which spares wake-ups; far below the
@@ -92,6 +93,10 @@ pub(super) struct Turn {
     next_stats: Instant,
     hint: Option<String>,
     events: Option<Teller>,
+    /// The limit of its own rate, in bit/s.
+    limit_bps: Option<u64>,
+    /// Its part of what all may send.
+    part: Option<Member>,
 }
 
 impl Engine for Turn {
@@ -199,7 +204,6 @@ impl Turn {
         if start.policy != Policy::default() {
             sender.set_policy(clock.now(), start.policy);
         }
-        sender.limit_rate(params.rate_limit_bps.map(Rate));
         sender.skip_numbers(start.socket.random());
         if let Some(rtt) = start.rtt {
             sender.seed_rtt(rtt);
@@ -208,7 +212,7 @@ impl Turn {
             sender.listen();
         }
         let hint = start.socket.hint();
-        Ok(Self {
+        let mut turn = Self {
             replay: ReplayWindow::after(start.largest_opened),
             link: Link::new(start.socket, start.connection, start.sealer, start.opener),
             sender,
@@ -227,7 +231,11 @@ impl Turn {
             next_stats: Instant::ZERO,
             hint,
             events: start.events,
-        })
+            limit_bps: params.rate_limit_bps,
+            part: start.ceiling.map(|ceiling| ceiling.join()),
+        };
+        turn.limit_rate();
+        Ok(turn)
     }
 
     /// Swaps blocks, reports and figures with the application. Says whether no more will come.
@@ -268,6 +276,10 @@ impl Turn {
         if now >= self.next_stats && !self.is_complete {
             self.publish(now);
         }
+        let sent = self.sender.stats().sent * self.sender.packet_bytes().0;
+        if self.part.as_mut().and_then(|part| part.look(now, sent)).is_some() {
+            self.limit_rate();
+        }
         Ok(is_finished)
     }
 
@@ -277,7 +289,14 @@ impl Turn {
             self.policy = course.policy;
             self.sender.set_policy(now, course.policy);
         }
-        self.sender.limit_rate(course.rate_limit_bps.map(Rate));
+        self.limit_bps = course.rate_limit_bps;
+        self.limit_rate();
+    }
+
+    /// Sends no faster than it may by itself, nor than its part of what all may.
+    fn limit_rate(&mut self) {
+        let limits = [self.limit_bps, self.part.as_ref().map(Member::part_bps)];
+        self.sender.limit_rate(limits.into_iter().flatten().min().map(Rate));
     }
 
     fn publish(&mut self, now: Instant) {

@@ -13,6 +13,7 @@ use sabul_wire::{ConnectionId, LossPolicy};
 
 use super::buffers::Buffers;
 use super::engine::{Datagrams, Wake};
+use crate::ceiling::Ceiling;
 use crate::events::Teller;
 use crate::seal::{Opener, Sealer};
 
@@ -39,6 +40,8 @@ pub(crate) struct ChannelStart {
     pub(crate) params: ChannelParams,
     /// How what it sends stands beside other traffic.
     pub(crate) policy: Policy,
+    /// What it sends is part of this.
+    pub(crate) ceiling: Option<Ceiling>,
     /// Silence after which a peer that owes something counts as gone.
     pub(crate) silence: Span,
 }

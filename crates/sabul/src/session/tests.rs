@@ -117,3 +117,16 @@ async fn whoever_sends_decides_how() {
     let report = measured(&slow, Direction::Receive, "sabul2003").await.unwrap();
     assert!(report.goodput_bps < 6_000_000.0, "{}", report.goodput_bps);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transfers_at_the_same_time_share_the_ceiling() {
+    let ceiling = Some(crate::Ceiling::new(4_000_000));
+    let server = served_by(SendPolicy { ceiling, ..SendPolicy::default() }).await;
+    let started = std::time::Instant::now();
+    let one = || measured(&server, Direction::Receive, "cubic");
+    let (first, second, third) = tokio::join!(one(), one(), one());
+    let bytes: u64 = [first, second, third].into_iter().map(|report| report.unwrap().bytes).sum();
+    let bps = bytes as f64 * 8.0 / started.elapsed().as_secs_f64();
+    // A newcomer's part is added to the others' until these look again.
+    assert!(bps < 6_000_000.0, "{bps}");
+}

@@ -214,6 +214,7 @@ impl Run {
                 .map(|sink| sink.of_transfer(self.mailbox.number)),
             params,
             policy: self.steering.policy,
+            ceiling: self.cx.endpoint.sending.ceiling.clone(),
         };
         let mut report = match work {
             Work::Send { .. } | Work::SendMeasure(_) => self.send(start, memory, work).await?,

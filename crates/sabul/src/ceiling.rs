@@ -1,0 +1,239 @@
+//! One rate for all that a process sends: who sends at the same time shares it.
+//!
+//! Source:      ours; max-min shares, as a fair queue would give them.
+//! Model:       each sending end looks once in [`LOOK`] how much of its part it has used. Who used
+//!              less than [`HUNGRY`] of it needs what it used and half as much again; what that
+//!              leaves is divided alike among the others. A newcomer counts as one of those.
+//! Invariants:  the parts sum up to no more than the ceiling; a part is never nothing.
+//! Bounds:      an end takes up a smaller part when it looks next, so that for as long as that the sum may be
+//!              exceeded by what a newcomer was given.
+//! Not here:    how a sender keeps to its part (`sabul-proto`); limits of one transfer (`steer.rs`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sabul_units::{Instant, Span};
+
+/// Time between two looks. Ours: long beside the bursts of a sender, short beside what people notice.
+const LOOK: Span = Span::from_millis(100);
+/// Who used this of its part would use more. Ours: packets, batches and timers cost a sender a few percent.
+const HUNGRY: f64 = 0.8;
+/// What others than the hungry are given, as a part of what they used.
+const HEADROOM: f64 = 1.5;
+/// The least part of an end that uses nothing is one in so many of an equal one, so that it can show that
+/// it has come back.
+const LEAST_PART: f64 = 8.0;
+
+/// A highest rate in bit/s for all transfers that this process sends at the same time; clones share it.
+///
+/// It counts what channels send, their headers and retransmissions included, and bounds nothing that is received.
+#[derive(Clone, Debug)]
+pub struct Ceiling {
+    shared: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    total_bps: u64,
+    next_key: u64,
+    members: BTreeMap<u64, Need>,
+}
+
+/// What a sending end needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Need {
+    /// All that it can have.
+    All,
+    /// This many bit/s.
+    Some(f64),
+}
+
+/// Two are equal if whoever sends below one sends below the other.
+impl PartialEq for Ceiling {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for Ceiling {}
+
+impl Ceiling {
+    /// A ceiling of so many bit/s, which is at least 1.
+    pub fn new(total_bps: u64) -> Self {
+        let state = State { total_bps: total_bps.max(1), next_key: 0, members: BTreeMap::new() };
+        Self { shared: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Another ceiling from now on, in bit/s, at least 1; those that send hear of it within a tenth of a second.
+    pub fn set(&self, total_bps: u64) {
+        self.lock().total_bps = total_bps.max(1);
+    }
+
+    /// The ceiling in bit/s.
+    pub fn total_bps(&self) -> u64 {
+        self.lock().total_bps
+    }
+
+    /// One more end sends.
+    pub(crate) fn join(&self) -> Member {
+        let mut state = self.lock();
+        let key = state.next_key;
+        state.next_key += 1;
+        state.members.insert(key, Need::All);
+        let part_bps = state.part(key);
+        drop(state);
+        Member { ceiling: self.clone(), key, part_bps, last: None }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// What this one may send, in bit/s: what it needs, or an equal part of what those who need less leave.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the ceiling")]
+    fn part(&self, key: u64) -> u64 {
+        let total = self.total_bps as f64;
+        let least = total / self.members.len().max(1) as f64 / LEAST_PART;
+        let bound = |need: &Need| match *need {
+            Need::All => f64::INFINITY,
+            Need::Some(bps) => bps.max(least),
+        };
+        let mut needs: Vec<f64> = self.members.values().map(bound).collect();
+        needs.sort_by(f64::total_cmp);
+        // Filled from below: who needs less than an equal part of the rest has what it needs.
+        let (mut rest, mut left) = (total, needs.len());
+        for need in needs {
+            if need >= rest / left as f64 {
+                break;
+            }
+            rest -= need;
+            left -= 1;
+        }
+        let equal = if left == 0 { total } else { rest / left as f64 };
+        let own = self.members.get(&key).map_or(f64::INFINITY, bound);
+        (own.min(equal) as u64).max(1)
+    }
+}
+
+/// An end that sends below a ceiling; dropping it leaves its part to the others.
+#[derive(Debug)]
+pub(crate) struct Member {
+    ceiling: Ceiling,
+    key: u64,
+    part_bps: u64,
+    /// When it looked last, and the bytes that it had sent by then.
+    last: Option<(Instant, u64)>,
+}
+
+impl Member {
+    /// What it may send, in bit/s.
+    pub(crate) const fn part_bps(&self) -> u64 {
+        self.part_bps
+    }
+
+    /// It has sent so many bytes since its start; gives its part where that has changed.
+    pub(crate) fn look(&mut self, now: Instant, sent_bytes: u64) -> Option<u64> {
+        let Some((since, before)) = self.last else {
+            self.last = Some((now, sent_bytes));
+            return None;
+        };
+        let time = now.since(since);
+        if time < LOOK {
+            return None;
+        }
+        self.last = Some((now, sent_bytes));
+        let used = sent_bytes.saturating_sub(before) as f64 * 8.0 / time.as_secs_f64();
+        let need = if used >= HUNGRY * self.part_bps as f64 {
+            Need::All
+        } else {
+            Need::Some(used * HEADROOM)
+        };
+        let mut state = self.ceiling.lock();
+        state.members.insert(self.key, need);
+        let part_bps = state.part(self.key);
+        drop(state);
+        let has_changed = self.part_bps != part_bps;
+        self.part_bps = part_bps;
+        has_changed.then_some(part_bps)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.ceiling.lock().members.remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MBPS: u64 = 1_000_000;
+
+    /// Ends that use what they have, up to these rates in Mb/s; the last rates that they had, in Mb/s.
+    fn share(ceiling: &Ceiling, rounds: u64, wants: &[u64]) -> Vec<u64> {
+        let mut members: Vec<Member> = wants.iter().map(|_| ceiling.join()).collect();
+        let mut sent = vec![0; wants.len()];
+        for round in 0..rounds {
+            let now = Instant::ZERO + Span::from_millis(round * 100);
+            for (at, member) in members.iter_mut().enumerate() {
+                member.look(now, sent[at]);
+            }
+            for (at, member) in members.iter().enumerate() {
+                sent[at] += member.part_bps().min(wants[at] * MBPS) / 80;
+            }
+        }
+        let all: u64 = members.iter().map(Member::part_bps).sum();
+        assert!(all <= ceiling.total_bps(), "{all}");
+        members.iter().zip(wants).map(|(it, want)| it.part_bps().min(want * MBPS) / MBPS).collect()
+    }
+
+    #[test]
+    fn what_some_do_not_use_is_divided_alike_among_the_others() {
+        let ceiling = Ceiling::new(100 * MBPS);
+        assert_eq!(share(&ceiling, 10, &[1000]), [100]);
+        assert_eq!(share(&ceiling, 20, &[1000; 4]), [25; 4]);
+        let parts = share(&ceiling, 40, &[1000, 1000, 10]);
+        assert_eq!((parts[2], parts[0]), (10, parts[1]), "{parts:?}");
+        assert!((40..=45).contains(&parts[0]), "10 of 100, and half as much again: {parts:?}");
+    }
+
+    #[test]
+    fn who_comes_back_gets_an_equal_part_again() {
+        let ceiling = Ceiling::new(100 * MBPS);
+        let (mut one, mut other) = (ceiling.join(), ceiling.join());
+        let (mut ones, mut others) = (0, 0);
+        let mut least = u64::MAX;
+        for look in 0..60 {
+            let now = Instant::ZERO + Span::from_millis(look * 100);
+            one.look(now, ones);
+            other.look(now, others);
+            ones += one.part_bps() / 80;
+            // Nothing to send for two seconds.
+            if !(20..40).contains(&look) {
+                others += other.part_bps() / 80;
+            }
+            least = least.min(other.part_bps());
+        }
+        assert!(least <= 7 * MBPS, "what it did not need went elsewhere: {least}");
+        assert_eq!((one.part_bps(), other.part_bps()), (50 * MBPS, 50 * MBPS));
+        drop(one);
+        other.look(Instant::ZERO + Span::from_millis(6000), others);
+        assert_eq!(other.part_bps(), 100 * MBPS, "who is gone leaves all");
+    }
+
+    #[test]
+    fn another_ceiling_counts_at_the_next_look_and_is_never_nothing() {
+        let ceiling = Ceiling::new(0);
+        assert_eq!(ceiling.total_bps(), 1);
+        let mut member = ceiling.join();
+        assert_eq!(member.part_bps(), 1);
+        ceiling.set(8 * MBPS);
+        assert_eq!(member.look(Instant::ZERO, 0), None, "the first look begins the time");
+        assert_eq!(member.look(Instant::ZERO + Span::from_millis(50), 0), None);
+        assert_eq!(member.look(Instant::ZERO + Span::from_millis(100), 1000), Some(8 * MBPS));
+        assert!(ceiling == ceiling.clone() && ceiling != Ceiling::new(8 * MBPS));
+    }
+}
