@@ -17,7 +17,7 @@
 
 use std::io;
 
-use sabul_wire::control::{Entry, Failure, FailureCode};
+use sabul_wire::control::{Entry, Failure, FailureCode, Mark};
 use tracing::{debug, info};
 
 use super::trouble::{Trouble, jail_trouble, trouble};
@@ -121,8 +121,10 @@ pub(super) struct Part {
 pub(super) struct Noted {
     /// Its number there, once it is kept.
     pub(super) number: Option<u32>,
-    /// Bytes up to the last mark, and when that was.
+    /// Bytes up to the last mark.
     pub(super) bytes: u64,
+    /// Bytes up to the last durable mark, and when that was.
+    pub(super) durable: u64,
     pub(super) at: std::time::Duration,
 }
 
@@ -463,8 +465,35 @@ pub(super) fn reclaim(disk: &dyn Disk, folder: &JailPath, now: FileTime) -> usiz
 /// Reads so many bytes of a file; what is handed out has hashed as many as there are.
 pub(super) fn read_hash(file: &dyn DiskFile, bytes: u64) -> io::Result<blake3::Hasher> {
     let mut hasher = blake3::Hasher::new();
-    let mut buffer = Vec::with_capacity(READ_BYTES);
+    hash_on(file, &mut hasher, 0, bytes)?;
+    Ok(hasher)
+}
+
+/// How many of the marks, nearest to the beginning first, the file agrees with up to the first with which it does
+/// not; read once.
+pub(super) fn count_true(file: &dyn DiskFile, marks: &[Mark]) -> usize {
+    let mut hasher = blake3::Hasher::new();
     let mut at = 0;
+    for (index, mark) in marks.iter().enumerate() {
+        if hash_on(file, &mut hasher, at, mark.bytes).is_err()
+            || *hasher.finalize().as_bytes() != mark.hash
+        {
+            return index;
+        }
+        at = mark.bytes;
+    }
+    marks.len()
+}
+
+/// Hashes what a file has from one place up to another, or to its end.
+fn hash_on(
+    file: &dyn DiskFile,
+    hasher: &mut blake3::Hasher,
+    from: u64,
+    bytes: u64,
+) -> io::Result<()> {
+    let mut buffer = Vec::with_capacity(READ_BYTES);
+    let mut at = from;
     while at < bytes {
         buffer.clear();
         match file.read_at(&mut buffer, at) {
@@ -477,7 +506,7 @@ pub(super) fn read_hash(file: &dyn DiskFile, bytes: u64) -> io::Result<blake3::H
         hasher.update(&buffer);
         at += buffer.len() as u64;
     }
-    Ok(hasher)
+    Ok(())
 }
 
 fn remove_if_dead(

@@ -16,17 +16,20 @@ use tracing::{debug, info};
 use super::{FileSink, Place};
 use crate::disk::Disk;
 use crate::files::journal::{Journal, Record, Stamp, kept_time};
-use crate::files::part::{Noted, Part, is_kept_name, keep_metadata, read_hash};
+use crate::files::part::{Noted, Part, count_true, is_kept_name, keep_metadata, read_hash};
 use crate::files::receive::{Kept, Settled};
 use crate::files::trouble::{Trouble, jail_trouble, trouble};
 use crate::jail::{FileId, JailPath, Kind, LinkTarget, Metadata};
 
 /// A part is worth going on with from so many bytes on. Ours: what a slow path carries in seconds.
 const KEEP_FROM: u64 = 1 << 20;
-/// Bytes between two marks of a file: this share of it, within these bounds. Ours: an interruption
+/// Bytes between two durable marks of a file: this share of it, within these bounds. Ours: a power cut
 /// costs less than 2 % of a file, and a disk is made to write a few times a second at most.
 const MARK_SHARE: u64 = 64;
 const MARK_BYTES: std::ops::RangeInclusive<u64> = 8 << 20..=256 << 20;
+/// Light marks between two durable ones: the bytes before them are with the system, not on the disk, which
+/// is enough where a process or the network ends. What they say is read again before it counts.
+const LIGHT_MARKS: u64 = 16;
 /// A mark is made after this time too, so that a slow path loses little.
 const MARK_AFTER: Duration = Duration::from_secs(5);
 /// Files that have their names are noted when there are so many, or after this time: a transfer that
@@ -43,8 +46,8 @@ struct Claim {
     /// Which of the journals says so, and by which number.
     journal: usize,
     number: u32,
-    /// The bytes before the marks were on the disk.
-    is_synced: bool,
+    /// So many bytes from the beginning were on the disk.
+    synced: u64,
 }
 
 #[derive(Debug)]
@@ -104,9 +107,21 @@ impl Ledger {
         let Some(size) = part.size().filter(|_| self.can_note() && !part.is_full()) else {
             return false;
         };
-        let step = (size / MARK_SHARE).clamp(*self.mark_bytes.start(), *self.mark_bytes.end());
         let new = part.written() - part.noted.bytes;
-        new >= step || new >= self.keep_from && now >= part.noted.at + MARK_AFTER
+        let light = part.noted.number.is_some() && new >= (self.step(size) / LIGHT_MARKS).max(1);
+        light || self.is_durable_due(part, now)
+    }
+
+    /// Whether enough of a part has come since its last durable mark.
+    fn is_durable_due(&self, part: &Part, now: Duration) -> bool {
+        let new = part.written() - part.noted.durable;
+        new >= self.step(part.size().unwrap_or(0))
+            || new >= self.keep_from && now >= part.noted.at + MARK_AFTER
+    }
+
+    /// Bytes between two durable marks of a file of this size.
+    fn step(&self, size: u64) -> u64 {
+        (size / MARK_SHARE).clamp(*self.mark_bytes.start(), *self.mark_bytes.end())
     }
 
     fn can_note(&self) -> bool {
@@ -182,11 +197,13 @@ impl Ledger {
             number = journal.number();
             note_part(journal, number, entry, part);
         }
-        journal.note(&Record::mark(number, mark, claim.is_synced));
-        part.noted = Noted { number: Some(number), bytes: mark.bytes, at: now };
+        let is_synced = mark.bytes <= claim.synced;
+        journal.note(&Record::mark(number, mark, is_synced));
+        let durable = mark.bytes.min(claim.synced);
+        part.noted = Noted { number: Some(number), bytes: mark.bytes, durable, at: now };
     }
 
-    /// Has what there is of a part on the disk, and then in the journal.
+    /// Has what there is of a part on the disk, where a durable mark is due, and then in the journal.
     pub(super) fn note_mark(
         &mut self,
         disk: &dyn Disk,
@@ -198,10 +215,17 @@ impl Ledger {
     ) -> Result<(), Trouble> {
         let is_worth_it = part.written() >= self.keep_from && part.size().is_some();
         let is_news = part.written() == mark.bytes && part.noted.bytes < mark.bytes;
+        let is_durable = part.noted.number.is_none() || self.is_durable_due(part, now);
         let Some(journal) = self.journal.as_mut().filter(|journal| !journal.is_broken()) else {
             return Ok(());
         };
         if !is_worth_it || !is_news {
+            return Ok(());
+        }
+        if let Some(number) = part.noted.number.filter(|_| !is_durable) {
+            part.noted.bytes = mark.bytes;
+            journal.note(&Record::mark(number, mark, false));
+            journal.flush();
             return Ok(());
         }
         part.unpark(disk)?;
@@ -225,7 +249,8 @@ impl Ledger {
                 number
             }
         };
-        part.noted = Noted { number: Some(number), bytes: mark.bytes, at: now };
+        let bytes = mark.bytes;
+        part.noted = Noted { number: Some(number), bytes, durable: bytes, at: now };
         journal.note(&Record::mark(number, mark, sync));
         if sync {
             journal.sync();
@@ -310,14 +335,8 @@ fn claims_of(
     let mut claims = BTreeMap::new();
     // Parts by number, with their files' paths of entries.
     let mut parts: BTreeMap<u32, (Vec<u8>, Claim, Stamp)> = BTreeMap::new();
-    let claim = |target, what, marks, number| Claim {
-        target,
-        what,
-        marks,
-        journal,
-        number,
-        is_synced: true,
-    };
+    let claim =
+        |target, what, marks, number| Claim { target, what, marks, journal, number, synced: 0 };
     for record in records {
         match record {
             Record::Part { number, entry, target, part, stamp } => {
@@ -338,7 +357,9 @@ fn claims_of(
                 if let Some((_, claim, _)) = parts.get_mut(&number) {
                     claim.marks.retain(|mark| mark.bytes < bytes);
                     claim.marks.push(Mark { bytes, hash });
-                    claim.is_synced &= is_synced;
+                    if is_synced {
+                        claim.synced = bytes;
+                    }
                 }
             }
             Record::Whole { entry, target, bytes, hash, stamp, changed } => {
@@ -378,9 +399,9 @@ fn claims_of(
             continue;
         };
         claim.marks.retain(|mark| (1..=size).contains(&mark.bytes));
-        // Of a transfer without flushing, only what is read again counts.
-        if !claim.is_synced {
-            keep_true(disk, part, &mut claim.marks);
+        // What was not flushed counts only as far as it is read again.
+        if claim.marks.last().is_some_and(|last| last.bytes > claim.synced) {
+            keep_true(disk, part, &mut claim.marks, claim.synced);
         }
         if claim.marks.is_empty() {
             remove_part(disk, part);
@@ -391,15 +412,11 @@ fn claims_of(
     claims
 }
 
-/// Keeps the marks that the file agrees with.
-fn keep_true(disk: &dyn Disk, part: &JailPath, marks: &mut Vec<Mark>) {
-    let Ok(file) = disk.open_read(part) else { return marks.clear() };
-    while let Some(mark) = marks.last() {
-        match read_hash(&*file, mark.bytes) {
-            Ok(hasher) if *hasher.finalize().as_bytes() == mark.hash => return,
-            _ => drop(marks.pop()),
-        }
-    }
+/// Keeps the marks of what was flushed, and of the others those that the file agrees with.
+fn keep_true(disk: &dyn Disk, part: &JailPath, marks: &mut Vec<Mark>, synced: u64) {
+    let flushed = marks.iter().filter(|mark| mark.bytes <= synced).count();
+    let kept = disk.open_read(part).map_or(0, |file| count_true(&*file, &marks[flushed..]));
+    marks.truncate(flushed + kept);
 }
 
 /// Removes a part that nobody goes on with.
