@@ -19,7 +19,7 @@ VERIFY ?= --no-verify
 .DEFAULT_GOAL := help
 .PHONY: help build install dist publish-check demo test format lint unit own-controller interrupted doc test-lab lint-lab \
 	unit-lab scripts-lab \
-	sweep arms picture bench bench-sim bench-smoke instructions instructions-baseline reproduce tidy fuzz fuzz-keep
+	cuts sweep arms picture bench bench-sim bench-smoke instructions instructions-baseline reproduce tidy fuzz fuzz-keep
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,7 +54,7 @@ lint:
 
 # FEATURES adds some, as .ci/run does to build once for all tests.
 unit:
-	$(CARGO) test $(CARGOFLAGS) --workspace $(FEATURES)
+	$(CARGO) test $(CARGOFLAGS) --workspace --no-fail-fast $(FEATURES)
 
 own-controller:
 	$(SETTING) tests/own-controller.sh
@@ -81,6 +81,9 @@ scripts-lab: build
 	tests/netns.sh
 	tests/lab.sh
 	tests/ssh.sh
+
+cuts: build ## KILLS=200 CUTS=50 interruptions of copies between namespaces; needs root and iproute2; half an hour
+	tests/cuts.sh $(or $(KILLS),200) $(or $(CUTS),50)
 
 sweep: ## SEEDS=20000 whole transfers over drawn paths, in virtual time; 200 copies that are killed
 	SABUL_SWARM_SEEDS=$(SEEDS) $(CARGO) test $(CARGOFLAGS) --release -p sabul-proto --test swarm
