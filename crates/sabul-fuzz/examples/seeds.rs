@@ -11,7 +11,7 @@ use sabul::Ticket;
 use sabul_units::{CongestionForm, CongestionHeader, PacketNumber, SeqNo, Span};
 use sabul_wire::control::{
     ChannelParams, Direction, Done, Entry, EntryKind, Failure, FailureCode, Held, Mark, Message,
-    Open, Request, Start,
+    Open, Request, Start, Whole,
 };
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Echo, Feedback, Header, Kind, LossPolicy, Nak,
@@ -206,6 +206,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                     path: b"a/b".to_vec(),
                     marks: vec![Mark { bytes: 2, hash: [9; 32] }],
                 }],
+                wholes: vec![Whole { name: [3; 8], content: [4; 8] }],
                 is_last: true,
             })?,
         ),

@@ -32,11 +32,13 @@ pub const BULK_CREDIT: u32 = 4 << 20;
 pub const MAX_MANIFEST_ENTRIES: usize = 1000;
 /// Longest body of a [`Message::Have`] or [`Message::Starts`], in bytes.
 pub const MAX_HAVE: usize = 256 << 10;
-/// Most [`Message::weight`] of all [`Message::Have`] of a transfer. Ours: some 20 000 files; what is
+/// Most [`Message::weight`] of all [`Message::Have`] of a transfer. Ours: a million small files; what is
 /// not told of is sent again.
-pub const HAVE_WEIGHT_MAX: u32 = 4 << 20;
+pub const HAVE_WEIGHT_MAX: u32 = 32 << 20;
 /// Most files that one [`Message::Have`] names.
 pub const MAX_HAVE_FILES: usize = 1000;
+/// Most whole files that one [`Message::Have`] tells of without their names.
+pub const MAX_HAVE_WHOLES: usize = 8000;
 /// Most marks of one file.
 pub const MAX_MARKS: usize = 64;
 /// Most sources of one request.
@@ -196,6 +198,9 @@ pub enum Message {
         /// At most [`MAX_HAVE_FILES`]; each file once.
         #[serde(deserialize_with = "bounds::list::<_, _, MAX_HAVE_FILES>")]
         files: Vec<Held>,
+        /// At most [`MAX_HAVE_WHOLES`]; small files that are there whole.
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_HAVE_WHOLES>")]
+        wholes: Vec<Whole>,
         /// Nothing more comes.
         is_last: bool,
     },
@@ -219,6 +224,15 @@ pub struct Held {
     /// Places to go on from, nearest to the beginning first; at most [`MAX_MARKS`].
     #[serde(deserialize_with = "bounds::list::<_, _, MAX_MARKS>")]
     pub marks: Vec<Mark>,
+}
+
+/// A small file that a receiver has whole, as short as it can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whole {
+    /// The first bytes of the BLAKE3 hash of the entry's name.
+    pub name: [u8; 8],
+    /// The first bytes of the BLAKE3 hash of the content.
+    pub content: [u8; 8],
 }
 
 /// A place in a file, and what is before it.
@@ -450,6 +464,8 @@ impl std::error::Error for Failure {}
 /// What a message is taken to need beside its parts, and each item of a list beside its bytes.
 const BASE: usize = 128;
 const ITEM: usize = 96;
+/// What a [`Whole`] is taken to need: in a table with room to grow.
+const WHOLE: usize = 32;
 
 fn weight(parts: usize) -> u32 {
     u32::try_from(BASE + parts).unwrap_or(u32::MAX)
@@ -519,7 +535,9 @@ impl Message {
             | Self::EntryFailed { failure, .. }
             | Self::Cancel { failure, .. } => failure.message.len(),
             Self::Feedback { report, .. } => report.len(),
-            Self::Have { files, .. } => files.iter().map(Held::weight).sum(),
+            Self::Have { files, wholes, .. } => {
+                files.iter().map(Held::weight).sum::<usize>() + WHOLE * wholes.len()
+            }
             Self::Starts { starts, .. } => ITEM * starts.len(),
             Self::Open(open) => return open.weight(),
             _ => 0,

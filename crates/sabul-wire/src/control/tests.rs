@@ -93,7 +93,11 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
     let mark = Mark { bytes: u64::MAX, hash: [0xFF; 32] };
     let have = |files, marks| {
         let held = Held { path: b"p".to_vec(), marks: vec![mark; marks] };
-        Message::Have { transfer: 1, files: vec![held; files], is_last: false }
+        Message::Have { transfer: 1, files: vec![held; files], wholes: vec![], is_last: false }
+    };
+    let wholes = |count| {
+        let wholes = vec![Whole { name: [1; 8], content: [2; 8] }; count];
+        Message::Have { transfer: 1, files: vec![], wholes, is_last: false }
     };
     let starts = |count| {
         let start = Start { index: u64::MAX, offset: u64::MAX };
@@ -102,6 +106,7 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
     for (fits, goes_beyond) in [
         (have(MAX_HAVE_FILES, 1), have(MAX_HAVE_FILES + 1, 1)),
         (have(1, MAX_MARKS), have(1, MAX_MARKS + 1)),
+        (wholes(MAX_HAVE_WHOLES), wholes(MAX_HAVE_WHOLES + 1)),
         (starts(MAX_MANIFEST_ENTRIES), starts(MAX_MANIFEST_ENTRIES + 1)),
         (get(vec![Vec::new(); MAX_SOURCES]), get(vec![Vec::new(); MAX_SOURCES + 1])),
         (get(vec![vec![b'a'; MAX_NAME]]), get(vec![vec![b'a'; MAX_NAME + 1]])),
@@ -148,7 +153,7 @@ fn only_messages_that_need_it_may_be_long() {
         Message::Welcome { version: 1, suite: 1, software: String::new() },
         Message::Open(open(Request::Stream { name: String::new() })),
         Message::Manifest { transfer: 0, entries: vec![] },
-        Message::Have { transfer: 0, files: vec![], is_last: true },
+        Message::Have { transfer: 0, files: vec![], wholes: vec![], is_last: true },
         Message::Starts { transfer: 0, starts: vec![] },
         Message::EntryFailed { transfer: u32::MAX, index: u64::MAX, failure: failure.clone() },
         Message::Cancel { transfer: None, failure },

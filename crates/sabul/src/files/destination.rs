@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabul_transfer::Printable;
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Held, Mark};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Mark};
 
 use super::group::Group;
 use super::part::{Part, keep_metadata, reclaim};
-use super::receive::{Kept, Receiver, Settled, Sink};
+use super::receive::{Kept, Left, Receiver, Settled, Sink};
 use super::trouble::{
     MAX_KEPT_FAILURES, Trouble, jail_trouble, jail_write_failure, trouble, write_failure,
 };
@@ -481,7 +481,7 @@ impl Sink for FileSink {
         Ok(if is_kept { Kept::Now } else { Kept::Later })
     }
 
-    fn held(&mut self) -> Vec<Held> {
+    fn held(&mut self) -> Left {
         self.find_held()
     }
 

@@ -1,20 +1,44 @@
 //! What the receiver has from earlier attempts, and how much of it is what would be sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-use sabul_wire::control::{Held, Mark};
+use sabul_wire::control::{Held, Mark, Whole};
 
 use crate::disk::DiskFile;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
 
+/// Files of up to so many bytes are told of without their names. Ours: to read one again because it has changed costs
+/// little, and there may be millions.
+pub(super) const WHOLE_BYTES_MAX: u64 = 1 << 20;
+
 /// What the receiver has told, by path of the entry.
 #[derive(Debug, Default)]
 pub struct Have {
     files: BTreeMap<Vec<u8>, Vec<Mark>>,
+    /// Small files that are there whole.
+    wholes: HashMap<[u8; 8], [u8; 8]>,
     is_complete: bool,
+}
+
+/// What the receiver has of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// What is before these places.
+    Marks(Vec<Mark>),
+    /// All, and this is how the hash of its content begins.
+    Whole([u8; 8]),
+}
+
+/// How a small file is told of that has this hash.
+pub(super) fn whole(path: &[u8], hash: &[u8; 32]) -> Whole {
+    Whole { name: front(blake3::hash(path).as_bytes()), content: front(hash) }
+}
+
+fn front(hash: &[u8; 32]) -> [u8; 8] {
+    *hash.first_chunk().expect("32 bytes begin with 8")
 }
 
 /// The start of a file that need not be sent.
@@ -27,8 +51,9 @@ pub(super) struct Same {
 
 impl Have {
     /// Takes what came in one message.
-    pub fn add(&mut self, files: Vec<Held>, is_last: bool) {
+    pub fn add(&mut self, files: Vec<Held>, wholes: Vec<Whole>, is_last: bool) {
         if !self.is_complete {
+            self.wholes.extend(wholes.into_iter().map(|whole| (whole.name, whole.content)));
             self.files.extend(files.into_iter().map(|held| (held.path, held.marks)));
             self.is_complete = is_last;
         }
@@ -40,8 +65,13 @@ impl Have {
     }
 
     /// What the receiver has of a file, at most up to its size.
-    pub(super) fn take(&mut self, path: &[u8], size: u64) -> Option<Vec<Mark>> {
-        let mut marks = self.files.remove(path)?;
+    pub(super) fn take(&mut self, path: &[u8], size: u64) -> Option<Known> {
+        let Some(mut marks) = self.files.remove(path) else {
+            if self.wholes.is_empty() || !(1..=WHOLE_BYTES_MAX).contains(&size) {
+                return None;
+            }
+            return self.wholes.remove(&front(blake3::hash(path).as_bytes())).map(Known::Whole);
+        };
         let mut last = 0;
         // Hostile ones may be in any order.
         marks.retain(|mark| {
@@ -49,30 +79,53 @@ impl Have {
             last = if is_next { mark.bytes } else { last };
             is_next
         });
-        (!marks.is_empty()).then_some(marks)
+        (!marks.is_empty()).then_some(Known::Marks(marks))
     }
+}
+
+/// Reads a small file whole; nothing where its content is another.
+pub(super) fn same_whole(
+    file: &dyn DiskFile,
+    size: u64,
+    content: [u8; 8],
+) -> io::Result<Option<Same>> {
+    let (hasher, bytes) = read(file, blake3::Hasher::new(), 0, size)?;
+    let is_same = bytes == size && front(hasher.finalize().as_bytes()) == content;
+    Ok(is_same.then_some(Same { offset: size, hasher }))
+}
+
+/// Hashes from one place up to another, or to the end; gives where that was.
+fn read(
+    file: &dyn DiskFile,
+    mut hasher: blake3::Hasher,
+    from: u64,
+    to: u64,
+) -> io::Result<(blake3::Hasher, u64)> {
+    let mut buffer = Vec::with_capacity(READ_BYTES);
+    let mut at = from;
+    while at < to {
+        buffer.clear();
+        match file.read_at(&mut buffer, at) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        buffer.truncate(usize::try_from(to - at).unwrap_or(usize::MAX));
+        hasher.update(&buffer);
+        at += buffer.len() as u64;
+    }
+    Ok((hasher, at))
 }
 
 /// Reads a file up to the last mark that it agrees with; nothing where it agrees with none.
 pub(super) fn same(file: &dyn DiskFile, marks: &[Mark]) -> io::Result<Option<Same>> {
     let mut hasher = blake3::Hasher::new();
-    let mut buffer = Vec::with_capacity(READ_BYTES);
     let mut at = 0;
     let mut same = None;
     for mark in marks {
-        while at < mark.bytes {
-            buffer.clear();
-            match file.read_at(&mut buffer, at) {
-                Ok(0) => return Ok(same),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            }
-            buffer.truncate(usize::try_from(mark.bytes - at).unwrap_or(usize::MAX));
-            hasher.update(&buffer);
-            at += buffer.len() as u64;
-        }
-        if *hasher.finalize().as_bytes() != mark.hash {
+        (hasher, at) = read(file, hasher, at, mark.bytes)?;
+        if at != mark.bytes || *hasher.finalize().as_bytes() != mark.hash {
             return Ok(same);
         }
         same = Some(Same { offset: at, hasher: hasher.clone() });
@@ -120,16 +173,36 @@ mod tests {
             |list: &[u64]| list.iter().map(|&bytes| Mark { bytes, hash: [0; 32] }).collect();
         let mut have = Have::default();
         let held = |path: &str, marks| Held { path: path.into(), marks };
-        have.add(vec![held("a", bytes(&[0, 5, 3, 5, 7, 9])), held("b", bytes(&[0]))], false);
-        have.add(vec![held("c", bytes(&[1]))], true);
-        have.add(vec![held("d", bytes(&[1]))], true);
-        let take = |have: &mut Have, path: &[u8]| {
-            Some(have.take(path, 8)?.iter().map(|mark| mark.bytes).collect::<Vec<_>>())
+        let files = vec![held("a", bytes(&[0, 5, 3, 5, 7, 9])), held("b", bytes(&[0]))];
+        have.add(files, vec![], false);
+        have.add(vec![held("c", bytes(&[1]))], vec![], true);
+        have.add(vec![held("d", bytes(&[1]))], vec![], true);
+        let take = |have: &mut Have, path: &[u8]| match have.take(path, 8)? {
+            Known::Marks(marks) => Some(marks.iter().map(|mark| mark.bytes).collect::<Vec<_>>()),
+            Known::Whole(_) => None,
         };
         assert_eq!(take(&mut have, b"a"), Some(vec![5, 7]));
         assert_eq!(take(&mut have, b"a"), None, "once");
         assert_eq!(take(&mut have, b"b"), None);
         assert_eq!(take(&mut have, b"c"), Some(vec![1]));
         assert_eq!(take(&mut have, b"d"), None, "behind the last");
+    }
+
+    #[test]
+    fn a_small_file_that_is_there_whole_is_known_by_its_hash() {
+        let disk = MemoryDisk::new(0);
+        let path = JailPath::new(["f"]).unwrap();
+        disk.put(&path, b"content").unwrap();
+        let file = disk.open_read(&path).unwrap();
+        let mut have = Have::default();
+        let told = |path: &[u8], content: &[u8]| whole(path, blake3::hash(content).as_bytes());
+        have.add(vec![], vec![told(b"f", b"content"), told(b"g", b"other")], true);
+        let Some(Known::Whole(content)) = have.take(b"f", 7) else { panic!("it is there") };
+        assert_eq!(have.take(b"f", 7), None, "once");
+        assert_eq!(same_whole(&*file, 7, content).unwrap().unwrap().offset, 7);
+        let Some(Known::Whole(other)) = have.take(b"g", 7) else { panic!("it is there") };
+        assert!(same_whole(&*file, 7, other).unwrap().is_none(), "it has changed");
+        assert!(same_whole(&*file, 6, content).unwrap().is_none(), "it has grown");
+        assert!(same_whole(&*file, 8, content).unwrap().is_none(), "it has shrunk");
     }
 }

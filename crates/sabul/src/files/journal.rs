@@ -33,8 +33,8 @@ const CHECK: usize = 8;
 const BODY_MAX: usize = 16 << 10;
 /// How many may lie in a folder. Ours: as many transfers into it at a time can be resumed.
 const SLOTS: usize = 8;
-/// Longest that is read, in bytes. Ours: some 200 000 files.
-const READ_MAX: u64 = 32 << 20;
+/// Longest that is read, in bytes. Ours: some 800 000 files.
+const READ_MAX: u64 = 128 << 20;
 /// Which file it is on its device, whose own number may change when the machine starts anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamp {

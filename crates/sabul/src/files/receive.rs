@@ -6,7 +6,8 @@ use std::time::Duration;
 use sabul_transfer::{Assembler, AssemblerWait, Op, Printable, Step};
 use sabul_units::Polled;
 use sabul_wire::control::{
-    Entry, Failure, FailureCode, HAVE_WEIGHT_MAX, Held, MAX_HAVE, MAX_HAVE_FILES, Mark, Message,
+    Entry, Failure, FailureCode, HAVE_WEIGHT_MAX, Held, MAX_HAVE, MAX_HAVE_FILES, MAX_HAVE_WHOLES,
+    Mark, Message, Whole,
 };
 
 use super::trouble::{MAX_KEPT_FAILURES, Trouble};
@@ -36,6 +37,15 @@ pub struct Settled {
     pub result: Result<(), Trouble>,
 }
 
+/// What earlier attempts left.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// Parts, and files of any size.
+    pub files: Vec<Held>,
+    /// Small files that are whole.
+    pub wholes: Vec<Whole>,
+}
+
 /// A place where entries are written. A call that fails is the last for its entry, except for
 /// [`Self::discard`]: the entry fails alone and its content is dropped, unless the trouble ends the
 /// transfer.
@@ -58,8 +68,8 @@ pub trait Sink {
     fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Trouble>;
 
     /// What earlier attempts left, for the sender to go on from. Asked once, before anything comes.
-    fn held(&mut self) -> Vec<Held> {
-        Vec::new()
+    fn held(&mut self) -> Left {
+        Left::default()
     }
 
     /// Goes on with a file that is there up to `offset`, as [`Self::held`] told, or keeps one that is
@@ -194,7 +204,8 @@ impl<S: Sink> Receiver<S> {
         let transfer = self.transfer;
         let mut messages = Vec::new();
         let (mut files, mut weight, mut all) = (Vec::new(), 0, 0);
-        for held in self.sink.held() {
+        let left = self.sink.held();
+        for held in left.files {
             let next = held.weight();
             all += next;
             // With room for what the messages themselves weigh.
@@ -203,13 +214,25 @@ impl<S: Sink> Receiver<S> {
             }
             if weight + next > MAX_HAVE / 2 || files.len() >= MAX_HAVE_FILES {
                 let files = std::mem::take(&mut files);
-                messages.push(Message::Have { transfer, files, is_last: false });
+                messages.push(Message::Have { transfer, files, wholes: vec![], is_last: false });
                 weight = 0;
             }
             weight += next;
             files.push(held);
         }
-        messages.push(Message::Have { transfer, files, is_last: true });
+        messages.push(Message::Have { transfer, files, wholes: vec![], is_last: false });
+        for wholes in left.wholes.chunks(MAX_HAVE_WHOLES) {
+            let (files, wholes) = (vec![], wholes.to_vec());
+            let message = Message::Have { transfer, files, wholes, is_last: false };
+            all += message.weight() as usize;
+            if all > HAVE_WEIGHT_MAX as usize * 3 / 4 {
+                break;
+            }
+            messages.push(message);
+        }
+        if let Some(Message::Have { is_last, .. }) = messages.last_mut() {
+            *is_last = true;
+        }
         messages
     }
 

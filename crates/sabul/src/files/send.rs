@@ -13,7 +13,7 @@ use sabul_wire::control::{
 };
 use tracing::{info, warn};
 
-use super::have::{Have, Same, same};
+use super::have::{Have, Known, Same, same, same_whole};
 use super::outlet::{Outlet, Stopped};
 use super::source::{Found, SourceSet, Stream, Walk, modified_ns};
 use super::trouble::{MAX_KEPT_FAILURES, read_failure};
@@ -122,12 +122,15 @@ pub fn send_files(
 /// How much of a file the receiver has, as it is here now.
 fn find_same(found: &Found, walk: &Walk, have: &mut Have) -> Option<Same> {
     let EntryKind::File(size) = found.entry.kind else { return None };
-    let marks = have.take(&found.entry.path, size).filter(|_| found.failure.is_none())?;
+    let known = have.take(&found.entry.path, size).filter(|_| found.failure.is_none())?;
     // What cannot be read now says so when it is its turn.
     let file = walk.open(&found.path).ok()?;
-    let same = same(&*file, &marks).ok()?;
-    let has_all = same.as_ref().map(|same| same.offset) == marks.last().map(|mark| mark.bytes);
-    if !has_all {
+    let (same, most) = match known {
+        Known::Marks(marks) => (same(&*file, &marks), marks.last().map(|mark| mark.bytes)),
+        Known::Whole(content) => (same_whole(&*file, size, content), Some(size)),
+    };
+    let same = same.ok()?;
+    if same.as_ref().map(|same| same.offset) != most {
         let from = same.as_ref().map_or(0, |same| same.offset);
         info!(file = %found.path.display(), from, "it is not what the receiver has of it; it goes on there");
     }

@@ -13,7 +13,7 @@ use tracing::debug;
 
 use super::work::{ChannelOutlet, Counter, Load, Reading, TellsEnd, Writer, Writing, micros};
 use super::{Board, Handle, Report, Transfer};
-use crate::budget::BlockLoan;
+use crate::budget::{BlockLoan, Tally};
 use crate::channel::{ChannelStart, Course, ReceiverHandle, SenderHandle};
 use crate::config::{MeasureLimit, is_block_size};
 use crate::control::{Connection, Control, Ending, Event, Input, Mailbox, Router};
@@ -122,6 +122,7 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
     let machine = cx.machine.clone();
     machine.spawn(async move {
         let number = mailbox.number;
+        let have_memory = Tally::new(&cx.endpoint.memory);
         let mut run = Run {
             cx,
             mailbox,
@@ -131,6 +132,7 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
             steering: plan.steering,
             steered: None,
             have: Have::default(),
+            have_memory,
         };
         let outcome = run.course(plan).await;
         if let Err(error) = &outcome {
@@ -161,6 +163,8 @@ struct Run {
     steered: Option<Steered>,
     /// What the receiver has told that it has.
     have: Have,
+    /// What that takes.
+    have_memory: Tally,
 }
 
 /// Who hears how a transfer goes on.
@@ -269,8 +273,15 @@ impl Run {
                 self.is_peers_end = true;
                 Err(Error::from_failure(failure))
             }
-            Event::Control(Message::Have { files, is_last, .. }) => {
-                self.have.add(files, is_last);
+            Event::Control(message @ Message::Have { .. }) => {
+                let weight = message.weight() as usize;
+                let Message::Have { files, wholes, is_last, .. } = message else {
+                    return Ok(Event::Told);
+                };
+                self.have_memory.add(weight).map_err(|refusal| {
+                    Error::Failed(Failure::new(FailureCode::Refused, refusal.to_string()))
+                })?;
+                self.have.add(files, wholes, is_last);
                 Ok(Event::Told)
             }
             Event::Ended(ending) => {

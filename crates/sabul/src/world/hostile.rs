@@ -5,7 +5,7 @@ use std::time::Duration;
 use sabul_units::{Random, SeededRandom};
 use sabul_wire::control::{
     CONTROL_VERSION, ChannelParams, Direction, Entry, EntryKind, Failure, FailureCode, Held, Mark,
-    Message, Open, Request, Start,
+    Message, Open, Request, Start, Whole,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -143,7 +143,11 @@ impl Malice {
                     (0..self.0.below(4)).map(|_| Mark { bytes: self.size(), hash: [7; 32] });
                 let marks = marks.collect();
                 let held = Held { path: self.text().into_bytes(), marks };
-                Message::Have { transfer, files: vec![held], is_last: self.0.below(2) == 0 }
+                let wholes = (0..self.0.below(3))
+                    .map(|count| Whole { name: [count as u8; 8], content: [8; 8] })
+                    .collect();
+                let is_last = self.0.below(2) == 0;
+                Message::Have { transfer, files: vec![held], wholes, is_last }
             }
             13 => {
                 let start = Start { index: self.0.below(5), offset: self.size() };

@@ -15,9 +15,10 @@ use tracing::{debug, info};
 
 use super::{FileSink, Place};
 use crate::disk::Disk;
+use crate::files::have::{WHOLE_BYTES_MAX, whole};
 use crate::files::journal::{Journal, Record, Stamp, kept_time};
 use crate::files::part::{Noted, Part, count_true, is_kept_name, keep_metadata, read_hash};
-use crate::files::receive::{Kept, Settled};
+use crate::files::receive::{Kept, Left, Settled};
 use crate::files::trouble::{Trouble, jail_trouble, trouble};
 use crate::jail::{FileId, JailPath, Kind, LinkTarget, Metadata};
 
@@ -428,25 +429,32 @@ fn remove_part(disk: &dyn Disk, part: &JailPath) {
 
 impl FileSink {
     /// Takes over what earlier attempts left.
-    pub(super) fn find_held(&mut self) -> Vec<Held> {
-        let Some(ledger) = &mut self.ledger else { return Vec::new() };
+    pub(super) fn find_held(&mut self) -> Left {
+        let Some(ledger) = &mut self.ledger else { return Left::default() };
         let (journal, said) = Journal::open(Arc::clone(&self.disk), self.place.folder());
         ledger.journal = Some(journal);
         ledger.journals = said.len();
         for (at, records) in said.into_iter().enumerate() {
             ledger.claims.extend(claims_of(records, at, &self.place, &*self.disk));
         }
-        let held = |(path, claim): (&Vec<u8>, &Claim)| Held {
-            path: path.clone(),
-            marks: thinned(&claim.marks),
-        };
-        let mut held: Vec<Held> = ledger.claims.iter().map(held).collect();
-        // There is room for some; what is worth most goes first.
-        held.sort_by_key(|held| std::cmp::Reverse(held.marks.last().map(|mark| mark.bytes)));
-        if !held.is_empty() {
-            info!(files = held.len(), folder = %self.place.folder(), "an earlier attempt left something");
+        let mut left = Left::default();
+        for (path, claim) in &ledger.claims {
+            match (&claim.what, &claim.marks[..]) {
+                (What::Whole(_), [mark]) if mark.bytes <= WHOLE_BYTES_MAX => {
+                    left.wholes.push(whole(path, &mark.hash));
+                }
+                (_, marks) => {
+                    left.files.push(Held { path: path.clone(), marks: thinned(marks) });
+                }
+            }
         }
-        held
+        // There is room for some; what is worth most goes first.
+        left.files.sort_by_key(|held| std::cmp::Reverse(held.marks.last().map(|mark| mark.bytes)));
+        if !ledger.claims.is_empty() {
+            let (files, folder) = (ledger.claims.len(), self.place.folder());
+            info!(files, %folder, "an earlier attempt left something");
+        }
+        left
     }
 
     /// What was left of a file counts no more: it comes from its beginning.

@@ -93,8 +93,8 @@ fn attempt_of(mut receiver: FileReceiver, set: SourceSet, blocks: usize) -> Atte
     let mut have = Have::default();
     for message in receiver.have() {
         message.encode(&mut Vec::new()).expect("every message fits on the wire");
-        let Message::Have { files, is_last, .. } = message else { panic!("{message:?}") };
-        have.add(files, is_last);
+        let Message::Have { files, wholes, is_last, .. } = message else { panic!("{message:?}") };
+        have.add(files, wholes, is_last);
     }
     assert!(have.is_complete());
     let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
