@@ -21,7 +21,7 @@ use self::engine::Job;
 use crate::budget::BlockLoan;
 use buffers::Buffers;
 pub use shared::ChannelStats;
-pub(crate) use shared::{ChannelError, ChannelStart, Course};
+pub(crate) use shared::{ChannelError, ChannelStart, Course, Heard};
 use shared::{Deliver, OnEnd, Report, Shared, State};
 
 /// Most reports that wait for the thread of a sending end.
@@ -172,6 +172,11 @@ impl ReceiverHandle {
     /// Everything wanted has arrived: sends a last ACK and ends the channel.
     pub(crate) fn stop(&self) {
         self.shared.stop();
+    }
+
+    /// How long it has heard nothing.
+    pub(crate) fn heard(&self) -> Heard {
+        self.shared.lock().heard.clone()
     }
 
     /// What it has done so far.

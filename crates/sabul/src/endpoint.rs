@@ -14,6 +14,7 @@ use crate::jail::{Jail, RootLink};
 use crate::machine::Machine;
 use crate::patience::Patience;
 use crate::policy::SendPolicy;
+use crate::writers::Writers;
 
 /// Calls into file systems at the same time that open something. A file system that hangs keeps so
 /// many threads, and tokio has 512 for everybody.
@@ -36,6 +37,8 @@ pub(crate) struct Endpoint {
     /// Directories that are served, as long as somebody uses them: one descriptor each.
     roots: Mutex<BTreeMap<PathBuf, Weak<Jail>>>,
     looks: Arc<Semaphore>,
+    /// Those who write to files.
+    pub(crate) writers: Writers,
 }
 
 impl Endpoint {
@@ -48,7 +51,8 @@ impl Endpoint {
     ) -> Arc<Self> {
         let looks = Arc::new(Semaphore::new(LOOKS_MAX));
         let roots = Mutex::default();
-        Arc::new(Self { machine, patience, memory, sending, events, roots, looks })
+        let writers = Writers::default();
+        Arc::new(Self { machine, patience, memory, sending, events, roots, looks, writers })
     }
 
     /// The directory to serve; the same one for all who ask for it at the same time.

@@ -68,6 +68,7 @@ mod together;
 mod transfer;
 #[cfg(test)]
 mod world;
+mod writers;
 
 /// Doubles of the machine for tests: not part of the interface, and free to change.
 #[doc(hidden)]

@@ -169,6 +169,7 @@ impl Turn {
         }
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
+        state.heard.set_silence(now.since(self.last_heard).into());
         self.room.returned(u32::try_from(state.free.len()).unwrap_or(u32::MAX));
         for buffer in state.free.drain(..) {
             self.blocks.recycle(buffer);

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sabul_cc::Policy;
@@ -161,9 +162,28 @@ pub(super) struct State {
     pub(super) is_finished: bool,
     /// The application wants out, or the thread has ended.
     pub(super) is_stopped: bool,
+    pub(super) heard: Heard,
     /// How the sender goes on, where that has changed.
     pub(super) steer: Option<Course>,
     pub(super) stats: ChannelStats,
+}
+
+/// How long a receiving end has heard nothing of its sender.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard {
+    silence_ms: Arc<AtomicU64>,
+}
+
+impl Heard {
+    /// To a fifth of a second.
+    pub(crate) fn silence(&self) -> Duration {
+        Duration::from_millis(self.silence_ms.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_silence(&self, silence: Duration) {
+        let millis = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
+        self.silence_ms.store(millis, Ordering::Relaxed);
+    }
 }
 
 /// How a sender goes on.

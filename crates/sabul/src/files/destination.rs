@@ -481,6 +481,10 @@ impl Sink for FileSink {
         Ok(if is_kept { Kept::Now } else { Kept::Later })
     }
 
+    fn folder(&self) -> Option<JailPath> {
+        Some(self.place.folder())
+    }
+
     fn held(&mut self) -> Left {
         self.find_held()
     }

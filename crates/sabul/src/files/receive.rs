@@ -11,6 +11,7 @@ use sabul_wire::control::{
 };
 
 use super::trouble::{MAX_KEPT_FAILURES, Trouble};
+use crate::jail::JailPath;
 
 /// Least time between two progress messages.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -66,6 +67,11 @@ pub trait Sink {
     /// # Errors
     /// Why it cannot be written.
     fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Trouble>;
+
+    /// The folder in or below which everything is, where it is one.
+    fn folder(&self) -> Option<JailPath> {
+        None
+    }
 
     /// What earlier attempts left, for the sender to go on from. Asked once, before anything comes.
     fn held(&mut self) -> Left {
@@ -197,6 +203,11 @@ impl<S: Sink> Receiver<S> {
             is_finished: false,
             over: None,
         }
+    }
+
+    /// The folder in or below which it writes, where it writes files.
+    pub fn folder(&self) -> Option<JailPath> {
+        self.sink.folder()
     }
 
     /// What to tell the sender before it sends anything: what earlier attempts left. May take long.

@@ -13,6 +13,7 @@ use sabul_transfer::{Printable, RelativePath};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message};
 
 use crate::files::Counts;
+use crate::jail::JailPath;
 use crate::transfer::Writer;
 
 /// The name under which a peer announces a source whose own name is none that could be written.
@@ -99,6 +100,10 @@ pub(super) struct AskedWriter {
 impl Writer for AskedWriter {
     fn have(&mut self) -> Vec<Message> {
         self.writer.have()
+    }
+
+    fn folder(&self) -> Option<JailPath> {
+        self.writer.folder()
     }
 
     fn on_message(&mut self, message: Message) -> Result<(), Failure> {

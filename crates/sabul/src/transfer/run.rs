@@ -24,6 +24,7 @@ use crate::machine::Machine;
 use crate::path::{self, CONNECTOR_PATIENCE, Demux, LISTENER_PATIENCE, OpenPath};
 use crate::seal::Suite;
 use crate::steer::Steering;
+use crate::writers::WriterNote;
 
 /// How long the end of a transfer waits for its writing thread to clean up.
 const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
@@ -529,6 +530,12 @@ impl Run {
         .map_err(Error::from_channel)?;
         let machine = self.cx.machine.clone();
         machine.run_channel(job).map_err(Error::from_channel)?;
+        self.cx.endpoint.writers.note(WriterNote {
+            is_leaving: Arc::downgrade(&self.stop),
+            folder: writer.folder(),
+            heard: handle.heard(),
+            tell: self.mailbox.tell.clone(),
+        });
         self.board.set_handle(Handle::Receiver(handle.clone()));
         self.steered = Some(Steered::Peer);
         if self.steering.differs_from(asked_bps) {
@@ -609,6 +616,7 @@ async fn tell_what_is_there(
     cx: Context,
     mut writer: Box<dyn Writer>,
 ) -> Result<Box<dyn Writer>, Error> {
+    cx.endpoint.writers.make_way(writer.folder().as_ref()).await;
     let told = cx.machine.block(move || {
         let messages = writer.have();
         (writer, messages)

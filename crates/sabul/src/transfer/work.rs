@@ -18,6 +18,7 @@ use crate::files::{
     Counts, Have, Outlet, PROGRESS_INTERVAL, Receiver, SendOptions, SendSummary, Sink, SourceSet,
     Stopped, send_files,
 };
+use crate::jail::JailPath;
 use crate::machine::{Machine, thread};
 
 /// What a reader hands over to, and writes down for the application.
@@ -165,6 +166,10 @@ pub(crate) trait Writer: Send {
     fn have(&mut self) -> Vec<Message> {
         Vec::new()
     }
+    /// The folder in or below which it writes, where it writes files.
+    fn folder(&self) -> Option<JailPath> {
+        None
+    }
     /// Takes a message about entries.
     fn on_message(&mut self, message: Message) -> Result<(), Failure>;
     /// Takes the next block.
@@ -188,6 +193,10 @@ pub(crate) trait Writer: Send {
 impl<S: Sink + Send> Writer for Receiver<S> {
     fn have(&mut self) -> Vec<Message> {
         self.have()
+    }
+
+    fn folder(&self) -> Option<JailPath> {
+        self.folder()
     }
 
     fn on_message(&mut self, message: Message) -> Result<(), Failure> {

@@ -1,0 +1,155 @@
+//! Who writes to files here, so that whoever comes after one that was cut off finds its notes unlocked.
+//!
+//! What a transfer noted of its files is locked while its writer is there. A sender that was killed and comes
+//! again would find it so, and send all anew: until the end of its old session is noticed, until what was
+//! written is flushed, or, where the network was cut without a word, for as long as silence is borne.
+//! So a newcomer waits for writers that were told to leave, and has those leave that write to its own folder
+//! and have heard nothing for [`SILENT_AFTER`].
+//! Not here:    the locks (`files/journal.rs`).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
+
+use crate::channel::{ChannelError, Heard};
+use crate::control::Event;
+use crate::jail::JailPath;
+
+/// How long a newcomer waits, and how often it looks. Ours: what writers have to flush is a second's work of a disk.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(10);
+/// A sender that is there is heard of twice a second, whatever it sends. Ours: six times lost in a row.
+const SILENT_AFTER: Duration = Duration::from_secs(3);
+
+/// A writer, for as long as it is there.
+#[derive(Clone, Debug)]
+pub(crate) struct WriterNote {
+    /// Whether it was told to leave; gone with the writer.
+    pub(crate) is_leaving: Weak<AtomicBool>,
+    /// Where it writes; nothing where that is no folder.
+    pub(crate) folder: Option<JailPath>,
+    /// How long its channel has heard nothing.
+    pub(crate) heard: Heard,
+    /// Hears that its channel has ended.
+    pub(crate) tell: UnboundedSender<Event>,
+}
+
+impl WriterNote {
+    fn is_leaving(&self) -> bool {
+        self.is_leaving.upgrade().is_some_and(|flag| flag.load(Ordering::Acquire))
+    }
+
+    fn is_there(&self) -> bool {
+        self.is_leaving.strong_count() > 0
+    }
+
+    /// Tells it to leave where it writes to this folder and its sender is silent.
+    fn supersede(&self, folder: Option<&JailPath>) -> bool {
+        let silence = self.heard.silence();
+        let is_over = silence >= SILENT_AFTER && folder.is_some() && self.folder.as_ref() == folder;
+        if is_over {
+            let _ = self.tell.send(Event::Channel(Err(ChannelError::Silent(silence))));
+        }
+        is_over
+    }
+}
+
+/// The writers of an endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Writers {
+    notes: Mutex<Vec<WriterNote>>,
+}
+
+impl Writers {
+    /// Somebody writes.
+    pub(crate) fn note(&self, note: WriterNote) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.retain(WriterNote::is_there);
+        notes.push(note);
+    }
+
+    /// Somebody will write to this folder: waits for those who are about to leave, see the module.
+    pub(crate) async fn make_way(&self, folder: Option<&JailPath>) {
+        let leaving: Vec<WriterNote> = {
+            let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+            let leaves =
+                |it: &&WriterNote| it.is_leaving() || it.is_there() && it.supersede(folder);
+            notes.iter().filter(leaves).cloned().collect()
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while leaving.iter().any(WriterNote::is_there) && Instant::now() < deadline {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+
+    fn folder(name: &str) -> Option<JailPath> {
+        Some(JailPath::new([name]).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newcomer_waits_for_writers_that_leave_and_for_no_others() {
+        let writers = Writers::default();
+        let begun = Instant::now();
+        let (tell, _events) = unbounded_channel();
+        let note = |flag: &Arc<AtomicBool>| WriterNote {
+            is_leaving: Arc::downgrade(flag),
+            folder: folder("a"),
+            heard: Heard::default(),
+            tell: tell.clone(),
+        };
+        let staying = Arc::new(AtomicBool::new(false));
+        writers.note(note(&staying));
+        writers.make_way(folder("a").as_ref()).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        let leaving = Arc::new(AtomicBool::new(true));
+        writers.note(note(&leaving));
+        let gone = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(leaving);
+        });
+        writers.make_way(folder("b").as_ref()).await;
+        assert!((1000..1100).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+        gone.await.unwrap();
+        // One that hangs is not waited for for ever.
+        staying.store(true, Ordering::Release);
+        writers.make_way(None).await;
+        assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_silent_makes_way_in_its_own_folder_only() {
+        let writers = Writers::default();
+        let (tell, mut events) = unbounded_channel();
+        let flag = Arc::new(AtomicBool::new(false));
+        let heard = Heard::default();
+        let is_leaving = Arc::downgrade(&flag);
+        writers.note(WriterNote { is_leaving, folder: folder("a"), heard: heard.clone(), tell });
+        heard.set_silence(Duration::from_secs(2));
+        writers.make_way(folder("a").as_ref()).await;
+        heard.set_silence(Duration::from_secs(3));
+        writers.make_way(folder("b").as_ref()).await;
+        writers.make_way(None).await;
+        assert!(events.try_recv().is_err());
+        let leaves = async {
+            let told = events.recv().await;
+            assert!(matches!(told, Some(Event::Channel(Err(ChannelError::Silent(_))))), "{told:?}");
+            drop(flag);
+        };
+        let begun = Instant::now();
+        let in_a = folder("a");
+        tokio::join!(leaves, writers.make_way(in_a.as_ref()));
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    }
+}
