@@ -8,9 +8,12 @@
 //! Model of a host, a feedback delay D after each packet:
 //!     x(t) = x(t - D) - tau (x(t - D) - g)
 //! Stable for 0 < tau < 2 and monotone up to 1, whatever the delays; the error after k round trips is (1 - tau)^k.
+//! Each g moves a flow once: a g is as good as its count of flows, and where the round trip is shorter than T or ACKs
+//! come in lumps, going the same part of the way again would take a wrong one for the rate itself.
 //! States:      Unbound --first header--> Settling --two intervals of the router--> Bound
 //!              Bound --another router has had the larger loss for a round trip--> Settling
-//! Invariants:  `RATE_MIN` <= x; a router is obeyed only with a g of an interval that has counted the flow.
+//! Invariants:  `RATE_MIN` <= x; a router is obeyed only with a g of an interval that has counted the flow, and with each
+//!              of its intervals once.
 
 use sabul_units::{
     Bytes, CongestionFields, CongestionForm, Instant, JetMaxFields, NO_RATE, Rate, Span,
@@ -42,7 +45,7 @@ pub(crate) const ENTRY: Entry = Entry {
             unit: Unit::Number,
             default: "0.6",
             range: (0.01, 1.99),
-            doc: "Part of the way to the fair rate that is gone each round trip; monotone up to 1",
+            doc: "Part of the way to a fair rate that is gone, once for each interval of the router; monotone up to 1",
             source: "[JETMAX] 1 % in six round trips; DEV-080",
         },
         INITIAL_PARAM,
@@ -108,6 +111,8 @@ struct JetMax {
     /// The router that it obeys; 0 for none.
     controlling: u32,
     bond: Bond,
+    /// The interval of that router whose word the flow has followed last.
+    followed: Option<u16>,
     /// Another router has had the larger loss since then.
     other: Option<(u32, Instant)>,
 }
@@ -115,11 +120,13 @@ struct JetMax {
 impl JetMax {
     const fn new(tau: f64, rate: f64, packet_bytes: Bytes) -> Self {
         let bond = Bond::Settling(None);
-        Self { tau, rate, initial: rate, packet_bytes, controlling: 0, bond, other: None }
+        let (controlling, followed, other) = (0, None, None);
+        Self { tau, rate, initial: rate, packet_bytes, controlling, bond, followed, other }
     }
 
     const fn obey(&mut self, router: u32) {
-        (self.controlling, self.bond, self.other) = (router, Bond::Settling(None), None);
+        (self.controlling, self.bond) = (router, Bond::Settling(None));
+        (self.followed, self.other) = (None, None);
     }
 
     fn hear(&mut self, told: &JetMaxFields, cx: &mut Context<'_>) {
@@ -143,7 +150,8 @@ impl JetMax {
                     _ => Bond::Settling(Some(first)),
                 };
             }
-            if self.bond == Bond::Bound {
+            if self.bond == Bond::Bound && self.followed != Some(told.round) {
+                self.followed = Some(told.round);
                 self.follow(told);
             }
         }

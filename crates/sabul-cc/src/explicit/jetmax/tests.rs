@@ -35,14 +35,15 @@ fn bound(tau: f64, mbps: f64) -> JetMax {
     host
 }
 
-/// Rates in Mb/s after each of some round trips in which router 7 tells `fair`, ACKs `per_rtt` times a round trip.
+/// Rates in Mb/s after each of some round trips in which router 7 tells `fair` in one interval after the other, ACKs
+/// `per_rtt` times a round trip.
 fn rounds(host: &mut JetMax, fair: u64, per_rtt: usize, count: usize) -> Vec<f64> {
     let mut way = std::collections::VecDeque::from(vec![sent(host); per_rtt]);
     let mut rates = Vec::new();
     for n in 0..count * per_rtt {
         let mut told = way.pop_front().unwrap();
         (told.fair, told.loss, told.loss_max) = (Rate::from_mbps(fair), 0, 0);
-        told.suggested = 7;
+        (told.suggested, told.round) = (7, u16::try_from(n % 65_536).unwrap());
         hear(host, Instant::ZERO + RTT * n as u64 / per_rtt as u64, told);
         way.push_back(sent(host));
         if (n + 1) % per_rtt == 0 {
@@ -65,6 +66,27 @@ fn the_error_shrinks_by_one_minus_tau_each_round_trip_however_often_acks_come() 
     }
     // Within 1 % in six round trips.
     assert!((rounds(&mut bound(0.6, 0.1), 100, 4, 6)[5] - 100.0).abs() < 1.0);
+}
+
+#[test]
+fn a_fair_rate_moves_a_flow_once_however_many_packets_bring_it() {
+    let mut host = bound(0.6, 100.0);
+    let told = |host: &JetMax, round| {
+        let fair = Rate::from_mbps(200);
+        JetMaxFields { fair, suggested: 7, round, loss: 0, loss_max: 0, ..sent(host) }
+    };
+    for (round, mbps) in [(5, 160.0), (5, 160.0), (5, 160.0), (6, 184.0), (6, 184.0)] {
+        // The packet left at the present rate: the round trip is shorter than the router's interval.
+        let told = told(&host, round);
+        hear(&mut host, Instant::ZERO, told);
+        assert!((host.rate / 1e6 - mbps).abs() < 0.1, "interval {round}: {}", host.rate);
+    }
+    // Of another router the same number is another interval.
+    host.obey(9);
+    host.bond = Bond::Bound;
+    let told = JetMaxFields { suggested: 9, ..told(&host, 6) };
+    hear(&mut host, Instant::ZERO, told);
+    assert!((host.rate / 1e6 - 193.6).abs() < 0.1, "{}", host.rate);
 }
 
 #[test]
