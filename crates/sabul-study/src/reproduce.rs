@@ -5,6 +5,7 @@ mod judge;
 mod page;
 mod plan;
 mod regions;
+mod times;
 
 use std::fs;
 use std::path::Path;
@@ -93,13 +94,15 @@ fn changed(all: &[Reproduced<'_>]) -> Vec<String> {
     judged.chain(ranked).collect()
 }
 
-/// How many claims hold, and how many there are.
-fn holding(all: &[Reproduced<'_>]) -> (usize, usize) {
+/// How many claims hold, how many fit, and how many there are, in words.
+fn summary(all: &[Reproduced<'_>]) -> String {
     let judged = claims(all).map(|(_, _, judged)| judged.verdict);
     let ranked = all.iter().flat_map(|one| one.ranked.iter().map(|ranked| ranked.verdict));
     let verdicts: Vec<_> = judged.chain(ranked).collect();
-    let holding = verdicts.iter().filter(|verdict| **verdict == plan::Verdict::Holds).count();
-    (holding, verdicts.len())
+    let count = |wanted| verdicts.iter().filter(|verdict| **verdict == wanted).count();
+    let (holding, fitting) = (count(plan::Verdict::Holds), count(plan::Verdict::Fits));
+    let fitting = if fitting > 0 { format!(", {fitting} fit") } else { String::new() };
+    format!("{holding} of {} claims hold{fitting}", verdicts.len())
 }
 
 fn chosen_plans(name: &str) -> Result<Vec<Plan>, Error> {
@@ -183,14 +186,12 @@ fn claims<'a>(
 
 fn write_all(dir: &Path, all: &[Reproduced<'_>]) -> Result<(), Error> {
     let cannot = |error: std::io::Error| cannot_write(dir, &error);
-    let (holding, count) = holding(all);
-    let summary = format!("{holding} of {count} claims hold");
     let title = match all {
         [one] => one.plan.title.clone(),
         _ => "The papers, reproduced".to_owned(),
     };
     let mut report =
-        Page::new(title, format!("Simulated, commit {}", COMMIT)).with_summary(summary);
+        Page::new(title, format!("Simulated, commit {}", COMMIT)).with_summary(summary(all));
     for one in all {
         report = report.with_section(page::section(one));
         let picture = page::picture_svg(one);

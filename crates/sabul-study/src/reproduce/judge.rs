@@ -6,7 +6,7 @@ use sabul_scenario::{Override, Run, parse_override, read};
 
 use super::found::{Found, Judged, Rates, Variation};
 use super::plan::{Case, Claim, Measure, Plan, RateKind, Verdict};
-use super::regions;
+use super::{regions, times};
 use crate::Error;
 use crate::card::Trial;
 use crate::runs::Finished;
@@ -154,16 +154,28 @@ fn judge_one<'a>(claim: &'a Claim, found: &Found) -> Judged<'a> {
         }
         Measure::Used | Measure::UsedAtMost => of_link(claim, found, |link| link.utilisation),
         Measure::Drops => of_link(claim, found, |link| link.drops as f64),
+        Measure::Full | Measure::FullAtMost => {
+            over_trials(found, |trial| times::full_after(&claim.flows[0], &trial.finished.series))
+        }
+        Measure::AlikeAtMost => over_trials(found, |trial| {
+            times::alike_after(&claim.flows, &trial.run, &trial.finished.series)
+        }),
     };
     // Every comparison with NaN is false, so what has no number does not hold.
     let holds = match (claim.measure, claim.published) {
         (Measure::Spread | Measure::AtMost | Measure::QueueAtMost, _)
-        | (Measure::UsedAtMost | Measure::Drops, _) => ours <= claim.tolerance,
+        | (Measure::UsedAtMost | Measure::Drops | Measure::FullAtMost, _)
+        | (Measure::AlikeAtMost, _) => ours <= claim.tolerance,
         (Measure::AtLeast | Measure::Used, _) => ours >= claim.tolerance,
         (_, Some(published)) => (ours / published - 1.0).abs() <= claim.tolerance,
         (_, None) => false,
     };
-    Judged { claim, ours, verdict: if holds { Verdict::Holds } else { Verdict::Differs } }
+    let verdict = match (holds, claim.fitted) {
+        (true, false) => Verdict::Holds,
+        (true, true) => Verdict::Fits,
+        (false, _) => Verdict::Differs,
+    };
+    Judged { claim, ours, verdict }
 }
 
 /// The mean over seeds of what was measured of the claim's link.
@@ -171,6 +183,12 @@ fn of_link(claim: &Claim, found: &Found, what: fn(&LinkResult) -> f64) -> f64 {
     let links = found.trials.iter().flat_map(|trial| &trial.finished.results.links);
     let of_it = links.filter(|link| claim.flows.contains(&link.id)).map(what);
     statistics::mean(of_it).unwrap_or(f64::NAN)
+}
+
+/// The mean over seeds of a time; none where one seed has none.
+fn over_trials(found: &Found, time: impl Fn(&Trial) -> Option<f64>) -> f64 {
+    let times: Option<Vec<f64>> = found.trials.iter().map(time).collect();
+    times.and_then(statistics::mean).unwrap_or(f64::NAN)
 }
 
 /// How far a case is from what was published: the mean of |ours ÷ published − 1|, of rates or else of
@@ -200,6 +218,7 @@ mod tests {
             flows: vec!["a".to_owned(), "b".to_owned()],
             published,
             tolerance,
+            fitted: false,
             verdict: Verdict::Holds,
             cause: String::new(),
         }
@@ -236,6 +255,13 @@ mod tests {
     }
 
     #[test]
+    fn what_was_chosen_on_its_own_number_fits_and_never_holds() {
+        let fitted = Claim { fitted: true, ..claim(Measure::Spread, None, 0.1) };
+        assert_eq!(judge_one(&fitted, &found(48.0, 52.0)).verdict, Verdict::Fits);
+        assert_eq!(judge_one(&fitted, &found(40.0, 52.0)).verdict, Verdict::Differs);
+    }
+
+    #[test]
     fn claims_about_a_link_are_about_its_queue_its_use_and_its_drops() {
         // One flow at the rate of the link, for a second: full, no queue, no drops.
         let found = found(1.0, 1.0);
@@ -251,5 +277,7 @@ mod tests {
         assert!(!holds(Measure::Queue, Some(9415.0), 0.15, "l"));
         assert!(holds(Measure::Drops, None, 0.5, "l"));
         assert!(!holds(Measure::Drops, None, 0.5, "other"), "no link, no verdict");
+        assert!(holds(Measure::FullAtMost, None, 0.1, "l"));
+        assert!(!holds(Measure::FullAtMost, None, 0.1, "other"), "no link, no time");
     }
 }

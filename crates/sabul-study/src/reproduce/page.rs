@@ -195,7 +195,7 @@ fn claims_table(one: &Reproduced<'_>) -> Table {
                 Cell::Number(judged.ours),
                 Cell::Number(judged.claim.tolerance),
                 match judged.verdict {
-                    Verdict::Holds => Cell::Pass(name),
+                    Verdict::Holds | Verdict::Fits => Cell::Pass(name),
                     Verdict::Differs => Cell::Fail(name),
                 },
                 judged.claim.cause.clone().into(),
@@ -233,7 +233,7 @@ fn open_table(one: &Reproduced<'_>, index: usize, open: &Open) -> Table {
         let misfits = at.iter().filter_map(|(case, found)| misfit(case, found));
         let misfit = statistics::mean(misfits).unwrap_or(f64::NAN);
         let judged: Vec<_> = at.iter().flat_map(|(case, found)| judge(case, found)).collect();
-        let holding = judged.iter().filter(|judged| judged.verdict == Verdict::Holds).count();
+        let holding = judged.iter().filter(|judged| judged.verdict != Verdict::Differs).count();
         table = table.with_row(vec![
             format!("{}{}", option.name, if is_chosen { " (chosen)" } else { "" }).into(),
             Cell::Fixed(misfit * 100.0, 1),

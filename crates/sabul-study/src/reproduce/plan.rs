@@ -140,6 +140,10 @@ pub(crate) struct Claim {
     /// How far ours may be from it, as a fraction of it; or the limit itself where none was
     /// published.
     pub(crate) tolerance: f64,
+    /// Something was chosen on the number that this claim is about, so that it proves nothing where
+    /// it is borne out.
+    #[serde(default)]
+    pub(crate) fitted: bool,
     /// What we found when this file was committed.
     pub(crate) verdict: Verdict,
     /// Why it is not borne out.
@@ -171,16 +175,24 @@ pub(crate) enum Measure {
     UsedAtMost,
     /// Packets that a link drops; at most the tolerance.
     Drops,
+    /// Seconds until a link is full, against the published time.
+    Full,
+    /// The same; at most the tolerance.
+    FullAtMost,
+    /// Seconds from the last start of the flows until their rates stay alike; at most the tolerance.
+    AlikeAtMost,
 }
 
 #[cfg(test)]
 impl Measure {
     /// It is about a link, not about flows.
     pub(crate) const fn is_of_link(self) -> bool {
-        matches!(
-            self,
-            Self::Queue | Self::QueueAtMost | Self::Used | Self::UsedAtMost | Self::Drops
-        )
+        match self {
+            Self::Queue | Self::QueueAtMost | Self::Used | Self::UsedAtMost => true,
+            Self::Drops | Self::Full | Self::FullAtMost => true,
+            Self::Total | Self::Ratio | Self::Spread => false,
+            Self::AtMost | Self::AtLeast | Self::AlikeAtMost => false,
+        }
     }
 }
 
@@ -189,6 +201,8 @@ impl Measure {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verdict {
     Holds,
+    /// It is borne out, by something that was chosen so.
+    Fits,
     Differs,
 }
 
@@ -196,6 +210,7 @@ impl Verdict {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Holds => "holds",
+            Self::Fits => "fits",
             Self::Differs => "differs",
         }
     }
@@ -377,16 +392,19 @@ mod tests {
         match claim.measure {
             Measure::Total => assert!(flows >= 1 && is_published, "{place}"),
             Measure::Ratio => assert!(flows == 2 && is_published, "{place}"),
-            Measure::Spread => assert!(flows >= 2, "{place}"),
+            Measure::Spread | Measure::AlikeAtMost => assert!(flows >= 2, "{place}"),
             Measure::AtMost | Measure::AtLeast => assert_eq!(flows, 2, "{place}"),
-            Measure::Queue => assert!(flows == 1 && is_published, "{place}"),
-            Measure::QueueAtMost | Measure::Used | Measure::UsedAtMost | Measure::Drops => {
+            Measure::Queue | Measure::Full => assert!(flows == 1 && is_published, "{place}"),
+            Measure::QueueAtMost | Measure::Used | Measure::UsedAtMost => {
                 assert_eq!(flows, 1, "{place}");
             }
+            Measure::Drops | Measure::FullAtMost => assert_eq!(flows, 1, "{place}"),
         }
         assert!(claim.tolerance > 0.0 && claim.tolerance.is_finite(), "{place}");
         assert!(claim.published.is_none_or(|number| number > 0.0), "{place}");
-        let is_explained = claim.verdict == Verdict::Holds || !claim.cause.is_empty();
+        let is_explained = claim.verdict != Verdict::Differs || !claim.cause.is_empty();
         assert!(is_explained, "{place} differs: say why");
+        let is_proof = claim.verdict == Verdict::Holds;
+        assert!(!(is_proof && claim.fitted), "{place} was chosen so: it fits");
     }
 }

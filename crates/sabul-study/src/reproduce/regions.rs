@@ -207,7 +207,7 @@ fn rank_table(ranked: &[Ranked<'_>]) -> Table {
             Cell::Fixed(one.correlation, 2),
             Cell::Number(one.rank.at_least),
             match one.verdict {
-                Verdict::Holds => Cell::Pass(name),
+                Verdict::Holds | Verdict::Fits => Cell::Pass(name),
                 Verdict::Differs => Cell::Fail(name),
             },
             one.rank.cause.clone().into(),
