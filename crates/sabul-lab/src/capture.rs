@@ -27,7 +27,7 @@ use pcap_file::{DataLink, PcapError};
 use sabul_path::Way;
 
 use crate::error::LabError;
-use crate::packet::Bundle;
+use sabul_tun::Bundle;
 
 #[cfg(test)]
 mod tests;

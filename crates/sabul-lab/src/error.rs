@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use sabul_tun::TunError;
+
 /// A lab could not be made, or could not do what was asked of it.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -42,6 +44,16 @@ impl LabError {
     pub(crate) fn system(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let action = action.into();
         move |source| Self::System { action, source }
+    }
+}
+
+impl From<TunError> for LabError {
+    fn from(error: TunError) -> Self {
+        let TunError { action, source, remedy } = error;
+        if remedy.is_empty() {
+            return Self::System { action, source };
+        }
+        Self::NotAllowed { action, source, remedy }
     }
 }
 

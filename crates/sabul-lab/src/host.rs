@@ -25,10 +25,10 @@ use std::sync::Arc;
 
 use nix::sched::{CloneFlags, setns, unshare};
 
-use crate::device::Device;
 use crate::error::LabError;
 use crate::isolate;
 pub(crate) use network::prefer_algorithm;
+use sabul_tun::Device;
 
 /// Name of a host's device.
 pub(crate) const DEVICE_NAME: &str = "path0";

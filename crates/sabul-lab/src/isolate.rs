@@ -32,7 +32,6 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, getgid, getuid, kill_process};
 
-use crate::device;
 use crate::error::LabError;
 use refusal::Findings;
 pub(crate) use terminal::take_terminal;
@@ -198,7 +197,7 @@ pub(crate) fn are_mounts_ours() -> bool {
 /// # Errors
 /// If hosts cannot be made.
 pub fn probe() -> Result<(), LabError> {
-    device::check_available()?;
+    sabul_tun::check_available()?;
     let findings = Findings::of_this_system();
     if findings.may_make_hosts() {
         return Ok(());

@@ -12,7 +12,6 @@
 
 mod accounts;
 mod engine;
-mod headers;
 #[cfg(test)]
 #[cfg(feature = "namespaces")]
 mod tests;
@@ -30,12 +29,12 @@ use sabul_path::{LinkLook, LinkPlan, Way};
 use sabul_units::{Instant, Span};
 
 use crate::clock::Clock;
-use crate::device::Device;
 use crate::error::LabError;
 use crate::events::Teller;
 use crate::lateness::Lateness;
-use crate::packet::Tuple;
 use engine::Engine;
+use sabul_tun::Device;
+use sabul_tun::Tuple;
 
 /// How long a busy router sleeps between two rounds. Shorter keeps the schedule better and leaves less
 /// of the machine to what it measures.

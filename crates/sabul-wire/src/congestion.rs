@@ -178,15 +178,61 @@ fn fields(form: CongestionForm, r: &mut Reader<'_>) -> Result<CongestionFields, 
     })
 }
 
-/// Where the congestion header of a UDP payload is: what a router looks for, in traffic of any kind.
-pub fn find_congestion(payload: &[u8]) -> Option<std::ops::Range<usize>> {
-    let [first, words, ..] = payload else { return None };
+/// What a router finds in a UDP payload, where a congestion header would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CongestionFound {
+    /// Nothing that is one, or one that was damaged.
+    Nothing,
+    /// One that this build reads; it is at [`congestion_place`] of its form.
+    Header(CongestionHeader),
+    /// One that a later build writes: its version and the number of its form. It goes on as it came.
+    Later {
+        /// The version of its layout.
+        version: u8,
+        /// Which values it holds, as far as the version says that as this build does.
+        form: u8,
+    },
+}
+
+/// Looks for a congestion header in a UDP payload of any kind of traffic.
+#[inline]
+pub fn look_for_congestion(payload: &[u8]) -> CongestionFound {
+    let [first, words, ..] = payload else { return CongestionFound::Nothing };
     if *first != VERSION << 4 | Kind::Data as u8 || !(1..=15).contains(words) {
-        return None;
+        return CongestionFound::Nothing;
     }
     let range = DATA_HEADER_LEN..DATA_HEADER_LEN + usize::from(*words) * 4;
-    let is_ours = payload.get(range.clone()).is_some_and(|it| decode_congestion(it).is_ok());
-    is_ours.then_some(range)
+    let Some(bytes) = payload.get(range) else { return CongestionFound::Nothing };
+    match decode_congestion(bytes) {
+        Ok(header) => CongestionFound::Header(header),
+        Err(_) => later(bytes),
+    }
+}
+
+/// One of a version or form that came after this build: all that is known of it is how it begins.
+#[cold]
+fn later(bytes: &[u8]) -> CongestionFound {
+    let [high, low, first, ..] = *bytes else { return CongestionFound::Nothing };
+    let (version, form) = (first >> 4, first & 0x0F);
+    let is_later = version > CONGESTION_VERSION
+        || version == CONGESTION_VERSION && CongestionForm::from_code(form).is_none();
+    if is_later && u16::from_be_bytes([high, low]) == CONGESTION_MAGIC {
+        return CongestionFound::Later { version, form };
+    }
+    CongestionFound::Nothing
+}
+
+/// Where in a UDP payload the congestion header of that form is, if it has one.
+pub const fn congestion_place(form: CongestionForm) -> std::ops::Range<usize> {
+    DATA_HEADER_LEN..DATA_HEADER_LEN + congestion_len(form)
+}
+
+/// Where the congestion header of a UDP payload is: what a router looks for, in traffic of any kind.
+pub fn find_congestion(payload: &[u8]) -> Option<std::ops::Range<usize>> {
+    match look_for_congestion(payload) {
+        CongestionFound::Header(header) => Some(congestion_place(header.fields.form())),
+        CongestionFound::Nothing | CongestionFound::Later { .. } => None,
+    }
 }
 
 /// A round trip in microseconds, or the longest that fits.

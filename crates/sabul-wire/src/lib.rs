@@ -14,8 +14,8 @@ mod printable;
 
 pub use bytes::{DecodeError, Reason};
 pub use congestion::{
-    CONGESTION_MAGIC, CONGESTION_VERSION, congestion_len, decode_congestion, encode_congestion,
-    find_congestion,
+    CONGESTION_MAGIC, CONGESTION_VERSION, CongestionFound, congestion_len, congestion_place,
+    decode_congestion, encode_congestion, find_congestion, look_for_congestion,
 };
 pub use data::{DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader};
 pub use feedback::{

@@ -24,8 +24,10 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "sabul-udp",
         ]),
     ),
+    ("sabul-tun", Some(&["sabul-units", "sabul-wire"])),
     ("sabul-front", Some(&["sabul-units", "sabul"])),
     ("sabul-path", Some(&["sabul-units", "sabul-cc"])),
+    ("sabul-router", Some(&["sabul-units", "sabul-cc", "sabul-path", "sabul-tun", "sabul-wire"])),
     ("sabul-run", Some(&["sabul-units", "sabul-path", "sabul-wire", "sabul-cc"])),
     (
         "sabul-sim",
@@ -36,7 +38,15 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("sabul-model", Some(&["sabul-units"])),
     (
         "sabul-lab",
-        Some(&["sabul-units", "sabul-path", "sabul-run", "sabul-udp", "sabul-wire", "sabul"]),
+        Some(&[
+            "sabul-units",
+            "sabul-path",
+            "sabul-run",
+            "sabul-tun",
+            "sabul-udp",
+            "sabul-wire",
+            "sabul",
+        ]),
     ),
     (
         "sabul-study",

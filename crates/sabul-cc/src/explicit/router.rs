@@ -116,6 +116,21 @@ impl Router {
         Self { law, form, capacity, began: Instant::ZERO, ends, stats }
     }
 
+    /// What the link carries for these flows has changed, from the next packet on; at least a bit a second.
+    pub fn set_capacity(&mut self, capacity: Rate) {
+        self.capacity = Rate(capacity.0.max(1));
+    }
+
+    /// What it shares out now.
+    pub const fn capacity(&self) -> Rate {
+        self.capacity
+    }
+
+    /// The form of the headers that it rewrites.
+    pub const fn form(&self) -> CongestionForm {
+        self.form
+    }
+
     /// A packet of that size comes to a queue of so many bytes.
     pub fn arrived(
         &mut self,

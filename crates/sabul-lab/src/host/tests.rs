@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpgid, kill_process_group};
 
 use super::*;
-use crate::packet::{FRAME_MAX, VNET_BYTES};
+use sabul_tun::{FRAME_MAX, VNET_BYTES};
 
 /// For whatever has to happen, however slow the machine; nothing here takes that long.
 const LIMIT: Duration = Duration::from_secs(20);

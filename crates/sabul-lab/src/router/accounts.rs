@@ -6,7 +6,7 @@ use sabul_path::Way;
 use sabul_units::Instant;
 
 use super::{Amount, TupleLook};
-use crate::packet::{Bundle, Carried, Protocol, Tuple};
+use sabul_tun::{Bundle, Carried, Protocol, Tuple};
 
 /// Conversations told apart between two hosts; what begins later is counted for the hosts only.
 const TUPLES_MAX: usize = 20_000;

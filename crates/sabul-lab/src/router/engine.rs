@@ -17,13 +17,13 @@ use sabul_path::{
 use sabul_units::{CongestionHeader, Instant, SeededRandom, Span};
 
 use super::accounts::{AccountId, Accounts};
-use super::{PairPlan, Question, RouterLook, RouterPlan, TICK, headers};
+use super::{PairPlan, Question, RouterLook, RouterPlan, TICK};
 use crate::capture::{Capture, Fate};
 use crate::clock::{Clock, thread_cpu_seconds, timespec};
 use crate::error::LabError;
 use crate::events::Teller;
 use crate::lateness::LatenessMeter;
-use crate::packet::{Bundle, FRAME_MAX};
+use sabul_tun::{Bundle, FRAME_MAX, headers};
 
 /// Frames taken from each host before what is due has its turn.
 const FRAMES_PER_TURN: usize = 64;

@@ -10,7 +10,7 @@ use sabul_units::{CongestionFields, CongestionForm, CongestionHeader, Probabilit
 
 use super::*;
 use crate::host::{Host, HostConfig};
-use crate::packet::Protocol;
+use sabul_tun::Protocol;
 
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 66, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 66, 0, 2);

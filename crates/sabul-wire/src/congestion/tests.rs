@@ -124,3 +124,25 @@ fn a_router_finds_the_header_by_its_place_and_leaves_everything_else_alone() {
     assert_eq!(find_congestion(&[]), None);
     assert_eq!(find_congestion(&[0x10, 5]), None);
 }
+
+#[test]
+fn a_later_version_or_form_is_told_from_nothing_at_all() {
+    let header = one_of_each()[3];
+    let mut data = DataHeader::new(ConnectionId(1), PacketNumber(2), SeqNo(3), 4, 5);
+    data.congestion_len = 44;
+    let mut payload = data.encode().to_vec();
+    payload.extend(encoded(&header));
+    payload.extend([7; TAG_LEN + 1]);
+    assert_eq!(look_for_congestion(&payload), CongestionFound::Header(header));
+    let first = DATA_HEADER_LEN + 2;
+    for (byte, version, form) in [(0x24, 2, 4), (0xF1, 15, 1), (0x1E, 1, 14)] {
+        payload[first] = byte;
+        assert_eq!(look_for_congestion(&payload), CongestionFound::Later { version, form });
+    }
+    // Version 0 never was one, and without the magic it is no header.
+    payload[first] = 0x04;
+    assert_eq!(look_for_congestion(&payload), CongestionFound::Nothing);
+    (payload[first], payload[DATA_HEADER_LEN]) = (0x24, 0);
+    assert_eq!(look_for_congestion(&payload), CongestionFound::Nothing);
+    assert_eq!(look_for_congestion(&payload[..DATA_HEADER_LEN + 8]), CongestionFound::Nothing);
+}

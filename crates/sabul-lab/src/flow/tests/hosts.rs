@@ -9,9 +9,9 @@ use sabul_run::scenario::{Arrivals, Carrier, FlowSize};
 use sabul_units::{Rate, Span};
 
 use super::super::*;
-use crate::device::Device;
 use crate::host::HostConfig;
-use crate::packet::FRAME_MAX;
+use sabul_tun::Device;
+use sabul_tun::FRAME_MAX;
 
 const DELAY: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -25,10 +25,10 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 /// Bytes of the virtio header before each packet.
-pub(crate) const VNET_BYTES: usize = 10;
+pub const VNET_BYTES: usize = 10;
 /// The largest frame that a device reads or writes, virtio header included: IPv6 does not count its
 /// own 40 bytes in its length.
-pub(crate) const FRAME_MAX: usize = VNET_BYTES + 40 + 65_535;
+pub const FRAME_MAX: usize = VNET_BYTES + 40 + 65_535;
 
 /// The receiver has to finish the checksum at the place that the virtio header names.
 const NEEDS_CSUM: u8 = 1;
@@ -73,11 +73,11 @@ pub struct Tuple {
 
 /// A frame that is no IP packet, or one that contradicts itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed(pub(crate) &'static str);
+pub struct Malformed(pub &'static str);
 
 /// One packet of the kernel: several segments under one header, or just one.
 #[derive(Clone, Debug)]
-pub(crate) struct Bundle {
+pub struct Bundle {
     /// The IP packet, without the virtio header.
     bytes: Box<[u8]>,
     tuple: Tuple,
@@ -105,27 +105,27 @@ enum Checksum {
 
 /// What a segment of a bundle carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Carried {
+pub struct Carried {
     /// Bytes of the IP packet that the segment is, headers included.
-    pub(crate) ip_bytes: u32,
+    pub ip_bytes: u32,
     /// Bytes above TCP or UDP; above IP for anything else.
-    pub(crate) payload_bytes: u32,
+    pub payload_bytes: u32,
     /// TCP sequence number of its first byte (of SYN or FIN where there is no byte).
-    pub(crate) sequence: Option<u32>,
+    pub sequence: Option<u32>,
     /// SYN and FIN flags, which use a sequence number each without being payload.
-    pub(crate) is_syn: bool,
+    pub is_syn: bool,
     /// See `is_syn`.
-    pub(crate) is_fin: bool,
+    pub is_fin: bool,
 }
 
 impl Bundle {
     /// How many segments it is; at least one.
-    pub(crate) fn segments(&self) -> u16 {
+    pub fn segments(&self) -> u16 {
         self.segments
     }
 
     /// What one of them carries.
-    pub(crate) fn carried(&self, segment: u16) -> Carried {
+    pub fn carried(&self, segment: u16) -> Carried {
         let span = self.span(&(segment..segment + 1));
         let payload_bytes = count(span.len());
         let ip_bytes = u32::from(self.payload) + payload_bytes;
@@ -144,18 +144,18 @@ impl Bundle {
     }
 
     /// Whose conversation it belongs to.
-    pub(crate) fn tuple(&self) -> Tuple {
+    pub fn tuple(&self) -> Tuple {
         self.tuple
     }
 
     /// Whether its sender understands ECN marks (ECT(0), ECT(1) or CE in the IP header).
-    pub(crate) fn is_ecn_capable(&self) -> bool {
+    pub fn is_ecn_capable(&self) -> bool {
         let ecn = if self.is_v4() { self.bytes[1] } else { self.bytes[1] >> 4 };
         ecn & 3 != 0
     }
 
     /// The bytes behind the headers of neighbouring segments.
-    pub(crate) fn payload(&self, segments: Range<u16>) -> &[u8] {
+    pub fn payload(&self, segments: Range<u16>) -> &[u8] {
         &self.bytes[usize::from(self.payload)..][self.span(&segments)]
     }
 

@@ -65,7 +65,7 @@ impl Bundle {
     /// # Errors
     /// If it is no IP packet, if its lengths contradict each other, or if it asks for an offload that
     /// was not agreed on with the kernel.
-    pub(crate) fn parse(frame: &[u8]) -> Result<Self, Malformed> {
+    pub fn parse(frame: &[u8]) -> Result<Self, Malformed> {
         let (head, packet) =
             frame.split_at_checked(VNET_BYTES).ok_or(Malformed("no whole virtio header"))?;
         let offload = read_offload(head);

@@ -20,7 +20,7 @@ impl Bundle {
     /// Puts the virtio header and the headers of one frame that holds these neighbouring segments
     /// into `head`, which is cleared; [`Bundle::payload`] of the same segments has to follow on the
     /// wire. With `is_marked`, the IP header says CE (if the sender understands that).
-    pub(crate) fn write_head(&self, segments: Range<u16>, is_marked: bool, head: &mut Vec<u8>) {
+    pub fn write_head(&self, segments: Range<u16>, is_marked: bool, head: &mut Vec<u8>) {
         head.clear();
         head.extend_from_slice(&self.offload(&segments));
         self.append_headers(&segments, is_marked, head);
@@ -28,7 +28,7 @@ impl Bundle {
 
     /// One segment as a whole frame with a damaged byte, whose checksum the receiver has to check and
     /// will find wrong. A datagram that its sender left without a checksum gets one first.
-    pub(crate) fn write_damaged(&self, segment: u16, luck: u64, frame: &mut Vec<u8>) {
+    pub fn write_damaged(&self, segment: u16, luck: u64, frame: &mut Vec<u8>) {
         frame.clear();
         frame.extend_from_slice(&[0; VNET_BYTES]);
         self.append_segment(segment, frame);
@@ -57,7 +57,7 @@ impl Bundle {
 
     /// One segment as a plain IP packet with right checksums, up to `bytes_max` of it: what a
     /// recording keeps.
-    pub(crate) fn write_plain(&self, segment: u16, bytes_max: usize, packet: &mut Vec<u8>) {
+    pub fn write_plain(&self, segment: u16, bytes_max: usize, packet: &mut Vec<u8>) {
         packet.clear();
         self.append_segment(segment, packet);
         packet.truncate(bytes_max);
