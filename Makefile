@@ -80,6 +80,7 @@ unit-lab:
 scripts-lab: build
 	tests/netns.sh
 	tests/lab.sh
+	tests/router.sh
 	tests/ssh.sh
 
 cuts: build ## KILLS=200 CUTS=50 interruptions of copies between namespaces; needs root and iproute2; half an hour

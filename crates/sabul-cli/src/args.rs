@@ -2,7 +2,9 @@
 
 mod card;
 mod lab;
+mod router;
 mod ssh;
+mod values;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -20,8 +22,10 @@ pub(crate) use card::{CardArgs, CardTransport, ContractOrder};
 pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
 };
+pub(crate) use router::RouterArgs;
 use sabul_units::parse_bytes;
 pub(crate) use ssh::SshArgs;
+use values::parse_param;
 
 /// What somebody who has never used it wants to see.
 const START: &str = "\
@@ -57,6 +61,8 @@ pub(crate) enum Command {
     Sim(SimArgs),
     /// Measure real programs and scenario files over emulated paths
     Lab(LabArgs),
+    /// Forward between two devices before a bottleneck, and tell flows their rate
+    Router(RouterArgs),
     /// Measure one congestion controller by every test and put it on one page
     Card(CardArgs),
     /// Run the papers' tables and figures again and judge them
@@ -582,13 +588,6 @@ fn parse_count(text: &str) -> Result<usize, String> {
         .ok()
         .filter(|count| (1..=1024).contains(count))
         .ok_or_else(|| format!("'{text}' is not a number from 1 to 1024"))
-}
-
-fn parse_param(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("'{text}' is not KEY=VALUE, such as syn_interval_ms=10")),
-    }
 }
 
 fn parse_memory(text: &str) -> Result<usize, String> {

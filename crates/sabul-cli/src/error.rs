@@ -5,6 +5,7 @@ use std::fmt;
 use sabul::ErrorKind;
 use sabul_front::ssh::SshError;
 use sabul_lab::LabError;
+use sabul_router::RouterError;
 
 use crate::exit::End;
 
@@ -82,6 +83,13 @@ impl From<SshError> for CliError {
 impl From<LabError> for CliError {
     fn from(error: LabError) -> Self {
         sabul_study::Error::from(error).into()
+    }
+}
+
+impl From<RouterError> for CliError {
+    fn from(error: RouterError) -> Self {
+        let of = if error.is_request() { Self::usage } else { Self::failed };
+        of(error.to_string())
     }
 }
 

@@ -31,6 +31,7 @@ mod perf;
 mod policy;
 mod progress;
 mod reproduce;
+mod router;
 mod serve;
 mod sim;
 mod stop;
@@ -77,6 +78,7 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Lab(args) => lab::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Card(args) => card::run(&args),
+        Command::Router(args) => router::run(args),
         Command::Cp(args) => block_on(cp::run(args)),
         Command::Serve(args) => block_on(serve::files(args)),
         Command::Perf(args) => match args.command {

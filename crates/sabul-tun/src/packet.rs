@@ -75,6 +75,14 @@ pub struct Tuple {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
 /// One packet of the kernel: several segments under one header, or just one.
 #[derive(Clone, Debug)]
 pub struct Bundle {

@@ -1,0 +1,89 @@
+//! `sabul router`: a forwarder for a box that owns a bottleneck.
+
+use std::time::{Duration, Instant};
+
+use sabul_router::{Line, Session, SessionPlan, Settings};
+use sabul_units::{Random as _, Rate, SeededRandom};
+use serde::Serialize;
+
+use crate::args::RouterArgs;
+use crate::error::CliError;
+use crate::exit;
+use crate::json::{self, SCHEMA};
+use crate::output;
+use crate::stop::Stop;
+
+/// How soon a signal is noticed.
+const TURN: Duration = Duration::from_millis(50);
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(Serialize)]
+struct LineJson {
+    schema: u32,
+    #[serde(flatten)]
+    line: Line,
+}
+
+/// Runs `sabul router`.
+pub(crate) fn run(args: RouterArgs) -> Result<u8, CliError> {
+    let is_json = args.json;
+    let stop = Stop::listen()?;
+    let mut session = Session::start(&plan(args)?)?;
+    output::warn_of_debug_build();
+    if let Some(address) = session.metrics_address() {
+        output::note(format_args!("metrics: http://{address}/metrics"));
+    }
+    output::note("forwarding");
+    let mut due = Instant::now() + SECOND;
+    while !stop.is_asked() && session.is_running() {
+        std::thread::sleep(TURN);
+        if Instant::now() < due {
+            continue;
+        }
+        due += SECOND;
+        let (line, notices) = session.second();
+        notices.iter().for_each(output::note);
+        if is_json {
+            json::print(&LineJson { schema: SCHEMA, line })?;
+        }
+    }
+    output::note(session.finish()?);
+    Ok(exit::DONE)
+}
+
+fn plan(args: RouterArgs) -> Result<SessionPlan, CliError> {
+    let devices: Result<[String; 2], _> = args.devices.try_into();
+    let [near, far] = devices.map_err(|_| {
+        let what = "--device is given twice: where traffic goes in, and where it comes out";
+        CliError::usage(what)
+    })?;
+    if !args.rate_mbps.is_finite() || args.rate_mbps < 0.0 {
+        return Err(CliError::usage("--rate-mbps is a number of Mb/s, 0.1 to 100000"));
+    }
+    // So that two routers on a path differ.
+    let drawn = SeededRandom::new(seed()).next_u64();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let (rate, id) = (Rate((args.rate_mbps * 1e6) as u64), (drawn as u32).max(1));
+    Ok(SessionPlan {
+        settings: Settings {
+            rate,
+            framing_bytes: args.framing_bytes,
+            queue: args.queue,
+            algorithm: args.algorithm,
+            params: args.params,
+            share_percent: args.share,
+            id,
+        },
+        near,
+        far,
+        uplink: args.uplink,
+        metrics: args.metrics,
+    })
+}
+
+/// The time and this process.
+fn seed() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nanos = since.unwrap_or_default().subsec_nanos();
+    u64::from(std::process::id()) << 32 | u64::from(nanos)
+}

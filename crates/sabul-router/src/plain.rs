@@ -1,0 +1,103 @@
+//! What the plain class asks for, which is what the explicit class does not get.
+//!
+//! Model, every `WINDOW` T, over a the bits that came for the plain class (dropped or not):
+//!     d += (a / T - d) / 4           its demand
+//!     C_e = max(C - d, s C)          the capacity of the explicit class, s its least share
+//! Ours: the demand is of what came and not of what left, so that a class which wants more is believed before the
+//! other has made room; and where the plain class would take all, what it wants no longer matters.
+
+use sabul_units::{Instant, Rate, Span};
+
+/// Ours: long beside the spacing of packets, short beside what a transfer takes.
+const WINDOW: Span = Span::from_millis(50);
+/// Ours: a part of the way that the demand goes each window.
+const PART: f64 = 0.25;
+/// Windows that are made up for after silence; after so many the demand is nothing.
+const CATCH_UP: u32 = 64;
+
+/// The demand of the plain class.
+#[derive(Debug)]
+pub(crate) struct PlainDemand {
+    began: Instant,
+    bytes: u64,
+    /// Bits a second.
+    demand: f64,
+}
+
+impl PlainDemand {
+    pub(crate) const fn new() -> Self {
+        Self { began: Instant::ZERO, bytes: 0, demand: 0.0 }
+    }
+
+    /// A packet of the class came, with so many bytes of the link's.
+    pub(crate) const fn add(&mut self, bytes: u32) {
+        self.bytes += bytes as u64;
+    }
+
+    /// What it asks for now, where that may have changed.
+    #[inline]
+    pub(crate) fn turn(&mut self, now: Instant) -> Option<f64> {
+        (now.since(self.began) >= WINDOW).then(|| self.end_windows(now))
+    }
+
+    /// What it asks for, in bits a second.
+    pub(crate) const fn bps(&self) -> f64 {
+        self.demand
+    }
+
+    #[cold]
+    fn end_windows(&mut self, now: Instant) -> f64 {
+        for _ in 0..CATCH_UP {
+            if now.since(self.began) < WINDOW {
+                return self.demand;
+            }
+            let came = self.bytes as f64 * 8.0 / WINDOW.as_secs_f64();
+            self.demand += PART * (came - self.demand);
+            self.bytes = 0;
+            self.began = self.began + WINDOW;
+        }
+        self.began = now;
+        self.demand = 0.0;
+        self.demand
+    }
+}
+
+/// What the explicit class shares out of a link of that rate, of which it has `share` at least.
+pub(crate) fn left_of(rate: Rate, share: Rate, demand_bps: f64) -> Rate {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    let left = (rate.0 as f64 - demand_bps).clamp(share.0 as f64, rate.0 as f64) as u64;
+    Rate(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at_ms(ms: u64) -> Instant {
+        Instant::ZERO + Span::from_millis(ms)
+    }
+
+    #[test]
+    fn demand_follows_what_comes_within_half_a_second_and_is_nothing_after_silence() {
+        let mut demand = PlainDemand::new();
+        for ms in 1..=1_000 {
+            demand.turn(at_ms(ms));
+            demand.add(1_250);
+            if ms == 500 {
+                assert!(demand.bps() > 0.9 * 10e6, "{}", demand.bps());
+            }
+        }
+        assert!((demand.bps() / 10e6 - 1.0).abs() < 0.03, "{}", demand.bps());
+        demand.turn(at_ms(1_000_000));
+        assert!(demand.bps() < 1.0, "{}", demand.bps());
+    }
+
+    #[test]
+    fn the_explicit_class_has_what_is_left_and_its_share_at_least() {
+        let (rate, share) = (Rate::from_mbps(100), Rate::from_mbps(30));
+        assert_eq!(left_of(rate, share, 0.0), rate);
+        assert_eq!(left_of(rate, share, 20e6), Rate::from_mbps(80));
+        assert_eq!(left_of(rate, share, 90e6), share);
+        assert_eq!(left_of(rate, share, 1e12), share);
+    }
+}

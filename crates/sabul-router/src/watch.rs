@@ -1,0 +1,202 @@
+//! What is wrong and worth a sentence; each is said once.
+
+use std::fmt;
+
+use sabul_units::{Rate, show_rate};
+
+use crate::kernel::KernelLook;
+use crate::look::Look;
+
+/// Looks in a row, a second apart, in which packets wait behind the router before that is no accident.
+const ROW: u32 = 3;
+/// The part of the configured rate below which the link behind is slower. It is less than 1 since the two are
+/// counted at different times.
+const SLOWER: f64 = 0.97;
+
+/// Something that a person should know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Notice {
+    /// The link behind the router carries less than it was given.
+    SlowLink {
+        /// What it carries.
+        real: Rate,
+        /// What the router was told.
+        given: Rate,
+        /// Bytes that wait in the link's own queue.
+        queue_bytes: u64,
+    },
+    /// Headers of a later version pass.
+    Later {
+        /// Of the first: its version and form.
+        first: (u8, u8),
+    },
+    /// Headers of another algorithm pass.
+    Foreign {
+        /// Whose the first was.
+        algorithm: &'static str,
+    },
+    /// The kernel has dropped frames because the router did not read them in time.
+    Missed {
+        /// How many so far.
+        frames: u64,
+    },
+    /// The far device does not take frames.
+    Refused {
+        /// How many so far.
+        frames: u64,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SlowLink { real, given, queue_bytes } => {
+                let (shown, told) = (show_rate(real.0 as f64), show_rate(given.0 as f64));
+                let wise = real.mul_ratio(97, 100).as_mbps_f64();
+                write!(
+                    f,
+                    "the link behind carries {shown}, less than the {told} of --rate-mbps: \
+                     {queue_bytes} bytes wait in its own queue, of which flows are told nothing; \
+                     start the router with --rate-mbps {wise:.1}"
+                )
+            }
+            Self::Later { first: (version, form) } => write!(
+                f,
+                "packets carry congestion headers of version {version}, form {form}, which are later \
+                 than this program: they go on unchanged, as plain traffic; a newer sabul reads them"
+            ),
+            Self::Foreign { algorithm } => write!(
+                f,
+                "packets carry congestion headers of {algorithm}, which this router does not answer: \
+                 they go on unchanged, as plain traffic; let all routers and senders of a path use \
+                 one algorithm"
+            ),
+            Self::Missed { frames } => write!(
+                f,
+                "the kernel has dropped {frames} frames before the router could read them: this \
+                 machine is too busy for what comes"
+            ),
+            Self::Refused { frames } => write!(
+                f,
+                "the far device has refused {frames} frames: see whether it is up and its MTU is not \
+                 below the near device's"
+            ),
+        }
+    }
+}
+
+/// Sees a router once a second.
+#[derive(Debug, Default)]
+pub struct Watch {
+    before: Option<(Look, KernelLook)>,
+    waiting_for: u32,
+    /// The sum of the link's rates while packets waited.
+    carried_bps: f64,
+    said: [bool; 5],
+}
+
+impl Watch {
+    /// What is new at this look, about a second after the one before.
+    pub fn see(&mut self, look: &Look, kernel: &KernelLook) -> Vec<Notice> {
+        let slow = self.slow_link(look, kernel);
+        let missed = kernel.missed_frames;
+        let found = [
+            slow,
+            look.first_later.map(|first| Notice::Later { first }),
+            look.first_foreign.map(|algorithm| Notice::Foreign { algorithm }),
+            (missed > 0).then_some(Notice::Missed { frames: missed }),
+            (look.refused_frames > 0).then_some(Notice::Refused { frames: look.refused_frames }),
+        ];
+        self.before = Some((look.clone(), *kernel));
+        let fresh = found.into_iter().zip(&mut self.said).filter_map(|(notice, is_said)| {
+            let notice = notice.filter(|_| !*is_said)?;
+            *is_said = true;
+            Some(notice)
+        });
+        fresh.collect()
+    }
+
+    fn slow_link(&mut self, look: &Look, kernel: &KernelLook) -> Option<Notice> {
+        let (before, kernel_before) = self.before.as_ref()?;
+        let (then, now) = (kernel_before.uplink?, kernel.uplink?);
+        let seconds = look.at_s - before.at_s;
+        let waits = now.waiting_bytes > 0 && then.waiting_bytes > 0;
+        if seconds <= 0.0 || !(waits || now.dropped > then.dropped) {
+            (self.waiting_for, self.carried_bps) = (0, 0.0);
+            return None;
+        }
+        self.waiting_for += 1;
+        self.carried_bps += now.sent_bytes.saturating_sub(then.sent_bytes) as f64 * 8.0 / seconds;
+        let real = self.carried_bps / f64::from(self.waiting_for);
+        let is_slow = self.waiting_for >= ROW && real < SLOWER * look.rate_bps as f64;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
+        let real = Rate(real as u64);
+        let (given, queue_bytes) = (Rate(look.rate_bps), now.waiting_bytes);
+        is_slow.then_some(Notice::SlowLink { real, given, queue_bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::QueueLook;
+
+    /// After so many seconds in which the link behind carried 20 Mb/s and so many bytes wait there.
+    fn at(second: u32, rate_mbps: u64, waiting_bytes: u64) -> (Look, KernelLook) {
+        let look =
+            Look { at_s: f64::from(second), rate_bps: rate_mbps * 1_000_000, ..Look::default() };
+        let sent_bytes = 2_500_000 * u64::from(second);
+        let uplink = Some(QueueLook { sent_bytes, waiting_bytes, dropped: 0 });
+        (look, KernelLook { missed_frames: 0, uplink })
+    }
+
+    fn said(watch: &mut Watch, (look, kernel): (Look, KernelLook)) -> Vec<Notice> {
+        watch.see(&look, &kernel)
+    }
+
+    #[test]
+    fn a_link_that_is_slower_than_configured_is_said_once_with_its_rate() {
+        let mut watch = Watch::default();
+        let all: Vec<_> = (0..10).map(|second| said(&mut watch, at(second, 50, 90_000))).collect();
+        assert!(all[..3].iter().all(Vec::is_empty), "{all:?}");
+        let slow = Notice::SlowLink {
+            real: Rate::from_mbps(20),
+            given: Rate::from_mbps(50),
+            queue_bytes: 90_000,
+        };
+        let text = slow.to_string();
+        assert_eq!(all[3], [slow]);
+        assert!(all[4..].iter().all(Vec::is_empty), "{all:?}");
+        assert!(text.contains("20") && text.contains("--rate-mbps 19.4"), "{text}");
+    }
+
+    #[test]
+    fn a_queue_that_comes_and_goes_or_a_link_at_its_rate_is_no_news() {
+        let mut watch = Watch::default();
+        for second in 0..20 {
+            let bytes = if second % 3 == 0 { 0 } else { 9_000 };
+            assert!(said(&mut watch, at(second, 50, bytes)).is_empty());
+        }
+        let mut watch = Watch::default();
+        for second in 0..20 {
+            assert!(said(&mut watch, at(second, 20, 9_000)).is_empty());
+        }
+    }
+
+    #[test]
+    fn each_thing_is_said_once_and_says_what_to_do() {
+        let mut watch = Watch::default();
+        let (mut look, mut kernel) = at(0, 50, 0);
+        look.first_later = Some((2, 4));
+        look.first_foreign = Some("rcp");
+        look.refused_frames = 3;
+        kernel.missed_frames = 5;
+        let texts: Vec<_> = watch.see(&look, &kernel).iter().map(Notice::to_string).collect();
+        let words = ["version 2", "of rcp", "dropped 5 frames", "refused 3 frames"];
+        assert_eq!(texts.len(), words.len());
+        for (text, words) in texts.iter().zip(words) {
+            assert!(text.contains(words), "{text}");
+        }
+        assert!(watch.see(&look, &kernel).is_empty());
+    }
+}
