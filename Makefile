@@ -19,7 +19,8 @@ VERIFY ?= --no-verify
 .DEFAULT_GOAL := help
 .PHONY: help build install dist publish-check demo test format lint unit own-controller interrupted doc test-lab lint-lab \
 	unit-lab scripts-lab \
-	cuts sweep arms picture bench bench-sim bench-smoke instructions instructions-baseline reproduce tidy fuzz fuzz-keep
+	cuts sweep arms picture bench bench-sim bench-router bench-smoke instructions instructions-baseline reproduce tidy fuzz \
+	fuzz-keep
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,6 +105,12 @@ arms: build ## ten scenarios in the simulator and in the lab, side by side; a qu
 bench-sim: ## how fast a world runs: wall time, and instructions where valgrind is installed
 	$(CARGO) build $(CARGOFLAGS) --release -p sabul-sim --example world_speed
 	benches/simulator.sh $(TARGET_DIR)/release/examples/world_speed $(ROUNDS)
+
+bench-router: ## packets a second that one core carries through the bottleneck of `sabul router`, by algorithm; SECONDS=10
+	$(CARGO) build $(CARGOFLAGS) --release -p sabul-router --example forwarding_speed
+	for algorithm in none jetmax rcp piqi-rcp xcp emkc maxnet; do \
+		$(TARGET_DIR)/release/examples/forwarding_speed $$algorithm $(SECONDS) || exit 1; \
+	done
 
 bench-smoke: build ## whether the benchmarks run, a second each; their numbers mean nothing
 	$(CARGO) build $(CARGOFLAGS) --release -p sabul-sim --example world_speed

@@ -7,13 +7,16 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::hint::black_box;
 
-use sabul_cc::{conformance, registry};
+use sabul_cc::{conformance, registry, routers};
 use sabul_proto::{
     Admission, Arrival, DataPacket, Expiry, Receiver, ReceiverConfig, ReportRule, Sender,
     SenderConfig, Transmit,
 };
 use sabul_sim::World;
-use sabul_units::{Bytes, Instant, PacketNumber, Polled, SeqNo, Span};
+use sabul_units::{
+    Bytes, CongestionFields, CongestionHeader, Instant, JetMaxFields, PacketNumber, Polled, Rate,
+    SeqNo, Span,
+};
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Feedback, Header, LossPolicy, NumberRange,
     TAG_LEN,
@@ -38,7 +41,7 @@ transport = 'tcp'
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let [work, amount] = &arguments[..] else {
-        return Err("usage: instructions world|channel|controllers|wire AMOUNT".into());
+        return Err("usage: instructions world|channel|controllers|wire|router-NAME AMOUNT".into());
     };
     let amount = amount.parse()?;
     match work.as_str() {
@@ -46,6 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "channel" => channel(amount)?,
         "controllers" => controllers(amount)?,
         "wire" => wire(amount)?,
+        other if other.starts_with("router-") => router(&other["router-".len()..], amount)?,
         _ => return Err(format!("no work is called '{work}'").into()),
     }
     Ok(())
@@ -182,3 +186,36 @@ fn wire(times: u32) -> Result<(), Box<dyn Error>> {
     }
     Ok(())
 }
+
+/// So many packets through the router half of an algorithm: each comes and leaves, its header in hand.
+fn router(name: &str, packets: u32) -> Result<(), Box<dyn Error>> {
+    let entry = routers::find(name)?;
+    let mut router = entry.router(&[], Rate::from_mbps(1_000), ROUTER)?;
+    // 1250 bytes each 11 us are 909 Mb/s.
+    let (rtt, interval) = (Span::from_millis(20), Span::from_micros(11));
+    let fields = match entry.form.blank() {
+        CongestionFields::Xcp { .. } => CongestionFields::Xcp { rtt, interval, delta: 1_000 },
+        CongestionFields::Rcp { rate, .. } => CongestionFields::Rcp { rtt, rate },
+        CongestionFields::PiqiRcp { rate, .. } => CongestionFields::PiqiRcp { rtt, rate },
+        CongestionFields::JetMax(blank) => {
+            CongestionFields::JetMax(JetMaxFields { interval, controlling: ROUTER, ..blank })
+        }
+        CongestionFields::Emkc { loss, router, round, .. } => {
+            CongestionFields::Emkc { interval, loss, router, round }
+        }
+        other => other,
+    };
+    let (size, queue) = (Bytes(1_250), Bytes(2_500));
+    let mut now = Instant::ZERO;
+    for _ in 0..packets {
+        now = now + interval;
+        let mut header = CongestionHeader::new(black_box(fields));
+        router.arrived(now, size, queue, Some(&mut header));
+        router.departs(now, size, queue, Some(&mut header));
+        black_box(header);
+    }
+    Ok(())
+}
+
+/// The number of the router among routers.
+const ROUTER: u32 = 7;
