@@ -2,7 +2,7 @@
 
 use sabul_path::{
     Codel, Discipline, FqCodel, LinkConfig, LinkError, LinkPlan, Outage, PathPreset, QueueLimit,
-    Red, preset, presets,
+    Red, RouterPlan, preset, presets,
 };
 use sabul_report::significant;
 use sabul_units::{Probability, Rate, Span, parse_bytes};
@@ -90,6 +90,8 @@ pub struct PathWishes {
     pub mtu: Option<u32>,
     /// Who leaves the queue next.
     pub discipline: Option<QueueDiscipline>,
+    /// The explicit controller whose router half stands in front of the queue, both ways.
+    pub router: Option<String>,
 }
 
 /// Reads a time: `50`, `0.5`, `50ms`, `1.5s` or `200us`; milliseconds without a unit.
@@ -199,6 +201,9 @@ pub fn plan(wishes: &PathWishes) -> Result<LinkPlan, Error> {
         if let (Some(discipline), Some(rate)) = (wishes.discipline, rate) {
             builder = builder.with_discipline(discipline.for_rate(rate));
         }
+        if let Some(name) = &wishes.router {
+            builder = builder.with_router(Some(RouterPlan::new(name)));
+        }
         builder.build().map_err(|error| refusal(&error))
     };
     Ok(LinkPlan { id: id.to_owned(), forward: build(0)?, back: build(1)? })
@@ -253,6 +258,9 @@ fn describe_link(link: &LinkConfig, rtt: Span) -> String {
     ];
     if *link.discipline() != Discipline::DropTail {
         parts.push(link.discipline().name().to_owned());
+    }
+    if let Some(router) = link.router() {
+        parts.push(format!("a router of {}", router.algorithm));
     }
     if link.jitter() > Span::ZERO {
         parts.push(format!("jitter up to {}", show_ms(link.jitter())));
@@ -351,6 +359,7 @@ mod tests {
                 "--loss-back" => wishes.loss_back = Some(parse_loss(value).map_err(in_flag)?),
                 "--queue" => wishes.queue = Some(parse_queue(value).map_err(in_flag)?),
                 "--jitter" => wishes.jitter = Some(parse_ms(value).map_err(in_flag)?),
+                "--router" => wishes.router = Some((*value).to_owned()),
                 "--mtu" => wishes.mtu = Some(value.parse().unwrap()),
                 "--discipline" => {
                     wishes.discipline = Some(match *value {
@@ -398,6 +407,15 @@ mod tests {
         assert_eq!(with("1MiB"), QueueLimit::Bytes(1 << 20));
         // 1 Mb/s × 2 ms = 250 bytes: the least.
         assert_eq!(queue(&["--rate", "1M", "--delay", "1"]), QueueLimit::Packets(2));
+    }
+
+    #[test]
+    fn a_router_stands_before_both_ways_and_a_name_that_nobody_has_is_refused() {
+        let path = path(&["--router", "jetmax"]).unwrap();
+        assert!(path.forward.router().is_some() && path.back == path.forward);
+        assert!(describe(&path)[0].contains("a router of jetmax"), "{:?}", describe(&path));
+        let error = super::tests::path(&["--router", "jetmox"]).unwrap_err();
+        assert!(error.contains("--router: jetmox"), "{error}");
     }
 
     #[test]

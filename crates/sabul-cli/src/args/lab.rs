@@ -110,6 +110,9 @@ pub(crate) struct PathArgs {
     /// Who leaves the queue next, and who is dropped [default: droptail].
     #[arg(long, value_enum, value_name = "NAME")]
     pub(crate) discipline: Option<QueueDiscipline>,
+    /// Both ways the router half of this explicit controller stands in front of the queue, such as jetmax.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) router: Option<String>,
 }
 
 /// Disciplines that a path can have without settings.
@@ -128,15 +131,25 @@ pub(crate) enum QueueDiscipline {
 
 impl From<PathArgs> for PathWishes {
     fn from(args: PathArgs) -> Self {
-        let PathArgs { preset, rate, delay, rtt, loss, loss_back, queue, jitter, mtu, discipline } =
-            args;
-        let discipline = discipline.map(|discipline| match discipline {
+        let discipline = args.discipline.map(|discipline| match discipline {
             QueueDiscipline::DropTail => path::QueueDiscipline::DropTail,
             QueueDiscipline::Codel => path::QueueDiscipline::Codel,
             QueueDiscipline::FqCodel => path::QueueDiscipline::FqCodel,
             QueueDiscipline::Red => path::QueueDiscipline::Red,
         });
-        Self { preset, rate, delay, rtt, loss, loss_back, queue, jitter, mtu, discipline }
+        Self {
+            preset: args.preset,
+            rate: args.rate,
+            delay: args.delay,
+            rtt: args.rtt,
+            loss: args.loss,
+            loss_back: args.loss_back,
+            queue: args.queue,
+            jitter: args.jitter,
+            mtu: args.mtu,
+            discipline,
+            router: args.router,
+        }
     }
 }
 
