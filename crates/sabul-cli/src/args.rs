@@ -69,6 +69,12 @@ pub(crate) enum Command {
     Reproduce(ReproduceArgs),
     /// Examine the deterministic model of SABUL 2002
     Model(ModelArgs),
+    /// Print the JSON Schema of what --json and --json-lines print, or the names of all schemas
+    Schema {
+        /// Which.
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
     /// Print a completion script for a shell
     Completion {
         /// Which shell.
@@ -183,9 +189,12 @@ pub(crate) struct CpArgs {
     /// as 2d.
     #[arg(long, value_name = "TIME", value_parser = parse_patience)]
     pub(crate) retry: Option<Duration>,
-    /// Print one JSON document on standard output.
+    /// Print one JSON document on standard output; `sabul schema cp` describes it.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print a line of JSON for each thing as it happens; `sabul schema cp-lines` describes them.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) json_lines: bool,
     /// Print errors only.
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -256,6 +265,9 @@ pub(crate) struct ListenArgs {
     /// Never send faster than this in all transfers together, which share it, in bit/s with k, M or G.
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit_total: Option<Rate>,
+    /// Print a line of JSON for each thing as it happens; `sabul schema serve-lines` describes them.
+    #[arg(long, requires = "ticket_file")]
+    pub(crate) json_lines: bool,
 }
 
 /// Which controllers clients may choose for what the server sends.
@@ -279,7 +291,7 @@ pub(crate) struct ServeArgs {
     pub(crate) root: Option<PathBuf>,
     /// Serve whoever started this over ssh, as that user: the ticket goes to standard output, and the end of
     /// standard input is the end. What `sabul cp FILE HOST:` runs.
-    #[arg(long, conflicts_with_all = ["root", "listen", "ticket_file", "once"])]
+    #[arg(long, conflicts_with_all = ["root", "listen", "ticket_file", "once", "json_lines"])]
     pub(crate) stdio: bool,
     /// With --stdio, the ports of which the first free one is taken.
     #[arg(long, value_name = "A-B", requires = "stdio", default_value_t)]
@@ -344,9 +356,12 @@ pub(crate) struct TestArgs {
     #[arg(short = 'i', long, value_name = "SECONDS", default_value = "1",
           value_parser = parse_seconds)]
     pub(crate) interval: f64,
-    /// Print one JSON document on standard output.
+    /// Print one JSON document on standard output; `sabul schema perf` describes it.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print a line of JSON for each interval, and the document as the last; `sabul schema perf-lines` describes them.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) json_lines: bool,
 }
 
 /// Arguments of `sabul demo`.
@@ -486,9 +501,9 @@ pub(crate) struct ReproduceRunArgs {
     /// Which; `sabul reproduce list` shows them.
     #[arg(value_name = "NAME|all")]
     pub(crate) name: String,
-    /// Where to run it.
-    #[arg(long, value_enum, default_value_t = Arm::Sim)]
-    pub(crate) arm: Arm,
+    /// Where to run it: in virtual time, the one place there is.
+    #[arg(long, value_name = "ARM", default_value = "sim", value_parser = ["sim"], hide = true)]
+    pub(crate) arm: String,
     /// Write pictures, tables and report into this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,

@@ -13,9 +13,10 @@ use sabul::{
     Transfer, TransferOptions,
 };
 use sabul_front::course::Minimum;
+use sabul_front::json::TransferJson;
 use sabul_front::limiter;
+use sabul_front::lines::{CopyEvent, Teller};
 use sabul_front::pipe::Pipe;
-use sabul_front::scan::Scan;
 use sabul_front::ssh::Bridge;
 use sabul_transfer::Printable;
 use sabul_units::{count, show_bytes, show_rate};
@@ -25,10 +26,9 @@ use crate::error::CliError;
 use crate::events::EventFile;
 use crate::exit::{self, End, code_of_failures};
 use crate::interrupt::Interrupt;
-use crate::json::{self, ErrorJson, TransferJson};
-use crate::output;
 use crate::policy::{self, controller};
 use crate::progress::{Meter, follow};
+use crate::{json, output};
 
 /// Most failures of single files that are spelt out on standard error.
 const FAILURES_SHOWN: usize = 20;
@@ -39,17 +39,23 @@ const WORTH_A_WORD: Duration = Duration::from_secs(1);
 /// Runs the command; the result is the exit code.
 pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
     let nothing = TransferJson::nothing(controller(&args));
-    let mut outcome = Outcome { json: nothing, code: exit::DONE, reconnects: 0 };
+    let lines = args.json_lines.then(Teller::default);
+    let mut outcome = Outcome { json: nothing, code: exit::DONE, reconnects: 0, lines };
     let result = copy(&args, &mut outcome).await;
     outcome.json.policy = Some(args.policy.name());
     outcome.json.reconnects = outcome.reconnects;
     if let Err(error) = &result {
-        outcome.json.errors.push(ErrorJson::of_error(error));
+        outcome.json.errors.push(json::error(error));
     }
+    let code = result.as_ref().map_or_else(CliError::code, |()| outcome.code);
+    outcome.json.exit = code;
     if args.json {
         json::print(&outcome.json)?;
     }
-    result.map(|()| outcome.code)
+    if let Some(teller) = outcome.lines {
+        json::print(&teller.line(CopyEvent::Done(Box::new(outcome.json))))?;
+    }
+    result.map(|()| code)
 }
 
 /// What there is to tell, however it ends.
@@ -59,6 +65,8 @@ struct Outcome {
     code: u8,
     /// Attempts after the first.
     reconnects: u64,
+    /// A line for each thing that happens.
+    lines: Option<Teller>,
 }
 
 async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
@@ -72,7 +80,7 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
         ..args.channel.transfer_options(controller(args))?
     };
     policy::apply(args, &mut options)?;
-    if args.json && plan.writes_stdout() {
+    if (args.json || args.json_lines) && plan.writes_stdout() {
         return Err(CliError::usage(
             "--json and the destination '-' both want standard output; leave out one of them",
         ));
@@ -94,12 +102,24 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
             Ok(())
         }
         Err(_) if pipe_closed.load(Ordering::Acquire) => Ok(()),
-        Err(_) if interrupt.is_seen() => Err(CliError::interrupted(format!(
-            "interrupted: what had arrived complete stays (at least {}); run the same command again to go on",
-            count(outcome.json.files, "file")
-        ))),
+        Err(_) if interrupt.is_seen() => {
+            Err(CliError::interrupted(format!("interrupted: {}", what_stays(outcome))))
+        }
+        Err(error) if outcome.json.files > 0 => {
+            let message = format!("{error}; {}", what_stays(outcome));
+            Err(error.in_words(message))
+        }
         Err(error) => Err(error),
     }
+}
+
+/// What is left of a copy that was cut off. More may have arrived than is known here.
+fn what_stays(outcome: &Outcome) -> String {
+    let stays = match outcome.json.files {
+        0 => String::new(),
+        files => format!("what had arrived complete stays (at least {}); ", count(files, "file")),
+    };
+    stays + "run the same command again to go on"
 }
 
 /// Connects and copies, as often as it takes and may take.
@@ -144,6 +164,9 @@ async fn attempts(
         };
         let Some(pause) = pause else { return Err(error) };
         output::complain(format_args!("{error}; trying again in {:.1} s", pause.as_secs_f64()));
+        let (attempt, pause_s) = (retry.attempts(), pause.as_secs_f64());
+        let event = CopyEvent::Reconnect { attempt, pause_s, error: json::error(&error) };
+        json::tell(outcome.lines.as_ref(), event);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = interrupt.wait() => return Err(error),
@@ -181,7 +204,7 @@ async fn transfer(
     outcome: &mut Outcome,
     pipe: Pipe,
 ) -> Result<Report, CliError> {
-    let mut meter = Meter::new(args.quiet, plan.scan(args));
+    let mut meter = Meter::new(args.quiet || args.json_lines);
     let started = tokio::select! {
         started = plan.start(session, args.recursive, options, pipe) => started,
         () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
@@ -189,16 +212,17 @@ async fn transfer(
     let result = match started {
         Ok(mut transfer) => {
             let mut minimum = args.min_rate.map(Minimum::new);
+            let (cc, policy) = (controller(args).to_owned(), args.policy.name().to_owned());
+            json::tell(outcome.lines.as_ref(), CopyEvent::Started { cc, policy });
+            outcome.lines.iter_mut().for_each(Teller::start);
             let (progress, slow): (Progress, _) =
-                follow(&mut transfer, &mut meter, interrupt, &mut minimum).await;
+                follow(&mut transfer, &mut meter, interrupt, &mut minimum, &mut outcome.lines)
+                    .await;
             outcome.json = TransferJson::of_progress(controller(args), &progress);
             let finished = transfer.finish().await.map_err(CliError::from);
             match slow {
                 // What came before it was looked at is done all the same.
-                Some(text) if finished.is_err() => Err(CliError::too_slow(format!(
-                    "{text}; what had arrived complete stays ({}); run the same command again to go on",
-                    count(outcome.json.files, "file")
-                ))),
+                Some(text) if finished.is_err() => Err(CliError::too_slow(text)),
                 _ => finished,
             }
         }
@@ -215,6 +239,12 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
         // Whoever reads standard output has had enough, which is no failure of ours.
         outcome.json.errors.clear();
         return;
+    }
+    if let Some(teller) = &mut outcome.lines {
+        let late = report.failures.get(teller.failures()..).unwrap_or_default();
+        for line in teller.failed(late) {
+            let _ = json::print(&line);
+        }
     }
     for (path, failure) in report.failures.iter().take(FAILURES_SHOWN) {
         let (path, text) = (Printable(path).to_string(), failure.to_string());
@@ -319,16 +349,6 @@ impl Plan {
 
     fn writes_stdout(&self) -> bool {
         matches!(self, Self::Get { destination, .. } if destination == "-")
-    }
-
-    /// Counts ahead what will be sent, where that is of this machine and for somebody to see.
-    fn scan(&self, args: &CpArgs) -> Option<Scan> {
-        match self {
-            Self::Put { sources, .. } if !args.quiet && sources.iter().all(|path| path != "-") => {
-                Some(Scan::start(sources.iter().map(PathBuf::from).collect(), args.recursive))
-            }
-            Self::Put { .. } | Self::Get { .. } => None,
-        }
     }
 
     async fn start(

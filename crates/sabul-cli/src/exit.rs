@@ -57,7 +57,7 @@ impl From<Cause> for End {
 /// The exit code of a program that ends because of an error of this kind.
 pub(crate) const fn code_of(kind: ErrorKind) -> u8 {
     match kind {
-        ErrorKind::Failure => FAILED,
+        ErrorKind::Failure | ErrorKind::Internal => FAILED,
         ErrorKind::Request => USAGE,
         ErrorKind::Unreachable => 3,
         ErrorKind::Authentication => 4,
@@ -71,6 +71,7 @@ pub(crate) const fn code_of(kind: ErrorKind) -> u8 {
 pub(crate) const fn word_of(end: End) -> &'static str {
     match end {
         End::Error(ErrorKind::Failure) | End::Program(_) => "failed",
+        End::Error(ErrorKind::Internal) => "internal",
         End::Error(ErrorKind::Request) => "usage",
         End::Error(ErrorKind::Unreachable) => "unreachable",
         End::Error(ErrorKind::Authentication) => "authentication",
@@ -99,6 +100,7 @@ pub(crate) fn code_of_failures<'a>(failures: impl IntoIterator<Item = &'a Failur
 mod tests {
     use super::*;
 
+    /// But for [`ErrorKind::Internal`], which shares its code.
     const KINDS: [(ErrorKind, &str); 7] = [
         (ErrorKind::Failure, "some or all of the transfer failed"),
         (ErrorKind::Request, "usage or configuration"),
@@ -126,6 +128,43 @@ mod tests {
     }
 
     #[test]
+    fn every_word_is_in_the_manual_with_its_code() {
+        use sabul::FailureCode as Code;
+        let manual = include_str!("../../../docs/manual/json.md");
+        let row = |word: &str, code: u8| {
+            let row = format!("| `{word}` | {code} |");
+            assert!(manual.contains(&row), "docs/manual/json.md lacks '{row}'");
+        };
+        for end in KINDS
+            .map(|(kind, _)| End::Error(kind))
+            .into_iter()
+            .chain([End::Error(ErrorKind::Internal), End::Slow])
+        {
+            row(word_of(end), end.code());
+        }
+        for code in [
+            Code::Protocol,
+            Code::Version,
+            Code::Authentication,
+            Code::Refused,
+            Code::NotFound,
+            Code::Unreadable,
+            Code::Changed,
+            Code::Permission,
+            Code::NoSpace,
+            Code::Unwritable,
+            Code::Verification,
+            Code::UdpBlocked,
+            Code::Timeout,
+            Code::Cancelled,
+            Code::BadSetting,
+            Code::Internal,
+        ] {
+            assert!(manual.contains(&format!("| `{}` | ", code.word())), "{}", code.word());
+        }
+    }
+
+    #[test]
     fn words_and_codes_tell_the_same_apart() {
         for (one, _) in KINDS {
             for (other, _) in KINDS {
@@ -134,6 +173,8 @@ mod tests {
             }
         }
         assert_eq!(End::Program(77).code(), 77);
+        let internal = End::Error(ErrorKind::Internal);
+        assert_eq!((word_of(internal), internal.code()), ("internal", FAILED));
     }
 
     #[test]

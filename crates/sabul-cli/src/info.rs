@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 use sabul_cc::registry;
+use sabul_front::schema;
 
 use crate::args::{CcArgs, CcCommand, Cli};
 use crate::error::CliError;
@@ -56,6 +57,21 @@ fn show(entry: &registry::Entry) -> String {
         let _ = writeln!(text, "    Source: {}", param.source);
     }
     text
+}
+
+/// Prints a schema, or what there is.
+pub(crate) fn schema(name: Option<&str>) -> Result<u8, CliError> {
+    let Some(name) = name else {
+        let lines = schema::DOCUMENTS.iter().map(|(name, what)| format!("{name:12}  {what}\n"));
+        output::print(lines.collect::<String>())?;
+        return Ok(exit::DONE);
+    };
+    let schema = schema::of(name).ok_or_else(|| {
+        let names: Vec<_> = schema::DOCUMENTS.iter().map(|(name, _)| *name).collect();
+        CliError::usage(format!("no schema is called '{name}'; there are {}", names.join(", ")))
+    })?;
+    output::print_line(format_args!("{schema:#}"))?;
+    Ok(exit::DONE)
 }
 
 /// Prints the completion script of one shell.

@@ -94,6 +94,7 @@ fn run(command: Command) -> Result<u8, CliError> {
             ReproduceCommand::Run(args) => reproduce::run(&args),
         },
         Command::Model(args) => model::run(&args),
+        Command::Schema { name } => info::schema(name.as_deref()),
         Command::Completion { shell } => info::completion(shell),
         Command::Man { out } => info::man(out.as_deref()),
     }

@@ -39,6 +39,16 @@ pub(crate) fn show(
     }
 }
 
+/// How many columns standard output has, where it is a terminal.
+pub(crate) fn width() -> Option<usize> {
+    terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into())
+}
+
+/// The same of standard error.
+pub(crate) fn error_width() -> Option<usize> {
+    terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into())
+}
+
 /// Writes a line for people to standard error, where a failure has no one left to be told to.
 pub(crate) fn note(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");

@@ -6,59 +6,27 @@ use sabul::{
     ChannelStats, Direction, Host, MeasureLimit, Report, Session, Stretch, Transfer,
     TransferOptions,
 };
+use sabul_front::json::{IntervalJson, PerfJson, TransferJson, rate_bps};
+use sabul_front::lines::{PerfEvent, Teller};
 use sabul_run::statistics;
 use sabul_study::processor::{cpu_mhz, mhz_per_mbps};
 use sabul_units::show_bytes;
 use sabul_units::show_rate;
-use serde::Serialize;
 
 use crate::args::TestArgs;
 use crate::error::CliError;
 use crate::exit;
 use crate::interrupt::Interrupt;
-use crate::json::{self, ErrorJson, TransferJson, rate_bps};
-use crate::output;
+use crate::{json, output};
 
 /// How long a test takes where nothing else is asked for, in seconds.
 const DEFAULT_TIME_S: f64 = 10.0;
-
-/// What `perf --json` prints: all that `cp --json` has, and more.
-#[derive(Debug, Serialize)]
-struct PerfJson {
-    #[serde(flatten)]
-    transfer: TransferJson,
-    role: &'static str,
-    streams: u16,
-    intervals: Vec<IntervalJson>,
-    cpu_percent_sender: Option<f64>,
-    cpu_percent_receiver: Option<f64>,
-    mhz_per_mbps_sender: Option<f64>,
-    mhz_per_mbps_receiver: Option<f64>,
-    cpu_mhz: Option<f64>,
-}
-
-/// One interval, as counted at the receiver.
-#[derive(Debug, Serialize)]
-struct IntervalJson {
-    /// End of the interval, in seconds since the start.
-    t_s: f64,
-    goodput_bps: f64,
-    rtt_ms: f64,
-    loss_rate: f64,
-    gap_ns: f64,
-}
-
-impl From<Stretch> for IntervalJson {
-    fn from(stretch: Stretch) -> Self {
-        let Stretch { t_s, goodput_bps, rtt_ms, loss_rate, gap_ns } = stretch;
-        Self { t_s, goodput_bps, rtt_ms, loss_rate, gap_ns }
-    }
-}
 
 /// Runs the command; the result is the exit code.
 pub(crate) async fn run(args: TestArgs) -> Result<u8, CliError> {
     output::warn_of_debug_build();
     let role = if args.reverse { "receiver" } else { "sender" };
+    let teller = Teller::default();
     let mut document = PerfJson {
         transfer: TransferJson::nothing(args.channel.controller()),
         role,
@@ -70,11 +38,14 @@ pub(crate) async fn run(args: TestArgs) -> Result<u8, CliError> {
         mhz_per_mbps_receiver: None,
         cpu_mhz: cpu_mhz(),
     };
-    let result = test(&args, &mut document).await;
+    let result = test(&args, &mut document, &teller).await;
     if let Err(error) = &result {
-        document.transfer.errors.push(ErrorJson::of_error(error));
+        document.transfer.errors.push(json::error(error));
+        document.transfer.exit = error.code();
     }
-    if args.json {
+    if args.json_lines {
+        json::print(&teller.line(PerfEvent::Done(Box::new(document))))?;
+    } else if args.json {
         json::print(&document)?;
     } else if result.is_ok() {
         output::print(summary(&document))?;
@@ -82,7 +53,7 @@ pub(crate) async fn run(args: TestArgs) -> Result<u8, CliError> {
     result.map(|()| exit::DONE)
 }
 
-async fn test(args: &TestArgs, document: &mut PerfJson) -> Result<(), CliError> {
+async fn test(args: &TestArgs, document: &mut PerfJson, teller: &Teller) -> Result<(), CliError> {
     let address = args.address.as_deref().ok_or_else(|| {
         CliError::usage("name the server as ADDR:PORT, or run `sabul perf serve` there")
     })?;
@@ -93,7 +64,7 @@ async fn test(args: &TestArgs, document: &mut PerfJson) -> Result<(), CliError> 
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
     let session = args.channel.connect(Some(&host), &interrupt, events.as_ref()).await?;
-    let (transfers, was_stopped) = measure(args, &session, &options, &interrupt).await?;
+    let (transfers, was_stopped) = measure(args, &session, &options, &interrupt, teller).await?;
     let mut reports = Vec::with_capacity(transfers.len());
     for transfer in transfers {
         reports.push(transfer.finish().await.map_err(|error| match was_stopped {
@@ -142,6 +113,7 @@ async fn measure(
     session: &Session,
     options: &TransferOptions,
     interrupt: &Interrupt,
+    teller: &Teller,
 ) -> Result<(Vec<Transfer>, bool), CliError> {
     let direction = if args.reverse { Direction::Receive } else { Direction::Send };
     let seconds = args.time.or_else(|| args.bytes.is_none().then_some(DEFAULT_TIME_S));
@@ -156,7 +128,11 @@ async fn measure(
         };
         transfers.push(started);
     }
-    let mut lines = Lines::new(args);
+    if args.json_lines {
+        let (cc, streams) = (args.channel.controller().to_owned(), args.streams);
+        json::print(&teller.line(PerfEvent::Started { cc, streams }))?;
+    }
+    let mut lines = Lines::new(args, teller);
     let begun = Instant::now();
     let mut next = args.interval;
     loop {
@@ -191,16 +167,19 @@ async fn measure(
 
 /// The lines that appear while a test runs.
 #[derive(Debug)]
-struct Lines {
+struct Lines<'a> {
     is_silent: bool,
+    /// In JSON.
+    teller: Option<&'a Teller>,
     has_head: bool,
     /// End of the last line, in seconds, and the bytes until then.
     last: (f64, u64),
 }
 
-impl Lines {
-    const fn new(args: &TestArgs) -> Self {
-        Self { is_silent: args.json, has_head: false, last: (0.0, 0) }
+impl<'a> Lines<'a> {
+    fn new(args: &TestArgs, teller: &'a Teller) -> Self {
+        let teller = args.json_lines.then_some(teller);
+        Self { is_silent: args.json, teller, has_head: false, last: (0.0, 0) }
     }
 
     fn print(&mut self, at_s: f64, bytes: u64, channels: &[&ChannelStats]) -> Result<(), CliError> {
@@ -208,17 +187,24 @@ impl Lines {
         if self.is_silent {
             return Ok(());
         }
+        let new = bytes.saturating_sub(before);
+        let rtt_ms = mean(channels.iter().map(|channel| channel.rtt_ms));
+        let loss_rate = mean(channels.iter().map(|channel| channel.loss_rate()));
+        let goodput_bps = rate_bps(new, at_s - from_s);
+        if let Some(teller) = self.teller {
+            let gap_ns = mean(channels.iter().map(|channel| channel.gap_ns));
+            let interval = IntervalJson { t_s: at_s, goodput_bps, rtt_ms, loss_rate, gap_ns };
+            return json::print(&teller.line(PerfEvent::Interval(interval)));
+        }
         if !self.has_head {
             self.has_head = true;
             output::print_line("interval           transferred        goodput      RTT     loss")?;
         }
-        let new = bytes.saturating_sub(before);
-        let rtt_ms = mean(channels.iter().map(|channel| channel.rtt_ms));
-        let loss = mean(channels.iter().map(|channel| channel.loss_rate())) * 100.0;
         output::print_line(format_args!(
-            "{from_s:6.1}-{at_s:<6.1} s {:>14} {:>14} {rtt_ms:5.1} ms {loss:6.3} %",
+            "{from_s:6.1}-{at_s:<6.1} s {:>14} {:>14} {rtt_ms:5.1} ms {:6.3} %",
             show_bytes(new),
-            show_rate(rate_bps(new, at_s - from_s)),
+            show_rate(goodput_bps),
+            loss_rate * 100.0,
         ))
     }
 }

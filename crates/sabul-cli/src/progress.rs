@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sabul::{Progress, Transfer};
 use sabul_front::course::{Course, Minimum};
-use sabul_front::scan::Scan;
+use sabul_front::lines::Teller;
 
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::{json, output};
 
 /// Time between two lines where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(2);
@@ -23,13 +23,14 @@ const STEPS: f64 = 1000.0;
 const OPEN: &str = "{wide_msg}";
 /// Where the total is certain.
 const BAR: &str = "[{bar:16}] {percent:>3}% {wide_msg}";
+/// Columns of that before the message.
+const BAR_COLUMNS: usize = 24;
 
 /// Shows how far a transfer has come: bytes that have arrived at the receiver.
 #[derive(Debug)]
 pub(crate) struct Meter {
     style: Style,
     course: Course,
-    scan: Option<Scan>,
 }
 
 #[derive(Debug)]
@@ -40,8 +41,8 @@ enum Style {
 }
 
 impl Meter {
-    /// For standard error as it is, or silent. A scan counts ahead what there is to send.
-    pub(crate) fn new(is_quiet: bool, scan: Option<Scan>) -> Self {
+    /// For standard error as it is, or silent.
+    pub(crate) fn new(is_quiet: bool) -> Self {
         let style = if is_quiet {
             Style::Quiet
         } else if io::stderr().is_terminal() {
@@ -51,12 +52,12 @@ impl Meter {
         } else {
             Style::Lines { next: Instant::now() + LINE_INTERVAL }
         };
-        Self { style, course: Course::default(), scan }
+        Self { style, course: Course::default() }
     }
 
     /// Takes in the latest state.
     fn update(&mut self, progress: &Progress) {
-        let view = self.course.look(progress, self.scan.as_ref().map(Scan::totals));
+        let view = self.course.look(progress);
         match &mut self.style {
             Style::Quiet => {}
             Style::Live { bar, has_total } => {
@@ -65,7 +66,9 @@ impl Meter {
                     bar.set_style(style(if *has_total { BAR } else { OPEN }));
                 }
                 // The text first: whatever is drawn next has both.
-                bar.set_message(view.line);
+                let taken = if *has_total { BAR_COLUMNS } else { 0 };
+                let room = output::error_width().unwrap_or(usize::MAX).saturating_sub(taken);
+                bar.set_message(view.fitting(room).to_owned());
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
@@ -84,7 +87,7 @@ impl Meter {
 
     /// Says how far it is now, because somebody asked.
     fn tell(&mut self, progress: &Progress) {
-        let line = self.course.look(progress, self.scan.as_ref().map(Scan::totals)).line;
+        let line = self.course.look(progress).line;
         match &self.style {
             Style::Live { bar, .. } => bar.suspend(|| output::note(line)),
             Style::Quiet | Style::Lines { .. } => output::note(line),
@@ -106,6 +109,7 @@ pub(crate) async fn follow(
     meter: &mut Meter,
     interrupt: &Interrupt,
     minimum: &mut Option<Minimum>,
+    lines: &mut Option<Teller>,
 ) -> (Progress, Option<String>) {
     let mut slow = None;
     let mut look = tokio::time::interval(LOOK);
@@ -113,6 +117,9 @@ pub(crate) async fn follow(
     loop {
         let progress = transfer.progress();
         meter.update(&progress);
+        if let Some(teller) = lines {
+            json::follow(teller, transfer, &progress);
+        }
         if progress.is_finished {
             break;
         }

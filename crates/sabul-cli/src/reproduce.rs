@@ -3,7 +3,7 @@
 use sabul_study::{Observer, reproduce};
 use sabul_units::count;
 
-use crate::args::{Arm, ReproduceRunArgs};
+use crate::args::ReproduceRunArgs;
 use crate::error::CliError;
 use crate::exit;
 use crate::output;
@@ -26,9 +26,6 @@ pub(crate) fn list() -> Result<u8, CliError> {
 
 /// Runs one reproduction, or all.
 pub(crate) fn run(args: &ReproduceRunArgs) -> Result<u8, CliError> {
-    if args.arm == Arm::Lab {
-        return Err(CliError::usage("the lab does not run reproductions yet; use --arm sim"));
-    }
     let observer = Observer::silent().with_notes(|line| output::note(line));
     let judged = reproduce::reproduce(&args.name, args.out.as_deref(), &observer)?;
     if args.json {

@@ -8,17 +8,16 @@ use std::time::Duration;
 use sabul::{
     Ceiling, Controllers, Listener, ListenerConfig, MemoryBudget, SendPolicy, Service, Session,
 };
-use sabul_front::{listen, ssh};
-use sabul_units::count;
-use sabul_units::show_bytes;
+use sabul_front::lines::{ServeEvent, ServedJson, Teller};
+use sabul_front::{listen, served, ssh};
 use tokio::task::JoinSet;
 
 use crate::args::{AllowArgs, ListenArgs, ServeArgs};
 use crate::error::CliError;
 use crate::events::EventFile;
-use crate::exit::{self, FAILED, INTERRUPTED};
+use crate::exit::{self, End, FAILED, INTERRUPTED};
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::{json, output};
 
 /// How long sessions get to clean up after an interrupt.
 const CLEAN_UP: Duration = Duration::from_secs(3);
@@ -89,8 +88,11 @@ async fn run(
         CliError::usage(format!("cannot serve at {address}: {error}; give another --listen"))
     })?;
     announce(args, &listener, what, example)?;
-    let answering = Answering { service, interrupt, once: args.once, quiet: false };
+    let log = if args.json_lines { Log::Json(Teller::default()) } else { Log::Text };
+    log.json(|| ServeEvent::Started { address: listener.local_addr().to_string() });
+    let answering = Answering { service, interrupt, once: args.once, log: log.clone() };
     let code = answering.all(listener, std::future::pending()).await?;
+    log.json(|| ServeEvent::Done { exit: code });
     events.map_or(Ok(()), |events| events.finish())?;
     Ok(code)
 }
@@ -115,7 +117,7 @@ async fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
     output::print_line(ssh::ready_line(&listener, env!("CARGO_PKG_VERSION")))?;
     let service =
         Service { as_user: true, read_only: args.read_only, measure: true, ..Service::default() };
-    let answering = Answering { service, interrupt, once: false, quiet: true };
+    let answering = Answering { service, interrupt, once: false, log: Log::Silent };
     let code = answering.all(listener, ssh::input_end()).await?;
     events.map_or(Ok(()), |events| events.finish())?;
     Ok(code)
@@ -145,8 +147,37 @@ struct Answering {
     interrupt: Interrupt,
     /// One session is all.
     once: bool,
-    /// Whoever is served says how it went.
-    quiet: bool,
+    log: Log,
+}
+
+/// Where is said how it goes.
+#[derive(Clone, Debug)]
+enum Log {
+    /// Nowhere: whoever is served says how it went.
+    Silent,
+    /// For people, on standard error.
+    Text,
+    /// A line of JSON each, on standard output.
+    Json(Teller),
+}
+
+impl Log {
+    const fn is_silent(&self) -> bool {
+        matches!(self, Self::Silent)
+    }
+
+    fn json(&self, event: impl FnOnce() -> ServeEvent) {
+        if let Self::Json(teller) = self {
+            // Whoever does not read it any more does not want it; serving goes on.
+            let _ = json::print(&teller.line(event()));
+        }
+    }
+
+    fn text(&self, line: impl FnOnce() -> String) {
+        if matches!(self, Self::Text) {
+            output::note(format_args!("{} {}", served::now(), line()));
+        }
+    }
 }
 
 impl Answering {
@@ -170,12 +201,12 @@ impl Answering {
                     }
                 }
                 Some(_) = sessions.join_next() => {}
-                () = tokio::time::sleep(ALONE), if self.quiet && sessions.is_empty() => break,
+                () = tokio::time::sleep(ALONE), if self.log.is_silent() && sessions.is_empty() => break,
             }
         }
         let were_cut_off = !sessions.is_empty();
         let clean_up = async { while sessions.join_next().await.is_some() {} };
-        if tokio::time::timeout(CLEAN_UP, clean_up).await.is_err() && !self.quiet {
+        if tokio::time::timeout(CLEAN_UP, clean_up).await.is_err() && !self.log.is_silent() {
             output::complain("some sessions did not end in time and were cut off");
         }
         Ok(if were_cut_off { INTERRUPTED } else { exit::DONE })
@@ -215,39 +246,37 @@ fn announce(
 
 /// Serves one session to its end, or to an interrupt; the result is the exit code for it.
 async fn answer(session: Session, answering: Answering) -> u8 {
-    let Answering { service, interrupt, quiet, .. } = answering;
+    let Answering { service, interrupt, log, .. } = answering;
     let peer = session.peer_addr();
-    let tell = |line: String| (!quiet).then(|| output::note(line));
-    let complain =
-        |error: &sabul::Error| (!quiet).then(|| output::complain(format!("{peer}: {error}")));
+    let tell = |served: sabul::Served<'_>| {
+        let word = |error: &sabul::Error| exit::word_of(End::Error(error.kind()));
+        log.text(|| served::transfer_line(&served));
+        log.json(|| ServeEvent::Transfer(ServedJson::of(&served, word)));
+    };
     let result = tokio::select! {
-        result = session.serve(&service) => result,
+        result = session.serve_and_tell(&service, tell) => result,
         () = interrupt.wait() => {
             session.close().await;
             return INTERRUPTED;
         }
     };
+    let (transfers, bytes) = result.as_ref().map_or((0, 0), |it| (it.transfers, it.bytes));
+    let error = result.as_ref().err().map(|error| {
+        let word = exit::word_of(End::Error(error.kind()));
+        sabul_front::json::ErrorJson::of_all(word, error.to_string())
+    });
+    log.json(|| ServeEvent::Session { peer: peer.to_string(), transfers, bytes, error });
     match result {
         Ok(summary) => {
-            let mut line = count(summary.transfers, "transfer");
-            if summary.failed > 0 {
-                line += &format!(", {} more failed", summary.failed);
-            }
-            if summary.entries_failed > 0 {
-                line += &format!(", {} failed", count(summary.entries_failed, "file"));
-            }
-            tell(format!("{peer}: {line}, {}", show_bytes(summary.bytes)));
+            log.text(|| format!("{peer} {}", served::session_line(&summary)));
             match summary.last_error {
-                Some(error) => {
-                    complain(&error);
-                    exit::code_of(error.kind())
-                }
+                Some(error) => exit::code_of(error.kind()),
                 None if summary.failed + summary.entries_failed > 0 => FAILED,
                 None => exit::DONE,
             }
         }
         Err(error) => {
-            complain(&error);
+            log.text(|| format!("{peer} session failed: {error}"));
             exit::code_of(error.kind())
         }
     }

@@ -14,8 +14,8 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use common::{Bench, Running, content, expect_code, run, slow_link, stderr, wait_for_part};
 
-/// Runs a command with a terminal as its standard error, and gives each state of its line.
-fn screens(command: &mut Command, input: &[u8], columns: u16) -> Vec<String> {
+/// A terminal: the end of whoever looks at it, and the end of programs.
+fn terminal(columns: u16) -> (fs::File, fs::File) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
     unlockpt(&terminal).unwrap();
@@ -23,12 +23,31 @@ fn screens(command: &mut Command, input: &[u8], columns: u16) -> Vec<String> {
     tcsetwinsize(&terminal, size).unwrap();
     let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
     let slave = fs::File::options().read(true).write(true).open(name).unwrap();
+    (fs::File::from(terminal), slave)
+}
+
+/// Runs a command with a terminal as its standard output, and gives its lines.
+fn on_terminal(command: &mut Command, columns: u16) -> Vec<String> {
+    let (mut terminal, slave) = terminal(columns);
+    let mut child = command.stdout(slave).stderr(Stdio::null()).spawn().unwrap();
+    command.stdout(Stdio::null());
+    let mut seen = Vec::new();
+    let mut part = [0; 4096];
+    while let Ok(n @ 1..) = terminal.read(&mut part) {
+        seen.extend_from_slice(&part[..n]);
+    }
+    assert!(child.wait().unwrap().success());
+    String::from_utf8_lossy(&seen).lines().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// Runs a command with a terminal as its standard error, and gives each state of its line.
+fn screens(command: &mut Command, input: &[u8], columns: u16) -> Vec<String> {
+    let (mut terminal, slave) = terminal(columns);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(slave).env("TERM", "xterm");
     let mut child = command.spawn().unwrap();
     // The slave is held by the command's settings too.
     command.stderr(Stdio::null());
     let reader = std::thread::spawn(move || {
-        let mut terminal = fs::File::from(terminal);
         let (mut seen, mut part) = (Vec::new(), [0; 4096]);
         // The end of the last slave is an error of the terminal.
         while let Ok(n @ 1..) = terminal.read(&mut part) {
@@ -99,6 +118,40 @@ fn a_tree_has_its_true_total_from_the_start_and_fits_the_terminal() {
         let is_none = line.contains("% 0 B of");
         assert!(!is_none || percent(line) == Some(0), "{line}");
     }
+}
+
+#[test]
+fn a_download_has_its_true_total_while_the_names_are_still_coming() {
+    let bench = Bench::new();
+    fs::create_dir(bench.root("tree")).unwrap();
+    // More than one message of names, so that the last of them comes late.
+    for n in 0..2500 {
+        fs::write(bench.root(format!("tree/{n}")), content(n, 2000)).unwrap();
+    }
+    let relay = bench.relay(slow_link(), false);
+    let url = format!("sabul://{}/tree", relay.addr());
+    let screens = screens(&mut bench.cp(["-r", &url, "."]), b"", 80);
+    let totals: Vec<_> = screens.iter().filter(|line| line.contains(" of ")).collect();
+    assert!(totals.len() >= 3, "{screens:#?}");
+    for line in &totals {
+        let is_certain = percent(line).is_some();
+        assert_eq!(is_certain, line.contains(" of 4.8 MiB, "), "{line}");
+        assert!(is_certain || line.contains(" of at least "), "{line}");
+    }
+    // A third of it has not come when all is known.
+    let first = screens.iter().find_map(|line| percent(line));
+    assert!(first.is_some_and(|first| first < 67), "{screens:#?}");
+}
+
+#[test]
+fn a_table_fits_the_terminal() {
+    let mut command = common::sabul();
+    let shown = on_terminal(command.args(["lab", "presets"]), 80);
+    assert!(shown.len() > 10, "{shown:#?}");
+    assert!(shown.iter().all(|line| line.chars().count() <= 80), "{shown:#?}");
+    let piped = run(common::sabul().args(["lab", "presets"]));
+    let text = String::from_utf8_lossy(&piped.stdout).into_owned();
+    assert!(text.lines().any(|line| line.chars().count() > 80), "elsewhere nothing is cut");
 }
 
 #[test]

@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use sabul::{ChannelStats, Progress};
+use sabul::{ChannelStats, Progress, Totals};
 use sabul_units::{Rate, show_bytes, show_rate};
 
 use crate::limiter;
-use crate::scan::Totals;
 
 /// Over how long the shown rate is averaged.
 const RATE_WINDOW: Duration = Duration::from_secs(2);
@@ -31,14 +30,27 @@ pub struct View {
     pub share: Option<f64>,
 }
 
+impl View {
+    /// As much of the line as fits so many columns, in whole parts: what matters least goes first.
+    pub fn fitting(&self, columns: usize) -> &str {
+        let mut line = self.line.as_str();
+        while line.chars().count() > columns
+            && let Some((shorter, _)) = line.rsplit_once(", ")
+        {
+            line = shorter;
+        }
+        line
+    }
+}
+
 impl Course {
-    /// Takes in a state; `ahead` is what a scan has found so far.
-    pub fn look(&mut self, progress: &Progress, ahead: Option<Totals>) -> View {
+    /// Takes in a state.
+    pub fn look(&mut self, progress: &Progress) -> View {
         let rate =
             self.rate(progress.elapsed, progress.bytes.saturating_sub(progress.bytes_resumed));
         let totals = match (progress.bytes_total, progress.entries_total) {
             (Some(bytes), Some(entries)) => Some(Totals { entries, bytes, is_all: true }),
-            _ => ahead,
+            _ => progress.ahead,
         };
         View { line: describe(progress, totals, rate), share: share(progress, totals) }
     }
@@ -71,7 +83,7 @@ fn describe(progress: &Progress, totals: Option<Totals>, rate_bps: f64) -> Strin
     let mut line = show_bytes(progress.bytes);
     match totals {
         Some(Totals { bytes, is_all: true, .. }) => line += &format!(" of {}", show_bytes(bytes)),
-        Some(Totals { bytes, .. }) => line += &format!(" of more than {}", show_bytes(bytes)),
+        Some(Totals { bytes, .. }) => line += &format!(" of at least {}", show_bytes(bytes)),
         None => {}
     }
     line += &format!(", {}", show_rate(rate_bps));
@@ -88,7 +100,7 @@ fn describe(progress: &Progress, totals: Option<Totals>, rate_bps: f64) -> Strin
             line += &format!(", {} of {entries} entries", progress.entries);
         }
         Some(Totals { entries, .. }) => {
-            line += &format!(", {} of more than {entries} entries", progress.entries);
+            line += &format!(", {} of at least {entries} entries", progress.entries);
         }
         None if progress.entries > 1 => line += &format!(", {} entries", progress.entries),
         None => {}
@@ -177,22 +189,35 @@ mod tests {
         Progress { bytes, entries, elapsed: second(1), ..Progress::default() }
     }
 
+    fn with(progress: Progress, ahead: Totals) -> Progress {
+        Progress { ahead: Some(ahead), ..progress }
+    }
+
     #[test]
     fn while_the_total_is_unknown_there_is_no_bar_and_the_line_says_so() {
         let mut course = Course::default();
-        let view = course.look(&progress(14_680_064, 90), None);
+        let view = course.look(&progress(14_680_064, 90));
         assert_eq!(view.share, None);
         assert_eq!(view.line, "14.0 MiB, 0 bit/s, 90 entries, loss 0.00 %");
         let ahead = Totals { entries: 800, bytes: 40 << 20, is_all: false };
-        let view = course.look(&progress(14 << 20, 90), Some(ahead));
+        let view = course.look(&with(progress(14 << 20, 90), ahead));
         assert_eq!(view.share, None);
-        assert!(view.line.starts_with("14.0 MiB of more than 40.0 MiB, "), "{}", view.line);
-        assert!(view.line.contains(", 90 of more than 800 entries"), "{}", view.line);
+        assert!(view.line.starts_with("14.0 MiB of at least 40.0 MiB, "), "{}", view.line);
+        assert!(view.line.contains(", 90 of at least 800 entries"), "{}", view.line);
         let all = Totals { is_all: true, ..ahead };
-        let view = course.look(&progress(10 << 20, 90), Some(all));
+        let view = course.look(&with(progress(10 << 20, 90), all));
         assert_eq!(view.share, Some(0.25));
         assert!(view.line.starts_with("10.0 MiB of 40.0 MiB, "), "{}", view.line);
         assert!(view.line.contains(", 90 of 800 entries"), "{}", view.line);
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_whole_parts_of_the_line() {
+        let view = View { line: "1 B of 2 B, 3 bit/s, 0:04 left".to_owned(), share: None };
+        assert_eq!(view.fitting(30), view.line);
+        assert_eq!(view.fitting(29), "1 B of 2 B, 3 bit/s");
+        assert_eq!(view.fitting(18), "1 B of 2 B");
+        assert_eq!(view.fitting(3), "1 B of 2 B", "the first part is cut by the terminal");
     }
 
     #[test]
@@ -200,7 +225,7 @@ mod tests {
         let mut state = progress(50, 1);
         (state.bytes_total, state.entries_total) = (Some(100), Some(2));
         let ahead = Totals { entries: 9, bytes: 900, is_all: true };
-        let view = Course::default().look(&state, Some(ahead));
+        let view = Course::default().look(&with(state, ahead));
         assert_eq!(view.share, Some(0.5));
         assert!(view.line.starts_with("50 B of 100 B, "), "{}", view.line);
     }
@@ -209,7 +234,7 @@ mod tests {
     fn a_pipe_has_no_percent() {
         let mut state = progress(1 << 20, 0);
         (state.bytes_total, state.entries_total) = (None, Some(1));
-        let view = Course::default().look(&state, None);
+        let view = Course::default().look(&state);
         assert_eq!(view.share, None);
         assert!(view.line.starts_with("1.0 MiB, "), "{}", view.line);
     }
@@ -218,17 +243,17 @@ mod tests {
     fn files_without_content_are_counted() {
         let mut state = progress(0, 3);
         (state.bytes_total, state.entries_total) = (Some(0), Some(4));
-        assert_eq!(Course::default().look(&state, None).share, Some(0.75));
+        assert_eq!(Course::default().look(&state).share, Some(0.75));
     }
 
     #[test]
     fn the_limiter_and_the_time_left_are_named() {
         let mut course = Course::default();
         let total = Totals { entries: 1, bytes: 61_000_000, is_all: true };
-        course.look(&Progress { elapsed: second(0), ..progress(0, 0) }, Some(total));
+        course.look(&Progress { elapsed: second(0), ..with(progress(0, 0), total) });
         let mut state = progress(1_000_000, 0);
         state.channel.limiter = vec![("network", 0.9)];
-        let line = course.look(&state, Some(total)).line;
+        let line = course.look(&with(state, total)).line;
         assert!(line.contains("8.0 Mbit/s") && line.contains("limited by network"), "{line}");
         assert!(line.contains("8.0 Mbit/s, 1:00 left"), "{line}");
         assert_eq!(show_time(Duration::from_secs(3_723)), "1:02:03");

@@ -1,9 +1,13 @@
-//! Copies as people meet them, for any program: hosts that are reached through their own [`ssh`], how much there
-//! is to copy ([`scan`]), how it goes ([`course`]), and what limits it ([`limiter`]).
+//! Copies as people meet them, for any program: hosts that are reached through their own [`ssh`], how a copy
+//! goes ([`course`]), what limits it ([`limiter`]), what a server logs
+//! ([`served`]), and all of that for programs ([`json`], [`lines`], [`schema`]).
 
 pub mod course;
+pub mod json;
 pub mod limiter;
+pub mod lines;
 pub mod listen;
 pub mod pipe;
-pub mod scan;
+pub mod schema;
+pub mod served;
 pub mod ssh;

@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_manual_has_every_name() {
-        let manual = include_str!("../../../docs/manual/transfers.md");
+        let manual = include_str!("../../../docs/manual/limiters.md");
         for (name, what, _) in MEANINGS {
             assert!(manual.contains(&format!("| `{name}` | {what} |")), "{name}: {what}");
         }

@@ -9,7 +9,7 @@ use crate::path::{show_chance, show_ms, show_outages, show_queue, show_rate, sho
 
 /// Where text is wrapped.
 const TEXT_WIDTH: usize = 78;
-/// Wide enough for every summary; a terminal that is narrower wraps.
+/// Wide enough for every summary, where there is no terminal.
 pub const TABLE_WIDTH: usize = 200;
 
 fn rtt(preset: &PathPreset) -> Span {

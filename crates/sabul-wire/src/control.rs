@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::bytes::{DecodeError, Reason};
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 2;
+pub const CONTROL_VERSION: u16 = 3;
 /// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Longest body of a greeting, in bytes: all that a stranger may make us read.
@@ -212,6 +212,18 @@ pub enum Message {
         /// In the order of the manifest; at most [`MAX_MANIFEST_ENTRIES`].
         #[serde(deserialize_with = "bounds::list::<_, _, MAX_MANIFEST_ENTRIES>")]
         starts: Vec<Start>,
+    },
+    /// Sender to receiver of files: how much a look ahead of the reading has found so far, for people. The manifest
+    /// decides.
+    Totals {
+        /// Which transfer.
+        transfer: u32,
+        /// Entries.
+        entries: u64,
+        /// Their bytes.
+        bytes: u64,
+        /// There is no more.
+        is_all: bool,
     },
 }
 
@@ -444,6 +456,30 @@ pub enum FailureCode {
     BadSetting,
     /// A fault of this program.
     Internal,
+}
+
+impl FailureCode {
+    /// Its word in documents and logs.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Protocol => "protocol",
+            Self::Version => "version",
+            Self::Authentication => "authentication",
+            Self::Refused => "refused",
+            Self::NotFound => "not-found",
+            Self::Unreadable => "unreadable",
+            Self::Changed => "changed",
+            Self::Permission => "permission",
+            Self::NoSpace => "no-space",
+            Self::Unwritable => "unwritable",
+            Self::Verification => "verification",
+            Self::UdpBlocked => "udp-blocked",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::BadSetting => "bad-setting",
+            Self::Internal => "internal",
+        }
+    }
 }
 
 impl Failure {

@@ -65,6 +65,8 @@ pub enum Error {
 pub enum ErrorKind {
     /// It was tried and went wrong.
     Failure,
+    /// The same, by a fault of this program.
+    Internal,
     /// What was asked for cannot be meant or done as it is.
     Request,
     /// Nobody is there, or what is there cannot be talked to, or fell silent.
@@ -96,8 +98,8 @@ impl ErrorKind {
             | FailureCode::NotFound
             | FailureCode::Unreadable
             | FailureCode::Changed
-            | FailureCode::Unwritable
-            | FailureCode::Internal => Self::Failure,
+            | FailureCode::Unwritable => Self::Failure,
+            FailureCode::Internal => Self::Internal,
         }
     }
 }

@@ -88,15 +88,18 @@ pub use connector::{connect, connect_to};
 pub use descriptors::allow_many_files;
 pub use error::{Error, ErrorKind};
 pub use events::{EventSink, Told};
+pub use files::Totals;
 pub use listener::Listener;
 pub use patience::Patience;
 pub use policy::{Controllers, SendPolicy};
 pub use retry::Retry;
 pub use sabul_cc::Policy;
+pub use sabul_transfer::Printable;
 pub use sabul_udp::SocketOptions;
 pub use sabul_wire::control::{CONTROL_VERSION as PROTOCOL_VERSION, Failure, FailureCode};
 pub use session::{
-    GetRequest, MeasureRequest, PutRequest, Request, ServeSummary, Session, StreamRequest,
+    GetRequest, MeasureRequest, Order, PutRequest, Request, ServeSummary, Served, Session,
+    StreamRequest,
 };
 pub use stream::{ReceiveStream, SendStream};
 pub use ticket::Ticket;

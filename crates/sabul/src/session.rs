@@ -1,6 +1,7 @@
 //! A session: two ends that know each other, and the transfers between them.
 
 mod asked;
+mod served;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -32,6 +33,7 @@ use crate::steer::Steering;
 use crate::stream::{self, ReceiveStream, SendStream};
 use crate::transfer::{self, Context, Plan, Resume, Side, Transfer, Work, Writer};
 use asked::{Asked, AskedWriter};
+pub use served::{Order, Served};
 
 /// Transfers of files that a peer may have under way where [`Session::serve`] answers.
 const FILE_TRANSFERS_MAX: usize = 16;
@@ -308,6 +310,18 @@ impl Session {
     /// # Errors
     /// If the root cannot be opened, or the session breaks before the peer has closed it.
     pub async fn serve(&self, service: &Service) -> Result<ServeSummary, Error> {
+        self.serve_and_tell(service, |_| {}).await
+    }
+
+    /// As [`Self::serve`], and tells of each transfer when it has ended.
+    ///
+    /// # Errors
+    /// As [`Self::serve`].
+    pub async fn serve_and_tell(
+        &self,
+        service: &Service,
+        tell: impl Fn(Served<'_>) + Send + Sync,
+    ) -> Result<ServeSummary, Error> {
         let disk: Option<Arc<dyn Disk>> = match &service.root {
             Some(root) if !service.as_user => {
                 let opened = self.inner.cx.endpoint.open_root(root).await;
@@ -315,7 +329,7 @@ impl Session {
             }
             _ => None,
         };
-        self.serve_on(disk, service).await
+        self.serve_on(disk, service, tell).await
     }
 
     /// As [`Session::serve`], with a root that is open.
@@ -323,7 +337,9 @@ impl Session {
         &self,
         disk: Option<Arc<dyn Disk>>,
         service: &Service,
+        tell: impl Fn(Served<'_>) + Send + Sync,
     ) -> Result<ServeSummary, Error> {
+        let peer = self.inner.peer;
         let mut summary = ServeSummary::default();
         let mut running = JoinSet::new();
         // Each transfer of files holds one.
@@ -339,7 +355,8 @@ impl Session {
                         let is_files = matches!(request, Request::Put(_) | Request::Get(_));
                         let place = is_files.then(|| Arc::clone(&places).try_acquire_owned());
                         let (service, disk) = (service.clone(), disk.clone());
-                        running.spawn(async move {
+                        let order = request.pending().open().map(Order::of);
+                        let answered = async move {
                             let Ok(_place) = place.transpose() else {
                                 let text = format!(
                                     "{FILE_TRANSFERS_MAX} transfers of files are under way in this \
@@ -349,11 +366,15 @@ impl Session {
                                 return Err(Error::Failed(refused(text)));
                             };
                             request.answer(&service, disk).await?.finish().await
-                        });
+                        };
+                        running.spawn(async move { (order, answered.await) });
                     }
                 },
                 Some(ended) = running.join_next() => match ended {
-                    Ok(Ok(report)) => {
+                    Ok((order, Ok(report))) => {
+                        if let Some(order) = &order {
+                            tell(Served { peer, order, result: Ok(&report) });
+                        }
                         info!(peer = %self.inner.peer, bytes = report.bytes,
                             entries = report.entries, failed = report.entries_failed,
                             "transfer done");
@@ -361,7 +382,10 @@ impl Session {
                         summary.bytes += report.bytes;
                         summary.entries_failed += report.entries_failed;
                     }
-                    Ok(Err(error)) => {
+                    Ok((order, Err(error))) => {
+                        if let Some(order) = &order {
+                            tell(Served { peer, order, result: Err(&error) });
+                        }
                         info!(peer = %self.inner.peer, %error, "transfer failed");
                         summary.failed += 1;
                         summary.last_error = Some(error);
@@ -562,6 +586,15 @@ impl Request {
             | Self::Stream(StreamRequest { pending, .. }) => pending,
         };
         pending.refuse(refused(reason));
+    }
+
+    const fn pending(&self) -> &Pending {
+        match self {
+            Self::Put(PutRequest { pending })
+            | Self::Get(GetRequest { pending })
+            | Self::Measure(MeasureRequest { pending })
+            | Self::Stream(StreamRequest { pending, .. }) => pending,
+        }
     }
 }
 

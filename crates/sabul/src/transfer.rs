@@ -1,8 +1,9 @@
 //! A transfer under way, as the application sees it: progress, cancelling, the report.
 //!
 //! What happens in it is in `transfer/run.rs` (opening and the course of both ends) and
-//! `transfer/work.rs` (the threads that read and write).
+//! `transfer/work.rs` (the threads that read and write); `transfer/ahead.rs` tells how much there is to send.
 
+mod ahead;
 mod run;
 mod work;
 
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 use crate::channel::{ChannelStats, ReceiverHandle, SenderHandle};
 use crate::control::Event;
 use crate::error::Error;
-use crate::files::Counts;
+use crate::files::{Counts, Totals};
 use crate::steer::{Change, check_policy, check_rate_limit};
 
 pub(crate) use run::{Context, Plan, Resume, Side, Work, start};
@@ -49,6 +50,8 @@ pub struct Progress {
     pub files: u64,
     /// Entries in all, once known.
     pub entries_total: Option<u64>,
+    /// What a look ahead has found so far, where the sender has files; what the two above say counts more.
+    pub ahead: Option<Totals>,
     /// Since the transfer was opened.
     pub elapsed: Duration,
     /// What the channel has done so far.
@@ -135,6 +138,12 @@ impl Transfer {
     /// How far it has come.
     pub fn progress(&self) -> Progress {
         self.board.progress()
+    }
+
+    /// What failed so far, by path, but for the first `known`, in the order of the report. Of a transfer that is over,
+    /// the report alone has them.
+    pub fn failures_after(&self, known: usize) -> Vec<(Vec<u8>, Failure)> {
+        self.board.failures_after(known)
     }
 
     /// Waits until it has come further or is over; at most about ten times per second.
@@ -240,6 +249,7 @@ struct BoardState {
     entries: u64,
     files: u64,
     entries_total: Option<u64>,
+    ahead: Option<Totals>,
     handle: Option<Handle>,
     last_stats: ChannelStats,
     last_at: Duration,
@@ -333,6 +343,12 @@ impl Board {
         self.touch();
     }
 
+    /// A look ahead has found so much.
+    pub(crate) fn set_ahead(&self, totals: Totals) {
+        self.lock().ahead = Some(totals);
+        self.touch();
+    }
+
     /// One of the entries is a stream.
     pub(crate) fn has_stream(&self) {
         self.lock().has_stream = true;
@@ -397,6 +413,11 @@ impl Board {
         kept.extend(failures.into_iter().take(room));
     }
 
+    /// What failed but for the first `known`, while it is not in a report.
+    fn failures_after(&self, known: usize) -> Vec<(Vec<u8>, Failure)> {
+        self.lock().failures.get(known..).unwrap_or_default().to_vec()
+    }
+
     fn progress(&self) -> Progress {
         let state = self.lock();
         let live = state.handle.as_ref().map(Handle::stats);
@@ -407,6 +428,7 @@ impl Board {
             entries: state.entries,
             files: state.files,
             entries_total: state.entries_total,
+            ahead: state.ahead,
             elapsed: if state.is_finished { state.elapsed } else { self.opened.elapsed() },
             channel: live.unwrap_or_else(|| state.last_stats.clone()),
             is_finished: state.is_finished,

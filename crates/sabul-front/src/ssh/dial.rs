@@ -116,7 +116,7 @@ impl Dialling<'_> {
                 Heard::Said(Said::Found { path, version }) => self.found = Some((path, version)),
                 Heard::Said(Said::Wants { system }) => self.send_program(&system).await?,
                 Heard::Said(Said::Ready { protocol, version, ticket }) => {
-                    if protocol != PROTOCOL_VERSION.into() {
+                    if protocol != u32::from(PROTOCOL_VERSION) {
                         return Err(self.skew(&format!("sabul {version}")));
                     }
                     return ticket.parse().map_err(|_| self.skew(&format!("sabul {version}")));

@@ -21,7 +21,7 @@ pub(super) const EVENTS_MAX: usize = 1024;
 pub(crate) enum Event {
     /// A message about it that is not for its writer.
     Control(Message),
-    /// The receiver has told what it has, which is noted.
+    /// The peer has told something that is noted.
     Told,
     /// The session is over.
     Ended(Ending),
@@ -32,7 +32,7 @@ pub(crate) enum Event {
     /// Its channel has ended.
     Channel(Result<(), crate::channel::ChannelError>),
     /// All was read and handed to the channel, or the channel was stopped meanwhile.
-    Sent(Option<crate::files::SendSummary>),
+    Sent,
     /// All was written, or cannot be.
     Written(Result<Written, Failure>),
     /// The reader or the writer ended without a word: a fault of this program.
@@ -43,7 +43,6 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) counts: Counts,
-    pub(crate) failures: Vec<(Vec<u8>, Failure)>,
     /// From the opening of the channel to the last byte.
     pub(crate) elapsed: Duration,
 }
@@ -171,6 +170,7 @@ impl Role {
     pub(super) fn may_hear(self, message: &Message) -> bool {
         match message {
             Message::Starts { .. }
+            | Message::Totals { .. }
             | Message::Manifest { .. }
             | Message::ManifestEnd { .. }
             | Message::EntryEnd { .. } => self == Self::Receiver,
@@ -255,7 +255,11 @@ impl Slot {
                 return Ok(());
             }
             // The next one says more.
-            Message::Progress { .. } if self.waiting.load(Ordering::Acquire) > 0 => return Ok(()),
+            Message::Progress { .. } | Message::Totals { is_all: false, .. }
+                if self.waiting.load(Ordering::Acquire) > 0 =>
+            {
+                return Ok(());
+            }
             // All of these are repeated, or only for the report.
             _ if !is_last && self.waiting.load(Ordering::Acquire) >= EVENTS_MAX => return Ok(()),
             _ => {}

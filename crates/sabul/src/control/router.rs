@@ -262,6 +262,7 @@ impl Router {
             | Message::Steer { transfer, .. }
             | Message::Have { transfer, .. }
             | Message::Starts { transfer, .. }
+            | Message::Totals { transfer, .. }
             | Message::Cancel { transfer: Some(transfer), .. } => *transfer,
             Message::Done(done) => done.transfer,
         };

@@ -1,6 +1,6 @@
 //! What the sending end of a transfer gives its blocks and messages to.
 
-use sabul_wire::control::Message;
+use sabul_wire::control::{Failure, Message};
 
 /// Where the sending end puts what it produces; every call may wait.
 pub trait Outlet {
@@ -22,6 +22,9 @@ pub trait Outlet {
     /// # Errors
     /// If the transfer is over.
     fn message(&mut self, message: Message) -> Result<(), Stopped>;
+
+    /// An entry failed at this end, with the path as it is known here. Told at once; the summary has it, too.
+    fn failed(&mut self, _path: &[u8], _failure: &Failure) {}
 }
 
 /// The transfer is over before its end; whoever stopped it knows why.

@@ -305,6 +305,7 @@ impl Sender<'_> {
         self.next_end += 1;
         self.summary.bytes += bytes;
         if let Err(failure) = &outcome {
+            self.outlet.failed(path, failure);
             self.summary.fail(path.to_vec(), failure.clone());
         }
         self.outlet.message(Message::EntryEnd { transfer: self.transfer, index, bytes, outcome })

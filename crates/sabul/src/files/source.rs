@@ -85,7 +85,7 @@ pub struct SourceSet {
 }
 
 /// Where paths are looked up.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Tree {
     /// This machine, as the user sees it.
     Local,
@@ -137,6 +137,25 @@ impl SourceSet {
         count > 1 || self.roots.iter().any(|root| is_content(root.as_os_str().as_bytes()))
     }
 
+    /// Where it is looked up.
+    pub(super) const fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The files and directories that were named.
+    pub(super) fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
+    /// Whether nobody knows how much it is.
+    pub(crate) const fn has_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    pub(super) const fn is_recursive(&self) -> bool {
+        self.recursive
+    }
+
     /// The walk, the tree it happens in, and the stream that comes last.
     pub(super) fn into_parts(self) -> (Walk, Option<(Vec<u8>, Stream)>) {
         let Self { tree, roots, stream, recursive } = self;
@@ -147,7 +166,7 @@ impl SourceSet {
 }
 
 /// Whether a source stands for what is in a directory: it ends in `/`, `.` or `..`.
-fn is_content(path: &[u8]) -> bool {
+pub(super) fn is_content(path: &[u8]) -> bool {
     matches!(path.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
 }
 
@@ -174,7 +193,7 @@ pub(super) struct Walk {
 }
 
 /// Names in a directory as they are read.
-type Children = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>> + Send>;
+pub(super) type Children = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>> + Send>;
 
 /// A directory whose children are being visited.
 struct Level {
@@ -351,13 +370,14 @@ fn sorted_part(rest: &mut Option<Children>, most: usize) -> Result<Vec<Vec<u8>>,
 }
 
 /// What the walk needs to know of a file or directory.
-struct Facts {
-    kind: FactKind,
+pub(super) struct Facts {
+    pub(super) kind: FactKind,
     mode: u32,
     modified_ns: Option<i64>,
 }
 
-enum FactKind {
+pub(super) enum FactKind {
+    /// Its size in bytes.
     File(u64),
     /// With device and inode where a link may have led here.
     Directory(Option<(u64, u64)>),
@@ -368,7 +388,7 @@ enum FactKind {
 impl Tree {
     /// What a path leads to. What the user named is followed wherever it goes; see the module's
     /// head for the rest.
-    fn facts(&self, path: &Path, is_root: bool) -> Result<Facts, Failure> {
+    pub(super) fn facts(&self, path: &Path, is_root: bool) -> Result<Facts, Failure> {
         match self {
             Self::Local => fs::metadata(path)
                 .map(|metadata| local_facts(&metadata))
@@ -414,7 +434,7 @@ impl Tree {
     }
 
     /// The names in a directory, in no order.
-    fn list(&self, path: &Path) -> Result<Children, Failure> {
+    pub(super) fn list(&self, path: &Path) -> Result<Children, Failure> {
         match self {
             Self::Local => {
                 let shown = path.as_os_str().as_bytes().to_vec();

@@ -129,8 +129,8 @@ impl Writer for AskedWriter {
         self.writer.finished()
     }
 
-    fn failures(&self) -> Vec<(Vec<u8>, Failure)> {
-        self.writer.failures()
+    fn failures(&self, told: usize) -> Vec<(Vec<u8>, Failure)> {
+        self.writer.failures(told)
     }
 
     fn totals(&self) -> Option<(u64, u64)> {

@@ -11,6 +11,7 @@ use sabul_wire::control::{ChannelParams, Done, Failure, FailureCode, Message};
 use tokio::time::Instant;
 use tracing::debug;
 
+use super::ahead::Ahead;
 use super::work::{ChannelOutlet, Counter, Load, Reading, TellsEnd, Writer, Writing, micros};
 use super::{Board, Handle, Report, Transfer};
 use crate::budget::{BlockLoan, Tally};
@@ -19,7 +20,7 @@ use crate::config::{MeasureLimit, is_block_size};
 use crate::control::{Connection, Control, Ending, Event, Input, Mailbox, Router};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::files::{Counts, Have, SendOptions, SourceSet};
+use crate::files::{Counts, Have, SendOptions, SourceSet, Totals};
 use crate::machine::Machine;
 use crate::path::{self, CONNECTOR_PATIENCE, Demux, LISTENER_PATIENCE, OpenPath};
 use crate::seal::Suite;
@@ -306,6 +307,10 @@ impl Run {
                 self.steer();
                 Ok(Event::Change(change))
             }
+            Event::Control(Message::Totals { entries, bytes, is_all, .. }) => {
+                self.board.set_ahead(Totals { entries, bytes, is_all });
+                Ok(Event::Told)
+            }
             event => Ok(event),
         }
     }
@@ -406,6 +411,17 @@ impl Run {
         machine.run_channel(job).map_err(Error::from_channel)?;
         self.board.set_handle(Handle::Sender(handle.clone()));
         self.steered = Some(Steered::Channel(handle.clone()));
+        let _ahead = match &work {
+            Work::Send { set, .. } => {
+                let (board, control) = (Arc::clone(&self.board), self.cx.control.clone());
+                Ahead::start(&machine, set, move |totals| {
+                    board.set_ahead(totals);
+                    let Totals { entries, bytes, is_all } = totals;
+                    control.send(Message::Totals { transfer: number, entries, bytes, is_all });
+                })
+            }
+            _ => None,
+        };
         let waits = matches!(&work, Work::Send { resume: Resume::Yes | Resume::No, .. });
         while waits && !self.have.is_complete() {
             if let Err(error) = self.next_event().await {
@@ -455,7 +471,7 @@ impl Run {
     }
 
     async fn wait_for_done(&mut self, handle: &SenderHandle) -> Result<Report, Error> {
-        let (mut done, mut summary, mut channel_over) = (None::<Done>, None, false);
+        let (mut done, mut is_sent, mut channel_over) = (None::<Done>, false, false);
         // Since when, and why, nothing but our own reading thread can be waited for.
         let mut ended = None::<(Instant, Ending)>;
         loop {
@@ -487,15 +503,12 @@ impl Run {
                     self.mailbox.end_bulk();
                     done = Some(found);
                 }
-                Event::Sent(found) => summary = Some(found),
+                Event::Sent => is_sent = true,
                 Event::Channel(_) => channel_over = true,
                 _ => {}
             }
             // Only a channel that is over has published its last figures.
-            if let (Some(done), Some(summary), true) = (&done, &mut summary, channel_over) {
-                if let Some(summary) = summary.take() {
-                    self.board.add_failures(summary.failures);
-                }
+            if let (Some(done), true, true) = (&done, is_sent, channel_over) {
                 let Done { bytes, resumed, entries, files, failed, .. } = *done;
                 let counts = Counts { bytes, resumed, entries, files, failed };
                 let mut report = self.board.report(counts);
@@ -554,6 +567,7 @@ impl Run {
             end: TellsEnd::new(self.mailbox.tell.clone()),
             transfer: number,
             intake: Arc::clone(&self.mailbox.intake),
+            told: 0,
         });
         let result = match spawned {
             Ok(()) => self.wait_for_written().await,
@@ -584,7 +598,6 @@ impl Run {
                 elapsed_us: micros(written.elapsed),
                 cpu_us: micros(cpu),
             }));
-            self.board.add_failures(written.failures);
             let mut report = self.board.report(counts);
             report.cpu_receiver = Some(cpu);
             return Ok(report);

@@ -60,6 +60,10 @@ impl Outlet for ChannelOutlet {
         self.note(&message);
         if self.control.send(&message) { Ok(()) } else { Err(Stopped) }
     }
+
+    fn failed(&mut self, path: &[u8], failure: &Failure) {
+        self.board.add_failures(vec![(path.to_vec(), failure.clone())]);
+    }
 }
 
 /// What a reader sends.
@@ -99,7 +103,7 @@ impl Reading {
         if summary.is_some() {
             self.outlet.handle.finish();
         }
-        self.end.tell(Event::Sent(summary));
+        self.end.tell(Event::Sent);
     }
 }
 
@@ -180,8 +184,8 @@ pub(crate) trait Writer: Send {
     fn poll_messages(&mut self, now: Duration) -> Vec<Message>;
     /// What it came to, once it is over.
     fn finished(&self) -> Option<Counts>;
-    /// What failed, by path.
-    fn failures(&self) -> Vec<(Vec<u8>, Failure)>;
+    /// What failed, by path, but for the first `told`.
+    fn failures(&self, told: usize) -> Vec<(Vec<u8>, Failure)>;
     /// Entries and bytes in all, once known.
     fn totals(&self) -> Option<(u64, u64)>;
     /// What it holds for entries that wait for their content, in bytes.
@@ -219,8 +223,8 @@ impl<S: Sink + Send> Writer for Receiver<S> {
         self.finished()
     }
 
-    fn failures(&self) -> Vec<(Vec<u8>, Failure)> {
-        self.failures().to_vec()
+    fn failures(&self, told: usize) -> Vec<(Vec<u8>, Failure)> {
+        self.failures().get(told..).unwrap_or_default().to_vec()
     }
 
     fn totals(&self) -> Option<(u64, u64)> {
@@ -306,7 +310,7 @@ impl Writer for Counter {
         is_over.then_some(Counts { bytes: self.bytes, resumed: 0, entries: 1, files: 1, failed: 0 })
     }
 
-    fn failures(&self) -> Vec<(Vec<u8>, Failure)> {
+    fn failures(&self, _told: usize) -> Vec<(Vec<u8>, Failure)> {
         Vec::new()
     }
 
@@ -331,6 +335,8 @@ pub(crate) struct Writing {
     pub(crate) transfer: u32,
     pub(crate) intake: Arc<Intake>,
     pub(crate) end: TellsEnd,
+    /// How many failures the application knows of.
+    pub(crate) told: usize,
 }
 
 impl Writing {
@@ -385,11 +391,16 @@ impl Writing {
             }
             self.control.send(message);
         }
+        let failures = writer.failures(self.told);
+        if !failures.is_empty() {
+            self.told += failures.len();
+            self.board.add_failures(failures);
+        }
         if let Err(failure) = result {
             return Some(Err(failure));
         }
         let counts = writer.finished()?;
-        Some(Ok(Written { counts, failures: writer.failures(), elapsed: now }))
+        Some(Ok(Written { counts, elapsed: now }))
     }
 
     /// Tells the end; the writer is dropped before, and with it what is half-written.

@@ -146,7 +146,7 @@ impl Server {
             let side = Side::World(end);
             let Ok(loan) = endpoint.memory.session() else { return };
             let session = Session::start(far, side, peer, endpoint, loan, Some(SUITE), welcome);
-            let _ = session.serve_on(Some(disk), &Service::default()).await;
+            let _ = session.serve_on(Some(disk), &Service::default(), |_| {}).await;
         });
         Ok(())
     }

@@ -85,6 +85,9 @@ pub(crate) async fn run_reader(mut reading: Reading) {
     };
     let mut script = Script { block_bytes: options.block_bytes, steps: Vec::new() };
     let summary = send_files(set, reading.transfer, options, have, &mut script).ok();
+    for (path, failure) in summary.iter().flat_map(|summary| &summary.failures) {
+        reading.outlet.failed(path, failure);
+    }
     for step in script.steps {
         let is_handed_over = match step {
             Step::Message(message) => {

@@ -1,0 +1,243 @@
+//! The JSON documents of copies and measurements.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sabul::{ChannelStats, Failure, Printable, Progress, Report, Stretch};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Version of all documents; it grows when a field changes its meaning or goes.
+pub const SCHEMA: u32 = 1;
+
+/// What a copy did: what `sabul cp --json` prints.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct TransferJson {
+    /// Version of this document.
+    pub schema: u32,
+    /// Content bytes at the receiver, those that were there before among them.
+    pub bytes: u64,
+    /// Files that are complete and verified.
+    pub files: u64,
+    /// From the opening of the transfer to its end, in seconds.
+    pub seconds: f64,
+    /// New content bytes over `seconds`, in bit/s.
+    pub goodput_bps: f64,
+    /// The congestion controller.
+    pub cc: String,
+    /// How it stood beside other traffic: fair, high, low or fixed. Of copies alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<&'static str>,
+    /// The least round trip, in milliseconds.
+    pub rtt_ms_min: f64,
+    /// The averaged round trip at the end, in milliseconds.
+    pub rtt_ms: f64,
+    /// Share of this side's packets that the path lost, 0 to 1.
+    pub loss_rate: f64,
+    /// DATA packets that this side sent or received.
+    pub packets_sent: u64,
+    /// Those among them whose content was sent before.
+    pub packets_retransmitted: u64,
+    /// Those that the path lost.
+    pub packets_lost: u64,
+    /// Those that the receiver's own socket lost.
+    pub packets_overflowed: u64,
+    /// Size of the largest packet, in bytes with the IP header.
+    pub mtu: u32,
+    /// Bytes of `bytes` that were there before, from an earlier attempt.
+    pub resumed_bytes: u64,
+    /// Attempts after the first.
+    pub reconnects: u64,
+    /// Every file that counts was compared with its hash.
+    pub verified: bool,
+    /// Every file that counts was on the receiver's disk with its name.
+    pub durable: bool,
+    /// Share of the time by what limited the sender, 0 to 1; empty where this side does not send.
+    pub limiter: BTreeMap<String, f64>,
+    /// Processor time of the sending program, in seconds, where known.
+    pub cpu_seconds_sender: Option<f64>,
+    /// Processor time of the receiving program, in seconds, where known.
+    pub cpu_seconds_receiver: Option<f64>,
+    /// The exit code of the program.
+    pub exit: u8,
+    /// What went wrong, of single files or of all.
+    pub errors: Vec<ErrorJson>,
+}
+
+/// One thing that went wrong.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ErrorJson {
+    /// The file or directory, where it is about one.
+    pub path: Option<String>,
+    /// The class of failure, a word of the manual's list.
+    pub code: String,
+    /// What happened, to what, and what to do.
+    pub message: String,
+}
+
+impl ErrorJson {
+    /// What became of one entry.
+    pub fn of_entry(path: &[u8], failure: &Failure) -> Self {
+        Self {
+            path: Some(Printable(path).to_string()),
+            code: failure.code.word().to_owned(),
+            message: failure.message.clone(),
+        }
+    }
+
+    /// What ended everything, with its word.
+    pub fn of_all(word: &str, message: String) -> Self {
+        Self { path: None, code: word.to_owned(), message }
+    }
+}
+
+impl TransferJson {
+    /// A transfer that has not done anything.
+    pub fn nothing(cc: &str) -> Self {
+        Self { schema: SCHEMA, cc: cc.to_owned(), ..Self::default() }
+    }
+
+    /// A transfer that reached its end.
+    pub fn of_report(cc: &str, report: &Report) -> Self {
+        let mut json = Self::nothing(cc).with_channel(&report.channel);
+        json.bytes = report.bytes;
+        json.resumed_bytes = report.bytes_resumed;
+        json.files = report.files;
+        json.seconds = report.elapsed.as_secs_f64();
+        json.goodput_bps = report.goodput_bps;
+        json.verified = report.verified;
+        json.durable = report.durable;
+        json.cpu_seconds_sender = report.cpu_sender.as_ref().map(Duration::as_secs_f64);
+        json.cpu_seconds_receiver = report.cpu_receiver.as_ref().map(Duration::as_secs_f64);
+        json.errors =
+            report.failures.iter().map(|(path, why)| ErrorJson::of_entry(path, why)).collect();
+        json
+    }
+
+    /// A transfer that was cut off: how far it had come.
+    pub fn of_progress(cc: &str, progress: &Progress) -> Self {
+        let mut json = Self::nothing(cc).with_channel(&progress.channel);
+        json.bytes = progress.bytes;
+        json.resumed_bytes = progress.bytes_resumed;
+        json.files = progress.files;
+        json.seconds = progress.elapsed.as_secs_f64();
+        json.goodput_bps =
+            rate_bps(progress.bytes - progress.bytes_resumed.min(progress.bytes), json.seconds);
+        json
+    }
+
+    fn with_channel(mut self, channel: &ChannelStats) -> Self {
+        self.rtt_ms_min = channel.rtt_ms_min;
+        self.rtt_ms = channel.rtt_ms;
+        self.loss_rate = channel.loss_rate();
+        self.packets_sent = channel.packets;
+        self.packets_retransmitted = channel.packets_repeated;
+        self.packets_lost = channel.packets_lost;
+        self.packets_overflowed = channel.packets_overflowed;
+        self.mtu = channel.mtu;
+        self.limiter = limiter(channel);
+        self
+    }
+}
+
+/// The shares by name.
+pub(crate) fn limiter(channel: &ChannelStats) -> BTreeMap<String, f64> {
+    channel.limiter.iter().map(|&(name, share)| (name.to_owned(), share)).collect()
+}
+
+/// What `perf --json` prints: all that `cp --json` has, and more.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct PerfJson {
+    /// All streams together.
+    #[serde(flatten)]
+    pub transfer: TransferJson,
+    /// What this side did: `sender` or `receiver`.
+    pub role: &'static str,
+    /// Transfers at the same time.
+    pub streams: u16,
+    /// The course of it.
+    pub intervals: Vec<IntervalJson>,
+    /// Processor time of the sending program over `seconds`, in percent of one core.
+    pub cpu_percent_sender: Option<f64>,
+    /// Processor time of the receiving program over `seconds`, in percent of one core.
+    pub cpu_percent_receiver: Option<f64>,
+    /// What a megabit per second costs the sending machine, in MHz.
+    pub mhz_per_mbps_sender: Option<f64>,
+    /// What a megabit per second costs the receiving machine, in MHz.
+    pub mhz_per_mbps_receiver: Option<f64>,
+    /// Clock of this machine's processor, in MHz, where known.
+    pub cpu_mhz: Option<f64>,
+}
+
+/// One interval, as counted at the receiver.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct IntervalJson {
+    /// End of the interval, in seconds since the start.
+    pub t_s: f64,
+    /// New content bytes in it, in bit/s.
+    pub goodput_bps: f64,
+    /// The averaged round trip at its end, in milliseconds.
+    pub rtt_ms: f64,
+    /// Share of the packets lost in it, 0 to 1.
+    pub loss_rate: f64,
+    /// Time between two packets at its end, in nanoseconds; zero where this side does not pace.
+    pub gap_ns: f64,
+}
+
+impl From<Stretch> for IntervalJson {
+    fn from(stretch: Stretch) -> Self {
+        let Stretch { t_s, goodput_bps, rtt_ms, loss_rate, gap_ns } = stretch;
+        Self { t_s, goodput_bps, rtt_ms, loss_rate, gap_ns }
+    }
+}
+
+/// Bits per second; zero where no time has passed.
+#[expect(clippy::cast_precision_loss, reason = "a rate needs few digits")]
+pub fn rate_bps(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_has_every_field_that_scripts_rely_on() {
+        let mut json = TransferJson::nothing("fixed");
+        json.errors.push(ErrorJson::of_entry(
+            b"caf\xE9",
+            &Failure::new(sabul::FailureCode::NoSpace, "disk full"),
+        ));
+        let value = serde_json::to_value(&json).unwrap();
+        for key in [
+            "schema",
+            "bytes",
+            "files",
+            "seconds",
+            "goodput_bps",
+            "cc",
+            "rtt_ms_min",
+            "rtt_ms",
+            "loss_rate",
+            "packets_sent",
+            "packets_retransmitted",
+            "resumed_bytes",
+            "reconnects",
+            "verified",
+            "durable",
+            "limiter",
+            "exit",
+            "errors",
+        ] {
+            assert!(value.get(key).is_some(), "{key}");
+        }
+        assert_eq!(value["schema"], 1);
+        assert_eq!(value["errors"][0]["code"], "no-space");
+    }
+
+    #[test]
+    fn a_rate_over_no_time_is_zero() {
+        assert!(rate_bps(5, 0.0).abs() < f64::EPSILON);
+        assert!((rate_bps(125, 0.001) - 1e6).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,111 @@
+//! The log of a server: a line for each transfer and session, with its time.
+
+use sabul::{Direction, Printable, ServeSummary, Served};
+use sabul_units::{count, show_bytes, show_rate};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::limiter;
+
+/// Names of one transfer that are spelt out.
+const NAMES_SHOWN: usize = 3;
+
+/// Now, as `2026-11-23T03:04:05Z`.
+pub fn now() -> String {
+    let now = OffsetDateTime::now_utc();
+    let now = now.replace_nanosecond(0).unwrap_or(now);
+    now.format(&Rfc3339).unwrap_or_else(|_| now.unix_timestamp().to_string())
+}
+
+/// What became of a transfer: who asked, which way it went, what it was, how much and how fast.
+pub fn transfer_line(served: &Served<'_>) -> String {
+    let Served { peer, order, result } = served;
+    let what = match order.names.as_slice() {
+        [] if order.is_measurement => "a measurement".to_owned(),
+        names => {
+            let shown: Vec<_> = names
+                .iter()
+                .take(NAMES_SHOWN)
+                .map(|name| format!("'{}'", Printable(name)))
+                .collect();
+            let rest = names.len() - shown.len();
+            shown.join(", ") + &if rest > 0 { format!(" and {rest} more") } else { String::new() }
+        }
+    };
+    let (did, would, how) = match order.direction {
+        Direction::Send => ("sent", "sending", ""),
+        Direction::Receive if order.is_measurement => ("received", "receiving", ""),
+        Direction::Receive => ("received", "receiving", "into "),
+    };
+    match result {
+        Ok(report) => {
+            let failed = match report.entries_failed {
+                0 => String::new(),
+                failed => format!(", {failed} failed"),
+            };
+            let limits = match limiter::shares(&report.channel) {
+                shares if shares.is_empty() => String::new(),
+                shares => format!("; limited by {shares}"),
+            };
+            format!(
+                "{peer} {did} {how}{what}: {} in {}{failed}, {:.2} s, {}{limits}",
+                show_bytes(report.bytes),
+                count(report.files, "file"),
+                report.elapsed.as_secs_f64(),
+                show_rate(report.goodput_bps),
+            )
+        }
+        Err(error) => format!("{peer} {would} {how}{what} failed: {error}"),
+    }
+}
+
+/// What a session came to.
+pub fn session_line(summary: &ServeSummary) -> String {
+    let mut line = count(summary.transfers, "transfer");
+    if summary.failed > 0 {
+        line += &format!(", {} more failed", summary.failed);
+    }
+    if summary.entries_failed > 0 {
+        line += &format!(", {} failed", count(summary.entries_failed, "file"));
+    }
+    format!("session over: {line}, {}", show_bytes(summary.bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sabul::{Error, Order, Report};
+
+    use super::*;
+
+    #[test]
+    fn a_line_says_who_what_which_way_and_how_fast() {
+        let names = ["a", "b", "c\u{7}", "d"].map(|name| name.as_bytes().to_vec()).to_vec();
+        let mut order = Order { direction: Direction::Send, names, is_measurement: false };
+        let peer = "192.0.2.1:7".parse().unwrap();
+        let report = Report {
+            bytes: 3 << 20,
+            files: 4,
+            entries_failed: 1,
+            elapsed: Duration::from_secs(2),
+            goodput_bps: 12_582_912.0,
+            ..Report::default()
+        };
+        let line = transfer_line(&Served { peer, order: &order, result: Ok(&report) });
+        assert_eq!(
+            line,
+            "192.0.2.1:7 sent 'a', 'b', 'c\\u{7}' and 1 more: 3.0 MiB in 4 files, 1 failed, 2.00 s, 12.6 Mbit/s"
+        );
+        order = Order { direction: Direction::Receive, names: vec![b"in/".to_vec()], ..order };
+        let error = Error::Cancelled;
+        let line = transfer_line(&Served { peer, order: &order, result: Err(&error) });
+        assert_eq!(line, "192.0.2.1:7 receiving into 'in/' failed: the transfer was cancelled");
+    }
+
+    #[test]
+    fn the_time_is_that_of_the_world_in_seconds() {
+        let now = now();
+        assert!(now.len() == 20 && now.starts_with("20") && now.ends_with('Z'), "{now}");
+    }
+}
