@@ -124,7 +124,9 @@ fn a_router_of_the_lab_tells_real_senders_their_rate_and_loses_none_of_it() {
     (scenario.duration, scenario.warmup) = (Span::from_secs(6), Span::from_secs(3));
     let link = &mut scenario.links[0];
     let router = Some(sabul_path::RouterPlan::new("jetmax"));
-    link.forward = link.forward.to_builder().with_router(router).build().unwrap();
+    // A machine that was late hands over at once what it owes: there is room for a quarter of a second of it.
+    let queue = QueueLimit::Packets(1000);
+    link.forward = link.forward.to_builder().with_queue(queue).with_router(router).build().unwrap();
     let outcome = Lab::new(scenario).unwrap().run(quick()).unwrap();
     let goodputs: Vec<f64> =
         outcome.results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect();

@@ -83,7 +83,10 @@ fn a_routers_report_narrows_the_path_mtu_and_fails_no_later_call() {
         unshare --net sleep 60 </dev/null >/dev/null 2>&1 &
         router=$!
         ip link add near type veth peer name wide
-        until ip link set wide netns $router; do sleep 0.01; done
+        # Before it has a namespace of its own, wide would move to where it is.
+        here=$(readlink /proc/self/ns/net)
+        until [ \"$(readlink /proc/$router/ns/net)\" != \"$here\" ]; do sleep 0.01; done
+        ip link set wide netns $router
         ip addr add 10.1.0.1/24 dev near
         ip addr add fd00:1::1/64 dev near nodad
         ip link set near up
