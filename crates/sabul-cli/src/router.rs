@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use sabul_front::json::SCHEMA;
 use sabul_router::{Line, Session, SessionPlan, Settings};
 use sabul_units::{Random as _, Rate, SeededRandom};
 use serde::Serialize;
@@ -9,7 +10,7 @@ use serde::Serialize;
 use crate::args::RouterArgs;
 use crate::error::CliError;
 use crate::exit;
-use crate::json::{self, SCHEMA};
+use crate::json;
 use crate::output;
 use crate::stop::Stop;
 

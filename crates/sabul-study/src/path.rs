@@ -411,10 +411,10 @@ mod tests {
 
     #[test]
     fn a_router_stands_before_both_ways_and_a_name_that_nobody_has_is_refused() {
-        let path = path(&["--router", "jetmax"]).unwrap();
-        assert!(path.forward.router().is_some() && path.back == path.forward);
-        assert!(describe(&path)[0].contains("a router of jetmax"), "{:?}", describe(&path));
-        let error = super::tests::path(&["--router", "jetmox"]).unwrap_err();
+        let routed = path(&["--router", "jetmax"]).unwrap();
+        assert!(routed.forward.router().is_some() && routed.back == routed.forward);
+        assert!(describe(&routed)[0].contains("a router of jetmax"), "{:?}", describe(&routed));
+        let error = path(&["--router", "jetmox"]).unwrap_err();
         assert!(error.contains("--router: jetmox"), "{error}");
     }
 
