@@ -1,6 +1,8 @@
 //! The command line: every command and flag, once.
 
 mod card;
+mod channel;
+mod files;
 mod lab;
 mod router;
 mod ssh;
@@ -19,13 +21,15 @@ use sabul_units::Rate;
 
 use crate::exit;
 pub(crate) use card::{CardArgs, CardTransport, ContractOrder};
+pub(crate) use channel::ChannelArgs;
+pub(crate) use files::{CatArgs, LsArgs, MkdirArgs, PlacesArgs, RmArgs, StatArgs};
 pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
 };
 pub(crate) use router::RouterArgs;
 use sabul_units::parse_bytes;
 pub(crate) use ssh::SshArgs;
-use values::parse_param;
+use values::{parse_memory, parse_param, parse_timeout};
 
 /// What somebody who has never used it wants to see.
 const START: &str = "\
@@ -49,6 +53,16 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Copy files to or from another machine, through ssh or a `sabul serve`
     Cp(CpArgs),
+    /// List what is in folders of another machine
+    Ls(LsArgs),
+    /// Show what is known of files of another machine
+    Stat(StatArgs),
+    /// Print a file of another machine, or a stretch of it
+    Cat(CatArgs),
+    /// Remove files of another machine, where it allows that
+    Rm(RmArgs),
+    /// Make folders on another machine
+    Mkdir(MkdirArgs),
     /// Serve a directory to holders of a ticket
     Serve(ServeArgs),
     /// Measure a path from memory to memory
@@ -86,32 +100,6 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
-}
-
-/// How a connection is made and how its channel behaves.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct ChannelArgs {
-    /// The ticket that the server wrote.
-    #[arg(long, value_name = "FILE", env = "SABUL_TICKET_FILE", hide_env_values = true)]
-    pub(crate) ticket: Option<PathBuf>,
-    /// Congestion controller; `sabul cc list` shows them and the default.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) cc: Option<String>,
-    /// Parameter of the controller, repeatable; `sabul cc show NAME` lists them.
-    #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]
-    pub(crate) cc_params: Vec<(String, String)>,
-    /// Memory for all blocks, such as 512M [default: a quarter of what is available, at most 16 GiB].
-    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
-    pub(crate) memory: Option<usize>,
-    /// Give up on a peer that has said nothing for so many seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
-    pub(crate) timeout: Duration,
-    /// Write what the controller of this end's data does, and why, into this file: a line of JSON each.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) events: Option<PathBuf>,
-    /// Largest packet to try, in bytes with the IP header [default: found out].
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65535))]
-    pub(crate) mtu: Option<u32>,
 }
 
 /// How a copy stands beside other traffic.
@@ -299,6 +287,9 @@ pub(crate) struct ServeArgs {
     /// Refuse every write.
     #[arg(long)]
     pub(crate) read_only: bool,
+    /// Let files and folders be removed; without it they can only be replaced.
+    #[arg(long, conflicts_with_all = ["read_only", "stdio"])]
+    pub(crate) allow_rm: bool,
     #[command(flatten)]
     pub(crate) allow: AllowArgs,
     #[command(flatten)]
@@ -603,24 +594,6 @@ fn parse_count(text: &str) -> Result<usize, String> {
         .ok()
         .filter(|count| (1..=1024).contains(count))
         .ok_or_else(|| format!("'{text}' is not a number from 1 to 1024"))
-}
-
-fn parse_memory(text: &str) -> Result<usize, String> {
-    let bytes = usize::try_from(parse_bytes(text)?).unwrap_or(usize::MAX);
-    let least = sabul::MemoryBudget::BYTES_MIN;
-    if bytes < least {
-        return Err(format!("'{text}' is too little: {} MiB are needed at least", least >> 20));
-    }
-    Ok(bytes)
-}
-
-fn parse_timeout(text: &str) -> Result<Duration, String> {
-    let seconds = text.trim().trim_end_matches('s').parse::<u64>().ok();
-    // Below, a lost packet or two would end a session.
-    seconds
-        .filter(|seconds| (3..=86_400).contains(seconds))
-        .map(Duration::from_secs)
-        .ok_or_else(|| format!("'{text}' is not a number of seconds from 3 to 86400"))
 }
 
 fn parse_patience(text: &str) -> Result<Duration, String> {

@@ -17,7 +17,6 @@ use sabul_front::json::TransferJson;
 use sabul_front::limiter;
 use sabul_front::lines::{CopyEvent, Teller};
 use sabul_front::pipe::Pipe;
-use sabul_front::ssh::Bridge;
 use sabul_transfer::Printable;
 use sabul_units::{count, show_bytes, show_rate};
 
@@ -25,6 +24,7 @@ use crate::args::CpArgs;
 use crate::error::CliError;
 use crate::events::EventFile;
 use crate::exit::{self, End, code_of_failures};
+use crate::files::dial;
 use crate::interrupt::Interrupt;
 use crate::policy::{self, controller};
 use crate::progress::{Meter, follow};
@@ -135,7 +135,7 @@ async fn attempts(
     let mut retry = Retry::new(args.retry.unwrap_or_default());
     loop {
         let before = outcome.json.bytes;
-        let result = match dial(args, plan.server(), interrupt, events).await {
+        let result = match dial(&args.channel, &args.ssh, plan.server(), interrupt, events).await {
             Ok((session, bridge)) => {
                 let pipe = Pipe::closing(pipe_closed);
                 let result =
@@ -170,26 +170,6 @@ async fn attempts(
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = interrupt.wait() => return Err(error),
-        }
-    }
-}
-
-/// Connects, through ssh where the place says so.
-async fn dial(
-    args: &CpArgs,
-    server: &Server,
-    interrupt: &Interrupt,
-    events: Option<&EventFile>,
-) -> Result<(Session, Option<Bridge>), CliError> {
-    match server {
-        Server::Ticket => Ok((args.channel.connect(None, interrupt, events).await?, None)),
-        Server::Listener(host) => {
-            Ok((args.channel.connect(Some(host), interrupt, events).await?, None))
-        }
-        Server::Ssh(account) => {
-            let order = args.ssh.order(account);
-            let dialled = args.channel.connect_by_ssh(&order, interrupt, events).await?;
-            Ok((dialled.session, Some(dialled.bridge)))
         }
     }
 }

@@ -19,6 +19,7 @@ mod demo;
 mod error;
 mod events;
 mod exit;
+mod files;
 mod info;
 mod interrupt;
 mod json;
@@ -80,6 +81,11 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Card(args) => card::run(&args),
         Command::Router(args) => router::run(args),
         Command::Cp(args) => block_on(cp::run(args)),
+        Command::Ls(args) => block_on(files::ls(args)),
+        Command::Stat(args) => block_on(files::stat(args)),
+        Command::Cat(args) => block_on(files::cat(args)),
+        Command::Rm(args) => block_on(files::rm(args)),
+        Command::Mkdir(args) => block_on(files::mkdir(args)),
         Command::Serve(args) => block_on(serve::files(args)),
         Command::Perf(args) => match args.command {
             Some(PerfCommand::Serve(args)) => block_on(serve::perf(args)),

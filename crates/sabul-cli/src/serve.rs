@@ -41,6 +41,7 @@ pub(crate) async fn files(args: ServeArgs) -> Result<u8, CliError> {
     let service = Service {
         root: Some(root),
         read_only: args.read_only,
+        remove: args.allow_rm,
         measure: true,
         ..Service::default()
     };
@@ -115,8 +116,14 @@ async fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
         }
     };
     output::print_line(ssh::ready_line(&listener, env!("CARGO_PKG_VERSION")))?;
-    let service =
-        Service { as_user: true, read_only: args.read_only, measure: true, ..Service::default() };
+    let service = Service {
+        as_user: true,
+        read_only: args.read_only,
+        // As anybody can who may log in.
+        remove: true,
+        measure: true,
+        ..Service::default()
+    };
     let answering = Answering { service, interrupt, once: false, log: Log::Silent };
     let code = answering.all(listener, ssh::input_end()).await?;
     events.map_or(Ok(()), |events| events.finish())?;

@@ -68,9 +68,14 @@ impl Bridge {
 
     /// `sabul cp` in the near folder.
     fn cp(&self, arguments: &[&str]) -> Command {
+        self.sabul(&[&["cp"], arguments].concat())
+    }
+
+    /// The program in the near folder.
+    fn sabul(&self, arguments: &[&str]) -> Command {
         let mut command = sabul();
         command.current_dir(self.path("near")).env("SABUL_SSH", self.path("ssh"));
-        command.arg("cp").args(arguments);
+        command.args(arguments);
         if !arguments.contains(&"--ports") {
             command.args(["--ports", "0"]);
         }
@@ -121,6 +126,32 @@ fn files_go_there_and_back_and_nothing_runs_on() {
     assert_eq!(fs::read(there.join("b.bin")).unwrap(), bytes);
     expect_code(&bridge.try_cp(&["-r", "host:~/sub dir", "."]), 0);
     assert_eq!(fs::read(bridge.path("near/sub dir/a.bin")).unwrap(), bytes);
+    bridge.expect_nobody_there();
+}
+
+/// An account may do with its files what it may do with them anyway.
+#[test]
+fn files_of_an_account_are_listed_removed_and_named_by_patterns() {
+    let bridge = Bridge::new();
+    fs::create_dir_all(bridge.path("home/data")).unwrap();
+    for name in ["a.nc", "b.nc", "c.txt"] {
+        fs::write(bridge.path("home/data").join(name), name).unwrap();
+    }
+    let out = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let there = |arguments: &[&str]| run(&mut bridge.sabul(arguments));
+    let listed = there(&["ls", "host:", "--ports", "0"]);
+    expect_code(&listed, 0);
+    assert_eq!(out(&listed), "data/\n");
+    let full = format!("host:{}/*.nc", bridge.path("home/data").display());
+    expect_code(&bridge.try_cp(&[&full, "."]), 0);
+    assert!(bridge.path("near/a.nc").exists() && bridge.path("near/b.nc").exists());
+    expect_code(&bridge.try_cp(&["host:data/c*", "c"]), 0);
+    assert_eq!(out(&there(&["cat", "host:data/a.nc", "--offset", "2"])), "nc");
+    expect_code(&there(&["mkdir", "-p", "host:new/one", "--ports", "0"]), 0);
+    assert!(bridge.path("home/new/one").is_dir());
+    expect_code(&there(&["rm", "-r", "host:data", "host:~/new/one", "--ports", "0"]), 0);
+    assert!(!bridge.path("home/data").exists() && bridge.path("home/new").exists());
+    expect_code(&there(&["rm", "-r", "host:", "--ports", "0"]), 1);
     bridge.expect_nobody_there();
 }
 

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sabul::{ChannelStats, Failure, Printable, Progress, Report, Stretch};
+use sabul::{ChannelStats, Failure, Printable, Progress, Report, Seen, Stretch};
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use crate::show;
 
 /// Version of all documents; it grows when a field changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
@@ -88,6 +90,59 @@ impl ErrorJson {
     /// What ended everything, with its word.
     pub fn of_all(word: &str, message: String) -> Self {
         Self { path: None, code: word.to_owned(), message }
+    }
+}
+
+/// One name of another machine, a line of `ls --json` and `stat --json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SeenJson {
+    /// The number of this form.
+    pub schema: u32,
+    /// Its path, as it can be shown.
+    pub path: String,
+    /// What it is; nothing where it cannot be looked at.
+    #[serde(flatten)]
+    pub facts: Option<FactsJson>,
+    /// Why it cannot be looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorJson>,
+}
+
+/// What a file or directory is.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FactsJson {
+    /// `file`, `directory`, `link` or `other`.
+    pub kind: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Its permission bits in octal digits.
+    pub mode: String,
+    /// When it was changed last, in UTC.
+    pub modified: Option<String>,
+    /// The same in nanoseconds since 1970.
+    pub modified_ns: Option<i64>,
+    /// Number of its owner.
+    pub owner: u32,
+    /// Number of its group.
+    pub group: u32,
+}
+
+impl SeenJson {
+    /// What was seen, or why not.
+    pub fn of(seen: &Seen) -> Self {
+        let facts = seen.outcome.as_ref().ok().map(|facts| FactsJson {
+            kind: show::word(facts.kind).to_owned(),
+            bytes: facts.size,
+            mode: format!("{:04o}", facts.mode),
+            modified: show::time(facts.modified_ns),
+            modified_ns: facts.modified_ns,
+            owner: facts.owner,
+            group: facts.group,
+        });
+        let error = seen.outcome.as_ref().err();
+        let error = error.map(|failure| ErrorJson::of_entry(&seen.path, failure));
+        let path = Printable(&seen.path).to_string();
+        Self { schema: SCHEMA, path, facts, error }
     }
 }
 

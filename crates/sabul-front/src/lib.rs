@@ -1,8 +1,9 @@
-//! Copies as people meet them, for any program: hosts that are reached through their own [`ssh`], how a copy
-//! goes ([`course`]), what limits it ([`limiter`]), what a server logs
-//! ([`served`]), and all of that for programs ([`json`], [`lines`], [`schema`]).
+//! Copies as people meet them, for any program: hosts that are reached through their own [`ssh`], what a copy
+//! would do ([`dry`]), how it goes ([`course`]), what limits it ([`limiter`]), what there is on the other side
+//! ([`show`]), what a server logs ([`served`]), and all of that for programs ([`json`], [`lines`], [`schema`]).
 
 pub mod course;
+pub mod dry;
 pub mod json;
 pub mod limiter;
 pub mod lines;
@@ -10,4 +11,5 @@ pub mod listen;
 pub mod pipe;
 pub mod schema;
 pub mod served;
+pub mod show;
 pub mod ssh;

@@ -62,6 +62,9 @@ pub fn transfer_line(served: &Served<'_>) -> String {
 /// What a session came to.
 pub fn session_line(summary: &ServeSummary) -> String {
     let mut line = count(summary.transfers, "transfer");
+    if summary.answers > 0 {
+        line += &format!(", {}", count(summary.answers, "answer"));
+    }
     if summary.failed > 0 {
         line += &format!(", {} more failed", summary.failed);
     }

@@ -10,8 +10,8 @@ use std::path::Path;
 use sabul::Ticket;
 use sabul_units::{CongestionForm, CongestionHeader, PacketNumber, SeqNo, Span};
 use sabul_wire::control::{
-    ChannelParams, Direction, Done, Entry, EntryKind, Failure, FailureCode, Held, Mark, Message,
-    Open, Request, Start, Whole,
+    ChannelParams, Direction, Done, Entry, EntryKind, Facts, Failure, FailureCode, Held, Mark,
+    Message, Open, Range, Request, Rule, Seen, SeenKind, Start, View, Whole,
 };
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Echo, Feedback, Header, Kind, LossPolicy, Nak,
@@ -136,6 +136,17 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
         message(&Message::Open(Open { transfer: 2, direction, request, channel: channel.clone() }))
     };
     let software = "sabul 0.1.0".to_owned();
+    let rule = |takes, pattern: &[u8]| Rule { takes, pattern: pattern.to_vec() };
+    let rules = vec![rule(true, b"*/"), rule(false, b"/tmp/**")];
+    let facts = Facts {
+        kind: SeenKind::Link,
+        size: 300,
+        mode: 0o777,
+        modified_ns: Some(-1),
+        owner: 1000,
+        group: 100,
+    };
+    let failure = Failure::new(FailureCode::NotFound, "nothing there");
     Ok(vec![
         (
             "hello",
@@ -163,7 +174,33 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
             "open-get",
             open(
                 Direction::Pull,
-                Request::Get { sources: vec![b"a".to_vec(), b"b/".to_vec()], recursive: true },
+                Request::Get {
+                    sources: vec![b"a*".to_vec(), b"b/".to_vec()],
+                    recursive: true,
+                    rules: rules.clone(),
+                    range: Some(Range { offset: 300, length: Some(5) }),
+                },
+            )?,
+        ),
+        (
+            "open-look",
+            open(
+                Direction::Pull,
+                Request::Look { places: vec![b"d/*.nc".to_vec()], view: View::Tree, rules },
+            )?,
+        ),
+        (
+            "open-remove",
+            open(
+                Direction::Push,
+                Request::Remove { places: vec![b"d".to_vec()], recursive: true },
+            )?,
+        ),
+        (
+            "open-make",
+            open(
+                Direction::Push,
+                Request::MakeFolders { places: vec![b"d/e".to_vec()], parents: true },
             )?,
         ),
         (
@@ -213,6 +250,16 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
         (
             "starts",
             message(&Message::Starts { transfer: 2, starts: vec![Start { index: 1, offset: 2 }] })?,
+        ),
+        (
+            "seen",
+            message(&Message::Seen {
+                transfer: 2,
+                entries: vec![
+                    Seen { path: b"d/a".to_vec(), outcome: Ok(facts) },
+                    Seen { path: b"d/b".to_vec(), outcome: Err(failure) },
+                ],
+            })?,
         ),
         ("feedback", message(&Message::Feedback { transfer: 2, report: encoded(&ack(None)) })?),
         (

@@ -8,12 +8,16 @@
 //! may follow which is the session's business, not this module's.
 
 mod bounds;
+mod look;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::{DecodeError, Reason};
+pub use look::{
+    Facts, MAX_PATTERN, MAX_PLACES, MAX_RULES, MAX_SEEN, Range, Rule, Seen, SeenKind, View,
+};
 
 /// Version of the control messages.
 pub const CONTROL_VERSION: u16 = 3;
@@ -225,6 +229,14 @@ pub enum Message {
         /// There is no more.
         is_all: bool,
     },
+    /// Whoever was asked about files to the asker: the next ones. [`Message::ManifestEnd`] is the end.
+    Seen {
+        /// Which request.
+        transfer: u32,
+        /// At most [`MAX_SEEN`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_SEEN>")]
+        entries: Vec<Seen>,
+    },
 }
 
 /// What a receiver has of a file, from its beginning.
@@ -310,6 +322,11 @@ pub enum Request {
         sources: Vec<Vec<u8>>,
         /// Descend into directories.
         recursive: bool,
+        /// What is taken and what is left out; at most [`MAX_RULES`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_RULES>")]
+        rules: Vec<Rule>,
+        /// Only this stretch of the one file.
+        range: Option<Range>,
     },
     /// A byte stream between applications.
     Stream {
@@ -323,6 +340,33 @@ pub enum Request {
         bytes: Option<u64>,
         /// Stop after this many milliseconds.
         millis: Option<u64>,
+    },
+    /// What is in these places (pull); without a channel.
+    Look {
+        /// As the sources of [`Request::Get`]; at most [`MAX_PLACES`].
+        #[serde(deserialize_with = "bounds::names::<_, MAX_PLACES>")]
+        places: Vec<Vec<u8>>,
+        /// What is told of them.
+        view: View,
+        /// What is taken and what is left out of a copy; at most [`MAX_RULES`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_RULES>")]
+        rules: Vec<Rule>,
+    },
+    /// To remove files, links and folders (push); without a channel.
+    Remove {
+        /// Paths relative to the root; at most [`MAX_PLACES`].
+        #[serde(deserialize_with = "bounds::names::<_, MAX_PLACES>")]
+        places: Vec<Vec<u8>>,
+        /// Folders with all that is in them.
+        recursive: bool,
+    },
+    /// To make folders (push); without a channel.
+    MakeFolders {
+        /// Paths relative to the root; at most [`MAX_PLACES`].
+        #[serde(deserialize_with = "bounds::names::<_, MAX_PLACES>")]
+        places: Vec<Vec<u8>>,
+        /// Those above, too, where they are missing; and one that exists is fine.
+        parents: bool,
     },
 }
 
@@ -510,9 +554,15 @@ fn weight(parts: usize) -> u32 {
 impl Open {
     /// What this request is taken to need in memory, in bytes.
     pub fn weight(&self) -> u32 {
+        let names =
+            |names: &[Vec<u8>]| -> usize { names.iter().map(|name| ITEM + name.len()).sum() };
+        let of_rules =
+            |rules: &[Rule]| -> usize { rules.iter().map(|rule| ITEM + rule.pattern.len()).sum() };
         let request = match &self.request {
             Request::Put { destination, .. } => destination.len(),
-            Request::Get { sources, .. } => sources.iter().map(|name| ITEM + name.len()).sum(),
+            Request::Get { sources, rules, .. } => names(sources) + of_rules(rules),
+            Request::Look { places, rules, .. } => names(places) + of_rules(rules),
+            Request::Remove { places, .. } | Request::MakeFolders { places, .. } => names(places),
             Request::Stream { name } => name.len(),
             Request::Measure { .. } => 0,
         };
@@ -575,6 +625,7 @@ impl Message {
                 files.iter().map(Held::weight).sum::<usize>() + WHOLE * wholes.len()
             }
             Self::Starts { starts, .. } => ITEM * starts.len(),
+            Self::Seen { entries, .. } => entries.iter().map(Seen::weight).sum(),
             Self::Open(open) => return open.weight(),
             _ => 0,
         };
@@ -606,7 +657,7 @@ pub const fn body_limit(kind: u8) -> usize {
     match kind {
         HELLO | WELCOME => MAX_GREETING,
         OPEN => MAX_OPEN,
-        MANIFEST => MAX_MESSAGE,
+        MANIFEST | SEEN => MAX_MESSAGE,
         HAVE | STARTS => MAX_HAVE,
         _ => MAX_SMALL,
     }
@@ -619,6 +670,7 @@ const OPEN: u8 = 2;
 const MANIFEST: u8 = 4;
 const HAVE: u8 = 18;
 const STARTS: u8 = 19;
+const SEEN: u8 = 20;
 
 /// Length of the body that follows a length prefix.
 ///

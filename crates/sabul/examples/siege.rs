@@ -239,7 +239,11 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
             let message = match mode {
                 "sources" => {
                     let sources = vec![b"x".to_vec(); 4000];
-                    open(number, Direction::Pull, Request::Get { sources, recursive: false })
+                    open(
+                        number,
+                        Direction::Pull,
+                        Request::Get { sources, recursive: false, rules: Vec::new(), range: None },
+                    )
                 }
                 "refused" => open(number, Direction::Push, Request::Stream { name: String::new() }),
                 _ if n == 0 => open(1, Direction::Push, put()),

@@ -130,6 +130,11 @@ impl SenderHandle {
         self.shared.stop();
     }
 
+    /// Whether it takes nothing more.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.shared.lock().is_stopped
+    }
+
     /// What it has done so far.
     pub(crate) fn stats(&self) -> ChannelStats {
         self.shared.lock().stats.clone()

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sabul_cc::{ChannelRules, Policy, registry};
 use sabul_udp::SocketOptions;
 use sabul_units::Bytes;
-use sabul_wire::control::{self, ChannelParams};
+use sabul_wire::control::{self, ChannelParams, Range, Rule};
 
 use crate::budget::MemoryBudget;
 use crate::control::Role;
@@ -191,6 +191,8 @@ pub struct Service {
     pub as_user: bool,
     /// Files are only read.
     pub read_only: bool,
+    /// Files may be removed, where they may be written.
+    pub remove: bool,
     /// Take part in measurements.
     pub measure: bool,
 }
@@ -224,6 +226,11 @@ pub struct TransferOptions {
     pub sync: bool,
     /// Go on with what an interrupted transfer left at the destination, as far as it is the same.
     pub resume: bool,
+    /// What is taken and what is left out, on whichever side files are read: the first rule that fits
+    /// decides ([`Rules`](crate::files::Rules)).
+    pub rules: Vec<Rule>,
+    /// Of the one file that is asked for, only this stretch; for what goes to a writer.
+    pub range: Option<Range>,
 }
 
 impl Default for TransferOptions {
@@ -241,6 +248,8 @@ impl Default for TransferOptions {
             carrier: Carrier::Udp,
             sync: true,
             resume: true,
+            rules: Vec::new(),
+            range: None,
         }
     }
 }

@@ -74,6 +74,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// If there is none, or the system refuses.
     fn remove_file(&self, path: &JailPath) -> Result<(), JailError>;
 
+    /// Removes an empty folder, never a file.
+    ///
+    /// # Errors
+    /// If there is none, it is not empty, or the system refuses.
+    fn remove_dir(&self, path: &JailPath) -> Result<(), JailError>;
+
     /// Bits for a name that nobody else has or can guess.
     ///
     /// # Errors
@@ -210,6 +216,10 @@ impl Disk for Jail {
 
     fn remove_file(&self, path: &JailPath) -> Result<(), JailError> {
         self.remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &JailPath) -> Result<(), JailError> {
+        self.remove_dir(path)
     }
 
     fn draw(&self) -> io::Result<u64> {

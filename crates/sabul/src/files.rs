@@ -6,24 +6,31 @@
 //! the system calls. Everything blocks, so it belongs on threads of its own.
 
 mod destination;
+pub(crate) mod glob;
 mod group;
 mod have;
 mod journal;
+mod look;
 mod outlet;
 pub(crate) mod part;
 mod prompt;
 mod receive;
+mod rules;
 mod scan;
 mod send;
 mod source;
 mod stream;
+mod tree;
 mod trouble;
 
 pub use destination::{Destination, FileReceiver, FileSink, local_destination};
 pub use have::Have;
+pub use look::Planned;
+pub(crate) use look::{Change, Look, Looked};
 pub use outlet::{Outlet, Stopped};
 pub(crate) use prompt::FLUSH_AFTER;
 pub use receive::{Counts, Kept, PROGRESS_INTERVAL, Receiver, Settled, Sink};
+pub use rules::Rules;
 pub(crate) use scan::Scan;
 pub use scan::Totals;
 pub use send::{SendOptions, SendSummary, send_files};

@@ -103,6 +103,10 @@ pub struct Metadata {
     pub mtime: FileTime,
     /// When anything about it last changed, its names included; nobody can set that.
     pub ctime: FileTime,
+    /// Number of its owner.
+    pub owner: u32,
+    /// Number of its group.
+    pub group: u32,
 }
 
 impl Metadata {
@@ -131,6 +135,8 @@ impl From<&Stat> for Metadata {
                 seconds: stat.st_ctime,
                 nanoseconds: nanoseconds(stat.st_ctime_nsec),
             },
+            owner: stat.st_uid,
+            group: stat.st_gid,
         }
     }
 }
@@ -180,6 +186,8 @@ fn statx(
         mode: u32::from(found.stx_mode) & 0o7777,
         mtime: time(found.stx_mtime),
         ctime: time(found.stx_ctime),
+        owner: found.stx_uid,
+        group: found.stx_gid,
     })
 }
 
@@ -336,6 +344,16 @@ impl Jail {
     pub fn remove_file(&self, path: &JailPath) -> Result<(), JailError> {
         self.in_parent("remove", path, Links::Refuse, |parent, name| {
             rustix::fs::unlinkat(parent, name, AtFlags::empty())
+        })
+    }
+
+    /// Removes an empty folder, never a file or a link.
+    ///
+    /// # Errors
+    /// If there is none, it is not empty, a link leads to it, or the system refuses.
+    pub fn remove_dir(&self, path: &JailPath) -> Result<(), JailError> {
+        self.in_parent("remove", path, Links::Refuse, |parent, name| {
+            rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
         })
     }
 

@@ -96,10 +96,13 @@ pub use retry::Retry;
 pub use sabul_cc::Policy;
 pub use sabul_transfer::Printable;
 pub use sabul_udp::SocketOptions;
-pub use sabul_wire::control::{CONTROL_VERSION as PROTOCOL_VERSION, Failure, FailureCode};
+pub use sabul_wire::control::{
+    CONTROL_VERSION as PROTOCOL_VERSION, Facts, Failure, FailureCode, Range, Rule, Seen, SeenKind,
+    View,
+};
 pub use session::{
-    GetRequest, MeasureRequest, Order, PutRequest, Request, ServeSummary, Served, Session,
-    StreamRequest,
+    ChangeRequest, Changed, GetRequest, Listing, LookRequest, MeasureRequest, Order, PutRequest,
+    Request, ServeSummary, Served, Session, StreamRequest,
 };
 pub use stream::{ReceiveStream, SendStream};
 pub use ticket::Ticket;

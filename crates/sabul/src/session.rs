@@ -1,7 +1,9 @@
 //! A session: two ends that know each other, and the transfers between them.
 
 mod asked;
+mod look;
 mod served;
+mod streams;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -26,14 +28,16 @@ use crate::disk::Disk;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::files::{
-    Destination, FileReceiver, Source, SourceSet, StreamReceiver, local_destination,
+    Destination, FileReceiver, Rules, SourceSet, StreamReceiver, local_destination,
 };
 use crate::seal::Suite;
 use crate::steer::Steering;
 use crate::stream::{self, ReceiveStream, SendStream};
-use crate::transfer::{self, Context, Plan, Resume, Side, Transfer, Work, Writer};
+use crate::transfer::{self, Context, Plan, Report, Resume, Side, Transfer, Work, Writer};
 use asked::{Asked, AskedWriter};
+pub use look::{ChangeRequest, Changed, Listing, LookRequest};
 pub use served::{Order, Served};
+pub use streams::{MeasureRequest, StreamRequest};
 
 /// Transfers of files that a peer may have under way where [`Session::serve`] answers.
 const FILE_TRANSFERS_MAX: usize = 16;
@@ -71,6 +75,8 @@ impl fmt::Debug for Session {
 pub struct ServeSummary {
     /// Transfers that ran to their end, those with failed entries included.
     pub transfers: u64,
+    /// Questions about files that were answered, and names that were removed or made as asked for.
+    pub answers: u64,
     /// Transfers that did not, and requests that were refused.
     pub failed: u64,
     /// Content bytes moved.
@@ -141,6 +147,8 @@ impl Session {
             sync: options.sync,
         };
         let resume = if options.resume { Resume::Yes } else { Resume::No };
+        let rules = Rules::new(&options.rules).map_err(Error::from_failure)?;
+        let sources = sources.with_rules(rules);
         let work = Work::Send { set: sources, announce_times: options.preserve, resume };
         self.open(Direction::Send, request, options, |_| Ok(work))
     }
@@ -183,7 +191,8 @@ impl Session {
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)?.map_err(Error::from_failure)?;
         let asked = Asked::new(&sources, recursive);
-        let request = control::Request::Get { sources, recursive };
+        let (rules, range) = (options.rules.clone(), options.range);
+        let request = control::Request::Get { sources, recursive, rules, range };
         let options = &TransferOptions { sync: sync && writes_files, ..options.clone() };
         self.open(Direction::Receive, request, options, |number| {
             let writer: Box<dyn Writer> = match prepared {
@@ -265,7 +274,7 @@ impl Session {
         let is_durable = match &request {
             control::Request::Put { sync, .. } => *sync,
             control::Request::Get { .. } => options.sync,
-            control::Request::Stream { .. } | control::Request::Measure { .. } => false,
+            _ => false,
         };
         let open = Open {
             transfer: number,
@@ -302,6 +311,13 @@ impl Session {
                 Request::Stream(StreamRequest { name, direction, pending })
             }
             control::Request::Measure { .. } => Request::Measure(MeasureRequest { pending }),
+            control::Request::Look { .. } => Request::Look(LookRequest { pending }),
+            control::Request::Remove { .. } => {
+                Request::Change(ChangeRequest { pending, is_removal: true })
+            }
+            control::Request::MakeFolders { .. } => {
+                Request::Change(ChangeRequest { pending, is_removal: false })
+            }
         })
     }
 
@@ -352,7 +368,7 @@ impl Session {
                     None => is_open = false,
                     Some(request) => {
                         debug!(?request, peer = %self.inner.peer, "request");
-                        let is_files = matches!(request, Request::Put(_) | Request::Get(_));
+                        let is_files = !matches!(request, Request::Stream(_) | Request::Measure(_));
                         let place = is_files.then(|| Arc::clone(&places).try_acquire_owned());
                         let (service, disk) = (service.clone(), disk.clone());
                         let order = request.pending().open().map(Order::of);
@@ -365,13 +381,14 @@ impl Session {
                                 request.refuse(&text);
                                 return Err(Error::Failed(refused(text)));
                             };
-                            request.answer(&service, disk).await?.finish().await
+                            request.answer(&service, disk).await
                         };
                         running.spawn(async move { (order, answered.await) });
                     }
                 },
                 Some(ended) = running.join_next() => match ended {
-                    Ok((order, Ok(report))) => {
+                    Ok((_, Ok(None))) => summary.answers += 1,
+                    Ok((order, Ok(Some(report)))) => {
                         if let Some(order) = &order {
                             tell(Served { peer, order, result: Ok(&report) });
                         }
@@ -546,35 +563,49 @@ pub enum Request {
     Stream(StreamRequest),
     /// A measurement.
     Measure(MeasureRequest),
+    /// What there is here.
+    Look(LookRequest),
+    /// To remove names here, or to make folders.
+    Change(ChangeRequest),
 }
 
 impl Request {
+    /// Answers, and waits for the end; what was transferred, where anything was.
     async fn answer(
         self,
         service: &Service,
         disk: Option<Arc<dyn Disk>>,
-    ) -> Result<Transfer, Error> {
-        let refusal = match (&self, &disk) {
-            (Self::Put(_), _) if service.read_only => "the listener only lets files be read",
-            (Self::Put(_) | Self::Get(_), None) if !service.as_user => {
+    ) -> Result<Option<Report>, Error> {
+        let is_of_files = !matches!(&self, Self::Measure(_) | Self::Stream(_));
+        let refusal = match &self {
+            Self::Put(_) | Self::Change(_) if service.read_only => {
+                "the listener only lets files be read"
+            }
+            _ if is_of_files && disk.is_none() && !service.as_user => {
                 "the listener serves no files"
             }
-            (Self::Measure(_), _) if !service.measure => "the listener takes no measurements",
-            (Self::Stream(_), _) => "the listener serves no streams",
+            Self::Change(request) if request.is_removal && !service.remove => {
+                "the listener lets nothing be removed; 'sabul serve --allow-rm' does"
+            }
+            Self::Measure(_) if !service.measure => "the listener takes no measurements",
+            Self::Stream(_) => "the listener serves no streams",
             _ => "",
         };
         if !refusal.is_empty() {
             self.refuse(refusal);
             return Err(Error::Failed(refused(refusal)));
         }
-        match (self, disk) {
-            (Self::Put(request), Some(disk)) => request.accept_in(disk).await,
-            (Self::Put(request), None) => request.accept_as_user().await,
-            (Self::Get(request), Some(disk)) => request.accept_in(disk),
-            (Self::Get(request), None) => request.accept_as_user(),
-            (Self::Measure(request), _) => request.accept(),
-            _ => Err(Error::Cancelled),
-        }
+        let transfer = match (self, disk) {
+            (Self::Look(request), disk) => return request.answer(disk).await.map(|()| None),
+            (Self::Change(request), disk) => return request.answer(disk).await.map(|()| None),
+            (Self::Put(request), Some(disk)) => request.accept_in(disk).await?,
+            (Self::Put(request), None) => request.accept_as_user().await?,
+            (Self::Get(request), Some(disk)) => request.accept_in(disk)?,
+            (Self::Get(request), None) => request.accept_as_user()?,
+            (Self::Measure(request), _) => request.accept()?,
+            (Self::Stream(_), _) => return Err(Error::Cancelled),
+        };
+        transfer.finish().await.map(Some)
     }
 
     /// Says no, and why.
@@ -583,6 +614,8 @@ impl Request {
             Self::Put(PutRequest { pending })
             | Self::Get(GetRequest { pending })
             | Self::Measure(MeasureRequest { pending })
+            | Self::Look(LookRequest { pending })
+            | Self::Change(ChangeRequest { pending, .. })
             | Self::Stream(StreamRequest { pending, .. }) => pending,
         };
         pending.refuse(refused(reason));
@@ -593,6 +626,8 @@ impl Request {
             Self::Put(PutRequest { pending })
             | Self::Get(GetRequest { pending })
             | Self::Measure(MeasureRequest { pending })
+            | Self::Look(LookRequest { pending })
+            | Self::Change(ChangeRequest { pending, .. })
             | Self::Stream(StreamRequest { pending, .. }) => pending,
         }
     }
@@ -680,92 +715,29 @@ impl GetRequest {
     }
 
     fn accept_in(self, disk: Arc<dyn Disk>) -> Result<Transfer, Error> {
-        let Some(Open { request: control::Request::Get { sources, recursive }, .. }) =
-            self.pending.open().cloned()
-        else {
-            return Err(Error::Cancelled);
-        };
-        let set = SourceSet::in_disk(disk, sources, recursive);
-        self.pending.accept(Direction::Send, |_| {
-            Ok(Work::Send { set, announce_times: true, resume: Resume::Yes })
-        })
+        self.accept_from(|sources, recursive| SourceSet::in_disk(disk, sources, recursive))
     }
 
     /// Sends the files that the user of this process would read under these names.
     fn accept_as_user(self) -> Result<Transfer, Error> {
-        let Some(Open { request: control::Request::Get { sources, recursive }, .. }) =
-            self.pending.open().cloned()
+        self.accept_from(SourceSet::as_user)
+    }
+
+    fn accept_from(
+        self,
+        set: impl FnOnce(Vec<Vec<u8>>, bool) -> SourceSet,
+    ) -> Result<Transfer, Error> {
+        let Some(Open {
+            request: control::Request::Get { sources, recursive, rules, range }, ..
+        }) = self.pending.open().cloned()
         else {
             return Err(Error::Cancelled);
         };
-        let sources = sources.into_iter().map(|path| Source::Path(users_path(path))).collect();
-        let set = SourceSet::local(sources, recursive);
         self.pending.accept(Direction::Send, |_| {
-            set.map(|set| Work::Send { set, announce_times: true, resume: Resume::Yes })
+            let set = set(sources, recursive).with_patterns().with_range(range);
+            let set = set.with_rules(Rules::new(&rules)?);
+            Ok(Work::Send { set, announce_times: true, resume: Resume::Yes })
         })
-    }
-}
-
-/// The peer wants a stream between its application and this one.
-#[derive(Debug)]
-pub struct StreamRequest {
-    /// What the peer calls it.
-    pub name: String,
-    /// Which way the data goes, seen from this side.
-    pub direction: Direction,
-    pending: Pending,
-}
-
-impl StreamRequest {
-    /// Sends the stream that the peer wants to receive.
-    ///
-    /// # Errors
-    /// If the peer wants to send, or the session is over.
-    pub fn accept_sender(self) -> Result<SendStream, Error> {
-        let (pipe, set) = stream::source(self.pending.cx.control.runtime().clone())?;
-        let work = Work::Send { set, announce_times: false, resume: Resume::Never };
-        let transfer = self.pending.accept(Direction::Send, |_| Ok(work))?;
-        Ok(SendStream::new(pipe, transfer))
-    }
-
-    /// Receives the stream that the peer wants to send.
-    ///
-    /// # Errors
-    /// If the peer wants to receive, or the session is over.
-    pub fn accept_receiver(self) -> Result<ReceiveStream, Error> {
-        let (pipe, writer) = stream::sink(self.pending.cx.control.runtime().clone());
-        let transfer = self.pending.accept(Direction::Receive, |number| {
-            Ok(Work::Receive(Box::new(StreamReceiver::new(writer, number))))
-        })?;
-        Ok(ReceiveStream::new(pipe, transfer))
-    }
-
-    /// Says no, and why.
-    pub fn refuse(self, reason: &str) {
-        self.pending.refuse(refused(reason));
-    }
-}
-
-/// The peer wants to measure the path.
-#[derive(Debug)]
-pub struct MeasureRequest {
-    pending: Pending,
-}
-
-impl MeasureRequest {
-    /// Takes part.
-    ///
-    /// # Errors
-    /// If a setting of the peer cannot be used here.
-    pub fn accept(self) -> Result<Transfer, Error> {
-        let Some(Open { direction, request: control::Request::Measure { bytes, millis }, .. }) =
-            self.pending.open().cloned()
-        else {
-            return Err(Error::Cancelled);
-        };
-        let limit = MeasureLimit { bytes, time: millis.map(Duration::from_millis) };
-        let direction = Direction::for_acceptor(direction);
-        self.pending.accept(direction, |_| Ok(measure_work(direction, limit)))
     }
 }
 

@@ -131,7 +131,12 @@ async fn flood(
 #[test]
 fn a_ticket_holder_cannot_make_a_listener_hold_much() {
     run(async {
-        let get = |sources| Request::Get { sources: vec![Vec::new(); sources], recursive: false };
+        let get = |sources| Request::Get {
+            sources: vec![Vec::new(); sources],
+            recursive: false,
+            rules: Vec::new(),
+            range: None,
+        };
         // More sources than a request may have: not even decoded.
         let (ticket, served) = serving(Patience::default()).await;
         let request = |number| open(2 * number + 1, control::Direction::Pull, get(1_000_000));

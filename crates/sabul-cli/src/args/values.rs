@@ -1,9 +1,33 @@
 //! How values are read that commands of several files take.
 
+use std::time::Duration;
+
+use sabul_units::parse_bytes;
+
 /// Reads a parameter as its name and its value.
 pub(super) fn parse_param(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(format!("'{text}' is not KEY=VALUE, such as syn_interval_ms=10")),
     }
+}
+
+/// Reads bytes of memory.
+pub(super) fn parse_memory(text: &str) -> Result<usize, String> {
+    let bytes = usize::try_from(parse_bytes(text)?).unwrap_or(usize::MAX);
+    let least = sabul::MemoryBudget::BYTES_MIN;
+    if bytes < least {
+        return Err(format!("'{text}' is too little: {} MiB are needed at least", least >> 20));
+    }
+    Ok(bytes)
+}
+
+/// Reads seconds of silence that are borne.
+pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
+    let seconds = text.trim().trim_end_matches('s').parse::<u64>().ok();
+    // Below, a lost packet or two would end a session.
+    seconds
+        .filter(|seconds| (3..=86_400).contains(seconds))
+        .map(Duration::from_secs)
+        .ok_or_else(|| format!("'{text}' is not a number of seconds from 3 to 86400"))
 }

@@ -159,9 +159,15 @@ impl Bench {
 
     /// `sabul cp` beside the root, with the ticket.
     pub(crate) fn cp<I: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = I>) -> Command {
+        let mut command = self.sabul();
+        command.arg("cp").args(arguments);
+        command
+    }
+
+    /// The program beside the root, with the ticket.
+    pub(crate) fn sabul(&self) -> Command {
         let mut command = sabul();
         command.current_dir(self.folder.path()).env("SABUL_TICKET_FILE", "ticket");
-        command.arg("cp").args(arguments);
         command
     }
 

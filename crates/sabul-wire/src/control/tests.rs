@@ -70,7 +70,31 @@ fn unbounded(message: &Message) -> Vec<u8> {
 fn more_than_a_message_may_hold_is_refused_at_both_ends() {
     let entry =
         Entry { path: Vec::new(), kind: EntryKind::Directory, mode: None, modified_ns: None };
-    let get = |sources| Message::Open(open(Request::Get { sources, recursive: false }));
+    let rule = |length| Rule { takes: true, pattern: vec![b'*'; length] };
+    let look = |sources, rules| {
+        Message::Open(open(Request::Look {
+            places: vec![Vec::new(); sources],
+            view: View::All,
+            rules,
+        }))
+    };
+    let seen = |count, length| {
+        let failure = Failure::new(FailureCode::NotFound, "gone");
+        let seen = Seen { path: vec![b'p'; length], outcome: Err(failure) };
+        Message::Seen { transfer: 1, entries: vec![seen; count] }
+    };
+    let remove = |count| {
+        let places = vec![Vec::new(); count];
+        Message::Open(open(Request::Remove { places, recursive: true }))
+    };
+    let make = |length| {
+        let places = vec![vec![b'a'; length]];
+        Message::Open(open(Request::MakeFolders { places, parents: true }))
+    };
+    let get = |sources| {
+        let (rules, range) = (Vec::new(), None);
+        Message::Open(open(Request::Get { sources, recursive: false, rules, range }))
+    };
     let params = |count| {
         let channel = ChannelParams {
             controller_params: vec![("k".to_owned(), "v".to_owned()); count],
@@ -108,6 +132,13 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
         (have(1, MAX_MARKS), have(1, MAX_MARKS + 1)),
         (wholes(MAX_HAVE_WHOLES), wholes(MAX_HAVE_WHOLES + 1)),
         (starts(MAX_MANIFEST_ENTRIES), starts(MAX_MANIFEST_ENTRIES + 1)),
+        (look(MAX_PLACES, vec![]), look(MAX_PLACES + 1, vec![])),
+        (look(1, vec![rule(1); MAX_RULES]), look(1, vec![rule(1); MAX_RULES + 1])),
+        (look(1, vec![rule(MAX_PATTERN)]), look(1, vec![rule(MAX_PATTERN + 1)])),
+        (seen(MAX_SEEN, 9), seen(MAX_SEEN + 1, 9)),
+        (seen(1, MAX_NAME), seen(1, MAX_NAME + 1)),
+        (remove(MAX_PLACES), remove(MAX_PLACES + 1)),
+        (make(MAX_NAME), make(MAX_NAME + 1)),
         (get(vec![Vec::new(); MAX_SOURCES]), get(vec![Vec::new(); MAX_SOURCES + 1])),
         (get(vec![vec![b'a'; MAX_NAME]]), get(vec![vec![b'a'; MAX_NAME + 1]])),
         (get(vec![vec![b'a'; 4000]; 64]), get(vec![vec![b'a'; 4000]; 66])),
@@ -155,6 +186,7 @@ fn only_messages_that_need_it_may_be_long() {
         Message::Manifest { transfer: 0, entries: vec![] },
         Message::Have { transfer: 0, files: vec![], wholes: vec![], is_last: true },
         Message::Starts { transfer: 0, starts: vec![] },
+        Message::Seen { transfer: 0, entries: vec![] },
         Message::EntryFailed { transfer: u32::MAX, index: u64::MAX, failure: failure.clone() },
         Message::Cancel { transfer: None, failure },
     ] {
@@ -163,7 +195,7 @@ fn only_messages_that_need_it_may_be_long() {
         let expected = match &message {
             Message::Hello { .. } | Message::Welcome { .. } => MAX_GREETING,
             Message::Open(_) => MAX_OPEN,
-            Message::Manifest { .. } => MAX_MESSAGE,
+            Message::Manifest { .. } | Message::Seen { .. } => MAX_MESSAGE,
             Message::Have { .. } | Message::Starts { .. } => MAX_HAVE,
             _ => MAX_SMALL,
         };
@@ -255,4 +287,45 @@ fn the_heaviest_message_about_entries_is_a_fraction_of_the_credit() {
     // Weight is never below what decoding takes.
     assert!(message.weight() as usize > count * (size_of::<Entry>() + MAX_MESSAGE / count - 10));
     assert!(Message::Close.weight() as usize >= size_of::<Message>() / 2);
+}
+
+/// The bytes of the requests and answers about files, as the page about the protocol says them.
+#[test]
+fn what_is_asked_and_answered_about_files_is_written_byte_by_byte() {
+    let facts = Facts {
+        kind: SeenKind::Link,
+        size: 300,
+        mode: 0o777,
+        modified_ns: Some(-1),
+        owner: 1,
+        group: 2,
+    };
+    let entries = vec![
+        Seen { path: b"a".to_vec(), outcome: Ok(facts) },
+        Seen { path: b"b".to_vec(), outcome: Err(Failure::new(FailureCode::NotFound, "no")) },
+    ];
+    let seen = Message::Seen { transfer: 3, entries };
+    let expected = [
+        &[20, 3, 2][..],
+        &[1, b'a', 0, 2, 0xAC, 0x02, 0xFF, 0x03, 1, 1, 1, 2],
+        &[1, b'b', 1, 4, 2, b'n', b'o'],
+    ];
+    assert_eq!(unbounded(&seen), expected.concat());
+    let rules = vec![Rule { takes: false, pattern: b"*.o".to_vec() }];
+    let places = vec![b"x".to_vec()];
+    let range = Some(Range { offset: 5, length: None });
+    for (request, bytes) in [
+        (
+            Request::Get { sources: places.clone(), recursive: true, rules: rules.clone(), range },
+            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0][..],
+        ),
+        (
+            Request::Look { places: places.clone(), view: View::Tree, rules },
+            &[4, 1, 1, b'x', 4, 1, 0, 3, b'*', b'.', b'o'],
+        ),
+        (Request::Remove { places: places.clone(), recursive: true }, &[5, 1, 1, b'x', 1]),
+        (Request::MakeFolders { places, parents: false }, &[6, 1, 1, b'x', 0]),
+    ] {
+        assert_eq!(postcard::to_allocvec(&request).unwrap(), bytes);
+    }
 }

@@ -171,6 +171,7 @@ impl Role {
         match message {
             Message::Starts { .. }
             | Message::Totals { .. }
+            | Message::Seen { .. }
             | Message::Manifest { .. }
             | Message::ManifestEnd { .. }
             | Message::EntryEnd { .. } => self == Self::Receiver,
@@ -246,6 +247,7 @@ impl Slot {
                     left.ok_or_else(|| broke("more is said to be there than may be said"))?;
             }
             Message::Starts { .. }
+            | Message::Seen { .. }
             | Message::Manifest { .. }
             | Message::ManifestEnd { .. }
             | Message::EntryEnd { .. } => {

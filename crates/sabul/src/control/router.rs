@@ -263,6 +263,7 @@ impl Router {
             | Message::Have { transfer, .. }
             | Message::Starts { transfer, .. }
             | Message::Totals { transfer, .. }
+            | Message::Seen { transfer, .. }
             | Message::Cancel { transfer: Some(transfer), .. } => *transfer,
             Message::Done(done) => done.transfer,
         };

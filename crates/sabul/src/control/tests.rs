@@ -219,7 +219,12 @@ async fn requests_that_wait_are_bounded_by_weight() {
     let (mut end, mut far) = played(CONNECTOR);
     assert!(timeout(Duration::ZERO, end.requests.next()).await.is_err());
     let Message::Open(mut open) = open(1, Direction::Pull) else { unreachable!() };
-    open.request = Request::Get { sources: vec![Vec::new(); MAX_SOURCES], recursive: true };
+    open.request = Request::Get {
+        sources: vec![Vec::new(); MAX_SOURCES],
+        recursive: true,
+        rules: Vec::new(),
+        range: None,
+    };
     for number in (1..512).step_by(2) {
         say(&mut far, Message::Open(Open { transfer: number, ..open.clone() })).await;
     }

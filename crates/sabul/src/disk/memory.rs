@@ -120,6 +120,8 @@ impl Node {
             mode: self.mode,
             mtime: self.mtime,
             ctime: time(self.ctime_ns),
+            owner: 0,
+            group: 0,
         }
     }
 }
@@ -507,6 +509,21 @@ impl Disk for MemoryDisk {
             Ok(())
         };
         rename().map_err(|errno| made_up("rename to", to, errno))
+    }
+
+    fn remove_dir(&self, path: &JailPath) -> Result<(), JailError> {
+        let remove = || {
+            let mut world = self.call("remove folder")?;
+            world.writable()?;
+            let (parent, name) = world.parent(path)?;
+            let inode = *world.folder(parent)?.names.get(&name).ok_or(Errno::NOENT)?;
+            if !world.folder(inode)?.names.is_empty() {
+                return Err(Errno::NOTEMPTY);
+            }
+            world.node(parent)?.change(vec![(name, None)]);
+            Ok(())
+        };
+        remove().map_err(|errno| made_up("remove", path, errno))
     }
 
     fn remove_file(&self, path: &JailPath) -> Result<(), JailError> {

@@ -25,6 +25,11 @@ pub trait Outlet {
 
     /// An entry failed at this end, with the path as it is known here. Told at once; the summary has it, too.
     fn failed(&mut self, _path: &[u8], _failure: &Failure) {}
+
+    /// Whether the transfer is over, for one who has nothing to hand over for a while.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 /// The transfer is over before its end; whoever stopped it knows why.

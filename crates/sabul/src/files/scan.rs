@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::part::is_reserved;
-use super::source::{FactKind, SourceSet, Tree, is_content};
+use super::source::{SourceSet, is_content};
+use super::tree::{FactKind, Tree};
 use crate::machine::thread;
 
 /// Looks at the same time. Ours: a network disk of 1 ms answers 32 000 of them in a second.

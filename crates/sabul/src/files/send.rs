@@ -15,7 +15,8 @@ use tracing::{info, warn};
 
 use super::have::{Have, Known, Same, same, same_whole};
 use super::outlet::{Outlet, Stopped};
-use super::source::{Found, SourceSet, Stream, Walk, modified_ns};
+use super::source::{Found, SourceSet, Step, Stream, Walk};
+use super::tree::modified_ns;
 use super::trouble::{MAX_KEPT_FAILURES, read_failure};
 use crate::disk::DiskFile;
 use crate::jail::Metadata;
@@ -88,15 +89,17 @@ pub fn send_files(
             if batch.len() >= MAX_MANIFEST_ENTRIES - 1 || size >= BATCH_BYTES {
                 break false;
             }
-            match walk.next() {
-                Some(found) => {
+            match walk.step() {
+                Step::Found(found) => {
                     size += found.entry.path.len() + ENTRY_BYTES;
                     if let Some(same) = find_same(&found, &walk, &mut have) {
                         sames.insert(batch.len(), same);
                     }
                     batch.push(found);
                 }
-                None => break true,
+                Step::Pause if sender.outlet.is_over() => return Err(Stopped),
+                Step::Pause => {}
+                Step::End => break true,
             }
         };
         let last = stream.take_if(|_| is_last);
@@ -122,6 +125,10 @@ pub fn send_files(
 /// How much of a file the receiver has, as it is here now.
 fn find_same(found: &Found, walk: &Walk, have: &mut Have) -> Option<Same> {
     let EntryKind::File(size) = found.entry.kind else { return None };
+    // What is there of a stretch says nothing of the file.
+    if found.part.is_some() {
+        return None;
+    }
     let known = have.take(&found.entry.path, size).filter(|_| found.failure.is_none())?;
     // What cannot be read now says so when it is its turn.
     let file = walk.open(&found.path).ok()?;
@@ -231,10 +238,13 @@ impl Sender<'_> {
         let (mut sent, mut hasher) =
             same.map_or_else(|| (0, blake3::Hasher::new()), |same| (same.offset, same.hasher));
         let mut grew = false;
+        // Of a stretch of a file, the rest is somebody else's.
+        let (before, all) = found.part.unwrap_or((0, size));
+        let is_part = found.part.is_some();
         while sent < size {
             self.make_room()?;
             let start = self.block.len();
-            match file.read_at(&mut self.block, sent) {
+            match file.read_at(&mut self.block, before + sent) {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -242,14 +252,20 @@ impl Sender<'_> {
             }
             let room = self.options.block_bytes - start;
             let wanted = usize::try_from(size - sent).unwrap_or(usize::MAX);
-            grew |= self.block.len() - start > wanted;
+            grew |= !is_part && self.block.len() - start > wanted;
             self.block.truncate(start + room.min(wanted));
             hasher.update(&self.block[start..]);
             sent += (self.block.len() - start) as u64;
         }
         let outcome = match file.metadata() {
             Err(error) => Err(read_failure(path, &error)),
-            Ok(now) => match change(&now, sent, grew || is_longer(file, size), &found.entry) {
+            Ok(now) => match change(
+                &now,
+                (sent, size),
+                all,
+                grew || (!is_part && is_longer(file, size)),
+                &found.entry,
+            ) {
                 None => Ok(hasher.finalize().into()),
                 Some(how) => Err(Failure::new(
                     FailureCode::Changed,
@@ -334,9 +350,14 @@ impl Sender<'_> {
 }
 
 /// How a file changed since it was announced, if it did.
-fn change(now: &Metadata, sent: u64, grew: bool, entry: &Entry) -> Option<&'static str> {
-    let size = entry.kind.size().unwrap_or(sent);
-    if sent < size || now.size < size {
+fn change(
+    now: &Metadata,
+    (sent, wanted): (u64, u64),
+    size: u64,
+    grew: bool,
+    entry: &Entry,
+) -> Option<&'static str> {
+    if sent < wanted || now.size < size {
         Some("shrank")
     } else if grew || now.size > size {
         Some("grew")

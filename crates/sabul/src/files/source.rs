@@ -7,22 +7,23 @@
 //! far as they stay inside, and links to directories are reported. Nothing but regular files is ever opened: opening a
 //! FIFO or a device can wait for ever or act on hardware.
 
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sabul_transfer::{Printable, RelativePath};
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Range};
 
+use super::glob;
+use super::look::Planned;
 use super::part::is_reserved;
 use super::prompt::Prompt;
-use super::trouble::{jail_read_failure, read_failure};
+use super::rules::Rules;
+use super::tree::{Children, FactKind, Facts, Tree, sorted_part, unreadable};
 use crate::disk::{Disk, DiskFile};
-use crate::jail::{FileTime, JailPath, Kind, LinkTarget};
 
 /// Name of the entry that carries standard input, until the destination names it.
 const STDIN_NAME: &[u8] = b"stdin";
@@ -31,8 +32,8 @@ const STDIN_NAME: &[u8] = b"stdin";
 /// down may have a hundredth of them. Ours: some 5 MB of usual names.
 const NAMES_HELD: usize = 100_000;
 
-/// What nobody can copy.
-const SPECIAL: &str = "a device, pipe or socket; only files and directories are copied";
+/// Names that a walk looks at and leaves out before it pauses.
+const PAUSE_AFTER: usize = 1000;
 
 /// One thing to send.
 pub enum Source {
@@ -82,15 +83,10 @@ pub struct SourceSet {
     roots: Vec<PathBuf>,
     stream: Option<(Vec<u8>, Stream)>,
     recursive: bool,
-}
-
-/// Where paths are looked up.
-#[derive(Clone, Debug)]
-pub(super) enum Tree {
-    /// This machine, as the user sees it.
-    Local,
-    /// A listener's root, which nothing leaves.
-    Disk(Arc<dyn Disk>),
+    rules: Rules,
+    range: Option<Range>,
+    /// Sources may be patterns.
+    are_patterns: bool,
 }
 
 /// The reader of a stream entry.
@@ -121,13 +117,69 @@ impl SourceSet {
                 }
             }
         }
-        Ok(Self { tree: Tree::Local, roots, stream, recursive })
+        Ok(Self {
+            tree: Tree::Local,
+            roots,
+            stream,
+            recursive,
+            rules: Rules::default(),
+            range: None,
+            are_patterns: false,
+        })
     }
 
     /// Sources below a listener's root, as a peer asks for them. A `/` in front is the root.
     pub fn in_disk(disk: Arc<dyn Disk>, sources: Vec<Vec<u8>>, recursive: bool) -> Self {
         let roots = sources.into_iter().map(|path| OsString::from_vec(path).into()).collect();
-        Self { tree: Tree::Disk(disk), roots, stream: None, recursive }
+        Self {
+            tree: Tree::Disk(disk),
+            roots,
+            stream: None,
+            recursive,
+            rules: Rules::default(),
+            range: None,
+            are_patterns: false,
+        }
+    }
+
+    /// Sources as the user of this process would write them; nothing is the current directory.
+    pub(crate) fn as_user(sources: Vec<Vec<u8>>, recursive: bool) -> Self {
+        let path = |path: Vec<u8>| {
+            let path = if path.is_empty() { b".".to_vec() } else { path };
+            PathBuf::from(OsString::from_vec(path))
+        };
+        Self {
+            tree: Tree::Local,
+            roots: sources.into_iter().map(path).collect(),
+            stream: None,
+            recursive,
+            rules: Rules::default(),
+            range: None,
+            are_patterns: false,
+        }
+    }
+
+    /// Leaves out what these rules leave out.
+    #[must_use]
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// Sends this stretch of files alone.
+    #[must_use]
+    pub(crate) fn with_range(self, range: Option<Range>) -> Self {
+        Self { range, ..self }
+    }
+
+    /// Takes a source under whose very name there is nothing for a pattern of names.
+    #[must_use]
+    pub(crate) fn with_patterns(self) -> Self {
+        Self { are_patterns: true, ..self }
+    }
+
+    /// What would be sent, in order, without reading any of it; standard input aside.
+    pub fn plan(self) -> Planned {
+        Planned { walk: self.into_parts().0 }
     }
 
     /// Whether the destination has to be a directory: with several sources, or when the content
@@ -158,10 +210,20 @@ impl SourceSet {
 
     /// The walk, the tree it happens in, and the stream that comes last.
     pub(super) fn into_parts(self) -> (Walk, Option<(Vec<u8>, Stream)>) {
-        let Self { tree, roots, stream, recursive } = self;
-        let roots = roots.into_iter();
-        let (stack, names_held) = (Vec::new(), NAMES_HELD);
-        (Walk { tree, roots, recursive, stack, names_held, left_out: 0 }, stream)
+        let Self { tree, roots, stream, recursive, rules, range, are_patterns } = self;
+        let roots = roots.into();
+        let walk = Walk {
+            tree,
+            roots,
+            recursive,
+            rules,
+            range,
+            are_patterns,
+            stack: Vec::new(),
+            names_held: NAMES_HELD,
+            left_out: 0,
+        };
+        (walk, stream)
     }
 }
 
@@ -179,21 +241,36 @@ pub(super) struct Found {
     pub(super) path: PathBuf,
     /// Why it cannot be sent.
     pub(super) failure: Option<Failure>,
+    /// Which part of the file the entry is, where it is not all; and bytes of all.
+    pub(super) part: Option<(u64, u64)>,
+    /// Numbers of its owner and group.
+    pub(super) owner: (u32, u32),
+}
+
+/// What comes of a step of a walk.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The next one.
+    Found(Found),
+    /// Much was left out: a moment to ask whether this is still wanted.
+    Pause,
+    /// There is no more.
+    End,
 }
 
 /// A walk under way.
 #[derive(Debug)]
 pub(super) struct Walk {
     tree: Tree,
-    roots: std::vec::IntoIter<PathBuf>,
+    roots: VecDeque<PathBuf>,
     recursive: bool,
+    rules: Rules,
+    range: Option<Range>,
+    are_patterns: bool,
     stack: Vec<Level>,
     names_held: usize,
     left_out: u64,
 }
-
-/// Names in a directory as they are read.
-pub(super) type Children = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>> + Send>;
 
 /// A directory whose children are being visited.
 struct Level {
@@ -218,11 +295,24 @@ impl Iterator for Walk {
 
     fn next(&mut self) -> Option<Found> {
         loop {
+            match self.step() {
+                Step::Found(found) => return Some(found),
+                Step::Pause => {}
+                Step::End => return None,
+            }
+        }
+    }
+}
+
+impl Walk {
+    /// Goes on to the next one, or for a while.
+    pub(super) fn step(&mut self) -> Step {
+        for _ in 0..PAUSE_AFTER {
             let most = self.room_for_names();
             let Some(level) = self.stack.last_mut() else {
-                let root = self.roots.next()?;
+                let Some(root) = self.roots.pop_front() else { return Step::End };
                 match self.start(root) {
-                    Some(found) => return Some(found),
+                    Some(found) => return Step::Found(found),
                     None => continue,
                 }
             };
@@ -232,7 +322,7 @@ impl Iterator for Walk {
                     result => {
                         let level = self.stack.pop();
                         if let (Err(failure), Some(Level { path, name, .. })) = (result, level) {
-                            return Some(failed(name, path, failure));
+                            return Step::Found(failed(name, path, failure));
                         }
                     }
                 }
@@ -245,13 +335,12 @@ impl Iterator for Walk {
             }
             name.extend(child);
             if let Some(found) = self.visit(path, name) {
-                return Some(found);
+                return Step::Found(found);
             }
         }
+        Step::Pause
     }
-}
 
-impl Walk {
     /// Opens a file of this walk for reading, without ever waiting for it.
     ///
     /// # Errors
@@ -264,6 +353,19 @@ impl Walk {
     fn start(&mut self, root: PathBuf) -> Option<Found> {
         let bytes = root.as_os_str().as_bytes();
         let name = last_component(bytes);
+        if self.are_patterns && glob::is_pattern(bytes) {
+            match glob::expand(&self.tree, &root) {
+                // What came of it is taken as it is, and comes before the next source.
+                Ok(glob::Matches::Several(paths)) => {
+                    for path in paths.into_iter().rev() {
+                        self.roots.push_front(path);
+                    }
+                    return None;
+                }
+                Ok(glob::Matches::Itself) => {}
+                Err(failure) => return Some(failed(name, root, failure)),
+            }
+        }
         if !is_content(bytes) {
             return self.visit(root, name);
         }
@@ -280,14 +382,16 @@ impl Walk {
     /// Looks at a path; nothing where it is a file under construction.
     fn visit(&mut self, path: PathBuf, name: Vec<u8>) -> Option<Found> {
         match self.try_visit(&path, &name) {
-            Ok(Some((kind, Facts { mode, modified_ns, .. }))) => {
+            Ok(Some((kind, Facts { mode, modified_ns, owner, group, .. }))) => {
+                let owner = (owner, group);
+                let (kind, part) = match self.part_of(kind, &path) {
+                    Ok(part) => part,
+                    Err(failure) => return Some(failed(name, path, failure)),
+                };
                 let entry = Entry { path: name, kind, mode: Some(mode), modified_ns };
-                Some(Found { entry, path, failure: None })
+                Some(Found { entry, path, failure: None, part, owner })
             }
-            Ok(None) => {
-                self.left_out += 1;
-                None
-            }
+            Ok(None) => None,
             Err(failure) => Some(failed(name, path, failure)),
         }
     }
@@ -297,9 +401,17 @@ impl Walk {
         path: &Path,
         name: &[u8],
     ) -> Result<Option<(EntryKind, Facts)>, Failure> {
-        let facts = self.tree.facts(path, self.stack.is_empty())?;
+        let facts = match self.tree.facts(path, self.stack.is_empty()) {
+            Ok(facts) => facts,
+            Err(_) if !self.rules.take(name, false) => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        if !self.rules.take(name, matches!(facts.kind, FactKind::Directory(_))) {
+            return Ok(None);
+        }
         if matches!(facts.kind, FactKind::File(_)) && is_reserved(name) {
             if !self.stack.is_empty() {
+                self.left_out += 1;
                 return Ok(None);
             }
             let message = format!(
@@ -325,6 +437,22 @@ impl Walk {
             FactKind::Other(what) => return Err(unreadable(path, &format!("is {what}"))),
         };
         Ok(Some((kind, facts)))
+    }
+
+    /// The stretch that is wanted of a file, as its own entry.
+    fn part_of(
+        &self,
+        kind: EntryKind,
+        path: &Path,
+    ) -> Result<(EntryKind, Option<(u64, u64)>), Failure> {
+        let (Some(range), EntryKind::File(size)) = (self.range, kind) else {
+            return Ok((kind, None));
+        };
+        let rest = size.checked_sub(range.offset).ok_or_else(|| {
+            unreadable(path, &format!("has {size} bytes, and byte {} was asked for", range.offset))
+        })?;
+        let length = range.length.map_or(rest, |length| rest.min(length));
+        Ok((EntryKind::File(length), Some((range.offset, size))))
     }
 
     /// Files under construction that were met and left out.
@@ -358,117 +486,11 @@ impl Walk {
     }
 }
 
-/// The next names of a directory, at most so many, sorted by their bytes; none at its end.
-fn sorted_part(rest: &mut Option<Children>, most: usize) -> Result<Vec<Vec<u8>>, Failure> {
-    let Some(names) = rest else { return Ok(Vec::new()) };
-    let mut part = names.take(most).collect::<Result<Vec<_>, _>>()?;
-    if part.len() < most {
-        *rest = None;
-    }
-    part.sort_unstable();
-    Ok(part)
-}
-
-/// What the walk needs to know of a file or directory.
-pub(super) struct Facts {
-    pub(super) kind: FactKind,
-    mode: u32,
-    modified_ns: Option<i64>,
-}
-
-pub(super) enum FactKind {
-    /// Its size in bytes.
-    File(u64),
-    /// With device and inode where a link may have led here.
-    Directory(Option<(u64, u64)>),
-    /// Something that is not copied.
-    Other(&'static str),
-}
-
-impl Tree {
-    /// What a path leads to. What the user named is followed wherever it goes; see the module's
-    /// head for the rest.
-    pub(super) fn facts(&self, path: &Path, is_root: bool) -> Result<Facts, Failure> {
-        match self {
-            Self::Local => fs::metadata(path)
-                .map(|metadata| local_facts(&metadata))
-                .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
-            Self::Disk(disk) => {
-                let fail = |error| jail_read_failure(&error);
-                let path = jail_path(path)?;
-                let metadata = disk.stat(&path, LinkTarget::Follow).map_err(fail)?;
-                let is_link = || {
-                    let itself = disk.stat(&path, LinkTarget::Itself);
-                    itself.map(|it| it.kind == Kind::Symlink).map_err(fail)
-                };
-                let kind = match metadata.kind {
-                    Kind::File => FactKind::File(metadata.size),
-                    Kind::Directory if !is_root && is_link()? => FactKind::Other(
-                        "a link to a directory; name it as a source of its own to copy that",
-                    ),
-                    Kind::Directory => FactKind::Directory(None),
-                    Kind::Symlink | Kind::Other => FactKind::Other(SPECIAL),
-                };
-                let modified_ns = modified_ns(metadata.mtime);
-                Ok(Facts { kind, mode: metadata.mode, modified_ns })
-            }
-        }
-    }
-
-    fn open(&self, path: &Path) -> Result<Box<dyn DiskFile>, Failure> {
-        match self {
-            Self::Local => {
-                // The file may have been replaced since it was looked at; a FIFO must not hold us.
-                let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-                OpenOptions::new()
-                    .read(true)
-                    .custom_flags(flags.bits().cast_signed())
-                    .open(path)
-                    .map(|file| Box::new(file) as Box<dyn DiskFile>)
-                    .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))
-            }
-            Self::Disk(disk) => {
-                disk.open_read(&jail_path(path)?).map_err(|error| jail_read_failure(&error))
-            }
-        }
-    }
-
-    /// The names in a directory, in no order.
-    pub(super) fn list(&self, path: &Path) -> Result<Children, Failure> {
-        match self {
-            Self::Local => {
-                let shown = path.as_os_str().as_bytes().to_vec();
-                let fail = move |error: io::Error| read_failure(&shown, &error);
-                let entries = fs::read_dir(path).map_err(&fail)?;
-                Ok(Box::new(entries.map(move |entry| {
-                    entry.map(|entry| entry.file_name().into_vec()).map_err(&fail)
-                })))
-            }
-            Self::Disk(disk) => {
-                let fail = |error| jail_read_failure(&error);
-                let entries = disk.names(&jail_path(path)?).map_err(fail)?;
-                Ok(Box::new(entries.map(move |entry| entry.map(|it| it.name).map_err(fail))))
-            }
-        }
-    }
-}
-
-fn jail_path(path: &Path) -> Result<JailPath, Failure> {
-    let names = path.as_os_str().as_bytes().split(|&byte| byte == b'/');
-    JailPath::new(names.filter(|name| !matches!(*name, b"" | b".")))
-        .map_err(|error| jail_read_failure(&error))
-}
-
-fn unreadable(path: &Path, why: &str) -> Failure {
-    let message = format!("'{}' {why}", Printable(path.as_os_str().as_bytes()));
-    Failure::new(FailureCode::Unreadable, message)
-}
-
 fn failed(name: Vec<u8>, path: PathBuf, failure: Failure) -> Found {
     // The receiver is told as well, so it needs some name that it can accept.
     let name = if RelativePath::new(&*name).is_ok() { name } else { b"unnamed".to_vec() };
     let entry = Entry { path: name, kind: EntryKind::File(0), mode: None, modified_ns: None };
-    Found { entry, path, failure: Some(failure) }
+    Found { entry, path, failure: Some(failure), part: None, owner: (0, 0) }
 }
 
 /// What comes behind the last slash, those at the end aside.
@@ -476,27 +498,10 @@ fn last_component(path: &[u8]) -> Vec<u8> {
     path.rsplit(|&byte| byte == b'/').find(|part| !part.is_empty()).unwrap_or(path).to_vec()
 }
 
-fn local_facts(metadata: &fs::Metadata) -> Facts {
-    let file_type = metadata.file_type();
-    let kind = if file_type.is_file() {
-        FactKind::File(metadata.len())
-    } else if file_type.is_dir() {
-        FactKind::Directory(Some((metadata.dev(), metadata.ino())))
-    } else {
-        FactKind::Other(SPECIAL)
-    };
-    let nanoseconds = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
-    let mtime = FileTime { seconds: metadata.mtime(), nanoseconds };
-    Facts { kind, mode: metadata.mode() & 0o7777, modified_ns: modified_ns(mtime) }
-}
-
-/// A time in nanoseconds since 1970; none beyond the years 1678 to 2262.
-pub(super) fn modified_ns(time: FileTime) -> Option<i64> {
-    time.seconds.checked_mul(1_000_000_000)?.checked_add(time.nanoseconds.into())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

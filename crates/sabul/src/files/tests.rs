@@ -1,6 +1,7 @@
 //! Both ends joined in memory, on real directories.
 
 mod crashes;
+mod look;
 mod parts;
 mod resume;
 mod streams;

@@ -13,6 +13,7 @@ use sabul_transfer::{Printable, RelativePath};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message};
 
 use crate::files::Counts;
+use crate::files::glob::{Pattern, is_pattern};
 use crate::jail::JailPath;
 use crate::transfer::Writer;
 
@@ -24,6 +25,8 @@ const UNNAMED: &[u8] = b"unnamed";
 pub(super) struct Asked {
     /// First components that entries may have.
     names: BTreeSet<Vec<u8>>,
+    /// Patterns of others.
+    patterns: Vec<Pattern>,
     /// The content of a directory was asked for, so that any name may come.
     any_name: bool,
     recursive: bool,
@@ -34,11 +37,15 @@ pub(super) struct Asked {
 impl Asked {
     /// These sources, as they are sent to the peer; with what is in directories, or not.
     pub(super) fn new(sources: &[Vec<u8>], recursive: bool) -> Self {
+        let patterns = sources.iter().map(|source| last(source)).filter(|name| is_pattern(name));
+        let has_patterns = sources.iter().any(|source| is_pattern(source));
         Self {
+            // What looks like a pattern and is none can still be a name.
+            patterns: patterns.filter_map(|pattern| Pattern::new(pattern).ok()).collect(),
             names: sources.iter().map(|source| name(source)).collect(),
             any_name: recursive && sources.iter().any(|source| is_content(source)),
             recursive,
-            entries_left: (!recursive).then_some(sources.len()),
+            entries_left: (!recursive && !has_patterns).then_some(sources.len()),
         }
     }
 
@@ -62,7 +69,10 @@ impl Asked {
             Some(slash) => (&entry.path[..slash], true),
             None => (&entry.path[..], false),
         };
-        if !self.any_name && !self.names.contains(top) {
+        if !self.any_name
+            && !self.names.contains(top)
+            && !self.patterns.iter().any(|pattern| pattern.fits(top))
+        {
             return refuse("which was not asked for");
         }
         if !self.recursive && (below || entry.kind == EntryKind::Directory) {
@@ -81,9 +91,13 @@ impl Asked {
 
 /// The name that comes of a source: its last component.
 fn name(source: &[u8]) -> Vec<u8> {
-    let last = source.rsplit(|&byte| byte == b'/').find(|part| !part.is_empty());
-    let name = last.unwrap_or_default();
+    let name = last(source);
     if RelativePath::new(name).is_ok() { name.to_vec() } else { UNNAMED.to_vec() }
+}
+
+/// The last component of a source.
+fn last(source: &[u8]) -> &[u8] {
+    source.rsplit(|&byte| byte == b'/').find(|part| !part.is_empty()).unwrap_or_default()
 }
 
 /// Whether a source stands for what is in a directory: it ends in `/`, `.` or `..`.
@@ -206,6 +220,20 @@ mod tests {
         for path in [&b".profile"[..], b"photo", b"photos2/a", b".ssh/config", b"b/photos"] {
             assert!(check(&mut asked, path, FILE).is_err(), "{path:?}");
         }
+    }
+
+    #[test]
+    fn a_pattern_brings_names_that_fit_it_and_no_others() {
+        let mut asked = asked(&["data/*.nc"], false);
+        for path in [&b"a.nc"[..], b"b.nc", b"*.nc"] {
+            check(&mut asked, path, FILE).unwrap();
+        }
+        for path in [&b".bashrc"[..], b".x.nc", b"a.ncx", b"a.nc/x"] {
+            assert!(check(&mut asked, path, FILE).is_err(), "{path:?}");
+        }
+        let mut odd = Asked::new(&[b"x[".to_vec()], false);
+        check(&mut odd, b"x[", FILE).unwrap();
+        assert!(check(&mut odd, b"xa", FILE).is_err(), "no pattern, but a name");
     }
 
     #[test]

@@ -36,6 +36,9 @@ impl Order {
         let names = match &open.request {
             control::Request::Put { destination, .. } => vec![destination.clone()],
             control::Request::Get { sources, .. } => sources.clone(),
+            control::Request::Look { places, .. }
+            | control::Request::Remove { places, .. }
+            | control::Request::MakeFolders { places, .. } => places.clone(),
             control::Request::Stream { name } => vec![name.clone().into_bytes()],
             control::Request::Measure { .. } => Vec::new(),
         };

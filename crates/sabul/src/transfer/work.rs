@@ -64,6 +64,10 @@ impl Outlet for ChannelOutlet {
     fn failed(&mut self, path: &[u8], failure: &Failure) {
         self.board.add_failures(vec![(path.to_vec(), failure.clone())]);
     }
+
+    fn is_over(&self) -> bool {
+        self.handle.is_stopped()
+    }
 }
 
 /// What a reader sends.

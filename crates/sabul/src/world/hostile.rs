@@ -78,6 +78,8 @@ impl Malice {
             0 => Request::Get {
                 sources: (0..self.0.below(50)).map(|_| self.name()).collect(),
                 recursive: true,
+                rules: Vec::new(),
+                range: None,
             },
             1 => Request::Stream { name: self.text() },
             2 => Request::Measure { bytes: Some(self.size()), millis: None },

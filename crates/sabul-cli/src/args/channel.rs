@@ -1,0 +1,34 @@
+//! Flags about connections and their channels.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::values::{parse_memory, parse_param, parse_timeout};
+
+/// How a connection is made and how its channel behaves.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ChannelArgs {
+    /// The ticket that the server wrote.
+    #[arg(long, value_name = "FILE", env = "SABUL_TICKET_FILE", hide_env_values = true)]
+    pub(crate) ticket: Option<PathBuf>,
+    /// Congestion controller; `sabul cc list` shows them and the default.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cc: Option<String>,
+    /// Parameter of the controller, repeatable; `sabul cc show NAME` lists them.
+    #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]
+    pub(crate) cc_params: Vec<(String, String)>,
+    /// Memory for all blocks, such as 512M [default: a quarter of what is available, at most 16 GiB].
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
+    pub(crate) memory: Option<usize>,
+    /// Give up on a peer that has said nothing for so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_timeout)]
+    pub(crate) timeout: Duration,
+    /// Write what the controller of this end's data does, and why, into this file: a line of JSON each.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) events: Option<PathBuf>,
+    /// Largest packet to try, in bytes with the IP header [default: found out].
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65535))]
+    pub(crate) mtu: Option<u32>,
+}

@@ -1,0 +1,188 @@
+//! `sabul ls`, `stat`, `cat`, `rm` and `mkdir`: one thing done to files of another machine.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sabul::{
+    Changed, LocalDestination, Place, Range, Seen, Server, Session, TransferOptions, View,
+};
+use sabul_front::json::SeenJson;
+use sabul_front::pipe::Pipe;
+use sabul_front::show;
+use sabul_front::ssh::Bridge;
+use sabul_transfer::Printable;
+
+use crate::args::{CatArgs, ChannelArgs, LsArgs, MkdirArgs, PlacesArgs, RmArgs, SshArgs, StatArgs};
+use crate::error::CliError;
+use crate::events::EventFile;
+use crate::exit::{self, code_of_failures};
+use crate::interrupt::Interrupt;
+use crate::json;
+use crate::output;
+
+/// Runs `sabul ls`; the result is the exit code.
+pub(crate) async fn ls(args: LsArgs) -> Result<u8, CliError> {
+    let view = if args.recursive { View::All } else { View::Content };
+    tell(&args.at, view, args.json, args.long).await
+}
+
+/// Runs `sabul stat`; the result is the exit code.
+pub(crate) async fn stat(args: StatArgs) -> Result<u8, CliError> {
+    tell(&args.at, View::Itself, args.json, true).await
+}
+
+async fn tell(at: &PlacesArgs, view: View, is_json: bool, is_long: bool) -> Result<u8, CliError> {
+    let (server, paths) = one_server(&at.places)?;
+    // The one place that was named need not be repeated with each name in it.
+    let place = match &paths[..] {
+        [place] if view != View::Itself => Some(Printable(place).to_string()),
+        _ => None,
+    };
+    at.run(&server, async |session| {
+        let mut listing = session.look(paths, view, Vec::new())?;
+        let mut failures = Vec::new();
+        while let Some(seen) = listing.next().await? {
+            if is_json {
+                json::print(&SeenJson::of(&seen))?;
+            }
+            let Seen { path, outcome } = seen;
+            let path = Printable(&path).to_string();
+            match outcome {
+                Ok(_) if is_json => {}
+                Ok(facts) => {
+                    let name = show::name(&path, &facts, place.as_deref());
+                    let front = if is_long { show::facts(&facts) + " " } else { String::new() };
+                    output::print_line(front + &name)?;
+                }
+                Err(failure) => {
+                    output::complain(format_args!("{path}: {failure}"));
+                    failures.push(failure);
+                }
+            }
+        }
+        Ok(if failures.is_empty() { exit::DONE } else { code_of_failures(&failures) })
+    })
+    .await
+}
+
+/// Runs `sabul cat`; the result is the exit code.
+pub(crate) async fn cat(args: CatArgs) -> Result<u8, CliError> {
+    let at = PlacesArgs { places: vec![args.place], channel: args.channel, ssh: args.ssh };
+    let (server, paths) = one_server(&at.places)?;
+    let whole = args.offset == 0 && args.length.is_none();
+    let range = (!whole).then_some(Range { offset: args.offset, length: args.length });
+    let options = at.channel.transfer_options(at.channel.controller())?;
+    let options = TransferOptions { range, ..options };
+    let is_closed = Arc::default();
+    let pipe = Pipe::closing(&is_closed);
+    at.run(&server, async |session| {
+        let to = LocalDestination::Writer(Box::new(pipe));
+        let transfer = session.get(paths, false, to, &options).await?;
+        let result = transfer.finish().await;
+        if is_closed.load(Ordering::Acquire) {
+            // Whoever reads has seen what they wanted.
+            return Ok(exit::DONE);
+        }
+        let report = result?;
+        for (_, failure) in &report.failures {
+            output::complain(failure);
+        }
+        let failures = report.failures.iter().map(|(_, failure)| failure);
+        Ok(if report.failures.is_empty() { exit::DONE } else { code_of_failures(failures) })
+    })
+    .await
+}
+
+/// Runs `sabul rm`; the result is the exit code.
+pub(crate) async fn rm(args: RmArgs) -> Result<u8, CliError> {
+    let (server, paths) = one_server(&args.at.places)?;
+    args.at
+        .run(&server, async |session| {
+            Ok(concluded(&args.at.places, &session.remove(paths, args.recursive).await?))
+        })
+        .await
+}
+
+/// Runs `sabul mkdir`; the result is the exit code.
+pub(crate) async fn mkdir(args: MkdirArgs) -> Result<u8, CliError> {
+    let (server, paths) = one_server(&args.at.places)?;
+    args.at
+        .run(&server, async |session| {
+            Ok(concluded(&args.at.places, &session.make_folders(paths, args.parents).await?))
+        })
+        .await
+}
+
+/// Says what went wrong; the result is the exit code.
+fn concluded(places: &[OsString], changed: &Changed) -> u8 {
+    for (at, failure) in &changed.failures {
+        let place = places.get(*at).map(|place| place.to_string_lossy()).unwrap_or_default();
+        output::complain(format_args!("{place}: {failure}"));
+    }
+    let failures = changed.failures.iter().map(|(_, failure)| failure);
+    if changed.failures.is_empty() { exit::DONE } else { code_of_failures(failures) }
+}
+
+impl PlacesArgs {
+    /// Connects, does it, and closes in order; an interrupt ends it.
+    async fn run(
+        &self,
+        server: &Server,
+        act: impl AsyncFnOnce(&Session) -> Result<u8, CliError>,
+    ) -> Result<u8, CliError> {
+        let interrupt = Interrupt::listen()?;
+        let events = self.channel.event_file()?;
+        let dialled = dial(&self.channel, &self.ssh, server, &interrupt, events.as_ref());
+        let (session, bridge) = dialled.await?;
+        let code = tokio::select! {
+            code = act(&session) => code,
+            () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
+        }?;
+        session.close().await;
+        if let Some(bridge) = bridge {
+            bridge.close().await;
+        }
+        events.map_or(Ok(()), |events| events.finish())?;
+        Ok(code)
+    }
+}
+
+/// Connects, through ssh where the place says so.
+pub(crate) async fn dial(
+    channel: &ChannelArgs,
+    ssh: &SshArgs,
+    server: &Server,
+    interrupt: &Interrupt,
+    events: Option<&EventFile>,
+) -> Result<(Session, Option<Bridge>), CliError> {
+    match server {
+        Server::Ticket => Ok((channel.connect(None, interrupt, events).await?, None)),
+        Server::Listener(host) => Ok((channel.connect(Some(host), interrupt, events).await?, None)),
+        Server::Ssh(account) => {
+            let order = ssh.order(account);
+            let dialled = channel.connect_by_ssh(&order, interrupt, events).await?;
+            Ok((dialled.session, Some(dialled.bridge)))
+        }
+    }
+}
+
+/// The one server of these places, and their paths there.
+fn one_server(places: &[OsString]) -> Result<(Server, Vec<Vec<u8>>), CliError> {
+    let mut server = None;
+    let mut paths = Vec::with_capacity(places.len());
+    for written in places {
+        let Place::Remote(remote) = Place::parse(written)? else {
+            return Err(CliError::usage(format!(
+                "'{}' is a place of this machine; write HOST:PATH or sabul://HOST/PATH",
+                written.to_string_lossy()
+            )));
+        };
+        if server.get_or_insert_with(|| remote.server.clone()) != &remote.server {
+            return Err(CliError::usage("the places are on several hosts; ask one at a time"));
+        }
+        paths.push(remote.path);
+    }
+    let server = server.ok_or_else(|| CliError::usage("give at least one place"))?;
+    Ok((server, paths))
+}

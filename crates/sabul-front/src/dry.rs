@@ -1,0 +1,319 @@
+//! What a copy would do, found out by asking and looking: nothing is changed on either side.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use sabul::files::SourceSet;
+use sabul::{
+    Error, Facts, Failure, FailureCode, RemoteDestination, Rule, Seen, SeenKind, Session, View,
+};
+
+/// Most places that are asked about at once.
+const PLACES_MAX: usize = 500;
+
+/// What would be done with an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A file would be sent to where nothing is.
+    Send,
+    /// A file would be sent, or the rest of it, and take the place of the one that is there.
+    Replace,
+    /// A folder would be made.
+    Make,
+    /// A folder is there.
+    Keep,
+    /// It would not be copied.
+    Skip(Failure),
+}
+
+impl What {
+    /// The word for it.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Replace => "replace",
+            Self::Make => "make",
+            Self::Keep => "keep",
+            Self::Skip(_) => "skip",
+        }
+    }
+}
+
+/// One entry of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its name in the transfer.
+    pub path: Vec<u8>,
+    /// Bytes of its content.
+    pub bytes: u64,
+    /// What would be done with it.
+    pub what: What,
+}
+
+/// How much would be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Files that would be sent to where nothing is, and those that would replace others.
+    pub files: u64,
+    /// How many of them would replace others.
+    pub replaced: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Folders that would be made.
+    pub folders: u64,
+    /// Entries that would not be copied.
+    pub skipped: u64,
+}
+
+impl Sums {
+    /// Of these steps.
+    pub fn of(steps: &[Step]) -> Self {
+        let mut sums = Self::default();
+        for step in steps {
+            match step.what {
+                What::Send | What::Replace => {
+                    sums.files += 1;
+                    sums.bytes += step.bytes;
+                    sums.replaced += u64::from(step.what == What::Replace);
+                }
+                What::Make => sums.folders += 1,
+                What::Keep => {}
+                What::Skip(_) => sums.skipped += 1,
+            }
+        }
+        sums
+    }
+}
+
+/// What a copy of files of this machine to the peer would do.
+///
+/// # Errors
+/// If the peer cannot be asked.
+pub async fn upload(
+    session: &Session,
+    sources: SourceSet,
+    destination: &RemoteDestination,
+) -> Result<Vec<Step>, Error> {
+    let listed = tokio::task::spawn_blocking(|| sources.plan().collect::<Vec<_>>());
+    let sources = listed.await.map_err(|_| Error::Cancelled)?;
+    let place = destination.path.as_slice();
+    let into = destination.into_directory || is_remote_folder(session, place).await?;
+    let targets = targets(&sources, into);
+    let target = |name: Option<&[u8]>| match name {
+        Some(name) => plain(&joined(place, name)).to_vec(),
+        None => plain(place).to_vec(),
+    };
+    let tops: BTreeSet<Vec<u8>> = targets
+        .iter()
+        .map(|name| target(name.map(|name| name.split(|&b| b == b'/').next().unwrap_or(name))))
+        .collect();
+    let there = what_is_there(session, tops.into_iter().collect()).await?;
+    let steps = sources.iter().zip(&targets).map(|(seen, name)| {
+        let kind = there.get(&target(*name)).map(|facts| facts.kind);
+        step(seen, kind)
+    });
+    Ok(steps.collect())
+}
+
+/// What a copy of files of the peer to this machine would do.
+///
+/// # Errors
+/// If the peer cannot be asked, or several entries would go to one place.
+pub async fn download(
+    session: &Session,
+    sources: Vec<Vec<u8>>,
+    recursive: bool,
+    rules: Vec<Rule>,
+    (destination, into_directory): (&Path, bool),
+) -> Result<Vec<Step>, Error> {
+    let view = if recursive { View::Tree } else { View::Files };
+    let mut listing = session.look(sources, view, rules)?;
+    let mut found = Vec::new();
+    while let Some(seen) = listing.next().await? {
+        found.push(seen);
+    }
+    let into = into_directory || fs::metadata(destination).is_ok_and(|it| it.is_dir());
+    let names = targets(&found, into);
+    let steps = found.iter().zip(&names).map(|(seen, name)| {
+        let path: PathBuf = match name {
+            Some(name) => destination.join(OsStr::from_bytes(name)),
+            None => destination.to_path_buf(),
+        };
+        let kind = fs::symlink_metadata(path).ok().map(|metadata| {
+            let kind = metadata.file_type();
+            if kind.is_dir() {
+                SeenKind::Directory
+            } else if kind.is_file() {
+                SeenKind::File
+            } else if kind.is_symlink() {
+                SeenKind::Link
+            } else {
+                SeenKind::Other
+            }
+        });
+        step(seen, kind)
+    });
+    let steps: Vec<Step> = steps.collect();
+    let tops: BTreeSet<_> =
+        found.iter().map(|seen| seen.path.split(|&b| b == b'/').next()).collect();
+    if !into && tops.len() > 1 {
+        let text = format!(
+            "{} entries are sent to a place for 1; choose a directory as destination",
+            tops.len()
+        );
+        return Err(Error::Failed(Failure::new(FailureCode::BadSetting, text)));
+    }
+    Ok(steps)
+}
+
+/// Where entries go below their destination: under their names, or in the place of the first part of
+/// those; none is the destination itself.
+fn targets(sources: &[Seen], into: bool) -> Vec<Option<&[u8]>> {
+    let target = |seen: &'_ Seen| -> Option<std::ops::Range<usize>> {
+        let path = &seen.path;
+        if into {
+            return Some(0..path.len());
+        }
+        path.iter().position(|&byte| byte == b'/').map(|slash| slash + 1..path.len())
+    };
+    sources.iter().map(|seen| target(seen).map(|range| &seen.path[range])).collect()
+}
+
+fn step(seen: &Seen, there: Option<SeenKind>) -> Step {
+    let path = seen.path.clone();
+    let facts = match &seen.outcome {
+        Ok(facts) => facts,
+        Err(failure) => return Step { path, bytes: 0, what: What::Skip(failure.clone()) },
+    };
+    let skip = |why: &str| What::Skip(Failure::new(FailureCode::Unwritable, why));
+    let what = match (facts.kind, there) {
+        (SeenKind::Directory, None) => What::Make,
+        (SeenKind::Directory, Some(SeenKind::Directory)) => What::Keep,
+        (SeenKind::Directory, Some(_)) => skip("something that is no folder has its name"),
+        (_, None) => What::Send,
+        (_, Some(SeenKind::File | SeenKind::Link)) => What::Replace,
+        (_, Some(SeenKind::Directory)) => skip("a folder has its name"),
+        (_, Some(SeenKind::Other)) => skip("a device, pipe or socket has its name"),
+    };
+    Step { path, bytes: facts.size, what }
+}
+
+/// Whether a place of the peer is a folder.
+async fn is_remote_folder(session: &Session, place: &[u8]) -> Result<bool, Error> {
+    let mut listing = session.look(vec![escaped(place)], View::Content, Vec::new())?;
+    Ok(match listing.next().await? {
+        // An empty one.
+        None => true,
+        Some(Seen { path, outcome: Ok(facts) }) => {
+            plain(&path) != plain(place) || facts.kind == SeenKind::Directory
+        }
+        Some(Seen { outcome: Err(failure), .. }) if failure.code == FailureCode::NotFound => false,
+        Some(Seen { outcome: Err(failure), .. }) => return Err(Error::Failed(failure)),
+    })
+}
+
+/// What there is under these names, and below.
+async fn what_is_there(
+    session: &Session,
+    places: Vec<Vec<u8>>,
+) -> Result<BTreeMap<Vec<u8>, Facts>, Error> {
+    let mut there = BTreeMap::new();
+    for some in places.chunks(PLACES_MAX) {
+        let mut folders = Vec::new();
+        let places = some.iter().map(|place| escaped(place)).collect();
+        let mut listing = session.look(places, View::Itself, Vec::new())?;
+        while let Some(seen) = listing.next().await? {
+            let Ok(facts) = seen.outcome else { continue };
+            let path = plain(&seen.path).to_vec();
+            if facts.kind == SeenKind::Directory {
+                folders.push(escaped(&path));
+            }
+            there.insert(path, facts);
+        }
+        if folders.is_empty() {
+            continue;
+        }
+        let mut listing = session.look(folders, View::All, Vec::new())?;
+        while let Some(seen) = listing.next().await? {
+            if let Ok(facts) = seen.outcome {
+                there.insert(plain(&seen.path).to_vec(), facts);
+            }
+        }
+    }
+    Ok(there)
+}
+
+fn joined(place: &[u8], name: &[u8]) -> Vec<u8> {
+    match place {
+        b"" | b"." => name.to_vec(),
+        place if place.ends_with(b"/") => [place, name].concat(),
+        place => [place, b"/", name].concat(),
+    }
+}
+
+/// A path without `./` in front and `/` at its end, as the peer tells it.
+fn plain(mut path: &[u8]) -> &[u8] {
+    while let Some(rest) = path.strip_prefix(b"./") {
+        path = rest;
+    }
+    while path.len() > 1 && path.ends_with(b"/") {
+        path = &path[..path.len() - 1];
+    }
+    path
+}
+
+/// A path that is no pattern, whatever is in it.
+fn escaped(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    for &byte in path {
+        if b"*?[]{}\\".contains(&byte) {
+            out.push(b'\\');
+        }
+        out.push(byte);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_decides_what_would_be_done() {
+        let seen = |kind| {
+            let facts = Facts { kind, size: 7, mode: 0, modified_ns: None, owner: 0, group: 0 };
+            Seen { path: b"a".to_vec(), outcome: Ok(facts) }
+        };
+        let (file, folder) = (seen(SeenKind::File), seen(SeenKind::Directory));
+        let word = |seen, there| step(seen, there).what.word();
+        for (there, of_file, of_folder) in [
+            (None, "send", "make"),
+            (Some(SeenKind::File), "replace", "skip"),
+            (Some(SeenKind::Directory), "skip", "keep"),
+            (Some(SeenKind::Link), "replace", "skip"),
+            (Some(SeenKind::Other), "skip", "skip"),
+        ] {
+            assert_eq!((word(&file, there), word(&folder, there)), (of_file, of_folder));
+        }
+        let steps = [step(&file, None), step(&file, Some(SeenKind::File)), step(&folder, None)];
+        let expected = Sums { files: 2, replaced: 1, bytes: 14, folders: 1, skipped: 0 };
+        assert_eq!(Sums::of(&steps), expected);
+    }
+
+    #[test]
+    fn entries_go_below_a_folder_or_take_its_name() {
+        let seen = |path: &str| {
+            let outcome = Err(Failure::new(FailureCode::NotFound, ""));
+            Seen { path: path.into(), outcome }
+        };
+        let all = [seen("d"), seen("d/x/y")];
+        assert_eq!(targets(&all, true), [Some(&b"d"[..]), Some(b"d/x/y")]);
+        assert_eq!(targets(&all, false), [None, Some(&b"x/y"[..])]);
+        assert_eq!(plain(b"./a/"), b"a");
+        assert_eq!(joined(b"a/", b"b"), b"a/b");
+        assert_eq!(escaped(b"a*[x]"), b"a\\*\\[x\\]");
+    }
+}

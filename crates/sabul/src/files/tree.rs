@@ -1,0 +1,191 @@
+//! Where paths are looked up: on this machine as its user sees it, or below a listener's root.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use sabul_transfer::Printable;
+use sabul_wire::control::{Failure, FailureCode};
+
+use super::trouble::{jail_read_failure, read_failure};
+use crate::disk::{Disk, DiskFile};
+use crate::jail::{FileTime, JailPath, Kind, LinkTarget, Metadata};
+
+/// What nobody can copy.
+const SPECIAL: &str = "a device, pipe or socket; only files and directories are copied";
+
+/// Names in a directory as they are read.
+pub(super) type Children = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>> + Send>;
+
+/// Where paths are looked up.
+#[derive(Clone, Debug)]
+pub(super) enum Tree {
+    /// This machine, as the user sees it.
+    Local,
+    /// A listener's root, which nothing leaves.
+    Disk(Arc<dyn Disk>),
+}
+
+/// What the walk needs to know of a file or directory.
+pub(super) struct Facts {
+    pub(super) kind: FactKind,
+    pub(super) mode: u32,
+    pub(super) modified_ns: Option<i64>,
+    pub(super) owner: u32,
+    pub(super) group: u32,
+}
+
+pub(super) enum FactKind {
+    File(u64),
+    /// With device and inode where a link may have led here.
+    Directory(Option<(u64, u64)>),
+    /// Something that is not copied.
+    Other(&'static str),
+}
+
+impl Tree {
+    /// What a path leads to. What the user named is followed wherever it goes; see the module's
+    /// head for the rest.
+    pub(super) fn facts(&self, path: &Path, is_root: bool) -> Result<Facts, Failure> {
+        match self {
+            Self::Local => fs::metadata(path)
+                .map(|metadata| local_facts(&metadata))
+                .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Disk(disk) => {
+                let fail = |error| jail_read_failure(&error);
+                let path = jail_path(path)?;
+                let metadata = disk.stat(&path, LinkTarget::Follow).map_err(fail)?;
+                let is_link = || {
+                    let itself = disk.stat(&path, LinkTarget::Itself);
+                    itself.map(|it| it.kind == Kind::Symlink).map_err(fail)
+                };
+                let kind = match metadata.kind {
+                    Kind::File => FactKind::File(metadata.size),
+                    Kind::Directory if !is_root && is_link()? => FactKind::Other(
+                        "a link to a directory; name it as a source of its own to copy that",
+                    ),
+                    Kind::Directory => FactKind::Directory(None),
+                    Kind::Symlink | Kind::Other => FactKind::Other(SPECIAL),
+                };
+                let modified_ns = modified_ns(metadata.mtime);
+                Ok(Facts {
+                    kind,
+                    mode: metadata.mode,
+                    modified_ns,
+                    owner: metadata.owner,
+                    group: metadata.group,
+                })
+            }
+        }
+    }
+
+    /// What a path stands for, whatever that is.
+    ///
+    /// # Errors
+    /// If there is nothing, or the way to it leads out.
+    pub(super) fn examine(&self, path: &Path, link: LinkTarget) -> Result<Metadata, Failure> {
+        match self {
+            Self::Local => {
+                let stat = match link {
+                    LinkTarget::Follow => rustix::fs::stat(path),
+                    LinkTarget::Itself => rustix::fs::lstat(path),
+                };
+                stat.map(|stat| Metadata::from(&stat))
+                    .map_err(|errno| read_failure(path.as_os_str().as_bytes(), &errno.into()))
+            }
+            Self::Disk(disk) => {
+                disk.stat(&jail_path(path)?, link).map_err(|error| jail_read_failure(&error))
+            }
+        }
+    }
+
+    pub(super) fn open(&self, path: &Path) -> Result<Box<dyn DiskFile>, Failure> {
+        match self {
+            Self::Local => {
+                // The file may have been replaced since it was looked at; a FIFO must not hold us.
+                let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+                OpenOptions::new()
+                    .read(true)
+                    .custom_flags(flags.bits().cast_signed())
+                    .open(path)
+                    .map(|file| Box::new(file) as Box<dyn DiskFile>)
+                    .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))
+            }
+            Self::Disk(disk) => {
+                disk.open_read(&jail_path(path)?).map_err(|error| jail_read_failure(&error))
+            }
+        }
+    }
+
+    /// The names in a directory, in no order.
+    pub(super) fn list(&self, path: &Path) -> Result<Children, Failure> {
+        match self {
+            Self::Local => {
+                let shown = path.as_os_str().as_bytes().to_vec();
+                let fail = move |error: io::Error| read_failure(&shown, &error);
+                let entries = fs::read_dir(path).map_err(&fail)?;
+                Ok(Box::new(entries.map(move |entry| {
+                    entry.map(|entry| entry.file_name().into_vec()).map_err(&fail)
+                })))
+            }
+            Self::Disk(disk) => {
+                let fail = |error| jail_read_failure(&error);
+                let entries = disk.names(&jail_path(path)?).map_err(fail)?;
+                Ok(Box::new(entries.map(move |entry| entry.map(|it| it.name).map_err(fail))))
+            }
+        }
+    }
+}
+
+pub(super) fn jail_path(path: &Path) -> Result<JailPath, Failure> {
+    let names = path.as_os_str().as_bytes().split(|&byte| byte == b'/');
+    JailPath::new(names.filter(|name| !matches!(*name, b"" | b".")))
+        .map_err(|error| jail_read_failure(&error))
+}
+
+pub(super) fn unreadable(path: &Path, why: &str) -> Failure {
+    let message = format!("'{}' {why}", Printable(path.as_os_str().as_bytes()));
+    Failure::new(FailureCode::Unreadable, message)
+}
+
+fn local_facts(metadata: &fs::Metadata) -> Facts {
+    let file_type = metadata.file_type();
+    let kind = if file_type.is_file() {
+        FactKind::File(metadata.len())
+    } else if file_type.is_dir() {
+        FactKind::Directory(Some((metadata.dev(), metadata.ino())))
+    } else {
+        FactKind::Other(SPECIAL)
+    };
+    let nanoseconds = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
+    let mtime = FileTime { seconds: metadata.mtime(), nanoseconds };
+    Facts {
+        kind,
+        mode: metadata.mode() & 0o7777,
+        modified_ns: modified_ns(mtime),
+        owner: metadata.uid(),
+        group: metadata.gid(),
+    }
+}
+
+/// A time in nanoseconds since 1970; none beyond the years 1678 to 2262.
+pub(super) fn modified_ns(time: FileTime) -> Option<i64> {
+    time.seconds.checked_mul(1_000_000_000)?.checked_add(time.nanoseconds.into())
+}
+
+/// The next names of a directory, at most so many, sorted by their bytes; none at its end.
+pub(super) fn sorted_part(
+    rest: &mut Option<Children>,
+    most: usize,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let Some(names) = rest else { return Ok(Vec::new()) };
+    let mut part = names.take(most).collect::<Result<Vec<_>, _>>()?;
+    if part.len() < most {
+        *rest = None;
+    }
+    part.sort_unstable();
+    Ok(part)
+}

@@ -1,0 +1,400 @@
+//! What is asked about files and done to names: requests without a channel, over the control connection.
+//!
+//! The answers are messages about entries, so they keep to the same credit as those of a transfer,
+//! and what waits of them is bounded at both ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sabul_wire::control::{
+    self, Done, Failure, FailureCode, MAX_SEEN, Message, Open, Rule, Seen, View,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Pending, Session, take_number};
+use crate::config::{Direction, TransferOptions};
+use crate::control::{Bulk, Control, Event, Input, Intake, Mailbox};
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::files::{Change, Look, Looked};
+use crate::machine::thread;
+use crate::transfer::Context;
+
+/// Entries that wait for the application, at most.
+const WAITING_MAX: usize = 4096;
+/// A message leaves once its entries take about this many bytes.
+const BATCH_BYTES: usize = 128 << 10;
+/// What an entry takes beside its path, in bytes, at most; a failure more.
+const SEEN_BYTES: usize = 64;
+
+/// What a peer tells of places, entry by entry. Dropping it ends the telling.
+#[derive(Debug)]
+pub struct Listing {
+    entries: mpsc::Receiver<Result<Seen, Error>>,
+}
+
+impl Listing {
+    /// The next entry; none at the end.
+    ///
+    /// # Errors
+    /// If the peer refuses or the session is over; nothing comes after that.
+    pub async fn next(&mut self) -> Result<Option<Seen>, Error> {
+        self.entries.recv().await.transpose()
+    }
+}
+
+/// What came of a request to remove or to make names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Names that were removed, or folders that were made.
+    pub names: u64,
+    /// Places with which it went wrong, by their position in the request, and why.
+    pub failures: Vec<(usize, Failure)>,
+}
+
+impl Session {
+    /// Asks what there is in places of the peer, named as the sources of [`Session::get`] are. Of a
+    /// place, or of what a pattern stands for, `view` says what is told; `rules` hold for copies.
+    ///
+    /// # Errors
+    /// If the request is too large or the session is over.
+    pub fn look(
+        &self,
+        places: Vec<Vec<u8>>,
+        view: View,
+        rules: Vec<Rule>,
+    ) -> Result<Listing, Error> {
+        let request = control::Request::Look { places, view, rules };
+        let mailbox = self.ask(Direction::Receive, request)?;
+        let (tell, entries) = mpsc::channel(WAITING_MAX);
+        let control = self.inner.cx.control.clone();
+        self.inner.cx.machine.spawn(listen(mailbox, control, tell));
+        Ok(Listing { entries })
+    }
+
+    /// Removes files, links and empty folders of the peer, or folders with all that is in them. Links
+    /// are removed, not followed. Of one place all before the first failure is removed.
+    ///
+    /// # Errors
+    /// If the peer does not allow it or the session is over.
+    pub async fn remove(&self, places: Vec<Vec<u8>>, recursive: bool) -> Result<Changed, Error> {
+        self.change(control::Request::Remove { places, recursive }).await
+    }
+
+    /// Makes folders at the peer, with those above where `parents` says so.
+    ///
+    /// # Errors
+    /// If the peer does not allow it or the session is over.
+    pub async fn make_folders(
+        &self,
+        places: Vec<Vec<u8>>,
+        parents: bool,
+    ) -> Result<Changed, Error> {
+        self.change(control::Request::MakeFolders { places, parents }).await
+    }
+
+    async fn change(&self, request: control::Request) -> Result<Changed, Error> {
+        let mut mailbox = self.ask(Direction::Send, request)?;
+        let mut changed = Changed::default();
+        loop {
+            match next_event(&mut mailbox).await? {
+                Message::EntryFailed { index, failure, .. } => {
+                    let at = usize::try_from(index).unwrap_or(usize::MAX);
+                    changed.failures.push((at, failure));
+                }
+                Message::Done(Done { entries, .. }) => {
+                    changed.names = entries;
+                    return Ok(changed);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends a request without a channel.
+    fn ask(&self, direction: Direction, request: control::Request) -> Result<Mailbox, Error> {
+        // Nothing of these is used, and whoever is asked looks at none of it.
+        let channel = TransferOptions::default().channel_params()?;
+        let cx = &self.inner.cx;
+        let next_number = &self.inner.next_number;
+        let mut next_number = next_number.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let transfer = take_number(&mut next_number)?;
+        let mailbox = cx.router.register(transfer, direction.role())?;
+        let direction = direction.for_opener();
+        cx.control.ask(Open { transfer, direction, request, channel })?;
+        Ok(mailbox)
+    }
+}
+
+/// The next message that is not for a writer.
+async fn next_event(mailbox: &mut Mailbox) -> Result<Message, Error> {
+    loop {
+        match mailbox.events.recv().await {
+            Some(Event::Control(message)) => {
+                mailbox.note_taken(&message);
+                match message {
+                    Message::Cancel { failure, .. } => return Err(Error::from_failure(failure)),
+                    message => return Ok(message),
+                }
+            }
+            Some(Event::Ended(ending)) => return Err(ending.to_error()),
+            Some(Event::Abort) | None => return Err(Error::Cancelled),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Hands on what is told, until its end or until nobody wants it.
+async fn listen(mut mailbox: Mailbox, control: Control, tell: mpsc::Sender<Result<Seen, Error>>) {
+    let number = mailbox.number;
+    let (nothing, gone) = std::sync::mpsc::channel();
+    drop(nothing);
+    let inputs = std::mem::replace(&mut mailbox.inputs, gone);
+    let (intake, told, back) = (Arc::clone(&mailbox.intake), tell.clone(), control.clone());
+    let (over, mut is_over) = oneshot::channel();
+    let spawned = thread("sabul-list", move || {
+        let _ = over.send(hand_on(&inputs, number, &intake, &back, &told));
+    });
+    let result = match spawned {
+        Err(error) => Err(error),
+        Ok(()) => loop {
+            tokio::select! {
+                // What came before an end is handed on before it.
+                biased;
+                result = &mut is_over => break result.unwrap_or(Err(Error::Cancelled)),
+                message = next_event(&mut mailbox) => if let Err(error) = message {
+                    let _ = mailbox.input.send(Input::Stop);
+                    let _ = is_over.await;
+                    break Err(error);
+                },
+                () = tell.closed() => {
+                    let failure = Failure::new(FailureCode::Cancelled, "nobody wants the rest");
+                    control.send(Message::Cancel { transfer: Some(number), failure });
+                    let _ = mailbox.input.send(Input::Stop);
+                    let _ = is_over.await;
+                    break Ok(());
+                }
+            }
+        },
+    };
+    if let Err(error) = result {
+        if matches!(&error, Error::Failed(failure) if failure.code == FailureCode::Protocol) {
+            let transfer = Some(number);
+            control.send(Message::Cancel { transfer, failure: error.to_failure() });
+        }
+        let _ = tell.send(Err(error)).await;
+    }
+}
+
+/// Hands on entries until the last; waits for whoever takes them.
+fn hand_on(
+    inputs: &std::sync::mpsc::Receiver<Input>,
+    transfer: u32,
+    intake: &Intake,
+    control: &Control,
+    tell: &mpsc::Sender<Result<Seen, Error>>,
+) -> Result<(), Error> {
+    let broke = |text: &str| Error::Failed(Failure::new(FailureCode::Protocol, text));
+    let mut told = 0;
+    loop {
+        let message = match inputs.recv() {
+            Ok(Input::Message(message)) => message,
+            Ok(Input::Block(_)) => continue,
+            Ok(Input::Stop) | Err(_) => return Ok(()),
+        };
+        let weight = message.weight();
+        match message {
+            Message::Seen { entries, .. } => {
+                told += entries.len() as u64;
+                for seen in entries {
+                    // Nobody takes it any more: whoever listens ends this.
+                    let _ = tell.blocking_send(Ok(seen));
+                }
+            }
+            Message::ManifestEnd { entries, .. } if entries == told => return Ok(()),
+            Message::ManifestEnd { .. } => {
+                return Err(broke("the peer told of another number of entries than it says"));
+            }
+            _ => return Err(broke("the peer answers a question about files with a transfer")),
+        }
+        if let Some(weight) = intake.work_off(weight) {
+            control.send(Message::Credit { transfer, weight });
+        }
+    }
+}
+
+/// The peer asks what there is.
+#[derive(Debug)]
+pub struct LookRequest {
+    pub(super) pending: Pending,
+}
+
+/// The peer wants to remove or to make names.
+#[derive(Debug)]
+pub struct ChangeRequest {
+    pub(super) pending: Pending,
+    /// Names are to be removed; otherwise folders are to be made.
+    pub is_removal: bool,
+}
+
+impl LookRequest {
+    /// Answers with what is below the root of `disk`, or with what the user of this process may
+    /// reach where there is none.
+    pub(super) async fn answer(mut self, disk: Option<Arc<dyn Disk>>) -> Result<(), Error> {
+        let Some((open, mailbox)) = self.pending.parts.take() else { return Err(Error::Cancelled) };
+        let cx = self.pending.cx.clone();
+        let (control::Request::Look { places, view, rules }, control::Direction::Pull) =
+            (open.request, open.direction)
+        else {
+            return turn_away(&cx, &mailbox, other_way());
+        };
+        let looked = match Looked::new(disk, places, view, &rules) {
+            Ok(looked) => looked,
+            Err(failure) => return turn_away(&cx, &mailbox, failure),
+        };
+        let (bulk, transfer) = (cx.control.bulk(&mailbox), mailbox.number);
+        let block_bytes = open.channel.block_bytes;
+        drop(self);
+        work(&cx, mailbox, block_bytes, move |stop| {
+            tell_all(looked, transfer, &bulk, stop);
+            None
+        })
+        .await
+    }
+}
+
+/// Tells all that is found, until the end or until nobody wants it.
+fn tell_all(mut looked: Looked, transfer: u32, bulk: &Bulk, stop: &AtomicBool) {
+    let mut entries = Vec::new();
+    let (mut bytes, mut told) = (0, 0);
+    loop {
+        let is_end = match looked.step() {
+            Look::Seen(seen) => {
+                let text = seen.outcome.as_ref().err().map_or(0, |failure| failure.message.len());
+                bytes += SEEN_BYTES + seen.path.len() + text;
+                entries.push(seen);
+                false
+            }
+            Look::Pause => false,
+            Look::End => true,
+        };
+        if stop.load(Ordering::Acquire) {
+            return;
+        }
+        if entries.len() == MAX_SEEN || bytes >= BATCH_BYTES || (is_end && !entries.is_empty()) {
+            told += entries.len() as u64;
+            bytes = 0;
+            let entries = std::mem::take(&mut entries);
+            if !bulk.send(&Message::Seen { transfer, entries }) {
+                return;
+            }
+        }
+        if is_end {
+            bulk.send(&Message::ManifestEnd { transfer, entries: told, bytes: 0 });
+            return;
+        }
+    }
+}
+
+impl ChangeRequest {
+    /// Does what is asked below the root of `disk`, or where the user of this process may.
+    pub(super) async fn answer(mut self, disk: Option<Arc<dyn Disk>>) -> Result<(), Error> {
+        let Some((open, mailbox)) = self.pending.parts.take() else { return Err(Error::Cancelled) };
+        let cx = self.pending.cx.clone();
+        let (places, change) = match (open.request, open.direction) {
+            (control::Request::Remove { places, recursive }, control::Direction::Push) => {
+                (places, Change::Remove { recursive })
+            }
+            (control::Request::MakeFolders { places, parents }, control::Direction::Push) => {
+                (places, Change::Make { parents })
+            }
+            _ => return turn_away(&cx, &mailbox, other_way()),
+        };
+        let (control, transfer) = (cx.control.clone(), mailbox.number);
+        let block_bytes = open.channel.block_bytes;
+        drop(self);
+        work(&cx, mailbox, block_bytes, move |stop| {
+            let is_over = || stop.load(Ordering::Acquire);
+            let (mut names, mut failed) = (0, 0);
+            for (at, place) in places.iter().enumerate() {
+                match change.apply(disk.as_deref(), place, &is_over) {
+                    Ok(changed) => names += changed,
+                    Err(failure) => {
+                        failed += 1;
+                        let index = at as u64;
+                        control.send(Message::EntryFailed { transfer, index, failure });
+                    }
+                }
+                if is_over() {
+                    return None;
+                }
+            }
+            Some(Message::Done(Done {
+                transfer,
+                bytes: 0,
+                resumed: 0,
+                entries: names,
+                files: 0,
+                failed,
+                elapsed_us: 0,
+                cpu_us: 0,
+            }))
+        })
+        .await
+    }
+}
+
+fn other_way() -> Failure {
+    Failure::new(FailureCode::Protocol, "the request's answer goes the other way")
+}
+
+/// Says no.
+fn turn_away(cx: &Context, mailbox: &Mailbox, failure: Failure) -> Result<(), Error> {
+    let transfer = Some(mailbox.number);
+    cx.control.send(Message::Cancel { transfer, failure: failure.clone() });
+    Err(Error::from_failure(failure))
+}
+
+/// Takes part, and does the work on a thread of its own, which is told when nobody wants it any
+/// more. What it gives is said last.
+async fn work(
+    cx: &Context,
+    mut mailbox: Mailbox,
+    block_bytes: u32,
+    work: impl FnOnce(&AtomicBool) -> Option<Message> + Send + 'static,
+) -> Result<(), Error> {
+    let transfer = mailbox.number;
+    mailbox.take_part();
+    cx.control.send(Message::Accept { transfer, block_bytes });
+    let stop = Arc::<AtomicBool>::default();
+    let (over, mut is_over) = oneshot::channel();
+    let stopped = Arc::clone(&stop);
+    let spawned = thread("sabul-look", move || {
+        let _ = over.send(work(&stopped));
+    });
+    if let Err(error) = spawned {
+        return turn_away(cx, &mailbox, error.to_failure());
+    }
+    loop {
+        tokio::select! {
+            biased;
+            last = &mut is_over => return match last {
+                Ok(last) => {
+                    last.into_iter().for_each(|last| cx.control.send(last));
+                    Ok(())
+                }
+                Err(_) => {
+                    let text = "a fault of this program ended the request";
+                    turn_away(cx, &mailbox, Failure::new(FailureCode::Internal, text))
+                }
+            },
+            message = next_event(&mut mailbox) => if let Err(error) = message {
+                stop.store(true, Ordering::Release);
+                mailbox.end_bulk();
+                // The thread counts as one of this session's until it has ended.
+                let _ = is_over.await;
+                return Err(error);
+            },
+        }
+    }
+}
