@@ -5,6 +5,7 @@ mod channel;
 mod files;
 mod lab;
 mod router;
+mod rules;
 mod ssh;
 mod values;
 
@@ -27,6 +28,7 @@ pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
 };
 pub(crate) use router::RouterArgs;
+pub(crate) use rules::RulesArgs;
 use sabul_units::parse_bytes;
 pub(crate) use ssh::SshArgs;
 use values::{parse_memory, parse_param, parse_timeout};
@@ -170,6 +172,11 @@ pub(crate) struct CpArgs {
     /// Do not wait for the receiver's disk: faster, but a power cut soon after may cost files.
     #[arg(long)]
     pub(crate) no_sync: bool,
+    /// Say what would be copied, made and left out, and change nothing on either side.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) rules: RulesArgs,
     /// Begin anew, whatever an interrupted copy left.
     #[arg(long)]
     pub(crate) no_resume: bool,
@@ -181,7 +188,7 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// Print a line of JSON for each thing as it happens; `sabul schema cp-lines` describes them.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "dry_run"])]
     pub(crate) json_lines: bool,
     /// Print errors only.
     #[arg(short, long)]
@@ -210,12 +217,20 @@ there already is read on both sides and compared, so a source that changed is no
 there. Both ends keep what is needed for a week; --no-resume begins anew. With --retry the command itself dials \
 again and goes on.
 
+A name on the other side under which there is nothing is a pattern: 'host:data/*.nc', in quotes.
+
+--exclude and --include are rules as in rsync: the first whose pattern fits a name decides, what none fits is \
+copied, and a folder that is left out is not looked into. A '/' in front of a pattern ties it to the top of what is \
+copied; without, it fits the end of a name; one at its end means folders alone. '*' and '?' stay between slashes, \
+'**' does not. Only some files of a tree: --include '*/' --include '*.nc' --exclude '*'.
+
 Examples:
   sabul cp big.iso host:
   sabul cp -r me@host:/data/run7 .
   sabul cp big.iso host: --push               with a copy of this sabul, where the host has none
   sabul cp big.iso sabul://host:4850/ --ticket ticket
   sabul cp -r photos sabul://host:4850/archive/
+  sabul cp -rn --exclude '*.o' src host:      what would be copied
   sabul cp --retry 3d -r data sabul://host:4850/
   sabul cp sabul://host:4850/big.iso .
   tar c photos | sabul cp - sabul://host:4850/photos.tar

@@ -1,6 +1,8 @@
 //! `sabul cp`: files to or from a listener.
 
-use std::ffi::OsString;
+mod dry;
+
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,6 +40,9 @@ const WORTH_A_WORD: Duration = Duration::from_secs(1);
 
 /// Runs the command; the result is the exit code.
 pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
+    if args.dry_run {
+        return dry::run(&args).await;
+    }
     let nothing = TransferJson::nothing(controller(&args));
     let lines = args.json_lines.then(Teller::default);
     let mut outcome = Outcome { json: nothing, code: exit::DONE, reconnects: 0, lines };
@@ -77,6 +82,7 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
         preserve: args.preserve,
         sync: !args.no_sync,
         resume: !args.no_resume,
+        rules: args.rules.0.clone(),
         ..args.channel.transfer_options(controller(args))?
     };
     policy::apply(args, &mut options)?;
@@ -353,9 +359,7 @@ impl Plan {
                 let to = if destination == "-" {
                     LocalDestination::Writer(Box::new(pipe))
                 } else {
-                    let into_directory = sources.len() > 1
-                        || sources.iter().any(|source| means_content(source))
-                        || destination.as_bytes().ends_with(b"/");
+                    let into_directory = is_into(&sources, &destination);
                     LocalDestination::Path { path: PathBuf::from(destination), into_directory }
                 };
                 session.get(sources, is_recursive, to, options).await?
@@ -391,6 +395,13 @@ fn remote_sources(sources: &[Place]) -> Result<(Server, Vec<Vec<u8>>), CliError>
     }
     let server = server.ok_or_else(|| CliError::usage("give at least one source"))?;
     Ok((server.clone(), paths))
+}
+
+/// Whether a local destination has to be a directory.
+fn is_into(sources: &[Vec<u8>], destination: &OsStr) -> bool {
+    sources.len() > 1
+        || sources.iter().any(|source| means_content(source))
+        || destination.as_bytes().ends_with(b"/")
 }
 
 /// Whether a remote source stands for the content of a directory: the root, or an end in `/`, `.`

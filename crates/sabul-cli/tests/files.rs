@@ -240,3 +240,110 @@ fn patterns_that_would_take_for_ever_are_refused_or_done_soon() {
         assert!(text.contains(why), "{why}: {}", &text[text.len().saturating_sub(300)..]);
     }
 }
+
+/// What a dry run would send, make and leave out.
+fn entries(output: &Output) -> Vec<(String, String)> {
+    let document = common::json(output);
+    assert_eq!(document["dry_run"], true);
+    let entries = document["entries"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    entries.map(|entry| (text(&entry["what"]), text(&entry["path"]))).collect()
+}
+
+fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
+    list.iter().map(|&(what, path)| (what.to_owned(), path.to_owned())).collect()
+}
+
+#[test]
+fn a_dry_run_up_says_what_would_happen_and_changes_nothing() {
+    let bench = with_tree(&SERVE);
+    fs::create_dir_all(bench.path("data/new")).unwrap();
+    for name in ["data/a.nc", "data/new/n", "data/z.sabul-part"] {
+        fs::write(bench.path(name), "1234567").unwrap();
+    }
+    let before = (files_below(&bench.root("")), files_below(&bench.path("data")));
+    let dry = run(&mut bench.cp(["-rn", "--json", "data", &bench.url("")]));
+    expect_code(&dry, 0);
+    let expected =
+        [("keep", "data"), ("replace", "data/a.nc"), ("make", "data/new"), ("send", "data/new/n")];
+    assert_eq!(entries(&dry), pairs(&expected));
+    let document = common::json(&dry);
+    let sums =
+        ["files", "replaced", "bytes", "folders", "skipped"].map(|key| document[key].as_u64());
+    assert_eq!(sums, [2, 1, 14, 1, 0].map(Some));
+    // Where there is nothing yet, all of it would be made.
+    let far = run(&mut bench.cp(["-rn", "data", &bench.url("far/away")]));
+    expect_code(&far, 0);
+    let text = stdout(&far);
+    assert!(text.contains("make") && text.contains("send") && !text.contains("replace"), "{text}");
+    assert!(stderr(&far).contains("dry run: 14 B in 2 files would be sent"), "{}", stderr(&far));
+    let missing = run(&mut bench.cp(["-n", "none", "x", &bench.url("")]));
+    expect_code(&missing, 1);
+    assert!(stderr(&missing).contains("would not be copied"), "{}", stderr(&missing));
+    assert_eq!((files_below(&bench.root("")), files_below(&bench.path("data"))), before);
+    assert!(!bench.root("far").exists());
+}
+
+#[test]
+fn a_dry_run_down_says_what_would_happen_and_changes_nothing() {
+    let bench = with_tree(&SERVE);
+    fs::create_dir_all(bench.path("here/data")).unwrap();
+    fs::write(bench.path("here/data/a.nc"), "old").unwrap();
+    let dry = run(&mut bench.cp(["-rn", "--json", &bench.url("data"), "here"]));
+    expect_code(&dry, 0);
+    let expected = [
+        ("keep", "data"),
+        ("replace", "data/a.nc"),
+        ("send", "data/b.nc"),
+        ("make", "data/sub"),
+        ("send", "data/sub/c.nc"),
+    ];
+    assert_eq!(entries(&dry), pairs(&expected));
+    let dry = run(&mut bench.cp(["-n", "--json", &bench.url("data/*.nc"), "gone/"]));
+    assert_eq!(entries(&dry), pairs(&[("send", "a.nc"), ("send", "b.nc")]));
+    assert!(!bench.path("gone").exists());
+    assert_eq!(files_below(&bench.path("here")).len(), 1);
+    assert_eq!(fs::read(bench.path("here/data/a.nc")).unwrap(), b"old");
+    let several = run(&mut bench.cp(["-n", &bench.url("data/*.nc"), "one"]));
+    assert_eq!(code(&several), 2, "{}", stderr(&several));
+    let nowhere = run(&mut bench.cp(["-n", &bench.url("x"), "-"]));
+    expect_code(&nowhere, 2);
+}
+
+/// A tree with objects, sources and a cache, on either side.
+fn sources(root: &std::path::Path) {
+    for name in ["src/a.c", "src/a.o", "src/sub/b.c", "src/sub/keep.o", "src/cache/x.c"] {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+}
+
+#[test]
+fn the_first_rule_that_fits_decides_what_is_copied_whichever_side_reads() {
+    let bench = Bench::new();
+    sources(&bench.path(""));
+    sources(&bench.root("there"));
+    let flags = ["-r", "--include", "keep.o", "--exclude", "*.o", "--exclude", "/src/cache/"];
+    expect_code(&run(&mut bench.cp([&flags[..], &["src", &bench.url("up/")]].concat())), 0);
+    let there = bench.url("there/src");
+    expect_code(&run(&mut bench.cp([&flags[..], &[&there, "down/"]].concat())), 0);
+    let expected = ["src/a.c", "src/sub/b.c", "src/sub/keep.o"].map(std::path::PathBuf::from);
+    assert_eq!(files_below(&bench.root("up")), expected);
+    assert_eq!(files_below(&bench.path("down")), expected);
+    assert!(!bench.root("up/src/cache").exists() && !bench.path("down/src/cache").exists());
+    let dry = run(&mut bench.cp([&flags[..], &["-n", "--json", &there, "new/"]].concat()));
+    let files = entries(&dry).into_iter().filter(|(what, _)| what == "send").count();
+    assert_eq!(files, 3);
+    // The order counts: what is left out first stays out.
+    let other = ["-r", "--exclude", "*.o", "--include", "keep.o"];
+    expect_code(&run(&mut bench.cp([&other[..], &["src", &bench.url("o/")]].concat())), 0);
+    assert!(!bench.root("o/src/sub/keep.o").exists());
+    let one = ["-r", "--include", "*/", "--include", "*.o", "--exclude", "*"];
+    expect_code(&run(&mut bench.cp([&one[..], &[&there, "objects/"]].concat())), 0);
+    let objects = files_below(&bench.path("objects"));
+    assert_eq!(objects, ["src/a.o", "src/sub/keep.o"].map(std::path::PathBuf::from));
+    let bad = run(&mut bench.cp(["--exclude", "[", "src", &bench.url("")]));
+    expect_code(&bad, 2);
+    assert!(stderr(&bad).contains("no pattern"), "{}", stderr(&bad));
+}

@@ -7,6 +7,7 @@ use sabul::{ChannelStats, Failure, Printable, Progress, Report, Seen, Stretch};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::dry::{Step, Sums, What};
 use crate::show;
 
 /// Version of all documents; it grows when a field changes its meaning or goes.
@@ -143,6 +144,58 @@ impl SeenJson {
         let error = error.map(|failure| ErrorJson::of_entry(&seen.path, failure));
         let path = Printable(&seen.path).to_string();
         Self { schema: SCHEMA, path, facts, error }
+    }
+}
+
+/// What `cp --dry-run --json` prints.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DryJson {
+    /// The number of this form.
+    pub schema: u32,
+    /// Always so.
+    pub dry_run: bool,
+    /// Files that would be sent.
+    pub files: u64,
+    /// Those of them that stand in place of others.
+    pub replaced: u64,
+    /// Bytes of these files.
+    pub bytes: u64,
+    /// Folders that would be made.
+    pub folders: u64,
+    /// Entries that would not be copied.
+    pub skipped: u64,
+    /// All of that, in order.
+    pub entries: Vec<StepJson>,
+    /// What would go wrong.
+    pub errors: Vec<ErrorJson>,
+}
+
+/// One step of a dry run.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct StepJson {
+    /// Its path at the destination, as it can be shown.
+    pub path: String,
+    /// What would be done.
+    pub what: String,
+    /// Bytes that would be sent.
+    pub bytes: u64,
+}
+
+impl DryJson {
+    /// What would be done; skipped entries are among the errors as well.
+    pub fn of(steps: &[Step], sums: &Sums, mut errors: Vec<ErrorJson>) -> Self {
+        let entries = steps.iter().map(|step| StepJson {
+            path: Printable(&step.path).to_string(),
+            what: step.what.word().to_owned(),
+            bytes: step.bytes,
+        });
+        errors.extend(steps.iter().filter_map(|step| match &step.what {
+            What::Skip(failure) => Some(ErrorJson::of_entry(&step.path, failure)),
+            _ => None,
+        }));
+        let &Sums { files, replaced, bytes, folders, skipped } = sums;
+        let (schema, dry_run, entries) = (SCHEMA, true, entries.collect());
+        Self { schema, dry_run, files, replaced, bytes, folders, skipped, entries, errors }
     }
 }
 

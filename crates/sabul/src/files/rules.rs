@@ -30,6 +30,11 @@ impl Rules {
         rules.iter().map(Compiled::new).collect::<Result<_, _>>().map(Self)
     }
 
+    /// Nothing is left out.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a file or folder is taken, by its name in the transfer.
     pub fn take(&self, name: &[u8], is_folder: bool) -> bool {
         let first = self

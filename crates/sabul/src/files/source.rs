@@ -199,9 +199,15 @@ impl SourceSet {
         &self.roots
     }
 
-    /// Whether nobody knows how much it is.
-    pub(crate) const fn has_stream(&self) -> bool {
-        self.stream.is_some()
+    /// Whether what is below the named places is what is sent, so that it can be counted ahead: no stream, no rules, no
+    /// stretch of a file and no patterns.
+    pub(crate) fn can_be_counted(&self) -> bool {
+        let is_name =
+            |root: &PathBuf| !self.are_patterns || !glob::is_pattern(root.as_os_str().as_bytes());
+        self.stream.is_none()
+            && self.rules.is_empty()
+            && self.range.is_none()
+            && self.roots.iter().all(is_name)
     }
 
     pub(super) const fn is_recursive(&self) -> bool {

@@ -16,13 +16,13 @@ const TELL_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct Ahead(JoinHandle<()>);
 
 impl Ahead {
-    /// Counts what is in this set; nothing where it is a stream, or where there are no threads.
+    /// Counts what is in this set; nothing where that is not what is sent, or where there are no threads.
     pub(super) fn start(
         machine: &Machine,
         set: &SourceSet,
         tell: impl Fn(Totals) + Send + 'static,
     ) -> Option<Self> {
-        if set.has_stream() || !matches!(machine, Machine::Threads(_)) {
+        if !set.can_be_counted() || !matches!(machine, Machine::Threads(_)) {
             return None;
         }
         let scan = Scan::start(set);

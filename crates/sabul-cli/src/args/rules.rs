@@ -1,0 +1,59 @@
+//! `--include` and `--exclude`, whose order between each other counts.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
+use sabul::Rule;
+use sabul::files::Rules;
+
+/// What is taken and what is left out, in the order in which it was written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RulesArgs(pub(crate) Vec<Rule>);
+
+const FLAGS: [(&str, bool, &str); 2] = [
+    (
+        "exclude",
+        false,
+        "Leave out what fits; repeatable, and the first that fits decides. See below",
+    ),
+    ("include", true, "Take what fits, before a later --exclude"),
+];
+
+impl Args for RulesArgs {
+    fn augment_args(command: Command) -> Command {
+        command.args(FLAGS.map(|(name, _, help)| {
+            let arg = Arg::new(name).long(name).value_name("PATTERN").help(help);
+            arg.action(ArgAction::Append).value_parser(value_parser!(OsString))
+        }))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for RulesArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut rules = Vec::new();
+        for (name, takes, _) in FLAGS {
+            let places = matches.indices_of(name).into_iter().flatten();
+            let patterns = matches.get_many::<OsString>(name).into_iter().flatten();
+            rules.extend(places.zip(patterns).map(|(place, pattern)| {
+                (place, Rule { takes, pattern: pattern.clone().into_vec() })
+            }));
+        }
+        rules.sort_by_key(|(place, _)| *place);
+        let rules: Vec<Rule> = rules.into_iter().map(|(_, rule)| rule).collect();
+        match Rules::new(&rules) {
+            Ok(_) => Ok(Self(rules)),
+            Err(failure) => Err(Error::raw(ErrorKind::ValueValidation, format!("{failure}\n"))),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! `sabul cp --dry-run`: what would be copied, and nothing is.
+
+use std::path::Path;
+
+use sabul::files::{Rules, Source, SourceSet};
+use sabul::{RemoteDestination, Session};
+use sabul_front::dry::{self, Step, Sums, What};
+use sabul_front::json::DryJson;
+use sabul_transfer::Printable;
+use sabul_units::{count, show_bytes};
+
+use super::{Plan, is_into};
+use crate::args::CpArgs;
+use crate::error::CliError;
+use crate::exit::{self, code_of_failures};
+use crate::files;
+use crate::interrupt::Interrupt;
+use crate::json;
+use crate::output;
+
+/// Runs the command; the result is the exit code.
+pub(super) async fn run(args: &CpArgs) -> Result<u8, CliError> {
+    let found = find(args).await;
+    let steps = found.as_deref().unwrap_or_default();
+    let sums = Sums::of(steps);
+    if args.json {
+        let errors = found.as_ref().err().map(json::error).into_iter().collect();
+        json::print(&DryJson::of(steps, &sums, errors))?;
+    }
+    let steps = found?;
+    for step in &steps {
+        tell(step, args.json)?;
+    }
+    if !args.quiet {
+        let skipped = match sums.skipped {
+            0 => String::new(),
+            skipped => format!(", {skipped} would not be copied"),
+        };
+        output::note(format_args!(
+            "dry run: {} in {} would be sent, {} of them in place of others, {} made{skipped}",
+            show_bytes(sums.bytes),
+            count(sums.files, "file"),
+            sums.replaced,
+            count(sums.folders, "folder")
+        ));
+    }
+    let failures: Vec<_> = steps
+        .iter()
+        .filter_map(|step| match &step.what {
+            What::Skip(failure) => Some(failure),
+            _ => None,
+        })
+        .collect();
+    Ok(if failures.is_empty() { exit::DONE } else { code_of_failures(failures) })
+}
+
+fn tell(step: &Step, is_json: bool) -> Result<(), CliError> {
+    let path = Printable(&step.path).to_string();
+    match &step.what {
+        What::Skip(failure) => {
+            output::complain(format_args!("{path}: would not be copied: {failure}"));
+        }
+        What::Keep => {}
+        _ if is_json => {}
+        What::Make => output::print_line(format!("make    {:>10} {path}/", ""))?,
+        What::Send | What::Replace => {
+            let bytes = show_bytes(step.bytes);
+            output::print_line(format!("{:<7} {bytes:>10} {path}", step.what.word()))?;
+        }
+    }
+    Ok(())
+}
+
+async fn find(args: &CpArgs) -> Result<Vec<Step>, CliError> {
+    let plan = Plan::of(args)?;
+    if plan.reads_stdin() || plan.writes_stdout() {
+        return Err(CliError::usage("--dry-run has nothing to say about '-'; name files"));
+    }
+    let interrupt = Interrupt::listen()?;
+    let events = args.channel.event_file()?;
+    let dialled = files::dial(&args.channel, &args.ssh, plan.server(), &interrupt, events.as_ref());
+    let (session, bridge) = dialled.await?;
+    let steps = tokio::select! {
+        steps = ask(args, plan, &session) => steps,
+        () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
+    }?;
+    session.close().await;
+    if let Some(bridge) = bridge {
+        bridge.close().await;
+    }
+    Ok(steps)
+}
+
+async fn ask(args: &CpArgs, plan: Plan, session: &Session) -> Result<Vec<Step>, CliError> {
+    let rules = &args.rules.0;
+    Ok(match plan {
+        Plan::Put { sources, destination } => {
+            let sources = sources.iter().map(|source| Source::from_argument(source)).collect();
+            let sources = SourceSet::local(sources, args.recursive)
+                .and_then(|set| Ok(set.with_rules(Rules::new(rules)?)));
+            let sources = sources.map_err(|failure| CliError::usage(failure.to_string()))?;
+            let path = destination.path;
+            let into_directory =
+                sources.needs_directory() || path.is_empty() || path.ends_with(b"/");
+            let destination = RemoteDestination { path, into_directory };
+            dry::upload(session, sources, &destination).await?
+        }
+        Plan::Get { sources, destination, .. } => {
+            let into = is_into(&sources, &destination);
+            let to = (Path::new(&destination), into);
+            dry::download(session, sources, args.recursive, rules.clone(), to).await?
+        }
+    })
+}
