@@ -670,7 +670,7 @@ const OPEN: u8 = 2;
 const MANIFEST: u8 = 4;
 const HAVE: u8 = 18;
 const STARTS: u8 = 19;
-const SEEN: u8 = 20;
+const SEEN: u8 = 21;
 
 /// Length of the body that follows a length prefix.
 ///

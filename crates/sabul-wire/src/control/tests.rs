@@ -306,7 +306,7 @@ fn what_is_asked_and_answered_about_files_is_written_byte_by_byte() {
     ];
     let seen = Message::Seen { transfer: 3, entries };
     let expected = [
-        &[20, 3, 2][..],
+        &[21, 3, 2][..],
         &[1, b'a', 0, 2, 0xAC, 0x02, 0xFF, 0x03, 1, 1, 1, 2],
         &[1, b'b', 1, 4, 2, b'n', b'o'],
     ];

@@ -424,6 +424,9 @@ mod tests {
         fn remove_file(&self, _: &JailPath) -> Result<(), JailError> {
             unreachable!("a scan changes nothing")
         }
+        fn remove_dir(&self, _: &JailPath) -> Result<(), JailError> {
+            unreachable!("a scan changes nothing")
+        }
         fn draw(&self) -> std::io::Result<u64> {
             unreachable!("a scan draws nothing")
         }
