@@ -15,7 +15,7 @@ use sabul::{
     Transfer, TransferOptions,
 };
 use sabul_front::course::Minimum;
-use sabul_front::json::TransferJson;
+use sabul_front::json::{Document, TransferJson};
 use sabul_front::limiter;
 use sabul_front::lines::{CopyEvent, Teller};
 use sabul_front::pipe::Pipe;
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
     let code = result.as_ref().map_or_else(CliError::code, |()| outcome.code);
     outcome.json.exit = code;
     if args.json {
-        json::print(&outcome.json)?;
+        json::print(&Document::of(&outcome.json))?;
     }
     if let Some(teller) = outcome.lines {
         json::print(&teller.line(CopyEvent::Done(Box::new(outcome.json))))?;

@@ -6,7 +6,7 @@ use sabul::{
     ChannelStats, Direction, Host, MeasureLimit, Report, Session, Stretch, Transfer,
     TransferOptions,
 };
-use sabul_front::json::{IntervalJson, PerfJson, TransferJson, rate_bps};
+use sabul_front::json::{Document, IntervalJson, PerfJson, TransferJson, rate_bps};
 use sabul_front::lines::{PerfEvent, Teller};
 use sabul_run::statistics;
 use sabul_study::processor::{cpu_mhz, mhz_per_mbps};
@@ -46,7 +46,7 @@ pub(crate) async fn run(args: TestArgs) -> Result<u8, CliError> {
     if args.json_lines {
         json::print(&teller.line(PerfEvent::Done(Box::new(document))))?;
     } else if args.json {
-        json::print(&document)?;
+        json::print(&Document::of(&document))?;
     } else if result.is_ok() {
         output::print(summary(&document))?;
     }
@@ -194,7 +194,7 @@ impl<'a> Lines<'a> {
         if let Some(teller) = self.teller {
             let gap_ns = mean(channels.iter().map(|channel| channel.gap_ns));
             let interval = IntervalJson { t_s: at_s, goodput_bps, rtt_ms, loss_rate, gap_ns };
-            return json::print(&teller.line(PerfEvent::Interval(interval)));
+            return json::print(&teller.line(PerfEvent::Interval { interval }));
         }
         if !self.has_head {
             self.has_head = true;

@@ -13,11 +13,26 @@ use crate::show;
 /// Version of all documents; it grows when a field changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
 
+/// A document of its own; lines have their own version.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Document<T> {
+    /// Version of this document.
+    pub schema: u32,
+    /// What it says.
+    #[serde(flatten)]
+    pub content: T,
+}
+
+impl<T> Document<T> {
+    /// With the present version.
+    pub const fn of(content: T) -> Self {
+        Self { schema: SCHEMA, content }
+    }
+}
+
 /// What a copy did: what `sabul cp --json` prints.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct TransferJson {
-    /// Version of this document.
-    pub schema: u32,
     /// Content bytes at the receiver, those that were there before among them.
     pub bytes: u64,
     /// Files that are complete and verified.
@@ -202,7 +217,7 @@ impl DryJson {
 impl TransferJson {
     /// A transfer that has not done anything.
     pub fn nothing(cc: &str) -> Self {
-        Self { schema: SCHEMA, cc: cc.to_owned(), ..Self::default() }
+        Self { cc: cc.to_owned(), ..Self::default() }
     }
 
     /// A transfer that reached its end.
@@ -316,7 +331,7 @@ mod tests {
             b"caf\xE9",
             &Failure::new(sabul::FailureCode::NoSpace, "disk full"),
         ));
-        let value = serde_json::to_value(&json).unwrap();
+        let value = serde_json::to_value(Document::of(&json)).unwrap();
         for key in [
             "schema",
             "bytes",

@@ -64,7 +64,10 @@ pub enum PerfEvent {
         streams: u16,
     },
     /// An interval is over.
-    Interval(IntervalJson),
+    Interval {
+        /// What it showed.
+        interval: IntervalJson,
+    },
     /// It is over, well or badly; the last line.
     Done(Box<PerfJson>),
 }

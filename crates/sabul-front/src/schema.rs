@@ -3,7 +3,7 @@
 use schemars::schema_for;
 use serde_json::Value;
 
-use crate::json::{PerfJson, TransferJson};
+use crate::json::{Document, PerfJson, TransferJson};
 use crate::lines::{CopyEvent, Line, PerfEvent, ServeEvent};
 
 /// For each document: its name, and what prints it.
@@ -18,9 +18,9 @@ pub const DOCUMENTS: &[(&str, &str)] = &[
 /// The schema of a document (JSON Schema 2020-12); none of a name that [`DOCUMENTS`] does not have.
 pub fn of(name: &str) -> Option<Value> {
     let schema = match name {
-        "cp" => schema_for!(TransferJson),
+        "cp" => schema_for!(Document<TransferJson>),
         "cp-lines" => schema_for!(Line<CopyEvent>),
-        "perf" => schema_for!(PerfJson),
+        "perf" => schema_for!(Document<PerfJson>),
         "perf-lines" => schema_for!(Line<PerfEvent>),
         "serve-lines" => schema_for!(Line<ServeEvent>),
         _ => return None,
