@@ -5,10 +5,8 @@ use std::io;
 
 use sabul_wire::control::{Held, Mark, Whole};
 
+use super::part::hash_on;
 use crate::disk::DiskFile;
-
-/// Bytes read at a time.
-const READ_BYTES: usize = 1 << 20;
 
 /// Files of up to so many bytes are told of without their names. Ours: to read one again because it has changed costs
 /// little, and there may be millions.
@@ -89,33 +87,10 @@ pub(super) fn same_whole(
     size: u64,
     content: [u8; 8],
 ) -> io::Result<Option<Same>> {
-    let (hasher, bytes) = read(file, blake3::Hasher::new(), 0, size)?;
+    let mut hasher = blake3::Hasher::new();
+    let bytes = hash_on(file, &mut hasher, 0, size)?;
     let is_same = bytes == size && front(hasher.finalize().as_bytes()) == content;
     Ok(is_same.then_some(Same { offset: size, hasher }))
-}
-
-/// Hashes from one place up to another, or to the end; gives where that was.
-fn read(
-    file: &dyn DiskFile,
-    mut hasher: blake3::Hasher,
-    from: u64,
-    to: u64,
-) -> io::Result<(blake3::Hasher, u64)> {
-    let mut buffer = Vec::with_capacity(READ_BYTES);
-    let mut at = from;
-    while at < to {
-        buffer.clear();
-        match file.read_at(&mut buffer, at) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        }
-        buffer.truncate(usize::try_from(to - at).unwrap_or(usize::MAX));
-        hasher.update(&buffer);
-        at += buffer.len() as u64;
-    }
-    Ok((hasher, at))
 }
 
 /// Reads a file up to the last mark that it agrees with; nothing where it agrees with none.
@@ -124,7 +99,7 @@ pub(super) fn same(file: &dyn DiskFile, marks: &[Mark]) -> io::Result<Option<Sam
     let mut at = 0;
     let mut same = None;
     for mark in marks {
-        (hasher, at) = read(file, hasher, at, mark.bytes)?;
+        at = hash_on(file, &mut hasher, at, mark.bytes)?;
         if at != mark.bytes || *hasher.finalize().as_bytes() != mark.hash {
             return Ok(same);
         }

@@ -485,13 +485,13 @@ pub(super) fn count_true(file: &dyn DiskFile, marks: &[Mark]) -> usize {
     marks.len()
 }
 
-/// Hashes what a file has from one place up to another, or to its end.
-fn hash_on(
+/// Hashes what a file has from one place up to another, or to its end; gives where that was.
+pub(super) fn hash_on(
     file: &dyn DiskFile,
     hasher: &mut blake3::Hasher,
     from: u64,
     bytes: u64,
-) -> io::Result<()> {
+) -> io::Result<u64> {
     let mut buffer = Vec::with_capacity(READ_BYTES);
     let mut at = from;
     while at < bytes {
@@ -506,7 +506,7 @@ fn hash_on(
         hasher.update(&buffer);
         at += buffer.len() as u64;
     }
-    Ok(())
+    Ok(at)
 }
 
 fn remove_if_dead(
