@@ -7,6 +7,7 @@ use sabul_units::{
 };
 
 use crate::channel::{BulkReport, ChannelRules};
+use crate::memory::PathFacts;
 use crate::policy::Policy;
 use crate::reason::{Reason, Reasons};
 
@@ -271,6 +272,14 @@ pub trait Controller: fmt::Debug + Send {
     /// How the flow stands beside others from now on. Told before the first packet unless it is fair, and when it
     /// changes; an entry says whether its controllers follow.
     fn on_policy(&mut self, _policy: Policy, _cx: &mut Context<'_>) {}
+    /// What an earlier flow saw of what may be the same path. Told before the first packet and after the policy, or
+    /// never. An entry says whether its controllers make use of it.
+    fn on_memory(&mut self, _facts: &PathFacts, _cx: &mut Context<'_>) {}
+    /// What it knows of the path by now, for a later flow, where a full packet has this size; `None` until it has seen
+    /// how much the path carries.
+    fn path(&self, _packet_bytes: Bytes) -> Option<PathFacts> {
+        None
+    }
     /// What the algorithm needs of the channel. Asked once, before the first packet.
     fn rules(&self) -> ChannelRules {
         ChannelRules::Standard

@@ -38,6 +38,8 @@ pub struct Entry {
     pub is_adaptive: bool,
     /// Whether it follows policies: its `on_policy` does something.
     pub follows_policy: bool,
+    /// Whether it begins with what an earlier flow saw of the path: its `on_memory` does something.
+    pub remembers_path: bool,
     /// Makes one from checked parameters and the size of a full packet on the wire.
     pub build: Build,
 }

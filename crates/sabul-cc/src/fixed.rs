@@ -17,6 +17,7 @@ pub(crate) const ENTRY: Entry = Entry {
     family: Family::Rate,
     is_adaptive: false,
     follows_policy: false,
+    remembers_path: false,
     build,
 };
 

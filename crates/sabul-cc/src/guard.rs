@@ -26,6 +26,7 @@ use crate::controller::{
 };
 use crate::entry::{Entry, Family};
 use crate::events::{Event, Journal};
+use crate::memory::PathFacts;
 use crate::params::{ConfigError, ParamValues};
 use crate::policy::Policy;
 use crate::reason::Reasons;
@@ -376,6 +377,18 @@ impl Guarded {
     /// How the flow stands beside others from now on.
     pub fn on_policy(&mut self, policy: Policy, moment: &Moment) {
         self.fact("on_policy", moment, |inner, cx| inner.on_policy(policy, cx));
+    }
+
+    /// What an earlier flow saw of what may be the same path; to be told before the first packet.
+    pub fn on_memory(&mut self, facts: &PathFacts, moment: &Moment) {
+        self.fact("on_memory", moment, |inner, cx| inner.on_memory(facts, cx));
+    }
+
+    /// What it knows of the path by now, for a later flow, where a full packet has this size; `None` also where it
+    /// panics at that.
+    pub fn path(&self, packet_bytes: Bytes) -> Option<PathFacts> {
+        let inner = self.inner.as_deref()?;
+        caught(|| inner.path(packet_bytes)).ok().flatten()
     }
 
     /// What the algorithm needs of the channel.

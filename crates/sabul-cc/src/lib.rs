@@ -15,6 +15,7 @@ pub mod events;
 mod explicit;
 mod fixed;
 mod guard;
+mod memory;
 mod params;
 mod policy;
 mod reason;
@@ -34,6 +35,7 @@ pub use controller::{
 };
 pub use explicit::{Explicit, FALLBACK, LinkState, Router, RouterController, RouterStats, routers};
 pub use guard::{Catch, Fault, Guarded, Panic, catch_panic, catch_panics_with};
+pub use memory::PathFacts;
 pub use params::{ConfigError, ParamSpec, ParamValues, Unit};
 pub use policy::Policy;
 pub use reason::Reason;

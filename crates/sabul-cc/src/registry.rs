@@ -160,6 +160,19 @@ pub fn check_policy(entry: &Entry, policy: Policy) -> Result<(), ConfigError> {
     Err(refusal(format!("policy of controller {}", entry.name), policy.name(), &allowed))
 }
 
+/// Refuses to remember a path for a controller that would make nothing of it.
+///
+/// # Errors
+/// If the controller makes nothing of it; the error names those that do.
+pub fn check_memory(entry: &Entry) -> Result<(), ConfigError> {
+    if entry.remembers_path {
+        return Ok(());
+    }
+    let able: Vec<_> = all().filter(|entry| entry.remembers_path).map(|entry| entry.name).collect();
+    let allowed = format!("none, or a controller that remembers paths: {}", able.join(", "));
+    Err(refusal(format!("remembered path of controller {}", entry.name), "one", &allowed))
+}
+
 #[cfg(test)]
 mod tests {
     use sabul_units::Bytes;

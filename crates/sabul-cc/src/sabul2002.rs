@@ -32,6 +32,7 @@ pub(crate) const ENTRY: Entry = Entry {
     family: Family::Rate,
     is_adaptive: true,
     follows_policy: false,
+    remembers_path: false,
     build,
 };
 

@@ -56,6 +56,7 @@ pub(crate) const ENTRY: Entry = Entry {
     family: Family::Rate,
     is_adaptive: true,
     follows_policy: false,
+    remembers_path: false,
     build,
 };
 
@@ -140,7 +141,7 @@ enum Phase {
     /// [SABUL §II-E] The window follows the acknowledged packets; the rate stands still.
     SlowStart { window: Packets },
     /// Ours.
-    Search(RateSearch),
+    Search(Box<RateSearch>),
     /// [SABUL §II-E] Rate control.
     Steady,
 }
@@ -192,7 +193,7 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
     Ok(Box::new(Sabul2003 {
         gap,
         phase: match start {
-            Start::Search => Phase::Search(RateSearch::new()),
+            Start::Search => Phase::Search(Box::new(RateSearch::new())),
             Start::Published => Phase::SlowStart { window: Packets(1) },
         },
         window_max,

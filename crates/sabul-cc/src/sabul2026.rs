@@ -43,6 +43,7 @@ use crate::controller::{
     Acked, Context, Controller, IntervalReport, LossReport, SendLimits, ack_interval,
 };
 use crate::entry::{Entry, Family};
+use crate::memory::PathFacts;
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::policy::Policy;
 use crate::reason::Reason;
@@ -105,6 +106,7 @@ pub(crate) const ENTRY: Entry = Entry {
     family: Family::Rate,
     is_adaptive: true,
     follows_policy: true,
+    remembers_path: true,
     build,
 };
 
@@ -569,6 +571,26 @@ impl Controller for Sabul2026 {
 
     fn on_policy(&mut self, policy: Policy, _cx: &mut Context<'_>) {
         self.manner = Manner::of(policy);
+    }
+
+    fn on_memory(&mut self, facts: &PathFacts, _cx: &mut Context<'_>) {
+        if let Some(search) = self.start.search.as_mut().filter(|_| self.manner.may_remember()) {
+            search.remember(*facts);
+        }
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate that was seen"
+    )]
+    fn path(&self, packet_bytes: Bytes) -> Option<PathFacts> {
+        let is_known = self.start.search.is_none() && self.link.is_trained();
+        let bps = self.link.carried() * 8.0 * packet_bytes.0 as f64;
+        (is_known && bps >= 1.0).then(|| PathFacts {
+            rate: Rate(bps as u64),
+            rtt: Span::from_secs_f64(self.path.base()),
+        })
     }
 
     fn phase(&self) -> &'static str {

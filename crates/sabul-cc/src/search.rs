@@ -7,6 +7,7 @@
 //! of them arrived says what others use of the link: a train sent at S arrives at C S / (S + others).
 //! Then the path is filled with what they leave of the estimate, twice as much each time that all of it
 //! arrives without delay, up to the estimate; what arrives is the answer.
+//! Where an earlier flow saw the path, the second train is half of what it carried then [CAREFUL-RESUME].
 //! States:      Ramp --train is a quarter of a BDP--> Fill --all of the estimate arrives | delay rises--> done
 //!              either --many losses--> done; Fill --no room for more, three times--> done
 //! Bounds:      in flight never exceeds twice (estimate × smallest RTT), so at most one BDP queues
@@ -21,6 +22,7 @@ use sabul_units::{Bytes, Gap, Packets, Rate, Span};
 use crate::controller::{
     Acked, Context, IntervalReport, LossReport, RttEstimate, SendLimits, SentNumber, ack_interval,
 };
+use crate::memory::PathFacts;
 
 /// First train. Ours: enough to see a spacing, and 48 kB, about what browsers' TCP starts with.
 const FIRST_TRAIN: u64 = 32;
@@ -139,6 +141,8 @@ pub(crate) struct RateSearch {
     is_below_rate: bool,
     /// Fills in a row that ended where there was no room for more.
     without_room: u32,
+    /// What an earlier flow saw, until the first train is over.
+    memory: Option<PathFacts>,
 }
 
 impl RateSearch {
@@ -158,7 +162,13 @@ impl RateSearch {
             lost_in_round: 0,
             is_below_rate: false,
             without_room: 0,
+            memory: None,
         }
+    }
+
+    /// What an earlier flow saw of what may be the same path.
+    pub(crate) const fn remember(&mut self, facts: PathFacts) {
+        self.memory = Some(facts);
     }
 
     pub(crate) const fn limits(&self) -> SendLimits {
@@ -277,6 +287,11 @@ impl RateSearch {
         if acked.settled < end && !can_fill {
             return;
         }
+        let memory = self.memory.take().filter(|_| !delayed && self.lost_in_round == 0);
+        if memory.is_some_and(|facts| self.recall(facts, rtt, cx)) {
+            self.start_round(acked.next);
+            return;
+        }
         match self.estimate.map(|rate| (rate, packets_in(rate, rtt, cx))) {
             Some((_, packets)) if delayed || packets <= self.window * ENOUGH => {
                 let is_told = self.gap == Gap::NONE || self.passed.samples > 0;
@@ -296,6 +311,19 @@ impl RateSearch {
             None => self.window = (self.window * GROWTH_BLIND).min(WINDOW_MAX),
         }
         self.start_round(acked.next);
+    }
+
+    /// Makes the next train as long as what is remembered allows, where that is longer than it would be anyway and the
+    /// first train does not speak against it. What arrives of it is measured as of any other.
+    fn recall(&mut self, facts: PathFacts, rtt: RttEstimate, cx: &Context<'_>) -> bool {
+        let packets = PathFacts::first(packets_in(facts.rate, rtt, cx)).min(WINDOW_MAX);
+        let is_refuted = self.estimate.is_some_and(|rate| facts.is_refuted_by(rate));
+        let is_used = facts.may_be(rtt.min) && !is_refuted && packets > self.window * GROWTH_BLIND;
+        if is_used {
+            self.window = packets;
+            self.gap = facts.rate.mul_ratio(PUSH.0, PUSH.1).gap(cx.packet_bytes);
+        }
+        is_used
     }
 
     /// The part of the link that others leave, by the rate at which a train that left faster arrived.

@@ -52,6 +52,7 @@ const STURDY: Entry = Entry {
     family: Family::Window,
     is_adaptive: false,
     follows_policy: false,
+    remembers_path: false,
     build: |values, _| Ok(Box::new(Same::new(values))),
 };
 

@@ -44,6 +44,7 @@ const FINE: Entry = Entry {
     family: Family::Window,
     is_adaptive: false,
     follows_policy: false,
+    remembers_path: false,
     build: |_, _| Ok(broken(|limits| limits.window = Some(Packets(u64::MAX)))),
 };
 

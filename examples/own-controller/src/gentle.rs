@@ -51,6 +51,7 @@ pub const ENTRY: Entry = Entry {
     family: Family::Window,
     is_adaptive: true,
     follows_policy: false,
+    remembers_path: false,
     build,
 };
 

@@ -31,6 +31,7 @@ pub(crate) const ENTRY: Entry = Entry {
     family: Family::Rate,
     is_adaptive: true,
     follows_policy: false,
+    remembers_path: false,
     build: |params, packet_bytes| {
         Explicit::built(Box::new(Told::new(params, packet_bytes, true)), params, packet_bytes)
     },

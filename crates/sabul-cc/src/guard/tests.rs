@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+use sabul_units::Rate;
+
 use super::*;
 use crate::controller::{Context, RttEstimate, SentNumber};
 use crate::params::{ParamSpec, Unit};
@@ -184,6 +186,9 @@ impl Noting {
     }
 }
 
+/// A path for it to remember.
+const SEEN: PathFacts = PathFacts { rate: Rate::from_mbps(3), rtt: Span::from_millis(7) };
+
 impl Controller for Noting {
     fn limits(&self) -> SendLimits {
         self.note("limits", GOOD)
@@ -210,6 +215,13 @@ impl Controller for Noting {
     fn on_policy(&mut self, policy: Policy, _cx: &mut Context<'_>) {
         assert_eq!(policy, Policy::Low);
         self.note("on_policy", ());
+    }
+    fn on_memory(&mut self, facts: &PathFacts, _cx: &mut Context<'_>) {
+        assert_eq!(*facts, SEEN);
+        self.note("on_memory", ());
+    }
+    fn path(&self, _: Bytes) -> Option<PathFacts> {
+        self.note("path", Some(SEEN))
     }
     fn rules(&self) -> ChannelRules {
         self.note("rules", ChannelRules::Cyclic)
@@ -262,6 +274,8 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
     guarded.on_interval(&report, &cx);
     guarded.on_report(&BulkReport::ErrorRate(4), &cx);
     guarded.on_policy(Policy::Low, &cx);
+    guarded.on_memory(&SEEN, &cx);
+    assert_eq!(guarded.path(Bytes(1500)), Some(SEEN));
     assert_eq!(guarded.fault(), None);
     let called = noting.called.lock().unwrap().clone();
     assert_eq!(

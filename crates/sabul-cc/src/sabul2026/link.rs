@@ -36,7 +36,12 @@ impl Link {
     }
 
     pub(super) const fn rate(&self) -> f64 {
-        self.trained.max(self.fastest[0]).max(self.fastest[1])
+        self.trained.max(self.carried())
+    }
+
+    /// The largest that arrived in the last five to ten seconds.
+    pub(super) const fn carried(&self) -> f64 {
+        self.fastest[0].max(self.fastest[1])
     }
 
     /// So much arrived a second.

@@ -54,6 +54,11 @@ impl Manner {
         Some(SearchStep::Found { rate, hold: None })
     }
 
+    /// Whether it may begin with what an earlier flow took.
+    pub(super) const fn may_remember(self) -> bool {
+        !self.policy.yields()
+    }
+
     /// Queue that each further flow adds, of what a fair flow adds; in seconds.
     pub(super) const fn theta(self, fair: f64) -> f64 {
         if self.policy.yields() { fair * LOW_THETA_PART } else { fair }

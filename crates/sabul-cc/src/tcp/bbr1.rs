@@ -52,6 +52,7 @@ pub(crate) const ENTRY: Entry = Entry {
     family: Family::PacedWindow,
     is_adaptive: true,
     follows_policy: false,
+    remembers_path: false,
     build,
 };
 

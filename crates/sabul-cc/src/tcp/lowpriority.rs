@@ -39,6 +39,7 @@ pub(crate) const TCP_LP: Entry = Entry {
     family: Family::Window,
     is_adaptive: true,
     follows_policy: false,
+    remembers_path: false,
     build: build_tcp_lp,
 };
 
@@ -50,6 +51,7 @@ pub(crate) const HSTCP_LP: Entry = Entry {
     family: Family::Window,
     is_adaptive: true,
     follows_policy: false,
+    remembers_path: false,
     build: build_hstcp_lp,
 };
 

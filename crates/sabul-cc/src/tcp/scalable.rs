@@ -25,6 +25,7 @@ pub(crate) const ENTRY: Entry = Entry {
     family: Family::Window,
     is_adaptive: true,
     follows_policy: false,
+    remembers_path: false,
     build,
 };
 
