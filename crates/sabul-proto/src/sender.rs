@@ -22,7 +22,7 @@ mod stream;
 mod waits;
 
 use sabul_cc::events::Event;
-use sabul_cc::{Fault, Guarded, LossReport, Policy, RttEstimate, SendLimits};
+use sabul_cc::{Fault, Guarded, LossReport, PathFacts, Policy, RttEstimate, SendLimits};
 use sabul_units::{
     Bytes, CongestionHeader, Instant, PacketNumber, Packets, Polled, Random, Rate, SeqNo, Span,
 };
@@ -224,6 +224,17 @@ impl Sender {
     /// How the flow stands beside others from now on; of no effect where the controller follows no policy.
     pub fn set_policy(&mut self, now: Instant, policy: Policy) {
         self.rate.set_policy(now, policy);
+    }
+
+    /// What an earlier flow saw of what may be the same path; to be told before the first block. Of no effect where the
+    /// controller remembers no path.
+    pub fn remember(&mut self, now: Instant, facts: &PathFacts) {
+        self.rate.remember(now, facts);
+    }
+
+    /// What is known of the path by now, for a later flow.
+    pub fn path(&self) -> Option<PathFacts> {
+        self.rate.controller().path(self.packet_bytes())
     }
 
     /// The next block is this long. One that is not full takes the room of a full one at the receiver.

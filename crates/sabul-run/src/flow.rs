@@ -1,6 +1,6 @@
 //! A flow of a run, and the keys of a `[[flow]]`, each beside the field that it fills.
 
-use sabul_cc::Policy;
+use sabul_cc::{PathFacts, Policy};
 use sabul_units::key::{Key, Range, Takes, names};
 use sabul_units::{Instant, Rate, Span};
 use sabul_wire::DATA_OVERHEAD;
@@ -89,6 +89,13 @@ impl From<Transport> for Carrier {
     }
 }
 
+impl SabulEnds {
+    /// What the controller is told of an earlier flow.
+    pub fn remembered(&self) -> Option<PathFacts> {
+        Some(PathFacts { rate: self.remembered_rate?, rtt: self.remembered_rtt? })
+    }
+}
+
 impl From<SabulEnds> for Carrier {
     fn from(ends: SabulEnds) -> Self {
         Self::Sabul(ends)
@@ -110,6 +117,10 @@ pub struct SabulEnds {
     pub defects: Defects,
     /// How the flow stands beside others; anything but fair only with a controller that follows policies.
     pub policy: Policy,
+    /// What an earlier flow carried on what may be the same path; goes with the next.
+    pub remembered_rate: Option<Rate>,
+    /// The smallest round trip of that flow.
+    pub remembered_rtt: Option<Span>,
     /// The sending host's own interface, which makes the sender wait where a queue on the way would drop.
     pub nic_rate: Option<Rate>,
     /// The application at the sending end produces at this rate; at once where none.
@@ -372,6 +383,7 @@ const RATE_MBPS: Range = sabul_path::RATE_MBPS;
 /// Twice the longest delay of a link.
 const RTT_MS: Range = Range::of(0.0, 2.0 * sabul_path::DELAY_MS.high);
 /// The longest for which a machine is late, in milliseconds.
+const REMEMBERED_RTT_MS: Range = Range::of(0.01, 60_000.0);
 const AWAY_MS: Range = Range::of(0.0, 1000.0);
 /// Most packets that a machine handles together, as the kernel's offloading.
 const BATCH_MAX: u32 = 64;
@@ -489,6 +501,22 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     )
     .or_word("fair")
     .of(SABUL),
+    Key::<FlowDraft>::new(
+        "remembered_mbps",
+        Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.remembered_rate = Some(mbps))),
+        "what an earlier flow carried on this path, as it is told to a controller that remembers paths; with `remembered_rtt_ms`",
+    )
+    .or_else("nothing is remembered")
+    .of(SABUL)
+    .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.remembered_rate.is_some()), ONLY_SIMULATED),
+    Key::<FlowDraft>::new(
+        "remembered_rtt_ms",
+        Takes::Millis(REMEMBERED_RTT_MS, |flow, ms| flow.sabul(|ends| ends.remembered_rtt = Some(ms))),
+        "the smallest round trip of that flow",
+    )
+    .or_else("nothing is remembered")
+    .of(SABUL)
+    .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.remembered_rtt.is_some()), ONLY_SIMULATED),
     Key::<FlowDraft>::new(
         "nic_mbps",
         Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.nic_rate = Some(mbps))),

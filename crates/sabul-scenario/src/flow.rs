@@ -149,6 +149,22 @@ fn finish_sabul(table: &Table<'_>, ends: &mut SabulEnds, cc: &str, params: &[(St
     {
         table.refuse("policy", format!("is not for controller {cc}; use {}", error.allowed));
     }
+    if ends.remembered_rate.is_some() != ends.remembered_rtt.is_some() {
+        let (given, missing) = match ends.remembered_rate {
+            Some(_) => ("remembered_mbps", "remembered_rtt_ms"),
+            None => ("remembered_rtt_ms", "remembered_mbps"),
+        };
+        table.refuse(given, format!("goes with {missing}; give both, or leave both out"));
+    }
+    if ends.remembered().is_some()
+        && let Ok(entry) = registry::find(cc)
+        && let Err(error) = registry::check_memory(entry)
+    {
+        table.refuse(
+            "remembered_mbps",
+            format!("is not for controller {cc}; use {}", error.allowed),
+        );
+    }
     if cc == "sabul2002" && !table.has("profile") {
         ends.profile = Profile::Sabul2002;
     }

@@ -126,6 +126,8 @@ fn a_command_has_nothing_that_it_decides_itself() {
         ("rate_mbps_initial", "10"),
         ("profile", "\"current\""),
         ("defects", "[]"),
+        ("remembered_mbps", "10"),
+        ("remembered_rtt_ms", "10"),
         ("nic_mbps", "10"),
         ("source_mbps", "10"),
         ("sink_mbps", "10"),

@@ -311,6 +311,16 @@ fn a_wrong_flow_is_refused_with_line_key_and_range() {
                 "fair, or a controller that follows policies: sabul2026",
             ],
         ),
+        flow("remembered_mbps = 100", &["remembered_mbps", "goes with remembered_rtt_ms"]),
+        flow("remembered_rtt_ms = 100", &["remembered_rtt_ms", "goes with remembered_mbps"]),
+        flow(
+            "remembered_mbps = 100\nremembered_rtt_ms = 40\ncc = \"cubic\"",
+            &[
+                "remembered_mbps",
+                "controller cubic",
+                "a controller that remembers paths: sabul2026",
+            ],
+        ),
         flow("policy = \"rude\"", &["rude", "fair, high, low"]),
         flow("sink_mbps = 3\ntransport = \"tcp\"", &["contradicts transport tcp"]),
         flow("cc = \"sabul2003\"\ntransport = \"tcp\"", &["needs a window", "newreno"]),

@@ -111,6 +111,12 @@ impl File {
             (_, "codel_interval_ms", true) => set(&mut self.link, &[("codel_target_ms", "0.001")]),
             (_, "codel_target_ms", false) => set(&mut self.link, &[("codel_interval_ms", "3.6e6")]),
             ("flow", "rtt_ms", true) => set(&mut self.link, &[("delay_ms", "0")]),
+            ("flow", "remembered_mbps", _) => {
+                set(&mut self.flow, &[("cc", "\"sabul2026\""), ("remembered_rtt_ms", "100")]);
+            }
+            ("flow", "remembered_rtt_ms", _) => {
+                set(&mut self.flow, &[("cc", "\"sabul2026\""), ("remembered_mbps", "100")]);
+            }
             ("flow", "rate_mbps_initial", _) => set(&mut self.flow, &[("cc", "\"sabul2003\"")]),
             _ => {}
         }
@@ -314,7 +320,7 @@ fn what_the_lab_has_not_is_refused_there_and_nowhere_else() {
         assert!(!file.wrong(&section, Arm::Sim).contains(&refusal), "{}", row.name);
         tried.push(row.name);
     }
-    let wanted = "profile defects nic_mbps source_mbps sink_mbps gso_packets gro_packets ack_bunch_ms busy_ms \
+    let wanted = "profile defects remembered_mbps remembered_rtt_ms nic_mbps source_mbps sink_mbps gso_packets gro_packets ack_bunch_ms busy_ms \
                   initial_window streams";
     assert_eq!(tried.join(" "), wanted);
 }

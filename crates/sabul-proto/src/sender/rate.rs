@@ -5,7 +5,8 @@
 //! States:      no data yet → in an interval → between intervals, while nothing is outstanding → …
 
 use sabul_cc::{
-    Acked, BulkReport, Guarded, IntervalReport, LossReport, Moment, Policy, RttEstimate, SendLimits,
+    Acked, BulkReport, Guarded, IntervalReport, LossReport, Moment, PathFacts, Policy, RttEstimate,
+    SendLimits,
 };
 use sabul_units::{Bytes, Gap, Instant, PacketNumber, Packets, Span};
 use sabul_wire::{DATA_OVERHEAD, congestion_len};
@@ -247,6 +248,12 @@ impl RateControl {
     pub(super) fn set_policy(&mut self, now: Instant, policy: Policy) {
         self.tell(now, |controller, moment| {
             controller.on_policy(policy, moment);
+        });
+    }
+
+    pub(super) fn remember(&mut self, now: Instant, facts: &PathFacts) {
+        self.tell(now, |controller, moment| {
+            controller.on_memory(facts, moment);
         });
     }
 

@@ -95,6 +95,9 @@ impl SabulHost {
         if ends.policy != Policy::default() {
             sender.set_policy(now, ends.policy);
         }
+        if let Some(facts) = ends.remembered() {
+            sender.remember(now, &facts);
+        }
         sender.limit_rate(Some(ends.nic_rate.unwrap_or(NIC_RATE)));
         Self {
             sender,
