@@ -16,6 +16,8 @@ sabul=$(realpath "${SABUL:-target/release/sabul}")
 # What runs at a time: kills and disks keep a processor busy, outages only wait.
 parallel=${PARALLEL:-3}
 work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-cables.XXXXXX")
+# What these copies see of paths is for them alone.
+export XDG_CACHE_HOME=$work/cache
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM

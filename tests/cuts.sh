@@ -21,6 +21,8 @@ near=sabul-$$-near
 far=sabul-$$-far
 middle=sabul-$$-middle
 work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-cuts.XXXXXX")
+# What these copies see of paths is for them alone.
+export XDG_CACHE_HOME=$work/cache
 server=
 client=
 clean_up() {

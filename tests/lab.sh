@@ -81,6 +81,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 [ -x "$sabul" ] || { echo "lab.sh: no program $sabul; run make build" >&2 && exit 2; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-lab.XXXXXX")
+# What these copies see of paths is for them alone.
+export XDG_CACHE_HOME=$work/cache
 chmod 755 "$work"
 namespaces_before=$(count_namespaces)
 

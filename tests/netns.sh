@@ -55,6 +55,8 @@ set_up() {
     need sha256sum coreutils
     [ -x "$sabul" ] || { echo "netns.sh: no program $sabul; run make build" >&2 && exit 2; }
     work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-netns.XXXXXX")
+    # What these copies see of paths is for them alone.
+    export XDG_CACHE_HOME=$work/cache
     if ! ip netns add "$server_ns" || ! ip netns add "$client_ns"; then
         echo "netns.sh: cannot make a network namespace; run it as root" >&2
         exit 2

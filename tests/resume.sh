@@ -13,6 +13,8 @@ RANDOM=${2:-1}
 sabul=$(realpath "${SABUL:-target/debug/sabul}")
 mib=96
 work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-resume.XXXXXX")
+# What these copies see of paths is for them alone.
+export XDG_CACHE_HOME=$work/cache
 server=
 client=
 trap 'kill -9 $server $client 2>/dev/null || true; rm -rf "$work"' EXIT

@@ -53,6 +53,8 @@ clean_up() {
 set_up() {
     [ -x "$sabul" ] || { echo "router.sh: no program $sabul; run make build" >&2 && exit 2; }
     work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-router.XXXXXX")
+    # What these copies see of paths is for them alone.
+    export XDG_CACHE_HOME=$work/cache
     local ns
     for ns in "$client_ns" "$router_ns" "$server_ns"; do
         ip netns add "$ns" || { echo "router.sh: cannot make a network namespace; run it as root" >&2 && exit 2; }

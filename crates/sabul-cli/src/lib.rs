@@ -28,6 +28,7 @@ mod model;
 mod options;
 mod output;
 mod panics;
+mod paths;
 mod perf;
 mod policy;
 mod progress;
@@ -115,6 +116,7 @@ fn block_on(work: impl Future<Output = Result<u8, CliError>>) -> Result<u8, CliE
         .build()
         .map_err(|error| CliError::failed(format!("cannot start the runtime: {error}")))?;
     let result = runtime.block_on(work);
+    paths::keep();
     // A thread may still sit in a read of standard input that never returns.
     runtime.shutdown_timeout(Duration::from_millis(200));
     result

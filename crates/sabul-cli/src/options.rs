@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sabul::{ConnectConfig, Host, MemoryBudget, Session, Ticket, TransferOptions};
+use sabul::{ConnectConfig, Host, MemoryBudget, PathMemory, Session, Ticket, TransferOptions};
 use sabul_front::ssh::{self, Dialled, Order};
 use sabul_units::Bytes;
 
@@ -10,6 +10,7 @@ use crate::args::ChannelArgs;
 use crate::error::CliError;
 use crate::events::EventFile;
 use crate::interrupt::Interrupt;
+use crate::paths;
 
 impl ChannelArgs {
     /// Reads the ticket that was named.
@@ -83,7 +84,8 @@ impl ChannelArgs {
         let memory = self.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
         let patience = sabul::Patience::default().with_silence(self.timeout);
         let events = events.map(EventFile::sink);
-        ConnectConfig { memory, patience, events, ..ConnectConfig::default() }
+        let paths = if self.fresh { PathMemory::default() } else { paths::memory() };
+        ConnectConfig { memory, patience, events, paths, ..ConnectConfig::default() }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::error::CliError;
 use crate::events::EventFile;
 use crate::exit::{self, End, FAILED, INTERRUPTED};
 use crate::interrupt::Interrupt;
-use crate::{json, output};
+use crate::{json, output, paths};
 
 /// How long sessions get to clean up after an interrupt.
 const CLEAN_UP: Duration = Duration::from_secs(3);
@@ -143,6 +143,7 @@ fn prepare(
     let events = args.events.as_deref().map(EventFile::create).transpose()?;
     config.events = events.as_ref().map(EventFile::sink);
     let ceiling = args.bwlimit_total.map(|rate| Ceiling::new(rate.0));
+    config.paths = paths::memory();
     config.sending = SendPolicy { controllers, rate_limit_bps, ceiling };
     Ok((config, events))
 }

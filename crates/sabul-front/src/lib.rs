@@ -1,6 +1,6 @@
 //! Copies as people meet them, for any program: hosts that are reached through their own [`ssh`], what a copy
 //! would do ([`dry`]), how it goes ([`course`]), what limits it ([`limiter`]), what there is on the other side
-//! ([`show`]), what a server logs ([`served`]), and all of that for programs ([`json`], [`lines`], [`schema`]).
+//! ([`show`]), what earlier transfers saw of paths ([`paths`]), what a server logs ([`served`]), and all of that for programs ([`json`], [`lines`], [`schema`]).
 
 pub mod course;
 pub mod dry;
@@ -8,6 +8,7 @@ pub mod json;
 pub mod limiter;
 pub mod lines;
 pub mod listen;
+pub mod paths;
 pub mod pipe;
 pub mod schema;
 pub mod served;

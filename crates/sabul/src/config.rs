@@ -15,6 +15,7 @@ use crate::budget::MemoryBudget;
 use crate::control::Role;
 use crate::error::Error;
 use crate::events::EventSink;
+use crate::paths::PathMemory;
 use crate::patience::Patience;
 use crate::policy::SendPolicy;
 use crate::rules::{rules, rules_code};
@@ -41,6 +42,8 @@ pub struct ListenerConfig {
     pub events: Option<EventSink>,
     /// What peers may choose for what this end sends.
     pub sending: SendPolicy,
+    /// What earlier transfers saw of the paths to peers.
+    pub paths: PathMemory,
 }
 
 impl ListenerConfig {
@@ -54,6 +57,7 @@ impl ListenerConfig {
             patience: Patience::LISTENER,
             events: None,
             sending: SendPolicy::default(),
+            paths: PathMemory::default(),
         }
     }
 }
@@ -71,6 +75,8 @@ pub struct ConnectConfig {
     pub patience: Patience,
     /// Who hears what the controllers of this end do, and why.
     pub events: Option<EventSink>,
+    /// What earlier transfers saw of the paths to peers; nothing unless it is handed on from one session to the next.
+    pub paths: PathMemory,
 }
 
 impl Default for ConnectConfig {
@@ -81,6 +87,7 @@ impl Default for ConnectConfig {
             timeout: Duration::from_secs(10),
             patience: Patience::default(),
             events: None,
+            paths: PathMemory::default(),
         }
     }
 }

@@ -68,9 +68,9 @@ pub async fn connect_to(
         software: software(),
     };
     let side = Side::Connector { peer, sockets: config.sockets };
-    let ConnectConfig { memory, patience, events, .. } = config;
+    let ConnectConfig { memory, patience, events, paths, .. } = config;
     let policy = SendPolicy::default();
-    let endpoint = Endpoint::new(Machine::current(), memory, patience, policy, events);
+    let endpoint = Endpoint::new(Machine::current(), memory, patience, policy, events, paths);
     let loan = endpoint.memory.session();
     let loan = loan.map_err(|refusal| Error::Config(refusal.to_string()))?;
     Ok(Session::start(connection, side, peer, endpoint, loan, None, hello))

@@ -12,6 +12,7 @@ use crate::budget::MemoryBudget;
 use crate::events::EventSink;
 use crate::jail::{Jail, RootLink};
 use crate::machine::Machine;
+use crate::paths::PathMemory;
 use crate::patience::Patience;
 use crate::policy::SendPolicy;
 use crate::writers::Writers;
@@ -34,6 +35,8 @@ pub(crate) struct Endpoint {
     pub(crate) sending: SendPolicy,
     /// Who hears what controllers do.
     pub(crate) events: Option<EventSink>,
+    /// What transfers saw of the paths to peers.
+    pub(crate) paths: PathMemory,
     /// Directories that are served, as long as somebody uses them: one descriptor each.
     roots: Mutex<BTreeMap<PathBuf, Weak<Jail>>>,
     looks: Arc<Semaphore>,
@@ -48,11 +51,12 @@ impl Endpoint {
         patience: Patience,
         sending: SendPolicy,
         events: Option<EventSink>,
+        paths: PathMemory,
     ) -> Arc<Self> {
         let looks = Arc::new(Semaphore::new(LOOKS_MAX));
         let roots = Mutex::default();
         let writers = Writers::default();
-        Arc::new(Self { machine, patience, memory, sending, events, roots, looks, writers })
+        Arc::new(Self { machine, patience, memory, sending, events, paths, roots, looks, writers })
     }
 
     /// The directory to serve; the same one for all who ask for it at the same time.
@@ -126,6 +130,7 @@ mod tests {
             Patience::default(),
             SendPolicy::default(),
             None,
+            PathMemory::default(),
         )
     }
 

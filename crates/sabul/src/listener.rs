@@ -93,6 +93,7 @@ impl Listener {
                 config.patience,
                 config.sending.clone(),
                 config.events.clone(),
+                config.paths.clone(),
             ),
             farewells: Semaphore::new(FAREWELLS_MAX),
         };

@@ -28,6 +28,9 @@ pub(crate) struct ChannelArgs {
     /// Write what the controller of this end's data does, and why, into this file: a line of JSON each.
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
+    /// Start as if no transfer had ever seen the path to this peer.
+    #[arg(long)]
+    pub(crate) fresh: bool,
     /// Largest packet to try, in bytes with the IP header [default: found out].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65535))]
     pub(crate) mtu: Option<u32>,

@@ -35,7 +35,6 @@ pub(crate) trait Datagrams: Send + Debug {
     /// Its own address.
     fn local_addr(&self) -> SocketAddr;
     /// Its peer's.
-    #[cfg(test)]
     fn peer_addr(&self) -> Option<SocketAddr>;
     /// One sentence about what this machine should change, where there is something.
     fn hint(&self) -> Option<String>;
@@ -78,7 +77,6 @@ impl Datagrams for UdpSocket {
         Self::local_addr(self)
     }
 
-    #[cfg(test)]
     fn peer_addr(&self) -> Option<SocketAddr> {
         Self::peer_addr(self)
     }

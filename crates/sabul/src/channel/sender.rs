@@ -23,6 +23,7 @@ use super::shared::{ChannelError, ChannelStart, ChannelStats, Course, Shared, re
 use super::silence::Silence;
 use crate::ceiling::Member;
 use crate::events::Teller;
+use crate::paths::PathTo;
 
 /// Packets due within this time leave together in one batch, which spares wake-ups; far below the
 /// millisecond to which the core caps a burst.
@@ -97,6 +98,8 @@ pub(super) struct Turn {
     limit_bps: Option<u64>,
     /// Its part of what all may send.
     part: Option<Member>,
+    /// Where what it sees of the path is kept.
+    path: Option<PathTo>,
 }
 
 impl Engine for Turn {
@@ -112,6 +115,7 @@ impl Engine for Turn {
         if is_finished && self.sender.is_idle() && !self.is_complete {
             // The figures are those of the work; the rest of the time says nothing about it.
             self.publish(now);
+            self.remember();
             self.is_complete = true;
         }
         // A peer that has everything owes us nothing here: its verdict comes by another way.
@@ -145,6 +149,7 @@ impl Engine for Turn {
     fn ended(&mut self) {
         if !self.is_complete {
             self.publish(self.clock.now());
+            self.remember();
         }
     }
 }
@@ -204,6 +209,9 @@ impl Turn {
         if start.policy != Policy::default() {
             sender.set_policy(clock.now(), start.policy);
         }
+        if let Some(facts) = start.path.as_ref().and_then(PathTo::facts) {
+            sender.remember(clock.now(), &facts);
+        }
         sender.skip_numbers(start.socket.random());
         if let Some(rtt) = start.rtt {
             sender.seed_rtt(rtt);
@@ -233,6 +241,7 @@ impl Turn {
             events: start.events,
             limit_bps: params.rate_limit_bps,
             part: start.ceiling.map(|ceiling| ceiling.join()),
+            path: start.path,
         };
         turn.limit_rate();
         Ok(turn)
@@ -297,6 +306,13 @@ impl Turn {
     fn limit_rate(&mut self) {
         let limits = [self.limit_bps, self.part.as_ref().map(Member::part_bps)];
         self.sender.limit_rate(limits.into_iter().flatten().min().map(Rate));
+    }
+
+    /// What was seen of the path is for the next transfer.
+    fn remember(&self) {
+        if let (Some(path), Some(facts)) = (&self.path, self.sender.path()) {
+            path.note(facts);
+        }
     }
 
     fn publish(&mut self, now: Instant) {

@@ -16,6 +16,7 @@ use super::buffers::Buffers;
 use super::engine::{Datagrams, Wake};
 use crate::ceiling::Ceiling;
 use crate::events::Teller;
+use crate::paths::PathTo;
 use crate::seal::{Opener, Sealer};
 
 /// What both ends of a channel start from.
@@ -43,6 +44,8 @@ pub(crate) struct ChannelStart {
     pub(crate) policy: Policy,
     /// What it sends is part of this.
     pub(crate) ceiling: Option<Ceiling>,
+    /// What earlier transfers saw of the path, and where this one writes what it sees.
+    pub(crate) path: Option<PathTo>,
     /// Silence after which a peer that owes something counts as gone.
     pub(crate) silence: Span,
 }

@@ -26,6 +26,7 @@ fn params(controller: &str) -> ChannelParams {
 
 fn start(socket: UdpSocket, out: u8, back: u8, params: &ChannelParams) -> ChannelStart {
     ChannelStart {
+        path: None,
         ceiling: None,
         events: None,
         socket: Box::new(socket),

@@ -203,7 +203,9 @@ impl Run {
             params.block_bytes = block_bytes;
         }
         let is_measure = work.is_measure();
+        let peer = path.socket.peer_addr();
         let start = ChannelStart {
+            path: peer.map(|peer| self.cx.endpoint.paths.of(peer.ip())),
             socket: path.socket,
             connection: path.connection,
             sealer: path.sealer,

@@ -17,6 +17,7 @@ use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::files::SourceSet;
 use crate::machine::Machine;
+use crate::paths::PathMemory;
 use crate::patience::Patience;
 use crate::policy::SendPolicy;
 use crate::seal::Suite;
@@ -44,7 +45,14 @@ impl Process {
         let machine = Machine::World(tasks.clone());
         let memory = MemoryBudget::new(MEMORY);
         let policy = SendPolicy::default();
-        let endpoint = Endpoint::new(machine, memory, Patience::default(), policy, None);
+        let endpoint = Endpoint::new(
+            machine,
+            memory,
+            Patience::default(),
+            policy,
+            None,
+            PathMemory::default(),
+        );
         Self { tasks, disk, is_up: true, endpoint }
     }
 

@@ -1,0 +1,191 @@
+//! The file in which programs keep what earlier transfers saw of paths: a cache, that nothing depends on.
+//!
+//! States:      read once, at the start; at the end what is new goes into what stands there by then.
+//! Invariants:  the file is whole at any time, and its owner's alone; who cannot read or write it goes without.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{env, fs};
+
+use sabul::{KnownPath, PathMemory};
+use serde::{Deserialize, Serialize};
+
+/// Its place below the user's folder for caches.
+const PLACE: &str = "sabul/paths.json";
+/// Ours: nothing that this writes is longer.
+const SIZE_MAX: u64 = 4 << 20;
+
+/// A path as the file has it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Written {
+    rate_bps: u64,
+    rtt_us: u64,
+    /// Seconds since 1970.
+    seen: u64,
+}
+
+impl Written {
+    fn of(path: &KnownPath) -> Self {
+        let seen = path.seen.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let rtt_us = u64::try_from(path.rtt.as_micros()).unwrap_or(u64::MAX);
+        Self { rate_bps: path.rate_bps, rtt_us, seen: seen.as_secs() }
+    }
+
+    fn path(self) -> Option<KnownPath> {
+        let seen: SystemTime = UNIX_EPOCH.checked_add(Duration::from_secs(self.seen))?;
+        Some(KnownPath { rate_bps: self.rate_bps, rtt: Duration::from_micros(self.rtt_us), seen })
+    }
+}
+
+/// What a program knows of paths, and where it keeps that.
+#[derive(Debug)]
+pub struct PathFile {
+    file: Option<PathBuf>,
+    memory: PathMemory,
+}
+
+impl PathFile {
+    /// That of this user: `sabul/paths.json` in the folder for caches that `XDG_CACHE_HOME` names, or in `.cache` of the
+    /// home. Without either, and where the file cannot be read or is none of ours, nothing is known.
+    pub fn of_user() -> Self {
+        let absolute =
+            |name: &str| env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
+        let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+        Self::open(caches.map(|caches| caches.join(PLACE)))
+    }
+
+    fn open(file: Option<PathBuf>) -> Self {
+        let memory = PathMemory::default();
+        file.as_deref().into_iter().for_each(|file| read(file, &memory));
+        Self { file, memory }
+    }
+
+    /// What is known, for the transfers of this program to use and to add to.
+    pub fn memory(&self) -> PathMemory {
+        self.memory.clone()
+    }
+
+    /// Writes down what is known by now, beside what others have written meanwhile.
+    ///
+    /// # Errors
+    /// If the file cannot be written; nothing is lost but the next transfer's faster start.
+    pub fn keep(&self) -> io::Result<()> {
+        let Some(file) = self.file.as_deref().filter(|_| !self.memory.paths().is_empty()) else {
+            return Ok(());
+        };
+        let all = PathMemory::default();
+        read(file, &all);
+        for (peer, path) in self.memory.paths() {
+            all.note(peer, path);
+        }
+        let all: BTreeMap<_, _> =
+            all.paths().iter().map(|(peer, path)| (*peer, Written::of(path))).collect();
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut suffix = OsString::from(file);
+        suffix.push(format!(".{}", std::process::id()));
+        let aside = PathBuf::from(suffix);
+        let written =
+            write(&aside, &serde_json::to_vec(&all)?).and_then(|()| fs::rename(&aside, file));
+        if written.is_err() {
+            let _ = fs::remove_file(&aside);
+        }
+        written
+    }
+}
+
+/// Notes what a file has, as far as it is one of ours.
+fn read(file: &Path, memory: &PathMemory) {
+    let mut text = Vec::new();
+    let is_read = fs::File::open(file).and_then(|it| it.take(SIZE_MAX).read_to_end(&mut text));
+    let known: BTreeMap<IpAddr, Written> =
+        is_read.ok().and_then(|_| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    for (peer, written) in known {
+        if let Some(path) = written.path() {
+            memory.note(peer, path);
+        }
+    }
+}
+
+fn write(file: &Path, text: &[u8]) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file)?.write_all(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const PEERS: [IpAddr; 2] =
+        [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2))];
+
+    fn now(rate_bps: u64) -> KnownPath {
+        KnownPath { rate_bps, rtt: Duration::from_millis(100), seen: SystemTime::now() }
+    }
+
+    fn rates(file: &PathFile) -> Vec<(IpAddr, u64)> {
+        file.memory.paths().iter().map(|(peer, path)| (*peer, path.rate_bps)).collect()
+    }
+
+    #[test]
+    fn two_programs_keep_what_each_of_them_saw() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("caches/sabul/paths.json");
+        let open = || PathFile::open(Some(place.clone()));
+        let (first, second) = (open(), open());
+        first.keep().unwrap();
+        assert!(!place.exists(), "nothing is written where nothing is known");
+        first.memory.note(PEERS[0], now(5));
+        second.memory.note(PEERS[1], now(6));
+        first.keep().unwrap();
+        second.keep().unwrap();
+        assert_eq!(rates(&open()), [(PEERS[0], 5), (PEERS[1], 6)]);
+        assert_eq!(
+            fs::read_dir(place.parent().unwrap()).unwrap().count(),
+            1,
+            "nothing stays aside"
+        );
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_broken_or_full_of_nonsense_is_nothing_known_and_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("paths.json");
+        for text in [
+            "",
+            "{",
+            "[1, 2]",
+            r#"{"host": {"rate_bps": 1, "rtt_us": 1, "seen": 1}}"#,
+            r#"{"192.0.2.9": {"rate_bps": 1, "rtt_us": 18446744073709551615, "seen": 18446744073709551615}}"#,
+        ] {
+            fs::write(&place, text).unwrap();
+            let file = PathFile::open(Some(place.clone()));
+            assert_eq!(rates(&file), [], "{text}");
+            file.memory.note(PEERS[0], now(5));
+            file.keep().unwrap();
+            assert_eq!(rates(&PathFile::open(Some(place.clone()))), [(PEERS[0], 5)], "{text}");
+        }
+    }
+
+    #[test]
+    fn who_has_no_place_for_it_goes_without() {
+        let file = PathFile::open(None);
+        file.memory.note(PEERS[0], now(5));
+        file.keep().unwrap();
+    }
+}
