@@ -1,5 +1,6 @@
 //! The bottleneck: packets of two classes come, wait, and leave at the link's rate, some with a new word in them.
 //!
+//! Source:      ours (ADR 25); turns after [DRR].
 //! Model:       a packet whose header has the router's form is of the explicit class, every other of the plain one.
 //!     Each class has a queue of its own, and the two take turns by deficit round robin, so that none gets less
 //!     than its share while it has packets, and what one leaves the other takes. The router half sees the explicit
