@@ -203,6 +203,16 @@ pub const LINK: &[Key<LinkDraft>] = &[
     )
     .or_word("none"),
     Key::<LinkDraft>::new("router_params", Takes::Map, "the router's own settings, such as { eta = 0.9 }")
+    Key::<LinkDraft>::new(
+        "router_rate_mbps",
+        Takes::Mbps(RATE_MBPS, |link, rate| {
+            if let Some(router) = &mut link.forward.shaping.router {
+                router.believes = Some(rate);
+            }
+        }),
+        "the rate that the router takes the link to have",
+    )
+    .or_else("`rate_mbps`"),
         .or_else("the router's"),
 ];
 

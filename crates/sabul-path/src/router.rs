@@ -24,11 +24,13 @@ pub struct RouterPlan {
     /// Parameters of that, as names and values.
     pub params: Vec<(String, String)>,
 }
+    /// The rate that it takes the link to have, where that is another than the link's.
+    pub believes: Option<Rate>,
 
 impl RouterPlan {
     /// That algorithm, with its defaults.
     pub fn new(algorithm: &str) -> Self {
-        Self { algorithm: algorithm.to_owned(), params: Vec::new() }
+        Self { algorithm: algorithm.to_owned(), params: Vec::new(), believes: None }
     }
 
     /// Whether a link of that rate can have it.
@@ -42,7 +44,7 @@ impl RouterPlan {
 
     fn build(&self, rate: Rate, id: u32) -> Option<Router> {
         let entry = routers::find(&self.algorithm).ok()?;
-        entry.router(&self.params, rate, id).ok()
+        entry.router(&self.params, self.believes.unwrap_or(rate), id).ok()
     }
 }
 

@@ -129,6 +129,9 @@ impl Fill for Filling<'_, '_> {
 /// The parameters of the link's router, each checked alone.
 fn take_router(table: &Table<'_>, draft: &mut LinkDraft) {
     const EXAMPLE: &str = "a table, such as { eta = 0.9 }";
+    if table.has("router_rate_mbps") && !table.has("router") {
+        table.refuse("router_rate_mbps", "is what a router believes; set router, or leave it out");
+    }
     let Some(given) = table.table("router_params", None, EXAMPLE) else { return };
     let Some(mut plan) = draft.forward.router().cloned() else {
         table.refuse("router_params", "are of a router; set router, or leave them out");

@@ -172,6 +172,7 @@ fn a_wrong_link_is_refused_with_line_key_and_range() {
         link("outage = [{ at_s = 5, for_s = 0 }]", &["outage.for_s: 0 is not allowed"]),
         link("outage = [{ at_s = 5, for_s = 2 }, { at_s = 6, for_s = 1 }]", &["at 7 s"]),
         link("mtu = 20", &["key mtu: 20", "from 68 to 65575"]),
+        link("router_rate_mbps = 5", &["router_rate_mbps", "set router"]),
         link("router = \"jetmx\"", &["unknown word 'jetmx'", "did you mean 'jetmax'?"]),
         link("router_params = { eta = 0.9 }", &["key router_params: are of a router"]),
         link("router_params = 5\nrouter = \"jetmax\"", &["key router_params: 5", "{ eta = 0.9 }"]),

@@ -106,6 +106,7 @@ impl File {
             ("flow.arrivals", "mean_interval_s", true) => {
                 set(&mut self.run, &[("duration_s", "0.001")]);
             }
+            ("link", "router_rate_mbps", _) => set(&mut self.link, &[("router", "\"rcp\"")]),
             ("link", "reorder_ms", _) => set(&mut self.link, &[("reorder", "0.1")]),
             (_, "red_max_packets", true) => set(&mut self.link, &[("red_min_packets", "1")]),
             (_, "codel_interval_ms", true) => set(&mut self.link, &[("codel_target_ms", "0.001")]),

@@ -2,7 +2,7 @@
 //!
 //! Source: ours (ADR 23).
 //! Model:       rate <= `rise` × what arrived in the better of the last two round trips, and at least that part of
-//!              the initial rate; on the way <= two round trips of it.
+//!              the initial rate; on the way <= two round trips of it, and no more than `WINDOW_MAX` or four of what arrives.
 //! States:      Explicit --evidence (`watch`)--> Fallback: another controller, from its beginning and for good
 //! Invariants:  what a header says changes nothing but the flow's own rate, and that within these bounds; the
 //!              form of headers stays, and after the fall-back they are blank.
@@ -23,6 +23,10 @@ use crate::sabul2026;
 pub const FALLBACK: &str = "fallback";
 /// Ours: packets that may be on the way beside two round trips of the rate.
 const WINDOW_SPARE: f64 = 64.0;
+/// Ours: packets that may be on the way whatever the rate, and round trips of what arrives that may: where nothing else
+/// bounds a rate, a sender would lose account of what it has lost.
+const WINDOW_MAX: f64 = 131_072.0;
+const WINDOW_DELIVERED: f64 = 4.0;
 
 /// The parameter that every explicit controller has.
 pub(super) const FALLBACK_PARAM: ParamSpec = ParamSpec {
@@ -142,7 +146,9 @@ impl Explicit {
     /// Packets on the way that two round trips of a rate need.
     fn window(&self, rate: f64) -> Option<Packets> {
         let bits = self.packet_bytes.0.max(1) as f64 * 8.0;
-        let packets = rate / bits * self.rtt?.as_secs_f64() * 2.0 + WINDOW_SPARE;
+        let rtt = self.rtt?.as_secs_f64();
+        let most = self.watch.delivered().unwrap_or(0.0) / bits * rtt * WINDOW_DELIVERED;
+        let packets = (rate / bits * rtt * 2.0 + WINDOW_SPARE).min(most.max(WINDOW_MAX));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive")]
         let packets = packets as u64;
         Some(Packets(packets))

@@ -6,6 +6,10 @@
 //!     no router   an ACK whose header counts none: at once where none ever took part, else after a round
 //!     queue       elsewhere > threshold, the larger of a quarter of the round trip and `QUEUE_MIN`
 //!     loss        more than `LOSS_PART` lost, and no told queue above the threshold
+//!     overload    more than `LOSS_PART` lost, whatever is told, in rounds that last longer by `LASTING` than the
+//!                 others of late
+//! A router that has its link's rate right overflows its queue for some round trips after a join or an end of
+//! silence, and then no more; one whose link is slower than it believes does so for good.
 //! The base is the least such delay of the last ten to twenty seconds, since clocks drift.
 
 use sabul_units::{Bytes, Instant, Span};
@@ -20,6 +24,9 @@ const QUEUE_PART: f64 = 0.25;
 /// Ours: explicit control promises no loss at all; a path that loses this much by chance is none for it.
 const LOSS_PART: f64 = 0.02;
 const LOST_MIN: u64 = 4;
+/// Ours: losses that last so long, in round trips and at least in time, are no join's.
+const LASTING: u64 = 8;
+const LASTING_MIN: Span = Span::from_millis(500);
 /// Ours: how long a base stands at least.
 const BASE_AGE: Span = Span::from_secs(10);
 
@@ -32,6 +39,8 @@ pub(super) enum Evidence {
     QueueElsewhere,
     /// Packets are lost where no router that takes part has a queue.
     LossElsewhere,
+    /// Packets are lost for long: a router gives away more than its link has, or has no say.
+    LastingLoss,
 }
 
 impl Evidence {
@@ -41,6 +50,7 @@ impl Evidence {
             Self::NoRouter => "no-router",
             Self::QueueElsewhere => "queue-elsewhere",
             Self::LossElsewhere => "loss-elsewhere",
+            Self::LastingLoss => "lasting-loss",
         }
     }
 }
@@ -70,6 +80,8 @@ pub(super) struct Watch {
     /// Bits a second that arrived in the rounds before.
     delivered: [f64; 2],
     is_measured: bool,
+    /// How long rounds with much loss have lasted, less those without.
+    lossy: Span,
 }
 
 impl Watch {
@@ -129,7 +141,12 @@ impl Watch {
         let lost = acked.lost.0.saturating_sub(round.lost);
         let sent = acked.total.0.saturating_sub(round.total) + lost;
         let is_much = lost >= LOST_MIN && lost as f64 > LOSS_PART * sent as f64;
-        (is_much && round.told_max < threshold).then_some(Evidence::LossElsewhere)
+        if is_much && round.told_max < threshold {
+            return Some(Evidence::LossElsewhere);
+        }
+        let length = now.since(round.began);
+        self.lossy = if is_much { self.lossy + length } else { self.lossy.saturating_sub(length) };
+        (self.lossy >= (length * LASTING).max(LASTING_MIN)).then_some(Evidence::LastingLoss)
     }
 
     fn note_base(&mut self, untold: f64, now: Instant) {

@@ -185,6 +185,44 @@ fn loss_is_a_routers_own_where_it_tells_a_queue_and_elsewhere_where_it_does_not(
     let queued = Span::from_millis(50);
     flow.header = flow.header.map(|header| CongestionHeader { queued, ..header });
     flow.settle();
+    assert_eq!(flow.falls_after().map(|rounds| rounds <= 8), Some(true));
+}
+
+#[test]
+fn losses_that_last_are_left_whatever_routers_tell_and_those_that_come_and_go_are_not() {
+    let told = |percent: u64| {
+        let mut flow = Flow::new(Rate::from_mbps(300));
+        flow.settle();
+        (flow.lose_percent, flow.late) = (percent, Span::from_millis(60));
+        let queued = Span::from_millis(60);
+        flow.header = flow.header.map(|header| CongestionHeader { queued, ..header });
+        flow
+    };
+    let falls_after = |flow: &mut Flow| {
+        let start = flow.ms;
+        (0..400).find_map(|_| {
+            flow.step();
+            flow.is_fallen().then(|| flow.ms - start)
+        })
+    };
+    let after = falls_after(&mut told(10));
+    assert!(after.is_some_and(|ms| (450..700).contains(&ms)), "{after:?} ms");
+    assert_eq!(falls_after(&mut told(1)), None, "no more than the path's own");
+    // A join every second that overflows the queue for three round trips.
+    let mut flow = told(0);
+    for n in 0..1000 {
+        flow.lose_percent = if n % 100 < 12 { 30 } else { 0 };
+        flow.step();
+    }
+    assert!(!flow.is_fallen());
+    // Most of the time, but not all.
+    let mut flow = told(0);
+    let fell = (0..1000).find(|n| {
+        flow.lose_percent = if n % 20 < 15 { 30 } else { 0 };
+        flow.step();
+        flow.is_fallen()
+    });
+    assert!(fell.is_some_and(|n| n < 200), "{fell:?}");
 }
 
 #[test]
