@@ -11,6 +11,8 @@
 
 pub(crate) mod emkc;
 mod host;
+#[cfg(test)]
+mod hostile;
 pub(crate) mod jetmax;
 mod load;
 pub(crate) mod maxnet;

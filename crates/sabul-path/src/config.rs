@@ -5,6 +5,7 @@ use sabul_units::key::{Key, Range, Takes, names};
 use sabul_units::{Instant, Probability, Rate, Span};
 
 use crate::discipline::{BurstLoss, DISCIPLINE_NAMES, Discipline};
+use crate::forge::{FORGERIES, Forgery};
 use crate::router::RouterPlan;
 use crate::setting::{PACKETS_MAX, RATE_MAX, RATE_MIN};
 
@@ -202,7 +203,6 @@ pub const LINK: &[Key<LinkDraft>] = &[
         "the router half of that controller, on the way of the data: [routers](links.md#routers)",
     )
     .or_word("none"),
-    Key::<LinkDraft>::new("router_params", Takes::Map, "the router's own settings, such as { eta = 0.9 }")
     Key::<LinkDraft>::new(
         "router_rate_mbps",
         Takes::Mbps(RATE_MBPS, |link, rate| {
@@ -213,7 +213,14 @@ pub const LINK: &[Key<LinkDraft>] = &[
         "the rate that the router takes the link to have",
     )
     .or_else("`rate_mbps`"),
+    Key::<LinkDraft>::new("router_params", Takes::Map, "the router's own settings, such as { eta = 0.9 }")
         .or_else("the router's"),
+    Key::<LinkDraft>::new(
+        "forge",
+        Takes::Word(FORGERIES, |link, name| link.forward.shaping.forge = Forgery::named(name)),
+        "what somebody writes into congestion headers behind the router, on the way of the data: [routers](links.md#routers)",
+    )
+    .or_word("none"),
 ];
 
 const BURST_EXAMPLE: &str =
@@ -347,11 +354,12 @@ impl LinkConfig {
         self.settings.reorder_by
     }
     /// The same link at its rate all the time, as for measuring what it is otherwise: without outages, policer,
-    /// shaper, walk and router.
+    /// shaper, walk, router and forger.
     #[must_use]
     pub fn steady(&self) -> Self {
         let settings = self.to_builder().with_outages(Vec::new()).with_policer(None);
-        Self { settings: settings.with_shaper(None).with_rate_walk(None).with_router(None) }
+        let settings = settings.with_shaper(None).with_rate_walk(None).with_router(None);
+        Self { settings: settings.with_forge(None) }
     }
     /// What drops packets before the queue that exceed a rate.
     pub fn policer(&self) -> Option<TokenBucket> {
@@ -368,6 +376,10 @@ impl LinkConfig {
     /// The router in front of it.
     pub fn router(&self) -> Option<&RouterPlan> {
         self.settings.shaping.router.as_ref()
+    }
+    /// What somebody writes into the congestion headers that pass.
+    pub fn forge(&self) -> Option<Forgery> {
+        self.settings.shaping.forge
     }
     /// When nothing passes: in order, without overlap.
     pub fn outages(&self) -> &[Outage] {
@@ -534,6 +546,11 @@ impl LinkConfigBuilder {
     /// A router in front of the queue, on a link that has a rate; none by default.
     pub fn with_router(mut self, router: Option<RouterPlan>) -> Self {
         self.shaping.router = router;
+        self
+    }
+    /// Somebody who writes that into congestion headers, behind the router; nobody by default.
+    pub fn with_forge(mut self, forge: Option<Forgery>) -> Self {
+        self.shaping.forge = forge;
         self
     }
     /// The router so far.

@@ -15,6 +15,7 @@ mod config;
 mod corrupt;
 mod discipline;
 mod drops;
+mod forge;
 mod link;
 mod loss;
 mod packet;
@@ -35,6 +36,7 @@ pub use discipline::{
     Red,
 };
 pub use drops::{Drop, DropReason};
+pub use forge::Forgery;
 pub use link::{Delivery, Link, LinkLook, LinkStats, LinkWait, Verdict};
 pub use packet::PacketMeta;
 pub use presets::{PathPreset, preset, presets};

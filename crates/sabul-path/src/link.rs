@@ -24,6 +24,7 @@ use sabul_units::{Instant, Polled, Probability, Random, SeededRandom, Span};
 
 use crate::config::{LinkConfig, QueueLimit};
 use crate::discipline::Discipline;
+use crate::forge::Forger;
 use crate::loss::BurstProcess;
 use crate::packet::PacketMeta;
 use crate::queue::{Judgement, QueueDiscipline, Queued, RedGate, Scheduler};
@@ -296,7 +297,7 @@ impl<P: Clone> Link<P> {
 
     /// What the link's router says and has seen, where it has one.
     pub fn router(&self) -> Option<RouterAccount> {
-        let router = self.router.as_ref()?.router();
+        let router = self.router.as_ref()?.router()?;
         Some(RouterAccount { stats: router.stats(), told: router.told() })
     }
 
@@ -673,12 +674,14 @@ impl<P: Clone> Link<P> {
     }
 }
 
-/// The router of a link; its number among routers is drawn.
+/// The router of a link, whose number among routers is drawn, and its forger.
 fn seat<P>(config: &LinkConfig, random: &SeededRandom) -> Option<Seat<P>> {
-    let plan = config.router()?;
     #[expect(clippy::cast_possible_truncation, reason = "some bits of it")]
-    let id = random.fork("router").next_u64() as u32;
-    Seat::new(plan, config.rate()?, config.framing(), id)
+    let id = |random: &SeededRandom| random.fork("router").next_u64() as u32;
+    let router = config.router().zip(config.rate());
+    let router = router.and_then(|(plan, rate)| plan.build(rate, id(random)));
+    let forger = config.forge().map(|how| Forger::new(how, random.fork("forge")));
+    Seat::new(router, forger, config.framing())
 }
 
 /// What a link has in place of a constant rate.

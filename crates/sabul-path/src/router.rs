@@ -1,4 +1,4 @@
-//! The router in front of a link: the router half of an explicit controller, as packets pass.
+//! The router in front of a link: the router half of an explicit controller, as packets pass; and a forger behind it.
 //!
 //! A packet is shown to it when it comes to the queue, whatever the queue makes of it, and when the serialiser
 //! takes it. What it reads and rewrites is the congestion header of the packet, which is the payload's.
@@ -8,6 +8,7 @@ use std::fmt;
 use sabul_cc::{Router, RouterStats, routers};
 use sabul_units::{Bytes, CongestionHeader, Instant, Rate};
 
+use crate::forge::Forger;
 use crate::setting::{LinkError, ensure};
 
 /// A payload that may have a congestion header.
@@ -23,9 +24,9 @@ pub struct RouterPlan {
     pub algorithm: String,
     /// Parameters of that, as names and values.
     pub params: Vec<(String, String)>,
-}
     /// The rate that it takes the link to have, where that is another than the link's.
     pub believes: Option<Rate>,
+}
 
 impl RouterPlan {
     /// That algorithm, with its defaults.
@@ -42,7 +43,8 @@ impl RouterPlan {
         ensure(is_allowed, "router", value, allowed)
     }
 
-    fn build(&self, rate: Rate, id: u32) -> Option<Router> {
+    /// The router of a link of that rate, which goes by that number.
+    pub(crate) fn build(&self, rate: Rate, id: u32) -> Option<Router> {
         let entry = routers::find(&self.algorithm).ok()?;
         entry.router(&self.params, self.believes.unwrap_or(rate), id).ok()
     }
@@ -51,37 +53,51 @@ impl RouterPlan {
 /// Where a payload's header is, as far as the link knows.
 pub(crate) type Find<P> = fn(&mut P) -> Option<&mut CongestionHeader>;
 
-/// A router at its link.
+/// Who reads and writes headers at a link: a router, a forger, or both.
 pub(crate) struct Seat<P> {
-    router: Router,
+    router: Option<Router>,
+    forger: Option<Forger>,
     find: Find<P>,
     framing: u32,
 }
 
 impl<P> Seat<P> {
-    /// The router of a link of that rate, which goes by that number.
-    pub(crate) fn new(plan: &RouterPlan, rate: Rate, framing: u32, id: u32) -> Option<Self> {
-        Some(Self { router: plan.build(rate, id)?, find: |_| None, framing })
+    /// A seat for these two; none where there is neither.
+    pub(crate) fn new(
+        router: Option<Router>,
+        forger: Option<Forger>,
+        framing: u32,
+    ) -> Option<Self> {
+        let is_taken = router.is_some() || forger.is_some();
+        is_taken.then_some(Self { router, forger, find: |_| None, framing })
     }
 
     pub(crate) fn set_find(&mut self, find: Find<P>) {
         self.find = find;
     }
 
-    pub(crate) fn router(&self) -> &Router {
-        &self.router
+    pub(crate) fn router(&self) -> Option<&Router> {
+        self.router.as_ref()
     }
 
     #[cold] // Few links have a router.
     pub(crate) fn arrived(&mut self, now: Instant, size: u32, queue: u64, payload: &mut P) {
         let size = Bytes(u64::from(size + self.framing));
-        self.router.arrived(now, size, Bytes(queue), (self.find)(payload));
+        if let Some(router) = &mut self.router {
+            router.arrived(now, size, Bytes(queue), (self.find)(payload));
+        }
     }
 
     #[cold]
     pub(crate) fn departs(&mut self, now: Instant, size: u32, queue: u64, payload: &mut P) {
         let size = Bytes(u64::from(size + self.framing));
-        self.router.departs(now, size, Bytes(queue), (self.find)(payload));
+        let mut header = (self.find)(payload);
+        if let Some(router) = &mut self.router {
+            router.departs(now, size, Bytes(queue), header.as_deref_mut());
+        }
+        if let (Some(forger), Some(header)) = (&mut self.forger, header) {
+            forger.forge(header);
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 use sabul_units::key::{Key, Range, Takes};
 use sabul_units::{Bytes, Instant, Random, Rate, SeededRandom, Span};
 
+use crate::forge::Forgery;
 use crate::router::RouterPlan;
 use crate::setting::RATE_MBPS;
 
@@ -51,6 +52,7 @@ pub(crate) struct Shaping {
     pub(crate) shaper: Option<TokenBucket>,
     pub(crate) rate_walk: Option<RateWalk>,
     pub(crate) router: Option<RouterPlan>,
+    pub(crate) forge: Option<Forgery>,
 }
 
 /// How to write a policer.

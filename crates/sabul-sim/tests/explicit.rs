@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_path::{LinkConfig, LinkPlan, QueueLimit, RateWalk, RouterPlan};
+use sabul_path::{Forgery, LinkConfig, LinkPlan, QueueLimit, RateWalk, RouterPlan};
 use sabul_run::results::Results;
 use sabul_run::scenario::{FlowPlan, Scenario, Transport};
 use sabul_sim::World;
@@ -422,6 +422,43 @@ fn a_router_that_gives_away_what_its_link_has_not_is_left_and_then_nothing_is_lo
         let lost = results.links[0].drops;
         // A tenth of the 14 000 packets a second that the link carries were 14 000 in ten seconds.
         assert!(lost < 1400, "{cc}: {lost}");
+    }
+}
+
+/// A link of 200 Mb/s with a queue of one product, behind whose router somebody writes what he likes.
+fn forged(cc: &str, how: Forgery) -> Vec<LinkPlan> {
+    let mut link = link("l", 200, Some(cc));
+    let forward = link.forward.to_builder().with_queue(QueueLimit::Packets(833));
+    link.forward = forward.with_forge(Some(how)).build().unwrap();
+    vec![link]
+}
+
+#[test]
+fn forged_headers_cost_their_flow_speed_and_nothing_else() {
+    for cc in ["jetmax", "rcp", "piqi-rcp", "xcp", "maxnet", "emkc"] {
+        for how in [Forgery::Huge, Forgery::Zero, Forgery::Random] {
+            println!("{cc}, {how:?}");
+            // A fault of a controller, or a peer that breaks the protocol, would end the run.
+            let cubic = FlowPlan::new("cubic", Transport::Tcp, "cubic", vec![0]);
+            let flows = vec![flow(cc, 2, 50, vec![0]), cubic];
+            let results = run(forged(cc, how), flows, 20, 10);
+            let [ours, cubic] = rates(&results)[..] else { panic!("two flows") };
+            assert!(ours > 0.005, "{cc}, {how:?}: it lives, {ours} Mb/s");
+            assert!(cubic > 60.0, "{cc}, {how:?}: the other flow has {cubic} Mb/s");
+        }
+    }
+}
+
+#[test]
+fn a_forged_rate_passes_no_limit_of_the_senders_own() {
+    for cc in ["jetmax", "rcp", "piqi-rcp", "xcp", "maxnet", "emkc"] {
+        let mut flow = flow(cc, 0, 50, vec![0]);
+        if let sabul_run::scenario::Carrier::Sabul(ends) = &mut flow.carrier {
+            ends.nic_rate = Some(Rate::from_mbps(50));
+        }
+        let results = run(forged(cc, Forgery::Huge), vec![flow], 10, 10);
+        assert!(results.links[0].utilisation < 50.1 / 200.0, "{cc}");
+        assert_eq!(results.links[0].drops, 0, "{cc}");
     }
 }
 
