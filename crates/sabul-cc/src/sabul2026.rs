@@ -585,12 +585,14 @@ impl Controller for Sabul2026 {
         reason = "a rate that was seen"
     )]
     fn path(&self, packet_bytes: Bytes) -> Option<PathFacts> {
-        let is_known = self.start.search.is_none() && self.link.is_trained();
-        let bps = self.link.carried() * 8.0 * packet_bytes.0 as f64;
-        (is_known && bps >= 1.0).then(|| PathFacts {
-            rate: Rate(bps as u64),
-            rtt: Span::from_secs_f64(self.path.base()),
-        })
+        let rate = match &self.start.search {
+            Some(search) => search.offered(packet_bytes)?,
+            None => {
+                let bps = self.link.carried() * 8.0 * packet_bytes.0 as f64;
+                Rate((self.link.is_trained() && bps >= 1.0).then_some(bps as u64)?)
+            }
+        };
+        Some(PathFacts { rate, rtt: Span::from_secs_f64(self.path.known_base()?) })
     }
 
     fn phase(&self) -> &'static str {

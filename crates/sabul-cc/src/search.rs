@@ -180,6 +180,11 @@ impl RateSearch {
         self.trained
     }
 
+    /// The rate at which it fills the path, once trains have shown how much that takes.
+    pub(crate) fn offered(&self, packet_bytes: Bytes) -> Option<Rate> {
+        matches!(self.stage, Stage::Fill { .. }).then(|| self.gap.rate(packet_bytes)).flatten()
+    }
+
     pub(crate) const fn phase(&self) -> &'static str {
         match self.stage {
             Stage::Ramp => "ramp",

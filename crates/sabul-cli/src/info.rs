@@ -46,6 +46,9 @@ fn show(entry: &registry::Entry) -> String {
     if entry.follows_policy {
         text += "  Follows policies: fair, high, low.\n";
     }
+    if entry.remembers_path {
+        text += "  Begins with what an earlier transfer saw of the path.\n";
+    }
     for param in entry.params {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n  {} = {} ({}", param.name, param.default, param.unit);

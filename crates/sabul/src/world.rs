@@ -12,6 +12,7 @@ mod host;
 mod hostile;
 mod net;
 mod run;
+mod second;
 mod swarm;
 mod wire;
 

@@ -167,6 +167,11 @@ impl Path {
         self.base.unwrap_or(BASE_UNKNOWN)
     }
 
+    /// The same, once it was seen.
+    pub(super) const fn known_base(&self) -> Option<f64> {
+        self.base
+    }
+
     /// Queueing delay that stands, in seconds.
     pub(super) const fn queue(&self) -> f64 {
         self.queues[0]
