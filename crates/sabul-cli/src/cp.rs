@@ -146,11 +146,10 @@ async fn attempts(
                 let pipe = Pipe::closing(pipe_closed);
                 let result =
                     transfer(args, plan.clone(), &session, options, interrupt, outcome, pipe).await;
-                if result.is_ok() {
-                    session.close().await;
-                    if let Some(bridge) = bridge {
-                        bridge.close().await;
-                    }
+                // In order, also where it failed: the other end would take it for a broken connection.
+                session.close().await;
+                if let (Ok(_), Some(bridge)) = (&result, bridge) {
+                    bridge.close().await;
                 }
                 result
             }

@@ -138,8 +138,10 @@ impl PlacesArgs {
         let code = tokio::select! {
             code = act(&session) => code,
             () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
-        }?;
+        };
+        // In order, also where it was refused: the other end would take it for a broken connection.
         session.close().await;
+        let code = code?;
         if let Some(bridge) = bridge {
             bridge.close().await;
         }

@@ -251,6 +251,7 @@ fn measurements_and_servers_are_told_line_by_line() {
     let transfers: Vec<_> = told.iter().filter(|line| line["event"] == "transfer").collect();
     assert_eq!(transfers.len(), 3, "{told:#?}");
     assert_eq!(transfers[0]["is_measurement"], true);
+    assert_eq!(transfers[0]["purpose"], "measurement");
     assert_eq!(
         (&transfers[1]["direction"], &transfers[1]["names"][0]),
         (&"received".into(), &"in/".into())
@@ -273,4 +274,17 @@ fn a_server_logs_who_when_what_and_which_way() {
         let line = line.unwrap_or_else(|| panic!("{part}: {said}"));
         assert!(line.starts_with("20") && line.contains("Z 127.0.0.1:"), "{line}");
     }
+}
+
+#[test]
+fn a_refused_removal_is_logged_as_that_and_its_client_leaves_in_order() {
+    let mut bench = Bench::new();
+    fs::write(bench.root("a"), "x").unwrap();
+    expect_code(&run(bench.sabul().args(["rm", &bench.url("a")])), 1);
+    let server = bench.server.take().unwrap();
+    server.signal(Signal::TERM);
+    let said = stderr(&server.finish());
+    assert!(said.contains(" removing 'a' was refused: the listener lets nothing be"), "{said}");
+    assert!(said.contains(" session over: 0 transfers, 1 more failed"), "{said}");
+    assert!(!said.contains("receiving into") && !said.contains("session failed"), "{said}");
 }

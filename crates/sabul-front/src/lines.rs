@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sabul::{Direction, Failure, Printable, Progress, Served};
+use sabul::{Direction, Failure, Printable, Progress, Purpose, Served};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::json::{ErrorJson, IntervalJson, PerfJson, SCHEMA, TransferJson, limiter, rate_bps};
+use crate::served;
 
 /// Time between two lines of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
@@ -81,7 +82,7 @@ pub enum ServeEvent {
         /// Where, for TCP and UDP.
         address: String,
     },
-    /// A transfer is over, well or badly.
+    /// A transfer is over, well or badly, or another request was refused or failed.
     Transfer(ServedJson),
     /// A session is over.
     Session {
@@ -131,6 +132,8 @@ pub struct ServedJson {
     pub peer: String,
     /// What the server did: `sent` or `received`.
     pub direction: &'static str,
+    /// What the peer wanted: `files`, `measurement`, `stream`, `listing`, `removal` or `folders`.
+    pub purpose: &'static str,
     /// It was from memory to memory.
     pub is_measurement: bool,
     /// The paths that the peer named.
@@ -162,7 +165,8 @@ impl ServedJson {
                 Direction::Send => "sent",
                 Direction::Receive => "received",
             },
-            is_measurement: order.is_measurement,
+            purpose: served::purpose(order.purpose),
+            is_measurement: order.purpose == Purpose::Measurement,
             names: order.names.iter().map(|name| Printable(name).to_string()).collect(),
             bytes: report.bytes,
             files: report.files,

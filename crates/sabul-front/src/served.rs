@@ -1,6 +1,8 @@
-//! The log of a server: a line for each transfer and session, with its time.
+//! The log of a server: a line for each transfer, session and request that failed, with its time.
 
-use sabul::{Direction, Printable, ServeSummary, Served};
+use sabul::{
+    Direction, Error, Failure, FailureCode, Order, Printable, Purpose, ServeSummary, Served,
+};
 use sabul_units::{count, show_bytes, show_rate};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -20,23 +22,8 @@ pub fn now() -> String {
 /// What became of a transfer: who asked, which way it went, what it was, how much and how fast.
 pub fn transfer_line(served: &Served<'_>) -> String {
     let Served { peer, order, result } = served;
-    let what = match order.names.as_slice() {
-        [] if order.is_measurement => "a measurement".to_owned(),
-        names => {
-            let shown: Vec<_> = names
-                .iter()
-                .take(NAMES_SHOWN)
-                .map(|name| format!("'{}'", Printable(name)))
-                .collect();
-            let rest = names.len() - shown.len();
-            shown.join(", ") + &if rest > 0 { format!(" and {rest} more") } else { String::new() }
-        }
-    };
-    let (did, would, how) = match order.direction {
-        Direction::Send => ("sent", "sending", ""),
-        Direction::Receive if order.is_measurement => ("received", "receiving", ""),
-        Direction::Receive => ("received", "receiving", "into "),
-    };
+    let what = what(order);
+    let (did, would) = words(order);
     match result {
         Ok(report) => {
             let failed = match report.entries_failed {
@@ -48,14 +35,52 @@ pub fn transfer_line(served: &Served<'_>) -> String {
                 shares => format!("; limited by {shares}"),
             };
             format!(
-                "{peer} {did} {how}{what}: {} in {}{failed}, {:.2} s, {}{limits}",
+                "{peer} {did} {what}: {} in {}{failed}, {:.2} s, {}{limits}",
                 show_bytes(report.bytes),
                 count(report.files, "file"),
                 report.elapsed.as_secs_f64(),
                 show_rate(report.goodput_bps),
             )
         }
-        Err(error) => format!("{peer} {would} {how}{what} failed: {error}"),
+        Err(error @ Error::Failed(Failure { code: FailureCode::Refused, .. })) => {
+            format!("{peer} {would} {what} was refused: {error}")
+        }
+        Err(error) => format!("{peer} {would} {what} failed: {error}"),
+    }
+}
+
+/// The names of a request, as far as they are worth a line.
+fn what(order: &Order) -> String {
+    if order.names.is_empty() && order.purpose == Purpose::Measurement {
+        return "a measurement".to_owned();
+    }
+    let shown = order.names.iter().take(NAMES_SHOWN);
+    let shown: Vec<_> = shown.map(|name| format!("'{}'", Printable(name))).collect();
+    let rest = order.names.len() - shown.len();
+    shown.join(", ") + &if rest > 0 { format!(" and {rest} more") } else { String::new() }
+}
+
+/// What was done and what would have been, in front of the names.
+fn words(order: &Order) -> (&'static str, &'static str) {
+    match (order.purpose, order.direction) {
+        (Purpose::Listing, _) => ("listed", "listing"),
+        (Purpose::Removal, _) => ("removed", "removing"),
+        (Purpose::Folders, _) => ("made", "making"),
+        (_, Direction::Send) => ("sent", "sending"),
+        (Purpose::Files, Direction::Receive) => ("received into", "receiving into"),
+        (_, Direction::Receive) => ("received", "receiving"),
+    }
+}
+
+/// The word for a purpose in JSON.
+pub(crate) fn purpose(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Measurement => "measurement",
+        Purpose::Stream => "stream",
+        Purpose::Listing => "listing",
+        Purpose::Removal => "removal",
+        Purpose::Folders => "folders",
+        _ => "files",
     }
 }
 
@@ -78,14 +103,14 @@ pub fn session_line(summary: &ServeSummary) -> String {
 mod tests {
     use std::time::Duration;
 
-    use sabul::{Error, Order, Report};
+    use sabul::Report;
 
     use super::*;
 
     #[test]
     fn a_line_says_who_what_which_way_and_how_fast() {
         let names = ["a", "b", "c\u{7}", "d"].map(|name| name.as_bytes().to_vec()).to_vec();
-        let mut order = Order { direction: Direction::Send, names, is_measurement: false };
+        let mut order = Order { direction: Direction::Send, names, purpose: Purpose::Files };
         let peer = "192.0.2.1:7".parse().unwrap();
         let report = Report {
             bytes: 3 << 20,
@@ -104,6 +129,23 @@ mod tests {
         let error = Error::Cancelled;
         let line = transfer_line(&Served { peer, order: &order, result: Err(&error) });
         assert_eq!(line, "192.0.2.1:7 receiving into 'in/' failed: the transfer was cancelled");
+    }
+
+    #[test]
+    fn what_was_refused_is_called_by_its_name() {
+        let peer = "192.0.2.1:7".parse().unwrap();
+        let error = Error::Failed(Failure::new(FailureCode::Refused, "not here"));
+        for (purpose, direction, line) in [
+            (Purpose::Removal, Direction::Receive, "removing 'a' was refused: not here"),
+            (Purpose::Folders, Direction::Receive, "making 'a' was refused: not here"),
+            (Purpose::Listing, Direction::Send, "listing 'a' was refused: not here"),
+            (Purpose::Stream, Direction::Receive, "receiving 'a' was refused: not here"),
+            (Purpose::Files, Direction::Receive, "receiving into 'a' was refused: not here"),
+        ] {
+            let order = Order { direction, names: vec![b"a".to_vec()], purpose };
+            let said = transfer_line(&Served { peer, order: &order, result: Err(&error) });
+            assert_eq!(said, format!("192.0.2.1:7 {line}"));
+        }
     }
 
     #[test]

@@ -103,8 +103,8 @@ pub use sabul_wire::control::{
     View,
 };
 pub use session::{
-    ChangeRequest, Changed, GetRequest, Listing, LookRequest, MeasureRequest, Order, PutRequest,
-    Request, ServeSummary, Served, Session, StreamRequest,
+    ChangeRequest, Changed, GetRequest, Listing, LookRequest, MeasureRequest, Order, Purpose,
+    PutRequest, Request, ServeSummary, Served, Session, StreamRequest,
 };
 pub use stream::{ReceiveStream, SendStream};
 pub use ticket::Ticket;

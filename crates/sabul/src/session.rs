@@ -36,7 +36,7 @@ use crate::stream::{self, ReceiveStream, SendStream};
 use crate::transfer::{self, Context, Plan, Report, Resume, Side, Transfer, Work, Writer};
 use asked::{Asked, AskedWriter};
 pub use look::{ChangeRequest, Changed, Listing, LookRequest};
-pub use served::{Order, Served};
+pub use served::{Order, Purpose, Served};
 pub use streams::{MeasureRequest, StreamRequest};
 
 /// Transfers of files that a peer may have under way where [`Session::serve`] answers.
@@ -329,7 +329,7 @@ impl Session {
         self.serve_and_tell(service, |_| {}).await
     }
 
-    /// As [`Self::serve`], and tells of each transfer when it has ended.
+    /// As [`Self::serve`], and tells of each transfer when it has ended, and of each other request that failed.
     ///
     /// # Errors
     /// As [`Self::serve`].

@@ -83,8 +83,9 @@ async fn find(args: &CpArgs) -> Result<Vec<Step>, CliError> {
     let steps = tokio::select! {
         steps = ask(args, plan, &session) => steps,
         () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
-    }?;
+    };
     session.close().await;
+    let steps = steps?;
     if let Some(bridge) = bridge {
         bridge.close().await;
     }

@@ -8,7 +8,7 @@ use crate::config::Direction;
 use crate::error::Error;
 use crate::transfer::Report;
 
-/// A transfer that a peer asked for, which has ended.
+/// A transfer that a peer asked for, which has ended, or another request that came to nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Served<'a> {
     /// Who asked.
@@ -19,6 +19,24 @@ pub struct Served<'a> {
     pub result: Result<&'a Report, &'a Error>,
 }
 
+/// What a peer wants with the names of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// To write or read the content of files.
+    Files,
+    /// To measure the path from memory to memory; it has no names.
+    Measurement,
+    /// A stream between applications.
+    Stream,
+    /// To hear what there is.
+    Listing,
+    /// To remove names.
+    Removal,
+    /// To make folders.
+    Folders,
+}
+
 /// What a peer asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
@@ -27,8 +45,8 @@ pub struct Order {
     /// The paths that the peer named, as it named them: of what it reads, or the one that it writes to. None of a
     /// measurement.
     pub names: Vec<Vec<u8>>,
-    /// From memory to memory.
-    pub is_measurement: bool,
+    /// What it wants with them.
+    pub purpose: Purpose,
 }
 
 impl Order {
@@ -42,7 +60,14 @@ impl Order {
             control::Request::Stream { name } => vec![name.clone().into_bytes()],
             control::Request::Measure { .. } => Vec::new(),
         };
-        let is_measurement = matches!(open.request, control::Request::Measure { .. });
-        Self { direction: Direction::for_acceptor(open.direction), names, is_measurement }
+        let purpose = match &open.request {
+            control::Request::Put { .. } | control::Request::Get { .. } => Purpose::Files,
+            control::Request::Measure { .. } => Purpose::Measurement,
+            control::Request::Stream { .. } => Purpose::Stream,
+            control::Request::Look { .. } => Purpose::Listing,
+            control::Request::Remove { .. } => Purpose::Removal,
+            control::Request::MakeFolders { .. } => Purpose::Folders,
+        };
+        Self { direction: Direction::for_acceptor(open.direction), names, purpose }
     }
 }
