@@ -265,7 +265,8 @@ pub(crate) struct ListenArgs {
     /// Never send faster than this in one transfer, in bit/s with k, M or G, such as 500M.
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Rate>,
-    /// Never send faster than this in all transfers together, which share it, in bit/s with k, M or G.
+    /// Never send faster than this in all transfers together, nor receive faster, in bit/s with k, M or G; those of
+    /// one way share it.
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit_total: Option<Rate>,
     /// Print a line of JSON for each thing as it happens; `sabul schema serve-lines` describes them.

@@ -142,9 +142,11 @@ fn prepare(
     config.patience = config.patience.with_silence(args.timeout);
     let events = args.events.as_deref().map(EventFile::create).transpose()?;
     config.events = events.as_ref().map(EventFile::sink);
-    let ceiling = args.bwlimit_total.map(|rate| Ceiling::new(rate.0));
     config.paths = paths::memory();
-    config.sending = SendPolicy { controllers, rate_limit_bps, ceiling };
+    // Lines carry as much each way.
+    let ceiling = || args.bwlimit_total.map(|rate| Ceiling::new(rate.0));
+    config.sending = SendPolicy { controllers, rate_limit_bps, ceiling: ceiling() };
+    config.receiving = ceiling();
     Ok((config, events))
 }
 

@@ -1,13 +1,14 @@
-//! One rate for all that a process sends: who sends at the same time shares it.
+//! One rate for all that a process sends, or for all that it receives: transfers at the same time share it.
 //!
 //! Source:      ours; max-min shares, as a fair queue would give them.
-//! Model:       each sending end looks once in [`LOOK`] how much of its part it has used. Who used
+//! Model:       each end looks once in [`LOOK`] how much of its part it has used. Who used
 //!              less than [`HUNGRY`] of it needs what it used and half as much again; what that
 //!              leaves is divided alike among the others. A newcomer counts as one of those.
 //! Invariants:  the parts sum up to no more than the ceiling; a part is never nothing.
 //! Bounds:      an end takes up a smaller part when it looks next, so that for as long as that the sum may be
-//!              exceeded by what a newcomer was given.
-//! Not here:    how a sender keeps to its part (`sabul-proto`); limits of one transfer (`steer.rs`).
+//!              exceeded by what a newcomer was given. A receiver tells its sender, which takes a round trip more.
+//! Not here:    how a sender keeps to its part (`sabul-proto`); limits of one transfer, and how a sender hears of a
+//!              receiver's (`steer.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,9 +25,12 @@ const HEADROOM: f64 = 1.5;
 /// it has come back.
 const LEAST_PART: f64 = 8.0;
 
-/// A highest rate in bit/s for all transfers that this process sends at the same time; clones share it.
+/// A highest rate in bit/s for all transfers that this process sends, or for all that it receives, at the same time;
+/// clones share it.
 ///
-/// It counts what channels send, their headers and retransmissions included, and bounds nothing that is received.
+/// It counts what channels carry, their headers and retransmissions included. Of what is received
+/// ([`ListenerConfig::receiving`](crate::ListenerConfig::receiving)) each sender is told its part, and may be faster for
+/// the round trip that this takes.
 #[derive(Clone, Debug)]
 pub struct Ceiling {
     shared: Arc<Mutex<State>>,
@@ -34,7 +38,8 @@ pub struct Ceiling {
 
 #[derive(Debug)]
 struct State {
-    total_bps: u64,
+    /// None bounds nothing.
+    total_bps: Option<u64>,
     next_key: u64,
     members: BTreeMap<u64, Need>,
 }
@@ -60,21 +65,28 @@ impl Eq for Ceiling {}
 impl Ceiling {
     /// A ceiling of so many bit/s, which is at least 1.
     pub fn new(total_bps: u64) -> Self {
-        let state = State { total_bps: total_bps.max(1), next_key: 0, members: BTreeMap::new() };
+        let ceiling = Self::open();
+        ceiling.set(Some(total_bps));
+        ceiling
+    }
+
+    /// One that bounds nothing until it is set.
+    pub fn open() -> Self {
+        let state = State { total_bps: None, next_key: 0, members: BTreeMap::new() };
         Self { shared: Arc::new(Mutex::new(state)) }
     }
 
-    /// Another ceiling from now on, in bit/s, at least 1; those that send hear of it within a tenth of a second.
-    pub fn set(&self, total_bps: u64) {
-        self.lock().total_bps = total_bps.max(1);
+    /// Another ceiling from now on, in bit/s, at least 1, or none; those below it hear of it within a tenth of a second.
+    pub fn set(&self, total_bps: Option<u64>) {
+        self.lock().total_bps = total_bps.map(|bps| bps.max(1));
     }
 
-    /// The ceiling in bit/s.
-    pub fn total_bps(&self) -> u64 {
+    /// The ceiling in bit/s; none where it bounds nothing.
+    pub fn total_bps(&self) -> Option<u64> {
         self.lock().total_bps
     }
 
-    /// One more end sends.
+    /// One more end sends or receives.
     pub(crate) fn join(&self) -> Member {
         let mut state = self.lock();
         let key = state.next_key;
@@ -91,10 +103,10 @@ impl Ceiling {
 }
 
 impl State {
-    /// What this one may send, in bit/s: what it needs, or an equal part of what those who need less leave.
+    /// What this one may use, in bit/s: what it needs, or an equal part of what those who need less leave.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the ceiling")]
-    fn part(&self, key: u64) -> u64 {
-        let total = self.total_bps as f64;
+    fn part(&self, key: u64) -> Option<u64> {
+        let total = self.total_bps? as f64;
         let least = total / self.members.len().max(1) as f64 / LEAST_PART;
         let bound = |need: &Need| match *need {
             Need::All => f64::INFINITY,
@@ -113,42 +125,41 @@ impl State {
         }
         let equal = if left == 0 { total } else { rest / left as f64 };
         let own = self.members.get(&key).map_or(f64::INFINITY, bound);
-        (own.min(equal) as u64).max(1)
+        Some((own.min(equal) as u64).max(1))
     }
 }
 
-/// An end that sends below a ceiling; dropping it leaves its part to the others.
+/// An end below a ceiling; dropping it leaves its part to the others.
 #[derive(Debug)]
 pub(crate) struct Member {
     ceiling: Ceiling,
     key: u64,
-    part_bps: u64,
+    part_bps: Option<u64>,
     /// When it looked last, and the bytes that it had sent by then.
     last: Option<(Instant, u64)>,
 }
 
 impl Member {
-    /// What it may send, in bit/s.
-    pub(crate) const fn part_bps(&self) -> u64 {
+    /// What it may send or receive, in bit/s; none where nothing bounds it.
+    pub(crate) const fn part_bps(&self) -> Option<u64> {
         self.part_bps
     }
 
-    /// It has sent so many bytes since its start; gives its part where that has changed.
-    pub(crate) fn look(&mut self, now: Instant, sent_bytes: u64) -> Option<u64> {
+    /// It has sent or received so many bytes since its start; says whether its part has changed.
+    pub(crate) fn look(&mut self, now: Instant, sent_bytes: u64) -> bool {
         let Some((since, before)) = self.last else {
             self.last = Some((now, sent_bytes));
-            return None;
+            return false;
         };
         let time = now.since(since);
         if time < LOOK {
-            return None;
+            return false;
         }
         self.last = Some((now, sent_bytes));
         let used = sent_bytes.saturating_sub(before) as f64 * 8.0 / time.as_secs_f64();
-        let need = if used >= HUNGRY * self.part_bps as f64 {
-            Need::All
-        } else {
-            Need::Some(used * HEADROOM)
+        let need = match self.part_bps {
+            Some(part) if used < HUNGRY * part as f64 => Need::Some(used * HEADROOM),
+            _ => Need::All,
         };
         let mut state = self.ceiling.lock();
         state.members.insert(self.key, need);
@@ -156,7 +167,7 @@ impl Member {
         drop(state);
         let has_changed = self.part_bps != part_bps;
         self.part_bps = part_bps;
-        has_changed.then_some(part_bps)
+        has_changed
     }
 }
 
@@ -182,12 +193,16 @@ mod tests {
                 member.look(now, sent[at]);
             }
             for (at, member) in members.iter().enumerate() {
-                sent[at] += member.part_bps().min(wants[at] * MBPS) / 80;
+                sent[at] += part(member).min(wants[at] * MBPS) / 80;
             }
         }
-        let all: u64 = members.iter().map(Member::part_bps).sum();
-        assert!(all <= ceiling.total_bps(), "{all}");
-        members.iter().zip(wants).map(|(it, want)| it.part_bps().min(want * MBPS) / MBPS).collect()
+        let all: u64 = members.iter().map(part).sum();
+        assert!(all <= ceiling.total_bps().unwrap(), "{all}");
+        members.iter().zip(wants).map(|(it, want)| part(it).min(want * MBPS) / MBPS).collect()
+    }
+
+    fn part(member: &Member) -> u64 {
+        member.part_bps().unwrap()
     }
 
     #[test]
@@ -210,30 +225,46 @@ mod tests {
             let now = Instant::ZERO + Span::from_millis(look * 100);
             one.look(now, ones);
             other.look(now, others);
-            ones += one.part_bps() / 80;
+            ones += part(&one) / 80;
             // Nothing to send for two seconds.
             if !(20..40).contains(&look) {
-                others += other.part_bps() / 80;
+                others += part(&other) / 80;
             }
-            least = least.min(other.part_bps());
+            least = least.min(part(&other));
         }
         assert!(least <= 7 * MBPS, "what it did not need went elsewhere: {least}");
-        assert_eq!((one.part_bps(), other.part_bps()), (50 * MBPS, 50 * MBPS));
+        assert_eq!((part(&one), part(&other)), (50 * MBPS, 50 * MBPS));
         drop(one);
         other.look(Instant::ZERO + Span::from_millis(6000), others);
-        assert_eq!(other.part_bps(), 100 * MBPS, "who is gone leaves all");
+        assert_eq!(part(&other), 100 * MBPS, "who is gone leaves all");
     }
 
     #[test]
     fn another_ceiling_counts_at_the_next_look_and_is_never_nothing() {
         let ceiling = Ceiling::new(0);
-        assert_eq!(ceiling.total_bps(), 1);
+        assert_eq!(ceiling.total_bps(), Some(1));
         let mut member = ceiling.join();
-        assert_eq!(member.part_bps(), 1);
-        ceiling.set(8 * MBPS);
-        assert_eq!(member.look(Instant::ZERO, 0), None, "the first look begins the time");
-        assert_eq!(member.look(Instant::ZERO + Span::from_millis(50), 0), None);
-        assert_eq!(member.look(Instant::ZERO + Span::from_millis(100), 1000), Some(8 * MBPS));
+        assert_eq!(part(&member), 1);
+        ceiling.set(Some(8 * MBPS));
+        assert!(!member.look(Instant::ZERO, 0), "the first look begins the time");
+        assert!(!member.look(Instant::ZERO + Span::from_millis(50), 0));
+        assert!(member.look(Instant::ZERO + Span::from_millis(100), 1000));
+        assert_eq!(part(&member), 8 * MBPS);
         assert!(ceiling == ceiling.clone() && ceiling != Ceiling::new(8 * MBPS));
+    }
+
+    #[test]
+    fn an_open_ceiling_bounds_nothing_until_it_is_set() {
+        let ceiling = Ceiling::open();
+        let (mut one, other) = (ceiling.join(), ceiling.join());
+        assert_eq!((one.part_bps(), other.part_bps()), (None, None));
+        assert!(!one.look(Instant::ZERO, 0));
+        assert!(!one.look(Instant::ZERO + Span::from_millis(100), 1 << 40));
+        ceiling.set(Some(100 * MBPS));
+        assert!(one.look(Instant::ZERO + Span::from_millis(200), 1 << 41));
+        assert_eq!(part(&one), 50 * MBPS, "as much as whoever has said nothing yet");
+        ceiling.set(None);
+        assert!(one.look(Instant::ZERO + Span::from_millis(300), 1 << 41));
+        assert_eq!((one.part_bps(), ceiling.total_bps()), (None, None));
     }
 }

@@ -12,6 +12,7 @@ use sabul_units::Bytes;
 use sabul_wire::control::{self, ChannelParams, Range, Rule};
 
 use crate::budget::MemoryBudget;
+use crate::ceiling::Ceiling;
 use crate::control::Role;
 use crate::error::Error;
 use crate::events::EventSink;
@@ -44,6 +45,9 @@ pub struct ListenerConfig {
     pub sending: SendPolicy,
     /// What earlier transfers saw of the paths to peers.
     pub paths: PathMemory,
+    /// Receive no faster than this in all transfers together: each sender is told its part of it, so this holds
+    /// for peers that keep to what they are told.
+    pub receiving: Option<Ceiling>,
 }
 
 impl ListenerConfig {
@@ -58,6 +62,7 @@ impl ListenerConfig {
             events: None,
             sending: SendPolicy::default(),
             paths: PathMemory::default(),
+            receiving: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use sabul_wire::control::{Failure, FailureCode};
 use tokio::sync::Semaphore;
 
 use crate::budget::MemoryBudget;
+use crate::ceiling::Ceiling;
 use crate::events::EventSink;
 use crate::jail::{Jail, RootLink};
 use crate::machine::Machine;
@@ -33,6 +34,8 @@ pub(crate) struct Endpoint {
     pub(crate) memory: MemoryBudget,
     /// What peers may choose.
     pub(crate) sending: SendPolicy,
+    /// What this end receives is part of this.
+    pub(crate) receiving: Option<Ceiling>,
     /// Who hears what controllers do.
     pub(crate) events: Option<EventSink>,
     /// What transfers saw of the paths to peers.
@@ -50,13 +53,25 @@ impl Endpoint {
         memory: MemoryBudget,
         patience: Patience,
         sending: SendPolicy,
+        receiving: Option<Ceiling>,
         events: Option<EventSink>,
         paths: PathMemory,
     ) -> Arc<Self> {
         let looks = Arc::new(Semaphore::new(LOOKS_MAX));
         let roots = Mutex::default();
         let writers = Writers::default();
-        Arc::new(Self { machine, patience, memory, sending, events, paths, roots, looks, writers })
+        Arc::new(Self {
+            machine,
+            patience,
+            memory,
+            sending,
+            receiving,
+            events,
+            paths,
+            roots,
+            looks,
+            writers,
+        })
     }
 
     /// The directory to serve; the same one for all who ask for it at the same time.
@@ -129,6 +144,7 @@ mod tests {
             MemoryBudget::default(),
             Patience::default(),
             SendPolicy::default(),
+            None,
             None,
             PathMemory::default(),
         )

@@ -92,6 +92,7 @@ impl Listener {
                 config.memory.clone(),
                 config.patience,
                 config.sending.clone(),
+                config.receiving.clone(),
                 config.events.clone(),
                 config.paths.clone(),
             ),

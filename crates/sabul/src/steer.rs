@@ -1,6 +1,7 @@
 //! How a transfer goes on: its policy, and the least of the limits of its rate. Both may change while it runs.
 //!
-//! Model:       limit = least of what this side wants, what the receiver has told, and what the owner of this end allows
+//! Model:       limit = least of what this side wants, what the receiver has told, and what the owner of this end allows;
+//!              the policy is that of whoever asked for the transfer
 //! Not here:    what a policy means (`sabul-cc`); how a sender keeps to a limit (`sabul-proto`).
 
 use sabul_cc::{Policy, registry};
@@ -56,20 +57,34 @@ impl Steering {
         }
     }
 
-    /// The receiver says how to go on.
+    /// The owner of this end allows no more than this, in bit/s, or anything.
+    pub(crate) const fn allow(&mut self, allowed_bps: Option<u64>) {
+        self.allowed = allowed_bps;
+    }
+
+    /// The receiver, which asked for the transfer, says how to go on.
     pub(crate) fn take(
         &mut self,
         policy: &str,
         rate_limit_bps: Option<u64>,
     ) -> Result<(), Failure> {
-        let refusal = |text: String| Failure::new(FailureCode::BadSetting, text);
-        if rate_limit_bps == Some(0) {
-            return Err(refusal("a rate limit of 0 bit/s would send nothing".to_owned()));
-        }
-        self.policy = Policy::named(policy).ok_or_else(|| {
+        let policy = Policy::named(policy).ok_or_else(|| {
             let known = Policy::ALL.map(Policy::name).join(", ");
-            refusal(format!("the policy '{policy}' is not known here; this end has {known}"))
+            let text = format!("the policy '{policy}' is not known here; this end has {known}");
+            Failure::new(FailureCode::BadSetting, text)
         })?;
+        self.take_limit(rate_limit_bps)?;
+        self.policy = policy;
+        Ok(())
+    }
+
+    /// The receiver, which this side has asked to take part, says how fast it may be; how it stands beside other
+    /// traffic is for this side to say.
+    pub(crate) fn take_limit(&mut self, rate_limit_bps: Option<u64>) -> Result<(), Failure> {
+        if rate_limit_bps == Some(0) {
+            let text = "a rate limit of 0 bit/s would send nothing";
+            return Err(Failure::new(FailureCode::BadSetting, text));
+        }
         self.told = rate_limit_bps;
         Ok(())
     }
@@ -115,6 +130,18 @@ mod tests {
         assert_eq!(steering.limit_bps(), Some(7));
         steering.take("fair", None).unwrap();
         assert_eq!(steering.limit_bps(), Some(7));
+    }
+
+    #[test]
+    fn a_receiver_that_was_asked_says_how_fast_and_not_how_rude() {
+        let mut steering = Steering::wanted(Policy::Low, Some(9));
+        steering.take_limit(Some(5)).unwrap();
+        assert_eq!((steering.policy, steering.limit_bps()), (Policy::Low, Some(5)));
+        assert!(steering.take_limit(Some(0)).is_err());
+        steering.take_limit(None).unwrap();
+        assert_eq!(steering.limit_bps(), Some(9));
+        steering.allow(Some(2));
+        assert_eq!(steering.limit_bps(), Some(2));
     }
 
     #[test]

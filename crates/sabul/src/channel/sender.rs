@@ -286,7 +286,7 @@ impl Turn {
             self.publish(now);
         }
         let sent = self.sender.stats().sent * self.sender.packet_bytes().0;
-        if self.part.as_mut().and_then(|part| part.look(now, sent)).is_some() {
+        if self.part.as_mut().is_some_and(|part| part.look(now, sent)) {
             self.limit_rate();
         }
         Ok(is_finished)
@@ -304,7 +304,7 @@ impl Turn {
 
     /// Sends no faster than it may by itself, nor than its part of what all may.
     fn limit_rate(&mut self) {
-        let limits = [self.limit_bps, self.part.as_ref().map(Member::part_bps)];
+        let limits = [self.limit_bps, self.part.as_ref().and_then(Member::part_bps)];
         self.sender.limit_rate(limits.into_iter().flatten().min().map(Rate));
     }
 

@@ -130,3 +130,52 @@ async fn transfers_at_the_same_time_share_the_ceiling() {
     // A newcomer's part is added to the others' until these look again.
     assert!(bps < 6_000_000.0, "{bps}");
 }
+
+/// Two sessions with one listener that receives below this ceiling and serves measurements.
+async fn two_that_send_below(ceiling: &crate::Ceiling) -> [Session; 2] {
+    let mut config = ListenerConfig::new("127.0.0.1:0".parse().unwrap());
+    config.receiving = Some(ceiling.clone());
+    let listener = Listener::bind(config).await.unwrap();
+    let mut near = Vec::new();
+    for _ in 0..2 {
+        near.push(connect(listener.ticket(), ConnectConfig::default()).await.unwrap());
+    }
+    tokio::spawn(async move {
+        let service = Service { measure: true, ..Service::default() };
+        let (one, other) = (listener.accept().await.unwrap(), listener.accept().await.unwrap());
+        tokio::join!(one.serve(&service), other.serve(&service))
+    });
+    near.try_into().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_listener_receives_of_all_stays_below_its_ceiling() {
+    let [one, other] = two_that_send_below(&crate::Ceiling::new(4_000_000)).await;
+    let started = std::time::Instant::now();
+    let (first, second) = tokio::join!(
+        measured(&one, Direction::Send, "cubic"),
+        measured(&other, Direction::Send, "fixed")
+    );
+    let bytes = first.unwrap().bytes + second.unwrap().bytes;
+    let bps = bytes as f64 * 8.0 / started.elapsed().as_secs_f64();
+    assert!(bps < 6_000_000.0, "a newcomer's part counts double until the other looks: {bps}");
+    // What is sent to them has another ceiling, and here none.
+    assert!(measured(&one, Direction::Receive, "cubic").await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ceiling_that_is_raised_counts_for_senders_at_once() {
+    let ceiling = crate::Ceiling::new(80_000);
+    let [session, _other] = two_that_send_below(&ceiling).await;
+    let limit = MeasureLimit { bytes: Some(10_000_000), time: None };
+    let options = TransferOptions { policy: crate::Policy::Low, ..Default::default() };
+    let started = std::time::Instant::now();
+    let transfer = session.measure(Direction::Send, limit, &options).await.unwrap();
+    while transfer.progress().channel.packets == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    ceiling.set(Some(10_000_000_000));
+    assert_eq!(transfer.finish().await.unwrap().bytes, 10_000_000);
+    // At the first ceiling it would have taken 1000 s.
+    assert!(started.elapsed().as_secs() < 500, "{:?}", started.elapsed());
+}

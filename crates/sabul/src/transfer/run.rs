@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sabul_udp::SocketOptions;
+use sabul_units::Span;
 use sabul_wire::control::{ChannelParams, Done, Failure, FailureCode, Message};
 use tokio::time::Instant;
 use tracing::debug;
@@ -15,6 +16,7 @@ use super::ahead::Ahead;
 use super::work::{ChannelOutlet, Counter, Load, Reading, TellsEnd, Writer, Writing, micros};
 use super::{Board, Handle, Report, Transfer};
 use crate::budget::{BlockLoan, Tally};
+use crate::ceiling::Member;
 use crate::channel::{ChannelStart, Course, ReceiverHandle, SenderHandle};
 use crate::config::{MeasureLimit, is_block_size};
 use crate::control::{Connection, Control, Ending, Event, Input, Mailbox, Router};
@@ -32,6 +34,8 @@ const CLEANUP_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a transfer waits for memory that others have to give back, and how often it looks.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(15);
 const MEMORY_LOOK: Duration = Duration::from_millis(20);
+/// How often a receiver looks at its part of what all may receive. Ours: as often as the ceiling takes in.
+const PART_LOOK: Duration = Duration::from_millis(100);
 /// Seals with this before the listener has chosen; a listener chooses the first it knows.
 pub(crate) fn first_suite() -> Suite {
     Suite::preference()[0]
@@ -131,6 +135,7 @@ pub(crate) fn start(cx: Context, mailbox: Mailbox, plan: Plan) -> Transfer {
             board,
             stop: Arc::default(),
             is_peers_end: false,
+            is_opener: plan.is_opener,
             steering: plan.steering,
             steered: None,
             have: Have::default(),
@@ -160,6 +165,8 @@ struct Run {
     stop: Arc<AtomicBool>,
     /// The peer knows that the transfer has ended, or is gone.
     is_peers_end: bool,
+    /// This side has asked for the transfer.
+    is_opener: bool,
     steering: Steering,
     /// Who hears how it goes on, once the channel is there.
     steered: Option<Steered>,
@@ -190,6 +197,7 @@ impl Run {
             let (transfer, block_bytes) = (self.mailbox.number, params.block_bytes);
             self.cx.control.send(Message::Accept { transfer, block_bytes });
         }
+        let part = self.take_part_of_all(&work);
         if let Work::Receive(writer) = work {
             work = Work::Receive(tell_what_is_there(self.cx.clone(), writer).await?);
         }
@@ -226,10 +234,10 @@ impl Run {
         };
         let mut report = match work {
             Work::Send { .. } | Work::SendMeasure(_) => self.send(start, memory, work).await?,
-            Work::Receive(writer) => self.receive(start, memory, writer).await?,
+            Work::Receive(writer) => self.receive(start, memory, writer, part).await?,
             Work::ReceiveMeasure(limit) => {
                 let counter = Counter::new(self.mailbox.number, limit);
-                self.receive(start, memory, Box::new(counter)).await?
+                self.receive(start, memory, Box::new(counter), part).await?
             }
         };
         report.verified &= !is_measure;
@@ -300,7 +308,11 @@ impl Run {
                  please report it",
             ))),
             Event::Control(Message::Steer { policy, rate_limit_bps, transfer }) => {
-                self.steering.take(&policy, rate_limit_bps).map_err(Error::from_failure)?;
+                match self.is_opener {
+                    true => self.steering.take_limit(rate_limit_bps),
+                    false => self.steering.take(&policy, rate_limit_bps),
+                }
+                .map_err(Error::from_failure)?;
                 self.steer();
                 Ok(Event::Control(Message::Steer { policy, rate_limit_bps, transfer }))
             }
@@ -328,6 +340,33 @@ impl Run {
                 rate_limit_bps,
             }),
             None => {}
+        }
+    }
+
+    /// What this end receives may be part of what all of its transfers may. A sender that has asked for the transfer is
+    /// told its part before anything else, so that it does not begin faster.
+    fn take_part_of_all(&mut self, work: &Work) -> Option<Member> {
+        let receives = matches!(work, Work::Receive(_) | Work::ReceiveMeasure(_));
+        let part = self.cx.endpoint.receiving.as_ref().filter(|_| receives)?.join();
+        self.steering.allow(part.part_bps());
+        if !self.is_opener && part.part_bps().is_some() {
+            self.steered = Some(Steered::Peer);
+            self.steer();
+        }
+        Some(part)
+    }
+
+    /// Looks at the part of this transfer, and tells the sender where it has changed.
+    fn look_at_part(&mut self, part: Option<&mut Member>, handle: &ReceiverHandle, began: Instant) {
+        let stats = handle.stats();
+        let now = sabul_units::Instant::ZERO + Span::from(began.elapsed());
+        // Headers included, as senders count.
+        let received = stats.packets * u64::from(stats.mtu);
+        if let Some(part) = part
+            && part.look(now, received)
+        {
+            self.steering.allow(part.part_bps());
+            self.steer();
         }
     }
 
@@ -526,6 +565,7 @@ impl Run {
         start: ChannelStart,
         memory: BlockLoan,
         writer: Box<dyn Writer>,
+        part: Option<Member>,
     ) -> Result<Report, Error> {
         let number = self.mailbox.number;
         let asked_bps = start.params.rate_limit_bps;
@@ -553,7 +593,7 @@ impl Run {
         });
         self.board.set_handle(Handle::Receiver(handle.clone()));
         self.steered = Some(Steered::Peer);
-        if self.steering.differs_from(asked_bps) {
+        if self.is_opener && self.steering.differs_from(asked_bps) {
             self.steer();
         }
         let (nothing, gone) = std::sync::mpsc::channel();
@@ -572,7 +612,7 @@ impl Run {
             told: 0,
         });
         let result = match spawned {
-            Ok(()) => self.wait_for_written().await,
+            Ok(()) => self.wait_for_written(&handle, part).await,
             Err(error) => Err(error),
         };
         handle.stop();
@@ -582,9 +622,21 @@ impl Run {
         result
     }
 
-    async fn wait_for_written(&mut self) -> Result<Report, Error> {
+    async fn wait_for_written(
+        &mut self,
+        handle: &ReceiverHandle,
+        mut part: Option<Member>,
+    ) -> Result<Report, Error> {
+        let began = Instant::now();
+        let mut look = tokio::time::interval(PART_LOOK);
         loop {
-            let event = self.next_event().await?;
+            let event = tokio::select! {
+                event = self.next_event() => event?,
+                _ = look.tick(), if part.is_some() => {
+                    self.look_at_part(part.as_mut(), handle, began);
+                    continue;
+                }
+            };
             let Event::Written(written) = event else { continue };
             self.stop.store(true, Ordering::Release);
             let written = written.map_err(Error::from_failure)?;

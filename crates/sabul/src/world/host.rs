@@ -51,6 +51,7 @@ impl Process {
             Patience::default(),
             policy,
             None,
+            None,
             PathMemory::default(),
         );
         Self { tasks, disk, is_up: true, endpoint }
