@@ -109,4 +109,4 @@ pub use session::{
 pub use stream::{ReceiveStream, SendStream};
 pub use ticket::Ticket;
 pub use together::Stretch;
-pub use transfer::{Interval, Progress, Report, Transfer};
+pub use transfer::{Interval, Progress, Report, Transfer, TransferHandle};

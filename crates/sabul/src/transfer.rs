@@ -4,6 +4,7 @@
 //! `transfer/work.rs` (the threads that read and write); `transfer/ahead.rs` tells how much there is to send.
 
 mod ahead;
+mod handle;
 mod run;
 mod work;
 
@@ -22,8 +23,8 @@ use crate::channel::{ChannelStats, ReceiverHandle, SenderHandle};
 use crate::control::Event;
 use crate::error::Error;
 use crate::files::{Counts, Totals};
-use crate::steer::{Change, check_policy, check_rate_limit};
 
+pub use handle::TransferHandle;
 pub(crate) use run::{Context, Plan, Resume, Side, Work, start};
 pub(crate) use work::Writer;
 #[cfg(test)]
@@ -112,9 +113,7 @@ pub struct Report {
 
 /// A transfer under way. Dropping it cancels it.
 pub struct Transfer {
-    board: Arc<Board>,
-    tell: mpsc::UnboundedSender<Event>,
-    controller: String,
+    handle: TransferHandle,
     versions: watch::Receiver<u64>,
     last_change: Option<Instant>,
 }
@@ -132,18 +131,24 @@ impl Transfer {
         controller: String,
     ) -> Self {
         let versions = board.versions.subscribe();
-        Self { board, tell, controller, versions, last_change: None }
+        let handle = TransferHandle::new(board, tell, controller);
+        Self { handle, versions, last_change: None }
+    }
+
+    /// What can be seen and changed of it from elsewhere.
+    pub fn handle(&self) -> TransferHandle {
+        self.handle.clone()
     }
 
     /// How far it has come.
     pub fn progress(&self) -> Progress {
-        self.board.progress()
+        self.handle.progress()
     }
 
     /// What failed so far, by path, but for the first `known`, in the order of the report. Of a transfer that is over,
     /// the report alone has them.
     pub fn failures_after(&self, known: usize) -> Vec<(Vec<u8>, Failure)> {
-        self.board.failures_after(known)
+        self.board().failures_after(known)
     }
 
     /// Waits until it has come further or is over; at most about ten times per second.
@@ -154,7 +159,7 @@ impl Transfer {
             let rest = CHANGE_INTERVAL.saturating_sub(last.elapsed());
             tokio::select! {
                 () = tokio::time::sleep(rest) => {}
-                () = self.board.finished() => {}
+                () = self.handle.board().finished() => {}
             }
         }
         // An error says that the board is gone, which cannot be while we hold it.
@@ -165,29 +170,23 @@ impl Transfer {
     /// Ends it: the peer is told, and what is half-written is removed. [`Self::finish`] tells when
     /// that is done.
     pub fn cancel(&self) {
-        let _ = self.tell.send(Event::Abort);
+        self.handle.abort();
     }
 
-    /// From now on it stands beside other traffic like this. Where the peer sends, that is told to it; its own
-    /// owner's limits hold.
+    /// As [`TransferHandle::set_policy`].
     ///
     /// # Errors
     /// If the controller does not follow policies.
     pub fn set_policy(&self, policy: Policy) -> Result<(), Error> {
-        check_policy(&self.controller, policy)?;
-        let _ = self.tell.send(Event::Change(Change::Policy(policy)));
-        Ok(())
+        self.handle.set_policy(policy)
     }
 
-    /// From now on it is never faster than this, in bit/s, or as fast as others allow. Where the peer sends, that is
-    /// told to it.
+    /// As [`TransferHandle::set_rate_limit`].
     ///
     /// # Errors
     /// If it is zero.
     pub fn set_rate_limit(&self, limit_bps: Option<u64>) -> Result<(), Error> {
-        check_rate_limit(limit_bps)?;
-        let _ = self.tell.send(Event::Change(Change::RateLimit(limit_bps)));
-        Ok(())
+        self.handle.set_rate_limit(limit_bps)
     }
 
     /// Waits for the end. Entries that failed alone are in the report and are no error.
@@ -199,11 +198,11 @@ impl Transfer {
     }
 
     pub(crate) async fn outcome(&self) -> Result<Report, Error> {
-        self.board.outcome().await
+        self.board().outcome().await
     }
 
-    pub(crate) fn board(&self) -> &Arc<Board> {
-        &self.board
+    pub(crate) const fn board(&self) -> &Arc<Board> {
+        self.handle.board()
     }
 }
 
