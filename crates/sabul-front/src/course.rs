@@ -117,7 +117,7 @@ fn describe(progress: &Progress, totals: Option<Totals>, rate_bps: f64) -> Strin
 }
 
 /// A time as `m:ss`, or `h:mm:ss` from an hour on.
-fn show_time(time: Duration) -> String {
+pub(crate) fn show_time(time: Duration) -> String {
     let s = time.as_secs();
     if s >= 3600 {
         format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)

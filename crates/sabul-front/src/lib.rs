@@ -1,8 +1,10 @@
 //! Copies as people meet them, for any program: hosts that are reached through their own [`ssh`], what a copy
 //! would do ([`dry`]), how it goes ([`course`]), what limits it ([`limiter`]), what there is on the other side
-//! ([`show`]), what earlier transfers saw of paths ([`paths`]), what a server logs ([`served`]), and all of that for programs ([`json`], [`lines`], [`schema`]).
+//! ([`show`]), what earlier transfers saw of paths ([`paths`]), what a server logs ([`served`]), what runs and how it is
+//! changed ([`desk`]), and all of that for programs ([`json`], [`lines`], [`schema`]).
 
 pub mod course;
+pub mod desk;
 pub mod dry;
 pub mod json;
 pub mod limiter;

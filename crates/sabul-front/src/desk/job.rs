@@ -1,0 +1,241 @@
+//! What a running command does, as its desk tells it, and what of that can be changed.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use sabul::{Ceiling, Policy, Progress, Transfer, TransferHandle};
+use sabul_units::show_rate;
+
+use super::words::{Change, JobJson};
+use crate::json::{SCHEMA, rate_bps};
+
+/// Characters of what a command works on that are told.
+const WHAT_MAX: usize = 300;
+/// The highest rate that can be asked for, in bit/s: that of the fastest links there are.
+const RATE_MAX: u64 = 1_000_000_000_000;
+
+/// A running command; clones are of the same one.
+#[derive(Clone, Debug)]
+pub struct Job {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    command: &'static str,
+    what: String,
+    begun: Instant,
+    /// Those that run, and the last that ran.
+    transfers: Vec<TransferHandle>,
+    /// As it was asked for, or changed since.
+    policy: Option<String>,
+    rate_limit_bps: Option<u64>,
+    /// What was changed, for transfers that begin later.
+    wishes: Wishes,
+    /// Below this it would end.
+    least_bps: Option<u64>,
+    /// Of a server.
+    served: Option<Served>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Wishes {
+    policy: Option<Policy>,
+    rate_limit_bps: Option<Option<u64>>,
+}
+
+/// What a server did.
+#[derive(Debug)]
+struct Served {
+    ceilings: [Ceiling; 2],
+    sessions: u64,
+    transfers: u64,
+    bytes: u64,
+}
+
+impl Job {
+    /// A command of this name that works on this.
+    pub fn new(command: &'static str, what: &str) -> Self {
+        let state = State {
+            command,
+            what: what.chars().take(WHAT_MAX).collect(),
+            begun: Instant::now(),
+            transfers: Vec::new(),
+            policy: None,
+            rate_limit_bps: None,
+            wishes: Wishes::default(),
+            least_bps: None,
+            served: None,
+        };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Its transfers begin with this policy and these rates in bit/s, highest and least.
+    #[must_use]
+    pub fn with_rates(self, policy: &str, most_bps: Option<u64>, least_bps: Option<u64>) -> Self {
+        let mut state = self.lock();
+        state.policy = Some(policy.to_owned());
+        state.rate_limit_bps = most_bps;
+        state.least_bps = least_bps;
+        drop(state);
+        self
+    }
+
+    /// It serves below these ceilings of what it sends and of what it receives.
+    #[must_use]
+    pub fn serving(self, sent: &Ceiling, received: &Ceiling) -> Self {
+        let ceilings = [sent.clone(), received.clone()];
+        self.lock().served = Some(Served { ceilings, sessions: 0, transfers: 0, bytes: 0 });
+        self
+    }
+
+    /// A transfer has begun; what was changed before holds for it, too.
+    pub fn begins(&self, transfer: &Transfer) {
+        let handle = transfer.handle();
+        let mut state = self.lock();
+        let Wishes { policy, rate_limit_bps } = state.wishes;
+        // Both were possible with the same options before.
+        if let Some(policy) = policy {
+            let _ = handle.set_policy(policy);
+        }
+        if let Some(limit) = rate_limit_bps {
+            let _ = handle.set_rate_limit(limit);
+        }
+        state.transfers.retain(|known| !known.progress().is_finished);
+        state.transfers.push(handle);
+    }
+
+    /// A session of a server has begun.
+    pub fn session_begins(&self) {
+        if let Some(served) = &mut self.lock().served {
+            served.sessions += 1;
+        }
+    }
+
+    /// One has ended.
+    pub fn session_ends(&self) {
+        if let Some(served) = &mut self.lock().served {
+            served.sessions = served.sessions.saturating_sub(1);
+        }
+    }
+
+    /// A transfer of a server has reached its end, with so many bytes of content.
+    pub fn served(&self, bytes: u64) {
+        if let Some(served) = &mut self.lock().served {
+            served.transfers += 1;
+            served.bytes += bytes;
+        }
+    }
+
+    /// How it is now.
+    pub fn look(&self) -> JobJson {
+        let state = self.lock();
+        let mut json = JobJson {
+            schema: SCHEMA,
+            pid: std::process::id(),
+            command: state.command.to_owned(),
+            what: state.what.clone(),
+            seconds: state.begun.elapsed().as_secs_f64(),
+            policy: state.policy.clone(),
+            rate_limit_bps: state.rate_limit_bps,
+            ..JobJson::default()
+        };
+        if let Some(served) = &state.served {
+            json.sessions = Some(served.sessions);
+            json.transfers_done = Some(served.transfers);
+            json.bytes = served.bytes;
+            json.rate_limit_total_bps = served.ceilings[0].total_bps();
+        }
+        let (mut totals, mut is_certain) = (Some(0), true);
+        for progress in state.transfers.iter().map(TransferHandle::progress) {
+            json.transfers += u64::from(!progress.is_finished);
+            json.bytes += progress.bytes;
+            let new = progress.bytes.saturating_sub(progress.bytes_resumed);
+            json.goodput_bps += rate_bps(new, progress.elapsed.as_secs_f64());
+            let (total, is_all) = total(&progress);
+            totals = totals.zip(total).map(|(sum, total)| sum + total);
+            is_certain &= is_all;
+        }
+        json.bytes_total = totals.filter(|_| !state.transfers.is_empty());
+        json.is_total_certain = json.bytes_total.is_some() && is_certain;
+        json
+    }
+
+    /// Goes on otherwise.
+    ///
+    /// # Errors
+    /// If something of it is not possible; then nothing is changed.
+    pub fn set(&self, change: &Change) -> Result<(), String> {
+        let mut state = self.lock();
+        let command = state.command;
+        for rate in [change.rate_limit_bps, change.rate_limit_total_bps] {
+            if rate.is_some_and(|rate| rate > RATE_MAX) {
+                return Err(format!("a rate is up to {}", show_bps(RATE_MAX)));
+            }
+        }
+        let limit = |bps: u64| (bps > 0).then_some(bps);
+        if let Some(served) = &state.served {
+            if change.policy.is_some() || change.rate_limit_bps.is_some() {
+                return Err(format!(
+                    "'sabul {command}' has a rate of all its transfers, --bwlimit-total; of one of them \
+                     whoever asked for it decides"
+                ));
+            }
+            for ceiling in change.rate_limit_total_bps.iter().flat_map(|_| &served.ceilings) {
+                ceiling.set(change.rate_limit_total_bps.and_then(limit));
+            }
+            return Ok(());
+        }
+        if change.rate_limit_total_bps.is_some() {
+            return Err(format!("'sabul {command}' is no server; its rate is --bwlimit"));
+        }
+        if let (Some(least), Some(most)) = (state.least_bps, change.rate_limit_bps.and_then(limit))
+            && most < least
+        {
+            return Err(format!(
+                "--bwlimit {} is below its --min-rate of {}, so it would end",
+                show_bps(most),
+                show_bps(least)
+            ));
+        }
+        if let Some(name) = &change.policy {
+            let policy = Policy::named(name).ok_or_else(|| {
+                let known = Policy::ALL.map(Policy::name).join(", ");
+                format!("there is no policy '{name}' for what runs; there are {known}")
+            })?;
+            if state.transfers.is_empty() {
+                return Err("it is not connected yet; try again when it is".to_owned());
+            }
+            for transfer in &state.transfers {
+                transfer.set_policy(policy).map_err(|error| error.to_string())?;
+            }
+            state.policy = Some(name.clone());
+            state.wishes.policy = Some(policy);
+        }
+        if let Some(bps) = change.rate_limit_bps {
+            for transfer in &state.transfers {
+                transfer.set_rate_limit(limit(bps)).map_err(|error| error.to_string())?;
+            }
+            state.rate_limit_bps = limit(bps);
+            state.wishes.rate_limit_bps = Some(limit(bps));
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How much there is in all, and whether that is certain.
+fn total(progress: &Progress) -> (Option<u64>, bool) {
+    match (progress.entries_total, progress.ahead) {
+        (None, Some(ahead)) => (Some(ahead.bytes), ahead.is_all),
+        (known, _) => (progress.bytes_total, known.is_some()),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate needs few digits")]
+fn show_bps(bps: u64) -> String {
+    show_rate(bps as f64)
+}
