@@ -1,5 +1,105 @@
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream as Guest;
+
+use sabul::Ceiling;
+use tempfile::TempDir;
+
 use super::words::Change;
 use super::*;
+
+/// A folder as a desk's is, a desk of a server in it, and its ceilings.
+fn desk() -> (TempDir, Desk, [Ceiling; 2]) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let ceilings = [Ceiling::open(), Ceiling::open()];
+    let job = Job::new("serve", "/srv").serving(&ceilings[0], &ceilings[1]);
+    let desk = Desk::open_in(folder.path().to_owned(), job).unwrap();
+    (folder, desk, ceilings)
+}
+
+async fn asked(desk: &Desk, ask: Ask) -> Answer {
+    let socket = desk.socket.clone();
+    tokio::task::spawn_blocking(move || client::ask(&socket, &ask)).await.unwrap().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_command_is_seen_and_changed_and_its_socket_goes_with_it() {
+    let (folder, desk, ceilings) = desk();
+    let Answer::Job(job) = asked(&desk, Ask::Look).await else { panic!("refused") };
+    assert_eq!((job.pid, job.command.as_str()), (std::process::id(), "serve"));
+    assert_eq!((job.rate_limit_total_bps, job.sessions), (None, Some(0)));
+    let change = Change { rate_limit_total_bps: Some(50_000_000), ..Change::default() };
+    let Answer::Job(job) = asked(&desk, Ask::Set(change)).await else { panic!("refused") };
+    assert_eq!(job.rate_limit_total_bps, Some(50_000_000));
+    assert!(ceilings.iter().all(|ceiling| ceiling.total_bps() == Some(50_000_000)));
+    assert!(job.line().contains("at most 50.0 Mbit/s each way: /srv"), "{}", job.line());
+    let change = Change { rate_limit_total_bps: Some(0), ..Change::default() };
+    let Answer::Job(job) = asked(&desk, Ask::Set(change)).await else { panic!("refused") };
+    assert_eq!(job.rate_limit_total_bps, None);
+    let change = Change { policy: Some("low".to_owned()), ..Change::default() };
+    let Answer::Refused(why) = asked(&desk, Ask::Set(change)).await else { panic!("taken") };
+    assert!(why.contains("--bwlimit-total"), "{why}");
+    drop(desk);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_talks_nonsense_is_answered_and_keeps_nobody_out() {
+    let (_folder, desk, _) = desk();
+    for nonsense in [&b"\n"[..], b"{}\n", b"{\"ask\":\"dance\"}\n", b"\xff\xfe\n", &[b'['; 4096]] {
+        let mut guest = Guest::connect(&desk.socket).unwrap();
+        guest.write_all(nonsense).unwrap();
+        let mut answer = String::new();
+        guest.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains("refused") && answer.contains("understand"), "{answer}");
+    }
+    // So many that say nothing; they are let go in time.
+    let silent: Vec<_> = (0..GUESTS_MAX).map(|_| Guest::connect(&desk.socket).unwrap()).collect();
+    let mut answer = None;
+    for _ in 0..20 {
+        let socket = desk.socket.clone();
+        let ask = tokio::task::spawn_blocking(move || client::ask(&socket, &Ask::Look));
+        answer = ask.await.unwrap().ok();
+        if answer.is_some() {
+            break;
+        }
+    }
+    assert!(matches!(answer, Some(Answer::Job(_))), "{answer:?}");
+    drop(silent);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_crash_left_is_removed_and_what_lives_stays() {
+    let (folder, desk, _) = desk();
+    // Nobody has the first id, and the second is that of somebody who has no desk here.
+    let (gone, alive) = (folder.path().join("4194999.sock"), folder.path().join("1.sock"));
+    for socket in [&gone, &alive] {
+        drop(std::os::unix::net::UnixListener::bind(socket).unwrap());
+    }
+    fs::write(folder.path().join("notes"), "").unwrap();
+    let path = folder.path().to_owned();
+    let answers = tokio::task::spawn_blocking(move || client::ask_all(&path)).await.unwrap();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert!(!gone.exists() && alive.exists() && desk.socket.exists());
+    assert!(folder.path().join("notes").exists(), "what is no socket of ours stays");
+}
+
+#[test]
+fn a_folder_that_others_may_enter_is_not_used() {
+    let outer = tempfile::tempdir().unwrap();
+    let folder = outer.path().join("sabul");
+    folder::make(&folder).unwrap();
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    folder::make(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o750)).unwrap();
+    assert!(folder::make(&folder).unwrap_err().to_string().contains("0700"));
+    let link = outer.path().join("link");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::symlink(&folder, &link).unwrap();
+    assert!(folder::make(&link).is_err(), "a link may lead anywhere");
+}
 
 #[test]
 fn a_rate_that_makes_no_sense_changes_nothing() {
