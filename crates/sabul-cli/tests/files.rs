@@ -10,6 +10,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
+use common::schema::expect;
 use common::{Bench, code, content, expect_code, files_below, run, stderr};
 
 /// Runs the program beside the root of a bench, with the ticket.
@@ -50,6 +51,8 @@ fn what_is_in_a_folder_is_listed_with_one_name_on_a_line() {
     assert_eq!(stdout(&listed), "a.nc\nb.nc\nsub/\n");
     let listed = at(&bench, &["ls", "-r", &bench.url("data/")]);
     assert_eq!(stdout(&listed), "a.nc\nb.nc\nsub/\nsub/c.nc\n");
+    let listed = at(&bench, &["ls", "--json", &bench.url("data")]);
+    lines(&listed).iter().for_each(|line| expect(line, "ls"));
     let listed = at(&bench, &["ls", "-l", &bench.url("x")]);
     assert!(stdout(&listed).starts_with("-rw"), "{}", stdout(&listed));
     assert!(stdout(&listed).trim_end().ends_with("Z x"), "{}", stdout(&listed));
@@ -69,6 +72,7 @@ fn json_has_a_line_for_each_name_with_what_is_known() {
         at(&bench, &["stat", "--json", &bench.url("x"), &bench.url("out"), &bench.url("no")]);
     expect_code(&listed, 1);
     let lines = lines(&listed);
+    lines.iter().for_each(|line| expect(line, "stat"));
     assert_eq!(lines.len(), 3);
     assert_eq!((&lines[0]["path"], &lines[0]["kind"]), (&"x".into(), &"file".into()));
     assert_eq!((&lines[0]["bytes"], &lines[0]["mode"]), (&1.into(), &"0640".into()));
@@ -268,6 +272,7 @@ fn a_dry_run_up_says_what_would_happen_and_changes_nothing() {
         [("keep", "data"), ("replace", "data/a.nc"), ("make", "data/new"), ("send", "data/new/n")];
     assert_eq!(entries(&dry), pairs(&expected));
     let document = common::json(&dry);
+    expect(&document, "cp-dry-run");
     let sums =
         ["files", "replaced", "bytes", "folders", "skipped"].map(|key| document[key].as_u64());
     assert_eq!(sums, [2, 1, 14, 1, 0].map(Some));

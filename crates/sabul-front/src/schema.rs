@@ -3,13 +3,16 @@
 use schemars::schema_for;
 use serde_json::Value;
 
-use crate::json::{Document, PerfJson, TransferJson};
+use crate::json::{Document, DryJson, PerfJson, SeenJson, TransferJson};
 use crate::lines::{CopyEvent, Line, PerfEvent, ServeEvent};
 
 /// For each document: its name, and what prints it.
 pub const DOCUMENTS: &[(&str, &str)] = &[
     ("cp", "sabul cp --json"),
     ("cp-lines", "a line of sabul cp --json-lines"),
+    ("cp-dry-run", "sabul cp --dry-run --json"),
+    ("ls", "a line of sabul ls --json"),
+    ("stat", "a line of sabul stat --json"),
     ("perf", "sabul perf --json"),
     ("perf-lines", "a line of sabul perf --json-lines"),
     ("serve-lines", "a line of sabul serve --json-lines and sabul perf serve --json-lines"),
@@ -20,6 +23,8 @@ pub fn of(name: &str) -> Option<Value> {
     let schema = match name {
         "cp" => schema_for!(Document<TransferJson>),
         "cp-lines" => schema_for!(Line<CopyEvent>),
+        "cp-dry-run" => schema_for!(DryJson),
+        "ls" | "stat" => schema_for!(SeenJson),
         "perf" => schema_for!(Document<PerfJson>),
         "perf-lines" => schema_for!(Line<PerfEvent>),
         "serve-lines" => schema_for!(Line<ServeEvent>),

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub(crate) mod schema;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -25,6 +27,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn sabul() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sabul"));
     command.env_remove("SABUL_TICKET_FILE").stdin(Stdio::null());
+    // Apart from what the user runs.
+    command.env("XDG_RUNTIME_DIR", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 
@@ -49,6 +53,11 @@ impl Running {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn is_over(&mut self) -> bool {
@@ -129,7 +138,7 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("root")).unwrap();
         let mut command = sabul();
-        command.current_dir(folder.path()).args(arguments);
+        command.current_dir(folder.path()).args(arguments).env("XDG_RUNTIME_DIR", folder.path());
         command.args(["--listen", "127.0.0.1:0", "--ticket-file", "ticket"]);
         let mut server = Running::start(&mut command);
         let ticket = folder.path().join("ticket");
@@ -168,6 +177,7 @@ impl Bench {
     pub(crate) fn sabul(&self) -> Command {
         let mut command = sabul();
         command.current_dir(self.folder.path()).env("SABUL_TICKET_FILE", "ticket");
+        command.env("XDG_RUNTIME_DIR", self.folder.path());
         command
     }
 
