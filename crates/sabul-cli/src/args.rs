@@ -2,6 +2,7 @@
 
 mod card;
 mod channel;
+mod desk;
 mod files;
 mod lab;
 mod router;
@@ -23,6 +24,7 @@ use sabul_units::Rate;
 use crate::exit;
 pub(crate) use card::{CardArgs, CardTransport, ContractOrder};
 pub(crate) use channel::ChannelArgs;
+pub(crate) use desk::{PsArgs, SetArgs};
 pub(crate) use files::{CatArgs, LsArgs, MkdirArgs, PlacesArgs, RmArgs, StatArgs};
 pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
@@ -67,6 +69,10 @@ pub(crate) enum Command {
     Mkdir(MkdirArgs),
     /// Serve a directory to holders of a ticket
     Serve(ServeArgs),
+    /// List what of yours runs on this machine: copies, servers, measurements
+    Ps(PsArgs),
+    /// Change the rate or policy of a copy, server or measurement while it runs
+    Set(SetArgs),
     /// Measure a path from memory to memory
     Perf(PerfArgs),
     /// Send one file over an emulated path on this machine, and say how it went

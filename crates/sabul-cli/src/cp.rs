@@ -15,6 +15,7 @@ use sabul::{
     Transfer, TransferOptions,
 };
 use sabul_front::course::Minimum;
+use sabul_front::desk::{Desk, Job};
 use sabul_front::json::{Document, TransferJson};
 use sabul_front::limiter;
 use sabul_front::lines::{CopyEvent, Teller};
@@ -45,7 +46,8 @@ pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
     }
     let nothing = TransferJson::nothing(controller(&args));
     let lines = args.json_lines.then(Teller::default);
-    let mut outcome = Outcome { json: nothing, code: exit::DONE, reconnects: 0, lines };
+    let job = job(&args);
+    let mut outcome = Outcome { json: nothing, code: exit::DONE, reconnects: 0, lines, job };
     let result = copy(&args, &mut outcome).await;
     outcome.json.policy = Some(args.policy.name());
     outcome.json.reconnects = outcome.reconnects;
@@ -72,6 +74,20 @@ struct Outcome {
     reconnects: u64,
     /// A line for each thing that happens.
     lines: Option<Teller>,
+    /// For whoever asks from outside.
+    job: Job,
+}
+
+/// The copy as `sabul ps` shows it.
+fn job(args: &CpArgs) -> Job {
+    let places: Vec<_> =
+        args.places.iter().map(|place| Printable(place.as_bytes()).to_string()).collect();
+    let bps = |rate: Option<sabul_units::Rate>| rate.map(|rate| rate.0);
+    Job::new("cp", &places.join(" ")).with_rates(
+        args.policy.name(),
+        bps(args.bwlimit),
+        bps(args.min_rate),
+    )
 }
 
 async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
@@ -98,6 +114,8 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
     }
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
+    // Where there is no place for one, a copy goes without.
+    let _desk = Desk::open(outcome.job.clone());
     let pipe_closed = Arc::default();
     let result = attempts(args, plan, &options, &interrupt, events.as_ref(), outcome, &pipe_closed);
     let result = result.await;
@@ -196,6 +214,7 @@ async fn transfer(
     };
     let result = match started {
         Ok(mut transfer) => {
+            outcome.job.begins(&transfer);
             let mut minimum = args.min_rate.map(Minimum::new);
             let (cc, policy) = (controller(args).to_owned(), args.policy.name().to_owned());
             json::tell(outcome.lines.as_ref(), CopyEvent::Started { cc, policy });

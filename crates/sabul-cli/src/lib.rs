@@ -16,6 +16,7 @@ mod args;
 mod card;
 mod cp;
 mod demo;
+mod desk;
 mod error;
 mod events;
 mod exit;
@@ -87,6 +88,8 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Cat(args) => block_on(files::cat(args)),
         Command::Rm(args) => block_on(files::rm(args)),
         Command::Mkdir(args) => block_on(files::mkdir(args)),
+        Command::Ps(args) => desk::list(&args),
+        Command::Set(args) => desk::set(&args),
         Command::Serve(args) => block_on(serve::files(args)),
         Command::Perf(args) => match args.command {
             Some(PerfCommand::Serve(args)) => block_on(serve::perf(args)),

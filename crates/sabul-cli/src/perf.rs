@@ -6,6 +6,7 @@ use sabul::{
     ChannelStats, Direction, Host, MeasureLimit, Report, Session, Stretch, Transfer,
     TransferOptions,
 };
+use sabul_front::desk::{Desk, Job};
 use sabul_front::json::{Document, IntervalJson, PerfJson, TransferJson, rate_bps};
 use sabul_front::lines::{PerfEvent, Teller};
 use sabul_run::statistics;
@@ -118,6 +119,12 @@ async fn measure(
     let direction = if args.reverse { Direction::Receive } else { Direction::Send };
     let seconds = args.time.or_else(|| args.bytes.is_none().then_some(DEFAULT_TIME_S));
     let limit = MeasureLimit { bytes: args.bytes, time: seconds.map(Duration::from_secs_f64) };
+    let controller = args.channel.controller();
+    let policy = if controller == "fixed" { controller } else { "fair" };
+    let job = Job::new("perf", args.address.as_deref().unwrap_or_default());
+    let job = job.with_rates(policy, options.rate_limit_bps, None);
+    // Where there is no place for one, it goes without.
+    let _desk = Desk::open(job.clone());
     let mut transfers = Vec::new();
     for _ in 0..args.streams {
         let started = tokio::select! {
@@ -126,6 +133,7 @@ async fn measure(
                 return Err(CliError::interrupted("interrupted before the test began"));
             }
         };
+        job.begins(&started);
         transfers.push(started);
     }
     if args.json_lines {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use sabul::{
     Ceiling, Controllers, Listener, ListenerConfig, MemoryBudget, SendPolicy, Service, Session,
 };
+use sabul_front::desk::{Desk, Job};
 use sabul_front::lines::{ServeEvent, ServedJson, Teller};
 use sabul_front::{listen, served, ssh};
 use tokio::task::JoinSet;
@@ -51,7 +52,7 @@ pub(crate) async fn files(args: ServeArgs) -> Result<u8, CliError> {
         |address: &str| format!("sabul cp FILE sabul://{address}/")
     };
     let controllers = controllers(args.allow)?;
-    run(&args.listen, service, controllers, &what, example).await
+    run("serve", &args.listen, service, controllers, &what, example).await
 }
 
 /// Runs `sabul perf serve`; the result is the exit code.
@@ -60,7 +61,7 @@ pub(crate) async fn perf(args: ListenArgs) -> Result<u8, CliError> {
     let service = Service { read_only: true, measure: true, ..Service::default() };
     // Measuring is what it is for.
     let example = |address: &str| format!("sabul perf {address}");
-    run(&args, service, Controllers::Any, "answering tests", example).await
+    run("perf serve", &args, service, Controllers::Any, "answering tests", example).await
 }
 
 /// Which controllers clients may choose.
@@ -76,6 +77,7 @@ fn controllers(args: AllowArgs) -> Result<Controllers, CliError> {
 }
 
 async fn run(
+    command: &'static str,
     args: &ListenArgs,
     service: Service,
     controllers: Controllers,
@@ -84,14 +86,21 @@ async fn run(
 ) -> Result<u8, CliError> {
     let interrupt = Interrupt::listen()?;
     let (config, events) = prepare(args, controllers)?;
+    let ceilings = (config.sending.ceiling.clone(), config.receiving.clone());
     let address = args.listen;
     let listener = listen::bind(config).await.map_err(|error| {
         CliError::usage(format!("cannot serve at {address}: {error}; give another --listen"))
     })?;
+    let mut job = Job::new(command, &format!("{what}, at {}", listener.local_addr()));
+    if let (Some(sent), Some(received)) = ceilings {
+        job = job.serving(&sent, &received);
+    }
+    // Where there is no place for one, it goes without.
+    let _desk = Desk::open(job.clone());
     announce(args, &listener, what, example)?;
     let log = if args.json_lines { Log::Json(Teller::default()) } else { Log::Text };
     log.json(|| ServeEvent::Started { address: listener.local_addr().to_string() });
-    let answering = Answering { service, interrupt, once: args.once, log: log.clone() };
+    let answering = Answering { service, interrupt, once: args.once, log: log.clone(), job };
     let code = answering.all(listener, std::future::pending()).await?;
     log.json(|| ServeEvent::Done { exit: code });
     events.map_or(Ok(()), |events| events.finish())?;
@@ -124,7 +133,8 @@ async fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
         measure: true,
         ..Service::default()
     };
-    let answering = Answering { service, interrupt, once: false, log: Log::Silent };
+    let job = Job::new("serve", "a copy through ssh");
+    let answering = Answering { service, interrupt, once: false, log: Log::Silent, job };
     let code = answering.all(listener, ssh::input_end()).await?;
     events.map_or(Ok(()), |events| events.finish())?;
     Ok(code)
@@ -143,10 +153,10 @@ fn prepare(
     let events = args.events.as_deref().map(EventFile::create).transpose()?;
     config.events = events.as_ref().map(EventFile::sink);
     config.paths = paths::memory();
-    // Lines carry as much each way.
-    let ceiling = || args.bwlimit_total.map(|rate| Ceiling::new(rate.0));
-    config.sending = SendPolicy { controllers, rate_limit_bps, ceiling: ceiling() };
-    config.receiving = ceiling();
+    // Lines carry as much each way. Without a rate they are there to be set while it runs.
+    let ceiling = || args.bwlimit_total.map_or_else(Ceiling::open, |rate| Ceiling::new(rate.0));
+    config.sending = SendPolicy { controllers, rate_limit_bps, ceiling: Some(ceiling()) };
+    config.receiving = Some(ceiling());
     Ok((config, events))
 }
 
@@ -158,6 +168,7 @@ struct Answering {
     /// One session is all.
     once: bool,
     log: Log,
+    job: Job,
 }
 
 /// Where is said how it goes.
@@ -256,15 +267,22 @@ fn announce(
 
 /// Serves one session to its end, or to an interrupt; the result is the exit code for it.
 async fn answer(session: Session, answering: Answering) -> u8 {
-    let Answering { service, interrupt, log, .. } = answering;
+    let Answering { service, interrupt, log, job, .. } = answering;
     let peer = session.peer_addr();
+    job.session_begins();
     let tell = |served: sabul::Served<'_>| {
+        if let Ok(report) = served.result {
+            job.served(report.bytes);
+        }
         let word = |error: &sabul::Error| exit::word_of(End::Error(error.kind()));
         log.text(|| served::transfer_line(&served));
         log.json(|| ServeEvent::Transfer(ServedJson::of(&served, word)));
     };
     let result = tokio::select! {
-        result = session.serve_and_tell(&service, tell) => result,
+        result = session.serve_and_tell(&service, tell) => {
+            job.session_ends();
+            result
+        }
         () = interrupt.wait() => {
             session.close().await;
             return INTERRUPTED;

@@ -3,6 +3,7 @@
 use schemars::schema_for;
 use serde_json::Value;
 
+use crate::desk::words::JobJson;
 use crate::json::{Document, DryJson, PerfJson, SeenJson, TransferJson};
 use crate::lines::{CopyEvent, Line, PerfEvent, ServeEvent};
 
@@ -16,6 +17,8 @@ pub const DOCUMENTS: &[(&str, &str)] = &[
     ("perf", "sabul perf --json"),
     ("perf-lines", "a line of sabul perf --json-lines"),
     ("serve-lines", "a line of sabul serve --json-lines and sabul perf serve --json-lines"),
+    ("ps", "a line of sabul ps --json"),
+    ("set", "sabul set --json"),
 ];
 
 /// The schema of a document (JSON Schema 2020-12); none of a name that [`DOCUMENTS`] does not have.
@@ -25,6 +28,7 @@ pub fn of(name: &str) -> Option<Value> {
         "cp-lines" => schema_for!(Line<CopyEvent>),
         "cp-dry-run" => schema_for!(DryJson),
         "ls" | "stat" => schema_for!(SeenJson),
+        "ps" | "set" => schema_for!(JobJson),
         "perf" => schema_for!(Document<PerfJson>),
         "perf-lines" => schema_for!(Line<PerfEvent>),
         "serve-lines" => schema_for!(Line<ServeEvent>),

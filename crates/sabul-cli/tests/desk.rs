@@ -1,0 +1,125 @@
+//! What runs is seen and changed from outside: `sabul ps` and `sabul set`.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::fs;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use common::schema::expect;
+use common::{Bench, PATIENCE, Running, content, expect_code, json, run, stderr};
+
+/// At [`SLOW`] this takes 13 minutes, at full speed no time.
+const BYTES: usize = 10_000_000;
+const SLOW: &str = "100k";
+
+fn at(bench: &Bench, arguments: &[&str]) -> Output {
+    run(bench.sabul().args(arguments))
+}
+
+/// What runs, as `ps --json` tells.
+fn listed(bench: &Bench) -> Vec<Value> {
+    let output = at(bench, &["ps", "--json"]);
+    expect_code(&output, 0);
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Waits until the command with this process id has a transfer, and gives what is told of it.
+#[track_caller]
+fn transferring(bench: &Bench, pid: u32) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let all = listed(bench);
+        let found = all.iter().find(|job| job["pid"] == pid && job["transfers"] == 1);
+        if let Some(job) = found.filter(|job| job["bytes_total"] == BYTES) {
+            return job.clone();
+        }
+        assert!(Instant::now() < deadline, "nothing runs there: {all:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_copy_that_runs_is_listed_and_goes_on_as_it_is_told() {
+    let bench = Bench::new();
+    fs::write(bench.path("a"), content(1, BYTES)).unwrap();
+    let copy = Running::start(&mut bench.cp(["-q", "--bwlimit", SLOW, "a", &bench.url("")]));
+    let job = transferring(&bench, copy.id());
+    expect(&job, "ps");
+    assert_eq!((&job["command"], &job["policy"]), (&"cp".into(), &"fair".into()));
+    assert_eq!(job["rate_limit_bps"], 100_000);
+    assert_eq!(job["what"], format!("a {}", bench.url("")));
+    let pid = copy.id().to_string();
+    let set = at(&bench, &["set", &pid, "--policy", "low", "--bwlimit", "200k", "--json"]);
+    expect_code(&set, 0);
+    expect(&json(&set), "set");
+    assert_eq!((&json(&set)["policy"], &json(&set)["pid"]), (&"low".into(), &copy.id().into()));
+    let text = String::from_utf8(at(&bench, &["ps"]).stdout).unwrap();
+    let line = text.lines().find(|line| line.contains(&pid)).unwrap();
+    assert!(line.contains("of 9.5 MiB") && line.contains("at most 200.0 kbit/s"), "{line}");
+    expect_code(&at(&bench, &["set", &pid, "--bwlimit", "none"]), 0);
+    expect_code(&copy.finish(), 0);
+    assert!(fs::read(bench.root("a")).unwrap() == content(1, BYTES));
+    let gone = at(&bench, &["set", &pid, "--bwlimit", "1M"]);
+    expect_code(&gone, 1);
+    assert!(stderr(&gone).contains("sabul ps"), "{}", stderr(&gone));
+}
+
+#[test]
+fn a_server_that_runs_has_another_ceiling_for_what_it_receives() {
+    let bench = Bench::with(&["serve", "--root", "root", "--bwlimit-total", SLOW]);
+    fs::write(bench.path("a"), content(2, BYTES)).unwrap();
+    let server = bench.server.as_ref().unwrap().id();
+    let copy = Running::start(&mut bench.cp(["-q", "a", &bench.url("")]));
+    transferring(&bench, copy.id());
+    let job = listed(&bench).into_iter().find(|job| job["pid"] == server).unwrap();
+    expect(&job, "ps");
+    assert_eq!((&job["sessions"], &job["rate_limit_total_bps"]), (&1.into(), &100_000.into()));
+    let several = at(&bench, &["set", "--bwlimit-total", "none"]);
+    expect_code(&several, 2);
+    assert!(stderr(&several).contains(&server.to_string()), "{}", stderr(&several));
+    let refused = at(&bench, &["set", &server.to_string(), "--bwlimit", "1M"]);
+    expect_code(&refused, 2);
+    assert!(stderr(&refused).contains("--bwlimit-total"), "{}", stderr(&refused));
+    let set = at(&bench, &["set", &server.to_string(), "--bwlimit-total", "none", "--json"]);
+    expect_code(&set, 0);
+    assert_eq!(json(&set)["rate_limit_total_bps"], Value::Null);
+    expect_code(&copy.finish(), 0);
+}
+
+#[test]
+fn what_was_killed_is_listed_no_more_and_leaves_no_socket() {
+    let bench = Bench::new();
+    let server = bench.server.as_ref().unwrap();
+    server.signal(Signal::KILL);
+    let deadline = Instant::now() + PATIENCE;
+    while !listed(&bench).is_empty() {
+        assert!(Instant::now() < deadline, "a dead server is listed");
+    }
+    let socket = bench.path("sabul").join(format!("{}.sock", server.id()));
+    // Until somebody has taken notice of its end, there is still a process with this id.
+    drop(bench.server);
+    let output = run(common::sabul().arg("ps").env("XDG_RUNTIME_DIR", bench.folder.path()));
+    expect_code(&output, 0);
+    assert!(stderr(&output).contains("nothing of yours"), "{}", stderr(&output));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_change_names_what_is_to_change_and_whom() {
+    let bench = Bench::new();
+    expect_code(&at(&bench, &["set", "1"]), 2);
+    expect_code(&at(&bench, &["set", "--bwlimit", "0"]), 2);
+    expect_code(&at(&bench, &["set", "--policy", "rude"]), 2);
+    // The server is the only one that runs.
+    let set = at(&bench, &["set", "--bwlimit-total", "1G"]);
+    expect_code(&set, 0);
+    let said = String::from_utf8(set.stdout).unwrap();
+    assert!(said.contains("at most 1.00 Gbit/s each way: serving "), "{said}");
+}
