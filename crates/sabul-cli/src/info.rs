@@ -65,16 +65,22 @@ fn show(entry: &registry::Entry) -> String {
 /// Prints a schema, or what there is.
 pub(crate) fn schema(name: Option<&str>) -> Result<u8, CliError> {
     let Some(name) = name else {
-        let lines = schema::DOCUMENTS.iter().map(|(name, what)| format!("{name:12}  {what}\n"));
+        let lines = documents().map(|(name, what)| format!("{name:12}  {what}\n"));
         output::print(lines.collect::<String>())?;
         return Ok(exit::DONE);
     };
-    let schema = schema::of(name).ok_or_else(|| {
-        let names: Vec<_> = schema::DOCUMENTS.iter().map(|(name, _)| *name).collect();
+    let known = schema::of(name).or_else(|| sabul_study::schema::of(name));
+    let schema = known.ok_or_else(|| {
+        let names: Vec<_> = documents().map(|(name, _)| *name).collect();
         CliError::usage(format!("no schema is called '{name}'; there are {}", names.join(", ")))
     })?;
     output::print_line(format_args!("{schema:#}"))?;
     Ok(exit::DONE)
+}
+
+/// All documents that have a schema, and what prints them.
+fn documents() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    schema::DOCUMENTS.iter().chain(sabul_study::schema::DOCUMENTS)
 }
 
 /// Prints the completion script of one shell.

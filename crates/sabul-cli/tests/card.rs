@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use tempfile::tempdir;
 
+use common::schema::expect;
 use common::{expect_code, files_below, json, run, sabul, stderr};
 
 /// Makes everything small: links of 3 Mb/s and regions of two seconds.
@@ -45,6 +46,7 @@ fn a_small_card_has_every_test_as_numbers_page_and_scenarios() {
     expect_code(&output, 0);
     assert_eq!(stderr(&output), "");
     let card = json(&output);
+    expect(&card, "card");
     assert_eq!(
         (&card["schema"], &card["arm"], &card["cc"]),
         (&1.into(), &"sim".into(), &"newreno".into())

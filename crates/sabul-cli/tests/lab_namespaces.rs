@@ -123,6 +123,7 @@ fn a_run_says_whether_it_is_valid_in_code_document_and_files() {
     let folder = desk();
     let output = lab(&folder, &["run", "s.toml", "--json", "--out", "out", "--seed", "3"]);
     let document = json(&output);
+    common::schema::expect(&document, "lab");
     let is_valid = document["valid"].as_bool().unwrap();
     expect_code(&output, if is_valid { 0 } else { 1 });
     assert_eq!((&document["arm"], &document["seed"]), (&"lab".into(), &3.into()));

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
+use common::schema::expect;
 use common::{code, expect_code, files_below, json, run, sabul, stderr};
 
 /// Two long flows and three short ones over 10 Mb/s, with chance in it.
@@ -185,6 +186,7 @@ fn json_has_the_promised_fields_on_one_line() {
     assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 1);
     assert_eq!(output.stdout.last(), Some(&b'\n'));
     let document = json(&output);
+    expect(&document, "sim");
     let wanted = [
         "schema", "arm", "scenario", "seed", "commit", "wall_s", "flows", "links", "jain",
         "regions", "settings",

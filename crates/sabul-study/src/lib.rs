@@ -43,6 +43,7 @@ pub mod qlog;
 pub mod report;
 pub mod reproduce;
 pub mod runs;
+pub mod schema;
 pub mod shell;
 mod why;
 
