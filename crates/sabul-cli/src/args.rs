@@ -25,7 +25,7 @@ use crate::exit;
 pub(crate) use card::{CardArgs, CardTransport, ContractOrder};
 pub(crate) use channel::ChannelArgs;
 pub(crate) use desk::{PsArgs, SetArgs};
-pub(crate) use files::{CatArgs, LsArgs, MkdirArgs, PlacesArgs, RmArgs, StatArgs};
+pub(crate) use files::{CatArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, StatArgs};
 pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
 };

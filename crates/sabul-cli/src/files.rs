@@ -13,7 +13,9 @@ use sabul_front::show;
 use sabul_front::ssh::Bridge;
 use sabul_transfer::Printable;
 
-use crate::args::{CatArgs, ChannelArgs, LsArgs, MkdirArgs, PlacesArgs, RmArgs, SshArgs, StatArgs};
+use crate::args::{
+    CatArgs, ChannelArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, SshArgs, StatArgs,
+};
 use crate::error::CliError;
 use crate::events::EventFile;
 use crate::exit::{self, code_of_failures};
@@ -68,11 +70,12 @@ async fn tell(at: &PlacesArgs, view: View, is_json: bool, is_long: bool) -> Resu
 
 /// Runs `sabul cat`; the result is the exit code.
 pub(crate) async fn cat(args: CatArgs) -> Result<u8, CliError> {
-    let at = PlacesArgs { places: vec![args.place], channel: args.channel, ssh: args.ssh };
+    let at = PlacesArgs { places: vec![args.place], reach: args.reach };
     let (server, paths) = one_server(&at.places)?;
     let whole = args.offset == 0 && args.length.is_none();
     let range = (!whole).then_some(Range { offset: args.offset, length: args.length });
-    let options = at.channel.transfer_options(at.channel.controller())?;
+    let channel = &at.reach.channel;
+    let options = channel.transfer_options(channel.controller())?;
     let options = TransferOptions { range, ..options };
     let is_closed = Arc::default();
     let pipe = Pipe::closing(&is_closed);
@@ -132,8 +135,9 @@ impl PlacesArgs {
         act: impl AsyncFnOnce(&Session) -> Result<u8, CliError>,
     ) -> Result<u8, CliError> {
         let interrupt = Interrupt::listen()?;
-        let events = self.channel.event_file()?;
-        let dialled = dial(&self.channel, &self.ssh, server, &interrupt, events.as_ref());
+        let ReachArgs { channel, ssh } = &self.reach;
+        let events = channel.event_file()?;
+        let dialled = dial(channel, ssh, server, &interrupt, events.as_ref());
         let (session, bridge) = dialled.await?;
         let code = tokio::select! {
             code = act(&session) => code,

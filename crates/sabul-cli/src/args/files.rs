@@ -16,6 +16,13 @@ pub(crate) struct PlacesArgs {
     #[arg(required = true, num_args = 1.., value_name = "PLACE")]
     pub(crate) places: Vec<OsString>,
     #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+}
+
+/// How another machine is reached, in the order of the help.
+#[derive(Debug, Args)]
+pub(crate) struct ReachArgs {
+    #[command(flatten)]
     pub(crate) channel: ChannelArgs,
     #[command(flatten)]
     pub(crate) ssh: SshArgs,
@@ -63,9 +70,7 @@ pub(crate) struct CatArgs {
     #[arg(long, value_name = "BYTES", value_parser = parse_count)]
     pub(crate) length: Option<u64>,
     #[command(flatten)]
-    pub(crate) channel: ChannelArgs,
-    #[command(flatten)]
-    pub(crate) ssh: SshArgs,
+    pub(crate) reach: ReachArgs,
 }
 
 /// Arguments of `sabul rm`.
