@@ -9,6 +9,7 @@
 # are the rate of the path and the size of a copy. Needs root and iproute2; SABUL is the program; 3 GB of space while it runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tests/copies.sh
 
 kills=${1:-8}
 cuts=${2:-4}
@@ -80,20 +81,11 @@ begin_client() {
     client=$!
 }
 
-nap() { sleep "$(($1 / 1000)).$(printf %03d $(($1 % 1000)))"; }
-drawn() { echo $(($1 + RANDOM % ($2 - $1))); }
 # What the sending end's machine has sent so far, in bytes.
 bytes_sent() {
     local end=near
     [ "$way" = up ] || end=far
     ip netns exec "${!end}" cat "/sys/class/net/$end/statistics/tx_bytes"
-}
-
-whole() {
-    (cd "$to" && find . -type f ! -name '*.sabul-part' -print0) |
-        while IFS= read -r -d '' file; do
-            cmp -s "from/$file" "$to/$file" || fail "'$file' has its name and is not whole"
-        done
 }
 
 mkdir -p from/d
@@ -115,7 +107,7 @@ one() {
     before=$(bytes_sent)
     begin_client
     for _ in $(seq "$number"); do
-        nap "$(drawn 200 1800)"
+        pause 200 1800
         case $kind in
         kill)
             if [ $((RANDOM % 2)) -eq 0 ]; then
@@ -132,7 +124,7 @@ one() {
             ;;
         cut)
             pull
-            nap "$(drawn 500 "$cut_ms")"
+            pause 500 "$cut_ms"
             plug
             ;;
         esac

@@ -6,6 +6,7 @@
 # (SABUL=PROGRAM names another one). Everything it makes carries its process number and goes with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tests/hosts.sh
 
 sabul=${SABUL:-target/release/sabul}
 server_ns=sabul-$$-server
@@ -21,51 +22,20 @@ near_client_ip=10.77.2.2
 port=4700
 file_bytes=$((32 * 1024 * 1024))
 
-passed=0
-failed=0
-skipped=0
 server_pid=
-work=
-
-pass() { passed=$((passed + 1)) && echo "ok   $*"; }
-skip() { skipped=$((skipped + 1)) && echo "skip $*"; }
-fail() {
-    failed=$((failed + 1))
-    echo "FAIL $*"
-    local log
-    for log in serve cp; do
-        [ ! -s "$work/$log.err" ] || sed "s/^/     $log: /" "$work/$log.err" | tail -n 15
-    done
-}
-
-need() {
-    command -v "$1" >/dev/null || { echo "netns.sh: $1 is missing; install $2" >&2 && exit 2; }
-}
+logs=(serve cp)
 
 clean_up() {
     stop_server
-    ip netns del "$client_ns" 2>/dev/null || true
-    ip netns del "$server_ns" 2>/dev/null || true
-    ip netns del "$router_ns" 2>/dev/null || true
-    [ -z "$work" ] || rm -rf "$work"
+    remove_hosts "$client_ns" "$server_ns" "$router_ns"
 }
 
 set_up() {
-    need ip iproute2
     need sha256sum coreutils
-    [ -x "$sabul" ] || { echo "netns.sh: no program $sabul; run make build" >&2 && exit 2; }
-    work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-netns.XXXXXX")
-    # What these copies see of paths is for them alone.
-    export XDG_CACHE_HOME=$work/cache
-    if ! ip netns add "$server_ns" || ! ip netns add "$client_ns"; then
-        echo "netns.sh: cannot make a network namespace; run it as root" >&2
-        exit 2
-    fi
+    make_hosts "$server_ns" "$client_ns"
     ip link add "$server_if" netns "$server_ns" type veth peer name "$client_if" netns "$client_ns"
     ip -n "$server_ns" addr add "$server_ip/24" dev "$server_if"
     ip -n "$client_ns" addr add "$client_ip/24" dev "$client_if"
-    local ns
-    for ns in "$server_ns" "$client_ns"; do ip -n "$ns" link set lo up; done
     ip -n "$server_ns" link set "$server_if" up
     ip -n "$client_ns" link set "$client_if" up
     head -c "$file_bytes" /dev/urandom >"$work/file.bin"
@@ -104,9 +74,7 @@ start_server() {
 
 # Ends the server that start_server began, and only that one.
 stop_server() {
-    [ -n "$server_pid" ] || return 0
-    kill "$server_pid" 2>/dev/null || true
-    wait "$server_pid" 2>/dev/null || true
+    end "$server_pid"
     server_pid=
 }
 

@@ -7,6 +7,7 @@
 # SABUL is the program. Needs no root; uses loopback, and 1 GB of space while it runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tests/copies.sh
 
 runs=${1:-4}
 RANDOM=${2:-1}
@@ -37,20 +38,6 @@ serve() {
         sleep 0.05
     done
     fail "the server did not begin: $(cat served)"
-}
-
-# pause FROM TO: in milliseconds, drawn.
-pause() {
-    local ms=$(($1 + RANDOM % ($2 - $1)))
-    sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
-}
-
-# whole: what has a final name has the whole content.
-whole() {
-    (cd "$to" && find . -type f ! -name '*.sabul-part' -print0) |
-        while IFS= read -r -d '' file; do
-            cmp -s "from/$file" "$to/$file" || fail "'$file' is not whole"
-        done
 }
 
 mkdir -p from/d

@@ -5,6 +5,7 @@
 # Nothing here judges speed: rates are small, queues are long, and what is compared was sent in the same seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tests/hosts.sh
 
 sabul=$(realpath "${SABUL:-target/release/sabul}")
 client_ns=sabul-$$-client
@@ -15,51 +16,21 @@ server_ip=10.79.2.2
 port=4710
 file_bytes=$((8 * 1024 * 1024))
 
-passed=0
-failed=0
-skipped=0
-work=
 router_pid=
 server_pid=
-
-pass() { passed=$((passed + 1)) && echo "ok   $*"; }
-skip() { skipped=$((skipped + 1)) && echo "skip $*"; }
-fail() {
-    failed=$((failed + 1))
-    echo "FAIL $*"
-    local log
-    for log in router serve cp; do
-        [ ! -s "$work/$log.err" ] || sed "s/^/     $log: /" "$work/$log.err" | tail -n 15
-    done
-}
+logs=(router serve cp)
 
 in_router() { ip netns exec "$router_ns" "$@"; }
-
-end() {
-    [ -n "$1" ] || return 0
-    kill "$1" 2>/dev/null || true
-    wait "$1" 2>/dev/null || true
-}
 
 clean_up() {
     end "$router_pid"
     end "$server_pid"
-    local ns
-    for ns in "$client_ns" "$router_ns" "$server_ns"; do ip netns del "$ns" 2>/dev/null || true; done
-    [ -z "$work" ] || rm -rf "$work"
+    remove_hosts "$client_ns" "$router_ns" "$server_ns"
 }
 
 # Client and server in networks of their own, and between them a box that forwards.
 set_up() {
-    [ -x "$sabul" ] || { echo "router.sh: no program $sabul; run make build" >&2 && exit 2; }
-    work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-router.XXXXXX")
-    # What these copies see of paths is for them alone.
-    export XDG_CACHE_HOME=$work/cache
-    local ns
-    for ns in "$client_ns" "$router_ns" "$server_ns"; do
-        ip netns add "$ns" || { echo "router.sh: cannot make a network namespace; run it as root" >&2 && exit 2; }
-        ip -n "$ns" link set lo up
-    done
+    make_hosts "$client_ns" "$router_ns" "$server_ns"
     ip link add "lan$$" netns "$router_ns" type veth peer name "host$$" netns "$client_ns"
     ip link add "wan$$" netns "$router_ns" type veth peer name "host$$" netns "$server_ns"
     ip -n "$client_ns" addr add "$client_ip/24" dev "host$$"
