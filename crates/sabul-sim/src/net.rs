@@ -7,6 +7,14 @@ use sabul_wire::{Feedback, Mark};
 
 use crate::tcp::{Segment, TcpAck};
 
+/// A TCP segment with a congestion header, and which of the flow's connections it is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadedSegment {
+    pub(crate) stripe: u16,
+    pub(crate) segment: Segment,
+    pub(crate) header: CongestionHeader,
+}
+
 /// Copies of a plan, and their connections, are told apart above this bit of a flow's number.
 pub(crate) const COPY_SHIFT: u32 = 16;
 
@@ -42,8 +50,12 @@ pub(crate) enum Body {
     /// A TCP segment: data of a TCP flow, or reports on a control connection; and which of the flow's
     /// connections it is of.
     Segment { stripe: u16, segment: Segment },
+    /// The same with a congestion header.
+    Headed(Box<HeadedSegment>),
     /// Its acknowledgement.
     TcpAck { stripe: u16, ack: Box<TcpAck> },
+    /// The same with what came of the headers: the newest, whose change is the sum of all.
+    TcpEcho { stripe: u16, ack: Box<(TcpAck, CongestionHeader)> },
     /// Nothing but size.
     Filler(u32),
 }
@@ -52,7 +64,10 @@ impl Body {
     /// Which of the flow's connections it belongs to.
     pub(crate) const fn stripe(&self) -> u16 {
         match self {
-            Self::Segment { stripe, .. } | Self::TcpAck { stripe, .. } => *stripe,
+            Self::Segment { stripe, .. }
+            | Self::TcpAck { stripe, .. }
+            | Self::TcpEcho { stripe, .. } => *stripe,
+            Self::Headed(packet) => packet.stripe,
             Self::Data(_)
             | Self::Explicit(_)
             | Self::Ack2 { .. }
@@ -67,6 +82,7 @@ impl Headed for Body {
     fn congestion(&mut self) -> Option<&mut CongestionHeader> {
         match self {
             Self::Explicit(packet) => Some(&mut packet.1),
+            Self::Headed(packet) => Some(&mut packet.header),
             _ => None,
         }
     }

@@ -266,6 +266,33 @@ fn xcp_starves_a_flow_beside_those_that_are_limited_elsewhere_and_the_others_do_
     assert!((part - 1.0).abs() < 0.05, "rcp: {part}");
 }
 
+#[test]
+fn xcp_in_tcp_hosts_fills_a_link_beside_xcp_in_ours_without_loss() {
+    let tcp = |start| {
+        let path = vec![0];
+        let mut tcp = FlowPlan::new(&format!("tcp-{start}"), Transport::Tcp, "xcp", path);
+        tcp.start = Instant::ZERO + Span::from_secs(start);
+        tcp.access_delay = Span::from_millis(20);
+        tcp
+    };
+    let links = || vec![link("l", 1000, Some("xcp"))];
+    assert_eq!(fallbacks(links(), vec![tcp(0), flow("xcp", 3, 50, vec![0])], 8), []);
+    let flows = || vec![tcp(0), flow("xcp", 3, 50, vec![0]), tcp(6)];
+    let results = run(links(), flows(), 18, 4);
+    // IPv4 and TCP headers are 40 bytes, and the congestion header is as long as in our own packets.
+    let new = (1500.0 - 40.0 - 28.0) / 1500.0;
+    let third = 1000.0 / 3.0;
+    assert!(are_near(&rates(&results), &[new * third, XCP * third, new * third], 0.05));
+    let whole = run(links(), flows(), 18, 18);
+    assert_eq!(whole.links[0].drops, 0);
+    assert!(whole.links[0].queue_packets.max < 3000, "{}", whole.links[0].queue_packets.max);
+    // Without a router it goes on as others do.
+    let seen = fallbacks(vec![link("l", 100, None)], vec![tcp(0)], 3);
+    assert!(matches!(&seen[..], [(_, at, why)] if *at < 0.1 && why == "no-router"), "{seen:?}");
+    let results = run(vec![link("l", 100, None)], vec![tcp(0)], 10, 5);
+    assert!(results.links[0].utilisation > 0.8, "{}", results.links[0].utilisation);
+}
+
 /// What is new in a full packet of 1500 bytes under EMKC.
 const EMKC: f64 = 1396.0 / 1500.0;
 

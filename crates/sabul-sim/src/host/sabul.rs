@@ -164,7 +164,11 @@ impl SabulHost {
                     control.at_writer(now, ack);
                 }
             }
-            Body::Report(_) | Body::Segment { .. } | Body::Filler(_) => {}
+            Body::Report(_)
+            | Body::Segment { .. }
+            | Body::Headed(_)
+            | Body::TcpEcho { .. }
+            | Body::Filler(_) => {}
         }
     }
 
@@ -220,6 +224,8 @@ impl SabulHost {
             | Body::Ack2 { .. }
             | Body::Mark { .. }
             | Body::TcpAck { .. }
+            | Body::Headed(_)
+            | Body::TcpEcho { .. }
             | Body::Filler(_) => {}
         }
     }

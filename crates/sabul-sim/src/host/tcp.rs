@@ -11,8 +11,8 @@ use sabul_run::scenario::{FlowPlan, Striping, TcpEnds};
 use sabul_units::{Instant, Polled, Span};
 
 use super::port::Port;
-use crate::net::Body;
-use crate::tcp::{TcpConfig, TcpReceiver, TcpSender};
+use crate::net::{Body, HeadedSegment};
+use crate::tcp::{Segment, TcpConfig, TcpEchoes, TcpReceiver, TcpSender};
 
 /// What Linux uses where [RFC6298 §2] asks for one second.
 pub(super) const RTO_MIN: Span = Span::from_millis(200);
@@ -40,6 +40,8 @@ pub(crate) struct TcpHost {
 struct Stripe {
     sender: TcpSender,
     receiver: TcpReceiver,
+    /// What has come to it in congestion headers.
+    echoes: TcpEchoes,
 }
 
 impl TcpHost {
@@ -58,9 +60,10 @@ impl TcpHost {
             window_packets: Some(plan.window_packets.unwrap_or(most)),
             rto_min: RTO_MIN,
             is_ecn_capable: ends.is_ecn_capable,
-            // A controller of windows leaves bursts as TCP makes them.
+            // A controller of windows leaves bursts as TCP makes them, but one of explicit windows. [ECC]
             is_paced: registry::find(&plan.cc)
-                .is_ok_and(|entry| entry.family == Family::PacedWindow),
+                .is_ok_and(|entry| entry.family == Family::PacedWindow)
+                || controllers.iter().any(|controller| controller.header().is_some()),
         };
         let stripe = |controller: Guarded| Stripe {
             receiver: if controller.counts_marks() {
@@ -69,6 +72,7 @@ impl TcpHost {
                 TcpReceiver::new()
             },
             sender: TcpSender::new(now, config, controller),
+            echoes: TcpEchoes::default(),
         };
         let mut host = Self {
             stripes: controllers.into_iter().map(stripe).collect(),
@@ -97,15 +101,34 @@ impl TcpHost {
     }
 
     pub(crate) fn at_receiver(&mut self, now: Instant, body: &Body, is_marked: bool) {
-        if let Body::Segment { stripe, segment } = body {
-            self.counters.arrived_bytes += u64::from(segment.wire_bytes());
-            self.stripes[usize::from(*stripe)].receiver.accept(now, segment, is_marked);
+        match body {
+            Body::Segment { stripe, segment } => self.accept(now, *stripe, segment, is_marked),
+            Body::Headed(packet) => {
+                let HeadedSegment { stripe, segment, header } = &**packet;
+                self.accept(now, *stripe, segment, is_marked);
+                let one = &mut self.stripes[usize::from(*stripe)];
+                self.counters.arrived_bytes += u64::from(one.sender.congestion_bytes());
+                one.echoes.note(segment.sent_at, header);
+            }
+            _ => {}
         }
     }
 
+    fn accept(&mut self, now: Instant, stripe: u16, segment: &Segment, is_marked: bool) {
+        self.counters.arrived_bytes += u64::from(segment.wire_bytes());
+        self.stripes[usize::from(stripe)].receiver.accept(now, segment, is_marked);
+    }
+
     pub(crate) fn at_sender(&mut self, now: Instant, body: &Body) {
-        if let Body::TcpAck { stripe, ack } = body {
-            self.stripes[usize::from(*stripe)].sender.handle_ack(now, ack);
+        match body {
+            Body::TcpAck { stripe, ack } => {
+                self.stripes[usize::from(*stripe)].sender.handle_ack(now, ack);
+            }
+            Body::TcpEcho { stripe, ack } => {
+                let (ack, echo) = &**ack;
+                self.stripes[usize::from(*stripe)].sender.handle_echo(now, ack, Some(*echo));
+            }
+            _ => {}
         }
     }
 
@@ -120,14 +143,17 @@ impl TcpHost {
                 }
                 match one.sender.poll(now) {
                     Polled::Ready(segment) => {
-                        let size = segment.wire_bytes();
+                        let size = segment.wire_bytes() + one.sender.congestion_bytes();
                         self.counters.sent_bytes += u64::from(size);
-                        port.send(
-                            now,
-                            Way::Forward,
-                            size,
-                            Body::Segment { stripe: number, segment },
-                        );
+                        let body = match one.sender.congestion_header() {
+                            None => Body::Segment { stripe: number, segment },
+                            Some(header) => Body::Headed(Box::new(HeadedSegment {
+                                stripe: number,
+                                segment,
+                                header,
+                            })),
+                        };
+                        port.send(now, Way::Forward, size, body);
                     }
                     Polled::Wait { until, .. } => break until,
                 }
@@ -146,7 +172,14 @@ impl TcpHost {
                     Polled::Wait { until, .. } => break until,
                 };
                 let size = ack.wire_bytes();
-                port.send(now, Way::Back, size, Body::TcpAck { stripe, ack: Box::new(ack) });
+                let (size, body) = match one.echoes.newest() {
+                    None => (size, Body::TcpAck { stripe, ack: Box::new(ack) }),
+                    Some(echo) => {
+                        let size = size + one.sender.congestion_bytes();
+                        (size, Body::TcpEcho { stripe, ack: Box::new((ack, echo)) })
+                    }
+                };
+                port.send(now, Way::Back, size, body);
             };
             next = Instant::earliest([next, until]);
         }

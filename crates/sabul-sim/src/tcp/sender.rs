@@ -11,9 +11,11 @@
 //! Not here:    see [`super`].
 
 use sabul_cc::events::Event;
-use sabul_cc::{Acked, Fault, Guarded, LossReport, Moment, RttEstimate, SendLimits, SentNumber};
-use sabul_proto::WaitReason;
-use sabul_units::{Bytes, Instant, Packets, Polled, Span};
+use sabul_cc::{
+    Acked, Echo, Fault, Guarded, LossReport, Moment, RttEstimate, SendLimits, SentNumber,
+};
+use sabul_proto::{WaitReason, congestion_bytes};
+use sabul_units::{Bytes, CongestionFields, CongestionHeader, Instant, Packets, Polled, Span};
 
 use super::packets::{Segment, TCP_HEADER_BYTES, TcpAck};
 use super::rtt::Rtt;
@@ -22,7 +24,7 @@ use super::scoreboard::Scoreboard;
 /// How a sender behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
-    /// A full segment, with [`TCP_HEADER_BYTES`] of headers.
+    /// A full segment, with [`TCP_HEADER_BYTES`] of headers, and the congestion header where its controller has one.
     pub packet_bytes: u32,
     /// Most segments that leave before the first ACK, however large the controller's window is.
     pub initial_window: u32,
@@ -34,13 +36,6 @@ pub struct TcpConfig {
     pub is_ecn_capable: bool,
     /// Whether segments keep the controller's gap; without it a whole window may leave at once.
     pub is_paced: bool,
-}
-
-impl TcpConfig {
-    /// Payload bytes of a full segment.
-    const fn payload_bytes(&self) -> u32 {
-        self.packet_bytes - TCP_HEADER_BYTES
-    }
 }
 
 impl Default for TcpConfig {
@@ -125,28 +120,36 @@ pub struct TcpSender {
     written: u64,
     /// When the retransmission timer runs out.
     timer: Option<Instant>,
+    headers: Headers,
     next_send: Instant,
-    delivered: u64,
     limited: Limited,
-    losses: Losses,
+    account: Account,
     marks: Marks,
     stats: TcpSenderStats,
 }
 
-/// Segments lost, as the controller is told of them.
+/// Segments that arrived and that were lost, as the controller is told of them.
 #[derive(Debug, Default)]
-struct Losses {
-    /// By later arrivals; the timer says that something is lost, not how much.
+struct Account {
+    delivered: u64,
+    /// Lost by later arrivals; the timer says that something is lost, not how much.
     overtaken: u64,
     /// Since the controller was last told.
     untold: u64,
 }
 
-impl Losses {
-    const fn note(&mut self, segments: u64) {
+impl Account {
+    const fn note_lost(&mut self, segments: u64) {
         self.overtaken += segments;
         self.untold += segments;
     }
+}
+
+/// Congestion headers: bytes of one, and the sum of the changes that have come back.
+#[derive(Debug)]
+struct Headers {
+    bytes: u32,
+    delta_sum: i64,
 }
 
 /// Marks of routers, and whether they are answered.
@@ -180,21 +183,23 @@ impl TcpSender {
     /// # Panics
     /// If a packet has no room for payload.
     pub fn new(now: Instant, config: TcpConfig, controller: Guarded) -> Self {
-        assert!(config.packet_bytes > TCP_HEADER_BYTES, "a segment holds payload: {config:?}");
+        let congestion = u32::try_from(congestion_bytes(&controller)).unwrap_or(0);
+        let overhead = TCP_HEADER_BYTES + congestion;
+        assert!(config.packet_bytes > overhead, "a segment holds payload: {config:?}");
         Self {
             config,
             limits: controller.limits(),
             controller,
-            board: Scoreboard::new(config.payload_bytes()),
+            board: Scoreboard::new(config.packet_bytes - overhead),
             rtt: Rtt::new(config.rto_min),
             recovery: Recovery::Open,
             is_first_due: false,
             written: 0,
             timer: None,
+            headers: Headers { bytes: congestion, delta_sum: 0 },
             next_send: now,
-            delivered: 0,
             limited: Limited::default(),
-            losses: Losses::default(),
+            account: Account::default(),
             marks: Marks::default(),
             stats: TcpSenderStats::default(),
         }
@@ -243,7 +248,7 @@ impl TcpSender {
     /// Segments that may be on the path at once.
     pub fn window(&self) -> Packets {
         let window = self.limits.window.unwrap_or(Packets(u64::MAX));
-        if self.delivered == 0 {
+        if self.account.delivered == 0 {
             window.min(Packets(u64::from(self.config.initial_window)))
         } else {
             window
@@ -341,7 +346,8 @@ impl TcpSender {
         let is_new = matches!(choice, Choice::New);
         let sent = match choice {
             Choice::New => {
-                let (left, full) = (self.written - self.board.end(), self.config.payload_bytes());
+                let left = self.written - self.board.end();
+                let full = self.config.packet_bytes - TCP_HEADER_BYTES - self.headers.bytes;
                 self.board.push(u32::try_from(left).map_or(full, |left| left.min(full)))
             }
             Choice::Resend(number) => {
@@ -368,7 +374,7 @@ impl TcpSender {
         };
         self.stats.sent += 1;
         self.stats.resent += u64::from(!is_new);
-        self.stats.wire_bytes += u64::from(segment.wire_bytes());
+        self.stats.wire_bytes += u64::from(segment.wire_bytes() + self.headers.bytes);
         if self.config.is_paced {
             self.next_send = self.next_send.max(now) + self.limits.gap.0;
         }
@@ -379,8 +385,23 @@ impl TcpSender {
         Some(segment)
     }
 
+    /// What goes into the congestion header of the segment that [`Self::poll`] has just given, where segments have one.
+    pub fn congestion_header(&self) -> Option<CongestionHeader> {
+        self.controller.header().map(CongestionHeader::new)
+    }
+
+    /// Bytes of it.
+    pub const fn congestion_bytes(&self) -> u32 {
+        self.headers.bytes
+    }
+
     /// An ACK arrived. One that cannot be true, or that a newer one has overtaken, says nothing.
     pub fn handle_ack(&mut self, now: Instant, ack: &TcpAck) {
+        self.handle_echo(now, ack, None);
+    }
+
+    /// The same with what came of congestion headers: the newest, whose change is the sum of all so far.
+    pub fn handle_echo(&mut self, now: Instant, ack: &TcpAck, echo: Option<CongestionHeader>) {
         let before = self.board.acknowledged();
         if ack.ack < before || ack.ack > self.board.end() {
             return;
@@ -401,8 +422,8 @@ impl TcpSender {
         }
         let lost = self.board.lose_overtaken();
         self.stats.lost += lost;
-        self.losses.note(lost);
-        self.delivered += newly;
+        self.account.note_lost(lost);
+        self.account.delivered += newly;
         self.recover(now);
         let is_marked = ack.is_marked && self.config.is_ecn_capable;
         if is_marked && self.marks.note(self.board.first() - 1, self.board.next() - 1) {
@@ -411,21 +432,34 @@ impl TcpSender {
         if newly > 0 {
             let mut acked = Acked::default();
             acked.newly = Packets(newly);
-            acked.total = Packets(self.delivered);
+            acked.total = Packets(self.account.delivered);
             acked.in_flight = Packets(self.board.pipe());
             acked.marked = Packets(if is_marked { newly } else { 0 });
             // A segment that is sent again keeps its number, so only arrival settles it.
             acked.settled = SentNumber(self.board.first()).before();
             acked.largest = SentNumber(self.board.highest());
-            acked.lost = Packets(self.losses.overtaken);
+            acked.lost = Packets(self.account.overtaken);
             acked.is_app_limited = acked.largest.0 < self.limited.by_application;
             acked.is_room_limited = acked.largest.0 < self.limited.by_room;
             acked.next = SentNumber(self.board.next());
-            acked.delivered = Bytes(self.delivered * u64::from(self.config.packet_bytes));
+            acked.delivered = Bytes(self.account.delivered * u64::from(self.config.packet_bytes));
             acked.arrived_at = now.elapsed();
+            acked.echo = echo.map(|header| self.take_echo(header));
             self.controller.on_ack(&acked, &self.moment(now));
         }
         self.limits = self.controller.limits();
+    }
+
+    /// What is new in an echo.
+    const fn take_echo(&mut self, header: CongestionHeader) -> Echo {
+        let delta = match header.fields {
+            CongestionFields::Xcp { delta: sum, .. } => {
+                let before = std::mem::replace(&mut self.headers.delta_sum, sum);
+                sum.wrapping_sub(before)
+            }
+            _ => 0,
+        };
+        Echo { header, delta }
     }
 
     /// Ends and begins recoveries. [RFC6675 §5]
@@ -443,7 +477,7 @@ impl TcpSender {
             // The recovery before may have sent it again already: that copy is on its way.
             self.is_first_due = !self.board.is_first_resent();
             self.stats.recoveries += 1;
-            let lost = Packets(std::mem::take(&mut self.losses.untold));
+            let lost = Packets(std::mem::take(&mut self.account.untold));
             let report = LossReport::new(lost, Packets(0), SentNumber(first), SentNumber(point));
             self.controller.on_loss(&report, &self.moment(now));
         }
@@ -453,7 +487,7 @@ impl TcpSender {
     fn time_out(&mut self, now: Instant) {
         self.stats.timeouts += 1;
         self.stats.lost += self.board.lose_all();
-        self.losses.untold = 0;
+        self.account.untold = 0;
         let point = self.board.next() - 1;
         self.recovery = Recovery::Timeout { point, since: now, is_judged: false };
         self.is_first_due = false;

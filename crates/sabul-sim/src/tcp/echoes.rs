@@ -1,0 +1,57 @@
+//! What has come in the congestion headers of segments: the newest by its time, and a sum over all.
+//!
+//! Source: [XCP]: the receiver copies what routers left of a header into its ACK; a sum, so that an ACK that is lost or
+//!         delayed loses nothing of it.
+//! Invariants:  an overtaken header is no news, but what it was given counts.
+//! Not here:    copies that a link makes: TCP has no number to know them by, so each counts.
+
+use sabul_units::{CongestionFields, CongestionHeader, Instant};
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TcpEchoes {
+    newest: Option<(Instant, CongestionHeader)>,
+    sum: i64,
+}
+
+impl TcpEchoes {
+    /// A segment that left then has come with this header.
+    pub(crate) fn note(&mut self, sent_at: Instant, header: &CongestionHeader) {
+        if let CongestionFields::Xcp { delta, .. } = header.fields {
+            self.sum = self.sum.wrapping_add(delta);
+        }
+        if self.newest.is_none_or(|(newest, _)| sent_at >= newest) {
+            self.newest = Some((sent_at, *header));
+        }
+    }
+
+    /// What an ACK says of them.
+    pub(crate) fn newest(&self) -> Option<CongestionHeader> {
+        let (_, mut header) = self.newest?;
+        if let CongestionFields::Xcp { delta, .. } = &mut header.fields {
+            *delta = self.sum;
+        }
+        Some(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul_units::Span;
+
+    use super::*;
+
+    #[test]
+    fn the_newest_header_goes_back_with_the_sum_of_all() {
+        let mut echoes = TcpEchoes::default();
+        assert_eq!(echoes.newest(), None);
+        for (ms, delta, rtt_ms, sum) in [(5, 10, 5, 10), (3, 7, 5, 17), (6, -20, 6, -3)] {
+            let rtt = Span::from_millis(ms);
+            let fields = CongestionFields::Xcp { rtt, interval: Span::ZERO, delta };
+            echoes.note(Instant::ZERO + rtt, &CongestionHeader::new(fields));
+            let rtt = Span::from_millis(rtt_ms);
+            let fields = CongestionFields::Xcp { rtt, interval: Span::ZERO, delta: sum };
+            assert_eq!(echoes.newest(), Some(CongestionHeader::new(fields)));
+        }
+    }
+}
