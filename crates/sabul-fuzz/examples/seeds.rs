@@ -10,8 +10,9 @@ use std::path::Path;
 use sabul::Ticket;
 use sabul_units::{CongestionForm, CongestionHeader, PacketNumber, SeqNo, Span};
 use sabul_wire::control::{
-    ChannelParams, Direction, Done, Entry, EntryKind, Facts, Failure, FailureCode, Held, Mark,
-    Message, Open, Range, Request, Rule, Seen, SeenKind, Start, View, Whole,
+    Attribute, ChannelParams, Direction, Done, Entry, EntryKind, Extent, Facts, Failure,
+    FailureCode, Held, Mark, Message, More, NotKept, Open, Owner, Range, Request, Rule, Seen,
+    SeenKind, Start, Trait, View, Whole,
 };
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Echo, Feedback, Header, Kind, LossPolicy, Nak,
@@ -106,11 +107,24 @@ fn entries() -> Vec<Entry> {
         kind,
         mode: Some(0o644),
         modified_ns: Some(-1),
+        more: None,
+    };
+    let link = More { target: b"../x".to_vec(), ..More::default() };
+    let first = More { target: b"d/a".to_vec(), ..More::default() };
+    let rest = More {
+        owner: Some(Owner { user: 1000, group: 100 }),
+        attributes: vec![Attribute { name: b"user.a".to_vec(), value: b"b".to_vec() }],
+        attributes_left: 1,
+        data: Some(vec![Extent { offset: 4096, bytes: 5 }, Extent { offset: 70_000, bytes: 1 }]),
+        ..More::default()
     };
     vec![
         entry("d", EntryKind::Directory),
         entry("d/a", EntryKind::File(5)),
         entry("d/b", EntryKind::File(0)),
+        Entry { more: Some(Box::new(link)), ..entry("d/l", EntryKind::SymbolicLink) },
+        Entry { more: Some(Box::new(first)), ..entry("d/h", EntryKind::HardLink) },
+        Entry { more: Some(Box::new(rest)), ..entry("d/o", EntryKind::File(1 << 20)) },
         entry("s", EntryKind::Stream),
     ]
 }
@@ -179,6 +193,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                     recursive: true,
                     rules: rules.clone(),
                     range: Some(Range { offset: 300, length: Some(5) }),
+                    archive: true,
                 },
             )?,
         ),
@@ -209,7 +224,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
         ),
         ("open-stream", open(Direction::Push, Request::Stream { name: "log".into() })?),
         ("manifest", message(&Message::Manifest { transfer: 2, entries: entries() })?),
-        ("manifest-end", message(&Message::ManifestEnd { transfer: 2, entries: 4, bytes: 5 })?),
+        ("manifest-end", message(&Message::ManifestEnd { transfer: 2, entries: 7, bytes: 11 })?),
         (
             "entry-end",
             message(&Message::EntryEnd { transfer: 2, index: 1, bytes: 5, outcome: Ok([9; 32]) })?,
@@ -233,6 +248,11 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                 files: 2,
                 elapsed_us: 900,
                 cpu_us: 80,
+                not_kept: vec![NotKept {
+                    what: Trait::Owner,
+                    count: 3,
+                    why: "not permitted".into(),
+                }],
             }))?,
         ),
         (
@@ -261,6 +281,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                 ],
             })?,
         ),
+        ("totals", message(&Message::Totals { transfer: 2, entries: 7, bytes: 11, is_all: true })?),
         ("feedback", message(&Message::Feedback { transfer: 2, report: encoded(&ack(None)) })?),
         (
             "cancel",

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sabul_transfer::{Assembler, AssemblerWait, Op, Step};
+use sabul_transfer::{Assembler, AssemblerWait, Layout, Op, Step};
 use sabul_units::Polled;
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message, Start};
+use sabul_wire::control::{
+    Attribute, Entry, EntryKind, Extent, Failure, FailureCode, Message, More, Start,
+};
 
 use crate::input::Input;
 
@@ -33,7 +35,8 @@ struct Run {
 }
 
 /// Input: operations (remainder by 6): 0 a message of the control connection as bytes, 1–2 entries,
-/// 3 the end of an entry, 4 a block, 5 the end of the manifest; from 250 on, where an entry starts.
+/// 3 the end of an entry, 4 a block, 5 the end of the manifest; from 250 on, where an entry starts. The kind of an
+/// entry from 240 on (remainder by 4): 0 a symbolic link, 1 a hard link, 2 a file with holes, 3 one with an attribute.
 pub(crate) fn target(data: &[u8]) -> bool {
     let mut input = Input::new(data);
     let mut run = Run::default();
@@ -68,15 +71,47 @@ pub(crate) fn target(data: &[u8]) -> bool {
 }
 
 fn entry(input: &mut Input<'_>) -> Entry {
-    let kind = match input.u8() % 8 {
-        0 => EntryKind::Directory,
-        1 => EntryKind::Stream,
-        2 => EntryKind::File(0),
-        3 => EntryKind::File(input.u64()),
+    let (mut more, what) = (More::default(), input.u8());
+    let kind = match (what, what % 8) {
+        (240.., _) => odd_kind(what, &mut more, input),
+        (_, 0) => EntryKind::Directory,
+        (_, 1) => EntryKind::Stream,
+        (_, 2) => EntryKind::File(0),
+        (_, 3) => EntryKind::File(input.u64()),
         _ => EntryKind::File(input.u16().into()),
     };
     let length = usize::from(input.u8() % 16);
-    Entry { path: input.take(length).to_vec(), kind, mode: None, modified_ns: None }
+    let path = input.take(length).to_vec();
+    let more = (more != More::default()).then(|| Box::new(more));
+    Entry { path, kind, mode: None, modified_ns: None, more }
+}
+
+/// Kinds that need more than a name and a size.
+fn odd_kind(what: u8, more: &mut More, input: &mut Input<'_>) -> EntryKind {
+    match what % 4 {
+        0 | 1 => {
+            let length = usize::from(input.u8() % 16);
+            more.target = input.take(length).to_vec();
+            if what % 4 == 0 { EntryKind::SymbolicLink } else { EntryKind::HardLink }
+        }
+        2 => {
+            let mut at = 0_u64;
+            let data = (0..input.u8() % 4).map(|_| {
+                let (hole, bytes) = (u64::from(input.u8()), u64::from(input.u16()));
+                let offset = at + hole;
+                at = offset + bytes;
+                Extent { offset, bytes }
+            });
+            more.data = Some(data.collect());
+            EntryKind::File(input.near(at))
+        }
+        _ => {
+            let length = usize::from(input.u8() % 32);
+            let name = input.take(length).to_vec();
+            more.attributes = vec![Attribute { name, value: Vec::new() }];
+            EntryKind::File(0)
+        }
+    }
 }
 
 impl Run {
@@ -102,11 +137,12 @@ impl Run {
         let odd = input.u8();
         let due = (self.ends..self.ends + 64)
             .find(|index| {
-                self.assembler.entry(*index).is_some_and(|e| e.kind != EntryKind::Directory)
+                self.assembler.entry(*index).is_some_and(|entry| entry.kind.has_content())
             })
             .unwrap_or(self.ends);
         let index = if odd & 1 != 0 { input.near(due) } else { due };
-        let size = self.assembler.entry(index).and_then(|entry| entry.kind.size());
+        let size = self.assembler.entry(index).and_then(Entry::stream_bytes);
+        let layout = self.assembler.entry(index).map_or(Layout::PLAIN, Layout::of);
         let bytes = match size {
             Some(size) if odd & 2 == 0 => size,
             _ => input.near(size.unwrap_or_else(|| self.open.get(&index).map_or(0, |f| f.bytes))),
@@ -116,7 +152,7 @@ impl Run {
         } else if odd & 8 != 0 || bytes > CONTENT_MAX {
             Ok([odd; 32])
         } else {
-            Ok(hash_of(bytes))
+            Ok(hash_of(&layout, bytes))
         };
         self.message(Message::EntryEnd { transfer: 0, index, bytes, outcome });
     }
@@ -163,26 +199,31 @@ impl Run {
     fn carry_out(&mut self, op: Op) {
         self.operations += 1;
         let (Op::MakeDirectory(index)
+        | Op::MakeLink(index)
         | Op::Create(index)
         | Op::Resume { index, .. }
         | Op::Write { index, .. }
         | Op::Finish { index, .. }) = op;
         assert!(!self.finished.contains(&index), "{op:?} on what is finished");
-        let kind = self.assembler.entry(index).map(|entry| entry.kind);
-        let kind = kind.expect("an operation is about a known entry");
+        let entry = self.assembler.entry(index).expect("an operation is about a known entry");
+        let (kind, size, layout) = (entry.kind, entry.stream_bytes(), Layout::of(entry));
         match op {
             Op::MakeDirectory(_) => {
                 assert_eq!(kind, EntryKind::Directory);
                 self.finished.insert(index);
             }
+            Op::MakeLink(_) => {
+                assert!(matches!(kind, EntryKind::SymbolicLink | EntryKind::HardLink));
+                self.finished.insert(index);
+            }
             Op::Create(_) => {
-                assert_ne!(kind, EntryKind::Directory);
-                let file = File { hasher: blake3::Hasher::new(), bytes: 0 };
+                assert!(kind.has_content());
+                let file = File { hasher: layout.hasher(), bytes: 0 };
                 assert!(self.open.insert(index, file).is_none(), "{index} is created twice");
             }
             Op::Resume { offset, .. } => {
-                assert!(kind.size().is_some_and(|size| (1..=size).contains(&offset)), "{offset}");
-                let mut hasher = blake3::Hasher::new();
+                assert!(size.is_some_and(|size| (1..=size).contains(&offset)), "{offset}");
+                let mut hasher = layout.hasher();
                 if offset <= CONTENT_MAX {
                     hasher.update(&vec![FILLER; usize::try_from(offset).expect("it is small")]);
                 }
@@ -198,14 +239,17 @@ impl Run {
                 let file = self.open.get_mut(&index).expect("what is written was created");
                 file.bytes += range.len() as u64;
                 file.hasher.update(&vec![FILLER; range.len()]);
-                assert!(kind.size().is_none_or(|size| file.bytes <= size), "too many bytes");
+                assert!(size.is_none_or(|size| file.bytes <= size), "too many bytes");
             }
             Op::Finish { verified, .. } => {
                 let file = self.open.remove(&index);
                 if verified.is_ok() {
                     let file = file.expect("a good entry was created");
-                    assert!(kind.size().is_none_or(|size| file.bytes == size), "bytes are missing");
-                    assert_eq!(file.hasher.finalize(), blake3::Hash::from(hash_of(file.bytes)));
+                    assert!(size.is_none_or(|size| file.bytes == size), "bytes are missing");
+                    assert_eq!(
+                        file.hasher.finalize(),
+                        blake3::Hash::from(hash_of(&layout, file.bytes))
+                    );
                 }
                 self.finished.insert(index);
             }
@@ -213,8 +257,8 @@ impl Run {
     }
 }
 
-/// Hash of so many bytes of content.
-fn hash_of(bytes: u64) -> [u8; 32] {
+/// Hash of so many bytes of content in these places.
+fn hash_of(layout: &Layout, bytes: u64) -> [u8; 32] {
     let content = vec![FILLER; usize::try_from(bytes).expect("the caller bounds it")];
-    blake3::hash(&content).into()
+    layout.hasher().update(&content).finalize().into()
 }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! entry:  Waiting --Create or Resume--> Open --Write*, last byte--> Full --EntryEnd known: Finish--> gone
-//!         a directory:  Waiting --MakeDirectory--> Made --> gone
+//!         a directory or link:  Waiting --MakeDirectory or MakeLink--> Made --> gone
 //! ```
 //! Of a file that is resumed the stream has only what comes behind its start. The driver gives the
 //! hash of what is before, made of the bytes that it has; so the verdict covers every byte.
@@ -27,6 +27,8 @@ use sabul_wire::control::{
     Entry, EntryKind, Failure, FailureCode, MAX_MANIFEST_ENTRIES, Mark, Start,
 };
 
+use crate::check;
+use crate::layout::Layout;
 use crate::path::RelativePath;
 
 /// Most files whose bytes are complete and whose `EntryEnd` has not come. Ours: covers a control
@@ -35,14 +37,16 @@ pub const MAX_UNFINISHED: usize = 4096;
 /// Most memory, in bytes, for entries that were announced and are not finished. Ours: millions of
 /// entries, since a block of tiny files can hold many.
 pub const MAX_PENDING_BYTES: u64 = 512 << 20;
-/// What an entry costs beside its path, in bytes; a generous estimate.
-const ENTRY_OVERHEAD: u64 = 256;
+/// What an entry costs beside its own weight, in bytes; a generous estimate.
+const ENTRY_OVERHEAD: u64 = 160;
 
 /// One thing to do, always about the entry of this index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Make a directory; one that exists is fine.
     MakeDirectory(u64),
+    /// Make a symbolic link, or another name of an earlier entry; when everything else is there is soon enough.
+    MakeLink(u64),
     /// Begin a file or stream.
     Create(u64),
     /// Go on with a file that is there in part, or keep one that is whole. Before anything else,
@@ -186,7 +190,7 @@ impl Slot {
 
     /// How many bytes it has; none while that is not known.
     fn ends_at(&self) -> Option<u64> {
-        self.entry.kind.size().or_else(|| self.end.as_ref().map(|end| end.bytes))
+        self.entry.stream_bytes().or_else(|| self.end.as_ref().map(|end| end.bytes))
     }
 
     /// Whether content with this hash is good; nothing before the `EntryEnd`.
@@ -320,18 +324,22 @@ impl Assembler {
         let path = RelativePath::new(std::mem::take(&mut entry.path))
             .map_err(|error| broke(error.to_string()))?;
         entry.path = path.into_bytes();
+        if let Some(flaw) = check::flaw(&entry) {
+            return Err(broke(format!("entry {}: {flaw}", self.announced.entries)));
+        }
 
         let announced = &mut self.announced;
         announced.bytes = announced
             .bytes
-            .checked_add(entry.kind.size().unwrap_or(0))
+            .checked_add(entry.stream_bytes().unwrap_or(0))
             .ok_or_else(|| broke("the sizes in the manifest add up to more than 2^64 bytes"))?;
         let index = announced.entries;
         announced.entries += 1;
         announced.has_stream = entry.kind == EntryKind::Stream;
         let is_next = self.starts.front().is_some_and(|start| start.index == index);
         let start = is_next.then(|| self.starts.pop_front()).flatten().map_or(0, |it| it.offset);
-        let is_within = matches!(entry.kind, EntryKind::File(size) if (1..=size).contains(&start));
+        let is_within = matches!(entry.kind, EntryKind::File(_))
+            && entry.stream_bytes().is_some_and(|bytes| (1..=bytes).contains(&start));
         if start > 0 && !is_within {
             return Err(broke(format!("entry {index} starts at {start}, where it has no bytes")));
         }
@@ -374,7 +382,7 @@ impl Assembler {
     }
 
     /// Takes the end of a file or stream: its length in bytes, and its hash or why it is bad.
-    /// Ends come in the order of the manifest, one for each entry but directories.
+    /// Ends come in the order of the manifest, one for each entry but directories and links.
     ///
     /// # Errors
     /// If this end is not the next one, or contradicts the manifest or the bytes so far.
@@ -386,7 +394,7 @@ impl Assembler {
     ) -> Result<(), Failure> {
         self.guarded(|this| {
             let mut expected = this.next_end.max(this.first);
-            while this.entry(expected).is_some_and(|e| e.kind == EntryKind::Directory) {
+            while this.entry(expected).is_some_and(|entry| !entry.kind.has_content()) {
                 expected += 1;
             }
             if index != expected {
@@ -396,7 +404,7 @@ impl Assembler {
             let Some(slot) = this.slot_mut(index) else {
                 return Err(broke(format!("entry {index} ends before it is announced")));
             };
-            match slot.entry.kind.size() {
+            match slot.entry.stream_bytes() {
                 Some(size) if outcome.is_ok() && bytes != size => {
                     return Err(broke(format!(
                         "entry {index} ends after {bytes} bytes, but {size} are announced"
@@ -459,14 +467,19 @@ impl Assembler {
         let (index, full) = (self.current, self.full);
         let slot = self.slot_mut(index)?;
         match slot.entry.kind {
-            EntryKind::Directory => {
+            EntryKind::Directory | EntryKind::SymbolicLink | EntryKind::HardLink => {
                 slot.state = State::Made;
+                let is_directory = slot.entry.kind == EntryKind::Directory;
                 self.current += 1;
-                Some(do_now(Op::MakeDirectory(index)))
+                Some(do_now(if is_directory {
+                    Op::MakeDirectory(index)
+                } else {
+                    Op::MakeLink(index)
+                }))
             }
             _ if full >= MAX_UNFINISHED => Some(wait_for(AssemblerWait::Message)),
-            EntryKind::File(0) => {
-                let hash = blake3::hash(&[]).into();
+            EntryKind::File(_) if slot.entry.stream_bytes() == Some(0) => {
+                let hash = Layout::of(&slot.entry).hasher().finalize().into();
                 slot.state = State::Full { hash, is_begun: false };
                 self.current += 1;
                 self.full += 1;
@@ -475,7 +488,8 @@ impl Assembler {
             EntryKind::File(_) | EntryKind::Stream => {
                 let skip = slot.end.as_ref().is_some_and(|end| end.outcome.is_err());
                 slot.state = State::Open { skip };
-                let offset = slot.start;
+                let (offset, layout) = (slot.start, Layout::of(&slot.entry));
+                *self.hasher = layout.hasher();
                 self.at = offset;
                 let op = if offset > 0 { Op::Resume { index, offset } } else { Op::Create(index) };
                 (!skip).then(|| do_now(op))
@@ -599,7 +613,7 @@ const fn wait_for(because: AssemblerWait) -> Answer {
 }
 
 fn cost(entry: &Entry) -> u64 {
-    entry.path.len() as u64 + ENTRY_OVERHEAD
+    entry.weight() as u64 + ENTRY_OVERHEAD
 }
 
 fn broke(message: impl Into<String>) -> Failure {

@@ -6,10 +6,14 @@
 //! opens a file, owns a thread or reads a clock.
 
 mod assembler;
+mod check;
+mod layout;
 mod path;
 
 pub use assembler::{
     Assembler, AssemblerWait, MAX_PENDING_BYTES, MAX_UNFINISHED, Op, Rejection, Step,
 };
+pub use check::is_copied_attribute;
+pub use layout::Layout;
 pub use path::{MAX_COMPONENT, MAX_PATH, PathError, PathFlaw, RelativePath};
 pub use sabul_wire::Printable;

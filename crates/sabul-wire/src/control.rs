@@ -9,6 +9,7 @@
 
 mod bounds;
 mod look;
+mod more;
 
 use std::fmt;
 
@@ -18,9 +19,13 @@ use crate::bytes::{DecodeError, Reason};
 pub use look::{
     Facts, MAX_PATTERN, MAX_PLACES, MAX_RULES, MAX_SEEN, Range, Rule, Seen, SeenKind, View,
 };
+pub use more::{
+    Attribute, Extent, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE,
+    MAX_ATTRIBUTES, MAX_EXTENTS, MAX_NOT_KEPT, More, NotKept, Owner, Trait,
+};
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 3;
+pub const CONTROL_VERSION: u16 = 4;
 /// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Longest body of a greeting, in bytes: all that a stranger may make us read.
@@ -327,6 +332,8 @@ pub enum Request {
         rules: Vec<Rule>,
         /// Only this stretch of the one file.
         range: Option<Range>,
+        /// Links as links, with owners and extended attributes.
+        archive: bool,
     },
     /// A byte stream between applications.
     Stream {
@@ -407,6 +414,27 @@ pub struct Entry {
     pub mode: Option<u32>,
     /// Modification time in nanoseconds since 1970.
     pub modified_ns: Option<i64>,
+    /// What else it has.
+    pub more: Option<Box<More>>,
+}
+
+impl Entry {
+    /// What an entry of no name is taken to need in memory, in bytes.
+    pub const WEIGHT: usize = ITEM;
+
+    /// Bytes of it in the stream, where known: of a file with holes, those of its data.
+    pub fn stream_bytes(&self) -> Option<u64> {
+        match self.more.as_ref().and_then(|more| more.data.as_ref()) {
+            // Sums that would overflow are refused where entries are checked.
+            Some(data) => Some(data.iter().fold(0, |sum: u64, it| sum.saturating_add(it.bytes))),
+            None => self.kind.size(),
+        }
+    }
+
+    /// What it is taken to need in memory, in bytes.
+    pub fn weight(&self) -> usize {
+        ITEM + self.path.len() + self.more.as_ref().map_or(0, |more| more.weight())
+    }
 }
 
 /// What an entry is.
@@ -418,16 +446,25 @@ pub enum EntryKind {
     Directory,
     /// Bytes of unknown length; only as the last entry.
     Stream,
+    /// A symbolic link; its text is in [`More::target`].
+    SymbolicLink,
+    /// Another name of an earlier entry, which is in [`More::target`].
+    HardLink,
 }
 
 impl EntryKind {
-    /// Bytes this entry takes in the stream, where known.
+    /// Length of the content in bytes, where known.
     pub const fn size(self) -> Option<u64> {
         match self {
             Self::File(size) => Some(size),
-            Self::Directory => Some(0),
+            Self::Directory | Self::SymbolicLink | Self::HardLink => Some(0),
             Self::Stream => None,
         }
+    }
+
+    /// Whether it has content, and so an end with its hash.
+    pub const fn has_content(self) -> bool {
+        matches!(self, Self::File(_) | Self::Stream)
     }
 }
 
@@ -450,6 +487,9 @@ pub struct Done {
     pub elapsed_us: u64,
     /// Processor time that the receiving process spent meanwhile, in microseconds.
     pub cpu_us: u64,
+    /// What was not kept of entries that arrived; at most [`MAX_NOT_KEPT`].
+    #[serde(deserialize_with = "bounds::list::<_, _, MAX_NOT_KEPT>")]
+    pub not_kept: Vec<NotKept>,
 }
 
 /// Why something failed, in a form that crosses the wire.
@@ -614,9 +654,7 @@ impl Message {
     /// What this message is taken to need in memory, in bytes. Both ends compute the same.
     pub fn weight(&self) -> u32 {
         let rest = match self {
-            Self::Manifest { entries, .. } => {
-                entries.iter().map(|entry| ITEM + entry.path.len()).sum()
-            }
+            Self::Manifest { entries, .. } => entries.iter().map(Entry::weight).sum(),
             Self::EntryEnd { outcome: Err(failure), .. }
             | Self::EntryFailed { failure, .. }
             | Self::Cancel { failure, .. } => failure.message.len(),

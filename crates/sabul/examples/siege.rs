@@ -227,6 +227,7 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
             kind: EntryKind::File(1),
             mode: None,
             modified_ns: None,
+            more: None,
         };
         let put = || Request::Put {
             destination: Vec::new(),
@@ -242,7 +243,13 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
                     open(
                         number,
                         Direction::Pull,
-                        Request::Get { sources, recursive: false, rules: Vec::new(), range: None },
+                        Request::Get {
+                            sources,
+                            recursive: false,
+                            rules: Vec::new(),
+                            range: None,
+                            archive: false,
+                        },
                     )
                 }
                 "refused" => open(number, Direction::Push, Request::Stream { name: String::new() }),

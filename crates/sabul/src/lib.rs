@@ -99,8 +99,8 @@ pub use sabul_cc::Policy;
 pub use sabul_transfer::Printable;
 pub use sabul_udp::SocketOptions;
 pub use sabul_wire::control::{
-    CONTROL_VERSION as PROTOCOL_VERSION, Facts, Failure, FailureCode, Range, Rule, Seen, SeenKind,
-    View,
+    CONTROL_VERSION as PROTOCOL_VERSION, Facts, Failure, FailureCode, NotKept, Range, Rule, Seen,
+    SeenKind, Trait, View,
 };
 pub use session::{
     ChangeRequest, Changed, GetRequest, Listing, LookRequest, MeasureRequest, Order, Purpose,

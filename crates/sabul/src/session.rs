@@ -190,9 +190,9 @@ impl Session {
             }
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)?.map_err(Error::from_failure)?;
-        let asked = Asked::new(&sources, recursive);
+        let asked = Asked::new(&sources, recursive, false);
         let (rules, range) = (options.rules.clone(), options.range);
-        let request = control::Request::Get { sources, recursive, rules, range };
+        let request = control::Request::Get { sources, recursive, rules, range, archive: false };
         let options = &TransferOptions { sync: sync && writes_files, ..options.clone() };
         self.open(Direction::Receive, request, options, |number| {
             let writer: Box<dyn Writer> = match prepared {
@@ -728,7 +728,8 @@ impl GetRequest {
         set: impl FnOnce(Vec<Vec<u8>>, bool) -> SourceSet,
     ) -> Result<Transfer, Error> {
         let Some(Open {
-            request: control::Request::Get { sources, recursive, rules, range }, ..
+            request: control::Request::Get { sources, recursive, rules, range, .. },
+            ..
         }) = self.pending.open().cloned()
         else {
             return Err(Error::Cancelled);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use sabul_cc::Policy;
-use sabul_wire::control::Failure;
+use sabul_wire::control::{Failure, NotKept};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -85,7 +85,7 @@ pub struct Report {
     pub bytes_resumed: u64,
     /// Entries that arrived complete and verified.
     pub entries: u64,
-    /// How many of those are not directories.
+    /// How many of those are neither directories nor links.
     pub files: u64,
     /// Entries that did not.
     pub entries_failed: u64,
@@ -101,6 +101,8 @@ pub struct Report {
     pub durable: bool,
     /// What failed and why, by path; the first ten thousand.
     pub failures: Vec<(Vec<u8>, Failure)>,
+    /// What was not kept of entries that arrived, kind by kind.
+    pub not_kept: Vec<NotKept>,
     /// The channel as this side saw it.
     pub channel: ChannelStats,
     /// The course of it.
@@ -462,6 +464,7 @@ impl Board {
             goodput_bps,
             verified: !failures.iter().any(|(_, failure)| is_wrong(failure)),
             durable: false,
+            not_kept: Vec::new(),
             failures,
             channel,
             intervals: std::mem::take(&mut state.intervals),

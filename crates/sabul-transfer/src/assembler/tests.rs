@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sabul_units::{Random, SeededRandom};
+use sabul_wire::control::{Attribute, Extent, More, Owner};
 
 use super::*;
 
@@ -11,7 +12,7 @@ fn file(path: &str, size: u64) -> Entry {
 }
 
 fn entry(path: &str, kind: EntryKind) -> Entry {
-    Entry { path: path.as_bytes().to_vec(), kind, mode: None, modified_ns: None }
+    Entry { path: path.as_bytes().to_vec(), kind, mode: None, modified_ns: None, more: None }
 }
 
 fn hash(content: &[u8]) -> [u8; 32] {
@@ -25,6 +26,7 @@ struct Disk {
     open: BTreeMap<u64, Vec<u8>>,
     files: BTreeMap<Vec<u8>, Vec<u8>>,
     directories: Vec<Vec<u8>>,
+    links: Vec<Vec<u8>>,
     failures: BTreeMap<u64, Failure>,
     queue: VecDeque<Vec<u8>>,
     /// What an earlier attempt left, by path.
@@ -53,6 +55,9 @@ impl Disk {
         match op {
             Op::MakeDirectory(index) => {
                 self.directories.push(self.assembler.entry(index).unwrap().path.clone());
+            }
+            Op::MakeLink(index) => {
+                self.links.push(self.assembler.entry(index).unwrap().path.clone());
             }
             Op::Create(index) => {
                 assert!(self.open.insert(index, Vec::new()).is_none(), "created once");
@@ -497,4 +502,108 @@ fn starts_that_fit_no_entry_break_the_protocol() {
     let mut assembler = Assembler::new();
     assembler.manifest(vec![file("a", 3)]).unwrap();
     assert!(assembler.starts(starts(&[(0, 1)])).is_err(), "too late");
+}
+
+fn with(entry: Entry, more: More) -> Entry {
+    Entry { more: Some(Box::new(more)), ..entry }
+}
+
+fn link(path: &str, kind: EntryKind, target: &[u8]) -> Entry {
+    with(entry(path, kind), More { target: target.to_vec(), ..More::default() })
+}
+
+fn holes(path: &str, size: u64, data: &[(u64, u64)]) -> Entry {
+    let data = data.iter().map(|&(offset, bytes)| Extent { offset, bytes }).collect();
+    with(file(path, size), More { data: Some(data), ..More::default() })
+}
+
+#[test]
+fn links_take_no_bytes_and_have_no_end() {
+    let mut disk = Disk::default();
+    let entries = vec![
+        link("l", EntryKind::SymbolicLink, b"/nowhere"),
+        file("a", 3),
+        link("h", EntryKind::HardLink, b"a"),
+        file("b", 3),
+    ];
+    disk.assembler.manifest(entries).unwrap();
+    disk.assembler.manifest_end(4, 6).unwrap();
+    for (index, content) in [(1, b"one"), (3, b"two")] {
+        disk.assembler.entry_end(index, 3, Ok(hash(content))).unwrap();
+    }
+    assert_eq!(disk.give(b"onetwo"), Ok(AssemblerWait::Nothing));
+    assert_eq!(disk.links, [b"l", b"h"]);
+    assert_eq!(disk.files.len(), 2);
+}
+
+#[test]
+fn of_a_file_with_holes_the_stream_has_its_data_and_the_hash_its_map() {
+    let entry = holes("f", 1 << 40, &[(10, 3), (1 << 30, 2)]);
+    let right = Layout::of(&entry).hasher().update(b"abcde").finalize().into();
+    for (outcome, is_good) in [(right, true), (hash(b"abcde"), false)] {
+        let mut disk = Disk::default();
+        disk.assembler.manifest(vec![entry.clone(), holes("e", 5, &[])]).unwrap();
+        disk.assembler.manifest_end(2, 5).unwrap();
+        assert!(disk.assembler.entry_end(0, 1 << 40, Ok(outcome)).is_err(), "its length is no sum");
+        let mut disk = Disk::default();
+        disk.assembler.manifest(vec![entry.clone(), holes("e", 5, &[])]).unwrap();
+        disk.assembler.manifest_end(2, 5).unwrap();
+        disk.assembler.entry_end(0, 5, Ok(outcome)).unwrap();
+        let empty = Layout::of(&holes("e", 5, &[])).hasher().finalize().into();
+        disk.assembler.entry_end(1, 0, Ok(empty)).unwrap();
+        assert_eq!(disk.give(b"abcde"), Ok(AssemblerWait::Nothing));
+        assert_eq!(disk.files.contains_key(&b"f"[..]), is_good);
+        assert!(disk.files.contains_key(&b"e"[..]));
+    }
+}
+
+#[test]
+fn an_entry_that_says_what_no_entry_can_have_ends_the_transfer() {
+    let named = |name: &[u8], length| {
+        let attributes = vec![Attribute { name: name.to_vec(), value: vec![0; length] }; 3];
+        More { attributes, ..More::default() }
+    };
+    let owned = |user, group| {
+        let owner = Some(Owner { user, group });
+        with(file("f", 1), More { owner, ..More::default() })
+    };
+    let (symbolic, hard) = (EntryKind::SymbolicLink, EntryKind::HardLink);
+    for (bad, part) in [
+        (link("l", symbolic, b""), "no text"),
+        (link("l", symbolic, b"a\0b"), "no text"),
+        (entry("l", symbolic), "no text"),
+        (link("h", hard, b"h"), "to itself"),
+        (link("h", hard, b"../etc/passwd"), "bad name"),
+        (link("h", hard, b"/etc/passwd"), "bad name"),
+        (entry("h", hard), "bad name"),
+        (link("f", EntryKind::File(1), b"a"), "no link"),
+        (link("d", EntryKind::Directory, b"a"), "no link"),
+        (holes("f", 10, &[(0, 11)]), "map of holes"),
+        (holes("f", 10, &[(5, 1), (0, 1)]), "map of holes"),
+        (holes("f", 10, &[(u64::MAX, 1)]), "map of holes"),
+        (Entry { kind: EntryKind::Directory, ..holes("f", 0, &[]) }, "is no file"),
+        (Entry { kind: EntryKind::Stream, ..holes("f", 0, &[]) }, "is no file"),
+        (with(file("f", 1), named(b"security.capability", 1)), "not copied"),
+        (with(file("f", 1), named(b"trusted.x", 1)), "not copied"),
+        (with(file("f", 1), named(b"user.", 1)), "not copied"),
+        (with(file("f", 1), named(b"user.a\0b", 1)), "not copied"),
+        (with(file("f", 1), named(b"user.a", 60_000)), "more than it may"),
+        (with(entry("s", EntryKind::Stream), named(b"user.a", 1)), "more than it may"),
+        (owned(u32::MAX, 0), "owner"),
+        (owned(0, u32::MAX), "owner"),
+    ] {
+        let mut assembler = Assembler::new();
+        let failure = assembler.manifest(vec![bad.clone()]).unwrap_err();
+        assert_eq!(failure.code, FailureCode::Protocol);
+        assert!(failure.message.contains(part), "{bad:?}: {failure}");
+        assert!(failure.message.contains(&*String::from_utf8_lossy(&bad.path)), "{failure}");
+    }
+    let good = [
+        link("l", symbolic, b"/etc/passwd"),
+        link("h", hard, b"a/b"),
+        holes("f", 10, &[(0, 5), (6, 4)]),
+        with(file("f", 1), named(b"user.origin", 9)),
+        with(entry("d", EntryKind::Directory), named(b"system.posix_acl_default", 9)),
+    ];
+    Assembler::new().manifest(good.to_vec()).unwrap();
 }

@@ -47,6 +47,25 @@ where
     deserializer.deserialize_seq(Items::<T, MAX>(PhantomData))
 }
 
+/// Reads a list of at most `MAX` items, or none.
+pub(super) fn optional_list<'de, D, T, const MAX: usize>(
+    deserializer: D,
+) -> Result<Option<Vec<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Bounded<T, const MAX: usize>(Vec<T>);
+
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T, MAX> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            list::<D, T, MAX>(deserializer).map(Self)
+        }
+    }
+
+    Ok(Option::<Bounded<T, MAX>>::deserialize(deserializer)?.map(|list| list.0))
+}
+
 /// At most `MAX` bytes in the form in which postcard writes a list of bytes.
 struct Bytes<const MAX: usize>;
 

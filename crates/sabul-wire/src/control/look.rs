@@ -45,6 +45,8 @@ pub enum View {
     Files,
     /// What a copy of these sources would send, with what is in folders.
     Tree,
+    /// The same with links as links.
+    Archive,
 }
 
 /// What is known of a file without reading it.

@@ -11,6 +11,7 @@ fn messages_round_trip_behind_their_length() {
                 kind: EntryKind::File(9),
                 mode: Some(0o644),
                 modified_ns: Some(-1),
+                more: None,
             }],
         },
         Message::Cancel {
@@ -68,8 +69,13 @@ fn unbounded(message: &Message) -> Vec<u8> {
 
 #[test]
 fn more_than_a_message_may_hold_is_refused_at_both_ends() {
-    let entry =
-        Entry { path: Vec::new(), kind: EntryKind::Directory, mode: None, modified_ns: None };
+    let entry = Entry {
+        path: Vec::new(),
+        kind: EntryKind::Directory,
+        mode: None,
+        modified_ns: None,
+        more: None,
+    };
     let rule = |length| Rule { takes: true, pattern: vec![b'*'; length] };
     let look = |sources, rules| {
         Message::Open(open(Request::Look {
@@ -93,7 +99,13 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
     };
     let get = |sources| {
         let (rules, range) = (Vec::new(), None);
-        Message::Open(open(Request::Get { sources, recursive: false, rules, range }))
+        Message::Open(open(Request::Get {
+            sources,
+            recursive: false,
+            rules,
+            range,
+            archive: false,
+        }))
     };
     let params = |count| {
         let channel = ChannelParams {
@@ -278,6 +290,7 @@ fn the_heaviest_message_about_entries_is_a_fraction_of_the_credit() {
         kind: EntryKind::Directory,
         mode: None,
         modified_ns: None,
+        more: None,
     };
     let count = MAX_MANIFEST_ENTRIES;
     let entries = vec![entry(MAX_MESSAGE / count - 10); count];
@@ -316,8 +329,14 @@ fn what_is_asked_and_answered_about_files_is_written_byte_by_byte() {
     let range = Some(Range { offset: 5, length: None });
     for (request, bytes) in [
         (
-            Request::Get { sources: places.clone(), recursive: true, rules: rules.clone(), range },
-            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0][..],
+            Request::Get {
+                sources: places.clone(),
+                recursive: true,
+                rules: rules.clone(),
+                range,
+                archive: true,
+            },
+            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1][..],
         ),
         (
             Request::Look { places: places.clone(), view: View::Tree, rules },
@@ -328,4 +347,81 @@ fn what_is_asked_and_answered_about_files_is_written_byte_by_byte() {
     ] {
         assert_eq!(postcard::to_allocvec(&request).unwrap(), bytes);
     }
+}
+
+/// An entry that has nothing beside its name, size, bits and time takes one byte more than these.
+#[test]
+fn what_an_entry_has_beside_the_rest_is_written_byte_by_byte() {
+    let entry = |kind, more: Option<More>| Entry {
+        path: b"a".to_vec(),
+        kind,
+        mode: None,
+        modified_ns: None,
+        more: more.map(Box::new),
+    };
+    let all = More {
+        owner: Some(Owner { user: 1000, group: 5 }),
+        target: Vec::new(),
+        attributes: vec![Attribute { name: b"user.x".to_vec(), value: vec![7] }],
+        attributes_left: 2,
+        data: Some(vec![Extent { offset: 300, bytes: 4 }]),
+    };
+    let link = More { target: b"t".to_vec(), ..More::default() };
+    for (entry, bytes) in [
+        (entry(EntryKind::File(9), None), &[1, b'a', 0, 9, 0, 0, 0][..]),
+        (
+            entry(EntryKind::File(9), Some(all)),
+            &[
+                1, b'a', 0, 9, 0, 0, 1, 1, 0xE8, 0x07, 5, 0, 1, 6, b'u', b's', b'e', b'r', b'.',
+                b'x', 1, 7, 2, 1, 1, 0xAC, 0x02, 4,
+            ],
+        ),
+        (
+            entry(EntryKind::SymbolicLink, Some(link.clone())),
+            &[1, b'a', 3, 0, 0, 1, 0, 1, b't', 0, 0, 0],
+        ),
+        (entry(EntryKind::HardLink, Some(link)), &[1, b'a', 4, 0, 0, 1, 0, 1, b't', 0, 0, 0]),
+    ] {
+        assert_eq!(postcard::to_allocvec(&entry).unwrap(), bytes, "{entry:?}");
+    }
+    let not_kept = NotKept { what: Trait::Attribute, count: 300, why: "no".into() };
+    assert_eq!(postcard::to_allocvec(&not_kept).unwrap(), [1, 0xAC, 0x02, 2, b'n', b'o']);
+}
+
+#[test]
+fn more_than_an_entry_may_have_is_refused() {
+    let manifest = |more: More| {
+        let entry = Entry {
+            path: b"a".to_vec(),
+            kind: EntryKind::File(1 << 40),
+            mode: None,
+            modified_ns: None,
+            more: Some(Box::new(more)),
+        };
+        Message::Manifest { transfer: 1, entries: vec![entry] }
+    };
+    let attributes = |count, name, value| {
+        let attribute = Attribute { name: vec![b'n'; name], value: vec![0; value] };
+        manifest(More { attributes: vec![attribute; count], ..More::default() })
+    };
+    let target = |length| manifest(More { target: vec![b't'; length], ..More::default() });
+    let data = |count| {
+        let extent = Extent { offset: u64::MAX, bytes: 1 };
+        manifest(More { data: Some(vec![extent; count]), ..More::default() })
+    };
+    for (fits, goes_beyond) in [
+        (attributes(MAX_ATTRIBUTES, 6, 9), attributes(MAX_ATTRIBUTES + 1, 6, 9)),
+        (attributes(1, MAX_ATTRIBUTE_NAME, 0), attributes(1, MAX_ATTRIBUTE_NAME + 1, 0)),
+        (attributes(1, 6, MAX_ATTRIBUTE_VALUE), attributes(1, 6, MAX_ATTRIBUTE_VALUE + 1)),
+        (target(MAX_NAME), target(MAX_NAME + 1)),
+        (data(MAX_EXTENTS), data(MAX_EXTENTS + 1)),
+    ] {
+        assert_eq!(Message::decode_body(&unbounded(&fits)).as_ref(), Ok(&fits));
+        assert!(fits.weight() as usize > unbounded(&fits).len());
+        assert!(fits.weight() < BULK_CREDIT / 2);
+        assert!(Message::decode_body(&unbounded(&goes_beyond)).is_err(), "{goes_beyond:?}");
+    }
+    // A list of extents that claims as much as its limit allows, and ends there.
+    let cut = [4, 1, 1, 1, b'a', 0, 9, 0, 0, 1, 0, 0, 0, 0, 1, 0x80, 0x20];
+    assert!(Message::decode_body(&cut).is_err());
 }

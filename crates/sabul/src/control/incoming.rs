@@ -99,7 +99,8 @@ mod tests {
 
     fn manifest(entries: usize) -> Message {
         let path = b"a file with a name of some length".to_vec();
-        let entry = Entry { path, kind: EntryKind::File(7), mode: None, modified_ns: None };
+        let entry =
+            Entry { path, kind: EntryKind::File(7), mode: None, modified_ns: None, more: None };
         Message::Manifest { transfer: 1, entries: vec![entry; entries] }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sabul_wire::control::{BULK_CREDIT, Failure, Message};
+use sabul_wire::control::{BULK_CREDIT, Failure, Message, NotKept};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::ending::{Ending, broke, out_of_memory};
@@ -45,6 +45,8 @@ pub(crate) struct Written {
     pub(crate) counts: Counts,
     /// From the opening of the channel to the last byte.
     pub(crate) elapsed: Duration,
+    /// What was not kept of entries that arrived.
+    pub(crate) not_kept: Vec<NotKept>,
 }
 
 /// What the writing thread of a receiving transfer takes in.

@@ -87,7 +87,8 @@ fn open(transfer: u32, direction: Direction) -> Message {
 
 fn manifest(transfer: u32, entries: usize) -> Message {
     let path = b"name".to_vec();
-    let entry = Entry { path, kind: EntryKind::Directory, mode: None, modified_ns: None };
+    let entry =
+        Entry { path, kind: EntryKind::Directory, mode: None, modified_ns: None, more: None };
     Message::Manifest { transfer, entries: vec![entry; entries] }
 }
 
@@ -97,7 +98,10 @@ fn progress(transfer: u32, bytes: u64) -> Message {
 
 fn done(transfer: u32) -> Message {
     let (bytes, entries, files, failed, elapsed_us, cpu_us) = (0, 0, 0, 0, 0, 0);
-    Message::Done(Done { transfer, bytes, resumed: 0, entries, files, failed, elapsed_us, cpu_us })
+    let not_kept = Vec::new();
+    #[rustfmt::skip]
+    let done = Done { transfer, bytes, resumed: 0, entries, files, failed, elapsed_us, cpu_us, not_kept };
+    Message::Done(done)
 }
 
 fn failure() -> Failure {
@@ -224,6 +228,7 @@ async fn requests_that_wait_are_bounded_by_weight() {
         recursive: true,
         rules: Vec::new(),
         range: None,
+        archive: false,
     };
     for number in (1..512).step_by(2) {
         say(&mut far, Message::Open(Open { transfer: number, ..open.clone() })).await;

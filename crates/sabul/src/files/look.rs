@@ -70,7 +70,7 @@ impl Looked {
         let rules = Rules::new(rules)?;
         let recursive = match view {
             View::Files => false,
-            View::Tree => true,
+            View::Tree | View::Archive => true,
             View::Itself | View::Content | View::All => {
                 let tree = disk.map_or(Tree::Local, Tree::Disk);
                 let todo = places.into_iter().rev().map(|place| Todo::Place(path_of(place), true));
@@ -82,7 +82,8 @@ impl Looked {
             Some(disk) => SourceSet::in_disk(disk, places, recursive),
             None => SourceSet::as_user(places, recursive),
         };
-        Ok(Self(About::Copy(Box::new(set.with_rules(rules).with_patterns().into_parts().0))))
+        let set = set.with_rules(rules).with_patterns();
+        Ok(Self(About::Copy(Box::new(set.into_parts().0))))
     }
 
     /// Goes on to the next one, or for a while.
@@ -110,6 +111,9 @@ fn seen(found: Found) -> Seen {
         EntryKind::File(size) => (SeenKind::File, size),
         EntryKind::Directory => (SeenKind::Directory, 0),
         EntryKind::Stream => (SeenKind::Other, 0),
+        EntryKind::SymbolicLink => (SeenKind::Link, 0),
+        // Its content is sent under another name.
+        EntryKind::HardLink => (SeenKind::File, 0),
     };
     let (mode, modified_ns) = (entry.mode.unwrap_or(0), entry.modified_ns);
     let facts = Facts { kind, size, mode, modified_ns, owner, group };

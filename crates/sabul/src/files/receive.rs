@@ -7,7 +7,7 @@ use sabul_transfer::{Assembler, AssemblerWait, Op, Printable, Step};
 use sabul_units::Polled;
 use sabul_wire::control::{
     Entry, Failure, FailureCode, HAVE_WEIGHT_MAX, Held, MAX_HAVE, MAX_HAVE_FILES, MAX_HAVE_WHOLES,
-    Mark, Message, Whole,
+    Mark, Message, NotKept, Whole,
 };
 
 use super::trouble::{MAX_KEPT_FAILURES, Trouble};
@@ -32,7 +32,7 @@ pub struct Settled {
     pub index: u64,
     /// Its path as announced.
     pub path: Vec<u8>,
-    /// It is a directory.
+    /// It is a directory or a link, and no file.
     pub is_directory: bool,
     /// Whether it is where it belongs.
     pub result: Result<(), Trouble>,
@@ -61,6 +61,20 @@ pub trait Sink {
     /// # Errors
     /// Why there is none now.
     fn make_directory(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble>;
+
+    /// Makes a symbolic link, or another name of an earlier entry: now, or later at the latest when it settles.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    fn make_link(&mut self, _index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+        let message = format!("'{}' is a link and cannot go to a stream", Printable(&entry.path));
+        Err(Failure::new(FailureCode::BadSetting, message).into())
+    }
+
+    /// What was not kept of entries that are otherwise there.
+    fn not_kept(&self) -> Vec<NotKept> {
+        Vec::new()
+    }
 
     /// Begins a file or stream.
     ///
@@ -158,7 +172,7 @@ pub struct Counts {
     pub resumed: u64,
     /// Entries complete, verified and kept as the sink promises.
     pub entries: u64,
-    /// How many of those are not directories.
+    /// How many of those are neither directories nor links.
     pub files: u64,
     /// Entries that are not.
     pub failed: u64,
@@ -345,6 +359,11 @@ impl<S: Sink> Receiver<S> {
         &self.failures
     }
 
+    /// What was not kept of entries that are complete.
+    pub fn not_kept(&self) -> Vec<NotKept> {
+        self.sink.not_kept()
+    }
+
     /// Entries and bytes announced so far, and whether that is all.
     pub fn announced(&self) -> (u64, u64, bool) {
         let (entries, bytes) = self.assembler.announced();
@@ -426,6 +445,7 @@ impl<S: Sink> Receiver<S> {
 
     fn carry_out(&mut self, op: Op) {
         let (Op::MakeDirectory(index)
+        | Op::MakeLink(index)
         | Op::Create(index)
         | Op::Resume { index, .. }
         | Op::Write { index, .. }
@@ -443,6 +463,10 @@ impl<S: Sink> Receiver<S> {
             Op::MakeDirectory(_) => self
                 .sink
                 .make_directory(index, entry)
+                .map(|kept| self.counts.entries += u64::from(kept == Kept::Now)),
+            Op::MakeLink(_) => self
+                .sink
+                .make_link(index, entry)
                 .map(|kept| self.counts.entries += u64::from(kept == Kept::Now)),
             Op::Create(_) => self.sink.create(index, entry),
             Op::Resume { offset, .. } => self.sink.resume(index, entry, offset).map(|hasher| {

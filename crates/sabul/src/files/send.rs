@@ -180,7 +180,8 @@ impl Sender<'_> {
         let mut entries: Vec<Entry> = batch.iter().map(|found| found.entry.clone()).collect();
         if let Some(name) = stream {
             let path = name.clone();
-            entries.push(Entry { path, kind: EntryKind::Stream, mode: None, modified_ns: None });
+            let kind = EntryKind::Stream;
+            entries.push(Entry { path, kind, mode: None, modified_ns: None, more: None });
         }
         for entry in &mut entries {
             if !self.options.preserve {

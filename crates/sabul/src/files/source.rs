@@ -394,7 +394,7 @@ impl Walk {
                     Ok(part) => part,
                     Err(failure) => return Some(failed(name, path, failure)),
                 };
-                let entry = Entry { path: name, kind, mode: Some(mode), modified_ns };
+                let entry = Entry { path: name, kind, mode: Some(mode), modified_ns, more: None };
                 Some(Found { entry, path, failure: None, part, owner })
             }
             Ok(None) => None,
@@ -495,7 +495,8 @@ impl Walk {
 fn failed(name: Vec<u8>, path: PathBuf, failure: Failure) -> Found {
     // The receiver is told as well, so it needs some name that it can accept.
     let name = if RelativePath::new(&*name).is_ok() { name } else { b"unnamed".to_vec() };
-    let entry = Entry { path: name, kind: EntryKind::File(0), mode: None, modified_ns: None };
+    let kind = EntryKind::File(0);
+    let entry = Entry { path: name, kind, mode: None, modified_ns: None, more: None };
     Found { entry, path, failure: Some(failure), part: None, owner: (0, 0) }
 }
 

@@ -1,8 +1,8 @@
 //! A destination that is no file: standard output, a pipe, or whatever the application reads.
 
-use std::io::Write;
+use std::io::{self, Write};
 
-use sabul_transfer::Printable;
+use sabul_transfer::{Layout, Printable};
 use sabul_wire::control::{Entry, Failure, FailureCode};
 
 use super::receive::{Kept, Receiver, Sink};
@@ -16,12 +16,47 @@ pub type StreamReceiver<W> = Receiver<StreamSink<W>>;
 #[derive(Debug)]
 pub struct StreamSink<W: Write> {
     writer: W,
+    /// Where the bytes of the entry belong: what is between is written as zeros.
+    layout: Layout,
+    /// Bytes of the entry so far, in its stream and written.
+    at: u64,
+    written: u64,
+}
+
+/// What is written where a file has a hole.
+const ZEROS: &[u8] = &[0; 64 << 10];
+
+impl<W: Write> StreamSink<W> {
+    /// Writes zeros up to this place.
+    fn fill(&mut self, place: u64) -> io::Result<()> {
+        while self.written < place {
+            let rest = usize::try_from(place - self.written).unwrap_or(usize::MAX);
+            let now = &ZEROS[..rest.min(ZEROS.len())];
+            self.writer.write_all(now)?;
+            self.written += now.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, mut content: &[u8]) -> io::Result<()> {
+        while !content.is_empty() {
+            let (place, run) = self.layout.place(self.at);
+            self.fill(place)?;
+            let now = usize::try_from(run).map_or(content.len(), |run| run.min(content.len()));
+            let (now, rest) = content.split_at(now.max(1));
+            self.writer.write_all(now)?;
+            self.at += now.len() as u64;
+            self.written += now.len() as u64;
+            content = rest;
+        }
+        Ok(())
+    }
 }
 
 impl<W: Write> StreamReceiver<W> {
     /// Receives the only entry of a transfer into a writer.
     pub fn new(writer: W, transfer: u32) -> Self {
-        Self::with_sink(StreamSink { writer }, transfer)
+        Self::with_sink(StreamSink { writer, layout: Layout::PLAIN, at: 0, written: 0 }, transfer)
     }
 
     /// The writer.
@@ -46,16 +81,19 @@ impl<W: Write> Sink for StreamSink<W> {
         Err(Failure::new(FailureCode::BadSetting, message).into())
     }
 
-    fn create(&mut self, _index: u64, _entry: &Entry) -> Result<(), Trouble> {
+    fn create(&mut self, _index: u64, entry: &Entry) -> Result<(), Trouble> {
+        (self.layout, self.at, self.written) = (Layout::of(entry), 0, 0);
         Ok(())
     }
 
     fn write(&mut self, _index: u64, entry: &Entry, content: &[u8]) -> Result<(), Trouble> {
-        self.writer.write_all(content).map_err(|error| write_failure(&entry.path, &error).into())
+        self.append(content).map_err(|error| write_failure(&entry.path, &error).into())
     }
 
     fn finish(&mut self, _index: u64, entry: &Entry, _hash: [u8; 32]) -> Result<Kept, Trouble> {
-        self.writer.flush().map_err(|error| write_failure(&entry.path, &error))?;
+        let end = self.layout.file_bytes(self.at);
+        let done = self.fill(end).and_then(|()| self.writer.flush());
+        done.map_err(|error| write_failure(&entry.path, &error))?;
         Ok(Kept::Now)
     }
 

@@ -493,7 +493,7 @@ fn two_sources_do_not_share_one_name() {
 }
 
 fn entry(path: &str, kind: EntryKind) -> Entry {
-    Entry { path: path.as_bytes().to_vec(), kind, mode: None, modified_ns: None }
+    Entry { path: path.as_bytes().to_vec(), kind, mode: None, modified_ns: None, more: None }
 }
 
 fn manifest(entries: Vec<Entry>) -> Message {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sabul_transfer::{Printable, RelativePath};
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message, NotKept};
 
 use crate::files::Counts;
 use crate::files::glob::{Pattern, is_pattern};
@@ -30,13 +30,16 @@ pub(super) struct Asked {
     /// The content of a directory was asked for, so that any name may come.
     any_name: bool,
     recursive: bool,
+    /// Links, owners and extended attributes were asked for.
+    all_of_files: bool,
     /// Entries that may still come; no limit with directories.
     entries_left: Option<usize>,
 }
 
 impl Asked {
-    /// These sources, as they are sent to the peer; with what is in directories, or not.
-    pub(super) fn new(sources: &[Vec<u8>], recursive: bool) -> Self {
+    /// These sources, as they are sent to the peer; with what is in directories, or not; with all of files, or their
+    /// content, times and bits alone.
+    pub(super) fn new(sources: &[Vec<u8>], recursive: bool, all_of_files: bool) -> Self {
         let patterns = sources.iter().map(|source| last(source)).filter(|name| is_pattern(name));
         let has_patterns = sources.iter().any(|source| is_pattern(source));
         Self {
@@ -45,6 +48,7 @@ impl Asked {
             names: sources.iter().map(|source| name(source)).collect(),
             any_name: recursive && sources.iter().any(|source| is_content(source)),
             recursive,
+            all_of_files,
             entries_left: (!recursive && !has_patterns).then_some(sources.len()),
         }
     }
@@ -64,6 +68,12 @@ impl Asked {
         };
         if entry.kind == EntryKind::Stream {
             return refuse("a stream, and files were asked for");
+        }
+        let is_link = matches!(entry.kind, EntryKind::SymbolicLink | EntryKind::HardLink);
+        let has_more =
+            entry.more.as_ref().is_some_and(|it| it.owner.is_some() || !it.attributes.is_empty());
+        if !self.all_of_files && (is_link || has_more) {
+            return refuse("with links or attributes, and neither was asked for");
         }
         let (top, below) = match entry.path.iter().position(|&byte| byte == b'/') {
             Some(slash) => (&entry.path[..slash], true),
@@ -150,6 +160,14 @@ impl Writer for AskedWriter {
     fn totals(&self) -> Option<(u64, u64)> {
         self.writer.totals()
     }
+
+    fn pending_bytes(&self) -> usize {
+        self.writer.pending_bytes()
+    }
+
+    fn not_kept(&self) -> Vec<NotKept> {
+        self.writer.not_kept()
+    }
 }
 
 #[cfg(test)]
@@ -159,7 +177,7 @@ mod tests {
     const FILE: EntryKind = EntryKind::File(1);
 
     fn check(asked: &mut Asked, path: &[u8], kind: EntryKind) -> Result<(), String> {
-        let entry = Entry { path: path.to_vec(), kind, mode: None, modified_ns: None };
+        let entry = Entry { path: path.to_vec(), kind, mode: None, modified_ns: None, more: None };
         asked.check(&[entry]).map_err(|failure| {
             assert_eq!(failure.code, FailureCode::Protocol);
             failure.message
@@ -168,7 +186,7 @@ mod tests {
 
     fn asked(sources: &[&str], recursive: bool) -> Asked {
         let sources: Vec<_> = sources.iter().map(|source| source.as_bytes().to_vec()).collect();
-        Asked::new(&sources, recursive)
+        Asked::new(&sources, recursive, false)
     }
 
     #[test]
@@ -231,7 +249,7 @@ mod tests {
         for path in [&b".bashrc"[..], b".x.nc", b"a.ncx", b"a.nc/x"] {
             assert!(check(&mut asked, path, FILE).is_err(), "{path:?}");
         }
-        let mut odd = Asked::new(&[b"x[".to_vec()], false);
+        let mut odd = Asked::new(&[b"x[".to_vec()], false, false);
         check(&mut odd, b"x[", FILE).unwrap();
         assert!(check(&mut odd, b"xa", FILE).is_err(), "no pattern, but a name");
     }

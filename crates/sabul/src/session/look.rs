@@ -338,6 +338,7 @@ impl ChangeRequest {
                 failed,
                 elapsed_us: 0,
                 cpu_us: 0,
+                not_kept: Vec::new(),
             }))
         })
         .await

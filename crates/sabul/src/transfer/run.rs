@@ -553,6 +553,7 @@ impl Run {
                 let Done { bytes, resumed, entries, files, failed, .. } = *done;
                 let counts = Counts { bytes, resumed, entries, files, failed };
                 let mut report = self.board.report(counts);
+                report.not_kept.clone_from(&done.not_kept);
                 report.cpu_sender = Some(self.board.cpu_used());
                 report.cpu_receiver = Some(Duration::from_micros(done.cpu_us));
                 return Ok(report);
@@ -651,8 +652,10 @@ impl Run {
                 failed: counts.failed,
                 elapsed_us: micros(written.elapsed),
                 cpu_us: micros(cpu),
+                not_kept: written.not_kept.clone(),
             }));
             let mut report = self.board.report(counts);
+            report.not_kept = written.not_kept;
             report.cpu_receiver = Some(cpu);
             return Ok(report);
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver as Inputs, RecvTimeoutError};
 use std::time::Duration;
 
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message, NotKept};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -142,7 +142,7 @@ fn send_measure(
     outlet: &mut ChannelOutlet,
 ) -> Option<SendSummary> {
     let path = b"measurement".to_vec();
-    let entry = Entry { path, kind: EntryKind::Stream, mode: None, modified_ns: None };
+    let entry = Entry { path, kind: EntryKind::Stream, mode: None, modified_ns: None, more: None };
     outlet.message(Message::Manifest { transfer, entries: vec![entry] }).ok()?;
     outlet.control.send(&Message::ManifestEnd { transfer, entries: 1, bytes: 0 });
     outlet.board.set_totals(1, limit.bytes);
@@ -196,6 +196,10 @@ pub(crate) trait Writer: Send {
     fn pending_bytes(&self) -> usize {
         0
     }
+    /// What was not kept of entries that are complete.
+    fn not_kept(&self) -> Vec<NotKept> {
+        Vec::new()
+    }
 }
 
 impl<S: Sink + Send> Writer for Receiver<S> {
@@ -234,6 +238,10 @@ impl<S: Sink + Send> Writer for Receiver<S> {
     fn totals(&self) -> Option<(u64, u64)> {
         let (entries, bytes, is_complete) = self.announced();
         is_complete.then_some((entries, bytes))
+    }
+
+    fn not_kept(&self) -> Vec<NotKept> {
+        self.not_kept()
     }
 
     fn pending_bytes(&self) -> usize {
@@ -404,7 +412,8 @@ impl Writing {
             return Some(Err(failure));
         }
         let counts = writer.finished()?;
-        Some(Ok(Written { counts, elapsed: now }))
+        let not_kept = writer.not_kept();
+        Some(Ok(Written { counts, elapsed: now, not_kept }))
     }
 
     /// Tells the end; the writer is dropped before, and with it what is half-written.

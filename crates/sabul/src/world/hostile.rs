@@ -70,7 +70,13 @@ impl Malice {
             1 => EntryKind::Stream,
             _ => EntryKind::File(size),
         };
-        Entry { path: self.name(), kind, mode: Some(0o7777), modified_ns: Some(i64::MIN) }
+        Entry {
+            path: self.name(),
+            kind,
+            mode: Some(0o7777),
+            modified_ns: Some(i64::MIN),
+            more: None,
+        }
     }
 
     fn request(&mut self) -> Request {
@@ -80,6 +86,7 @@ impl Malice {
                 recursive: true,
                 rules: Vec::new(),
                 range: None,
+                archive: self.0.below(2) == 0,
             },
             1 => Request::Stream { name: self.text() },
             2 => Request::Measure { bytes: Some(self.size()), millis: None },

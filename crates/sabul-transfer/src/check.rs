@@ -1,0 +1,68 @@
+//! What an entry may say beside its name: checked before anything is done with it.
+
+use sabul_wire::Printable;
+use sabul_wire::control::{Attribute, Entry, EntryKind, MAX_ATTRIBUTE_BYTES, More};
+
+use crate::layout::Layout;
+use crate::path::RelativePath;
+
+/// The name space of attributes that people and programs give their own files.
+const USER: &[u8] = b"user.";
+/// Access lists, as Linux calls them.
+const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+
+/// Whether an extended attribute of this name is copied: those of users, and access lists. Others belong to one
+/// machine, or lend rights.
+pub fn is_copied_attribute(name: &[u8]) -> bool {
+    let is_users = name.strip_prefix(USER).is_some_and(|rest| !rest.is_empty());
+    (is_users || LISTS.contains(&name)) && !name.contains(&0)
+}
+
+/// What is wrong with what an entry says beside its name.
+pub(crate) fn flaw(entry: &Entry) -> Option<String> {
+    let nothing = More::default();
+    let more = entry.more.as_deref().unwrap_or(&nothing);
+    let name = Printable(&entry.path);
+    let target = &more.target;
+    let what = match entry.kind {
+        EntryKind::SymbolicLink if target.is_empty() || target.contains(&0) => {
+            format!("'{name}' is a link with no text that a link can have")
+        }
+        EntryKind::HardLink if *target == entry.path => format!("'{name}' is a link to itself"),
+        EntryKind::HardLink => match RelativePath::new(&**target) {
+            Ok(_) => return flaw_of_more(entry, more),
+            Err(error) => format!("'{name}' is a hard link to a bad name: {error}"),
+        },
+        EntryKind::File(_) | EntryKind::Directory | EntryKind::Stream if !target.is_empty() => {
+            format!("'{name}' is no link and has the text of one")
+        }
+        _ => return flaw_of_more(entry, more),
+    };
+    Some(what)
+}
+
+fn flaw_of_more(entry: &Entry, more: &More) -> Option<String> {
+    let name = Printable(&entry.path);
+    if more.owner.is_some_and(|it| it.user == u32::MAX || it.group == u32::MAX) {
+        return Some(format!("the owner of '{name}' is none"));
+    }
+    if let Some(data) = &more.data {
+        let EntryKind::File(size) = entry.kind else {
+            return Some(format!("'{name}' has a map of holes and is no file"));
+        };
+        if Layout::with_holes(size, data).is_none() {
+            return Some(format!("the map of holes of '{name}' is none"));
+        }
+    }
+    let bad = |it: &&Attribute| !is_copied_attribute(&it.name);
+    if let Some(attribute) = more.attributes.iter().find(bad) {
+        let attribute = Printable(&attribute.name);
+        return Some(format!("'{name}' has the attribute '{attribute}', which is not copied"));
+    }
+    let bytes: usize = more.attributes.iter().map(|it| it.name.len() + it.value.len()).sum();
+    let may_have = matches!(entry.kind, EntryKind::File(_) | EntryKind::Directory);
+    if bytes > MAX_ATTRIBUTE_BYTES || (bytes > 0 && !may_have) {
+        return Some(format!("'{name}' has {bytes} bytes of attributes, more than it may"));
+    }
+    None
+}
