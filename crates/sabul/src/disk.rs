@@ -4,6 +4,7 @@
 //! that a disk in memory can take its place, and fail, or lose its power, at each single call.
 //! A file that is open and a name are two things: what is done to the one may miss the other.
 
+mod extra;
 pub(crate) mod memory;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use std::io;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::Errno;
+use sabul_wire::control::{Attribute, Extent};
 
 use crate::jail::{
     self, Entry, FileTime, Jail, JailError, JailPath, LinkTarget, Metadata, set_mode, set_mtime,
@@ -80,6 +82,51 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// If there is none, it is not empty, or the system refuses.
     fn remove_dir(&self, path: &JailPath) -> Result<(), JailError>;
 
+    /// The text of a symbolic link.
+    ///
+    /// # Errors
+    /// If there is none, or this disk knows no links.
+    fn read_link(&self, path: &JailPath) -> Result<Vec<u8>, JailError> {
+        Err(made_up("read link", path, Errno::OPNOTSUPP))
+    }
+
+    /// Makes a symbolic link of this text under a name that nothing has.
+    ///
+    /// # Errors
+    /// If the name is taken, the system refuses, or this disk knows no links.
+    fn make_symlink(&self, path: &JailPath, _text: &[u8]) -> Result<(), JailError> {
+        Err(made_up("link", path, Errno::OPNOTSUPP))
+    }
+
+    /// Gives a file another name that nothing has.
+    ///
+    /// # Errors
+    /// If the name is taken, the system refuses, or this disk knows no links.
+    fn make_hard_link(&self, _first: &JailPath, path: &JailPath) -> Result<(), JailError> {
+        Err(made_up("link", path, Errno::OPNOTSUPP))
+    }
+
+    /// Sets the owner, where it is to change, and the group of a name, of a symbolic link itself.
+    ///
+    /// # Errors
+    /// If the system refuses, or this disk knows no owners.
+    fn set_link_owner(
+        &self,
+        path: &JailPath,
+        _user: Option<u32>,
+        _group: u32,
+    ) -> Result<(), JailError> {
+        Err(made_up("own", path, Errno::OPNOTSUPP))
+    }
+
+    /// Sets the time of modification of a name, of a symbolic link itself.
+    ///
+    /// # Errors
+    /// If the system refuses, or this disk knows no links.
+    fn set_link_mtime(&self, path: &JailPath, _mtime: FileTime) -> Result<(), JailError> {
+        Err(made_up("date", path, Errno::OPNOTSUPP))
+    }
+
     /// Bits for a name that nobody else has or can guess.
     ///
     /// # Errors
@@ -99,6 +146,15 @@ pub enum Lock {
     Busy,
     /// This file system knows no locks.
     Unknown,
+}
+
+/// Extended attributes of a file that are copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Those that fit what may be sent, sorted by name.
+    pub list: Vec<Attribute>,
+    /// How many there are beside.
+    pub left: u32,
 }
 
 /// An open file or folder. What it is called, if anything, does not matter to it.
@@ -153,6 +209,40 @@ pub trait DiskFile: Send + fmt::Debug {
     /// # Errors
     /// As the system says.
     fn set_mtime(&self, mtime: FileTime) -> io::Result<()>;
+
+    /// Sets the owner, where it is to change, and the group.
+    ///
+    /// # Errors
+    /// As the system says; if this disk knows no owners.
+    fn set_owner(&self, _user: Option<u32>, _group: u32) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// The extended attributes that are copied.
+    ///
+    /// # Errors
+    /// If the system cannot tell.
+    fn attributes(&self) -> io::Result<Attributes> {
+        Ok(Attributes::default())
+    }
+
+    /// Gives it an extended attribute.
+    ///
+    /// # Errors
+    /// As the system says; if this disk knows none.
+    fn set_attribute(&self, _attribute: &Attribute) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Where a file of this length, in bytes, has data between holes; at most
+    /// [`MAX_EXTENTS`](sabul_wire::control::MAX_EXTENTS) stretches. Nothing where it has no holes that the system
+    /// tells of.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn data(&self, _size: u64) -> io::Result<Option<Vec<Extent>>> {
+        Ok(None)
+    }
 
     /// Waits until it is on the disk: content and metadata of a file, names in a folder.
     ///
@@ -222,6 +312,31 @@ impl Disk for Jail {
         self.remove_dir(path)
     }
 
+    fn read_link(&self, path: &JailPath) -> Result<Vec<u8>, JailError> {
+        self.read_link(path)
+    }
+
+    fn make_symlink(&self, path: &JailPath, text: &[u8]) -> Result<(), JailError> {
+        self.make_symlink(path, text)
+    }
+
+    fn make_hard_link(&self, first: &JailPath, path: &JailPath) -> Result<(), JailError> {
+        self.make_hard_link(first, path)
+    }
+
+    fn set_link_owner(
+        &self,
+        path: &JailPath,
+        user: Option<u32>,
+        group: u32,
+    ) -> Result<(), JailError> {
+        self.set_link_owner(path, user, group)
+    }
+
+    fn set_link_mtime(&self, path: &JailPath, mtime: FileTime) -> Result<(), JailError> {
+        self.set_link_mtime(path, mtime)
+    }
+
     fn draw(&self) -> io::Result<u64> {
         let mut bytes = [0; 8];
         aws_lc_rs::rand::fill(&mut bytes)
@@ -276,6 +391,23 @@ impl DiskFile for File {
 
     fn set_mtime(&self, mtime: FileTime) -> io::Result<()> {
         set_mtime(self, mtime)
+    }
+
+    fn set_owner(&self, user: Option<u32>, group: u32) -> io::Result<()> {
+        let (user, group) = jail::owner(user, group)?;
+        Ok(rustix::fs::fchown(self, user, group)?)
+    }
+
+    fn attributes(&self) -> io::Result<Attributes> {
+        extra::attributes(self)
+    }
+
+    fn set_attribute(&self, attribute: &Attribute) -> io::Result<()> {
+        extra::set_attribute(self, attribute)
+    }
+
+    fn data(&self, size: u64) -> io::Result<Option<Vec<Extent>>> {
+        extra::data(self, size)
     }
 
     fn sync(&self) -> io::Result<()> {

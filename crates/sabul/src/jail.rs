@@ -11,6 +11,7 @@
 //! The same type serves a served folder and the destination of a local copy; only the root's own
 //! name may be treated differently ([`RootLink`]).
 
+mod links;
 mod path;
 mod resolve;
 
@@ -23,6 +24,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
+pub(crate) use links::owner;
 pub use path::{JailPath, MAX_NAME, MAX_PATH, NameFault};
 use resolve::{Links, Resolver};
 
@@ -97,6 +99,10 @@ pub struct Metadata {
     pub kind: Kind,
     /// Bytes; for anything but a plain file, what the system says.
     pub size: u64,
+    /// Bytes that it takes on its disk; less than its size where it has holes.
+    pub allocated: u64,
+    /// How many names it has.
+    pub names: u64,
     /// Permission bits, up to 0o7777.
     pub mode: u32,
     /// When its content last changed, or what somebody set in its place.
@@ -126,6 +132,8 @@ impl From<&Stat> for Metadata {
             id: FileId { device: stat.st_dev, inode: stat.st_ino, born_ns: 0 },
             kind: FileType::from_raw_mode(stat.st_mode).into(),
             size: u64::try_from(stat.st_size).unwrap_or(0),
+            allocated: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(BLOCK),
+            names: wide(stat.st_nlink),
             mode: Mode::from_raw_mode(stat.st_mode).bits() & 0o7777,
             mtime: FileTime {
                 seconds: stat.st_mtime,
@@ -140,6 +148,14 @@ impl From<&Stat> for Metadata {
         }
     }
 }
+
+/// A count whose type differs between machines.
+fn wide(count: impl TryInto<u64>) -> u64 {
+    count.try_into().unwrap_or(1)
+}
+
+/// Bytes of a block as the system counts them, whatever the file system's own are.
+const BLOCK: u64 = 512;
 
 /// What is known of an open file.
 fn examine(fd: BorrowedFd<'_>) -> Result<Metadata, Errno> {
@@ -183,6 +199,8 @@ fn statx(
         },
         kind: FileType::from_raw_mode(found.stx_mode.into()).into(),
         size: found.stx_size,
+        allocated: found.stx_blocks.saturating_mul(BLOCK),
+        names: found.stx_nlink.into(),
         mode: u32::from(found.stx_mode) & 0o7777,
         mtime: time(found.stx_mtime),
         ctime: time(found.stx_ctime),

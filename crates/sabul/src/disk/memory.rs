@@ -117,6 +117,8 @@ impl Node {
             id: FileId { device: 1, inode, born_ns: self.born_ns },
             kind: self.kind,
             size: self.content.len() as u64,
+            allocated: self.content.len() as u64,
+            names: 1,
             mode: self.mode,
             mtime: self.mtime,
             ctime: time(self.ctime_ns),
