@@ -224,6 +224,9 @@ pub struct TransferOptions {
     pub mtu_max: Option<u32>,
     /// Keep modification times and permission bits of files.
     pub preserve: bool,
+    /// Keep all of files: symbolic and hard links as what they are, times, permission bits, and as far as the receiver
+    /// may, owners and extended attributes. Otherwise links are followed.
+    pub all_of_files: bool,
     /// Size of a block in bytes, a power of two; it becomes smaller where memory is short.
     pub block_bytes: u32,
     /// Most bytes sent and not yet acknowledged; the memory of both ends bounds them too.
@@ -254,6 +257,7 @@ impl Default for TransferOptions {
             rate_limit_bps: None,
             mtu_max: None,
             preserve: false,
+            all_of_files: false,
             block_bytes: 1 << 20,
             window_bytes: u64::MAX,
             loss_policy: LossPolicy::Current,

@@ -5,12 +5,14 @@
 //! ([`StreamReceiver`]). Which bytes belong to which entry is `sabul-transfer`'s business; here are
 //! the system calls. Everything blocks, so it belongs on threads of its own.
 
+mod all;
 mod destination;
 pub(crate) mod glob;
 mod group;
 mod have;
 mod journal;
 mod look;
+mod metadata;
 mod outlet;
 pub(crate) mod part;
 mod prompt;

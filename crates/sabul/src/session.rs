@@ -143,13 +143,14 @@ impl Session {
         let request = control::Request::Put {
             destination: destination.path,
             into_directory: destination.into_directory || sources.needs_directory(),
-            preserve: options.preserve,
+            preserve: options.preserve || options.all_of_files,
             sync: options.sync,
         };
         let resume = if options.resume { Resume::Yes } else { Resume::No };
         let rules = Rules::new(&options.rules).map_err(Error::from_failure)?;
-        let sources = sources.with_rules(rules);
-        let work = Work::Send { set: sources, announce_times: options.preserve, resume };
+        let sources = sources.with_rules(rules).with_all_of_files(options.all_of_files);
+        let announce_times = options.preserve || options.all_of_files;
+        let work = Work::Send { set: sources, announce_times, resume };
         self.open(Direction::Send, request, options, |_| Ok(work))
     }
 
@@ -168,7 +169,8 @@ impl Session {
     ) -> Result<Transfer, Error> {
         let is_content = |source: &Vec<u8>| source.ends_with(b"/");
         let needs_directory = sources.len() > 1 || sources.iter().any(is_content);
-        let &TransferOptions { preserve, sync, resume, .. } = options;
+        let &TransferOptions { preserve, sync, resume, all_of_files: archive, .. } = options;
+        let preserve = preserve || archive;
         let writes_files = !matches!(destination, LocalDestination::Writer(_));
         let prepared = self.inner.cx.machine.block(move || match destination {
             LocalDestination::Path { path, into_directory } => {
@@ -190,9 +192,9 @@ impl Session {
             }
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)?.map_err(Error::from_failure)?;
-        let asked = Asked::new(&sources, recursive, false);
+        let asked = Asked::new(&sources, recursive, archive);
         let (rules, range) = (options.rules.clone(), options.range);
-        let request = control::Request::Get { sources, recursive, rules, range, archive: false };
+        let request = control::Request::Get { sources, recursive, rules, range, archive };
         let options = &TransferOptions { sync: sync && writes_files, ..options.clone() };
         self.open(Direction::Receive, request, options, |number| {
             let writer: Box<dyn Writer> = match prepared {
@@ -728,7 +730,7 @@ impl GetRequest {
         set: impl FnOnce(Vec<Vec<u8>>, bool) -> SourceSet,
     ) -> Result<Transfer, Error> {
         let Some(Open {
-            request: control::Request::Get { sources, recursive, rules, range, .. },
+            request: control::Request::Get { sources, recursive, rules, range, archive },
             ..
         }) = self.pending.open().cloned()
         else {
@@ -736,7 +738,7 @@ impl GetRequest {
         };
         self.pending.accept(Direction::Send, |_| {
             let set = set(sources, recursive).with_patterns().with_range(range);
-            let set = set.with_rules(Rules::new(&rules)?);
+            let set = set.with_rules(Rules::new(&rules)?).with_all_of_files(archive);
             Ok(Work::Send { set, announce_times: true, resume: Resume::Yes })
         })
     }

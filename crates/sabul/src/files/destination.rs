@@ -7,6 +7,7 @@
 //! What an interrupted transfer leaves for the next one is in `destination/held.rs`.
 
 mod held;
+mod links;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,10 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabul_transfer::Printable;
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Mark};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Mark, NotKept};
 
 use super::group::Group;
-use super::part::{Part, keep_metadata, reclaim};
+use super::metadata::{Lost, keep_metadata};
+use super::part::{Part, reclaim};
 use super::receive::{Kept, Left, Receiver, Settled, Sink};
 use super::trouble::{
     MAX_KEPT_FAILURES, Trouble, jail_trouble, jail_write_failure, trouble, write_failure,
@@ -35,8 +37,8 @@ const OPEN_MAX: usize = 256;
 /// Most bytes of directories that wait for their times and bits, as far as the transfer is not in
 /// them. Ours: beyond, they get them early.
 const DIRECTORIES_BYTES: usize = 16 << 20;
-/// What a waiting directory takes beside its two paths, in bytes, about.
-const DIRECTORY_OVERHEAD: usize = 160;
+/// What a waiting directory takes beside its path and its entry, in bytes, about.
+const DIRECTORY_OVERHEAD: usize = 64;
 /// Most folders of which it is remembered that leftovers were looked for. Ours.
 const SEARCHED_MAX: usize = 4096;
 
@@ -85,6 +87,8 @@ impl FileReceiver {
             directories_bytes: 0,
             directories_max: DIRECTORIES_BYTES,
             early_failures: Vec::new(),
+            links: links::Waiting::default(),
+            lost: Lost::default(),
             searched: BTreeSet::new(),
             ledger: destination.resume.then(Ledger::default),
             now: Duration::ZERO,
@@ -156,6 +160,10 @@ pub struct FileSink {
     pub(super) directories_max: usize,
     /// Those that failed to get them before the end.
     early_failures: Vec<(u64, Vec<u8>, Failure)>,
+    /// Links that are made last.
+    links: links::Waiting,
+    /// What was not kept.
+    lost: Lost,
     /// Folders in which nothing is left behind by the dead.
     searched: BTreeSet<JailPath>,
     /// What a later attempt needs to go on, and what earlier ones left; none where that is not wanted.
@@ -329,7 +337,7 @@ impl FileSink {
     fn ready(&mut self, part: &mut Part, entry: &Entry) -> Result<Kept, Trouble> {
         part.unpark(&*self.disk)?;
         if self.preserve && entry.kind == EntryKind::Stream {
-            part.keep_metadata(entry)?;
+            self.lost.add(part.keep_metadata(entry)?);
         }
         if self.sync {
             return Ok(Kept::Later);
@@ -387,6 +395,8 @@ impl FileSink {
     }
 
     fn relieve_directories(&mut self, path: &JailPath) {
+        // A link changes the time of its folder.
+        self.make_links();
         self.group.flush_all(&*self.disk);
         self.collect_settled();
         let mut in_use: BTreeSet<JailPath> =
@@ -408,15 +418,16 @@ impl FileSink {
 
     /// Sets times and bits of directories; tells what went wrong.
     fn finish_directories(
-        &self,
+        &mut self,
         directories: Vec<(u64, JailPath, Entry)>,
     ) -> Vec<(u64, Vec<u8>, Failure)> {
         let mut failures = Vec::new();
         // Children first: setting the parent's bits may close the way to them.
         for (index, path, entry) in directories.into_iter().rev() {
+            let sync = self.sync;
             let set = |directory: Box<dyn DiskFile>| {
-                keep_metadata(&*directory, &entry)?;
-                if self.sync { directory.sync() } else { Ok(()) }
+                let lost = keep_metadata(&*directory, &entry)?;
+                if sync { directory.sync().map(|()| lost) } else { Ok(lost) }
             };
             let result = match self.disk.open_dir(&path) {
                 Ok(directory) => {
@@ -424,8 +435,9 @@ impl FileSink {
                 }
                 Err(error) => Err(jail_write_failure(&error)),
             };
-            if let Err(failure) = result {
-                failures.push((index, entry.path, failure));
+            match result {
+                Ok(lost) => self.lost.add(lost),
+                Err(failure) => failures.push((index, entry.path, failure)),
             }
         }
         failures
@@ -438,7 +450,7 @@ fn not_begun(index: u64) -> Trouble {
 }
 
 fn directory_bytes(path: &JailPath, entry: &Entry) -> usize {
-    path.as_bytes().len() + entry.path.len() + DIRECTORY_OVERHEAD
+    path.as_bytes().len() + entry.weight() + DIRECTORY_OVERHEAD
 }
 
 /// Takes from a new directory, which has what the umask left, the bits that `mode` lacks; those of
@@ -479,6 +491,14 @@ impl Sink for FileSink {
         }
         self.group.flush_if_full(&*self.disk);
         Ok(if is_kept { Kept::Now } else { Kept::Later })
+    }
+
+    fn make_link(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble> {
+        self.note_link(index, entry)
+    }
+
+    fn not_kept(&self) -> Vec<NotKept> {
+        self.lost.list()
     }
 
     fn folder(&self) -> Option<JailPath> {
@@ -522,15 +542,20 @@ impl Sink for FileSink {
         let is_empty = part.is_full();
         self.insert(index, part);
         room?;
-        if is_empty && self.preserve { self.part(index)?.keep_metadata(entry) } else { Ok(()) }
+        if is_empty && self.preserve {
+            let lost = self.part(index)?.keep_metadata(entry)?;
+            self.lost.add(lost);
+        }
+        Ok(())
     }
 
     fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), Trouble> {
         let (sync, preserve) = (self.sync, self.preserve);
         let part = self.part(index)?;
         part.write(content, sync)?;
-        if preserve && entry.kind == EntryKind::File(part.written()) {
-            part.keep_metadata(entry)?;
+        if preserve && part.is_full() {
+            let lost = part.keep_metadata(entry)?;
+            self.lost.add(lost);
         }
         Ok(())
     }
@@ -583,6 +608,8 @@ impl Sink for FileSink {
     }
 
     fn settle(&mut self) {
+        self.group.flush_all(&*self.disk);
+        self.make_links();
         self.group.flush_all(&*self.disk);
     }
 

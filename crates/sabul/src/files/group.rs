@@ -117,13 +117,45 @@ impl Group {
         self.named.push(Named { index, path, is_directory: true });
     }
 
-    /// Takes a file that has had its name for a while, of this transfer or an earlier attempt.
-    pub(super) fn add_named(&mut self, index: u64, path: Vec<u8>, target: &JailPath, id: FileId) {
+    /// Takes a file that has had its name for a while, of this transfer or an earlier attempt; or a link, which counts
+    /// as a folder does, with `is_directory`.
+    pub(super) fn add_named(
+        &mut self,
+        index: u64,
+        path: Vec<u8>,
+        target: &JailPath,
+        id: FileId,
+        is_directory: bool,
+    ) {
         if let Some(folder) = target.parent() {
             self.note_folder(&folder, id.device);
         }
         self.own.insert(id);
-        self.named.push(Named { index, path, is_directory: false });
+        self.named.push(Named { index, path, is_directory });
+    }
+
+    /// A file that has its name belongs to this transfer.
+    pub(super) fn note_own(&mut self, id: FileId) {
+        self.own.insert(id);
+    }
+
+    /// Whether this transfer has given this file a name.
+    pub(super) fn has_made(&self, id: FileId) -> bool {
+        self.own.contains(id)
+    }
+
+    /// The same as far as that is remembered; of a transfer with too many files it is not known.
+    pub(super) fn may_have_made(&self, id: FileId) -> bool {
+        self.own.has_forgotten || self.own.contains(id)
+    }
+
+    /// What is wrong with a name that this transfer has given before.
+    pub(super) fn comes_twice(&self, target: &JailPath) -> Failure {
+        let message = format!(
+            "'{target}' comes twice in this transfer, or under two names that this file system takes for one; rename \
+             one of the two sources"
+        );
+        Failure::new(FailureCode::Unwritable, message)
     }
 
     /// Files that keep a descriptor.
@@ -175,11 +207,7 @@ impl Group {
         let target = part.target();
         match disk.stat(target, LinkTarget::Itself) {
             Ok(there) if self.own.contains(there.id) => {
-                let message = format!(
-                    "'{target}' comes twice in this transfer, or under two names that this file \
-                     system takes for one; rename one of the two sources"
-                );
-                return Err(Failure::new(FailureCode::Unwritable, message).into());
+                return Err(self.comes_twice(target).into());
             }
             Err(error) if !error.is_not_found() => return Err(jail_trouble(&error)),
             _ => {}
@@ -289,19 +317,24 @@ fn sync_folder(disk: &dyn Disk, folder: &JailPath, unflushed: Unflushed) -> Resu
 
 /// The files that this transfer has given names to, by a hash of what identifies them.
 #[derive(Debug, Default)]
-struct OwnFiles(BTreeSet<u64>);
+struct OwnFiles {
+    known: BTreeSet<u64>,
+    /// There were too many.
+    has_forgotten: bool,
+}
 
 impl OwnFiles {
     fn contains(&self, id: FileId) -> bool {
-        self.0.contains(&short(id))
+        self.known.contains(&short(id))
     }
 
     fn insert(&mut self, id: FileId) {
-        if self.0.len() >= OWN_MAX {
+        if self.known.len() >= OWN_MAX {
             // From here on, names that come twice are found among the files that follow.
-            self.0.clear();
+            self.known.clear();
+            self.has_forgotten = true;
         }
-        self.0.insert(short(id));
+        self.known.insert(short(id));
     }
 }
 

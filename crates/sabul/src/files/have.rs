@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
+use sabul_transfer::Layout;
 use sabul_wire::control::{Held, Mark, Whole};
 
 use super::part::hash_on;
@@ -84,22 +85,27 @@ impl Have {
 /// Reads a small file whole; nothing where its content is another.
 pub(super) fn same_whole(
     file: &dyn DiskFile,
+    layout: &Layout,
     size: u64,
     content: [u8; 8],
 ) -> io::Result<Option<Same>> {
-    let mut hasher = blake3::Hasher::new();
-    let bytes = hash_on(file, &mut hasher, 0, size)?;
+    let mut hasher = layout.hasher();
+    let bytes = hash_on(file, layout, &mut hasher, 0, size)?;
     let is_same = bytes == size && front(hasher.finalize().as_bytes()) == content;
     Ok(is_same.then_some(Same { offset: size, hasher }))
 }
 
 /// Reads a file up to the last mark that it agrees with; nothing where it agrees with none.
-pub(super) fn same(file: &dyn DiskFile, marks: &[Mark]) -> io::Result<Option<Same>> {
-    let mut hasher = blake3::Hasher::new();
+pub(super) fn same(
+    file: &dyn DiskFile,
+    layout: &Layout,
+    marks: &[Mark],
+) -> io::Result<Option<Same>> {
+    let mut hasher = layout.hasher();
     let mut at = 0;
     let mut same = None;
     for mark in marks {
-        at = hash_on(file, &mut hasher, at, mark.bytes)?;
+        at = hash_on(file, layout, &mut hasher, at, mark.bytes)?;
         if at != mark.bytes || *hasher.finalize().as_bytes() != mark.hash {
             return Ok(same);
         }
@@ -133,7 +139,7 @@ mod tests {
             (vec![mark(b"012"), mark(b"0123456789abc")], Some(3)),
             (vec![], None),
         ] {
-            let same = same(&*file, &marks).unwrap();
+            let same = same(&*file, &Layout::PLAIN, &marks).unwrap();
             assert_eq!(same.as_ref().map(|same| same.offset), offset);
             if let Some(Same { offset, hasher }) = same {
                 let content = &b"0123456789"[..usize::try_from(offset).unwrap()];
@@ -174,10 +180,10 @@ mod tests {
         have.add(vec![], vec![told(b"f", b"content"), told(b"g", b"other")], true);
         let Some(Known::Whole(content)) = have.take(b"f", 7) else { panic!("it is there") };
         assert_eq!(have.take(b"f", 7), None, "once");
-        assert_eq!(same_whole(&*file, 7, content).unwrap().unwrap().offset, 7);
+        assert_eq!(same_whole(&*file, &Layout::PLAIN, 7, content).unwrap().unwrap().offset, 7);
         let Some(Known::Whole(other)) = have.take(b"g", 7) else { panic!("it is there") };
-        assert!(same_whole(&*file, 7, other).unwrap().is_none(), "it has changed");
-        assert!(same_whole(&*file, 6, content).unwrap().is_none(), "it has grown");
-        assert!(same_whole(&*file, 8, content).unwrap().is_none(), "it has shrunk");
+        assert!(same_whole(&*file, &Layout::PLAIN, 7, other).unwrap().is_none(), "it has changed");
+        assert!(same_whole(&*file, &Layout::PLAIN, 6, content).unwrap().is_none(), "it has grown");
+        assert!(same_whole(&*file, &Layout::PLAIN, 8, content).unwrap().is_none(), "it has shrunk");
     }
 }

@@ -6,7 +6,7 @@
 //! again, and compared with the source's, before it counts.
 //!
 //! ```text
-//! head     "sabul resume 1\n"
+//! head     "sabul resume 2\n"
 //! record   length (4, little-endian) | check (8) | body (postcard)
 //! ```
 //! A check is the start of the BLAKE3 hash of the check before and the body, so records count up to
@@ -16,7 +16,8 @@
 use std::io;
 use std::sync::Arc;
 
-use sabul_wire::control::Mark;
+use sabul_transfer::Layout;
+use sabul_wire::control::{Extent, Mark};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, info};
 
@@ -25,12 +26,14 @@ use crate::disk::{Disk, DiskFile, Lock};
 use crate::jail::{FileId, FileTime, JailError, JailPath, LinkTarget};
 
 /// The first bytes; the number grows with the format.
-const HEAD: &[u8] = b"sabul resume 1\n";
+const HEAD: &[u8] = b"sabul resume 2\n";
 /// Length and check of a record, in bytes.
 const FRONT: usize = 4 + CHECK;
 const CHECK: usize = 8;
-/// Longest body, in bytes: three paths and some numbers.
-const BODY_MAX: usize = 16 << 10;
+/// Longest body, in bytes: a path and a map of holes.
+const BODY_MAX: usize = 128 << 10;
+/// What was noted is handed over when it is so long, in bytes.
+const WRITE_FROM: usize = 16 << 10;
 /// How many may lie in a folder. Ours: as many transfers into it at a time can be resumed.
 const SLOTS: usize = 8;
 /// Longest that is read, in bytes. Ours: some 800 000 files.
@@ -80,9 +83,17 @@ pub(super) enum Record {
         /// Seconds and nanoseconds of its last change, of whatever kind.
         changed: (i64, u32),
     },
+    /// Comes before what is said of a file with holes: how long it is, and where it has data.
+    Holes { entry: Vec<u8>, bytes: u64, data: Vec<Extent> },
 }
 
 impl Record {
+    /// What has to be noted before anything else of a file of this layout.
+    pub(super) fn holes(entry: &[u8], layout: &Layout) -> Option<Self> {
+        let (bytes, data) = layout.holes()?;
+        Some(Self::Holes { entry: entry.to_vec(), bytes, data })
+    }
+
     pub(super) const fn mark(number: u32, mark: Mark, is_synced: bool) -> Self {
         Self::Mark { number, bytes: mark.bytes, hash: mark.hash, is_synced }
     }
@@ -297,7 +308,7 @@ impl Journal {
         }
         let check = encode(record, open.check, &mut self.pending);
         open.check = check.ok_or(io::ErrorKind::InvalidInput)?;
-        if self.pending.len() >= BODY_MAX { self.write() } else { Ok(()) }
+        if self.pending.len() >= WRITE_FROM { self.write() } else { Ok(()) }
     }
 
     fn create(&mut self) -> io::Result<()> {
@@ -427,6 +438,11 @@ mod tests {
                 stamp,
                 changed: (1, 2),
             },
+            Record::Holes {
+                entry: path("c"),
+                bytes: 1 << 40,
+                data: vec![Extent { offset: 4096, bytes: 10 }],
+            },
         ]
     }
 
@@ -463,6 +479,6 @@ mod tests {
         let [one, other] = [&all, &turned].map(|records| encoded(records));
         let cut = encoded(&all[..1]).len();
         assert_eq!(decode(&[&one[..cut], &other[cut..]].concat()).records, all[..1]);
-        assert_eq!(decode(b"sabul resume 2\n").length, 0);
+        assert_eq!(decode(b"sabul resume 3\n").length, 0);
     }
 }

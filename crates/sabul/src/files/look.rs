@@ -82,7 +82,7 @@ impl Looked {
             Some(disk) => SourceSet::in_disk(disk, places, recursive),
             None => SourceSet::as_user(places, recursive),
         };
-        let set = set.with_rules(rules).with_patterns();
+        let set = set.with_rules(rules).with_patterns().with_all_of_files(view == View::Archive);
         Ok(Self(About::Copy(Box::new(set.into_parts().0))))
     }
 

@@ -17,9 +17,11 @@
 
 use std::io;
 
+use sabul_transfer::Layout;
 use sabul_wire::control::{Entry, Failure, FailureCode, Mark};
 use tracing::{debug, info};
 
+use super::metadata::{Lost, keep_metadata};
 use super::trouble::{Trouble, jail_trouble, trouble};
 use crate::disk::{Disk, DiskFile, Lock};
 use crate::jail::{
@@ -103,8 +105,9 @@ pub(super) struct Part {
     id: FileId,
     /// None while it is parked.
     file: Option<Box<dyn DiskFile>>,
-    /// What was announced.
+    /// Bytes of the stream that were announced, and where they go.
     size: Option<u64>,
+    layout: Layout,
     written: u64,
     reserved: u64,
     step: u64,
@@ -163,16 +166,17 @@ impl Part {
                 }
             };
             let target = target.clone();
-            let size = entry.kind.size();
+            let (size, layout) = (entry.stream_bytes(), Layout::of(entry));
             let step = *RESERVE_STEPS.start();
             let (file, written, reserved, handed_over) = (Some(file), 0, 0, 0);
             let (fault, noted) = (None, Noted::default());
             #[rustfmt::skip]
-            let part = Self {
-                path, target, id, file, size, written, reserved, step, handed_over, fault, noted,
+            let mut part = Self {
+                path, target, id, file, size, layout, written, reserved, step, handed_over, fault, noted,
             };
             // Somebody who tidies up may have met it before it was locked, and will remove it.
             if lock != Lock::Busy && part.has_its_name(disk)? {
+                part.leave_hole()?;
                 return Ok(part);
             }
         }
@@ -191,21 +195,25 @@ impl Part {
         let fail = |error: io::Error| trouble(target.as_bytes(), &error);
         let mut file = disk.open_file(&path).map_err(|error| jail_trouble(&error))?;
         let found = file.metadata().map_err(fail)?;
-        if file.lock().map_err(fail)? != Lock::Held || found.size < offset {
+        let layout = Layout::of(entry);
+        if file.lock().map_err(fail)? != Lock::Held || found.size < layout.reach(offset) {
             let message = format!(
                 "cannot go on with '{target}': another transfer writes what was left of it; copy it \
                  again"
             );
             return Err(Failure::new(FailureCode::Unwritable, message).into());
         }
-        let hasher = read_hash(&*file, offset).map_err(fail)?;
-        file.resume_at(offset).map_err(fail)?;
+        let hasher = read_hash(&*file, &layout, offset).map_err(fail)?;
+        // What is between here and the next data is a hole again.
+        file.resume_at(layout.reach(offset)).map_err(fail)?;
+        file.resume_at(layout.place(offset).0).map_err(fail)?;
         let part = Self {
             path,
             target: target.clone(),
             id: found.id,
             file: Some(file),
-            size: entry.kind.size(),
+            size: entry.stream_bytes(),
+            layout,
             written: offset,
             reserved: offset,
             step: *RESERVE_STEPS.start(),
@@ -258,9 +266,14 @@ impl Part {
         self.size == Some(self.written)
     }
 
-    /// Bytes of content in all, where that was announced.
+    /// Bytes of its stream in all, where that was announced.
     pub(super) fn size(&self) -> Option<u64> {
         self.size
+    }
+
+    /// Where they go.
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Bytes of content so far.
@@ -288,8 +301,10 @@ impl Part {
         let end = self.written + content.len() as u64;
         self.reserve(end)?;
         while !content.is_empty() {
+            let (_, run) = self.layout.place(self.written);
+            let now = usize::try_from(run).map_or(content.len(), |run| run.min(content.len()));
             let result = match &mut self.file {
-                Some(file) => file.write(content),
+                Some(file) => file.write(&content[..now]),
                 None => Err(io::ErrorKind::NotConnected.into()),
             };
             match result {
@@ -297,6 +312,9 @@ impl Part {
                 Ok(count) => {
                     self.written += count as u64;
                     content = content.get(count..).unwrap_or_default();
+                    if self.layout.has_holes() && count as u64 == run {
+                        self.leave_hole()?;
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.trouble(&error)),
@@ -307,15 +325,32 @@ impl Part {
             && waiting >= WRITEBACK_BYTES
             && let Some(file) = &self.file
         {
-            file.start_writeback(self.handed_over, waiting);
+            let (from, to) =
+                (self.layout.place(self.handed_over).0, self.layout.reach(self.written));
+            file.start_writeback(from, to.saturating_sub(from));
             self.handed_over = self.written;
         }
         Ok(())
     }
 
+    /// Goes on to where the next byte belongs: nothing is written in between, and the file ends where it should.
+    fn leave_hole(&mut self) -> Result<(), Trouble> {
+        let (place, _) = self.layout.place(self.written);
+        match &mut self.file {
+            Some(file) if self.layout.has_holes() => {
+                file.resume_at(place).map_err(|error| trouble(self.target.as_bytes(), &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn reserve(&mut self, end: u64) -> Result<(), Trouble> {
         let (Some(size), Some(file)) = (self.size, &self.file) else { return Ok(()) };
-        if size < RESERVE_FROM || end <= self.reserved || self.reserved >= size {
+        if self.layout.has_holes()
+            || size < RESERVE_FROM
+            || end <= self.reserved
+            || self.reserved >= size
+        {
             return Ok(());
         }
         let until = end.saturating_add(self.step).min(size);
@@ -325,11 +360,11 @@ impl Part {
         Ok(())
     }
 
-    /// Sets modification time and permission bits as announced.
-    pub(super) fn keep_metadata(&self, entry: &Entry) -> Result<(), Trouble> {
+    /// Sets what was announced beside the content; tells what could not be kept.
+    pub(super) fn keep_metadata(&self, entry: &Entry) -> Result<Lost, Trouble> {
         match &self.file {
             Some(file) => keep_metadata(&**file, entry).map_err(|error| self.trouble(&error)),
-            None => Ok(()),
+            None => Ok(Lost::default()),
         }
     }
 
@@ -428,18 +463,13 @@ impl Part {
     }
 }
 
-/// Sets modification time and permission bits of a file or folder as announced.
-pub(super) fn keep_metadata(file: &dyn DiskFile, entry: &Entry) -> io::Result<()> {
-    if let Some(mode) = entry.mode {
-        file.set_mode(mode)?;
-    }
-    if let Some(ns) = entry.modified_ns {
-        const SECOND: i64 = 1_000_000_000;
-        // The remainder of a euclidean division is not negative and below a second.
-        let nanoseconds = u32::try_from(ns.rem_euclid(SECOND)).unwrap_or(0);
-        file.set_mtime(FileTime { seconds: ns.div_euclid(SECOND), nanoseconds })?;
-    }
-    Ok(())
+/// A name for something that is to be put in place of what is there.
+pub(super) fn fresh_name(disk: &dyn Disk, target: &JailPath) -> Result<JailPath, Trouble> {
+    let (Some(parent), Some(name)) = (target.parent(), target.name()) else {
+        return Err(jail_trouble(&JailError::IsADirectory(target.to_string())));
+    };
+    let bits = disk.draw().map_err(|error| trouble(target.as_bytes(), &error))?;
+    parent.join(part_name(name, bits)).map_err(|error| jail_trouble(&error))
 }
 
 /// Removes the parts in a folder that nobody writes any more; tells how many. `now` is the time by
@@ -462,20 +492,24 @@ pub(super) fn reclaim(disk: &dyn Disk, folder: &JailPath, now: FileTime) -> usiz
     removed
 }
 
-/// Reads so many bytes of a file; what is handed out has hashed as many as there are.
-pub(super) fn read_hash(file: &dyn DiskFile, bytes: u64) -> io::Result<blake3::Hasher> {
-    let mut hasher = blake3::Hasher::new();
-    hash_on(file, &mut hasher, 0, bytes)?;
+/// Reads so many bytes of what a file of this layout has; what is handed out has hashed as many as there are.
+pub(super) fn read_hash(
+    file: &dyn DiskFile,
+    layout: &Layout,
+    bytes: u64,
+) -> io::Result<blake3::Hasher> {
+    let mut hasher = layout.hasher();
+    hash_on(file, layout, &mut hasher, 0, bytes)?;
     Ok(hasher)
 }
 
 /// How many of the marks, nearest to the beginning first, the file agrees with up to the first with which it does
 /// not; read once.
-pub(super) fn count_true(file: &dyn DiskFile, marks: &[Mark]) -> usize {
-    let mut hasher = blake3::Hasher::new();
+pub(super) fn count_true(file: &dyn DiskFile, layout: &Layout, marks: &[Mark]) -> usize {
+    let mut hasher = layout.hasher();
     let mut at = 0;
     for (index, mark) in marks.iter().enumerate() {
-        if hash_on(file, &mut hasher, at, mark.bytes).is_err()
+        if hash_on(file, layout, &mut hasher, at, mark.bytes).is_err()
             || *hasher.finalize().as_bytes() != mark.hash
         {
             return index;
@@ -485,24 +519,33 @@ pub(super) fn count_true(file: &dyn DiskFile, marks: &[Mark]) -> usize {
     marks.len()
 }
 
-/// Hashes what a file has from one place up to another, or to its end; gives where that was.
+/// Hashes what a file has from one place of its stream up to another, or to its end; gives where that was.
 pub(super) fn hash_on(
     file: &dyn DiskFile,
+    layout: &Layout,
     hasher: &mut blake3::Hasher,
     from: u64,
     bytes: u64,
 ) -> io::Result<u64> {
-    let mut buffer = Vec::with_capacity(READ_BYTES);
+    let mut buffer = Vec::new();
     let mut at = from;
     while at < bytes {
+        let (place, run) = layout.place(at);
+        let most = usize::try_from(run.min(bytes - at)).map_or(READ_BYTES, |it| it.min(READ_BYTES));
         buffer.clear();
-        match file.read_at(&mut buffer, at) {
+        // What is small takes little: a file may be many small stretches.
+        if layout.has_holes() {
+            buffer = Vec::with_capacity(most);
+        } else {
+            buffer.reserve_exact(READ_BYTES);
+        }
+        match file.read_at(&mut buffer, place) {
             Ok(0) => break,
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         }
-        buffer.truncate(usize::try_from(bytes - at).unwrap_or(usize::MAX));
+        buffer.truncate(most);
         hasher.update(&buffer);
         at += buffer.len() as u64;
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
-use sabul_transfer::Printable;
+use sabul_transfer::{Layout, Printable};
 use sabul_wire::control::{
     Entry, EntryKind, Failure, FailureCode, MAX_MANIFEST_ENTRIES, Message, Start,
 };
@@ -91,7 +91,7 @@ pub fn send_files(
             }
             match walk.step() {
                 Step::Found(found) => {
-                    size += found.entry.path.len() + ENTRY_BYTES;
+                    size += found.entry.weight() - Entry::WEIGHT + ENTRY_BYTES;
                     if let Some(same) = find_same(&found, &walk, &mut have) {
                         sames.insert(batch.len(), same);
                     }
@@ -124,7 +124,8 @@ pub fn send_files(
 
 /// How much of a file the receiver has, as it is here now.
 fn find_same(found: &Found, walk: &Walk, have: &mut Have) -> Option<Same> {
-    let EntryKind::File(size) = found.entry.kind else { return None };
+    let EntryKind::File(_) = found.entry.kind else { return None };
+    let (layout, size) = (Layout::of(&found.entry), found.entry.stream_bytes()?);
     // What is there of a stretch says nothing of the file.
     if found.part.is_some() {
         return None;
@@ -133,8 +134,8 @@ fn find_same(found: &Found, walk: &Walk, have: &mut Have) -> Option<Same> {
     // What cannot be read now says so when it is its turn.
     let file = walk.open(&found.path).ok()?;
     let (same, most) = match known {
-        Known::Marks(marks) => (same(&*file, &marks), marks.last().map(|mark| mark.bytes)),
-        Known::Whole(content) => (same_whole(&*file, size, content), Some(size)),
+        Known::Marks(marks) => (same(&*file, &layout, &marks), marks.last().map(|mark| mark.bytes)),
+        Known::Whole(content) => (same_whole(&*file, &layout, size, content), Some(size)),
     };
     let same = same.ok()?;
     if same.as_ref().map(|same| same.offset) != most {
@@ -187,7 +188,7 @@ impl Sender<'_> {
             if !self.options.preserve {
                 entry.modified_ns = None;
             }
-            self.announced_bytes += entry.kind.size().unwrap_or(0);
+            self.announced_bytes += entry.stream_bytes().unwrap_or(0);
         }
         self.summary.entries += entries.len() as u64;
         let transfer = self.transfer;
@@ -208,7 +209,8 @@ impl Sender<'_> {
         walk: &Walk,
     ) -> Result<(), Stopped> {
         let path = found.path.as_os_str().as_bytes();
-        let EntryKind::File(size) = found.entry.kind else {
+        let (EntryKind::File(_), Some(size)) = (found.entry.kind, found.entry.stream_bytes())
+        else {
             self.next_end += 1;
             return Ok(());
         };
@@ -236,23 +238,30 @@ impl Sender<'_> {
         found: &Found,
     ) -> Result<(u64, Result<[u8; 32], Failure>), Stopped> {
         let path = found.path.as_os_str().as_bytes();
+        let layout = Layout::of(&found.entry);
         let (mut sent, mut hasher) =
-            same.map_or_else(|| (0, blake3::Hasher::new()), |same| (same.offset, same.hasher));
+            same.map_or_else(|| (0, layout.hasher()), |same| (same.offset, same.hasher));
         let mut grew = false;
         // Of a stretch of a file, the rest is somebody else's.
-        let (before, all) = found.part.unwrap_or((0, size));
+        let (before, all) = found.part.unwrap_or((0, layout.file_bytes(size)));
         let is_part = found.part.is_some();
         while sent < size {
             self.make_room()?;
             let start = self.block.len();
-            match file.read_at(&mut self.block, before + sent) {
+            let room = self.options.block_bytes - start;
+            let (place, run) = layout.place(sent);
+            let wanted = usize::try_from(run.min(size - sent)).unwrap_or(usize::MAX);
+            let read = if layout.has_holes() {
+                read_some(file, &mut self.block, place, wanted.min(room))
+            } else {
+                file.read_at(&mut self.block, before + place)
+            };
+            match read {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Ok((sent, Err(read_failure(path, &error)))),
             }
-            let room = self.options.block_bytes - start;
-            let wanted = usize::try_from(size - sent).unwrap_or(usize::MAX);
             grew |= !is_part && self.block.len() - start > wanted;
             self.block.truncate(start + room.min(wanted));
             hasher.update(&self.block[start..]);
@@ -264,7 +273,7 @@ impl Sender<'_> {
                 &now,
                 (sent, size),
                 all,
-                grew || (!is_part && is_longer(file, size)),
+                grew || (!is_part && is_longer(file, all)),
                 &found.entry,
             ) {
                 None => Ok(hasher.finalize().into()),
@@ -348,6 +357,20 @@ impl Sender<'_> {
         }
         self.outlet.block(std::mem::take(&mut self.block))
     }
+}
+
+/// Appends so many bytes at most: what is behind them is a hole.
+fn read_some(
+    file: &dyn DiskFile,
+    into: &mut Vec<u8>,
+    offset: u64,
+    most: usize,
+) -> io::Result<usize> {
+    let mut scratch = Vec::with_capacity(most);
+    file.read_at(&mut scratch, offset)?;
+    scratch.truncate(most);
+    into.extend_from_slice(&scratch);
+    Ok(scratch.len())
 }
 
 /// How a file changed since it was announced, if it did.

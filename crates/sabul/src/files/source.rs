@@ -2,7 +2,7 @@
 //!
 //! The walk is lazy and sorted by bytes, so that two runs send the same order; of a directory with
 //! more than [`NAMES_HELD`] names it sorts one part after the other, so that memory stays bounded.
-//! Links are followed, as scp does; a link to a
+//! Links are followed, as scp does, unless all of files is wanted (`all.rs`); a link to a
 //! directory that contains it is reported. Below a listener's root, links to files are followed as
 //! far as they stay inside, and links to directories are reported. Nothing but regular files is ever opened: opening a
 //! FIFO or a device can wait for ever or act on hardware.
@@ -10,19 +10,22 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
+use std::mem::take;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sabul_transfer::{Printable, RelativePath};
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Range};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, More, Owner, Range};
 
+use super::all::{AllOfFiles, add_attributes};
 use super::glob;
 use super::look::Planned;
 use super::part::is_reserved;
 use super::prompt::Prompt;
 use super::rules::Rules;
-use super::tree::{Children, FactKind, Facts, Tree, sorted_part, unreadable};
+use super::tree::{Children, FactKind, Facts, Links, Tree, sorted_part, unreadable};
+use super::trouble::read_failure;
 use crate::disk::{Disk, DiskFile};
 
 /// Name of the entry that carries standard input, until the destination names it.
@@ -87,6 +90,8 @@ pub struct SourceSet {
     range: Option<Range>,
     /// Sources may be patterns.
     are_patterns: bool,
+    /// Kept, all is kept: links, owners and extended attributes.
+    links: Links,
 }
 
 /// The reader of a stream entry.
@@ -125,6 +130,7 @@ impl SourceSet {
             rules: Rules::default(),
             range: None,
             are_patterns: false,
+            links: Links::Follow,
         })
     }
 
@@ -139,6 +145,7 @@ impl SourceSet {
             rules: Rules::default(),
             range: None,
             are_patterns: false,
+            links: Links::Follow,
         }
     }
 
@@ -156,6 +163,7 @@ impl SourceSet {
             rules: Rules::default(),
             range: None,
             are_patterns: false,
+            links: Links::Follow,
         }
     }
 
@@ -175,6 +183,13 @@ impl SourceSet {
     #[must_use]
     pub(crate) fn with_patterns(self) -> Self {
         Self { are_patterns: true, ..self }
+    }
+
+    /// Sends symbolic links as links, hard links as what they are to each other, and owners and extended attributes;
+    /// or follows links and sends no more than modes and times.
+    #[must_use]
+    pub fn with_all_of_files(self, is_wanted: bool) -> Self {
+        Self { links: if is_wanted { Links::Keep } else { Links::Follow }, ..self }
     }
 
     /// What would be sent, in order, without reading any of it; standard input aside.
@@ -210,13 +225,18 @@ impl SourceSet {
             && self.roots.iter().all(is_name)
     }
 
+    /// What becomes of links.
+    pub(super) const fn links(&self) -> Links {
+        self.links
+    }
+
     pub(super) const fn is_recursive(&self) -> bool {
         self.recursive
     }
 
     /// The walk, the tree it happens in, and the stream that comes last.
     pub(super) fn into_parts(self) -> (Walk, Option<(Vec<u8>, Stream)>) {
-        let Self { tree, roots, stream, recursive, rules, range, are_patterns } = self;
+        let Self { tree, roots, stream, recursive, rules, range, are_patterns, links } = self;
         let roots = roots.into();
         let walk = Walk {
             tree,
@@ -225,6 +245,7 @@ impl SourceSet {
             rules,
             range,
             are_patterns,
+            all: (links == Links::Keep).then(AllOfFiles::default),
             stack: Vec::new(),
             names_held: NAMES_HELD,
             left_out: 0,
@@ -273,6 +294,8 @@ pub(super) struct Walk {
     rules: Rules,
     range: Option<Range>,
     are_patterns: bool,
+    /// Links and the like are kept.
+    all: Option<AllOfFiles>,
     stack: Vec<Level>,
     names_held: usize,
     left_out: u64,
@@ -388,13 +411,13 @@ impl Walk {
     /// Looks at a path; nothing where it is a file under construction.
     fn visit(&mut self, path: PathBuf, name: Vec<u8>) -> Option<Found> {
         match self.try_visit(&path, &name) {
-            Ok(Some((kind, Facts { mode, modified_ns, owner, group, .. }))) => {
+            Ok(Some((kind, Facts { mode, modified_ns, owner, group, .. }, more))) => {
                 let owner = (owner, group);
                 let (kind, part) = match self.part_of(kind, &path) {
                     Ok(part) => part,
                     Err(failure) => return Some(failed(name, path, failure)),
                 };
-                let entry = Entry { path: name, kind, mode: Some(mode), modified_ns, more: None };
+                let entry = Entry { path: name, kind, mode: Some(mode), modified_ns, more };
                 Some(Found { entry, path, failure: None, part, owner })
             }
             Ok(None) => None,
@@ -406,8 +429,9 @@ impl Walk {
         &mut self,
         path: &Path,
         name: &[u8],
-    ) -> Result<Option<(EntryKind, Facts)>, Failure> {
-        let facts = match self.tree.facts(path, self.stack.is_empty()) {
+    ) -> Result<Option<(EntryKind, Facts, Option<Box<More>>)>, Failure> {
+        let links = if self.all.is_some() { Links::Keep } else { Links::Follow };
+        let facts = match self.tree.look(path, self.stack.is_empty(), links) {
             Ok(facts) => facts,
             Err(_) if !self.rules.take(name, false) => return Ok(None),
             Err(failure) => return Err(failure),
@@ -429,20 +453,48 @@ impl Walk {
         }
         RelativePath::new(name)
             .map_err(|error| Failure::new(FailureCode::Unreadable, error.to_string()))?;
+        let mut more = self.all.as_ref().map(|_| More {
+            owner: Some(Owner { user: facts.owner, group: facts.group }),
+            ..More::default()
+        });
         let kind = match facts.kind {
             FactKind::Directory(identity) => {
                 self.enter(path, name.to_vec(), identity)?;
+                if let Some(more) = &mut more {
+                    add_attributes(&*self.tree.open_directory(path)?, path, more)?;
+                }
                 EntryKind::Directory
             }
             FactKind::File(size) => {
                 // Opened now so that a file without permission costs a message and not its size in
                 // zeros; closed again so that a batch may exceed the limit of open files.
-                self.tree.open(path)?;
+                let file = self.tree.open(path)?;
+                let first = self.all.as_mut().and_then(|all| all.first_name(&facts, name));
+                match (first, &mut more) {
+                    (Some(first), Some(more)) => {
+                        more.target = first;
+                        return Ok(Some((EntryKind::HardLink, facts, Some(Box::new(take(more))))));
+                    }
+                    (_, Some(more)) => add_attributes(&*file, path, more)?,
+                    _ => {}
+                }
+                if self.range.is_none() && facts.may_have_holes() {
+                    let data = file
+                        .data(size)
+                        .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))?;
+                    if data.is_some() {
+                        more.get_or_insert_default().data = data;
+                    }
+                }
                 EntryKind::File(size)
+            }
+            FactKind::Link => {
+                more.get_or_insert_default().target = self.tree.read_link(path)?;
+                EntryKind::SymbolicLink
             }
             FactKind::Other(what) => return Err(unreadable(path, &format!("is {what}"))),
         };
-        Ok(Some((kind, facts)))
+        Ok(Some((kind, facts, more.map(Box::new))))
     }
 
     /// The stretch that is wanted of a file, as its own entry.
@@ -495,8 +547,8 @@ impl Walk {
 fn failed(name: Vec<u8>, path: PathBuf, failure: Failure) -> Found {
     // The receiver is told as well, so it needs some name that it can accept.
     let name = if RelativePath::new(&*name).is_ok() { name } else { b"unnamed".to_vec() };
-    let kind = EntryKind::File(0);
-    let entry = Entry { path: name, kind, mode: None, modified_ns: None, more: None };
+    let entry =
+        Entry { path: name, kind: EntryKind::File(0), mode: None, modified_ns: None, more: None };
     Found { entry, path, failure: Some(failure), part: None, owner: (0, 0) }
 }
 

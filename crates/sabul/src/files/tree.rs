@@ -17,6 +17,9 @@ use crate::jail::{FileTime, JailPath, Kind, LinkTarget, Metadata};
 /// What nobody can copy.
 const SPECIAL: &str = "a device, pipe or socket; only files and directories are copied";
 
+/// Smaller files are sent as they are, holes or not. Ours: to ask costs as much as to send.
+const HOLES_FROM: u64 = 64 << 10;
+
 /// Names in a directory as they are read.
 pub(super) type Children = Box<dyn Iterator<Item = Result<Vec<u8>, Failure>> + Send>;
 
@@ -32,6 +35,11 @@ pub(super) enum Tree {
 /// What the walk needs to know of a file or directory.
 pub(super) struct Facts {
     pub(super) kind: FactKind,
+    /// Device and number, and how many names it has.
+    pub(super) identity: (u64, u64),
+    pub(super) names: u64,
+    /// Bytes that it takes on its disk.
+    pub(super) allocated: u64,
     pub(super) mode: u32,
     pub(super) modified_ns: Option<i64>,
     pub(super) owner: u32,
@@ -42,11 +50,62 @@ pub(super) enum FactKind {
     File(u64),
     /// With device and inode where a link may have led here.
     Directory(Option<(u64, u64)>),
+    /// A symbolic link, where they are not followed.
+    Link,
     /// Something that is not copied.
     Other(&'static str),
 }
 
+/// What becomes of symbolic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    /// They are followed, as far as that is allowed.
+    Follow,
+    /// They are what they are.
+    Keep,
+}
+
 impl Tree {
+    /// What a path is, or leads to where links are followed; `is_root` says that the user named it.
+    pub(super) fn look(&self, path: &Path, is_root: bool, links: Links) -> Result<Facts, Failure> {
+        match links {
+            Links::Follow => self.facts(path, is_root),
+            Links::Keep => self.examine(path, LinkTarget::Itself).map(|metadata| {
+                let kind = match metadata.kind {
+                    Kind::File => FactKind::File(metadata.size),
+                    Kind::Directory => FactKind::Directory(None),
+                    Kind::Symlink => FactKind::Link,
+                    Kind::Other => FactKind::Other(SPECIAL),
+                };
+                Facts::new(kind, &metadata)
+            }),
+        }
+    }
+
+    /// The text of a symbolic link.
+    pub(super) fn read_link(&self, path: &Path) -> Result<Vec<u8>, Failure> {
+        match self {
+            Self::Local => fs::read_link(path)
+                .map(|text| text.into_os_string().into_vec())
+                .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Disk(disk) => {
+                disk.read_link(&jail_path(path)?).map_err(|error| jail_read_failure(&error))
+            }
+        }
+    }
+
+    /// Opens a directory for what it has beside its names.
+    pub(super) fn open_directory(&self, path: &Path) -> Result<Box<dyn DiskFile>, Failure> {
+        match self {
+            Self::Local => fs::File::open(path)
+                .map(|file| Box::new(file) as Box<dyn DiskFile>)
+                .map_err(|error| read_failure(path.as_os_str().as_bytes(), &error)),
+            Self::Disk(disk) => {
+                disk.open_dir(&jail_path(path)?).map_err(|error| jail_read_failure(&error))
+            }
+        }
+    }
+
     /// What a path leads to. What the user named is followed wherever it goes; see the module's
     /// head for the rest.
     pub(super) fn facts(&self, path: &Path, is_root: bool) -> Result<Facts, Failure> {
@@ -70,14 +129,7 @@ impl Tree {
                     Kind::Directory => FactKind::Directory(None),
                     Kind::Symlink | Kind::Other => FactKind::Other(SPECIAL),
                 };
-                let modified_ns = modified_ns(metadata.mtime);
-                Ok(Facts {
-                    kind,
-                    mode: metadata.mode,
-                    modified_ns,
-                    owner: metadata.owner,
-                    group: metadata.group,
-                })
+                Ok(Facts::new(kind, &metadata))
             }
         }
     }
@@ -151,6 +203,26 @@ pub(super) fn unreadable(path: &Path, why: &str) -> Failure {
     Failure::new(FailureCode::Unreadable, message)
 }
 
+impl Facts {
+    fn new(kind: FactKind, metadata: &Metadata) -> Self {
+        Self {
+            kind,
+            identity: (metadata.id.device, metadata.id.inode),
+            names: metadata.names,
+            allocated: metadata.allocated,
+            mode: metadata.mode,
+            modified_ns: modified_ns(metadata.mtime),
+            owner: metadata.owner,
+            group: metadata.group,
+        }
+    }
+
+    /// Whether it is a file of which it is worth asking where its data is.
+    pub(super) fn may_have_holes(&self) -> bool {
+        matches!(self.kind, FactKind::File(size) if size >= HOLES_FROM && self.allocated < size)
+    }
+}
+
 fn local_facts(metadata: &fs::Metadata) -> Facts {
     let file_type = metadata.file_type();
     let kind = if file_type.is_file() {
@@ -164,6 +236,9 @@ fn local_facts(metadata: &fs::Metadata) -> Facts {
     let mtime = FileTime { seconds: metadata.mtime(), nanoseconds };
     Facts {
         kind,
+        identity: (metadata.dev(), metadata.ino()),
+        names: metadata.nlink(),
+        allocated: metadata.blocks().saturating_mul(512),
         mode: metadata.mode() & 0o7777,
         modified_ns: modified_ns(mtime),
         owner: metadata.uid(),

@@ -10,14 +10,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Held, MAX_MARKS, Mark};
+use sabul_transfer::Layout;
+use sabul_wire::control::{Entry, Failure, FailureCode, Held, MAX_MARKS, Mark};
 use tracing::{debug, info};
 
 use super::{FileSink, Place};
 use crate::disk::Disk;
 use crate::files::have::{WHOLE_BYTES_MAX, whole};
 use crate::files::journal::{Journal, Record, Stamp, kept_time};
-use crate::files::part::{Noted, Part, count_true, is_kept_name, keep_metadata, read_hash};
+use crate::files::metadata::keep_metadata;
+use crate::files::part::{Noted, Part, count_true, is_kept_name, read_hash};
 use crate::files::receive::{Kept, Left, Settled};
 use crate::files::trouble::{Trouble, jail_trouble, trouble};
 use crate::jail::{FileId, JailPath, Kind, LinkTarget, Metadata};
@@ -43,6 +45,7 @@ const WHOLES_AFTER: Duration = Duration::from_secs(1);
 struct Claim {
     target: JailPath,
     what: What,
+    layout: Layout,
     marks: Vec<Mark>,
     /// Which of the journals says so, and by which number.
     journal: usize,
@@ -64,6 +67,7 @@ enum What {
 struct Whole {
     entry: Vec<u8>,
     target: JailPath,
+    layout: Layout,
     bytes: u64,
     hash: [u8; 32],
 }
@@ -138,11 +142,13 @@ impl Ledger {
         hash: [u8; 32],
         kept: Kept,
     ) {
-        if !self.can_note() || part.size().is_none() {
+        // An empty one costs no more to send than to tell of.
+        if !self.can_note() || part.size().is_none() || part.written() == 0 {
             return;
         }
-        let (target, bytes) = (part.target().clone(), part.written());
-        let whole = Whole { entry: entry.to_vec(), target, bytes, hash };
+        let (target, layout) = (part.target().clone(), part.layout().clone());
+        let bytes = part.written();
+        let whole = Whole { entry: entry.to_vec(), target, layout, bytes, hash };
         match kept {
             Kept::Now => self.wholes.push(whole),
             Kept::Later => drop(self.finished.insert(index, whole)),
@@ -172,11 +178,14 @@ impl Ledger {
     fn note_wholes(&mut self, disk: &dyn Disk) {
         self.wholes_since = None;
         let Some(journal) = &mut self.journal else { return };
-        for Whole { entry, target, bytes, hash } in self.wholes.drain(..) {
+        for Whole { entry, target, layout, bytes, hash } in self.wholes.drain(..) {
             let Some(relative) = below(journal.folder(), &target) else { continue };
             // What somebody has changed since is not what came.
             let Ok(found) = disk.stat(&target, LinkTarget::Itself) else { continue };
             let (stamp, changed) = (found.id.into(), kept_time(found.ctime));
+            if let Some(holes) = Record::holes(&entry, &layout) {
+                journal.note(&holes);
+            }
             journal.note(&Record::Whole { entry, target: relative, bytes, hash, stamp, changed });
         }
         journal.flush();
@@ -292,6 +301,9 @@ fn note_part(journal: &mut Journal, number: u32, entry: &Entry, part: &Part) {
     let Ok(path) = part.kept_path() else { return };
     if let (Some(target), Some(path)) = (below(folder, part.target()), below(folder, &path)) {
         let (entry, stamp) = (entry.path.clone(), part.id().into());
+        if let Some(holes) = Record::holes(&entry, part.layout()) {
+            journal.note(&holes);
+        }
         journal.note(&Record::Part { number, entry, target, part: path, stamp });
     }
 }
@@ -334,12 +346,21 @@ fn claims_of(
     let folder = place.folder();
     let is_there = |target: &JailPath, entry: &[u8]| place.would_be(entry).as_ref() == Some(target);
     let mut claims = BTreeMap::new();
+    // Layouts of files with holes, by paths of entries.
+    let mut layouts: BTreeMap<Vec<u8>, Layout> = BTreeMap::new();
     // Parts by number, with their files' paths of entries.
     let mut parts: BTreeMap<u32, (Vec<u8>, Claim, Stamp)> = BTreeMap::new();
-    let claim =
-        |target, what, marks, number| Claim { target, what, marks, journal, number, synced: 0 };
+    let claim = |target, what, layout, marks, number| {
+        let synced = 0;
+        Claim { target, what, layout, marks, journal, number, synced }
+    };
     for record in records {
         match record {
+            Record::Holes { entry, bytes, data } => {
+                if let Some(layout) = Layout::with_holes(bytes, &data) {
+                    layouts.insert(entry, layout);
+                }
+            }
             Record::Part { number, entry, target, part, stamp } => {
                 let (Some(target), Some(part)) = (above(&folder, &target), above(&folder, &part))
                 else {
@@ -350,7 +371,8 @@ fn claims_of(
                     && is_kept_name(&part)
                     && part.parent() == target.parent()
                 {
-                    let claim = claim(target, What::Part(part), Vec::new(), number);
+                    let layout = layouts.get(&entry).cloned().unwrap_or_default();
+                    let claim = claim(target, What::Part(part), layout, Vec::new(), number);
                     parts.insert(number, (entry, claim, stamp));
                 }
             }
@@ -368,14 +390,22 @@ fn claims_of(
                 if bytes == 0 || !is_there(&target, &entry) {
                     continue;
                 }
+                let layout = layouts.get(&entry).cloned().unwrap_or_default();
                 match disk.stat(&target, LinkTarget::Itself) {
-                    Ok(Metadata { id, kind: Kind::File, size, ctime, .. })
-                        if Stamp::from(id) == stamp
-                            && size == bytes
-                            && kept_time(ctime) == changed =>
+                    Ok(found)
+                        if found.kind == Kind::File
+                            && Stamp::from(found.id) == stamp
+                            && found.size == layout.file_bytes(bytes)
+                            && is_unchanged(
+                                disk,
+                                &target,
+                                &found,
+                                changed,
+                                (&layout, bytes, hash),
+                            ) =>
                     {
-                        let marks = vec![Mark { bytes, hash }];
-                        claims.insert(entry, claim(target, What::Whole(id), marks, 0));
+                        let (what, marks) = (What::Whole(found.id), vec![Mark { bytes, hash }]);
+                        claims.insert(entry, claim(target, what, layout, marks, 0));
                     }
                     _ => {}
                 }
@@ -392,17 +422,17 @@ fn claims_of(
             // It may have its name by now.
             let last = claim.marks.last().copied();
             if let (Some(found), Some(last)) = (find(&claim.target), last)
-                && found.size == last.bytes
+                && found.size == claim.layout.file_bytes(last.bytes)
             {
                 (claim.what, claim.marks) = (What::Whole(found.id), vec![last]);
                 claims.insert(entry, claim);
             }
             continue;
         };
-        claim.marks.retain(|mark| (1..=size).contains(&mark.bytes));
+        claim.marks.retain(|mark| (1..=size).contains(&claim.layout.reach(mark.bytes)));
         // What was not flushed counts only as far as it is read again.
         if claim.marks.last().is_some_and(|last| last.bytes > claim.synced) {
-            keep_true(disk, part, &mut claim.marks, claim.synced);
+            keep_true(disk, part, &claim.layout, &mut claim.marks, claim.synced);
         }
         if claim.marks.is_empty() {
             remove_part(disk, part);
@@ -413,10 +443,33 @@ fn claims_of(
     claims
 }
 
+/// Whether a file is as it was noted. One that got another name since, as a hard link, has changed as the system counts;
+/// what counts then is its content.
+fn is_unchanged(
+    disk: &dyn Disk,
+    target: &JailPath,
+    found: &Metadata,
+    changed: (i64, u32),
+    (layout, bytes, hash): (&Layout, u64, [u8; 32]),
+) -> bool {
+    let has_content = || {
+        let file = disk.open_read(target).ok()?;
+        let hasher = read_hash(&*file, layout, bytes).ok()?;
+        Some(*hasher.finalize().as_bytes() == hash)
+    };
+    kept_time(found.ctime) == changed || (found.names > 1 && has_content().unwrap_or(false))
+}
+
 /// Keeps the marks of what was flushed, and of the others those that the file agrees with.
-fn keep_true(disk: &dyn Disk, part: &JailPath, marks: &mut Vec<Mark>, synced: u64) {
+fn keep_true(
+    disk: &dyn Disk,
+    part: &JailPath,
+    layout: &Layout,
+    marks: &mut Vec<Mark>,
+    synced: u64,
+) {
     let flushed = marks.iter().filter(|mark| mark.bytes <= synced).count();
-    let kept = disk.open_read(part).map_or(0, |file| count_true(&*file, &marks[flushed..]));
+    let kept = disk.open_read(part).map_or(0, |file| count_true(&*file, layout, &marks[flushed..]));
     marks.truncate(flushed + kept);
 }
 
@@ -485,6 +538,9 @@ impl FileSink {
             let text = format!("nothing is there of '{target}' up to {offset}");
             return Err(Failure::new(FailureCode::Protocol, text).into());
         };
+        if claim.layout != Layout::of(entry) {
+            return Err(damaged(&target));
+        }
         match &claim.what {
             What::Part(_) => self.resume_part(index, entry, &claim, mark),
             What::Whole(id) => self.adopt(index, entry, &claim.target, *id, mark),
@@ -514,7 +570,8 @@ impl FileSink {
         self.insert(index, part);
         room?;
         if is_full && self.preserve {
-            self.part(index)?.keep_metadata(entry)?
+            let lost = self.part(index)?.keep_metadata(entry)?;
+            self.lost.add(lost);
         }
         Ok(hasher)
     }
@@ -531,10 +588,11 @@ impl FileSink {
         let file = self.disk.open_read(target).map_err(|error| jail_trouble(&error))?;
         let fail = |error: std::io::Error| trouble(target.as_bytes(), &error);
         let found = file.metadata().map_err(fail)?;
-        let hasher = read_hash(&*file, mark.bytes).map_err(fail)?;
-        if (found.id, found.size) != (id, mark.bytes)
+        let layout = Layout::of(entry);
+        let hasher = read_hash(&*file, &layout, mark.bytes).map_err(fail)?;
+        if (found.id, found.size) != (id, layout.file_bytes(mark.bytes))
             || *hasher.finalize().as_bytes() != mark.hash
-            || entry.kind != EntryKind::File(mark.bytes)
+            || entry.stream_bytes() != Some(mark.bytes)
         {
             return Err(damaged(target));
         }
@@ -555,19 +613,26 @@ impl FileSink {
     ) -> Option<Result<Kept, Trouble>> {
         let (target, id) = self.ledger.as_mut()?.adopted.remove(&index)?;
         if self.preserve {
-            let kept = self.disk.open_file(&target).map_err(|error| jail_trouble(&error));
+            // Other names may share it, of an earlier attempt.
+            let kept = self.disk.open_read(&target).map_err(|error| jail_trouble(&error));
             let kept = kept.and_then(|file| {
-                keep_metadata(&*file, entry).map_err(|error| trouble(target.as_bytes(), &error))
+                let fail = |error: std::io::Error| trouble(target.as_bytes(), &error);
+                if file.metadata().map_err(fail)?.id != id {
+                    return Err(damaged(&target));
+                }
+                keep_metadata(&*file, entry).map_err(fail)
             });
-            if let Err(trouble) = kept {
-                return Some(Err(trouble));
+            match kept {
+                Ok(lost) => self.lost.add(lost),
+                Err(trouble) => return Some(Err(trouble)),
             }
         }
         if !self.sync {
+            self.group.note_own(id);
             return Some(Ok(Kept::Now));
         }
         self.group.expect_in(&*self.disk, &target.parent().unwrap_or(JailPath::root())).ok();
-        self.group.add_named(index, entry.path.clone(), &target, id);
+        self.group.add_named(index, entry.path.clone(), &target, id, false);
         self.group.flush_if_full(&*self.disk);
         Some(Ok(Kept::Later))
     }

@@ -1,0 +1,55 @@
+//! What a sender tells of files where all of them is wanted: which names are one file, and extended attributes.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use sabul_wire::control::{Failure, More};
+
+use super::tree::Facts;
+use super::trouble::read_failure;
+use crate::disk::DiskFile;
+
+/// Most bytes of names of files that have others. Ours: a million of them; what is beyond is sent as files of their
+/// own.
+const NAMES_BYTES_MAX: usize = 64 << 20;
+/// What such a name takes beside its bytes, about.
+const NAME_OVERHEAD: usize = 64;
+
+/// The files with several names that a walk has met.
+#[derive(Debug, Default)]
+pub(super) struct AllOfFiles {
+    /// Their first names in the transfer, by device and number.
+    first: BTreeMap<(u64, u64), Box<[u8]>>,
+    bytes: usize,
+}
+
+impl AllOfFiles {
+    /// The name under which this file was met before, if it was; otherwise it is this one.
+    pub(super) fn first_name(&mut self, facts: &Facts, name: &[u8]) -> Option<Vec<u8>> {
+        if facts.names < 2 {
+            return None;
+        }
+        if let Some(first) = self.first.get(&facts.identity) {
+            return Some(first.to_vec());
+        }
+        if self.bytes < NAMES_BYTES_MAX {
+            self.bytes += name.len() + NAME_OVERHEAD;
+            self.first.insert(facts.identity, name.into());
+        }
+        None
+    }
+}
+
+/// Adds the extended attributes of a file or directory.
+pub(super) fn add_attributes(
+    file: &dyn DiskFile,
+    path: &Path,
+    more: &mut More,
+) -> Result<(), Failure> {
+    let found =
+        file.attributes().map_err(|error| read_failure(path.as_os_str().as_bytes(), &error))?;
+    more.attributes = found.list;
+    more.attributes_left = found.left;
+    Ok(())
+}

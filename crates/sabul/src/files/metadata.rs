@@ -1,0 +1,114 @@
+//! What a file or folder gets beside its content, and what of it could not be kept.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io;
+
+use sabul_wire::control::{Entry, NotKept, Owner, Trait};
+
+use crate::disk::DiskFile;
+use crate::jail::FileTime;
+
+/// The bits that let the owner read and write.
+const OWNERS: u32 = 0o600;
+/// The bits that are never kept: setuid, setgid and the sticky one.
+const LENDING: u32 = 0o7000;
+
+/// What was not kept of entries that are otherwise there, and why the first of each kind.
+#[derive(Debug, Default)]
+pub(super) struct Lost(BTreeMap<Trait, (u64, String)>);
+
+impl Lost {
+    /// So many of a kind were not kept.
+    pub(super) fn note(&mut self, what: Trait, count: u64, why: impl Display) {
+        self.0.entry(what).or_insert_with(|| (0, why.to_string())).0 += count;
+    }
+
+    /// Takes what somebody else noted.
+    pub(super) fn add(&mut self, other: Self) {
+        for (what, (count, why)) in other.0 {
+            self.note(what, count, why);
+        }
+    }
+
+    /// All of it.
+    pub(super) fn list(&self) -> Vec<NotKept> {
+        let list = self.0.iter();
+        list.map(|(&what, (count, why))| NotKept { what, count: *count, why: why.clone() })
+            .collect()
+    }
+}
+
+/// Sets owner, extended attributes, permission bits and modification time of a file or folder as announced. That owner
+/// and attributes are not kept is no error.
+pub(super) fn keep_metadata(file: &dyn DiskFile, entry: &Entry) -> io::Result<Lost> {
+    let mut lost = Lost::default();
+    let mode = entry.mode;
+    if let Some(more) = &entry.more {
+        // The system takes rights away from what changes hands, so bits come after.
+        if let Some(owner) = more.owner {
+            keep_owner(file, owner, &mut lost)?;
+            if mode.is_some_and(|mode| mode & LENDING != 0) {
+                lost.note(Trait::Bits, 1, "they lend rights");
+            }
+        }
+        if let Some(mode) =
+            mode.filter(|mode| !more.attributes.is_empty() && mode & OWNERS != OWNERS)
+        {
+            file.set_mode(mode | OWNERS)?;
+        }
+        for attribute in &more.attributes {
+            if let Err(error) = file.set_attribute(attribute) {
+                lost.note(Trait::Attribute, 1, error);
+            }
+        }
+        if more.attributes_left > 0 {
+            lost.note(
+                Trait::Attribute,
+                more.attributes_left.into(),
+                "too many or too long to send",
+            );
+        }
+    }
+    if let Some(mode) = mode {
+        file.set_mode(mode)?;
+    }
+    if let Some(time) = entry.modified_ns.map(file_time) {
+        file.set_mtime(time)?;
+    }
+    Ok(lost)
+}
+
+fn keep_owner(file: &dyn DiskFile, owner: Owner, lost: &mut Lost) -> io::Result<()> {
+    let now = file.metadata()?;
+    give(owner, (now.owner, now.group), lost, |user| file.set_owner(user, owner.group));
+    Ok(())
+}
+
+/// Gives something to its owner by `set`, or at least to the group.
+pub(super) fn give<E: Display>(
+    owner: Owner,
+    now: (u32, u32),
+    lost: &mut Lost,
+    set: impl Fn(Option<u32>) -> Result<(), E>,
+) {
+    if now == (owner.user, owner.group) {
+        return;
+    }
+    let user = Some(owner.user).filter(|user| *user != now.0);
+    if let Err(error) = set(user) {
+        lost.note(Trait::Owner, 1, error);
+        if user.is_some() && now.1 != owner.group {
+            // Whoever is a member may do that much.
+            let _ = set(None);
+        }
+    }
+}
+
+/// A time as announced, in the form that the system takes.
+pub(super) fn file_time(ns: i64) -> FileTime {
+    const SECOND: i64 = 1_000_000_000;
+    // The remainder of a euclidean division is not negative and below a second.
+    let nanoseconds = u32::try_from(ns.rem_euclid(SECOND)).unwrap_or(0);
+    FileTime { seconds: ns.div_euclid(SECOND), nanoseconds }
+}
