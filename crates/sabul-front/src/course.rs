@@ -91,7 +91,7 @@ fn describe(progress: &Progress, totals: Option<Totals>, rate_bps: f64) -> Strin
     let left = left.map(|totals| totals.bytes.saturating_sub(progress.bytes));
     if let Some(left) = left.filter(|&left| left > 0 && rate_bps >= 1.0) {
         #[expect(clippy::cast_precision_loss, reason = "a time needs few digits")]
-        let seconds = (left as f64 * 8.0 / rate_bps).min(359_999.0);
+        let seconds = (left as f64 * 8.0 / rate_bps).ceil().min(359_999.0);
         line += &format!(", {} left", show_time(Duration::from_secs_f64(seconds)));
     }
     match totals {
@@ -253,9 +253,13 @@ mod tests {
         course.look(&Progress { elapsed: second(0), ..with(progress(0, 0), total) });
         let mut state = progress(1_000_000, 0);
         state.channel.limiter = vec![("network", 0.9)];
-        let line = course.look(&with(state, total)).line;
+        let line = course.look(&with(state.clone(), total)).line;
         assert!(line.contains("8.0 Mbit/s") && line.contains("limited by network"), "{line}");
         assert!(line.contains("8.0 Mbit/s, 1:00 left"), "{line}");
+        state.bytes = 60_999_000;
+        state.elapsed = second(2);
+        let line = course.look(&with(state, total)).line;
+        assert!(line.contains(", 0:01 left"), "what is left takes some time: {line}");
         assert_eq!(show_time(Duration::from_secs(3_723)), "1:02:03");
     }
 

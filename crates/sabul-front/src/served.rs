@@ -55,7 +55,9 @@ fn what(order: &Order) -> String {
         return "a measurement".to_owned();
     }
     let shown = order.names.iter().take(NAMES_SHOWN);
-    let shown: Vec<_> = shown.map(|name| format!("'{}'", Printable(name))).collect();
+    // No name at all is the directory that is served.
+    let name = |name: &Vec<u8>| if name.is_empty() { b"/".to_vec() } else { name.clone() };
+    let shown: Vec<_> = shown.map(|it| format!("'{}'", Printable(&name(it)))).collect();
     let rest = order.names.len() - shown.len();
     shown.join(", ") + &if rest > 0 { format!(" and {rest} more") } else { String::new() }
 }
@@ -129,6 +131,9 @@ mod tests {
         let error = Error::Cancelled;
         let line = transfer_line(&Served { peer, order: &order, result: Err(&error) });
         assert_eq!(line, "192.0.2.1:7 receiving into 'in/' failed: the transfer was cancelled");
+        order = Order { names: vec![Vec::new()], ..order };
+        let line = transfer_line(&Served { peer, order: &order, result: Err(&error) });
+        assert!(line.contains("receiving into '/' failed"), "{line}");
     }
 
     #[test]
