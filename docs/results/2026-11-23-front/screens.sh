@@ -33,6 +33,13 @@ screen full-disk-80 80 "1 4" "sabul cp big sabul:///big --ticket tf; echo exit c
 screen full-disk-tree-80 80 "3 12" "sabul cp -r many sabul:///many --ticket tf; echo exit code \$?"
 screen unreadable-80 80 "3" "sabul cp big missing /dev/null sabul:///in/ --ticket t; echo exit code \$?"
 screen interrupt-80 80 "1" "sabul cp --bwlimit 20M big sabul:///slow --ticket t & sleep 0.9; kill -INT \$!; wait; echo exit code \$?"
+# As fast as this machine goes: 6 GiB from memory to memory, datagrams of 65 kB.
+mkdir fast; mount -t tmpfs -o size=13g tmpfs fast; mkdir fast/root; head -c 6G /dev/zero >fast/huge
+"$S" serve --root fast/root --listen 127.0.0.1:0 --ticket-file tq 2>/dev/null & three=$!
+sleep 1
+screen fast-80 80 "0.5 1 2 8" "sabul cp fast/huge sabul:/// --ticket tq"
+screen fast-200 200 "0.5 1 2 8" "sabul cp fast/huge sabul:///again --ticket tq"
+kill $three; sleep 0.5; umount fast
 "$S" cp -r --bwlimit 40M big sabul:///noterm --ticket t >"$out/no-terminal.txt" 2>&1 </dev/null
 sed "s/^/serve: /" serve.log | tail -12 >"$out/serve-log.txt"
 kill $one $two; sleep 0.5; umount full; cd /; rm -rf "$work"
