@@ -161,6 +161,10 @@ pub(crate) struct CpArgs {
     /// Keep modification times and permission bits.
     #[arg(short, long)]
     pub(crate) preserve: bool,
+    /// All of files: -r, -p, links as links, and as far as the receiver may, owners, extended attributes and access
+    /// lists. What could not be kept is said at the end.
+    #[arg(short, long)]
+    pub(crate) archive: bool,
     #[command(flatten)]
     pub(crate) channel: ChannelArgs,
     /// Never send faster than this, in bit/s with k, M or G, such as 500M.
@@ -233,6 +237,7 @@ copied; without, it fits the end of a name; one at its end means folders alone. 
 Examples:
   sabul cp big.iso host:
   sabul cp -r me@host:/data/run7 .
+  sabul cp -a me@host:/data/run7 .            with links, owners and extended attributes
   sabul cp big.iso host: --push               with a copy of this sabul, where the host has none
   sabul cp big.iso sabul://host:4850/ --ticket ticket
   sabul cp -r photos sabul://host:4850/archive/

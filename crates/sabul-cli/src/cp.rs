@@ -17,6 +17,7 @@ use sabul::{
 use sabul_front::course::Minimum;
 use sabul_front::desk::{Desk, Job};
 use sabul_front::json::{Document, TransferJson};
+use sabul_front::kept;
 use sabul_front::limiter;
 use sabul_front::lines::{CopyEvent, Teller};
 use sabul_front::pipe::Pipe;
@@ -40,7 +41,8 @@ const FAILURES_SHOWN: usize = 20;
 const WORTH_A_WORD: Duration = Duration::from_secs(1);
 
 /// Runs the command; the result is the exit code.
-pub(crate) async fn run(args: CpArgs) -> Result<u8, CliError> {
+pub(crate) async fn run(mut args: CpArgs) -> Result<u8, CliError> {
+    args.recursive |= args.archive;
     if args.dry_run {
         return dry::run(&args).await;
     }
@@ -96,6 +98,7 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
     let mut options = TransferOptions {
         rate_limit_bps: args.bwlimit.map(|rate| rate.0),
         preserve: args.preserve,
+        all_of_files: args.archive,
         sync: !args.no_sync,
         resume: !args.no_resume,
         rules: args.rules.0.clone(),
@@ -291,6 +294,9 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
                 (false, _) => "",
             }
         ));
+        if let Some(line) = kept::line(&report.not_kept) {
+            output::note(line);
+        }
         if let Some(hint) = &report.channel.hint {
             output::note(format_args!("hint: {hint}"));
         }

@@ -118,18 +118,17 @@ pub async fn upload(
     Ok(steps.collect())
 }
 
-/// What a copy of files of the peer to this machine would do.
+/// What a copy of files of the peer to this machine would do; `view` is what of them a copy would send.
 ///
 /// # Errors
 /// If the peer cannot be asked, or several entries would go to one place.
 pub async fn download(
     session: &Session,
     sources: Vec<Vec<u8>>,
-    recursive: bool,
+    view: View,
     rules: Vec<Rule>,
     (destination, into_directory): (&Path, bool),
 ) -> Result<Vec<Step>, Error> {
-    let view = if recursive { View::Tree } else { View::Files };
     let mut listing = session.look(sources, view, rules)?;
     let mut found = Vec::new();
     while let Some(seen) = listing.next().await? {

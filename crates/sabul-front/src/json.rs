@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::dry::{Step, Sums, What};
+use crate::kept::NotKeptJson;
 use crate::show;
 
 /// Version of all documents; it grows when a field changes its meaning or goes.
@@ -78,6 +79,8 @@ pub struct TransferJson {
     pub cpu_seconds_receiver: Option<f64>,
     /// The exit code of the program.
     pub exit: u8,
+    /// What was not kept of files that count.
+    pub not_kept: NotKeptJson,
     /// What went wrong, of single files or of all.
     pub errors: Vec<ErrorJson>,
 }
@@ -230,6 +233,7 @@ impl TransferJson {
         json.goodput_bps = report.goodput_bps;
         json.verified = report.verified;
         json.durable = report.durable;
+        json.not_kept = NotKeptJson::of(&report.not_kept);
         json.cpu_seconds_sender = report.cpu_sender.as_ref().map(Duration::as_secs_f64);
         json.cpu_seconds_receiver = report.cpu_receiver.as_ref().map(Duration::as_secs_f64);
         json.errors =
@@ -350,6 +354,7 @@ mod tests {
             "durable",
             "limiter",
             "exit",
+            "not_kept",
             "errors",
         ] {
             assert!(value.get(key).is_some(), "{key}");

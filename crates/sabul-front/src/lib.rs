@@ -7,6 +7,7 @@ pub mod course;
 pub mod desk;
 pub mod dry;
 pub mod json;
+pub mod kept;
 pub mod limiter;
 pub mod lines;
 pub mod listen;

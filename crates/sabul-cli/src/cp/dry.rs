@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sabul::files::{Rules, Source, SourceSet};
-use sabul::{RemoteDestination, Session};
+use sabul::{RemoteDestination, Session, View};
 use sabul_front::dry::{self, Step, Sums, What};
 use sabul_front::json::DryJson;
 use sabul_transfer::Printable;
@@ -98,7 +98,8 @@ async fn ask(args: &CpArgs, plan: Plan, session: &Session) -> Result<Vec<Step>, 
         Plan::Put { sources, destination } => {
             let sources = sources.iter().map(|source| Source::from_argument(source)).collect();
             let sources = SourceSet::local(sources, args.recursive)
-                .and_then(|set| Ok(set.with_rules(Rules::new(rules)?)));
+                .and_then(|set| Ok(set.with_rules(Rules::new(rules)?)))
+                .map(|set| set.with_all_of_files(args.archive));
             let sources = sources.map_err(|failure| CliError::usage(failure.to_string()))?;
             let path = destination.path;
             let into_directory =
@@ -109,7 +110,12 @@ async fn ask(args: &CpArgs, plan: Plan, session: &Session) -> Result<Vec<Step>, 
         Plan::Get { sources, destination, .. } => {
             let into = is_into(&sources, &destination);
             let to = (Path::new(&destination), into);
-            dry::download(session, sources, args.recursive, rules.clone(), to).await?
+            let view = match (args.archive, args.recursive) {
+                (true, _) => View::Archive,
+                (_, true) => View::Tree,
+                _ => View::Files,
+            };
+            dry::download(session, sources, view, rules.clone(), to).await?
         }
     })
 }

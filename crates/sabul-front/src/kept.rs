@@ -1,0 +1,63 @@
+//! What a copy could not keep of files that are otherwise there.
+
+use sabul::{NotKept, Trait};
+use sabul_units::count;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// How much was not kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NotKeptJson {
+    /// Entries whose owner or group is another.
+    pub owners: u64,
+    /// Extended attributes and access lists that are missing.
+    pub attributes: u64,
+    /// Entries without their setuid, setgid or sticky bits, which are never kept.
+    pub bits: u64,
+}
+
+impl NotKeptJson {
+    /// The counts.
+    pub fn of(list: &[NotKept]) -> Self {
+        let mut counts = Self::default();
+        for not_kept in list {
+            let sum = match not_kept.what {
+                Trait::Owner => &mut counts.owners,
+                Trait::Attribute => &mut counts.attributes,
+                Trait::Bits => &mut counts.bits,
+            };
+            *sum = sum.saturating_add(not_kept.count);
+        }
+        counts
+    }
+}
+
+/// One line for people; nothing where all was kept.
+pub fn line(list: &[NotKept]) -> Option<String> {
+    let parts = list.iter().filter(|it| it.count > 0).map(|NotKept { what, count: n, why }| {
+        let what = match what {
+            Trait::Owner => count(*n, "owner"),
+            Trait::Attribute => count(*n, "extended attribute"),
+            Trait::Bits => format!("setuid, setgid and sticky bits of {}", count(*n, "file")),
+        };
+        format!("{what} ({why})")
+    });
+    let parts: Vec<String> = parts.collect();
+    (!parts.is_empty()).then(|| format!("not kept: {}", parts.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_kept_is_one_line_with_its_reasons() {
+        let not_kept = |what, count| NotKept { what, count, why: "so".into() };
+        assert_eq!(line(&[]), None);
+        assert_eq!(line(&[not_kept(Trait::Bits, 0)]), None);
+        let list = [not_kept(Trait::Owner, 2), not_kept(Trait::Attribute, 1)];
+        assert_eq!(line(&list).unwrap(), "not kept: 2 owners (so), 1 extended attribute (so)");
+        let counts = NotKeptJson::of(&list);
+        assert_eq!(counts, NotKeptJson { owners: 2, attributes: 1, bits: 0 });
+    }
+}
