@@ -1,5 +1,6 @@
 //! Both ends joined in memory, on real directories.
 
+mod all;
 mod crashes;
 mod look;
 mod parts;

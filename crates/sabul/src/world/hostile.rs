@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sabul_units::{Random, SeededRandom};
 use sabul_wire::control::{
-    CONTROL_VERSION, ChannelParams, Direction, Entry, EntryKind, Failure, FailureCode, Held, Mark,
-    Message, Open, Request, Start, Whole,
+    Attribute, CONTROL_VERSION, ChannelParams, Direction, Entry, EntryKind, Extent, Facts, Failure,
+    FailureCode, Held, Mark, Message, More, Open, Owner, Request, Seen, SeenKind, Start, Whole,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -49,7 +49,7 @@ impl Malice {
             b"\x1b[31m",
         ];
         match self.0.below(12) {
-            11 => vec![b'n'; 5000],
+            11 => vec![b'n'; 65_536],
             n => NAMES[usize::try_from(n).unwrap_or(0) % NAMES.len()].to_vec(),
         }
     }
@@ -65,18 +65,49 @@ impl Malice {
 
     fn entry(&mut self) -> Entry {
         let size = self.size();
-        let kind = match self.0.below(4) {
+        let kind = match self.0.below(6) {
             0 => EntryKind::Directory,
             1 => EntryKind::Stream,
+            2 => EntryKind::SymbolicLink,
+            3 => EntryKind::HardLink,
             _ => EntryKind::File(size),
         };
-        Entry {
-            path: self.name(),
-            kind,
-            mode: Some(0o7777),
-            modified_ns: Some(i64::MIN),
-            more: None,
+        let more = (self.0.below(2) == 0).then(|| Box::new(self.more()));
+        Entry { path: self.name(), kind, mode: Some(0o7777), modified_ns: Some(i64::MIN), more }
+    }
+
+    /// Links out, owners that are commands to the system, attributes that lend rights, and maps of anything.
+    fn more(&mut self) -> More {
+        const ATTRIBUTES: [&[u8]; 4] =
+            [b"user.a", b"security.capability", b"system.posix_acl_access", b"user.a\0b"];
+        let name = ATTRIBUTES[usize::try_from(self.0.below(4)).unwrap_or(0)].to_vec();
+        let length = usize::try_from(self.0.below(70_000)).unwrap_or(0);
+        let attribute = Attribute { name, value: vec![1; length] };
+        let attributes = vec![attribute; usize::try_from(self.0.below(3)).unwrap_or(0)];
+        let user = u32::MAX - self.number();
+        let extents =
+            (0..self.0.below(4)).map(|_| Extent { offset: self.size(), bytes: self.size() });
+        let data: Vec<Extent> = extents.collect();
+        More {
+            owner: (self.0.below(2) == 0).then_some(Owner { user, group: 0 }),
+            target: if self.0.below(3) == 0 { Vec::new() } else { self.name() },
+            attributes,
+            attributes_left: self.number(),
+            data: (self.0.below(4) == 0).then_some(data),
         }
+    }
+
+    fn seen(&mut self) -> Seen {
+        let facts = Facts {
+            kind: SeenKind::Other,
+            size: self.size(),
+            mode: u32::MAX,
+            modified_ns: None,
+            owner: 0,
+            group: 0,
+        };
+        let is_there = self.0.below(2) == 0;
+        Seen { path: self.name(), outcome: if is_there { Ok(facts) } else { Err(self.failure()) } }
     }
 
     fn request(&mut self) -> Request {
@@ -121,7 +152,7 @@ impl Malice {
 
     fn message(&mut self) -> Message {
         let transfer = self.number();
-        match self.0.below(16) {
+        match self.0.below(18) {
             0..=2 => self.open(),
             3 => Message::Accept { transfer, block_bytes: 1 << self.0.below(32) },
             4 | 5 => {
@@ -161,6 +192,14 @@ impl Malice {
             13 => {
                 let start = Start { index: self.0.below(5), offset: self.size() };
                 Message::Starts { transfer, starts: vec![start] }
+            }
+            16 => {
+                let (entries, bytes) = (self.size(), self.size());
+                Message::Totals { transfer, entries, bytes, is_all: self.0.below(2) == 0 }
+            }
+            17 => {
+                let entries = (0..self.0.below(4)).map(|_| self.seen()).collect();
+                Message::Seen { transfer, entries }
             }
             14 => Message::Welcome { version: 9, suite: 2, software: self.text() },
             _ => Message::Cancel { transfer: Some(transfer), failure: self.failure() },

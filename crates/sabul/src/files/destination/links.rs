@@ -36,6 +36,11 @@ impl Default for Waiting {
 }
 
 impl FileSink {
+    #[cfg(test)]
+    pub(in crate::files) fn make_links_early(&mut self) {
+        self.links.bytes_max = 0;
+    }
+
     /// Takes a link, to be made later.
     pub(super) fn note_link(&mut self, index: u64, entry: &Entry) -> Result<Kept, Trouble> {
         let path = self.place.target(entry)?;

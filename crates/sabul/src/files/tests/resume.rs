@@ -61,12 +61,12 @@ fn receiver_on(disk: &MemoryDisk, sync: bool) -> Result<FileReceiver, Failure> {
 }
 
 /// What one attempt came to.
-struct Attempt {
-    receiver: FileReceiver,
-    summary: SendSummary,
+pub(super) struct Attempt {
+    pub(super) receiver: FileReceiver,
+    pub(super) summary: SendSummary,
     error: Option<Failure>,
     /// Bytes that went over the network.
-    sent: u64,
+    pub(super) sent: u64,
 }
 
 /// Sends everything below a folder to a disk; time goes on with each step.
@@ -89,7 +89,7 @@ fn attempt_with(receiver: FileReceiver, from: &TempDir, blocks: usize) -> Attemp
     attempt_of(receiver, SourceSet::local(all, true).unwrap(), blocks)
 }
 
-fn attempt_of(mut receiver: FileReceiver, set: SourceSet, blocks: usize) -> Attempt {
+pub(super) fn attempt_of(mut receiver: FileReceiver, set: SourceSet, blocks: usize) -> Attempt {
     let mut have = Have::default();
     for message in receiver.have() {
         message.encode(&mut Vec::new()).expect("every message fits on the wire");
