@@ -92,7 +92,7 @@ fn odd_kind(what: u8, more: &mut More, input: &mut Input<'_>) -> EntryKind {
         0 | 1 => {
             let length = usize::from(input.u8() % 16);
             more.target = input.take(length).to_vec();
-            if what % 4 == 0 { EntryKind::SymbolicLink } else { EntryKind::HardLink }
+            if what.is_multiple_of(4) { EntryKind::SymbolicLink } else { EntryKind::HardLink }
         }
         2 => {
             let mut at = 0_u64;

@@ -8,6 +8,7 @@
 //! may follow which is the session's business, not this module's.
 
 mod bounds;
+mod limits;
 mod look;
 mod more;
 
@@ -16,6 +17,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::{DecodeError, Reason};
+use limits::ITEM;
+pub use limits::{MAX_NAME, MAX_WORD};
 pub use look::{
     Facts, MAX_PATTERN, MAX_PLACES, MAX_RULES, MAX_SEEN, Range, Rule, Seen, SeenKind, View,
 };
@@ -52,14 +55,10 @@ pub const MAX_HAVE_WHOLES: usize = 8000;
 pub const MAX_MARKS: usize = 64;
 /// Most sources of one request.
 pub const MAX_SOURCES: usize = 4096;
-/// Longest name of a file or place, in bytes; Linux refuses longer paths too.
-pub const MAX_NAME: usize = 4096;
 /// Longest sentence about a failure, in bytes; longer ones lose their middle.
 pub const MAX_TEXT: usize = 1 << 10;
 /// Longest name of a stream, in bytes.
 pub const MAX_STREAM_NAME: usize = 1 << 10;
-/// Longest name or value of a setting, and longest name of a program, in bytes.
-pub const MAX_WORD: usize = 256;
 /// Most parameters of a controller.
 const MAX_PARAMS: usize = 64;
 /// Most cipher suites that a connector offers.
@@ -581,9 +580,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What a message is taken to need beside its parts, and each item of a list beside its bytes.
+/// What a message is taken to need beside its parts.
 const BASE: usize = 128;
-const ITEM: usize = 96;
 /// What a [`Whole`] is taken to need: in a table with room to grow.
 const WHOLE: usize = 32;
 

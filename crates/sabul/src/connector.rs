@@ -70,8 +70,7 @@ pub async fn connect_to(
     let side = Side::Connector { peer, sockets: config.sockets };
     let ConnectConfig { memory, patience, events, paths, .. } = config;
     let policy = SendPolicy::default();
-    let endpoint =
-        Endpoint::new(Machine::current(), memory, patience, policy, None, events, paths);
+    let endpoint = Endpoint::new(Machine::current(), memory, patience, policy, None, events, paths);
     let loan = endpoint.memory.session();
     let loan = loan.map_err(|refusal| Error::Config(refusal.to_string()))?;
     Ok(Session::start(connection, side, peer, endpoint, loan, None, hello))

@@ -92,7 +92,7 @@ where
     deserializer.deserialize_bytes(Bytes::<MAX>)
 }
 
-/// Reads a list of at most `MAX` names, each of at most [`super::MAX_NAME`] bytes.
+/// Reads a list of at most `MAX` names, each of at most [`super::limits::MAX_NAME`] bytes.
 pub(super) fn names<'de, D, const MAX: usize>(deserializer: D) -> Result<Vec<Vec<u8>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -101,7 +101,7 @@ where
 
     impl<'de> Deserialize<'de> for Name {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            bytes::<D, { super::MAX_NAME }>(deserializer).map(Self)
+            bytes::<D, { super::limits::MAX_NAME }>(deserializer).map(Self)
         }
     }
 
@@ -149,7 +149,7 @@ where
 
     impl<'de> Deserialize<'de> for Word {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            text::<D, { super::MAX_WORD }>(deserializer).map(Self)
+            text::<D, { super::limits::MAX_WORD }>(deserializer).map(Self)
         }
     }
 

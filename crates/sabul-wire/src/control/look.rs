@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, MAX_NAME, bounds};
+use super::limits::{ITEM, MAX_NAME};
+use super::{Failure, bounds};
 
 /// Most places that one request about files names.
 pub const MAX_PLACES: usize = 1024;
@@ -93,6 +94,6 @@ impl Seen {
     /// What it is taken to need in memory, in bytes.
     pub(super) fn weight(&self) -> usize {
         let text = self.outcome.as_ref().err().map_or(0, |failure| failure.message.len());
-        super::ITEM + self.path.len() + text
+        ITEM + self.path.len() + text
     }
 }

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_NAME, MAX_WORD, bounds};
+use super::bounds;
+use super::limits::{ITEM, MAX_NAME, MAX_WORD};
 
 /// Most extended attributes of one entry.
 pub const MAX_ATTRIBUTES: usize = 64;
@@ -70,10 +71,9 @@ impl More {
     /// What it is taken to need in memory, in bytes.
     pub fn weight(&self) -> usize {
         let attributes = self.attributes.iter();
-        let attributes: usize =
-            attributes.map(|it| super::ITEM + it.name.len() + it.value.len()).sum();
+        let attributes: usize = attributes.map(|it| ITEM + it.name.len() + it.value.len()).sum();
         let data = self.data.as_ref().map_or(0, Vec::len) * size_of::<Extent>();
-        2 * super::ITEM + self.target.len() + attributes + data
+        2 * ITEM + self.target.len() + attributes + data
     }
 }
 

@@ -243,7 +243,7 @@ impl Sender<'_> {
             same.map_or_else(|| (0, layout.hasher()), |same| (same.offset, same.hasher));
         let mut grew = false;
         // Of a stretch of a file, the rest is somebody else's.
-        let (before, all) = found.part.unwrap_or((0, layout.file_bytes(size)));
+        let (before, all) = found.part.unwrap_or_else(|| (0, layout.file_bytes(size)));
         let is_part = found.part.is_some();
         while sent < size {
             self.make_room()?;

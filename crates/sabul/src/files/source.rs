@@ -319,6 +319,9 @@ impl std::fmt::Debug for Level {
     }
 }
 
+/// What a path is, what is known of it, and what else is kept of it.
+type Visited = (EntryKind, Facts, Option<Box<More>>);
+
 impl Iterator for Walk {
     type Item = Found;
 
@@ -425,11 +428,7 @@ impl Walk {
         }
     }
 
-    fn try_visit(
-        &mut self,
-        path: &Path,
-        name: &[u8],
-    ) -> Result<Option<(EntryKind, Facts, Option<Box<More>>)>, Failure> {
+    fn try_visit(&mut self, path: &Path, name: &[u8]) -> Result<Option<Visited>, Failure> {
         let links = if self.all.is_some() { Links::Keep } else { Links::Follow };
         let facts = match self.tree.look(path, self.stack.is_empty(), links) {
             Ok(facts) => facts,

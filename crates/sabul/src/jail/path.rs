@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::JailError;
+use super::fault::JailError;
 
 /// Most bytes of one name (`NAME_MAX` of Linux and the BSDs).
 pub const MAX_NAME: usize = 255;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::JailPath;
+use super::path::JailPath;
 
 /// Opens a folder only to go on from it: needs no permission to list it.
 #[cfg(target_os = "linux")]

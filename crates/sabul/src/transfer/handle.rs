@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sabul_cc::Policy;
 use tokio::sync::mpsc;
 
-use super::{Board, Progress};
+use super::board::{Board, Progress};
 use crate::control::Event;
 use crate::error::Error;
 use crate::steer::{Change, check_policy, check_rate_limit};

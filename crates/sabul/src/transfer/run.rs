@@ -12,9 +12,10 @@ use sabul_wire::control::{ChannelParams, Done, Failure, FailureCode, Message};
 use tokio::time::Instant;
 use tracing::debug;
 
+use super::Transfer;
 use super::ahead::Ahead;
+use super::board::{Board, Handle, Report};
 use super::work::{ChannelOutlet, Counter, Load, Reading, TellsEnd, Writer, Writing, micros};
-use super::{Board, Handle, Report, Transfer};
 use crate::budget::{BlockLoan, Tally};
 use crate::ceiling::Member;
 use crate::channel::{ChannelStart, Course, ReceiverHandle, SenderHandle};

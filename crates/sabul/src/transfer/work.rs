@@ -9,7 +9,7 @@ use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message, NotKe
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::Board;
+use super::board::Board;
 use crate::channel::{ReceiverHandle, SenderHandle};
 use crate::config::MeasureLimit;
 use crate::control::{Bulk, Control, Event, Input, Intake, Written};

@@ -1,7 +1,5 @@
 //! A second copy to the same machine.
 
-#![expect(clippy::unwrap_used, reason = "a test's own numbers")]
-
 use std::time::Duration;
 
 use sabul_path::{LinkConfig, QueueLimit};

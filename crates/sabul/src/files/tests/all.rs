@@ -19,11 +19,8 @@ fn receive(root: &Path, sync: bool, entries: Vec<Entry>) -> Vec<String> {
     let mut receiver = FileReceiver::new(jail(root), &destination, TRANSFER).unwrap();
     let is_file = |entry: &&Entry| entry.kind == EntryKind::File(1);
     let (count, files) = (entries.len() as u64, entries.iter().filter(is_file).count());
-    let ends: Vec<u64> = (0..)
-        .zip(&entries)
-        .filter(|(_, entry)| is_file(entry))
-        .map(|(index, _)| index)
-        .collect();
+    let ends: Vec<u64> =
+        (0..).zip(&entries).filter(|(_, entry)| is_file(entry)).map(|(index, _)| index).collect();
     receiver.on_message(manifest(entries)).unwrap();
     for index in ends {
         let outcome = Ok(blake3::hash(b"x").into());
@@ -42,8 +39,7 @@ fn receive(root: &Path, sync: bool, entries: Vec<Entry>) -> Vec<String> {
 
 #[test]
 fn a_hard_link_leads_only_to_a_file_of_the_same_transfer() {
-    let (symbolic, hard, file) =
-        (EntryKind::SymbolicLink, EntryKind::HardLink, EntryKind::File(1));
+    let (symbolic, hard, file) = (EntryKind::SymbolicLink, EntryKind::HardLink, EntryKind::File(1));
     for sync in [false, true] {
         let to = TempDir::new().unwrap();
         let secret = write(to.path(), "secret", b"secret");
@@ -132,7 +128,7 @@ fn a_copy_of_a_file_with_holes_goes_on_where_it_was_and_anew_where_its_holes_mov
         bytes
     };
     let make = |at: u64| {
-        let file = fs::File::create(from.path().join("f")).unwrap();
+        let file = File::create(from.path().join("f")).unwrap();
         file.set_len(1 << 32).unwrap();
         file.write_all_at(&bytes(1, 65_536), 1 << 20).unwrap();
         file.write_all_at(&bytes(2, 65_536), at).unwrap();
@@ -167,7 +163,7 @@ fn a_copy_of_a_file_with_holes_goes_on_where_it_was_and_anew_where_its_holes_mov
         } else {
             assert!(rest.sent < 60_000 && rest.summary.resumed > 70_000, "{}", rest.sent);
         }
-        let file = fs::File::open(to.path().join("f")).unwrap();
+        let file = File::open(to.path().join("f")).unwrap();
         let found = file.metadata().unwrap();
         assert!(found.len() == 1 << 32 && found.blocks() * 512 < 1 << 20, "{}", found.blocks());
         for (seed, at) in [(1, 1 << 20), (2, second)] {
