@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes, Permissions};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -119,7 +119,7 @@ fn copy(paths: &[&Path], root: &Path, path: &str, into_directory: bool) -> Count
     counts
 }
 
-/// Everything below a directory: content by path, nothing for directories.
+/// Everything below a directory: content by path, that of a link being its text, and nothing for directories.
 fn tree(root: &Path) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
     let mut found = BTreeMap::new();
     let mut todo = vec![root.to_path_buf()];
@@ -127,7 +127,10 @@ fn tree(root: &Path) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
-            if path.is_dir() {
+            if path.is_symlink() {
+                let text = fs::read_link(&path).unwrap().into_os_string().into_vec();
+                found.insert(name, Some(text));
+            } else if path.is_dir() {
                 found.insert(name, None);
                 todo.push(path);
             } else {
