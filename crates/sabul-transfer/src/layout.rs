@@ -16,7 +16,7 @@ const HEAD: &[u8] = b"sabul holes 1\n";
 /// Where the bytes of a stream go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    map: Option<Map>,
+    map: Option<Box<Map>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Layout {
             runs.push((stream_bytes, extent));
             (end, stream_bytes) = (next, stream_bytes + extent.bytes);
         }
-        Some(Self { map: Some(Map { size, runs, stream_bytes }) })
+        Some(Self { map: Some(Box::new(Map { size, runs, stream_bytes })) })
     }
 
     /// Of an entry that was checked.

@@ -204,9 +204,11 @@ impl Part {
             return Err(Failure::new(FailureCode::Unwritable, message).into());
         }
         let hasher = read_hash(&*file, &layout, offset).map_err(fail)?;
-        // What is between here and the next data is a hole again.
         file.resume_at(layout.reach(offset)).map_err(fail)?;
-        file.resume_at(layout.place(offset).0).map_err(fail)?;
+        if layout.has_holes() {
+            // What is between here and the next data is a hole again.
+            file.resume_at(layout.place(offset).0).map_err(fail)?;
+        }
         let part = Self {
             path,
             target: target.clone(),
