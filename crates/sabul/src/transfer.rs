@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use crate::control::Event;
 use crate::error::Error;
 
-use board::CHANGE_INTERVAL;
 pub(crate) use board::Board;
+use board::CHANGE_INTERVAL;
 pub use board::{Interval, Progress, Report};
 pub use handle::TransferHandle;
 pub(crate) use run::{Context, Plan, Resume, Side, Work, start};
