@@ -49,10 +49,15 @@ const ENOUGH: u64 = 4;
 const FREE_MIN: f64 = 0.125;
 const FREE_BLIND: f64 = 0.5;
 const FREE_ALL: f64 = 0.85;
-/// Ours: what arrives is what was offered from this part on, as a ratio.
-const CARRIED: (u64, u64) = (9, 10);
-/// Losses end the search when they are this many in one round and a tenth of what was sent in it.
+/// Ours: what arrives is what was offered from this part on, of what chance leaves of it.
+const CARRIED: f64 = 0.9;
+/// Losses end the search when they are this many in one round, and more than half of what was sent in it while trains
+/// grow: no path is believed to lose so much by chance, and a train is over by itself. While the path is filled, when
+/// they are a tenth of it more than what trains lost, and so many deviations.
 const LOSSES_MIN: u64 = 8;
+const LOST_OF_TRAIN: f64 = 0.5;
+const LOST_OF_FILL: f64 = 0.1;
+const DEVIATIONS: f64 = 4.0;
 
 /// Ours: a fill ends after so many in a row that room held back. A receiver makes room as it is needed, so the
 /// first may be of what it had to begin with.
@@ -103,6 +108,19 @@ impl Passed {
     }
 }
 
+/// Packets of which was told what became of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    arrived: u64,
+    lost: u64,
+}
+
+impl Told {
+    const fn all(self) -> u64 {
+        self.arrived + self.lost
+    }
+}
+
 /// What an ACK shows of a fill.
 #[derive(Clone, Copy, Debug)]
 struct Filled {
@@ -136,9 +154,10 @@ pub(crate) struct RateSearch {
     is_ceiling: bool,
     /// Round trips of the last four ACKs.
     delays: [Span; 4],
-    arrived_in_round: u64,
-    lost_in_round: u64,
+    round: Told,
     is_below_rate: bool,
+    /// Of all trains.
+    trains: Told,
     /// Fills in a row that ended where there was no room for more.
     without_room: u32,
     /// What an earlier flow saw, until the first train is over.
@@ -158,9 +177,9 @@ impl RateSearch {
             passed: Passed { sum_bps: 0.0, samples: 0 },
             is_ceiling: false,
             delays: [Span::ZERO; 4],
-            arrived_in_round: 0,
-            lost_in_round: 0,
+            round: Told { arrived: 0, lost: 0 },
             is_below_rate: false,
+            trains: Told { arrived: 0, lost: 0 },
             without_room: 0,
             memory: None,
         }
@@ -202,14 +221,26 @@ impl RateSearch {
     }
 
     pub(crate) fn on_loss(&mut self, loss: &LossReport) {
-        self.lost_in_round += loss.first_time.0;
+        self.round.lost += loss.first_time.0;
     }
 
     /// More is lost than a path with room for it would lose. Losses are told at once and arrivals by the next ACK, so
     /// only then can it be said.
     fn is_overrun(&self) -> bool {
-        let told = self.arrived_in_round + self.lost_in_round;
-        self.lost_in_round >= LOSSES_MIN && self.lost_in_round * 10 >= told
+        let told = self.round.all() as f64;
+        let most = match self.stage {
+            Stage::Ramp => told * LOST_OF_TRAIN,
+            Stage::Fill { .. } => {
+                let expected = told * self.chance();
+                told * LOST_OF_FILL + expected + DEVIATIONS * expected.sqrt()
+            }
+        };
+        self.round.lost >= LOSSES_MIN && self.round.lost as f64 >= most
+    }
+
+    /// The part of trains that was lost.
+    fn chance(&self) -> f64 {
+        self.trains.lost as f64 / self.trains.all().max(1) as f64
     }
 
     /// The best guess so far, for when the search is cut short.
@@ -218,12 +249,7 @@ impl RateSearch {
             .rtt
             .map(|rtt| Rate::from_size_over(Bytes(cx.packet_bytes.0 * self.window), rtt.smoothed))
             // What was lost of it has not been carried.
-            .map(|rate| {
-                rate.mul_ratio(
-                    self.arrived_in_round + 1,
-                    self.arrived_in_round + self.lost_in_round + 1,
-                )
-            });
+            .map(|rate| rate.mul_ratio(self.round.arrived + 1, self.round.all() + 1));
         let guess = match (self.stage, self.estimate, by_window) {
             (Stage::Fill { .. }, Some(estimate), _) => estimate,
             (_, Some(estimate), Some(by_window)) => estimate.min(by_window),
@@ -236,7 +262,7 @@ impl RateSearch {
     pub(crate) fn on_ack(&mut self, acked: &Acked, cx: &Context<'_>) -> SearchStep {
         let here =
             Mark { delivered: acked.delivered, arrived_at: acked.arrived_at, total: acked.total };
-        self.arrived_in_round += acked.newly.0;
+        self.round.arrived += acked.newly.0;
         let sample = self.sample(here);
         if self.is_overrun() {
             return SearchStep::Overrun { rate: self.fallback(cx) };
@@ -292,7 +318,7 @@ impl RateSearch {
         if acked.settled < end && !can_fill {
             return;
         }
-        let memory = self.memory.take().filter(|_| !delayed && self.lost_in_round == 0);
+        let memory = self.memory.take().filter(|_| !delayed && self.round.lost == 0);
         if memory.is_some_and(|facts| self.recall(facts, rtt, cx)) {
             self.start_round(acked.next);
             return;
@@ -300,7 +326,7 @@ impl RateSearch {
         match self.estimate.map(|rate| (rate, packets_in(rate, rtt, cx))) {
             Some((_, packets)) if delayed || packets <= self.window * ENOUGH => {
                 let is_told = self.gap == Gap::NONE || self.passed.samples > 0;
-                if is_told || self.arrived_in_round >= self.window {
+                if is_told || self.round.arrived >= self.window {
                     let free = self.free(cx);
                     self.start_round(acked.next);
                     self.fill(free, rtt, cx);
@@ -370,7 +396,7 @@ impl RateSearch {
             return SearchStep::Continue;
         }
         let offered = self.gap.rate(cx.packet_bytes).unwrap_or(rate);
-        let is_carried = rate.0 >= offered.mul_ratio(CARRIED.0, CARRIED.1).0;
+        let is_carried = rate.0 as f64 >= CARRIED * (1.0 - self.chance()) * offered.0 as f64;
         if is_carried && part < 1.0 {
             self.start_round(acked.next);
             self.fill(part * 2.0, rtt, cx);
@@ -378,7 +404,7 @@ impl RateSearch {
             return SearchStep::Found { rate: rate.mul_ratio(99, 100), hold: None };
         } else if is_round_over {
             // Less arrives than was offered, yet nothing is lost or queued: an end is slow.
-            if !is_carried && !self.is_below_rate && self.lost_in_round > 0 {
+            if !is_carried && !self.is_below_rate && self.round.lost > 0 {
                 return SearchStep::Found { rate: rate.mul_ratio(98, 100), hold: None };
             }
             let is_without_room = acked.is_room_limited && !is_carried;
@@ -411,8 +437,11 @@ impl RateSearch {
         let head = self.recent.pop_back();
         self.recent.clear();
         self.recent.extend(head);
-        self.arrived_in_round = 0;
-        self.lost_in_round = 0;
+        if matches!(self.stage, Stage::Ramp) {
+            self.trains.arrived += self.round.arrived;
+            self.trains.lost += self.round.lost;
+        }
+        self.round = Told::default();
         self.is_below_rate = false;
         self.passed = Passed::default();
     }

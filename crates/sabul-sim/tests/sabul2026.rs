@@ -92,6 +92,20 @@ fn alone_it_fills_the_path_at_any_loss_and_leaves_the_queue_almost_empty() {
 }
 
 #[test]
+fn a_tenth_lost_by_chance_is_no_reason_to_cut_the_start_short() {
+    for loss in [0.05, 0.1] {
+        for mbps in 300..308 {
+            let path = Path { mbps, rtt_ms: 100, queue_bdp: 1.0, loss };
+            // The search takes half a second; cut short, it left the link almost empty for five.
+            let results = run(path, &[ours(0, 100)], 1, 5);
+            #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+            let share = goodput(&results)[0] / (mbps as f64 * PAYLOAD * (1.0 - loss));
+            assert!(share > 0.8, "{mbps} Mb/s, loss {loss}: {share:.3}");
+        }
+    }
+}
+
+#[test]
 fn a_queue_shorter_than_it_would_like_is_found_by_a_test_and_is_not_overrun() {
     // 0.1 products of 40 ms: 33 packets, where 0.3 ms of 100 Mb/s are 2.
     let path = Path { mbps: 100, rtt_ms: 40, queue_bdp: 0.1, loss: 0.0 };
