@@ -1,9 +1,9 @@
 //! Running commands that can be asked and told: what `sabul ps` and `sabul set` speak with.
 //!
 //! Model:       each running command has a [`Desk`], a Unix socket that is named by its process id in a folder of its user
-//!              ([`folder`]); who connects asks once ([`words`]), is answered once, and is let go.
+//!              (`folder`); who connects asks once ([`words`]), is answered once, and is let go.
 //! Trust:       the folder is its user's alone (0700, checked), and a desk turns away everybody else but root.
-//! Bounds:      [`GUESTS_MAX`] at a time, [`words::ASK_MAX`] bytes and [`PATIENCE`] for each.
+//! Bounds:      `GUESTS_MAX` at a time, [`words::ASK_MAX`] bytes and `PATIENCE` for each.
 
 pub mod client;
 mod folder;
