@@ -51,11 +51,11 @@ impl PathMemory {
             .collect()
     }
 
-    /// The path to a peer was seen like that. What was seen earlier than what is known already changes nothing, and nor
-    /// does what never leaves this machine: there a round trip is not worth it.
+    /// The path to a peer was seen like that. What was seen earlier than what is known already changes nothing, nor does
+    /// what is too old or of the future, nor what never leaves this machine: there a round trip is not worth it.
     pub fn note(&self, peer: IpAddr, path: KnownPath) {
         let peer = peer.to_canonical();
-        if peer.is_loopback() {
+        if peer.is_loopback() || !is_fresh(&path, SystemTime::now()) {
             return;
         }
         let mut paths = self.lock();
@@ -130,12 +130,15 @@ mod tests {
         assert_eq!(memory.of(four.into()).facts().unwrap().rate, Rate(5), "older news");
         let old = PathMemory::default();
         old.note(four.into(), seen(5, AGE_MAX + Duration::from_secs(60)));
+        let clockless = Ipv4Addr::new(192, 0, 2, 8).into();
         old.note(
-            Ipv4Addr::new(192, 0, 2, 8).into(),
+            clockless,
             KnownPath { seen: SystemTime::now() + AGE_MAX, ..seen(5, Duration::ZERO) },
         );
         assert_eq!(old.of(four.into()).facts(), None);
         assert_eq!(old.paths(), vec![], "neither the old one nor that of the future");
+        old.note(clockless, seen(7, Duration::from_secs(1)));
+        assert_eq!(old.of(clockless).facts().unwrap().rate, Rate(7), "which is in nobody's way");
     }
 
     #[test]
