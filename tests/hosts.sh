@@ -1,12 +1,8 @@
 # What tests between network namespaces share: hosts, counts, and what is shown of a failure. To be sourced, with the
 # program in $sabul and the names of logs below $work in ${logs[@]}.
-passed=0
-failed=0
-skipped=0
+. tests/counts.sh
 work=
 
-pass() { passed=$((passed + 1)) && echo "ok   $*"; }
-skip() { skipped=$((skipped + 1)) && echo "skip $*"; }
 fail() {
     failed=$((failed + 1))
     echo "FAIL $*"

@@ -6,13 +6,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 sabul=$(realpath "${SABUL:-target/release/sabul}")
-passed=0
-failed=0
-skipped=0
+. tests/counts.sh
 work=
 
-pass() { passed=$((passed + 1)) && echo "ok   $*"; }
-skip() { skipped=$((skipped + 1)) && echo "skip $*"; }
 fail() {
     failed=$((failed + 1))
     echo "FAIL $*"
