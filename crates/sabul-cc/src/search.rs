@@ -250,13 +250,36 @@ impl RateSearch {
             .map(|rtt| Rate::from_size_over(Bytes(cx.packet_bytes.0 * self.window), rtt.smoothed))
             // What was lost of it has not been carried.
             .map(|rate| rate.mul_ratio(self.round.arrived + 1, self.round.all() + 1));
-        let guess = match (self.stage, self.estimate, by_window) {
-            (Stage::Fill { .. }, Some(estimate), _) => estimate,
+        let guess = match (self.offered(cx.packet_bytes), self.estimate, by_window) {
+            (Some(offered), ..) => self.passed_of(offered),
             (_, Some(estimate), Some(by_window)) => estimate.min(by_window),
             (_, Some(rate), None) | (_, None, Some(rate)) => rate,
             (_, None, None) => Rate::from_mbps(1),
         };
         guess.mul_ratio(9, 10)
+    }
+
+    /// What arrived of this rate, by what was told of the round.
+    fn passed_of(&self, rate: Rate) -> Rate {
+        rate.mul_ratio(self.round.arrived + 1, self.round.all() + 1)
+    }
+
+    /// The link was full while `arrived` came of what was offered: that is the part which what was offered has in all that
+    /// was sent, and others sent no more than the link carries. So C <= arrived × offered / (offered - arrived), whatever a
+    /// train that a machine let go in one lump has shown.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate, at least 0"
+    )]
+    fn bound_train(&mut self, arrived: Rate, cx: &Context<'_>) {
+        let Some(offered) = self.gap.rate(cx.packet_bytes).filter(|offered| *offered > arrived)
+        else {
+            return;
+        };
+        let (arrived, offered) = (arrived.0 as f64, offered.0 as f64);
+        let most = Rate((arrived * offered / (offered - arrived)) as u64);
+        self.trained = self.trained.map(|trained| trained.min(most));
     }
 
     pub(crate) fn on_ack(&mut self, acked: &Acked, cx: &Context<'_>) -> SearchStep {
@@ -265,7 +288,11 @@ impl RateSearch {
         self.round.arrived += acked.newly.0;
         let sample = self.sample(here);
         if self.is_overrun() {
-            return SearchStep::Overrun { rate: self.fallback(cx) };
+            let rate = self.fallback(cx);
+            if let Some(offered) = self.offered(cx.packet_bytes) {
+                self.bound_train(self.passed_of(offered), cx);
+            }
+            return SearchStep::Overrun { rate };
         }
         let Some(rtt) = cx.rtt else {
             return SearchStep::Continue;
@@ -388,6 +415,7 @@ impl RateSearch {
         let is_long = least > rtt.min + rtt.min / 2 + DELAY_FLOOR;
         if delayed && (is_round_over || is_long || part < 1.0) {
             // Full: what arrived is what the path carries. The queue drains in silence.
+            self.bound_train(rate, cx);
             let hold = least.saturating_sub(rtt.min).min(rtt.min);
             return SearchStep::Found { rate: rate.mul_ratio(99, 100), hold: Some(hold) };
         }
@@ -505,5 +533,41 @@ mod tests {
         assert_eq!(hear(32, 32, 50.0), None);
         assert_eq!(hear(77, 160, 151.0), None);
         assert_eq!(hear(160, 400, 152.0), Some(Rate(996_000_000)));
+    }
+
+    #[test]
+    fn a_train_that_came_too_fast_is_refuted_by_the_fill() {
+        let rtt = Span::from_millis(10);
+        let estimate = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
+        let moment = Moment::new(Instant::ZERO, Some(estimate), Bytes(1250));
+        let cx = Context::without_chance(&moment);
+        let mut search = RateSearch::new();
+        let mut hear = |from: u64, to: u64, next: u64, ms: f64, lost: u64| {
+            search.round.lost += lost;
+            let acked = Acked {
+                newly: Packets(to - from),
+                total: Packets(to),
+                settled: SentNumber(to + lost - 1),
+                largest: SentNumber(to + lost - 1),
+                next: SentNumber(next),
+                delivered: Bytes(to * 1250),
+                arrived_at: Span::from_secs_f64(ms / 1e3),
+                ..Acked::default()
+            };
+            search.on_ack(&acked, &cx)
+        };
+        // 10 packets a millisecond are 100 Mb/s; a machine that was away lets them go at 400 Mb/s.
+        for (from, to, next, ms) in
+            [(0, 16, 32, 5.0), (16, 32, 32, 5.4), (32, 48, 137, 15.0), (48, 137, 137, 17.3)]
+        {
+            assert_eq!(hear(from, to, next, ms, 0), SearchStep::Continue);
+        }
+        // Three of four are lost of what the fill offers.
+        let SearchStep::Overrun { rate } = hear(137, 237, 600, 27.0, 300) else {
+            panic!("three quarters are lost");
+        };
+        assert!((80_000_000..=110_000_000).contains(&rate.0), "{rate}");
+        let trained = search.train_rate().expect("a train has shown a rate");
+        assert!((100_000_000..=140_000_000).contains(&trained.0), "{trained}");
     }
 }
