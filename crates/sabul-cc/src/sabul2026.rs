@@ -86,7 +86,8 @@ const PROBE_WAIT_MORE_NS: u64 = 1_000_000_000;
 const PROBE_SETTLES: u32 = 2;
 /// Ours: after a drain the queue is no measure for this long.
 const DRAIN_REST: Span = Span::from_millis(500);
-/// [BBR3 §2] Longest time without an empty queue. A flow that came late drains this soon after its search.
+/// [BBR3 §2] Longest time without an empty queue. A flow that came late drains this soon after its search, and one
+/// whose drain left a queue does so again.
 const DRAIN_AGE: Span = Span::from_secs(5);
 const FIRST_DRAIN: Span = Span::from_millis(500);
 /// Ours: least time between two drains.
@@ -362,7 +363,9 @@ impl Sabul2026 {
             theta: self.theta(),
             count: self.count(epoch.rate),
         };
-        self.rival.judge(&seen, cx.now);
+        if self.rival.judge(&seen, cx.now) {
+            self.emptied_at = cx.now - (DRAIN_AGE - FIRST_DRAIN);
+        }
         if self.rival.is_known() != was_known {
             cx.tell(Reason::Own(if was_known { "rival-gone" } else { "rival" }));
         }

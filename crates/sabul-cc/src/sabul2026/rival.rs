@@ -90,18 +90,21 @@ impl Rival {
         self.drain = Some((queue, now + DRAINED));
     }
 
-    /// Judges the newest drain, if its time has come.
-    pub(super) fn judge(&mut self, seen: &Seen, now: Instant) {
-        let Some((stood, _)) = self.drain.take_if(|(_, at)| now >= *at) else { return };
+    /// Judges the newest drain, if its time has come; whether it left a doubt that another one would end.
+    pub(super) fn judge(&mut self, seen: &Seen, now: Instant) -> bool {
+        let Some((stood, _)) = self.drain.take_if(|(_, at)| now >= *at) else { return false };
         let others = LEFT_OTHERS_PART * (seen.count - 1.0);
         let left = seen.omega + seen.theta * others.max(LEFT_THETAS);
         if seen.least > left.max(stood * LEFT_STOOD_PART) {
             self.note(1.0 / seen.count, now);
-        } else if seen.least < (seen.omega + seen.theta).max(stood * GONE_STOOD_PART) {
+            return !self.is_known;
+        }
+        if seen.least < (seen.omega + seen.theta).max(stood * GONE_STOOD_PART) {
             self.evidence = self.evidence.saturating_sub(1);
             self.is_known &= self.evidence > 0;
             self.is_growing = false;
         }
+        false
     }
 
     /// The queue overflowed while this flow had this share of the link.
