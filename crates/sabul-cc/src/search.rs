@@ -109,15 +109,44 @@ impl Passed {
 }
 
 /// Packets of which was told what became of them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Told {
     arrived: u64,
     lost: u64,
 }
 
 impl Told {
+    const NONE: Self = Self { arrived: 0, lost: 0 };
+
     const fn all(self) -> u64 {
         self.arrived + self.lost
+    }
+}
+
+/// All trains that are over.
+#[derive(Clone, Copy, Debug)]
+struct Trains {
+    told: Told,
+    /// Of the last one alone.
+    last: Told,
+    /// The first number behind them. What is lost below it was lost of them, however late it is told.
+    end: SentNumber,
+}
+
+impl Trains {
+    const NONE: Self = Self { told: Told::NONE, last: Told::NONE, end: SentNumber(0) };
+
+    /// So many were lost of them.
+    const fn lose(&mut self, packets: u64) {
+        self.told.lost += packets;
+        self.last.lost += packets;
+    }
+
+    /// This one is over; the next one begins here.
+    const fn end(&mut self, train: Told, next: SentNumber) {
+        self.told.arrived += train.arrived;
+        self.told.lost += train.lost;
+        (self.last, self.end) = (train, next);
     }
 }
 
@@ -156,8 +185,7 @@ pub(crate) struct RateSearch {
     delays: [Span; 4],
     round: Told,
     is_below_rate: bool,
-    /// Of all trains.
-    trains: Told,
+    trains: Trains,
     /// Fills in a row that ended where there was no room for more.
     without_room: u32,
     /// What an earlier flow saw, until the first train is over.
@@ -177,9 +205,9 @@ impl RateSearch {
             passed: Passed { sum_bps: 0.0, samples: 0 },
             is_ceiling: false,
             delays: [Span::ZERO; 4],
-            round: Told { arrived: 0, lost: 0 },
+            round: Told::NONE,
             is_below_rate: false,
-            trains: Told { arrived: 0, lost: 0 },
+            trains: Trains::NONE,
             without_room: 0,
             memory: None,
         }
@@ -221,26 +249,34 @@ impl RateSearch {
     }
 
     pub(crate) fn on_loss(&mut self, loss: &LossReport) {
-        self.round.lost += loss.first_time.0;
+        if loss.first_lost < self.trains.end {
+            self.trains.lose(loss.first_time.0);
+        } else {
+            self.round.lost += loss.first_time.0;
+        }
     }
 
     /// More is lost than a path with room for it would lose. Losses are told at once and arrivals by the next ACK, so
     /// only then can it be said.
     fn is_overrun(&self) -> bool {
-        let told = self.round.all() as f64;
-        let most = match self.stage {
-            Stage::Ramp => told * LOST_OF_TRAIN,
+        let is_too_much = |of: Told, most: f64| of.lost >= LOSSES_MIN && of.lost as f64 >= most;
+        let half = |of: Told| is_too_much(of, of.all() as f64 * LOST_OF_TRAIN);
+        match self.stage {
+            Stage::Ramp => half(self.trains.last) || half(self.round),
             Stage::Fill { .. } => {
+                let told = self.round.all() as f64;
                 let expected = told * self.chance();
-                told * LOST_OF_FILL + expected + DEVIATIONS * expected.sqrt()
+                is_too_much(
+                    self.round,
+                    told * LOST_OF_FILL + expected + DEVIATIONS * expected.sqrt(),
+                )
             }
-        };
-        self.round.lost >= LOSSES_MIN && self.round.lost as f64 >= most
+        }
     }
 
     /// The part of trains that was lost.
     fn chance(&self) -> f64 {
-        self.trains.lost as f64 / self.trains.all().max(1) as f64
+        self.trains.told.lost as f64 / self.trains.told.all().max(1) as f64
     }
 
     /// The best guess so far, for when the search is cut short.
@@ -466,10 +502,9 @@ impl RateSearch {
         self.recent.clear();
         self.recent.extend(head);
         if matches!(self.stage, Stage::Ramp) {
-            self.trains.arrived += self.round.arrived;
-            self.trains.lost += self.round.lost;
+            self.trains.end(self.round, next);
         }
-        self.round = Told::default();
+        self.round = Told::NONE;
         self.is_below_rate = false;
         self.passed = Passed::default();
     }

@@ -93,8 +93,9 @@ fn alone_it_fills_the_path_at_any_loss_and_leaves_the_queue_almost_empty() {
 
 #[test]
 fn a_tenth_lost_by_chance_is_no_reason_to_cut_the_start_short() {
-    for loss in [0.05, 0.1] {
-        for mbps in 300..308 {
+    for loss in [0.05, 0.1, 0.2] {
+        // At 1 Gb/s what the second train lost is told while the third is on the way.
+        for mbps in (300..306).chain(1000..1003) {
             let path = Path { mbps, rtt_ms: 100, queue_bdp: 1.0, loss };
             // The search takes half a second; cut short, it left the link almost empty for five.
             let results = run(path, &[ours(0, 100)], 1, 5);
@@ -150,8 +151,10 @@ fn beside_cubic_it_keeps_a_share_and_leaves_four_of_them_theirs() {
     // Without a share it had 10 and 2.
     for (queue_bdp, least) in [(1.0, 12.0), (4.0, 18.0)] {
         let path = Path { mbps: 100, rtt_ms: 40, queue_bdp, loss: 0.0 };
-        let one = goodput(&run(path, &[cubic(0), ours(1, 40)], 40, 100));
-        assert!((least..40.0).contains(&one[1]), "queue {queue_bdp}: {one:.1?}");
+        // When the rival becomes known is chance, and so a single run's share.
+        let ones = [1, 2, 3].map(|at| goodput(&run(path, &[cubic(0), ours(at, 40)], 40, 100))[1]);
+        let one = ones.iter().sum::<f64>() / 3.0;
+        assert!((least..40.0).contains(&one), "queue {queue_bdp}: {ones:.1?}");
         let four = [cubic(0), cubic(0), cubic(1), cubic(1), ours(2, 40)];
         let four = goodput(&run(path, &four, 40, 100));
         // Five like flows have a fifth of 97 Mb/s each.
