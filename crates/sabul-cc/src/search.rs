@@ -53,9 +53,11 @@ const FREE_ALL: f64 = 0.85;
 const CARRIED: f64 = 0.9;
 /// Losses end the search when they are this many in one round, and more than half of what was sent in it while trains
 /// grow: no path is believed to lose so much by chance, and a train is over by itself. While the path is filled, when
-/// they are a tenth of it more than what trains lost, and so many deviations.
+/// they are a tenth of it more than what trains lost, and so many deviations. The first train, which nothing spaces, is longer than
+/// the path if it lost a quarter and found a queue.
 const LOSSES_MIN: u64 = 8;
 const LOST_OF_TRAIN: f64 = 0.5;
+const LOST_OF_FIRST: f64 = 0.25;
 const LOST_OF_FILL: f64 = 0.1;
 const DEVIATIONS: f64 = 4.0;
 
@@ -274,6 +276,14 @@ impl RateSearch {
         }
     }
 
+    /// The path and its queue held less than the first train: no longer one has anything to show.
+    fn is_first_train_too_long(&self) -> bool {
+        let Told { lost, .. } = self.trains.last;
+        let is_too_much =
+            lost >= LOSSES_MIN && lost as f64 >= self.trains.last.all() as f64 * LOST_OF_FIRST;
+        is_too_much && self.trains.told.all() <= FIRST_TRAIN
+    }
+
     /// The part of trains that was lost.
     fn chance(&self) -> f64 {
         self.trains.told.lost as f64 / self.trains.told.all().max(1) as f64
@@ -338,6 +348,10 @@ impl RateSearch {
         self.delays[3] = rtt.latest;
         let least = self.delays.into_iter().min().unwrap_or(rtt.latest);
         let delayed = least > rtt.min + (rtt.min / DELAY_PART).max(DELAY_FLOOR);
+        if delayed && self.is_first_train_too_long() {
+            let rate = self.estimate.unwrap_or_else(|| self.fallback(cx)).mul_ratio(9, 10);
+            return SearchStep::Overrun { rate };
+        }
         // Arrivals spread over a round trip are spaced by the window, unless a queue spaces them.
         let sample =
             sample.filter(|(_, time)| delayed || *time <= rtt.min / 2).map(|(rate, _)| rate);
