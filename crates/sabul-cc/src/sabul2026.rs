@@ -58,7 +58,8 @@ const WINDOW_MAX: f64 = 1e9;
 const THETA_BASE_PART: f64 = 1.0 / 5.0;
 const THETA_ROOM_PART: f64 = 1.0 / 8.0;
 /// Ours: the queue that keeps the link busy, in seconds: so many jitters, as what a late machine does not send is
-/// taken from the queue; within these bounds, and at most these parts of the base round trip and of the room.
+/// taken from the queue; at least the time of one packet, which the base round trip of smaller ones does not have in it; within
+/// these bounds, and at most these parts of the base round trip and of the room.
 const OMEGA_JITTERS: f64 = 2.0;
 const OMEGA_MIN: f64 = 0.0003;
 const OMEGA_MAX: f64 = 0.008;
@@ -213,8 +214,10 @@ impl Sabul2026 {
     fn omega(&self) -> f64 {
         let base = self.path.base();
         let room = self.losses.room(base);
-        let omega =
-            self.manner.omega((OMEGA_JITTERS * self.path.jitter()).clamp(OMEGA_MIN, OMEGA_MAX));
+        let link = self.link.rate();
+        let packet = if link > 0.0 { 1.0 / link } else { 0.0 };
+        let least = (OMEGA_JITTERS * self.path.jitter()).max(packet).clamp(OMEGA_MIN, OMEGA_MAX);
+        let omega = self.manner.omega(least);
         omega.min(base * OMEGA_BASE_PART).min(room * OMEGA_ROOM_PART)
     }
 

@@ -170,3 +170,13 @@ fn a_queue_of_four_packets_shared_with_cubic_is_not_flooded() {
     let results = run(path, &[cubic, ours(1, 1)], 15, 60);
     assert!(results.flows[1].loss_rate < 0.05, "{:.3}", results.flows[1].loss_rate);
 }
+
+#[test]
+fn a_link_on_which_a_packet_takes_milliseconds_is_filled_too() {
+    for (mbps, rtt_ms) in [(2, 50), (5, 110), (10, 20), (20, 100)] {
+        let path = Path { mbps, rtt_ms, queue_bdp: 2.0, loss: 0.0 };
+        let results = run(path, &[ours(0, rtt_ms)], 5, 20);
+        // Without the time of a packet in omega, its larger packets were a queue: 0.74 at 5 Mb/s.
+        assert!(results.links[0].utilisation > 0.95, "{mbps} Mb/s, {rtt_ms} ms");
+    }
+}
