@@ -4,6 +4,8 @@
 //! Source: [MKC] for the law; the constants are ours: DEV-084.
 //! Model of a router, each T, X what came, g = eta C:
 //!     p = (X - g) / X                           not clamped: far below zero at an idle link
+//! A packet counts until the next one of its flow, so one at the end of T in part for the next T: by packets alone p of a
+//! constant load is now larger, now smaller, and the larger of two such is more than either.
 //! Model of a host, a feedback delay D after each packet, once for each interval of a router:
 //!     x(t) = x(t - D) + alpha - beta p x(t - D)
 //! where x(t - D) is the mean rate at which those packets left that the interval has counted: of the packets that
@@ -190,8 +192,9 @@ struct EmkcRouter<N> {
     id: u32,
     eta: f64,
     interval: Span,
-    /// Bytes of the interval so far.
+    /// Bytes of the interval so far, and those of its packets that are of the next.
     bytes: N,
+    beyond: N,
     /// Of the interval before, in billionths; none before the first.
     loss: Option<i64>,
     round: u32,
@@ -199,14 +202,23 @@ struct EmkcRouter<N> {
 
 impl<N: Number> EmkcRouter<N> {
     fn new(id: u32, eta: f64, interval: Span) -> Self {
-        Self { id, eta, interval, bytes: N::default(), loss: None, round: 0 }
+        Self { id, eta, interval, bytes: N::default(), beyond: N::default(), loss: None, round: 0 }
     }
 }
 
 impl<N: Number> RouterController for EmkcRouter<N> {
     #[inline]
-    fn on_arrival(&mut self, size: Bytes, _fields: Option<&CongestionFields>, _link: &LinkState) {
-        self.bytes = self.bytes + N::of(size.0 as f64);
+    fn on_arrival(&mut self, size: Bytes, fields: Option<&CongestionFields>, link: &LinkState) {
+        let size = N::of(size.0 as f64);
+        self.bytes = self.bytes + size;
+        if let Some(CongestionFields::Emkc { interval, .. }) = fields {
+            let interval = (*interval).min(self.interval);
+            let next = link.now + interval;
+            if next > link.ends {
+                let part = next.since(link.ends).0 as f64 / interval.0 as f64;
+                self.beyond = self.beyond + size * N::of(part.min(1.0));
+            }
+        }
     }
 
     #[inline]
@@ -218,7 +230,8 @@ impl<N: Number> RouterController for EmkcRouter<N> {
     }
 
     fn on_interval(&mut self, elapsed: Span, link: &LinkState) {
-        let bytes = std::mem::take(&mut self.bytes).value();
+        let beyond = std::mem::take(&mut self.beyond);
+        let bytes = std::mem::replace(&mut self.bytes, beyond).value() - beyond.value();
         let came = bytes * 8.0 / elapsed.as_secs_f64();
         let target = self.eta * link.capacity.0 as f64;
         let loss = if came > 0.0 { ((came - target) / came).max(LOSS_MIN) } else { LOSS_MIN };

@@ -21,6 +21,8 @@ const INTERVAL_MIN: Span = Span::from_micros(100);
 pub struct LinkState {
     /// The clock that drives the link.
     pub now: Instant,
+    /// When the control interval ends.
+    pub ends: Instant,
     /// The rate of its serialiser, framing included.
     pub capacity: Rate,
     /// Bytes that wait for it.
@@ -180,9 +182,10 @@ impl Router {
     /// Ends the intervals that are over.
     #[inline]
     fn turn(&mut self, now: Instant, queue: Bytes) -> LinkState {
-        let link = LinkState { now, capacity: self.capacity, queue };
+        let mut link = LinkState { now, ends: self.ends, capacity: self.capacity, queue };
         if now >= self.ends {
             self.end_intervals(&link);
+            link.ends = self.ends;
         }
         link
     }

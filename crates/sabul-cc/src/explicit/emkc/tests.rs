@@ -12,7 +12,7 @@ const SIZE: Bytes = Bytes(1500);
 const T: Span = Span::from_millis(30);
 
 fn link(capacity: Rate) -> LinkState {
-    LinkState { now: Instant::ZERO, capacity, queue: Bytes(0) }
+    LinkState { now: Instant::ZERO, ends: Instant::MAX, capacity, queue: Bytes(0) }
 }
 
 fn hear(host: &mut Emkc, fields: CongestionFields) {
@@ -108,16 +108,59 @@ fn a_router_tells_how_far_from_full_it_is_and_the_largest_loss_stays() {
     assert_eq!(router.loss, Some(billionths(LOSS_MIN)));
 }
 
+/// What a router tells in each of 50 intervals of two flows of constant rates, which say so or do not.
+fn losses_of_a_constant_load(is_told: bool) -> Vec<i64> {
+    let mut router = EmkcRouter::<f64>::new(7, 0.95, T);
+    // 76.3 packets in each interval, and 109.2.
+    let gaps = [Span(393_000_000), Span(274_700_000)];
+    let mut next = [Instant::ZERO + Span(5), Instant::ZERO + Span(7_000_000)];
+    let mut ends = Instant::ZERO + T;
+    let mut losses = Vec::new();
+    while losses.len() < 50 {
+        let flow = usize::from(next[1] < next[0]);
+        let now = next[flow];
+        let link = LinkState { now, ends, ..link(Rate::from_mbps(80)) };
+        if now >= ends {
+            router.on_interval(T, &link);
+            losses.push(router.loss.unwrap());
+            ends = ends + T;
+            continue;
+        }
+        let interval = gaps[flow];
+        let fields = CongestionFields::Emkc { interval, loss: 0, router: 0, round: 0 };
+        router.on_arrival(SIZE, is_told.then_some(&fields), &link);
+        next[flow] = now + interval;
+    }
+    losses.split_off(1)
+}
+
 #[test]
-fn a_packet_costs_a_router_one_addition() {
+fn a_packet_counts_until_the_next_so_a_constant_load_has_one_loss() {
+    // 1500 × 8 bits in 393 µs, and in 274.7: 74.218 Mb/s, of 76.
+    let wanted = billionths((74.218_1 - 76.0) / 74.218_1);
+    let told = losses_of_a_constant_load(true);
+    assert!(told.iter().all(|loss| (loss - wanted).abs() < 20_000), "{wanted}: {told:?}");
+    // By packets alone a loss is wrong by half a percent, twice what two links of 76 and 92 Mb/s differ by.
+    let counted = losses_of_a_constant_load(false);
+    let most = counted.iter().map(|loss| (loss - wanted).abs()).max().unwrap();
+    assert!(most > 2_500_000, "{wanted}: {counted:?}");
+}
+
+#[test]
+fn a_packet_costs_a_router_one_addition_and_one_more_and_a_product_at_an_intervals_end() {
     let mut router = EmkcRouter::<Counted>::new(7, 0.95, T);
-    let link = link(Rate::from_mbps(1000));
-    let mut fields = CongestionForm::Emkc.blank();
-    let spent = cost(|| {
-        router.on_arrival(SIZE, Some(&fields), &link);
-        router.on_departure(SIZE, &mut fields, &link);
-    });
-    assert_eq!(spent, (1, 0));
+    let mut spent = |ends_us| {
+        let ends = Instant::ZERO + Span::from_micros(ends_us);
+        let link = LinkState { ends, ..link(Rate::from_mbps(1000)) };
+        let interval = Span::from_micros(12);
+        let mut fields = CongestionFields::Emkc { interval, loss: 0, router: 0, round: 0 };
+        cost(|| {
+            router.on_arrival(SIZE, Some(&fields), &link);
+            router.on_departure(SIZE, &mut fields, &link);
+        })
+    };
+    assert_eq!(spent(12), (1, 0));
+    assert_eq!(spent(11), (2, 1));
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn another_router_is_obeyed_once_its_loss_was_larger_for_a_round_trip() {
 }
 
 fn link(capacity: Rate) -> LinkState {
-    LinkState { now: Instant::ZERO, capacity, queue: Bytes(0) }
+    LinkState { now: Instant::ZERO, ends: Instant::MAX, capacity, queue: Bytes(0) }
 }
 
 /// An interval of 50 ms in which flows of these rates (bit/s) obey the router, and others send `other`.

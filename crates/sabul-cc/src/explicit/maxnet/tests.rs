@@ -12,7 +12,12 @@ const SIZE: Bytes = Bytes(1500);
 const T: Span = Span::from_millis(1);
 
 fn link() -> LinkState {
-    LinkState { now: Instant::ZERO, capacity: Rate::from_mbps(1000), queue: Bytes(0) }
+    LinkState {
+        now: Instant::ZERO,
+        ends: Instant::MAX,
+        capacity: Rate::from_mbps(1000),
+        queue: Bytes(0),
+    }
 }
 
 fn host(q0: Option<f64>) -> MaxNet {

@@ -8,7 +8,8 @@ use super::*;
 const SIZE: Bytes = Bytes(1500);
 const CAPACITY: Rate = Rate::from_mbps(1000);
 const T: Span = Span::from_millis(10);
-const LINK: LinkState = LinkState { now: Instant::ZERO, capacity: CAPACITY, queue: Bytes(0) };
+const LINK: LinkState =
+    LinkState { now: Instant::ZERO, ends: Instant::MAX, capacity: CAPACITY, queue: Bytes(0) };
 
 fn router(kappa1: f64, kappa2: f64) -> PiqiRouter<f64> {
     let law = Law { kappa1, kappa2, eta: 1.0, is_per_rtt: true };

@@ -12,7 +12,12 @@ fn router() -> RcpRouter<f64> {
 }
 
 fn link(queue: u64) -> LinkState {
-    LinkState { now: sabul_units::Instant::ZERO, capacity: CAPACITY, queue: Bytes(queue) }
+    LinkState {
+        now: sabul_units::Instant::ZERO,
+        ends: sabul_units::Instant::MAX,
+        capacity: CAPACITY,
+        queue: Bytes(queue),
+    }
 }
 
 /// An interval of 10 ms in which so much comes, with round trips of 50 ms.

@@ -11,7 +11,12 @@ const RTT: Span = Span::from_millis(50);
 const GAINS: [f64; 3] = [0.4, 0.226, 0.1];
 
 fn link(mbps: u64, queue: u64) -> LinkState {
-    LinkState { now: Instant::ZERO, capacity: Rate::from_mbps(mbps), queue: Bytes(queue) }
+    LinkState {
+        now: Instant::ZERO,
+        ends: Instant::MAX,
+        capacity: Rate::from_mbps(mbps),
+        queue: Bytes(queue),
+    }
 }
 
 fn fields(interval: Span, delta: i64) -> CongestionFields {
