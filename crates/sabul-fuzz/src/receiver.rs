@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sabul_cc::ChannelRules;
 use sabul_proto::{Admission, Arrival, Receiver, ReceiverConfig, Refusal, ReportRule};
-use sabul_units::{Instant, PacketNumber, Polled, SeqNo, Span};
+use sabul_units::{CongestionForm, CongestionHeader, Instant, PacketNumber, Polled, SeqNo, Span};
 use sabul_wire::{ConnectionId, DataHeader, ERROR_RATE_MAX, Feedback, LossPolicy, Mark};
 
 use crate::datagrams::check_report;
@@ -34,8 +34,8 @@ struct Run {
     syn_packets: Option<u64>,
 }
 
-/// Input: policy, start and reporting, then operations (remainder by 9): 0–3 a DATA packet, 4 another packet,
-/// 5 an ACK2, 6 time passes, 7 the owner has room or the socket dropped something, 8 a mark. With the
+/// Input: policy, start and reporting, then operations: from 252 on a packet that is nothing but a congestion header; below
+/// that (remainder by 9) 0–3 a DATA packet, 4 another packet, 5 an ACK2, 6 time passes, 7 the owner has room or the socket dropped something, 8 a mark. With the
 /// reporting of 2002 and the current policy, the flags for it name other rules instead.
 pub(crate) fn target(data: &[u8]) -> bool {
     let mut input = Input::new(data);
@@ -75,7 +75,9 @@ pub(crate) fn target(data: &[u8]) -> bool {
         if input.is_empty() {
             break;
         }
-        match input.u8() % 9 {
+        let operation = input.u8();
+        match operation % 9 {
+            _ if operation >= 252 => run.ask(&mut input),
             0..4 => run.data(&mut input),
             4 => run.other(&mut input),
             5 => {
@@ -155,6 +157,20 @@ impl Run {
         if !self.receiver.is_replayed(number) {
             assert!(self.numbers.insert(number.0), "{number:?} is a replay");
             self.receiver.accept(self.now, &Arrival { number, data: None, is_marked: false });
+        }
+    }
+
+    /// A header that decodes, or one that does not.
+    fn ask(&mut self, input: &mut Input<'_>) {
+        let number = self.number(input);
+        let routers = input.u8();
+        if !self.receiver.is_replayed(number) {
+            assert!(self.numbers.insert(number.0), "{number:?} is a replay");
+            let mut header = CongestionHeader::new(CongestionForm::JetMax.blank());
+            header.routers = routers;
+            let header = (routers > 0).then_some(&header);
+            let arrival = Arrival { number, data: None, is_marked: false };
+            self.receiver.handle_ask(self.now, &arrival, header);
         }
     }
 

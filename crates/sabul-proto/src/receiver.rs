@@ -277,6 +277,21 @@ impl Receiver {
         }
     }
 
+    /// Takes note of an authentic packet that carries nothing but a congestion header, whose number is not
+    /// [replayed](Self::is_replayed): an ACK leaves at once. One whose header does not decode says nothing but that.
+    pub fn handle_ask(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        header: Option<&CongestionHeader>,
+    ) {
+        self.accept(now, arrival);
+        if let Some(header) = header {
+            self.echoes.note(arrival.number, header);
+        }
+        self.acks.want_now(now);
+    }
+
     /// Takes note of the congestion header of a packet that was just [accepted](Self::accept), each once.
     pub fn note_congestion(&mut self, number: PacketNumber, header: &CongestionHeader) {
         self.echoes.note(number, header);

@@ -7,6 +7,7 @@
 //! Not here:    bytes, keys, sockets; what the loss report means for the rate (`sabul-cc`).
 
 mod answers;
+mod asks;
 mod error;
 mod feedback;
 mod ledger;
@@ -127,6 +128,11 @@ pub enum Transmit {
         /// What it says.
         mark: Mark,
     },
+    /// A DATA packet without data, for the congestion header in it ([`Sender::asking_header`]); it asks for an ACK.
+    Ask {
+        /// Packet number to send it under.
+        number: PacketNumber,
+    },
 }
 
 /// Counts since the start.
@@ -183,6 +189,7 @@ impl Sender {
         let packets = (config.window_bytes / u64::from(config.payload_bytes.max(1))).max(2);
         let burst = controller.burst();
         let is_driven_by_peer = config.reports.syn_interval.is_some();
+        let has_headers = controller.header().is_some();
         Self {
             stats: SenderStats::default(),
             stream: Stream::new(config.payload_bytes),
@@ -196,7 +203,7 @@ impl Sender {
             silence: Silence::new(now, config.expiry),
             is_probe_due: false,
             heard: Heard::default(),
-            answers: Answers::new(now),
+            answers: Answers::new(now, has_headers),
             waits: Waits::default(),
             config,
         }
@@ -300,6 +307,13 @@ impl Sender {
         self.rate.controller().header().map(CongestionHeader::new)
     }
 
+    /// What goes into the congestion header of a [`Transmit::Ask`]: it is of no rate, so that nobody counts a flow more for
+    /// it.
+    pub fn asking_header(&self) -> Option<CongestionHeader> {
+        let fields = self.rate.controller().header()?;
+        Some(CongestionHeader::new(fields.asking()))
+    }
+
     /// What the controller is doing.
     pub fn phase(&self) -> &'static str {
         self.rate.controller().phase()
@@ -358,9 +372,16 @@ impl Sender {
             let number = self.ledger.numbers.push_other();
             return Polled::Ready(Transmit::Ack2 { number, serial });
         }
+        if let Some(number) = self.first_ask(now) {
+            return Polled::Ready(Transmit::Ask { number });
+        }
         let (why, until) = match self.next_data(now) {
             Ok(packet) => return Polled::Ready(Transmit::Data(packet)),
             Err(held) => held,
+        };
+        let until = match self.next_ask(now, why) {
+            Ok(number) => return Polled::Ready(Transmit::Ask { number }),
+            Err(ask) => until.min(ask),
         };
         if why != WaitReason::Pacing {
             self.pace.note_held();
@@ -383,6 +404,9 @@ impl Sender {
         self.stats.resent += u64::from(is_repeat);
         self.rules.note_sent();
         self.rate.note_sent(now, is_repeat);
+        if let Some(asks) = &mut self.answers.asks {
+            asks.note_sent(now);
+        }
         if self.silence.expires().is_none() {
             self.silence.expect(now, self.rate.longest_rtt(), self.report_interval());
         }

@@ -45,7 +45,7 @@ fn leave(sender: &mut Sender, us: u64) -> (Vec<u64>, Vec<Mark>) {
         match sender.poll(at_us(us)) {
             Polled::Ready(Transmit::Data(DataPacket { seq, .. })) => seqs.push(seq.0),
             Polled::Ready(Transmit::Mark { mark, .. }) => marks.push(mark),
-            Polled::Ready(Transmit::Ack2 { .. }) => {}
+            Polled::Ready(Transmit::Ack2 { .. } | Transmit::Ask { .. }) => {}
             Polled::Wait { .. } => return (seqs, marks),
         }
         sender.check_invariants();

@@ -41,6 +41,8 @@ pub(crate) enum Body {
     Data(DataPacket),
     /// The same with a congestion header.
     Explicit(Box<(DataPacket, CongestionHeader)>),
+    /// DATA without data, for its congestion header.
+    Ask(Box<(PacketNumber, CongestionHeader)>),
     /// Confirmation of an ACK.
     Ack2 { number: PacketNumber, serial: u64 },
     /// Everything that may be sent has been.
@@ -70,6 +72,7 @@ impl Body {
             Self::Headed(packet) => packet.stripe,
             Self::Data(_)
             | Self::Explicit(_)
+            | Self::Ask(_)
             | Self::Ack2 { .. }
             | Self::Mark { .. }
             | Self::Report(_)
@@ -82,6 +85,7 @@ impl Headed for Body {
     fn congestion(&mut self) -> Option<&mut CongestionHeader> {
         match self {
             Self::Explicit(packet) => Some(&mut packet.1),
+            Self::Ask(packet) => Some(&mut packet.1),
             Self::Headed(packet) => Some(&mut packet.header),
             _ => None,
         }

@@ -78,6 +78,10 @@ impl CongestionForm {
     }
 }
 
+/// The interval of a packet that is nothing but a header: its flow is counted by its data. Not zero, which says that
+/// a flow does not listen.
+pub const ASKING: Span = Span(1);
+
 /// The rate that stands for none: no router has told one.
 pub const NO_RATE: Rate = Rate(u64::MAX);
 
@@ -150,6 +154,23 @@ pub struct JetMaxFields {
 }
 
 impl CongestionFields {
+    /// The same for a packet that is nothing but a header: routers answer it, and count no flow more for it.
+    #[must_use]
+    pub const fn asking(mut self) -> Self {
+        match &mut self {
+            Self::JetMax(JetMaxFields { interval, .. }) | Self::Emkc { interval, .. } => {
+                if interval.0 > ASKING.0 {
+                    *interval = ASKING;
+                }
+            }
+            Self::Xcp { rtt, interval, delta } => {
+                (*rtt, *interval, *delta) = (Span::ZERO, Span::ZERO, 0);
+            }
+            Self::Rcp { .. } | Self::PiqiRcp { .. } | Self::MaxNet { .. } | Self::Own(_) => {}
+        }
+        self
+    }
+
     /// The form that has these values.
     pub const fn form(&self) -> CongestionForm {
         match self {

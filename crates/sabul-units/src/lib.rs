@@ -18,7 +18,7 @@ mod time;
 mod words;
 
 pub use congestion::{
-    CongestionFields, CongestionForm, CongestionHeader, JetMaxFields, LOSS_ONE, NO_RATE,
+    ASKING, CongestionFields, CongestionForm, CongestionHeader, JetMaxFields, LOSS_ONE, NO_RATE,
 };
 pub use poll::Polled;
 pub use random::{Probability, ProbabilityError, Random, SeededRandom};

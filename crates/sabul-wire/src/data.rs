@@ -78,7 +78,8 @@ impl DataHeader {
     /// Reads the front of a DATA datagram and checks that payload and tag can follow.
     ///
     /// # Errors
-    /// On another kind, or fewer bytes than header, congestion header, one byte and the tag.
+    /// On another kind, or fewer bytes than header, congestion header, one byte and the tag. One without payload that has
+    /// a congestion header is right: it carries nothing but that.
     pub fn decode(datagram: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(datagram);
         let header = Header::read(&mut r)?;
@@ -86,7 +87,9 @@ impl DataHeader {
             return r.fail(Reason::UnknownKind(header.kind as u8));
         }
         let (seq_low, block, offset) = (r.u32()?, r.u32()?, r.u32()?);
-        if datagram.len() <= DATA_OVERHEAD + usize::from(header.congestion_len) {
+        let headers = DATA_OVERHEAD + usize::from(header.congestion_len);
+        let least = headers + usize::from(header.congestion_len == 0);
+        if datagram.len() < least {
             return r.fail(Reason::Truncated);
         }
         Ok(Self {
@@ -110,6 +113,17 @@ mod tests {
         let header = DataHeader::new(ConnectionId(7), PacketNumber(8), SeqNo(9), 10, 11);
         let mut datagram = header.encode().to_vec();
         datagram.extend([0; TAG_LEN + 1]);
+        assert_eq!(DataHeader::decode(&datagram), Ok(header));
+        datagram.pop();
+        assert_eq!(DataHeader::decode(&datagram).unwrap_err().reason, Reason::Truncated);
+    }
+
+    #[test]
+    fn a_packet_without_payload_has_a_congestion_header_or_is_none() {
+        let mut header = DataHeader::new(ConnectionId(7), PacketNumber(8), SeqNo(9), 10, 11);
+        header.congestion_len = 20;
+        let mut datagram = header.encode().to_vec();
+        datagram.extend([0; TAG_LEN + 20]);
         assert_eq!(DataHeader::decode(&datagram), Ok(header));
         datagram.pop();
         assert_eq!(DataHeader::decode(&datagram).unwrap_err().reason, Reason::Truncated);

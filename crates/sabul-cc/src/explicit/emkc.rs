@@ -15,7 +15,7 @@
 //! become alike by alpha alone, a part of N alpha / g in a round trip.
 //! Invariants:  `RATE_MIN` <= x; each pair of router and interval moves a flow once.
 
-use sabul_units::{Bytes, CongestionFields, CongestionForm, Rate, Span};
+use sabul_units::{ASKING, Bytes, CongestionFields, CongestionForm, Rate, Span};
 
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
 use super::number::{Number, billionths, rate_of};
@@ -171,7 +171,7 @@ impl Controller for Emkc {
         let CongestionFields::Emkc { interval, loss, router, round } = echo.header.fields else {
             return;
         };
-        if router == 0 || interval == Span::ZERO {
+        if router == 0 || interval <= ASKING {
             return;
         }
         let Rate(then) = Rate::from_size_over(self.packet_bytes, interval);

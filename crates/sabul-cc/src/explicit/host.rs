@@ -211,6 +211,10 @@ impl Controller for Explicit {
                 _ => return self.law.on_ack(acked, cx),
             }
         }
+        if acked.newly.0 == 0 {
+            // Nothing but a header has come, which no longer counts.
+            return;
+        }
         let since = |now: u64, before: u64| now.saturating_sub(before);
         let told = Acked {
             total: Packets(since(acked.total.0, self.before.total.0)),

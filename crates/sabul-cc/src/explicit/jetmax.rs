@@ -16,7 +16,7 @@
 //!              of its intervals once.
 
 use sabul_units::{
-    Bytes, CongestionFields, CongestionForm, Instant, JetMaxFields, NO_RATE, Rate, Span,
+    ASKING, Bytes, CongestionFields, CongestionForm, Instant, JetMaxFields, NO_RATE, Rate, Span,
 };
 
 use super::host::{Explicit, FALLBACK_PARAM, INITIAL_PARAM, RISE_PARAM};
@@ -161,8 +161,13 @@ impl JetMax {
 
     /// [JETMAX] From the rate at which the packet left, not from the present one.
     fn follow(&mut self, told: &JetMaxFields) {
-        let Rate(then) = Rate::from_size_over(self.packet_bytes, told.interval);
-        let (then, fair) = (then as f64, told.fair.0 as f64);
+        let then = if told.interval > ASKING {
+            Rate::from_size_over(self.packet_bytes, told.interval).0 as f64
+        } else {
+            // An answer between two packets, whose rate is the one in force.
+            self.rate
+        };
+        let fair = told.fair.0 as f64;
         self.rate = (then - self.tau * (then - fair)).max(RATE_MIN);
     }
 

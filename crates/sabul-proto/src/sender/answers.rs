@@ -2,6 +2,8 @@
 
 use sabul_units::{Instant, Span};
 
+use super::asks::Asks;
+
 /// Ours: an idle channel asks for an ACK this often, so that each end knows of the other.
 const PING_INTERVAL: Span = Span::from_millis(500);
 /// Ours: ACKs are confirmed at most this often unless they list losses.
@@ -15,11 +17,15 @@ pub(super) struct Answers {
     next_ack2: Instant,
     is_ping_due: bool,
     next_ping: Instant,
+    /// Where packets have congestion headers.
+    pub(super) asks: Option<Asks>,
 }
 
 impl Answers {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { ack2: None, next_ack2: now, is_ping_due: false, next_ping: now + PING_INTERVAL }
+    pub(super) fn new(now: Instant, has_headers: bool) -> Self {
+        let next_ping = now + PING_INTERVAL;
+        let asks = has_headers.then(|| Asks::new(now));
+        Self { ack2: None, next_ack2: now, is_ping_due: false, next_ping, asks }
     }
 
     /// An ACK has come, with a list of losses or without.

@@ -21,8 +21,9 @@ pub(super) struct Heard {
     marked: u64,
     /// DATA packets that SYN reports have told of.
     syn_received: u64,
-    /// Sum of the changes that congestion headers asked for.
+    /// Sum of the changes that congestion headers asked for, and the packet whose header came back last.
     delta_sum: i64,
+    echoed: Option<PacketNumber>,
 }
 
 impl Sender {
@@ -99,7 +100,7 @@ impl Sender {
     /// The largest packet number that has arrived: what it carried, and its round trip.
     fn note_largest(&mut self, now: Instant, ack: &Ack) {
         let is_larger = self.heard.largest.is_none_or(|largest| ack.largest > largest);
-        if ack.packets == 0 || !is_larger {
+        if (ack.packets == 0 && ack.echo.is_none()) || !is_larger {
             return;
         }
         self.heard.largest = Some(ack.largest);
@@ -138,7 +139,8 @@ impl Sender {
         self.stats.arrived = self.stats.arrived.max(ack.packets);
         self.heard.marked = self.heard.marked.max(ack.marked);
         self.stats.delivered = self.stats.delivered.max(ack.bytes);
-        if newly == 0 {
+        let is_answer = self.note_echo(ack);
+        if newly == 0 && !is_answer {
             return;
         }
         let mut acked = Acked::default();
@@ -156,6 +158,17 @@ impl Sender {
         acked.arrived_at = ack.arrived_at;
         acked.echo = self.take_echo(ack);
         self.rate.on_ack(now, acked);
+    }
+
+    /// Whether routers have said something since.
+    fn note_echo(&mut self, ack: &Ack) -> bool {
+        let (Some(asks), Some(echo)) = (&mut self.answers.asks, ack.echo) else { return false };
+        asks.note_answer();
+        let is_new = self.heard.echoed.is_none_or(|number| echo.number > number);
+        if is_new {
+            self.heard.echoed = Some(echo.number);
+        }
+        is_new
     }
 
     /// What routers say, as far as the controller asked.

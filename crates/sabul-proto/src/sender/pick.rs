@@ -1,7 +1,7 @@
 //! Which packet leaves next, and what keeps it back.
 
-use sabul_cc::BulkReport;
-use sabul_units::{Instant, Packets, SeqNo};
+use sabul_cc::{BulkReport, FALLBACK};
+use sabul_units::{Instant, PacketNumber, Packets, SeqNo};
 use sabul_wire::{LossPolicy, Missing};
 
 use super::records::Place;
@@ -35,6 +35,11 @@ impl Sender {
             && (self.rules.is_waiting() || self.ledger.numbers.len() >= NUMBERS_MAX)
         {
             return Err((WaitReason::Window, idle_check));
+        }
+        if let Some(asks) = &mut self.answers.asks
+            && let Some(until) = asks.holds(now)
+        {
+            return Err((WaitReason::Pacing, until));
         }
         if let Some(hold) = self.rate.limits().hold_until.filter(|hold| *hold > now) {
             return Err((WaitReason::Freeze, hold));
@@ -111,6 +116,35 @@ impl Sender {
         let (number, place) = self.ledger.send_again(now, seq, &mut self.stream)?;
         self.note_sent(now, place.length, true);
         Some(DataPacket::new(number, seq, place))
+    }
+
+    /// The number of a packet that is nothing but a congestion header, where one is due now; else when one may be.
+    pub(super) fn next_ask(
+        &mut self,
+        now: Instant,
+        why: WaitReason,
+    ) -> Result<PacketNumber, Instant> {
+        let rtt = self.rate.rtt().map(|rtt| rtt.smoothed);
+        let gap = self.rate.limits().gap.0;
+        let (Some(asks), Some(rtt), WaitReason::Pacing) = (&mut self.answers.asks, rtt, why) else {
+            return Err(Instant::MAX);
+        };
+        match asks.due(gap, rtt) {
+            Some(due) if due > now => Err(due),
+            Some(_) if self.rate.controller().phase() != FALLBACK => {
+                asks.note_sent(now);
+                Ok(self.ledger.numbers.push_ask(now))
+            }
+            _ => Err(Instant::MAX),
+        }
+    }
+
+    /// The number of one that goes ahead of the first data.
+    pub(super) fn first_ask(&mut self, now: Instant) -> Option<PacketNumber> {
+        let asks = self.answers.asks.as_mut()?;
+        self.stream.next_block()?;
+        let is_due = asks.begin(now, self.rate.longest_rtt());
+        is_due.then(|| self.ledger.numbers.push_ask(now))
     }
 
     /// A mark, where the rules want one now; else when they may.

@@ -145,6 +145,13 @@ impl Numbers {
         self.ring.push_back(Sent { seq: None, sent_at: None });
         number
     }
+    /// One that carries no data and yet times a round trip; it counts as in flight.
+    pub(super) fn push_ask(&mut self, sent_at: Instant) -> PacketNumber {
+        let number = self.next();
+        self.ring.push_back(Sent { seq: None, sent_at: Some(sent_at) });
+        self.in_flight += 1;
+        number
+    }
     pub(super) fn get(&self, number: PacketNumber) -> Option<&Sent> {
         let index = number.0.checked_sub(self.first.0)?;
         self.ring.get(usize::try_from(index).ok()?)

@@ -145,6 +145,14 @@ impl SabulHost {
             Body::Explicit(packet) => {
                 self.take_data(now, &packet.0, Some(&packet.1), is_marked);
             }
+            Body::Ask(packet) => {
+                let (number, header) = **packet;
+                if !self.receiver.is_replayed(number) {
+                    self.counters.arrived_bytes += u64::from(self.headers);
+                    let arrival = Arrival { number, data: None, is_marked };
+                    self.receiver.handle_ask(now, &arrival, Some(&header));
+                }
+            }
             Body::Ack2 { number, serial } => {
                 if !self.receiver.is_replayed(*number) {
                     let arrival = Arrival { number: *number, data: None, is_marked };
@@ -221,6 +229,7 @@ impl SabulHost {
             }
             Body::Data(_)
             | Body::Explicit(_)
+            | Body::Ask(_)
             | Body::Ack2 { .. }
             | Body::Mark { .. }
             | Body::TcpAck { .. }
@@ -279,6 +288,12 @@ impl SabulHost {
                     };
                     port.send(now, Way::Forward, size, body);
                     self.read_next(now);
+                }
+                Polled::Ready(Transmit::Ask { number }) => {
+                    let header = self.sender.asking_header().expect("who asks has headers");
+                    self.counters.sent_bytes += u64::from(self.headers);
+                    let body = Body::Ask(Box::new((number, header)));
+                    port.send(now, Way::Forward, self.headers, body);
                 }
                 Polled::Ready(Transmit::Ack2 { number, serial }) => {
                     port.send(now, Way::Forward, ACK2_BYTES, Body::Ack2 { number, serial });

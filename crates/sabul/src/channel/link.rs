@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use sabul_udp::SendStatus;
-use sabul_units::{Instant, PacketNumber, Random};
-use sabul_wire::{ConnectionId, HEADER_LEN, Header, Kind, TAG_LEN};
+use sabul_units::{CongestionHeader, Instant, PacketNumber, Random, SeqNo};
+use sabul_wire::{
+    ConnectionId, DATA_HEADER_LEN, DataHeader, HEADER_LEN, Header, Kind, TAG_LEN, congestion_len,
+    encode_congestion,
+};
 
 use super::engine::Datagrams;
 use super::shared::ChannelError;
@@ -129,6 +132,26 @@ impl Link {
         self.out.resize(HEADER_LEN + body.len() + TAG_LEN, 0);
         let sealed = &mut self.out[HEADER_LEN..];
         self.sealer.seal(number, &header, body, sealed).map_err(ChannelError::Seal)?;
+        let sent = self.socket.send(&self.out, self.out.len());
+        sent.map(|outcome| outcome.status).map_err(ChannelError::Io)
+    }
+
+    /// Sends a DATA packet without data, for the congestion header in it.
+    pub(super) fn send_ask(
+        &mut self,
+        number: PacketNumber,
+        congestion: &CongestionHeader,
+    ) -> Result<SendStatus, ChannelError> {
+        let length = congestion_len(congestion.fields.form());
+        let mut header = DataHeader::new(self.connection, number, SeqNo(0), 0, 0);
+        header.congestion_len = u8::try_from(length).unwrap_or(0);
+        let header = header.encode();
+        self.out.clear();
+        self.out.extend(header);
+        self.out.resize(DATA_HEADER_LEN + length + TAG_LEN, 0);
+        let (front, sealed) = self.out.split_at_mut(DATA_HEADER_LEN + length);
+        encode_congestion(congestion, &mut front[DATA_HEADER_LEN..]);
+        self.sealer.seal(number, &header, &[], sealed).map_err(ChannelError::Seal)?;
         let sent = self.socket.send(&self.out, self.out.len());
         sent.map(|outcome| outcome.status).map_err(ChannelError::Io)
     }

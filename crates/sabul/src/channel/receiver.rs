@@ -277,6 +277,18 @@ impl Turn {
         let behind = &datagram[DATA_HEADER_LEN..];
         let (congestion, sealed) = behind.split_at(header.congestion_len.into());
         debug_assert_eq!(sealed.len(), length + TAG_LEN);
+        if length == 0 {
+            let is_new = !self.receiver.is_replayed(number);
+            if is_new && self.link.opener.open(number, aad, sealed, &mut []).is_ok() {
+                let congestion = decode_congestion(congestion).ok();
+                let arrival = Arrival { number, data: None, is_marked };
+                self.receiver.handle_ask(now, &arrival, congestion.as_ref());
+                self.last_heard = now;
+            } else {
+                self.link.refused += 1;
+            }
+            return;
+        }
         let space = match self.receiver.admit(number, seq, header.block, header.offset, length) {
             Admission::Refused(_) => Space::Refused,
             Admission::Duplicate => Space::Filled,

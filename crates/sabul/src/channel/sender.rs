@@ -488,6 +488,12 @@ impl Turn {
                     self.flush_all()?;
                     self.link.send_control(Kind::Ack2, number, &serial.to_be_bytes())?;
                 }
+                Polled::Ready(Transmit::Ask { number }) => {
+                    self.flush_all()?;
+                    if let Some(header) = self.sender.asking_header() {
+                        self.link.send_ask(number, &header)?;
+                    }
+                }
                 Polled::Ready(Transmit::Mark { number, mark }) => {
                     self.flush_all()?;
                     self.link.send_control(Kind::Mark, number, &mark.encode())?;
