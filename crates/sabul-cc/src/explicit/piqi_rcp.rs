@@ -7,7 +7,7 @@
 //! or, with `integral_scaling=per_interval`, without T / d. The factor stays within `FACTOR`. Headers and hosts
 //! as RCP's.
 //! Linearised about g, with h = d / T intervals of delay: r(k+1) = r(k) - (kappa1 / h) r(k-h) -
-//! kappa2 (r(k-h) - r(k-h-1)): kappa2 < 1 is necessary, and for kappa2 = 0.5 kappa1 < 0.74 (h = 1) to 1.70.
+//! kappa2 (r(k-h) - r(k-h-1)): kappa2 < 1 is necessary, and for kappa2 = 0.25 kappa1 < 0.92 (h = 1) to 1.70.
 //! Invariants:  RCP's `RATE_PART` of a packet a round trip <= R <= eta C.
 
 use sabul_units::{Bytes, CongestionFields, CongestionForm, Rate, Span};
@@ -44,7 +44,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
         ParamSpec {
             name: "kappa1",
             unit: Unit::Number,
-            default: "0.4",
+            default: "0.7",
             range: (0.001, 2.0),
             doc: "Integral gain: how fast the rate follows what is left of the link",
             source: "fitted: DEV-082",
@@ -52,7 +52,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
         ParamSpec {
             name: "kappa2",
             unit: Unit::Number,
-            default: "0.5",
+            default: "0.25",
             range: (0.0, 0.99),
             doc: "Proportional gain: how much of a change in load is taken back at once",
             source: "fitted: DEV-082; below 1, or nothing is stable",
