@@ -511,3 +511,16 @@ fn a_router_of_another_algorithm_takes_no_part() {
     let seen = fallbacks(links, vec![flow("jetmax", 0, 50, vec![0])], 2);
     assert!(matches!(&seen[..], [(_, at, why)] if *at < 0.1 && why == "no-router"), "{seen:?}");
 }
+
+#[test]
+fn flows_that_leave_routers_one_after_the_other_share_what_there_is() {
+    // The rate wanders between 100 and 200 Mb/s; the router gives away 190. The first to leave searches in a queue that the
+    // other keeps full: without another search it has a third, or a half of the other, for good.
+    let mut slow = link("l", 200, Some("jetmax"));
+    let walk = RateWalk { low: Rate::from_mbps(100), every: Span::from_millis(500) };
+    let walks = slow.forward.to_builder().with_rate_walk(Some(walk));
+    slow.forward = walks.with_queue(QueueLimit::Packets(833)).build().unwrap();
+    let flows = vec![flow("jetmax", 0, 50, vec![0]), flow("jetmax", 5, 50, vec![0])];
+    let rates = rates(&run(vec![slow], flows, 60, 40));
+    assert!((rates[0] - rates[1]).abs() < 0.2 * (rates[0] + rates[1]) / 2.0, "{rates:?}");
+}

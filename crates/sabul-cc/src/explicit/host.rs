@@ -4,14 +4,17 @@
 //! Model:       rate <= `rise` × what arrived in the better of the last two round trips, and at least that part of
 //!              the initial rate; on the way <= two round trips of it, and no more than `WINDOW_MAX` or four of what arrives.
 //! States:      Explicit --evidence (`watch`)--> Fallback: another controller, from its beginning and for good
+//!              Fallback for losses --`CALM` without one, within `OTHERS`--> silence of two round trips --> Fallback, anew
+//! A flow that leaves while others still do as they are told searches in a queue that they keep full. It takes the link for
+//! as much slower, and its share is as much smaller for good, unless it searches again when they have left, too.
 //! Invariants:  what a header says changes nothing but the flow's own rate, and that within these bounds; the
 //!              form of headers stays, and after the fall-back they are blank.
 //! Not here:    a user's limit, which the sender's pacer keeps whatever a controller says.
 
-use sabul_units::{Bytes, CongestionFields, JetMaxFields, Packets, Rate, Span};
+use sabul_units::{Bytes, CongestionFields, Instant, JetMaxFields, Packets, Rate, Span};
 
 use super::number::rate_of;
-use super::watch::Watch;
+use super::watch::{Evidence, Watch};
 use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
@@ -27,6 +30,9 @@ const WINDOW_SPARE: f64 = 64.0;
 /// bounds a rate, a sender would lose account of what it has lost.
 const WINDOW_MAX: f64 = 131_072.0;
 const WINDOW_DELIVERED: f64 = 4.0;
+/// Ours: nothing lost for so long, and nobody overloads the path any more; who has not left by then does not.
+const CALM: Span = Span::from_secs(1);
+const OTHERS: Span = Span::from_secs(15);
 
 /// The parameter that every explicit controller has.
 pub(super) const FALLBACK_PARAM: ParamSpec = ParamSpec {
@@ -73,21 +79,42 @@ pub struct Explicit {
     rtt: Option<Span>,
     /// Counts when the fall-back began: the other controller begins with nothing.
     before: Acked,
+    /// Who begins anew when others have left as well; none where that is over.
+    again: Option<Again>,
+    /// Nothing is sent until then, so that what is on the way is not taken for the new beginning.
+    silent_until: Option<Instant>,
+}
+
+/// See the module.
+#[derive(Debug)]
+struct Again {
+    controller: Box<dyn Controller>,
+    fell_at: Instant,
+    /// The newest loss, and how many there were by then.
+    lost_at: Instant,
+    lost: Packets,
 }
 
 impl Explicit {
     /// That host half, which begins at that rate and is never faster than `rise` times what arrived a round trip
-    /// before. `beside` goes on where no router answers.
+    /// before. The first of `beside` goes on where no router answers, the second where it begins anew.
     pub fn new(
         law: Box<dyn Controller>,
         initial: Rate,
         rise: f64,
         packet_bytes: Bytes,
-        beside: Option<Box<dyn Controller>>,
+        beside: Option<[Box<dyn Controller>; 2]>,
     ) -> Self {
+        let fell_at = Instant::ZERO;
+        let (beside, again) = beside.map_or((None, None), |[beside, controller]| {
+            let again = Again { controller, fell_at, lost_at: fell_at, lost: Packets(0) };
+            (Some(beside), Some(again))
+        });
         Self {
             law,
             beside,
+            again,
+            silent_until: None,
             is_fallen: false,
             watch: Watch::default(),
             rise,
@@ -107,7 +134,7 @@ impl Explicit {
         let beside = if params.is_on(FALLBACK_PARAM.name) {
             let entry = sabul2026::ENTRY;
             let values = ParamValues::check(entry.name, entry.params, &[])?;
-            Some((entry.build)(&values, packet_bytes)?)
+            Some([(entry.build)(&values, packet_bytes)?, (entry.build)(&values, packet_bytes)?])
         } else {
             None
         };
@@ -138,6 +165,27 @@ impl Explicit {
             .map_or(self.floor, |delivered| (delivered * self.rise).max(self.floor))
     }
 
+    /// What came with this ACK is the first that the other one hears of.
+    fn begin(&mut self, acked: &Acked, cx: &Context<'_>) {
+        self.before = Acked { newly: Packets(0), ..*acked };
+        self.before.total = Packets(acked.total.0.saturating_sub(acked.newly.0));
+        let newly = Bytes(acked.newly.0.saturating_mul(cx.packet_bytes.0));
+        self.before.delivered = Bytes(acked.delivered.0.saturating_sub(newly.0));
+    }
+
+    /// Whether those who overloaded the path have left it.
+    fn is_calm(&mut self, acked: &Acked, now: Instant) -> bool {
+        let Some(again) = &mut self.again else { return false };
+        if acked.lost > again.lost {
+            (again.lost, again.lost_at) = (acked.lost, now);
+        }
+        if now.since(again.fell_at) > OTHERS {
+            self.again = None;
+            return false;
+        }
+        now.since(again.lost_at) >= CALM
+    }
+
     fn note(&mut self, cx: &Context<'_>) {
         self.packet_bytes = cx.packet_bytes;
         self.rtt = cx.rtt.map(|rtt| rtt.smoothed);
@@ -158,7 +206,8 @@ impl Explicit {
 impl Controller for Explicit {
     fn limits(&self) -> SendLimits {
         if self.is_fallen {
-            return self.active().limits();
+            let limits = self.active().limits();
+            return SendLimits { hold_until: self.silent_until.max(limits.hold_until), ..limits };
         }
         let law = self.law.limits();
         let gap = law.gap.max(rate_of(self.ceiling()).gap(self.packet_bytes));
@@ -202,14 +251,27 @@ impl Controller for Explicit {
                 Some(evidence) if self.beside.is_some() => {
                     cx.tell(Reason::Own(evidence.word()));
                     self.is_fallen = true;
-                    self.before = Acked { newly: Packets(0), ..*acked };
-                    // What came with this ACK is the first that the other one hears of.
-                    self.before.total = Packets(acked.total.0.saturating_sub(acked.newly.0));
-                    let newly = Bytes(acked.newly.0.saturating_mul(cx.packet_bytes.0));
-                    self.before.delivered = Bytes(acked.delivered.0.saturating_sub(newly.0));
+                    self.begin(acked, cx);
+                    let is_lossy =
+                        matches!(evidence, Evidence::LossElsewhere | Evidence::LastingLoss);
+                    self.again = self.again.take().filter(|_| is_lossy).map(|again| Again {
+                        fell_at: cx.now,
+                        lost_at: cx.now,
+                        lost: acked.lost,
+                        ..again
+                    });
                 }
                 _ => return self.law.on_ack(acked, cx),
             }
+        } else if self.is_calm(acked, cx.now)
+            && let Some(again) = self.again.take()
+        {
+            cx.tell(Reason::Own("again"));
+            self.beside = Some(again.controller);
+            self.silent_until = self.rtt.map(|rtt| cx.now + rtt * 2);
+        }
+        if self.silent_until.is_some_and(|until| cx.now < until) {
+            return self.begin(acked, cx);
         }
         if acked.newly.0 == 0 {
             // Nothing but a header has come, which no longer counts.
@@ -237,8 +299,9 @@ impl Controller for Explicit {
 
     fn on_policy(&mut self, policy: Policy, cx: &mut Context<'_>) {
         self.law.on_policy(policy, cx);
-        if let Some(beside) = &mut self.beside {
-            beside.on_policy(policy, cx);
+        let again = self.again.as_mut().map(|again| &mut again.controller);
+        for controller in self.beside.iter_mut().chain(again) {
+            controller.on_policy(policy, cx);
         }
     }
 

@@ -64,7 +64,7 @@ struct Flow {
 impl Flow {
     fn new(told: Rate) -> Self {
         let law = Box::new(Obedient(Rate::from_mbps(1)));
-        let beside: Box<dyn Controller> = Box::new(Beside(None));
+        let beside = [(); 2].map(|()| Box::new(Beside(None)) as Box<dyn Controller>);
         let explicit = Explicit::new(law, Rate::from_mbps(1), 10.0, SIZE, Some(beside));
         let fields = CongestionFields::Own([told.0, 0, 0, 0]);
         let header = Some(CongestionHeader { routers: 1, queued: Span::ZERO, fields });
@@ -223,6 +223,45 @@ fn losses_that_last_are_left_whatever_routers_tell_and_those_that_come_and_go_ar
         flow.is_fallen()
     });
     assert!(fell.is_some_and(|n| n < 200), "{fell:?}");
+}
+
+#[test]
+fn who_leaves_for_losses_begins_anew_once_where_they_end_soon() {
+    // Milliseconds from the last loss to the silence before the new beginning.
+    let begins_after = |flow: &mut Flow, lossy_steps: u64| {
+        for _ in 0..lossy_steps {
+            flow.acked.lost.0 += 1;
+            flow.step();
+            assert_eq!(flow.explicit.limits().hold_until, None);
+        }
+        let ended = flow.ms;
+        let silent = |flow: &mut Flow| {
+            flow.step();
+            flow.explicit.limits().hold_until.map(|until| (flow.ms - ended, until))
+        };
+        (0..3000).find_map(|_| silent(flow))
+    };
+    let fallen = || {
+        let mut flow = Flow::new(Rate::from_mbps(300));
+        flow.settle();
+        flow.lose_percent = 5;
+        assert!(flow.falls_after().is_some());
+        flow
+    };
+    for lossy_steps in [1, 1400] {
+        let mut flow = fallen();
+        let (ms, until) = begins_after(&mut flow, lossy_steps).unwrap();
+        assert_eq!(ms, 1000);
+        assert_eq!(until, Instant::ZERO + Span::from_millis(flow.ms) + RTT * 2);
+        (0..10).for_each(|_| flow.step());
+        flow.explicit.silent_until = None;
+        assert_eq!(begins_after(&mut flow, 0), None, "once");
+    }
+    assert_eq!(begins_after(&mut fallen(), 1600), None, "it is the path that loses");
+    let mut flow = Flow::new(Rate::from_mbps(300));
+    flow.header = None;
+    assert!(flow.falls_after().is_some());
+    assert_eq!(begins_after(&mut flow, 1), None, "no router, no crowd");
 }
 
 #[test]
