@@ -142,9 +142,14 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
 
 /// What is left of a copy that was cut off. More may have arrived than is known here.
 fn what_stays(outcome: &Outcome) -> String {
-    let stays = match outcome.json.files {
-        0 => String::new(),
-        files => format!("what had arrived complete stays (at least {}); ", count(files, "file")),
+    let stays = match (outcome.json.files, outcome.json.durable_bytes) {
+        (0, 0) => String::new(),
+        (0, bytes) => {
+            format!("what is on the receiver's disk stays (at least {}); ", show_bytes(bytes))
+        }
+        (files, _) => {
+            format!("what had arrived complete stays (at least {}); ", count(files, "file"))
+        }
     };
     stays + "run the same command again to go on"
 }

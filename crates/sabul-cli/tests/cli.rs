@@ -236,6 +236,8 @@ fn durable_is_said_where_files_were_flushed_and_nowhere_else() {
         let output = run(bench.cp(["--json"]).args(arguments));
         expect_code(&output, 0);
         assert_eq!(json(&output)["durable"], is_durable, "{arguments:?}");
+        let bytes = if is_durable { 100_000 } else { 0 };
+        assert_eq!(json(&output)["durable_bytes"], bytes, "{arguments:?}");
         assert_eq!(stderr(&output).contains("durable"), is_durable, "{}", stderr(&output));
     }
 }

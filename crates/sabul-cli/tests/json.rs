@@ -119,7 +119,9 @@ fn a_copy_that_takes_its_time_tells_how_far_it_is() {
     for line in progress {
         assert_eq!(line["bytes_total"], 6_000_000);
         assert_eq!(line["is_total_certain"], true);
+        assert!(line["durable_bytes"].as_u64() <= line["bytes"].as_u64(), "{line:#}");
     }
+    assert_eq!(lines.last().unwrap()["durable_bytes"], 6_000_000);
 }
 
 #[test]

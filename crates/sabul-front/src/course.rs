@@ -94,6 +94,10 @@ fn describe(progress: &Progress, totals: Option<Totals>, rate_bps: f64) -> Strin
         let seconds = (left as f64 * 8.0 / rate_bps).ceil().min(359_999.0);
         line += &format!(", {} left", show_time(Duration::from_secs_f64(seconds)));
     }
+    // All is there, and the receiver still waits for its disk.
+    if left == Some(0) && (1..progress.bytes).contains(&progress.bytes_durable) {
+        line += &format!(", {} on disk", show_bytes(progress.bytes_durable));
+    }
     match totals {
         Some(Totals { entries: ..=1, is_all: true, .. }) => {}
         Some(Totals { entries, is_all: true, .. }) => {
@@ -261,6 +265,19 @@ mod tests {
         let line = course.look(&with(state, total)).line;
         assert!(line.contains(", 0:01 left"), "what is left takes some time: {line}");
         assert_eq!(show_time(Duration::from_secs(3_723)), "1:02:03");
+    }
+
+    #[test]
+    fn what_is_on_the_disk_is_told_while_only_the_disk_is_waited_for() {
+        let total = Totals { entries: 1, bytes: 8 << 20, is_all: true };
+        let line = |bytes: u64, bytes_durable: u64| {
+            let state = Progress { bytes_durable, ..progress(bytes << 20, 0) };
+            Course::default().look(&with(state, total)).line
+        };
+        assert!(line(8, 5 << 20).starts_with("8.0 MiB of 8.0 MiB, 0 bit/s, 5.0 MiB on disk"));
+        assert!(!line(7, 5 << 20).contains("on disk"), "the network is waited for");
+        assert!(!line(8, 8 << 20).contains("on disk"), "nothing is waited for");
+        assert!(!line(8, 0).contains("on disk"), "nothing was promised, or nothing is known");
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub struct TransferJson {
     pub verified: bool,
     /// Every file that counts was on the receiver's disk with its name.
     pub durable: bool,
+    /// Bytes of `bytes` that no cut of power takes back; 0 with `--no-sync`.
+    pub durable_bytes: u64,
     /// Share of the time by what limited the sender, 0 to 1; empty where this side does not send.
     pub limiter: BTreeMap<String, f64>,
     /// Processor time of the sending program, in seconds, where known.
@@ -233,6 +235,7 @@ impl TransferJson {
         json.goodput_bps = report.goodput_bps;
         json.verified = report.verified;
         json.durable = report.durable;
+        json.durable_bytes = report.bytes_durable;
         json.not_kept = NotKeptJson::of(&report.not_kept);
         json.cpu_seconds_sender = report.cpu_sender.as_ref().map(Duration::as_secs_f64);
         json.cpu_seconds_receiver = report.cpu_receiver.as_ref().map(Duration::as_secs_f64);
@@ -246,6 +249,7 @@ impl TransferJson {
         let mut json = Self::nothing(cc).with_channel(&progress.channel);
         json.bytes = progress.bytes;
         json.resumed_bytes = progress.bytes_resumed;
+        json.durable_bytes = progress.bytes_durable;
         json.files = progress.files;
         json.seconds = progress.elapsed.as_secs_f64();
         json.goodput_bps =
@@ -352,6 +356,7 @@ mod tests {
             "reconnects",
             "verified",
             "durable",
+            "durable_bytes",
             "limiter",
             "exit",
             "not_kept",

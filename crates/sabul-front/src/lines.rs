@@ -107,6 +107,8 @@ pub enum ServeEvent {
 pub struct ProgressJson {
     /// Content bytes that have arrived, those that were there before among them.
     pub bytes: u64,
+    /// How many of them no cut of power takes back; 0 with `--no-sync`.
+    pub durable_bytes: u64,
     /// All content bytes, or as many as were found so far; none of a pipe.
     pub bytes_total: Option<u64>,
     /// Files and directories that are finished, well or badly.
@@ -235,6 +237,7 @@ impl Teller {
         };
         Some(self.line(CopyEvent::Progress(ProgressJson {
             bytes: progress.bytes,
+            durable_bytes: progress.bytes_durable,
             bytes_total,
             entries: progress.entries,
             entries_total,

@@ -245,6 +245,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                 transfer: 2,
                 bytes: 5,
                 resumed: 2,
+                durable: 3,
                 entries: 3,
                 failed: 1,
                 files: 2,

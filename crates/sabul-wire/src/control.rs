@@ -28,7 +28,7 @@ pub use more::{
 };
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 4;
+pub const CONTROL_VERSION: u16 = 5;
 /// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Longest body of a greeting, in bytes: all that a stranger may make us read.
@@ -135,6 +135,8 @@ pub enum Message {
         bytes: u64,
         /// How many of them were there before.
         resumed: u64,
+        /// How many of them no cut of power takes back; zero where that is not promised.
+        durable: u64,
         /// Entries finished.
         entries: u64,
         /// Entries other than directories that are complete and verified.
@@ -476,6 +478,8 @@ pub struct Done {
     pub bytes: u64,
     /// How many of them were there before.
     pub resumed: u64,
+    /// How many of them no cut of power takes back.
+    pub durable: u64,
     /// Entries that arrived complete and verified.
     pub entries: u64,
     /// How many of those are not directories.

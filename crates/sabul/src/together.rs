@@ -30,6 +30,7 @@ impl Report {
         let mut total = Self::default();
         for report in reports {
             total.bytes += report.bytes;
+            total.bytes_durable += report.bytes_durable;
             total.goodput_bps += report.goodput_bps;
             total.elapsed = total.elapsed.max(report.elapsed);
             total.entries += report.entries;

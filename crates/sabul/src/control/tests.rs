@@ -93,14 +93,22 @@ fn manifest(transfer: u32, entries: usize) -> Message {
 }
 
 fn progress(transfer: u32, bytes: u64) -> Message {
-    Message::Progress { transfer, bytes, resumed: 0, entries: 0, files: 0, at_us: bytes }
+    Message::Progress {
+        transfer,
+        bytes,
+        resumed: 0,
+        durable: 0,
+        entries: 0,
+        files: 0,
+        at_us: bytes,
+    }
 }
 
 fn done(transfer: u32) -> Message {
     let (bytes, entries, files, failed, elapsed_us, cpu_us) = (0, 0, 0, 0, 0, 0);
     let not_kept = Vec::new();
     #[rustfmt::skip]
-    let done = Done { transfer, bytes, resumed: 0, entries, files, failed, elapsed_us, cpu_us, not_kept };
+    let done = Done { transfer, bytes, resumed: 0, durable: 0, entries, files, failed, elapsed_us, cpu_us, not_kept };
     Message::Done(done)
 }
 

@@ -7,6 +7,7 @@
 //! What an interrupted transfer leaves for the next one is in `destination/held.rs`.
 
 mod held;
+mod landed;
 mod links;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,6 +90,7 @@ impl FileReceiver {
             early_failures: Vec::new(),
             links: links::Waiting::default(),
             lost: Lost::default(),
+            landed: landed::Landed::default(),
             searched: BTreeSet::new(),
             ledger: destination.resume.then(Ledger::default),
             now: Duration::ZERO,
@@ -164,6 +166,8 @@ pub struct FileSink {
     links: links::Waiting,
     /// What was not kept.
     lost: Lost,
+    /// What no cut of power takes back; with `sync`.
+    landed: landed::Landed,
     /// Folders in which nothing is left behind by the dead.
     searched: BTreeSet<JailPath>,
     /// What a later attempt needs to go on, and what earlier ones left; none where that is not wanted.
@@ -361,6 +365,12 @@ impl FileSink {
         }
         if let Some(ledger) = &mut self.ledger {
             settled.iter().filter(|it| !it.is_directory).for_each(|it| ledger.settled(it));
+        }
+        for Settled { index, result, .. } in &settled {
+            match result {
+                Ok(()) => self.landed.settled(*index),
+                Err(_) => self.landed.gone(*index),
+            }
         }
         self.settled.extend(settled);
     }
@@ -579,7 +589,9 @@ impl Sink for FileSink {
         }
         if result.is_err() {
             part.remove(&*self.disk);
+            self.landed.gone(index);
         } else if self.sync {
+            self.landed.verified(index, part.written());
             self.group.add(index, entry.path.clone(), part);
             self.group.flush_if_full(&*self.disk);
         }
@@ -594,9 +606,14 @@ impl Sink for FileSink {
     }
 
     fn discard(&mut self, index: u64) {
+        self.landed.gone(index);
         if let Some(part) = self.remove(index) {
             part.remove(&*self.disk);
         }
+    }
+
+    fn durable(&self) -> u64 {
+        self.landed.bytes()
     }
 
     fn tick(&mut self, now: Duration) {

@@ -135,6 +135,11 @@ pub trait Sink {
     /// Throws away what there is of an entry; fine if there is nothing.
     fn discard(&mut self, index: u64);
 
+    /// How much of the content no cut of power takes back, in bytes; zero where that is not promised.
+    fn durable(&self) -> u64 {
+        0
+    }
+
     /// Time goes on: `now` is that since the channel was opened. Called several times a second.
     fn tick(&mut self, _now: Duration) {}
 
@@ -170,6 +175,8 @@ pub struct Counts {
     pub bytes: u64,
     /// How many of them were there before.
     pub resumed: u64,
+    /// How many are durable, as [`Sink::durable`] counts them.
+    pub durable: u64,
     /// Entries complete, verified and kept as the sink promises.
     pub entries: u64,
     /// How many of those are neither directories nor links.
@@ -328,6 +335,7 @@ impl<S: Sink> Receiver<S> {
             self.sink.tick(now);
             self.take_settled();
         }
+        self.counts.durable = self.sink.durable();
         let is_due = self.told.is_none_or(|(when, _)| now >= when + PROGRESS_INTERVAL);
         let is_news = self.told.map(|(_, what)| what).unwrap_or_default() != self.counts;
         if is_news && (is_due || self.is_finished) {
@@ -336,6 +344,7 @@ impl<S: Sink> Receiver<S> {
                 transfer: self.transfer,
                 bytes: self.counts.bytes,
                 resumed: self.counts.resumed,
+                durable: self.counts.durable,
                 entries: self.counts.entries + self.counts.failed,
                 files: self.counts.files,
                 at_us: u64::try_from(now.as_micros()).unwrap_or(u64::MAX),
@@ -436,6 +445,7 @@ impl<S: Sink> Receiver<S> {
                             self.counts.entries -= 1;
                             self.fail(index, path, failure, false);
                         }
+                        self.counts.durable = self.sink.durable();
                     }
                     return Ok(());
                 }

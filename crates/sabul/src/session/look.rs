@@ -333,6 +333,7 @@ impl ChangeRequest {
                 transfer,
                 bytes: 0,
                 resumed: 0,
+                durable: 0,
                 entries: names,
                 files: 0,
                 failed,

@@ -25,6 +25,9 @@ pub struct Progress {
     pub bytes: u64,
     /// How many of them it had before.
     pub bytes_resumed: u64,
+    /// How many of them no cut of power takes back: of files that are on the receiver's disk with their names, and of
+    /// others up to where the next attempt goes on at least. Zero without [`sync`](crate::TransferOptions::sync).
+    pub bytes_durable: u64,
     /// Content bytes in all, once known; never of a stream.
     pub bytes_total: Option<u64>,
     /// Entries that the receiver has finished, well or badly; with
@@ -66,6 +69,8 @@ pub struct Report {
     pub bytes: u64,
     /// How many of them were there before, from an earlier attempt.
     pub bytes_resumed: u64,
+    /// How many of them no cut of power takes back; zero where that was not asked for.
+    pub bytes_durable: u64,
     /// Entries that arrived complete and verified.
     pub entries: u64,
     /// How many of those are neither directories nor links.
@@ -126,6 +131,7 @@ pub(crate) struct Board {
 struct BoardState {
     bytes: u64,
     bytes_resumed: u64,
+    bytes_durable: u64,
     bytes_total: Option<u64>,
     /// A stream is among the entries, so nobody knows how many bytes there will be.
     has_stream: bool,
@@ -248,7 +254,7 @@ impl Board {
 
     /// The receiver has come so far, by its own clock.
     pub(crate) fn advance(&self, counts: Counts, at: Duration) {
-        let Counts { bytes, resumed, entries, files, .. } = counts;
+        let Counts { bytes, resumed, durable, entries, files, .. } = counts;
         let mut state = self.lock();
         let stats = state.handle.as_ref().map_or_else(ChannelStats::default, Handle::stats);
         let packets = stats.packets.saturating_sub(state.last_stats.packets);
@@ -269,6 +275,7 @@ impl Board {
         state.last_stats = stats;
         state.bytes = bytes;
         state.bytes_resumed = resumed;
+        state.bytes_durable = durable;
         state.entries = entries;
         state.files = files;
         while state.names_first + NAMES_KEPT < entries && state.names.pop_front().is_some() {
@@ -307,6 +314,7 @@ impl Board {
         Progress {
             bytes: state.bytes,
             bytes_resumed: state.bytes_resumed,
+            bytes_durable: state.bytes_durable,
             bytes_total: state.bytes_total,
             entries: state.entries,
             files: state.files,
@@ -320,13 +328,15 @@ impl Board {
 
     /// The report of a transfer that ran to its end now.
     pub(crate) fn report(&self, counts: Counts) -> Report {
-        let Counts { bytes, resumed: bytes_resumed, entries, files, failed: entries_failed } =
-            counts;
+        let Counts { bytes, entries, files, .. } = counts;
+        let (bytes_resumed, bytes_durable) = (counts.resumed, counts.durable);
+        let entries_failed = counts.failed;
         let elapsed = self.opened.elapsed();
         let mut state = self.lock();
         let channel = state.handle.as_ref().map_or_else(ChannelStats::default, Handle::stats);
         state.bytes = bytes;
         state.bytes_resumed = bytes_resumed;
+        state.bytes_durable = bytes_durable;
         state.entries = entries + entries_failed;
         state.files = files;
         state.elapsed = elapsed;
@@ -339,6 +349,7 @@ impl Board {
         Report {
             bytes,
             bytes_resumed,
+            bytes_durable,
             entries,
             files,
             entries_failed,

@@ -530,9 +530,15 @@ impl Run {
             };
             match event {
                 Event::Control(Message::Progress {
-                    bytes, resumed, entries, files, at_us, ..
+                    bytes,
+                    resumed,
+                    durable,
+                    entries,
+                    files,
+                    at_us,
+                    ..
                 }) => {
-                    let counts = Counts { bytes, resumed, entries, files, failed: 0 };
+                    let counts = Counts { bytes, resumed, durable, entries, files, failed: 0 };
                     self.board.advance(counts, Duration::from_micros(at_us));
                 }
                 Event::Control(Message::EntryFailed { index, failure, .. }) => {
@@ -551,8 +557,8 @@ impl Run {
             }
             // Only a channel that is over has published its last figures.
             if let (Some(done), true, true) = (&done, is_sent, channel_over) {
-                let Done { bytes, resumed, entries, files, failed, .. } = *done;
-                let counts = Counts { bytes, resumed, entries, files, failed };
+                let Done { bytes, resumed, durable, entries, files, failed, .. } = *done;
+                let counts = Counts { bytes, resumed, durable, entries, files, failed };
                 let mut report = self.board.report(counts);
                 report.not_kept.clone_from(&done.not_kept);
                 report.cpu_sender = Some(self.board.cpu_used());
@@ -648,6 +654,7 @@ impl Run {
                 transfer: self.mailbox.number,
                 bytes: counts.bytes,
                 resumed: counts.resumed,
+                durable: counts.durable,
                 entries: counts.entries,
                 files: counts.files,
                 failed: counts.failed,

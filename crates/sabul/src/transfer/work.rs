@@ -311,6 +311,7 @@ impl Writer for Counter {
             transfer: self.transfer,
             bytes: self.bytes,
             resumed: 0,
+            durable: 0,
             entries: u64::from(self.finished().is_some()),
             files: u64::from(self.finished().is_some()),
             at_us: micros(now),
@@ -319,7 +320,7 @@ impl Writer for Counter {
 
     fn finished(&self) -> Option<Counts> {
         let is_over = self.end.is_some_and(|end| self.is_timed || self.bytes >= end);
-        is_over.then_some(Counts { bytes: self.bytes, resumed: 0, entries: 1, files: 1, failed: 0 })
+        is_over.then_some(Counts { bytes: self.bytes, entries: 1, files: 1, ..Counts::default() })
     }
 
     fn failures(&self, _told: usize) -> Vec<(Vec<u8>, Failure)> {
@@ -397,8 +398,8 @@ impl Writing {
         }
         let now = self.opened.elapsed();
         for message in writer.poll_messages(now) {
-            if let Message::Progress { bytes, resumed, entries, files, .. } = message {
-                let counts = Counts { bytes, resumed, entries, files, failed: 0 };
+            if let Message::Progress { bytes, resumed, durable, entries, files, .. } = message {
+                let counts = Counts { bytes, resumed, durable, entries, files, failed: 0 };
                 self.board.advance(counts, now);
             }
             self.control.send(message);

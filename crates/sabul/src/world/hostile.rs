@@ -168,6 +168,7 @@ impl Malice {
                 transfer,
                 bytes: self.size(),
                 resumed: self.size(),
+                durable: self.size(),
                 entries: self.size(),
                 files: self.size(),
                 at_us: self.size(),

@@ -564,6 +564,9 @@ impl FileSink {
         if let Some(ledger) = &mut self.ledger {
             ledger.note_resumed(entry, claim, &mut part, mark, self.now);
         }
+        if self.sync {
+            self.landed.marked(index, part.noted.durable);
+        }
         self.expect(&part);
         let room = part.check_room();
         let is_full = part.is_full();
@@ -632,6 +635,7 @@ impl FileSink {
             return Some(Ok(Kept::Now));
         }
         self.group.expect_in(&*self.disk, &target.parent().unwrap_or(JailPath::root())).ok();
+        self.landed.verified(index, entry.stream_bytes().unwrap_or(0));
         self.group.add_named(index, entry.path.clone(), &target, id, false);
         self.group.flush_if_full(&*self.disk);
         Some(Ok(Kept::Later))
@@ -659,6 +663,10 @@ impl FileSink {
             }
             None => Ok(()),
         };
+        // What could not be noted is not found again.
+        if self.sync && result.is_ok() && self.ledger.as_ref().is_some_and(Ledger::can_note) {
+            self.landed.marked(index, part.noted.durable);
+        }
         self.insert(index, part);
         result
     }

@@ -221,6 +221,69 @@ fn a_power_cut_leaves_nothing_that_is_wrong_and_what_was_marked() {
     assert!(resumed > calls as u64, "{resumed} of {calls} times four went on");
 }
 
+/// Content that an attempt could do without: of whole files, and of parts up to where it would go on.
+fn found(disk: &MemoryDisk, files: &Files) -> u64 {
+    let there = disk.tree();
+    let whole = |(path, content): &&(String, Vec<u8>)| {
+        there.get(format!("to/{path}").as_bytes()) == Some(&Some(content.clone()))
+    };
+    let left = receiver_on(&disk.process(), true).unwrap().have();
+    let parts = left.into_iter().flat_map(|message| match message {
+        Message::Have { files, .. } => files,
+        other => panic!("{other:?}"),
+    });
+    let reach: BTreeMap<Vec<u8>, u64> =
+        parts.map(|held| (held.path, held.marks.last().map_or(0, |mark| mark.bytes))).collect();
+    let of_part = |path: &str| reach.get(path.as_bytes()).copied().unwrap_or(0);
+    let of = |file: &(String, Vec<u8>)| match Some(file).filter(whole) {
+        Some((_, content)) => content.len() as u64,
+        None => of_part(&file.0),
+    };
+    files.iter().map(of).sum()
+}
+
+#[test]
+fn what_was_told_to_be_durable_is_there_after_a_power_cut() {
+    let files = few();
+    let from = source(&files);
+    let whole = MemoryDisk::new(0);
+    let counts = attempt(&from, &whole, true).receiver.finished().unwrap();
+    assert_eq!((counts.durable, counts.bytes), (total(&files), total(&files)));
+    let (mut least, mut most) = (total(&files), 0);
+    for call in 0..=whole.calls().len() {
+        for seed in 0..4 {
+            let what = format!("power cut before call {call}, seed {seed}");
+            let disk = MemoryDisk::new(seed);
+            disk.fail_at(call, Fault::PowerCut);
+            let Some(first) = attempt_if_there(&from, &disk) else { continue };
+            let told = first.receiver.counts().durable;
+            drop(first);
+            disk.cut_power();
+            disk.heal();
+            let found = found(&disk, &files);
+            assert!(found >= told, "{what}: {told} were told and {found} are there");
+            (least, most) = (least.min(told), most.max(told));
+        }
+    }
+    assert!(least == 0 && most > total(&files) / 2, "{least} to {most} were told");
+}
+
+#[test]
+fn of_a_large_file_what_was_flushed_counts_before_all_of_it_is_there_and_goes_with_it() {
+    let files = vec![("big".to_owned(), content(1, 100_000))];
+    let from = source(&files);
+    let half = attempt_until(&from, &MemoryDisk::new(0), true, 50).receiver.counts();
+    assert!((STEP * 3..=half.bytes).contains(&half.durable), "{half:?}");
+    // The next one begins with it.
+    let disk = MemoryDisk::new(0);
+    drop(attempt_until(&from, &disk, true, 50));
+    let next = attempt_until(&from, &disk.process(), true, 0).receiver.counts();
+    assert!((STEP * 3..=next.resumed).contains(&next.durable), "{next:?}");
+    // Without flushing nothing is promised.
+    let counts = attempt(&from, &MemoryDisk::new(0), false).receiver.finished().unwrap();
+    assert_eq!((counts.bytes, counts.durable), (100_000, 0));
+}
+
 #[test]
 fn two_interruptions_by_power_cuts_add_up_to_the_whole() {
     let files = few();

@@ -19,7 +19,8 @@ fn a_stream_arrives_as_a_file_or_in_a_writer() {
 
         let mut stream = StreamReceiver::new(Vec::new(), TRANSFER);
         replay(record(set(), OPTIONS).0, &mut stream, length % 2 == 1);
-        let counts = Counts { bytes: length as u64, resumed: 0, entries: 1, files: 1, failed: 0 };
+        let bytes = length as u64;
+        let counts = Counts { bytes, entries: 1, files: 1, ..Counts::default() };
         assert_eq!(stream.finished(), Some(counts));
         assert_eq!(stream.writer(), &content[..length]);
     }
