@@ -186,3 +186,17 @@ fn a_place_that_cannot_be_written_is_said_before_the_runs() {
     expect_code(&output, 1);
     assert!(stderr(&output).contains("--out"), "{}", stderr(&output));
 }
+
+/// The cheapest cell of the contract.
+#[test]
+fn a_contract_of_one_cell_is_as_its_schema_says() {
+    let output = run(sabul()
+        .args(["card", "reno", "--contract", "--json", "--quiet", "--only", "rate_mbps=100"])
+        .args(["--only", "rtt_ms=1", "--only", "queue_bdp=0.5", "--only", "loss=0.001"]));
+    expect_code(&output, 0);
+    let contract = json(&output);
+    expect(&contract, "card-contract");
+    assert_eq!((&contract["cells_judged"], &contract["order"]), (&1.into(), &"cubic-first".into()));
+    assert_eq!(contract["cells"][0]["rtt_ms"], 1.0);
+    assert_eq!(contract["worst"], contract["cells"][0]);
+}

@@ -11,6 +11,7 @@ use std::process::Output;
 use serde_json::Value;
 use tempfile::tempdir;
 
+use common::schema::expect;
 use common::{code, expect_code, files_below, json, run, sabul, stderr};
 
 const SCENARIO: &str = r#"name = "one"
@@ -82,6 +83,7 @@ fn named_paths_are_listed_shown_and_printed_as_one_document() {
     assert!(stdout(&one).contains("delay       55 ms"), "{}", stdout(&one));
     assert!(stdout(&one).contains("[SABUL §III]"));
     let all = json(&lab(&["presets", "--json"]));
+    expect(&all, "lab-presets");
     assert_eq!(all["schema"], 1);
     assert_eq!(all["presets"].as_array().unwrap().len(), sabul_path::presets().len());
     let one: Value = json(&lab(&["presets", "atlantic", "--json"]));

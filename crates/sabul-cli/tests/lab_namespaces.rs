@@ -15,6 +15,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
+use common::schema::expect;
 use common::{
     Running, code, content, expect_code, files_below, json, run, sabul, stderr, wait_for,
 };
@@ -123,7 +124,7 @@ fn a_run_says_whether_it_is_valid_in_code_document_and_files() {
     let folder = desk();
     let output = lab(&folder, &["run", "s.toml", "--json", "--out", "out", "--seed", "3"]);
     let document = json(&output);
-    common::schema::expect(&document, "lab");
+    expect(&document, "lab");
     let is_valid = document["valid"].as_bool().unwrap();
     expect_code(&output, if is_valid { 0 } else { 1 });
     assert_eq!((&document["arm"], &document["seed"]), (&"lab".into(), &3.into()));
@@ -181,6 +182,7 @@ fn a_comparison_has_both_arms_and_their_files() {
     let folder = desk();
     let output = lab(&folder, &["compare", "s.toml", "--repeat", "2", "--json", "--out", "out"]);
     let document = json(&output);
+    expect(&document, "lab-compare");
     let one = &document["comparisons"][0];
     let is_valid = one["is_valid"].as_bool().unwrap();
     expect_code(&output, if is_valid { 0 } else { 1 });

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::tempdir;
 
+use common::schema::expect;
 use common::{expect_code, json, run, sabul, stderr};
 
 /// A file of the repository.
@@ -29,6 +30,7 @@ fn document(arguments: &[&str]) -> Value {
     assert_eq!(stderr(&output), "", "a document needs no comment");
     let document = json(&output);
     assert_eq!(document["schema"], 1);
+    expect(&document, &format!("model-{}", arguments[0]));
     document
 }
 

@@ -6,6 +6,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
+use common::schema::expect;
 use common::{Bench, Running, expect_code, files_below, json, run, sabul, stderr};
 
 fn perf(bench: &Bench, arguments: &[&str]) -> std::process::Output {
@@ -116,6 +117,8 @@ fn the_demo_verifies_its_file_and_cleans_up() {
     let output = run(command.arg("--json"));
     expect_code(&output, 0);
     let document = json(&output);
+    expect(&document, "demo");
+    expect(&document["copy"], "cp");
     assert_eq!(document["bytes"], 4 << 20);
     assert_eq!(document["verified"], true);
     assert!(document["goodput_bps"].as_f64().unwrap() > 1e6, "{document}");

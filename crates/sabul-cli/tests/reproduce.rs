@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::tempdir;
 
+use common::schema::expect;
 use common::{expect_code, run, sabul, stderr};
 
 /// Folders of the repository that hold a plan.
@@ -113,6 +114,7 @@ fn a_reproduction_prints_judges_and_writes() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.lines().count(), 1);
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    expect(&document, "reproduce");
     assert_eq!((&document["schema"], &document["arm"]), (&1.into(), &"sim".into()));
     let cases = document["reproductions"][0]["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 2);

@@ -7,6 +7,7 @@ mod builtin;
 mod spec;
 
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::lemmas::{Counterexample, Outcome, Verdict, check_within};
@@ -23,7 +24,7 @@ const CHUNK: usize = 4096;
 const LIMITS: Limits = Limits { rounds: 40_000, window: 3_000 };
 
 /// One parameter set of a grid and what it gave.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Point {
     /// Values of the grid's axes, in their order.
     pub values: Vec<f64>,
@@ -50,7 +51,7 @@ pub struct Point {
 }
 
 /// How often a statement came out in each way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Tally {
     /// Conditions not met.
     pub not_applicable: u64,
@@ -74,7 +75,7 @@ impl Tally {
 }
 
 /// One lemma over the whole grid.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LemmaTally {
     /// Its number, from 1.
     pub lemma: u8,
@@ -89,7 +90,7 @@ pub struct LemmaTally {
 }
 
 /// What a grid gave.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {
     /// Points that were worked on.
     pub points: u64,
@@ -102,7 +103,7 @@ pub struct Summary {
 }
 
 /// A summary and every point.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Results {
     /// Names of the axes.
     pub axes: Vec<&'static str>,
@@ -215,7 +216,7 @@ fn fold(summary: &mut Summary, params: &Params, judged: Judged) -> Point {
 }
 
 /// A quantity over two axes of a grid, for a heat map.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HeatMap {
     /// The axis to the right.
     pub x: &'static str,

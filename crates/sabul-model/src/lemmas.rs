@@ -10,6 +10,7 @@ mod modes;
 mod oscillation;
 mod statement;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::orbit::{Limits, Orbit, follow};
@@ -34,7 +35,7 @@ pub const TITLES: [&str; 8] = [
 ];
 
 /// All lemmas on one parameter set.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Report {
     /// The parameters.
     pub params: Params,

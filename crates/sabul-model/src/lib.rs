@@ -25,6 +25,7 @@ pub mod map;
 pub mod orbit;
 pub mod params;
 pub mod report;
+pub mod schema;
 pub mod series;
 pub mod suspects;
 

@@ -1,5 +1,6 @@
 //! What one flow does in the long run: its runs of each mode, its cycle, its averages.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::map::{GapNotPositive, Map, Mode, Round};
@@ -22,7 +23,7 @@ impl Default for Limits {
 }
 
 /// How the following of an orbit ended.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum End {
     /// Gap and queue came back to where they were, so all later rounds are known.
@@ -48,7 +49,7 @@ pub enum End {
 }
 
 /// Maximal runs of one mode, complete ones only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Runs {
     /// How many.
     pub count: u64,
@@ -73,7 +74,7 @@ impl Runs {
 }
 
 /// First rounds at which a sequence broke a rule of monotony, from 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Breaks {
     /// λ did not rise within increase mode.
     pub increase_rate: Option<u64>,
@@ -86,7 +87,7 @@ pub struct Breaks {
 }
 
 /// Where an orbit belongs on a map of the parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Region {
     /// Goes up and down and loses at most the target on average.
@@ -131,7 +132,7 @@ impl Region {
 pub const RUNS_KEPT: usize = 32;
 
 /// Everything the lemmas ask about one flow.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Orbit {
     /// Rounds done.
     pub rounds: u64,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A quantity that can be set, under the one name it has in files, reports and grids.
@@ -177,7 +178,7 @@ impl Set {
 }
 
 /// How the loss of a round is found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Variant {
     /// From the D/D/1/K queue, which fills and drains from round to round.
@@ -360,7 +361,7 @@ fn below(key: Key, value: f64, capacity_mbps: f64) -> Result<(), ParamsError> {
 }
 
 /// A parameter set that is valid everywhere. The fields are in the units of their names.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Params {
     capacity_mbps: f64,
     service_mbps: f64,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::grid::{self, Grid, HeatMap, Results, Summary, Tally};
@@ -15,7 +16,7 @@ use crate::suspects::{self, Suspect};
 pub const SCHEMA: u32 = 1;
 
 /// Result of `check`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CheckReport {
     /// Version of this document.
     pub schema: u32,
@@ -28,7 +29,7 @@ pub struct CheckReport {
 }
 
 /// A report under the name of its parameters.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Named {
     /// Where the parameters come from.
     pub name: String,
@@ -64,7 +65,7 @@ pub fn check(given: Option<(String, Params)>, points: u64, seed: u64) -> CheckRe
 }
 
 /// Result of `iterate`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct IterateReport {
     /// Version of this document.
     pub schema: u32,
@@ -90,7 +91,7 @@ pub fn iterate(params: Params, rounds: u64) -> IterateReport {
 }
 
 /// Result of `grid`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GridReport {
     /// Version of this document.
     pub schema: u32,

@@ -1,12 +1,13 @@
 //! Plain data for plots: pairs of numbers, units in the names.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::map::{Map, Round};
 use crate::params::Params;
 
 /// One flow over time. The first of each pair is the time at which the round starts, in seconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Series {
     /// λ in Mb/s.
     pub rate_mbps: Vec<(f64, f64)>,
@@ -42,7 +43,7 @@ fn steps<const N: usize>(
 
 /// Two flows in the plane of their gaps, in microseconds: the first flow's to the right. Above the
 /// line of fairness the first flow is the faster one. [OVV-T §VI], proof of Lemma 8, Figure 2.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PhasePlane {
     /// Where the two are, round by round.
     pub path_us: Vec<(f64, f64)>,

@@ -1,5 +1,6 @@
 //! Weak points of the paper that are known, each computed anew whenever the checker runs.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::formulas::lowest_rate;
@@ -7,7 +8,7 @@ use crate::lemmas::{Outcome, check, share};
 use crate::params::{Key, Params, Set, Variant};
 
 /// One weak point.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Suspect {
     /// The lemma, from 1.
     pub lemma: u8,

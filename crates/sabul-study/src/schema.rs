@@ -8,13 +8,18 @@ mod tables;
 
 use serde_json::{Map, Value, json};
 
-use tables::{CARD, LAB, RUN};
+use tables::{CARD, COMPARISON, CONTRACT, DEMO, LAB, PRESETS, REPRODUCTIONS, RUN};
 
 /// For each document: its name, and what prints it.
 pub const DOCUMENTS: &[(&str, &str)] = &[
     ("sim", "a line of sabul sim run --json"),
     ("lab", "a line of sabul lab run --json"),
+    ("lab-compare", "sabul lab compare --json"),
+    ("lab-presets", "sabul lab presets --json"),
     ("card", "sabul card --json, without --contract"),
+    ("card-contract", "sabul card --contract --json"),
+    ("reproduce", "sabul reproduce run --json"),
+    ("demo", "sabul demo --json"),
 ];
 
 /// The schema of a document (JSON Schema 2020-12); none of a name that [`DOCUMENTS`] does not have.
@@ -23,6 +28,11 @@ pub fn of(name: &str) -> Option<Value> {
     let fields = match name {
         "sim" => RUN,
         "lab" => LAB,
+        "lab-compare" => COMPARISON,
+        "lab-presets" => PRESETS,
+        "card-contract" => CONTRACT,
+        "reproduce" => REPRODUCTIONS,
+        "demo" => DEMO,
         _ => CARD,
     };
     let mut schema = object(fields);
@@ -56,17 +66,22 @@ enum Kind {
     OptionalObject(&'static [Field]),
     /// A list that may not be there.
     OptionalList(&'static [Field]),
-    /// A number that may not be there.
+    /// What may not be there, of the same kinds.
     OptionalNumber,
+    OptionalMaybeNumber,
+    OptionalMaybeObject(&'static [Field]),
+    OptionalText,
+    OptionalTexts,
+    /// Objects that are not described further, and may not be there.
+    OptionalAnys,
+    /// Pairs of numbers.
+    Pairs,
     /// An object that is not described further.
     Any,
 }
 
 fn object(fields: &[Field]) -> Value {
-    let optional = |kind| {
-        matches!(kind, Kind::OptionalObject(_) | Kind::OptionalList(_) | Kind::OptionalNumber)
-    };
-    let required = fields.iter().filter(|field| !optional(field.1)).map(|field| field.0);
+    let required = fields.iter().filter(|field| !field.1.is_optional()).map(|field| field.0);
     let properties: Map<String, Value> = fields
         .iter()
         .map(|Field(name, kind, what)| {
@@ -84,20 +99,44 @@ fn object(fields: &[Field]) -> Value {
 }
 
 impl Kind {
+    /// Whether it may not be there.
+    const fn is_optional(self) -> bool {
+        matches!(
+            self,
+            Self::OptionalObject(_)
+                | Self::OptionalList(_)
+                | Self::OptionalNumber
+                | Self::OptionalMaybeNumber
+                | Self::OptionalMaybeObject(_)
+                | Self::OptionalText
+                | Self::OptionalTexts
+                | Self::OptionalAnys
+        )
+    }
+
     fn schema(self) -> Value {
         match self {
-            Self::Text => json!({ "type": "string" }),
-            Self::Texts => json!({ "type": "array", "items": { "type": "string" } }),
+            Self::Text | Self::OptionalText => json!({ "type": "string" }),
+            Self::Texts | Self::OptionalTexts => {
+                json!({ "type": "array", "items": { "type": "string" } })
+            }
+            Self::OptionalAnys => json!({ "type": "array", "items": { "type": "object" } }),
+            Self::Pairs => {
+                let pair = json!({
+                    "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2,
+                });
+                json!({ "type": "array", "items": pair })
+            }
             Self::Truth => json!({ "type": "boolean" }),
             Self::Count => json!({ "type": "integer", "minimum": 0 }),
             Self::Number | Self::OptionalNumber => json!({ "type": "number" }),
-            Self::MaybeNumber => json!({ "type": ["number", "null"] }),
+            Self::MaybeNumber | Self::OptionalMaybeNumber => json!({ "type": ["number", "null"] }),
             Self::MaybeText => json!({ "type": ["string", "null"] }),
             Self::Named(kind) => {
                 json!({ "type": "object", "additionalProperties": { "type": kind } })
             }
             Self::Object(fields) | Self::OptionalObject(fields) => object(fields),
-            Self::MaybeObject(fields) => {
+            Self::MaybeObject(fields) | Self::OptionalMaybeObject(fields) => {
                 let mut schema = object(fields);
                 schema["type"] = json!(["object", "null"]);
                 schema
@@ -119,7 +158,7 @@ mod tests {
         for (name, what) in DOCUMENTS {
             let schema = of(name).unwrap();
             assert_eq!(schema["title"], *what);
-            assert!(schema["properties"]["wall_s"]["description"].is_string());
+            assert!(schema["properties"]["schema"]["description"].is_string());
         }
         assert_eq!(of("cp"), None);
         let [sim, lab] = ["sim", "lab"].map(|name| of(name).unwrap());

@@ -1,5 +1,6 @@
 //! Lemma 8: two flows become equal. [OVV-T §III-B]
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::statement::{Claim, Context, Draft, Relation, Statement, number, standing};
@@ -13,7 +14,7 @@ const EQUAL: f64 = 1e-3;
 const ROUNDS: u64 = 20_000;
 
 /// What two flows do to each other.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Sharing {
     /// Rounds done.
     pub rounds: u64,

@@ -1,12 +1,13 @@
 //! What a lemma consists of and what comes of it: claims, conditions, conclusion, verdict.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::orbit::{Limits, Orbit};
 use crate::params::{Key, Params};
 
 /// How two values compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum Relation {
     /// `<`
     #[serde(rename = "<")]
@@ -44,7 +45,7 @@ impl Relation {
 }
 
 /// The two sides of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Sides {
     /// The value on the left.
     pub left: f64,
@@ -55,7 +56,7 @@ pub struct Sides {
 }
 
 /// Something that is true, false, or not found out.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Claim {
     /// The claim, as a formula or in words.
     pub what: &'static str,
@@ -83,7 +84,7 @@ impl Claim {
 }
 
 /// What came of a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// A condition is not met, so it says nothing here.
@@ -109,7 +110,7 @@ impl Outcome {
 }
 
 /// Conditions, conclusion, and what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Statement {
     /// What has to be given.
     pub conditions: Vec<Claim>,
@@ -139,7 +140,7 @@ impl Statement {
 }
 
 /// A measured or computed value of interest.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Number {
     /// What it is.
     pub name: &'static str,
@@ -150,7 +151,7 @@ pub struct Number {
 }
 
 /// Parameters for which a lemma as printed does not hold.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Counterexample {
     /// What happens instead.
     pub what: String,
@@ -161,7 +162,7 @@ pub struct Counterexample {
 }
 
 /// The judgement on one lemma for one parameter set.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Verdict {
     /// Neither the printed nor the corrected conditions are met.
@@ -208,7 +209,7 @@ impl Verdict {
 }
 
 /// One lemma on one parameter set.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LemmaReport {
     /// Its number, from 1.
     pub lemma: u8,

@@ -107,3 +107,25 @@ impl Sheet {
         Self { head, order: order.name(), terms: TERMS, marks: Marks::new(answers) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// They take minutes of simulated time, so no test of the program prints them.
+    #[test]
+    fn rows_of_others_and_of_links_have_the_fields_of_the_schema() {
+        let schema = crate::schema::of("card-contract").unwrap();
+        let rows = [
+            ("others", serde_json::to_value(OtherMark::default()).unwrap()),
+            ("links", serde_json::to_value(LinkMark::default()).unwrap()),
+        ];
+        for (name, row) in rows {
+            let described = &schema["properties"][name]["items"]["properties"];
+            let keys = |value: &serde_json::Value| {
+                value.as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+            };
+            assert_eq!(keys(&row), keys(described), "{name}");
+        }
+    }
+}

@@ -2,8 +2,9 @@
 
 use super::Field;
 use super::Kind::{
-    Any, Count, List, MaybeNumber, MaybeObject, MaybeText, Named, Number, Object, OptionalList,
-    OptionalNumber, OptionalObject, Text, Texts, Truth,
+    Any, Count, List, MaybeNumber, MaybeObject, MaybeText, Named, Number, Object, OptionalAnys, OptionalList,
+    OptionalMaybeNumber, OptionalMaybeObject, OptionalNumber, OptionalObject, OptionalText, OptionalTexts, Pairs, Text,
+    Texts, Truth,
 };
 
 /// What a run is, in front of its numbers.
@@ -95,16 +96,27 @@ const REGION: &[Field] = &[
     Field("flows", Named("number"), "Goodput of each by name, in bit/s."),
 ];
 
-pub(super) const CARD: &[Field] = &[
-    Field("schema", Count, "Version of this document."),
-    Field("arm", Text, "Where it was measured: sim or lab."),
-    Field("cc", Text, "The controller."),
-    Field("transport", Text, "What carried it: sabul or tcp."),
-    Field("params", Named("string"), "Its parameters that were set, as text."),
-    Field("commit", Text, "What the program was built from."),
-    Field("seeds", Count, "Over how many seeds the numbers are means."),
-    Field("settings", Named("string"), "What was changed in the scenarios, as text."),
-    Field("wall_s", Number, "How long it took, in seconds."),
+/// What a card is, in front of its numbers, and behind them what only the lab has.
+macro_rules! card {
+    ($($more:expr),* $(,)?) => {
+        &[
+            Field("schema", Count, "Version of this document."),
+            Field("arm", Text, "Where it was measured: sim or lab."),
+            Field("cc", Text, "The controller."),
+            Field("transport", Text, "What carried it: sabul or tcp."),
+            Field("params", Named("string"), "Its parameters that were set, as text."),
+            Field("commit", Text, "What the program was built from."),
+            Field("seeds", Count, "Over how many seeds the numbers are means."),
+            Field("settings", Named("string"), "What was changed in the scenarios, as text."),
+            Field("wall_s", Number, "How long it took, in seconds."),
+            $($more),*,
+            Field("machine", OptionalObject(MACHINE), "What it was measured on, in the lab."),
+            Field("exams", OptionalList(EXAM), "Whether each run counts, in the lab."),
+        ]
+    };
+}
+
+pub(super) const CARD: &[Field] = card!(
     Field("seconds_per_flow", Number, "Time between entries and exits of flows, in seconds."),
     Field("regions", List(REGIONS), "An entry each round trip of the test of seven regions."),
     Field("loss", List(LOSS), "An entry each rate of random loss."),
@@ -115,8 +127,241 @@ pub(super) const CARD: &[Field] = &[
     Field("standing_queue", MaybeObject(STANDING), "What waits in front of a link with much room."),
     Field("mice", MaybeObject(MICE), "Short transfers beside the controller, and without it."),
     Field("cross", MaybeObject(CROSS), "One flow beside a constant rate that comes and goes."),
-    Field("machine", OptionalObject(MACHINE), "What it was measured on, in the lab."),
-    Field("exams", OptionalList(EXAM), "Whether each run counts, in the lab."),
+);
+
+pub(super) const CONTRACT: &[Field] = card!(
+    Field("order", Text, "Who started first: cubic-first, together or cubic-last."),
+    Field("terms", Object(TERMS), "What a cell has to show to be met."),
+    Field("cells_judged", Count, "Cells with numbers."),
+    Field("cells_met", Count, "How many of them are met."),
+    Field("cells_judged_with_room", Count, "Cells with numbers whose queue has room for more than a few packets."),
+    Field("cells_met_with_room", Count, "How many of those are met."),
+    Field("worst", MaybeObject(CELL), "The cell in which CUBIC keeps least."),
+    Field("cells", List(CELL), "An entry each cell, in the order of the grid."),
+    Field("others", List(OTHER), "What others than one CUBIC flow have beside the controller."),
+    Field("links", List(KIND_OF_LINK), "The controller and others, alone where the rate is not constant."),
+);
+
+const TERMS: &[Field] = &[
+    Field("kept_min", Number, "Part that CUBIC keeps of what it has beside another CUBIC, 0 to 1."),
+    Field("emptier_max", Number, "How much emptier than with two CUBICs the link may be, 0 to 1."),
+    Field("utilisation_min", Number, "How full it has to be where loss keeps two CUBICs from filling it so far, 0 to 1."),
+    Field("tiny_queue_packets", Count, "Cells with a smaller queue are marked: they measure how long bursts are."),
+];
+
+const CELL: &[Field] = &[
+    Field("rate_mbps", Number, "Rate of the link, in Mb/s."),
+    Field("rtt_ms", Number, "Round trip of the path, in milliseconds."),
+    Field("queue_bdp", Number, "Room of the queue, in bandwidth-delay products."),
+    Field("loss", Number, "Share of the packets that the link loses, 0 to 1."),
+    Field("queue_packets", Count, "Room of the queue, in packets."),
+    Field("has_tiny_queue", Truth, "It is too small for a few packets."),
+    Field("cubic_bps", Number, "Goodput of CUBIC beside the controller, in bit/s."),
+    Field("cc_bps", Number, "Goodput of the controller beside it, in bit/s."),
+    Field("reference_first_bps", Number, "Of two CUBICs beside each other the first, in bit/s."),
+    Field("reference_second_bps", Number, "The second, in bit/s."),
+    Field("reference_bps", Number, "Half of both, in bit/s."),
+    Field("kept", Number, "cubic_bps ÷ reference_bps."),
+    Field("utilisation", Number, "How full the link is, 0 to 1."),
+    Field("reference_utilisation", Number, "The same with two CUBICs."),
+    Field("is_kept", Truth, "CUBIC keeps enough."),
+    Field("is_full", Truth, "The link is full enough."),
+    Field("is_met", Truth, "Both."),
+];
+
+const OTHER: &[Field] = &[
+    Field("what", Text, "Who shares the link, and what of them is measured."),
+    Field("unit", Text, "In what."),
+    Field("rtt_ms", Number, "Round trip of the path, in milliseconds."),
+    Field("beside_cc", Number, "Beside the controller."),
+    Field("beside_reference", Number, "Beside CUBIC; of BBR beside another."),
+    Field("alone", MaybeNumber, "Beside nobody, where that was measured."),
+    Field("cc_bps", Number, "Goodput of the controller's own flow meanwhile, in bit/s."),
+];
+
+const KIND_OF_LINK: &[Field] = &[
+    Field("link", Text, "What the link has beside its rate."),
+    Field("cc", Text, "The controller, or one that it is held against."),
+    Field("goodput_bps", Number, "New payload at the receiver, in bit/s."),
+    Field("utilisation", Number, "How full the link is, of what it can carry."),
+    Field("loss_rate", Number, "Share of its packets that were lost, 0 to 1."),
+];
+
+pub(super) const COMPARISON: &[Field] = &[
+    Field("schema", Count, "Version of this document."),
+    Field("commit", Text, "What the program was built from."),
+    Field("marked_percent", Number, "Larger differences are marked, in percent."),
+    Field("comparisons", List(COMPARED), "An entry each run of each scenario."),
+];
+
+const COMPARED: &[Field] = &[
+    Field("scenario", Text, "The scenario's name."),
+    Field("label", Text, "Which run of it."),
+    Field("seed", Count, "Where all chance came from."),
+    Field("measurements", Count, "Valid measurements in the lab, of which the medians are."),
+    Field("is_valid", Truth, "There is one at least."),
+    Field("faults", Texts, "Why others are not."),
+    Field("rows", List(QUANTITY), "An entry each quantity."),
+];
+
+const QUANTITY: &[Field] = &[
+    Field("kind", Text, "flow, link or run."),
+    Field("id", Text, "Which of them."),
+    Field("quantity", Text, "What was measured, with its unit."),
+    Field("simulated", Number, "In the simulator."),
+    Field("measured", MaybeNumber, "In the lab; null where no measurement was valid."),
+    Field("difference_percent", MaybeNumber, "Measured beyond simulated, in percent of simulated; null where that says nothing."),
+    Field("is_marked", Truth, "That is more than is passed over."),
+];
+
+pub(super) const REPRODUCTIONS: &[Field] = &[
+    Field("schema", Count, "Version of this document."),
+    Field("arm", Text, "Where it ran: sim."),
+    Field("commit", Text, "What the program was built from."),
+    Field("reproductions", List(REPRODUCTION), "An entry each table or figure."),
+];
+
+const REPRODUCTION: &[Field] = &[
+    Field("name", Text, "Its name."),
+    Field("source", Text, "The paper, and where in it."),
+    Field("cases", List(CASE), "What was run."),
+    Field("ranks", OptionalList(RANK), "Whether cases come in the published order."),
+];
+
+const CASE: &[Field] = &[
+    Field("id", Text, "Its name."),
+    Field("figure", Text, "Where it is in the paper."),
+    Field("flows", List(RATES), "The rates of its flows."),
+    Field("claims", List(CLAIM), "What the paper says, and what became of it."),
+    Field("marks", OptionalObject(REGION_MARKS), "Where flows come and go."),
+];
+
+const RATES: &[Field] = &[
+    Field("id", Text, "Which flow."),
+    Field("published_mbps", MaybeNumber, "Its rate in the paper, in Mb/s; null where it says none."),
+    Field("mbps", Number, "Ours: mean over seeds, in Mb/s."),
+    Field("mbps_least", Number, "The least of them, in Mb/s."),
+    Field("mbps_most", Number, "The most of them, in Mb/s."),
+];
+
+const CLAIM: &[Field] = &[
+    Field("claim", Text, "In words."),
+    Field("published", MaybeNumber, "Its number in the paper."),
+    Field("ours", MaybeNumber, "Our number."),
+    Field("tolerance", Number, "How far they may be apart."),
+    Field("verdict", Text, "What was found now."),
+    Field("committed", Text, "What was found before, and is expected."),
+    Field("cause", Text, "Why they differ, where they do."),
+];
+
+const RANK: &[Field] = &[
+    Field("claim", Text, "In words."),
+    Field("correlation", MaybeNumber, "Of both orders, -1 to 1."),
+    Field("at_least", Number, "What holds."),
+    Field("verdict", Text, "What was found now."),
+    Field("committed", Text, "What was found before, and is expected."),
+    Field("cause", Text, "Why they differ, where they do."),
+];
+
+const REGION_MARKS: &[Field] = &[
+    Field("mean_mbps", MaybeNumber, "Goodput of all flows together, in Mb/s; means over seeds."),
+    Field("sd_mbps", MaybeNumber, "Its standard deviation, in Mb/s."),
+    Field("stability", MaybeNumber, "Standard deviation ÷ mean."),
+    Field("jain_min", MaybeNumber, "Least Jain index of any region, 0 to 1."),
+    Field("rtt_ms", MaybeNumber, "Mean round trip, in milliseconds."),
+    Field("regions", Pairs, "Of each region stability and Jain's index."),
+];
+
+pub(super) const DEMO: &[Field] = &[
+    Field("schema", Count, "Version of this document."),
+    Field("path", Text, "The path's name."),
+    Field("cc", Text, "The controller."),
+    Field("bytes", Count, "Size of the file."),
+    Field("verified", Truth, "What arrived is what was sent."),
+    Field("blake3", Text, "The hash of what arrived."),
+    Field("seconds", Number, "How long the copy took, in seconds."),
+    Field("goodput_bps", Number, "The file over that time, in bit/s."),
+    Field("rtt_ms", Number, "The averaged round trip at the end, in milliseconds."),
+    Field("rtt_ms_min", Number, "The least round trip, in milliseconds."),
+    Field("packets_sent", Count, "DATA packets sent."),
+    Field("packets_retransmitted", Count, "Those among them whose content was sent before."),
+    Field("path_packets", Count, "Packets that came to the path."),
+    Field("path_packets_lost", Count, "Those that it lost."),
+    Field("path_packets_lost_queue_full", Count, "Those among them that found its queue full."),
+    Field("path_packets_too_large", Count, "Those that asked how large a packet may be, and were too large."),
+    Field("path_loss_rate", Number, "Lost ÷ came, 0 to 1."),
+    Field("copy", Any, "What `sabul cp --json` printed: `sabul schema cp`."),
+    Field("disturbed", Truth, "The numbers are about this machine and not about the path."),
+    Field("disturbances", Texts, "Why."),
+    Field("arm", OptionalText, "lab, where the path is between namespaces and TCP was beside it."),
+    Field("beside", OptionalMaybeObject(RIVAL), "TCP's flow on the same path, there."),
+    Field("router_late_ms_p50", OptionalNumber, "Half of the packets left the path no later than this after they were due, in milliseconds; there."),
+    Field("router_late_ms_p99", OptionalNumber, "99 % of them, in milliseconds; there."),
+    Field("router_late_ms_max", OptionalNumber, "The latest, in milliseconds; there."),
+    Field("calibration", OptionalAnys, "What the path turned out to be, there."),
+    Field("notes", OptionalTexts, "What a reader should know all the same, there."),
+    Field("cpu_seconds_sender", OptionalMaybeNumber, "Processor time of the sending program in seconds, where a relay is the path."),
+    Field("cpu_seconds_receiver", OptionalMaybeNumber, "The same of the receiving one."),
+    Field("cpu_mhz", OptionalMaybeNumber, "Clock of the processor in MHz, there."),
+    Field("mhz_per_mbps_sender", OptionalMaybeNumber, "Share of a processor × its clock ÷ goodput, of the sender, there."),
+    Field("mhz_per_mbps_receiver", OptionalMaybeNumber, "The same of the receiver."),
+    Field("memory_peak_bytes_sender", OptionalMaybeNumber, "The most memory that the sender had, in bytes, there."),
+    Field("memory_peak_bytes_receiver", OptionalMaybeNumber, "The same of the receiver."),
+    Field("relay_late_ms_p50", OptionalNumber, "Half of the packets left the relay no later than this after they were due, in milliseconds."),
+    Field("relay_late_ms_p99", OptionalNumber, "99 % of them, in milliseconds."),
+    Field("relay_late_ms_max", OptionalNumber, "The latest, in milliseconds."),
+    Field("relay_dropped_packets", OptionalNumber, "Packets that the relay itself lost."),
+];
+
+const RIVAL: &[Field] = &[
+    Field("transport", Text, "tcp."),
+    Field("cc", Text, "Its controller."),
+    Field("goodput_bps", Number, "New payload at the receiver, in bit/s."),
+    Field("retransmissions", Count, "Segments that it sent again."),
+    Field("rtt_ms", Number, "Its mean round trip, in milliseconds."),
+];
+
+pub(super) const PRESETS: &[Field] = &[
+    Field("schema", Count, "Version of this document."),
+    Field("presets", List(PRESET), "An entry each named path."),
+];
+
+const PRESET: &[Field] = &[
+    Field("name", Text, "Its name."),
+    Field("summary", Text, "What it is like, in words."),
+    Field("source", Text, "Where its numbers are from."),
+    Field("rtt_ms", Number, "Its round trip without queues, in milliseconds."),
+    Field("forward", Object(PRESET_LINK), "The way of the data."),
+    Field("back", Object(PRESET_LINK), "The way back."),
+];
+
+const PRESET_LINK: &[Field] = &[
+    Field("rate_bps", MaybeNumber, "Its rate in bit/s; null without one."),
+    Field("delay_ms", Number, "One way, in milliseconds."),
+    Field("jitter_ms", Number, "By how much packets are late at most, in milliseconds."),
+    Field("queue_packets", MaybeNumber, "Room of its queue in packets, where it is counted so."),
+    Field("queue_bytes", MaybeNumber, "Room of its queue in bytes, where it is counted so."),
+    Field("discipline", Text, "What its queue does."),
+    Field("loss", Number, "Share of the packets that it loses, 0 to 1."),
+    Field("burst_loss", MaybeObject(BURSTS), "Losses that come together."),
+    Field("duplicate", Number, "Share of the packets that come twice, 0 to 1."),
+    Field("corrupt", Number, "Share of the packets with a wrong bit, 0 to 1."),
+    Field("reorder", Number, "Share of the packets that are held back, 0 to 1."),
+    Field("reorder_ms", Number, "For how long, in milliseconds."),
+    Field("mtu", Count, "Largest packet with its IP header, in bytes."),
+    Field("outage", List(OUTAGE), "When it is silent."),
+];
+
+const BURSTS: &[Field] = &[
+    Field("to_bad", Number, "Chance of a good spell to end with a packet, 0 to 1."),
+    Field("to_good", Number, "Chance of a bad one."),
+    Field("loss_good", Number, "Share that is lost in a good spell, 0 to 1."),
+    Field("loss_bad", Number, "Share that is lost in a bad one."),
+];
+
+const OUTAGE: &[Field] = &[
+    Field("at_s", Number, "When it begins, in seconds."),
+    Field("for_s", Number, "How long it lasts, in seconds."),
 ];
 
 const REGIONS: &[Field] = &[

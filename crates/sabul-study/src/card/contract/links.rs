@@ -27,7 +27,7 @@ const OTHERS: [(&str, Carrier); 3] =
     [("bbr1", Carrier::Tcp), ("bbr3", Carrier::Sabul), ("cubic", Carrier::Tcp)];
 
 /// One controller on one link.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct LinkMark {
     link: &'static str,
     cc: &'static str,

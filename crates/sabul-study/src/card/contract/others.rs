@@ -49,7 +49,7 @@ pub(in super::super) enum Flow {
 }
 
 /// One number.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct OtherMark {
     pub(super) what: &'static str,
     pub(super) unit: &'static str,
