@@ -13,7 +13,7 @@ pub(crate) fn list(args: &PsArgs) -> Result<u8, CliError> {
         if args.json {
             json::print(job)?;
         } else {
-            output::print_line(job.line())?;
+            output::print_line(job.lines())?;
         }
     }
     silent.iter().for_each(output::complain);
@@ -32,7 +32,7 @@ pub(crate) fn set(args: &SetArgs) -> Result<u8, CliError> {
     if args.json {
         json::print(&job)?;
     } else {
-        output::print_line(job.line())?;
+        output::print_line(job.lines())?;
     }
     Ok(exit::DONE)
 }

@@ -268,9 +268,14 @@ fn announce(
 /// Serves one session to its end, or to an interrupt; the result is the exit code for it.
 async fn answer(session: Session, answering: Answering) -> u8 {
     let Answering { service, interrupt, log, job, .. } = answering;
-    let peer = session.peer_addr();
+    let peer = served::canonical(session.peer_addr());
     job.session_begins();
-    let tell = |served: sabul::Served<'_>| {
+    let tell = |told: sabul::Serving<'_>| {
+        let served = match told {
+            sabul::Serving::Begun(begun) => return job.serves(begun),
+            sabul::Serving::Over(served) => served,
+            _ => return,
+        };
         if let Ok(report) = served.result {
             job.served(report.bytes);
         }

@@ -4,7 +4,8 @@
 
 mod common;
 
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use common::schema::expect;
-use common::{Bench, PATIENCE, Running, content, expect_code, json, run, stderr};
+use common::{Bench, PATIENCE, Running, content, expect_code, json, run, stderr, wait_for};
 
 /// At [`SLOW`] this takes 13 minutes, at full speed no time.
 const BYTES: usize = 10_000_000;
@@ -81,6 +82,14 @@ fn a_server_that_runs_has_another_ceiling_for_what_it_receives() {
     let job = listed(&bench).into_iter().find(|job| job["pid"] == server).unwrap();
     expect(&job, "ps");
     assert_eq!((&job["sessions"], &job["rate_limit_total_bps"]), (&1.into(), &100_000.into()));
+    let running = &job["running"][0];
+    assert_eq!((&running["direction"], &running["names"][0]), (&"receiving".into(), &"".into()));
+    assert_eq!((&job["transfers"], &running["bytes_total"]), (&1.into(), &BYTES.into()));
+    assert!(running["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{running}");
+    assert!(running["bytes"].as_u64() <= job["bytes"].as_u64(), "{job}");
+    let text = String::from_utf8(at(&bench, &["ps"]).stdout).unwrap();
+    let line = text.lines().find(|line| line.contains("receiving"));
+    assert!(line.unwrap_or_default().contains(" of 9.5 MiB, "), "{text}");
     let several = at(&bench, &["set", "--bwlimit-total", "none"]);
     expect_code(&several, 2);
     assert!(stderr(&several).contains(&server.to_string()), "{}", stderr(&several));
@@ -91,6 +100,10 @@ fn a_server_that_runs_has_another_ceiling_for_what_it_receives() {
     expect_code(&set, 0);
     assert_eq!(json(&set)["rate_limit_total_bps"], Value::Null);
     expect_code(&copy.finish(), 0);
+    let server_now = || listed(&bench).into_iter().find(|job| job["pid"] == server).unwrap();
+    wait_for("the server's end of the copy", || server_now()["transfers_done"] == 1);
+    let over = server_now();
+    assert_eq!((&over["running"], &over["bytes"]), (&Value::Array(Vec::new()), &BYTES.into()));
 }
 
 #[test]
@@ -109,6 +122,37 @@ fn what_was_killed_is_listed_no_more_and_leaves_no_socket() {
     expect_code(&output, 0);
     assert!(stderr(&output).contains("nothing of yours"), "{}", stderr(&output));
     assert!(!socket.exists());
+}
+
+/// As the unit of the Debian package starts it: its folder is made before, and the ticket is in it.
+#[test]
+fn a_service_is_asked_in_the_folder_that_systemd_makes_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("state")).unwrap();
+    DirBuilder::new().mode(0o700).create(folder.path().join("sabul")).unwrap();
+    let unit = include_str!("../../../packaging/sabul.service");
+    for line in
+        ["Environment=XDG_RUNTIME_DIR=/run", "RuntimeDirectory=sabul", "RuntimeDirectoryMode=0700"]
+    {
+        assert!(unit.lines().any(|it| it == line), "the unit says {line} no more");
+    }
+    let with = |arguments: &[&str]| {
+        let mut command = common::sabul();
+        command.current_dir(folder.path()).env("XDG_RUNTIME_DIR", folder.path()).args(arguments);
+        command
+    };
+    let serve =
+        ["serve", "--root", "state", "--listen", "127.0.0.1:0", "--ticket-file", "sabul/ticket"];
+    let server = Running::start(&mut with(&serve));
+    wait_for("the ticket", || folder.path().join("sabul/ticket").exists());
+    let listed = json(&run(&mut with(&["ps", "--json"])));
+    assert_eq!((&listed["pid"], &listed["command"]), (&server.id().into(), &"serve".into()));
+    let set = json(&run(&mut with(&["set", "--bwlimit-total", "1G", "--json"])));
+    assert_eq!(set["rate_limit_total_bps"], 1_000_000_000);
+    server.signal(Signal::TERM);
+    expect_code(&server.finish(), 0);
+    let left: Vec<_> = fs::read_dir(folder.path().join("sabul")).unwrap().collect();
+    assert_eq!(left.len(), 1, "the ticket alone: {left:?}");
 }
 
 #[test]

@@ -162,7 +162,7 @@ impl ServedJson {
         let Served { peer, order, result } = served;
         let report = result.ok().cloned().unwrap_or_default();
         Self {
-            peer: peer.to_string(),
+            peer: served::canonical(*peer).to_string(),
             direction: match order.direction {
                 Direction::Send => "sent",
                 Direction::Receive => "received",

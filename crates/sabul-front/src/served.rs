@@ -1,5 +1,7 @@
 //! The log of a server: a line for each transfer, session and request that failed, with its time.
 
+use std::net::SocketAddr;
+
 use sabul::{
     Direction, Error, Failure, FailureCode, Order, Printable, Purpose, ServeSummary, Served,
 };
@@ -11,6 +13,8 @@ use crate::limiter;
 
 /// Names of one transfer that are spelt out.
 const NAMES_SHOWN: usize = 3;
+/// Characters of each that `ps` tells.
+const NAME_CHARACTERS: usize = 120;
 
 /// Now, as `2026-11-23T03:04:05Z`.
 pub fn now() -> String {
@@ -19,9 +23,15 @@ pub fn now() -> String {
     now.format(&Rfc3339).unwrap_or_else(|_| now.unix_timestamp().to_string())
 }
 
+/// A peer as people know it: who came by IPv4 to a socket of both families has an address of IPv4.
+pub fn canonical(peer: SocketAddr) -> SocketAddr {
+    SocketAddr::new(peer.ip().to_canonical(), peer.port())
+}
+
 /// What became of a transfer: who asked, which way it went, what it was, how much and how fast.
 pub fn transfer_line(served: &Served<'_>) -> String {
-    let Served { peer, order, result } = served;
+    let Served { order, result, .. } = served;
+    let peer = canonical(served.peer);
     let what = what(order);
     let (did, would) = words(order);
     match result {
@@ -47,6 +57,12 @@ pub fn transfer_line(served: &Served<'_>) -> String {
         }
         Err(error) => format!("{peer} {would} {what} failed: {error}"),
     }
+}
+
+/// What of a request `ps` tells: a few of its names, and not all of long ones.
+pub(crate) fn names(order: &Order) -> Vec<String> {
+    let shown = order.names.iter().take(NAMES_SHOWN);
+    shown.map(|name| Printable(name).to_string().chars().take(NAME_CHARACTERS).collect()).collect()
 }
 
 /// The names of a request, as far as they are worth a line.
@@ -113,7 +129,7 @@ mod tests {
     fn a_line_says_who_what_which_way_and_how_fast() {
         let names = ["a", "b", "c\u{7}", "d"].map(|name| name.as_bytes().to_vec()).to_vec();
         let mut order = Order { direction: Direction::Send, names, purpose: Purpose::Files };
-        let peer = "192.0.2.1:7".parse().unwrap();
+        let peer = "[::ffff:192.0.2.1]:7".parse().unwrap();
         let report = Report {
             bytes: 3 << 20,
             files: 4,

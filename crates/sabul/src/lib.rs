@@ -103,8 +103,8 @@ pub use sabul_wire::control::{
     SeenKind, Trait, View,
 };
 pub use session::{
-    ChangeRequest, Changed, GetRequest, Listing, LookRequest, MeasureRequest, Order, Purpose,
-    PutRequest, Request, ServeSummary, Served, Session, StreamRequest,
+    Begun, ChangeRequest, Changed, GetRequest, Listing, LookRequest, MeasureRequest, Order,
+    Purpose, PutRequest, Request, ServeSummary, Served, Serving, Session, StreamRequest,
 };
 pub use stream::{ReceiveStream, SendStream};
 pub use ticket::Ticket;

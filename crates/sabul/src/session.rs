@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sabul_wire::control::{self, Failure, FailureCode, Message, Open};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info};
 
@@ -33,10 +33,12 @@ use crate::files::{
 use crate::seal::Suite;
 use crate::steer::Steering;
 use crate::stream::{self, ReceiveStream, SendStream};
-use crate::transfer::{self, Context, Plan, Report, Resume, Side, Transfer, Work, Writer};
+use crate::transfer::{
+    self, Context, Plan, Report, Resume, Side, Transfer, TransferHandle, Work, Writer,
+};
 use asked::{Asked, AskedWriter};
 pub use look::{ChangeRequest, Changed, Listing, LookRequest};
-pub use served::{Order, Purpose, Served};
+pub use served::{Begun, Order, Purpose, Served, Serving};
 pub use streams::{MeasureRequest, StreamRequest};
 
 /// Transfers of files that a peer may have under way where [`Session::serve`] answers.
@@ -331,14 +333,15 @@ impl Session {
         self.serve_and_tell(service, |_| {}).await
     }
 
-    /// As [`Self::serve`], and tells of each transfer when it has ended, and of each other request that failed.
+    /// As [`Self::serve`], and tells of each transfer when it begins and when it has ended, and of each other request
+    /// that failed.
     ///
     /// # Errors
     /// As [`Self::serve`].
     pub async fn serve_and_tell(
         &self,
         service: &Service,
-        tell: impl Fn(Served<'_>) + Send + Sync,
+        tell: impl Fn(Serving<'_>) + Send + Sync,
     ) -> Result<ServeSummary, Error> {
         let disk: Option<Arc<dyn Disk>> = match &service.root {
             Some(root) if !service.as_user => {
@@ -355,11 +358,12 @@ impl Session {
         &self,
         disk: Option<Arc<dyn Disk>>,
         service: &Service,
-        tell: impl Fn(Served<'_>) + Send + Sync,
+        tell: impl Fn(Serving<'_>) + Send + Sync,
     ) -> Result<ServeSummary, Error> {
         let peer = self.inner.peer;
         let mut summary = ServeSummary::default();
         let mut running = JoinSet::new();
+        let (begin, mut begun) = mpsc::unbounded_channel();
         // Each transfer of files holds one.
         let places = Arc::new(Semaphore::new(FILE_TRANSFERS_MAX));
         let mut is_open = true;
@@ -374,6 +378,12 @@ impl Session {
                         let place = is_files.then(|| Arc::clone(&places).try_acquire_owned());
                         let (service, disk) = (service.clone(), disk.clone());
                         let order = request.pending().open().map(Order::of);
+                        let (begin, asked) = (begin.clone(), order.clone());
+                        let begins = move |transfer| {
+                            let begun = asked.map(|order| Begun { peer, order, transfer });
+                            // Whoever serves waits for it as long as it runs.
+                            begun.into_iter().for_each(|begun| drop(begin.send(begun)));
+                        };
                         let answered = async move {
                             let Ok(_place) = place.transpose() else {
                                 let text = format!(
@@ -383,16 +393,17 @@ impl Session {
                                 request.refuse(&text);
                                 return Err(Error::Failed(refused(text)));
                             };
-                            request.answer(&service, disk).await
+                            request.answer(&service, disk, begins).await
                         };
                         running.spawn(async move { (order, answered.await) });
                     }
                 },
+                Some(begun) = begun.recv() => tell(Serving::Begun(&begun)),
                 Some(ended) = running.join_next() => match ended {
                     Ok((_, Ok(None))) => summary.answers += 1,
                     Ok((order, Ok(Some(report)))) => {
                         if let Some(order) = &order {
-                            tell(Served { peer, order, result: Ok(&report) });
+                            tell(Serving::Over(Served { peer, order, result: Ok(&report) }));
                         }
                         info!(peer = %self.inner.peer, bytes = report.bytes,
                             entries = report.entries, failed = report.entries_failed,
@@ -403,7 +414,7 @@ impl Session {
                     }
                     Ok((order, Err(error))) => {
                         if let Some(order) = &order {
-                            tell(Served { peer, order, result: Err(&error) });
+                            tell(Serving::Over(Served { peer, order, result: Err(&error) }));
                         }
                         info!(peer = %self.inner.peer, %error, "transfer failed");
                         summary.failed += 1;
@@ -572,11 +583,12 @@ pub enum Request {
 }
 
 impl Request {
-    /// Answers, and waits for the end; what was transferred, where anything was.
+    /// Answers, and waits for the end; what was transferred, where anything was. Says when a transfer begins.
     async fn answer(
         self,
         service: &Service,
         disk: Option<Arc<dyn Disk>>,
+        begins: impl FnOnce(TransferHandle),
     ) -> Result<Option<Report>, Error> {
         let is_of_files = !matches!(&self, Self::Measure(_) | Self::Stream(_));
         let refusal = match &self {
@@ -607,6 +619,7 @@ impl Request {
             (Self::Measure(request), _) => request.accept()?,
             (Self::Stream(_), _) => return Err(Error::Cancelled),
         };
+        begins(transfer.handle());
         transfer.finish().await.map(Some)
     }
 

@@ -3,14 +3,17 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use sabul::{Ceiling, Policy, Progress, Transfer, TransferHandle};
+use sabul::{Begun, Ceiling, Direction, Policy, Progress, Transfer, TransferHandle};
 use sabul_units::show_rate;
 
-use super::words::{Change, JobJson};
+use super::words::{Change, JobJson, RunningJson};
 use crate::json::{SCHEMA, rate_bps};
+use crate::served;
 
 /// Characters of what a command works on that are told.
 const WHAT_MAX: usize = 300;
+/// Most transfers of a server that are told one by one: the answer has to fit.
+const RUNNING_MAX: usize = 50;
 /// The highest rate that can be asked for, in bit/s: that of the fastest links there are.
 const RATE_MAX: u64 = 1_000_000_000_000;
 
@@ -48,6 +51,8 @@ struct Wishes {
 #[derive(Debug)]
 struct Served {
     ceilings: [Ceiling; 2],
+    /// What runs.
+    running: Vec<Begun>,
     sessions: u64,
     transfers: u64,
     bytes: u64,
@@ -85,7 +90,8 @@ impl Job {
     #[must_use]
     pub fn serving(self, sent: &Ceiling, received: &Ceiling) -> Self {
         let ceilings = [sent.clone(), received.clone()];
-        self.lock().served = Some(Served { ceilings, sessions: 0, transfers: 0, bytes: 0 });
+        self.lock().served =
+            Some(Served { ceilings, running: Vec::new(), sessions: 0, transfers: 0, bytes: 0 });
         self
     }
 
@@ -119,6 +125,14 @@ impl Job {
         }
     }
 
+    /// A transfer of a server has begun.
+    pub fn serves(&self, begun: &Begun) {
+        if let Some(served) = &mut self.lock().served {
+            served.running.retain(|known| !known.transfer.progress().is_finished);
+            served.running.push(begun.clone());
+        }
+    }
+
     /// A transfer of a server has reached its end, with so many bytes of content.
     pub fn served(&self, bytes: u64) {
         if let Some(served) = &mut self.lock().served {
@@ -145,13 +159,25 @@ impl Job {
             json.transfers_done = Some(served.transfers);
             json.bytes = served.bytes;
             json.rate_limit_total_bps = served.ceilings[0].total_bps();
+            for begun in &served.running {
+                let progress = begun.transfer.progress();
+                if progress.is_finished {
+                    continue;
+                }
+                let running = running(begun, &progress);
+                json.transfers += 1;
+                json.bytes += running.bytes;
+                json.goodput_bps += running.goodput_bps;
+                if json.running.len() < RUNNING_MAX {
+                    json.running.push(running);
+                }
+            }
         }
         let (mut totals, mut is_certain) = (Some(0), true);
         for progress in state.transfers.iter().map(TransferHandle::progress) {
             json.transfers += u64::from(!progress.is_finished);
             json.bytes += progress.bytes;
-            let new = progress.bytes.saturating_sub(progress.bytes_resumed);
-            json.goodput_bps += rate_bps(new, progress.elapsed.as_secs_f64());
+            json.goodput_bps += goodput_bps(&progress);
             let (total, is_all) = total(&progress);
             totals = totals.zip(total).map(|(sum, total)| sum + total);
             is_certain &= is_all;
@@ -225,6 +251,33 @@ impl Job {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A transfer of a server, as it is told.
+fn running(begun: &Begun, progress: &Progress) -> RunningJson {
+    let Begun { peer, order, .. } = begun;
+    let (bytes_total, is_certain) = total(progress);
+    let direction = match order.direction {
+        Direction::Send => "sending",
+        Direction::Receive => "receiving",
+    };
+    RunningJson {
+        peer: served::canonical(*peer).to_string(),
+        direction: direction.to_owned(),
+        purpose: served::purpose(order.purpose).to_owned(),
+        names: served::names(order),
+        seconds: progress.elapsed.as_secs_f64(),
+        bytes: progress.bytes,
+        bytes_total,
+        is_total_certain: bytes_total.is_some() && is_certain,
+        goodput_bps: goodput_bps(progress),
+    }
+}
+
+/// New content over the time so far.
+fn goodput_bps(progress: &Progress) -> f64 {
+    let new = progress.bytes.saturating_sub(progress.bytes_resumed);
+    rate_bps(new, progress.elapsed.as_secs_f64())
 }
 
 /// How much there is in all, and whether that is certain.

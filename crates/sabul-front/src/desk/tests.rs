@@ -34,7 +34,7 @@ async fn a_running_command_is_seen_and_changed_and_its_socket_goes_with_it() {
     let Answer::Job(job) = asked(&desk, Ask::Set(change)).await else { panic!("refused") };
     assert_eq!(job.rate_limit_total_bps, Some(50_000_000));
     assert!(ceilings.iter().all(|ceiling| ceiling.total_bps() == Some(50_000_000)));
-    assert!(job.line().contains("at most 50.0 Mbit/s each way: /srv"), "{}", job.line());
+    assert!(job.lines().contains("at most 50.0 Mbit/s each way: /srv"), "{}", job.lines());
     let change = Change { rate_limit_total_bps: Some(0), ..Change::default() };
     let Answer::Job(job) = asked(&desk, Ask::Set(change)).await else { panic!("refused") };
     assert_eq!(job.rate_limit_total_bps, None);
@@ -114,5 +114,5 @@ fn a_rate_that_makes_no_sense_changes_nothing() {
     assert_eq!(job.look().rate_limit_bps, None);
     job.set(&limit(6_000_000)).unwrap();
     assert_eq!(job.look().rate_limit_bps, Some(6_000_000), "what begins later keeps to it");
-    assert!(job.look().line().contains("not connected, policy fair, at most 6.0 Mbit/s: a host:"));
+    assert!(job.look().lines().contains("not connected, policy fair, at most 6.0 Mbit/s: a host:"));
 }

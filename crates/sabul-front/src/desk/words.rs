@@ -74,12 +74,70 @@ pub struct JobJson {
     pub sessions: Option<u64>,
     /// Transfers that a server has finished.
     pub transfers_done: Option<u64>,
+    /// Those of a server that run now, fifty at most.
+    #[serde(default)]
+    pub running: Vec<RunningJson>,
+}
+
+/// A transfer of a server that runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunningJson {
+    /// Who asked for it.
+    pub peer: String,
+    /// What the server does: `sending` or `receiving`.
+    pub direction: String,
+    /// What the peer wanted: `files` or `measurement`.
+    pub purpose: String,
+    /// The first paths that the peer named.
+    pub names: Vec<String>,
+    /// For how long, in seconds.
+    pub seconds: f64,
+    /// Content bytes that have arrived so far, those that were there before among them.
+    pub bytes: u64,
+    /// All content bytes, or as many as were found so far.
+    pub bytes_total: Option<u64>,
+    /// The total is all there is; otherwise there is at least so much.
+    pub is_total_certain: bool,
+    /// New content bytes over its time, in bit/s.
+    pub goodput_bps: f64,
+}
+
+impl RunningJson {
+    /// All of it for people.
+    fn line(&self) -> String {
+        let what = match (&self.names[..], self.purpose.as_str()) {
+            ([], "measurement") => "a measurement".to_owned(),
+            // No name at all is the directory that is served.
+            ([name], _) if name.is_empty() => "/".to_owned(),
+            (names, _) => names.join(" "),
+        };
+        let come = come(self.bytes, self.bytes_total, self.is_total_certain);
+        let (Self { peer, direction, .. }, time) = (self, show_time(self.seconds));
+        let rate = show_rate(self.goodput_bps);
+        format!("{direction:>18} {time:>8}  {come}, {rate}: {what}, {peer}")
+    }
+}
+
+/// How much has come of how much.
+fn come(bytes: u64, total: Option<u64>, is_certain: bool) -> String {
+    let total = match (total, is_certain) {
+        (None, _) => String::new(),
+        (Some(total), true) => format!(" of {}", show_bytes(total)),
+        (Some(total), false) => format!(" of at least {}", show_bytes(total)),
+    };
+    show_bytes(bytes) + &total
 }
 
 impl JobJson {
-    /// All of it on a line for people.
+    /// All of it for people: a line, and one more for each transfer of a server.
+    pub fn lines(&self) -> String {
+        let all = std::iter::once(self.line()).chain(self.running.iter().map(RunningJson::line));
+        all.collect::<Vec<_>>().join("\n")
+    }
+
+    /// It on a line.
     #[expect(clippy::cast_precision_loss, reason = "a rate needs few digits")]
-    pub fn line(&self) -> String {
+    fn line(&self) -> String {
         let mut parts = Vec::new();
         if let Some(sessions) = self.sessions {
             parts.push(count(sessions, "session"));
@@ -88,12 +146,7 @@ impl JobJson {
         } else if self.transfers == 0 {
             parts.push("not connected".to_owned());
         } else {
-            let total = match (self.bytes_total, self.is_total_certain) {
-                (None, _) => String::new(),
-                (Some(total), true) => format!(" of {}", show_bytes(total)),
-                (Some(total), false) => format!(" of at least {}", show_bytes(total)),
-            };
-            parts.push(show_bytes(self.bytes) + &total);
+            parts.push(come(self.bytes, self.bytes_total, self.is_total_certain));
             parts.push(show_rate(self.goodput_bps));
         }
         parts.extend(self.policy.as_ref().map(|policy| format!("policy {policy}")));

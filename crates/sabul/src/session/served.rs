@@ -6,7 +6,28 @@ use sabul_wire::control::{self, Open};
 
 use crate::config::Direction;
 use crate::error::Error;
-use crate::transfer::Report;
+use crate::transfer::{Report, TransferHandle};
+
+/// What a server hears of the requests of its peers.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Serving<'a> {
+    /// A transfer begins.
+    Begun(&'a Begun),
+    /// It has ended, or a request came to nothing.
+    Over(Served<'a>),
+}
+
+/// A transfer that a peer asked for, which is under way.
+#[derive(Clone, Debug)]
+pub struct Begun {
+    /// Who asked.
+    pub peer: SocketAddr,
+    /// What was asked for.
+    pub order: Order,
+    /// How far it is.
+    pub transfer: TransferHandle,
+}
 
 /// A transfer that a peer asked for, which has ended, or another request that came to nothing.
 #[derive(Clone, Copy, Debug)]
