@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use sabul::files::{Source, SourceSet};
 use sabul::{
-    LocalDestination, Place, Progress, Remote, RemoteDestination, Report, Retry, Server, Session,
-    Transfer, TransferOptions,
+    Failure, LocalDestination, Place, Progress, Remote, RemoteDestination, Report, Retry, Server,
+    Session, Transfer, TransferOptions,
 };
 use sabul_front::course::Minimum;
 use sabul_front::desk::{Desk, Job};
-use sabul_front::json::{Document, TransferJson};
+use sabul_front::json::{Document, ErrorJson, TransferJson};
 use sabul_front::kept;
 use sabul_front::limiter;
 use sabul_front::lines::{CopyEvent, Teller};
@@ -114,6 +114,13 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
         return Err(CliError::usage(
             "--retry goes on with files; what comes from '-' or goes there cannot be repeated",
         ));
+    }
+    let missing = plan.all_missing(args.archive)?;
+    if !missing.is_empty() {
+        outcome.json.errors =
+            missing.iter().map(|(path, why)| ErrorJson::of_entry(path, why)).collect();
+        tell_failures(&missing, missing.len() as u64, outcome);
+        return Ok(());
     }
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
@@ -252,27 +259,7 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
         outcome.json.errors.clear();
         return;
     }
-    if let Some(teller) = &mut outcome.lines {
-        let late = report.failures.get(teller.failures()..).unwrap_or_default();
-        for line in teller.failed(late) {
-            let _ = json::print(&line);
-        }
-    }
-    for (path, failure) in report.failures.iter().take(FAILURES_SHOWN) {
-        let (path, text) = (Printable(path).to_string(), failure.to_string());
-        if text.contains(&path) {
-            output::complain(text);
-        } else {
-            output::complain(format_args!("{path}: {text}"));
-        }
-    }
-    let shown = report.failures.len().min(FAILURES_SHOWN) as u64;
-    if report.entries_failed > shown {
-        output::complain(format_args!("and {} more failures", report.entries_failed - shown));
-    }
-    if report.entries_failed > 0 || !report.failures.is_empty() {
-        outcome.code = code_of_failures(report.failures.iter().map(|(_, failure)| failure));
-    }
+    tell_failures(&report.failures, report.entries_failed, outcome);
     let is_all_lost = report.entries == 0 && outcome.code != exit::DONE;
     if !args.quiet && !is_all_lost {
         let failed = match report.entries_failed {
@@ -305,6 +292,31 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
         if let Some(hint) = &report.channel.hint {
             output::note(format_args!("hint: {hint}"));
         }
+    }
+}
+
+/// Tells what failed, `count` entries in all, those that were told before aside; the gravest decides the exit code.
+fn tell_failures(failures: &[(Vec<u8>, Failure)], count: u64, outcome: &mut Outcome) {
+    if let Some(teller) = &mut outcome.lines {
+        let late = failures.get(teller.failures()..).unwrap_or_default();
+        for line in teller.failed(late) {
+            let _ = json::print(&line);
+        }
+    }
+    for (path, failure) in failures.iter().take(FAILURES_SHOWN) {
+        let (path, text) = (Printable(path).to_string(), failure.to_string());
+        if text.contains(&path) {
+            output::complain(text);
+        } else {
+            output::complain(format_args!("{path}: {text}"));
+        }
+    }
+    let shown = failures.len().min(FAILURES_SHOWN) as u64;
+    if count > shown {
+        output::complain(format_args!("and {} more failures", count - shown));
+    }
+    if count > 0 || !failures.is_empty() {
+        outcome.code = code_of_failures(failures.iter().map(|(_, failure)| failure));
     }
 }
 
@@ -366,6 +378,18 @@ impl Plan {
         matches!(self, Self::Get { destination, .. } if destination == "-")
     }
 
+    /// What is wrong with each local source, where none of them is there.
+    fn all_missing(&self, are_links_kept: bool) -> Result<Vec<(Vec<u8>, Failure)>, CliError> {
+        match self {
+            // What comes from standard input is there.
+            Self::Put { sources, .. } if !self.reads_stdin() => {
+                let set = source_set(sources, false)?.with_all_of_files(are_links_kept);
+                Ok(set.all_missing())
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
     async fn start(
         self,
         session: &Session,
@@ -375,9 +399,7 @@ impl Plan {
     ) -> Result<Transfer, CliError> {
         Ok(match self {
             Self::Put { sources, destination } => {
-                let sources = sources.iter().map(|source| Source::from_argument(source)).collect();
-                let sources = SourceSet::local(sources, is_recursive)
-                    .map_err(|failure| CliError::usage(failure.to_string()))?;
+                let sources = source_set(&sources, is_recursive)?;
                 let path = destination.path;
                 let into_directory =
                     sources.needs_directory() || path.is_empty() || path.ends_with(b"/");
@@ -395,6 +417,12 @@ impl Plan {
             }
         })
     }
+}
+
+/// Files and folders as the command line names them.
+fn source_set(sources: &[OsString], is_recursive: bool) -> Result<SourceSet, CliError> {
+    let sources = sources.iter().map(|source| Source::from_argument(source)).collect();
+    SourceSet::local(sources, is_recursive).map_err(|failure| CliError::usage(failure.to_string()))
 }
 
 fn sources_count(plan: &Plan) -> usize {

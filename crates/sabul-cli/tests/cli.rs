@@ -386,6 +386,40 @@ fn a_missing_source_fails_with_1_and_the_others_arrive() {
 }
 
 #[test]
+fn sources_that_are_all_missing_are_said_before_anybody_is_dialled() {
+    let folder = tempdir().unwrap();
+    let cp = |arguments: &[&str]| {
+        let mut command = sabul();
+        command.current_dir(folder.path()).arg("cp").args(arguments);
+        run(&mut command)
+    };
+    // Nobody listens there, and there is no ticket: whoever dialled would say so.
+    let url = "sabul://127.0.0.1:1/";
+    let output = cp(&["nope", "d/none", url]);
+    expect_code(&output, 1);
+    let said = stderr(&output);
+    assert!(said.contains("cannot read 'nope': ") && said.contains("'d/none'"), "{said}");
+    assert_eq!(said.lines().count(), 2, "{said}");
+    let document = json(&cp(&["--json", "nope", url]));
+    assert_eq!(
+        (&document["exit"], &document["errors"][0]["code"]),
+        (&1.into(), &"not-found".into())
+    );
+    let lines = cp(&["--json-lines", "-a", "nope", url]);
+    let lines = String::from_utf8(lines.stdout).unwrap();
+    assert!(
+        lines.starts_with("{\"schema\":1,") && lines.contains("\"event\":\"failed\""),
+        "{lines}"
+    );
+    let dry = cp(&["-n", "nope", url]);
+    expect_code(&dry, 1);
+    assert!(stderr(&dry).contains("nope: would not be copied: "), "{}", stderr(&dry));
+    fs::write(folder.path().join("there"), "x").unwrap();
+    let output = cp(&["nope", "there", url]);
+    assert_ne!(output.status.code(), Some(1), "one is there: {}", stderr(&output));
+}
+
+#[test]
 fn a_directory_in_the_way_stays_and_fails_with_1() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
@@ -427,7 +461,7 @@ fn serve_once_ends_with_the_result_of_its_session() {
     expect_code(&bench.server.take().unwrap().finish(), 0);
 
     let mut bench = Bench::with(&["serve", "--root", "root", "--once"]);
-    expect_code(&run(&mut bench.cp(["nope", &bench.url("")])), 1);
+    expect_code(&run(&mut bench.cp([&bench.url("nope"), "."])), 1);
     assert_ne!(code(&bench.server.take().unwrap().finish()), 0);
 }
 

@@ -282,6 +282,18 @@ fn a_dry_run_up_says_what_would_happen_and_changes_nothing() {
     let text = stdout(&far);
     assert!(text.contains("make") && text.contains("send") && !text.contains("replace"), "{text}");
     assert!(stderr(&far).contains("dry run: 14 B in 2 files would be sent"), "{}", stderr(&far));
+    let folders = |url: &str| {
+        let dry = run(&mut bench.cp(["-rn", "--json", "data", url]));
+        let document = common::json(&dry);
+        expect(&document, "cp-dry-run");
+        let made = entries(&dry).into_iter().filter(|(what, _)| what == "make");
+        (document["folders"].as_u64().unwrap(), made.map(|(_, path)| path).collect::<Vec<_>>())
+    };
+    let made =
+        |paths: &[&str]| (paths.len() as u64, paths.iter().map(|&it| it.to_owned()).collect());
+    // In place of the last name, or below it.
+    assert_eq!(folders(&bench.url("far/away")), made(&["far", "data", "data/new"]));
+    assert_eq!(folders(&bench.url("far/away/")), made(&["far", "far/away", "data", "data/new"]));
     let missing = run(&mut bench.cp(["-n", "none", "x", &bench.url("")]));
     expect_code(&missing, 1);
     assert!(stderr(&missing).contains("would not be copied"), "{}", stderr(&missing));
@@ -305,7 +317,7 @@ fn a_dry_run_down_says_what_would_happen_and_changes_nothing() {
     ];
     assert_eq!(entries(&dry), pairs(&expected));
     let dry = run(&mut bench.cp(["-n", "--json", &bench.url("data/*.nc"), "gone/"]));
-    assert_eq!(entries(&dry), pairs(&[("send", "a.nc"), ("send", "b.nc")]));
+    assert_eq!(entries(&dry), pairs(&[("make", "gone"), ("send", "a.nc"), ("send", "b.nc")]));
     assert!(!bench.path("gone").exists());
     assert_eq!(files_below(&bench.path("here")).len(), 1);
     assert_eq!(fs::read(bench.path("here/data/a.nc")).unwrap(), b"old");

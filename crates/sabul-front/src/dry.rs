@@ -106,16 +106,21 @@ pub async fn upload(
         Some(name) => plain(&joined(place, name)).to_vec(),
         None => plain(place).to_vec(),
     };
+    // The destination itself is made where it is a folder, and what is missing above it.
+    let is_folder = into
+        || matches!(&sources[..], [Seen { outcome: Ok(first), .. }, ..] if first.kind == SeenKind::Directory);
+    let above = if is_folder { folders(plain(place), into) } else { Vec::new() };
+    let mut steps: Vec<Step> = missing(session, above).await?.into_iter().map(made).collect();
     let tops: BTreeSet<Vec<u8>> = targets
         .iter()
         .map(|name| target(name.map(|name| name.split(|&b| b == b'/').next().unwrap_or(name))))
         .collect();
     let there = what_is_there(session, tops.into_iter().collect()).await?;
-    let steps = sources.iter().zip(&targets).map(|(seen, name)| {
+    steps.extend(sources.iter().zip(&targets).map(|(seen, name)| {
         let kind = there.get(&target(*name)).map(|facts| facts.kind);
         step(seen, kind)
-    });
-    Ok(steps.collect())
+    }));
+    Ok(steps)
 }
 
 /// What a copy of files of the peer to this machine would do; `view` is what of them a copy would send.
@@ -155,7 +160,13 @@ pub async fn download(
         });
         step(seen, kind)
     });
-    let steps: Vec<Step> = steps.collect();
+    let mut steps: Vec<Step> = steps.collect();
+    if into {
+        let bytes = destination.as_os_str().as_bytes();
+        let is_missing = |folder: &Vec<u8>| fs::metadata(OsStr::from_bytes(folder)).is_err();
+        let new = folders(plain(bytes), true).into_iter().filter(is_missing).map(made);
+        steps.splice(..0, new.collect::<Vec<_>>());
+    }
     let tops: BTreeSet<_> =
         found.iter().map(|seen| seen.path.split(|&b| b == b'/').next()).collect();
     if !into && tops.len() > 1 {
@@ -198,6 +209,34 @@ fn step(seen: &Seen, there: Option<SeenKind>) -> Step {
         (_, Some(SeenKind::Other)) => skip("a device, pipe or socket has its name"),
     };
     Step { path, bytes: facts.size, what }
+}
+
+/// A folder of the destination that would be made, under the name that it was given.
+fn made(path: Vec<u8>) -> Step {
+    Step { path, bytes: 0, what: What::Make }
+}
+
+/// The folders above a place, from the outermost in; and itself, where it is one.
+fn folders(place: &[u8], with_itself: bool) -> Vec<Vec<u8>> {
+    let ends = place.iter().enumerate().filter(|(at, byte)| **byte == b'/' && *at > 0);
+    let above = ends.map(|(at, _)| place[..at].to_vec()).filter(|folder| !folder.ends_with(b"/"));
+    let itself = (with_itself && !matches!(place, b"" | b"." | b"/")).then(|| place.to_vec());
+    above.chain(itself).collect()
+}
+
+/// Which of these places of the peer are not there.
+async fn missing(session: &Session, places: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Error> {
+    let mut there = BTreeSet::new();
+    for some in places.chunks(PLACES_MAX) {
+        let asked = some.iter().map(|place| escaped(place)).collect();
+        let mut listing = session.look(asked, View::Itself, Vec::new())?;
+        while let Some(Seen { path, outcome }) = listing.next().await? {
+            if !outcome.is_err_and(|failure| failure.code == FailureCode::NotFound) {
+                there.insert(plain(&path).to_vec());
+            }
+        }
+    }
+    Ok(places.into_iter().filter(|place| !there.contains(place)).collect())
 }
 
 /// Whether a place of the peer is a folder.
@@ -300,6 +339,20 @@ mod tests {
         let steps = [step(&file, None), step(&file, Some(SeenKind::File)), step(&folder, None)];
         let expected = Sums { files: 2, replaced: 1, bytes: 14, folders: 1, skipped: 0 };
         assert_eq!(Sums::of(&steps), expected);
+    }
+
+    #[test]
+    fn the_folders_of_a_place_are_named_from_the_outermost_in() {
+        let names = |place: &str, with_itself| -> Vec<String> {
+            let text = |folder| String::from_utf8(folder).unwrap();
+            folders(place.as_bytes(), with_itself).into_iter().map(text).collect()
+        };
+        assert_eq!(names("a/b/c", true), ["a", "a/b", "a/b/c"]);
+        assert_eq!(names("/a//b", false), ["/a"]);
+        assert_eq!(names("a", false), [""; 0]);
+        for root in ["", ".", "/"] {
+            assert_eq!(names(root, true), [""; 0], "{root}");
+        }
     }
 
     #[test]

@@ -193,7 +193,7 @@ pub struct DryJson {
 /// One step of a dry run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StepJson {
-    /// Its path at the destination, as it can be shown.
+    /// Its path at the destination, as it can be shown; of a folder of the destination itself, the one that was given.
     pub path: String,
     /// What would be done.
     pub what: String,

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use sabul::files::{Rules, Source, SourceSet};
+use sabul::files::Rules;
 use sabul::{RemoteDestination, Session, View};
 use sabul_front::dry::{self, Step, Sums, What};
 use sabul_front::json::DryJson;
 use sabul_transfer::Printable;
 use sabul_units::{count, show_bytes};
 
-use super::{Plan, is_into};
+use super::{Plan, is_into, source_set};
 use crate::args::CpArgs;
 use crate::error::CliError;
 use crate::exit::{self, code_of_failures};
@@ -76,6 +76,11 @@ async fn find(args: &CpArgs) -> Result<Vec<Step>, CliError> {
     if plan.reads_stdin() || plan.writes_stdout() {
         return Err(CliError::usage("--dry-run has nothing to say about '-'; name files"));
     }
+    let missing = plan.all_missing(args.archive)?;
+    if !missing.is_empty() {
+        let skip = |(path, failure)| Step { path, bytes: 0, what: What::Skip(failure) };
+        return Ok(missing.into_iter().map(skip).collect());
+    }
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
     let dialled = files::dial(&args.channel, &args.ssh, plan.server(), &interrupt, events.as_ref());
@@ -96,11 +101,11 @@ async fn ask(args: &CpArgs, plan: Plan, session: &Session) -> Result<Vec<Step>, 
     let rules = &args.rules.0;
     Ok(match plan {
         Plan::Put { sources, destination } => {
-            let sources = sources.iter().map(|source| Source::from_argument(source)).collect();
-            let sources = SourceSet::local(sources, args.recursive)
-                .and_then(|set| Ok(set.with_rules(Rules::new(rules)?)))
-                .map(|set| set.with_all_of_files(args.archive));
-            let sources = sources.map_err(|failure| CliError::usage(failure.to_string()))?;
+            let rules =
+                Rules::new(rules).map_err(|failure| CliError::usage(failure.to_string()))?;
+            let sources = source_set(&sources, args.recursive)?
+                .with_rules(rules)
+                .with_all_of_files(args.archive);
             let path = destination.path;
             let into_directory =
                 sources.needs_directory() || path.is_empty() || path.ends_with(b"/");

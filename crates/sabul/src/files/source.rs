@@ -197,6 +197,20 @@ impl SourceSet {
         Planned { walk: self.into_parts().0 }
     }
 
+    /// What is wrong with each source, where nothing is there of any of them; a look at each.
+    pub fn all_missing(&self) -> Vec<(Vec<u8>, Failure)> {
+        if self.stream.is_some() {
+            return Vec::new();
+        }
+        let failure = |root: &PathBuf| {
+            let bytes = root.as_os_str().as_bytes();
+            let links = if is_content(bytes) { Links::Follow } else { self.links };
+            let failure = self.tree.look(root, true, links).err()?;
+            (failure.code == FailureCode::NotFound).then(|| (last_component(bytes), failure))
+        };
+        self.roots.iter().map(failure).collect::<Option<_>>().unwrap_or_default()
+    }
+
     /// Whether the destination has to be a directory: with several sources, or when the content
     /// of a directory is sent.
     pub fn needs_directory(&self) -> bool {
