@@ -84,7 +84,10 @@ fn write(host: &str, name: &str, value: &str) -> Result<(), LabError> {
             _ => LabError::NotAllowed {
                 action: format!("change {} in host '{host}'", path.display()),
                 source,
-                remedy: "/proc/sys must be writable; a container needs `--privileged`".to_owned(),
+                remedy:
+                    "/proc/sys must be writable; a container needs `--cap-add SYS_ADMIN --cap-add \
+                         NET_ADMIN --device /dev/net/tun`, or `--privileged`"
+                        .to_owned(),
             },
         })?;
     file.write_all(value.as_bytes()).map_err(|source| {
