@@ -9,8 +9,8 @@ echo "\$ podman load -i $(basename "$archive")"; $podman load -q -i "$archive" 2
 C="--cap-add SYS_ADMIN --cap-add NET_ADMIN --device /dev/net/tun"
 say $C $I sabul lab shell --preset metro -- ip -br addr
 say $C $I sabul lab run scenarios/arms/01-cubic.toml --check
-say $C $I sabul lab shell --rate 20M --delay 20 --peer "sabul perf serve --ticket-file /root/t" -- \
-    bash -c "until [ -e /root/t ]; do sleep .1; done; sabul perf far:4850 --ticket /root/t -t 4 -i 2"
+say $C $I sabul lab shell --rate 20M --delay 20 --peer "sabul perf serve --ticket-file /tmp/t" -- \
+    bash -c "until [ -e /tmp/t ]; do sleep .1; done; sabul perf far:4850 --ticket /tmp/t -t 4 -i 2"
 say --cap-add NET_ADMIN --device /dev/net/tun $I sabul lab shell -- true
 say --cap-add SYS_ADMIN --device /dev/net/tun $I sabul lab shell -- true
 say --cap-add SYS_ADMIN --cap-add NET_ADMIN $I sabul lab shell -- true
