@@ -8,6 +8,7 @@
 mod assembler;
 mod check;
 mod layout;
+mod packer;
 mod path;
 
 pub use assembler::{
@@ -15,5 +16,6 @@ pub use assembler::{
 };
 pub use check::is_copied_attribute;
 pub use layout::Layout;
+pub use packer::Packer;
 pub use path::{MAX_COMPONENT, MAX_PATH, PathError, PathFlaw, RelativePath};
 pub use sabul_wire::Printable;

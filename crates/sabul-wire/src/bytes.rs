@@ -122,6 +122,11 @@ impl<'a> Reader<'a> {
         decode(rest).map_err(|error| DecodeError { offset: offset + error.offset, ..error })
     }
 
+    /// What is left.
+    pub(crate) const fn rest_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     pub(crate) const fn finish(&self) -> Result<(), DecodeError> {
         if self.bytes.is_empty() { Ok(()) } else { self.fail(Reason::TrailingBytes) }
     }

@@ -1,9 +1,10 @@
-//! What crosses the wire: datagrams on UDP, messages on the control connection.
+//! What crosses the wire: datagrams on UDP, blocks that they carry, messages on the control connection.
 //!
 //! Every datagram starts with the same 16 bytes ([`Header`]); what follows depends on its kind.
 //! Decoding is checked and never panics; an error names the offset and the reason. Sealing and
 //! opening are not here: this crate only says which bytes are authenticated and which are sealed.
 
+pub mod block;
 mod bytes;
 mod congestion;
 pub mod control;

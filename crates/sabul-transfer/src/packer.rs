@@ -1,0 +1,290 @@
+//! Fills blocks: data as it is read, and the table that says what it is.
+//!
+//! ```text
+//! record, begin, fill … until is_full; then take, and give a buffer for the next block
+//! ```
+//! Invariants:  a block is never longer than it may be; what the table says of a block's data is in that block; other
+//! records may be cut and go on in the next one's table.
+
+use sabul_wire::block::{BLOCK_END, MAX_PART, Record, end_block};
+
+/// Fills the blocks of one transfer.
+#[derive(Debug)]
+pub struct Packer {
+    /// Most bytes of a block.
+    block_bytes: usize,
+    /// Data of the block so far; without capacity before its buffer is given.
+    block: Vec<u8>,
+    /// Records that are in no block yet.
+    table: Vec<u8>,
+    /// What is being filled in, and not in the table.
+    part: Option<Part>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    index: u64,
+    offset: u64,
+    bytes: u64,
+    /// It is told of even if nothing follows.
+    is_news: bool,
+}
+
+impl Packer {
+    /// Least bytes of a block.
+    pub const BLOCK_MIN: usize = BLOCK_END + MAX_PART + 1;
+
+    /// For blocks of so many bytes.
+    ///
+    /// # Panics
+    /// Below [`Self::BLOCK_MIN`].
+    pub fn new(block_bytes: usize) -> Self {
+        assert!(block_bytes >= Self::BLOCK_MIN, "a block has room for data");
+        Self { block_bytes, block: Vec::new(), table: Vec::new(), part: None }
+    }
+
+    /// Whether there is nothing that a block would be made for.
+    pub fn is_empty(&self) -> bool {
+        let is_told = self.part.is_none_or(|part| part.bytes == 0 && !part.is_news);
+        self.block.is_empty() && self.table.is_empty() && is_told
+    }
+
+    /// Whether a buffer has to be given before anything is filled in or taken.
+    pub const fn needs_buffer(&self) -> bool {
+        self.block.capacity() == 0
+    }
+
+    /// Gives a buffer for the next block.
+    pub fn give(&mut self, mut buffer: Vec<u8>) {
+        // Reading needs the memory to be there.
+        buffer.clear();
+        buffer.reserve_exact(self.block_bytes);
+        self.block = buffer;
+    }
+
+    /// Whether the block has to be taken before more data is filled in; after a record, before anything is.
+    pub fn is_full(&self) -> bool {
+        self.room() == 0
+    }
+
+    /// Data that there is room for.
+    fn room(&self) -> usize {
+        let part = if self.part.is_some() { MAX_PART } else { 0 };
+        let rest = self.block_bytes.saturating_sub(BLOCK_END + self.table.len() + part);
+        rest.saturating_sub(self.block.len())
+    }
+
+    /// The next record, which is no part.
+    ///
+    /// # Panics
+    /// If it is longer than any may be: entries and failures have limits.
+    pub fn record(&mut self, record: &Record) {
+        self.end_part();
+        record.encode(&mut self.table).expect("a record keeps its limits");
+    }
+
+    /// What is filled in from now on is content of the entry announced last, from this place on. Another place than its
+    /// beginning is told of even if nothing is filled in.
+    pub fn begin(&mut self, index: u64, offset: u64) {
+        self.end_part();
+        self.part = Some(Part { index, offset, bytes: 0, is_news: offset > 0 });
+    }
+
+    /// Fills in what `read` appends to the block, at most so many bytes of it; gives them. Nothing where the block is
+    /// full or nothing was begun.
+    ///
+    /// # Errors
+    /// As `read` says; nothing is filled in then.
+    pub fn fill<E>(
+        &mut self,
+        most: u64,
+        read: impl FnOnce(&mut Vec<u8>, usize) -> Result<(), E>,
+    ) -> Result<&[u8], E> {
+        let start = self.block.len();
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(self.room());
+        let Some(part) = self.part.as_mut().filter(|_| most > 0) else { return Ok(&[]) };
+        let result = read(&mut self.block, most);
+        self.block.truncate(if result.is_ok() { start + most } else { start });
+        result?;
+        part.bytes += (self.block.len() - start) as u64;
+        Ok(&self.block[start..])
+    }
+
+    fn end_part(&mut self) {
+        if let Some(Part { index, offset, bytes, is_news }) = self.part.take()
+            && (bytes > 0 || is_news)
+        {
+            let part = Record::Part { index, offset, bytes };
+            part.encode(&mut self.table).expect("a part is short");
+        }
+    }
+
+    /// The block as far as it is filled; what is filled in later goes on behind it.
+    ///
+    /// # Panics
+    /// Without a buffer.
+    pub fn take(&mut self) -> Vec<u8> {
+        assert!(!self.needs_buffer(), "a buffer was given");
+        let part = self.part;
+        self.end_part();
+        self.part = part.map(|part| {
+            let offset = part.offset + part.bytes;
+            Part { index: part.index, offset, bytes: 0, is_news: false }
+        });
+        let mut block = std::mem::take(&mut self.block);
+        let data = block.len();
+        let room = self.block_bytes - BLOCK_END - data;
+        let rest = self.table.split_off(room.min(self.table.len()));
+        end_block(&mut block, data, &self.table);
+        self.table = rest;
+        block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use sabul_wire::block::{Records, split_block};
+    use sabul_wire::control::{Entry, EntryKind};
+
+    use super::*;
+
+    const BLOCK_BYTES: usize = 100;
+
+    fn entry(name: usize) -> Record {
+        let path = vec![b'n'; name];
+        let kind = EntryKind::File(250);
+        Record::Entry(Entry { path, kind, mode: None, modified_ns: None, more: None })
+    }
+
+    /// Sends what there is of blocks that are full.
+    fn send(packer: &mut Packer, blocks: &mut Vec<Vec<u8>>) {
+        while packer.is_full() {
+            flush(packer, blocks);
+        }
+    }
+
+    fn flush(packer: &mut Packer, blocks: &mut Vec<Vec<u8>>) {
+        if packer.needs_buffer() {
+            packer.give(vec![9; 3]);
+        }
+        let block = packer.take();
+        assert!(block.len() <= BLOCK_BYTES, "{}", block.len());
+        blocks.push(block);
+    }
+
+    fn fill(packer: &mut Packer, mut content: &[u8], blocks: &mut Vec<Vec<u8>>) {
+        while !content.is_empty() {
+            send(packer, blocks);
+            if packer.needs_buffer() {
+                packer.give(Vec::new());
+            }
+            let read = |into: &mut Vec<u8>, most: usize| {
+                assert!(most > 0);
+                into.extend_from_slice(content);
+                Ok::<_, Infallible>(())
+            };
+            let filled = packer.fill(content.len() as u64, read).unwrap().len();
+            content = &content[filled..];
+        }
+    }
+
+    /// What blocks say, with the data of parts.
+    fn said(blocks: &[Vec<u8>]) -> Vec<(Record, Vec<u8>)> {
+        let (mut records, mut said) = (Records::default(), Vec::new());
+        for block in blocks {
+            let (mut data, mut table) = split_block(block).unwrap();
+            while let Some(record) = records.next(&mut table).unwrap() {
+                let bytes = match record {
+                    Record::Part { bytes, .. } => usize::try_from(bytes).unwrap(),
+                    _ => 0,
+                };
+                let (now, rest) = data.split_at(bytes);
+                said.push((record, now.to_vec()));
+                data = rest;
+            }
+            assert!(data.is_empty(), "all data is in a part");
+        }
+        assert_eq!(records.begun_bytes(), 0);
+        said
+    }
+
+    #[test]
+    fn content_and_names_of_any_length_go_into_blocks_and_come_out_of_them() {
+        let content: Vec<u8> = (0..250).collect();
+        for name in 0..300 {
+            let (mut packer, mut blocks) = (Packer::new(BLOCK_BYTES), Vec::new());
+            for index in 0..3 {
+                packer.record(&entry(name));
+                send(&mut packer, &mut blocks);
+                packer.begin(index, 0);
+                fill(&mut packer, &content[..name.min(250)], &mut blocks);
+                packer.record(&Record::End { index, outcome: Ok([1; 32]) });
+                send(&mut packer, &mut blocks);
+            }
+            while !packer.is_empty() {
+                flush(&mut packer, &mut blocks);
+            }
+            let said = said(&blocks);
+            let parts = |index| {
+                let mut found = Vec::new();
+                for (record, data) in &said {
+                    if let Record::Part { index: it, offset, .. } = record
+                        && *it == index
+                    {
+                        assert_eq!(*offset, found.len() as u64);
+                        assert!(!data.is_empty());
+                        found.extend_from_slice(data);
+                    }
+                }
+                found
+            };
+            assert!((0..3).all(|index| parts(index) == content[..name.min(250)]), "{name}");
+            let others = said.iter().filter(|(record, _)| !matches!(record, Record::Part { .. }));
+            assert_eq!(others.count(), 6, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_not_the_beginning_is_told_of_once_and_even_without_bytes() {
+        let (mut packer, mut blocks) = (Packer::new(BLOCK_BYTES), Vec::new());
+        packer.begin(7, 250);
+        assert!(!packer.is_empty());
+        flush(&mut packer, &mut blocks);
+        assert!(packer.is_empty());
+        packer.begin(8, 0);
+        assert!(packer.is_empty());
+        packer.begin(9, 5);
+        fill(&mut packer, &[1; 100], &mut blocks);
+        flush(&mut packer, &mut blocks);
+        let said: Vec<_> = said(&blocks).into_iter().map(|(record, _)| record).collect();
+        let first = BLOCK_BYTES as u64 - (BLOCK_END + MAX_PART) as u64;
+        let expected = [
+            Record::Part { index: 7, offset: 250, bytes: 0 },
+            Record::Part { index: 9, offset: 5, bytes: first },
+            Record::Part { index: 9, offset: 5 + first, bytes: 100 - first },
+        ];
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn what_cannot_be_read_leaves_nothing_and_what_is_read_too_much_does_not_count() {
+        let mut packer = Packer::new(BLOCK_BYTES);
+        packer.give(Vec::new());
+        packer.begin(0, 0);
+        let broken = packer.fill(9, |into, _| {
+            into.extend([7; 5]);
+            Err("broken")
+        });
+        assert_eq!(broken, Err("broken"));
+        assert!(packer.is_empty());
+        let filled = packer.fill(9, |into, _| {
+            into.extend([7; 50]);
+            Ok::<_, Infallible>(())
+        });
+        assert_eq!(filled.unwrap(), [7; 9]);
+        let said = said(&[packer.take()]);
+        assert_eq!(said, [(Record::Part { index: 0, offset: 0, bytes: 9 }, vec![7; 9])]);
+    }
+}

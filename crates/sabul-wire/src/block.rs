@@ -1,0 +1,307 @@
+//! Blocks of a transfer: data, and behind it a table that says what it is.
+//!
+//! ```text
+//! | data | table | length of the table, 4 bytes, big-endian |
+//! ```
+//! The tables of all blocks of a transfer, one behind the other, are records in order, each behind its length
+//! (varint). A record that does not fit goes on in the next block's table, as a sentence does over the end of a page: so
+//! an entry with many attributes may be longer than a block, and no block has to be left half empty. The data that a
+//! [`Record::Part`] speaks of is in the block in which that record ends. The table stands behind the data since hashes
+//! are known only then, and so that files are read straight into the block.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bytes::{DecodeError, Reader, Reason, put_varint};
+use crate::control::{Entry, Failure};
+
+/// Bytes of a block beside its data and its table.
+pub const BLOCK_END: usize = 4;
+/// Longest record, in bytes. Ours: the largest entry has two names of 4096 bytes, 2^17 bytes of attributes, and 4096
+/// stretches of 20 bytes.
+pub const MAX_RECORD: usize = 256 << 10;
+/// Longest [`Record::Part`] with its length, in bytes.
+pub const MAX_PART: usize = 32;
+
+/// What a table says. An entry is announced, then come its parts, then its end; then the next is announced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Record {
+    /// The next entry; they are counted from zero.
+    Entry(Entry),
+    /// The next bytes of this block's data belong here.
+    Part {
+        /// The entry: the one announced last.
+        index: u64,
+        /// Their place in the content of the entry. Of the first part, more than zero where the receiver told that it has
+        /// what is before; such a part may be empty.
+        offset: u64,
+        /// How many there are.
+        bytes: u64,
+    },
+    /// No more comes of a file or stream.
+    End {
+        /// The entry: the one announced last.
+        index: u64,
+        /// BLAKE3 of the content, or why the content is not good.
+        outcome: Result<[u8; 32], Failure>,
+    },
+    /// There are no more entries; nothing follows.
+    Last {
+        /// Entries in all.
+        entries: u64,
+        /// Their bytes, where every size was announced.
+        bytes: u64,
+    },
+}
+
+impl Record {
+    /// Appends length and record to a table.
+    ///
+    /// # Errors
+    /// If it is longer than [`MAX_RECORD`]; nothing is appended then.
+    pub fn encode(&self, table: &mut Vec<u8>) -> Result<(), DecodeError> {
+        let offset = table.len();
+        let fail = |reason| DecodeError { offset, reason };
+        let body = postcard::to_allocvec(self).map_err(|_| fail(Reason::BadMessage))?;
+        if body.len() > MAX_RECORD {
+            return Err(fail(Reason::TooLong));
+        }
+        put_varint(table, body.len() as u64);
+        table.extend(body);
+        Ok(())
+    }
+
+    fn decode(body: &[u8]) -> Result<Self, DecodeError> {
+        let (record, rest) = postcard::take_from_bytes(body)
+            .map_err(|_| DecodeError { offset: 0, reason: Reason::BadMessage })?;
+        match rest.len() {
+            0 => Ok(record),
+            more => DecodeError::at(body.len() - more, Reason::TrailingBytes),
+        }
+    }
+}
+
+/// Data and table of a block.
+///
+/// # Errors
+/// If the block is shorter than its table.
+pub fn split_block(block: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
+    let fail = |reason| DecodeError { offset: block.len(), reason };
+    let (rest, length) =
+        block.split_last_chunk::<BLOCK_END>().ok_or_else(|| fail(Reason::Truncated))?;
+    let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+    let data = rest.len().checked_sub(length).ok_or_else(|| fail(Reason::TooLong))?;
+    Ok(rest.split_at(data))
+}
+
+/// Makes a block of a buffer that begins with so many bytes of data. Whatever else was in the buffer is overwritten.
+pub fn end_block(buffer: &mut Vec<u8>, data: usize, table: &[u8]) {
+    let length = u32::try_from(table.len()).unwrap_or(u32::MAX).to_be_bytes();
+    let end = data + table.len();
+    buffer.resize(end + BLOCK_END, 0);
+    buffer[data..end].copy_from_slice(table);
+    buffer[end..].copy_from_slice(&length);
+}
+
+/// Takes records out of tables.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// The front of a record whose rest is in a later table.
+    begun: Vec<u8>,
+}
+
+impl Records {
+    /// The next record, taken off the front of what is left of the table; none where that is used up.
+    ///
+    /// # Errors
+    /// If there is none that could be.
+    pub fn next(&mut self, table: &mut &[u8]) -> Result<Option<Record>, DecodeError> {
+        if self.begun.is_empty()
+            && let Some((body, rest)) = whole(table)?
+        {
+            *table = rest;
+            return Record::decode(body).map(Some);
+        }
+        // Of what was begun, no byte too many is taken.
+        while let Some((first, rest)) = table.split_first() {
+            let missing = missing(&self.begun)?;
+            let (now, rest) = match missing {
+                Some(missing) => table.split_at(missing.min(table.len())),
+                None => (std::slice::from_ref(first), rest),
+            };
+            self.begun.extend_from_slice(now);
+            *table = rest;
+            if let Some((body, _)) = whole(&self.begun)? {
+                let record = Record::decode(body);
+                self.begun = Vec::new();
+                return record.map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Bytes of a record that has begun and not ended.
+    pub const fn begun_bytes(&self) -> usize {
+        self.begun.len()
+    }
+}
+
+/// The length of the record at the front and where it begins; none before the length is there.
+fn length(bytes: &[u8]) -> Result<Option<(usize, &[u8])>, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    match reader.varint() {
+        Err(DecodeError { reason: Reason::Truncated, .. }) if bytes.len() < 3 => Ok(None),
+        Ok(length) if (1..=MAX_RECORD as u64).contains(&length) => {
+            let rest = reader.rest_bytes();
+            Ok(Some((usize::try_from(length).unwrap_or(usize::MAX), rest)))
+        }
+        _ => DecodeError::at(0, Reason::TooLong),
+    }
+}
+
+/// A record without its length, and what follows it.
+type Front<'a> = (&'a [u8], &'a [u8]);
+
+/// The record at the front; none where it is cut.
+fn whole(bytes: &[u8]) -> Result<Option<Front<'_>>, DecodeError> {
+    Ok(length(bytes)?.and_then(|(length, rest)| rest.split_at_checked(length)))
+}
+
+/// How many bytes a cut record lacks, as soon as its length is there.
+fn missing(bytes: &[u8]) -> Result<Option<usize>, DecodeError> {
+    Ok(length(bytes)?.map(|(length, rest)| length.saturating_sub(rest.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{
+        Attribute, EntryKind, Extent, FailureCode, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES,
+        MAX_EXTENTS, MAX_NAME, More, Owner,
+    };
+
+    fn entry(path: &[u8], more: Option<More>) -> Entry {
+        let (mode, modified_ns) = (Some(0o644), Some(-1));
+        let more = more.map(Box::new);
+        Entry { path: path.to_vec(), kind: EntryKind::File(9), mode, modified_ns, more }
+    }
+
+    fn some() -> Vec<Record> {
+        vec![
+            Record::Entry(entry(b"caf\xE9/a", None)),
+            Record::Part { index: 0, offset: 300, bytes: 7 },
+            Record::End { index: 0, outcome: Ok([5; 32]) },
+            Record::End { index: 1, outcome: Err(Failure::new(FailureCode::Changed, "grew")) },
+            Record::Last { entries: 2, bytes: 9 },
+        ]
+    }
+
+    /// The largest entry that its limits allow.
+    fn largest() -> Record {
+        let value = MAX_ATTRIBUTE_BYTES / MAX_ATTRIBUTES - 6;
+        let attribute = Attribute { name: b"user.x".to_vec(), value: vec![1; value] };
+        let extent = Extent { offset: u64::MAX, bytes: u64::MAX };
+        let more = More {
+            owner: Some(Owner { user: u32::MAX, group: u32::MAX }),
+            target: vec![b't'; MAX_NAME],
+            attributes: vec![attribute; MAX_ATTRIBUTES],
+            attributes_left: u32::MAX,
+            data: Some(vec![extent; MAX_EXTENTS]),
+        };
+        Record::Entry(entry(&[b'n'; MAX_NAME], Some(more)))
+    }
+
+    fn table(records: &[Record]) -> Vec<u8> {
+        let mut table = Vec::new();
+        for record in records {
+            record.encode(&mut table).unwrap();
+        }
+        table
+    }
+
+    /// The bytes as the page about the protocol says them.
+    #[test]
+    fn a_block_is_written_byte_by_byte() {
+        let mut block = b"data".to_vec();
+        end_block(&mut block, 4, &table(&some()));
+        let expected = [
+            &b"data"[..],
+            &[16, 0, 6, b'c', b'a', b'f', 0xE9, b'/', b'a', 0, 9, 1, 0xA4, 3, 1, 1, 0],
+            &[5, 1, 0, 0xAC, 2, 7],
+            &[35, 2, 0, 0],
+            &[5; 32],
+            &[9, 2, 1, 1, 6, 4, b'g', b'r', b'e', b'w'],
+            &[3, 3, 2, 9],
+            &[0, 0, 0, 73],
+        ];
+        assert_eq!(block, expected.concat());
+        let (data, rest) = split_block(&block).unwrap();
+        assert_eq!((data, rest), (&b"data"[..], &table(&some())[..]));
+    }
+
+    #[test]
+    fn records_come_whole_and_in_order_wherever_tables_are_cut() {
+        let records = [some(), vec![largest()], some()].concat();
+        let all = table(&records);
+        for step in [1, 2, 3, 7, 4096, 100_000, all.len()] {
+            let (mut reader, mut found) = (Records::default(), Vec::new());
+            for mut part in all.chunks(step) {
+                while let Some(record) = reader.next(&mut part).unwrap() {
+                    found.push(record);
+                }
+                assert!(part.is_empty() && reader.begun_bytes() <= MAX_RECORD + 3);
+            }
+            assert_eq!(found, records, "{step}");
+            assert_eq!(reader.begun_bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn the_largest_entry_and_the_longest_part_are_as_long_as_may_be() {
+        let Record::Entry(entry) = largest() else { unreachable!("it is one") };
+        assert!(table(&[Record::Entry(entry.clone())]).len() > MAX_RECORD * 3 / 4);
+        let more = entry.more.unwrap();
+        let attributes = [more.attributes.clone(), more.attributes].concat();
+        let too_long = Record::Entry(Entry {
+            more: Some(Box::new(More { attributes, ..*largest_more() })),
+            ..self::entry(b"a", None)
+        });
+        let mut out = vec![1];
+        assert_eq!(too_long.encode(&mut out).unwrap_err().reason, Reason::TooLong);
+        assert_eq!(out, [1], "nothing half-written stays");
+        let part = Record::Part { index: u64::MAX, offset: u64::MAX, bytes: u64::MAX };
+        assert_eq!(table(&[part]).len(), MAX_PART);
+    }
+
+    fn largest_more() -> Box<More> {
+        let Record::Entry(entry) = largest() else { unreachable!("it is one") };
+        entry.more.unwrap()
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused_and_makes_no_room() {
+        for bad in [
+            &[0][..],
+            // 2^18 + 1 bytes, 2^21 and more.
+            &[0x81, 0x80, 0x10],
+            &[0xFF, 0xFF, 0xFF, 0xFF, 0x0F],
+            // A kind that there is not; one byte too many; one too few.
+            &[1, 4],
+            &[5, 3, 2, 9, 9, 9],
+            &[2, 3, 2],
+            // A path of 2^28 bytes.
+            &[6, 0, 0xFF, 0xFF, 0xFF, 0x7F, 1],
+        ] {
+            for step in [1, bad.len()] {
+                let mut reader = Records::default();
+                let found = bad.chunks(step).try_for_each(|mut part| {
+                    while reader.next(&mut part)?.is_some() {}
+                    Ok::<_, DecodeError>(())
+                });
+                found.expect_err("it is refused");
+            }
+        }
+        assert!(split_block(&[0, 0, 0]).is_err() && split_block(&[1, 0, 0, 0, 2]).is_err());
+        assert_eq!(split_block(&[0; 4]), Ok((&[][..], &[][..])));
+        assert!(split_block(&[0xFF; 9]).is_err());
+    }
+}
