@@ -9,10 +9,11 @@ use std::path::Path;
 
 use sabul::Ticket;
 use sabul_units::{CongestionForm, CongestionHeader, PacketNumber, SeqNo, Span};
+use sabul_wire::block::{Record, end_block};
 use sabul_wire::control::{
     Attribute, ChannelParams, Direction, Done, Entry, EntryKind, Extent, Facts, Failure,
     FailureCode, Held, Mark, Message, More, NotKept, Open, Owner, Range, Request, Rule, Seen,
-    SeenKind, Start, Trait, View, Whole,
+    SeenKind, Trait, View, Whole,
 };
 use sabul_wire::{
     Ack, ConnectionId, DATA_HEADER_LEN, DataHeader, Echo, Feedback, Header, Kind, LossPolicy, Nak,
@@ -225,12 +226,6 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
             open(Direction::Pull, Request::Measure { bytes: Some(1 << 30), millis: None })?,
         ),
         ("open-stream", open(Direction::Push, Request::Stream { name: "log".into() })?),
-        ("manifest", message(&Message::Manifest { transfer: 2, entries: entries() })?),
-        ("manifest-end", message(&Message::ManifestEnd { transfer: 2, entries: 7, bytes: 11 })?),
-        (
-            "entry-end",
-            message(&Message::EntryEnd { transfer: 2, index: 1, bytes: 5, outcome: Ok([9; 32]) })?,
-        ),
         (
             "entry-failed",
             message(&Message::EntryFailed {
@@ -271,10 +266,6 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
             })?,
         ),
         (
-            "starts",
-            message(&Message::Starts { transfer: 2, starts: vec![Start { index: 1, offset: 2 }] })?,
-        ),
-        (
             "seen",
             message(&Message::Seen {
                 transfer: 2,
@@ -282,6 +273,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                     Seen { path: b"d/a".to_vec(), outcome: Ok(facts) },
                     Seen { path: b"d/b".to_vec(), outcome: Err(failure) },
                 ],
+                is_last: true,
             })?,
         ),
         ("totals", message(&Message::Totals { transfer: 2, entries: 7, bytes: 11, is_all: true })?),
@@ -439,52 +431,44 @@ fn opener() -> Seeds {
 }
 
 fn assembler() -> Result<Seeds, Box<dyn Error>> {
-    let file = |size: u8, name: u8| [1, 0, 4, 0, size, 1, name];
-    let end = [3, 0];
-    let block = |length: u8| [4, 0, length - 1];
-    let manifest_end = [5, 0, 0, 0, 0];
-    let mut by_bytes = Vec::new();
-    for sent in [
-        Message::Manifest { transfer: 0, entries: entries() },
-        Message::EntryEnd { transfer: 0, index: 1, bytes: 5, outcome: Ok([0; 32]) },
-    ] {
-        let body = message(&sent)?.split_off(4);
-        by_bytes.extend([0, u8::try_from(body.len())?]);
-        by_bytes.extend(body);
+    // Operations 1, 2, 3, 4, 5: an entry, a part, an end, a block, all.
+    let file = |size: u8, name: u8| [1, 4, 0, size, 1, name];
+    let part = |length: u8| [2, 0, 0, length];
+    let (end, block, all) = ([3, 0], [4, 0], [5, 0, 0, 0, 0]);
+    let from = |place: u8, length: u8| [250, 0, place - 1, 0, 0, length];
+    let mut table = Vec::new();
+    for entry in entries() {
+        Record::Entry(entry).encode(&mut table)?;
     }
-    by_bytes.extend(block(20));
+    let mut raw = b"some data".to_vec();
+    end_block(&mut raw, 9, &table);
+    let by_bytes = [&[0, u8::try_from(raw.len())?][..], &raw].concat();
     Ok(vec![
         (
             "two-files",
-            [
-                &file(10, b'a')[..],
-                &file(10, b'b'),
-                &block(15),
-                &end,
-                &block(5),
-                &end,
-                &manifest_end,
-            ]
-            .concat(),
+            [&file(10, b'a')[..], &part(7), &block, &part(3), &end, &file(5, b'b'), &part(5), &end]
+                .concat(),
         ),
-        ("ends-first", [&file(9, b'a')[..], &end, &manifest_end, &block(9)].concat()),
+        ("whole", [&file(9, b'a')[..], &part(9), &end, &all, &block].concat()),
         (
             "tree",
             [
-                &[1, 3, 0, 1, b'd', 2, 3, b'd', b'/', b'e', 4, 0, 7, 3, b'd', b'/', b'f'][..],
-                &[1, 1, b's'],
-                &block(30),
+                &[1, 0, 1, b'd', 1, 3, 3, b'd', b'/', b'e', 1, 4, 0, 7, 3, b'd', b'/', b'f'][..],
+                &part(7),
                 &end,
+                &[1, 1, 1, b's'],
+                &part(30),
+                &part(30),
                 &end,
-                &[3, 0, 0, 0],
-                &manifest_end,
+                &all,
             ]
             .concat(),
         ),
-        ("same-name-twice", [&file(4, b'a')[..], &file(4, b'a'), &block(8), &end, &end].concat()),
-        ("failed-entry", [&file(4, b'a')[..], &block(4), &[3, 4], &manifest_end].concat()),
-        ("messages", by_bytes),
-        ("too-many-bytes", [&file(4, b'a')[..], &manifest_end, &block(9), &end].concat()),
+        ("cut-table", [&file(4, b'a')[..], &part(4), &end, &[4, 20], &all, &block].concat()),
+        ("failed-entry", [&file(4, b'a')[..], &part(2), &[3, 4], &all].concat()),
+        ("resumed", [&file(9, b'a')[..], &from(4, 5), &end, &all].concat()),
+        ("raw", by_bytes),
+        ("too-many-bytes", [&file(4, b'a')[..], &[2, 1, 0, 9], &end, &all].concat()),
     ])
 }
 

@@ -1,18 +1,18 @@
-//! The file layer against manifests, ends and bytes that do not belong together.
+//! The file layer against blocks whose tables and data do not belong together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sabul_transfer::{Assembler, AssemblerWait, Layout, Op, Step};
 use sabul_units::Polled;
-use sabul_wire::control::{
-    Attribute, Entry, EntryKind, Extent, Failure, FailureCode, Message, More, Start,
-};
+use sabul_wire::block::{MAX_RECORD, Record, end_block};
+use sabul_wire::control::{Attribute, Entry, EntryKind, Extent, Failure, FailureCode, More};
 
 use crate::input::Input;
 
 /// Every byte of content is this one, so that any run of bytes has a known hash.
 const FILLER: u8 = 0x5A;
-const BLOCK_BYTES: usize = 300;
+/// Longer parts and blocks are not made.
+const DATA_MAX: usize = 300;
 /// Longer entries get a wrong hash, so that no input takes long.
 const CONTENT_MAX: u64 = 4096;
 
@@ -24,50 +24,113 @@ struct File {
 #[derive(Default)]
 struct Run {
     assembler: Assembler,
-    blocks: Vec<usize>,
-    /// First unused byte of the first block.
+    /// The block under way at the receiver.
+    block: Vec<u8>,
+    /// First unused byte of it.
     used: usize,
     open: BTreeMap<u64, File>,
     finished: BTreeSet<u64>,
     failure: Option<Failure>,
     operations: usize,
-    ends: u64,
 }
 
-/// Input: operations (remainder by 6): 0 a message of the control connection as bytes, 1–2 entries,
-/// 3 the end of an entry, 4 a block, 5 the end of the manifest; from 250 on, where an entry starts. The kind of an
-/// entry from 240 on (remainder by 4): 0 a symbolic link, 1 a hard link, 2 a file with holes, 3 one with an attribute.
+/// What a sender would know of what it says.
+#[derive(Default)]
+struct Sender {
+    data: Vec<u8>,
+    table: Vec<u8>,
+    entries: u64,
+    bytes: u64,
+    last: Option<Entry>,
+    /// Bytes of the last entry so far.
+    sent: u64,
+}
+
+/// Input: operations (remainder by 7): 0 a block of these bytes, 1 an entry, 2 a part, 3 an end, 4 the end of a block, 5 the
+/// end of all, 6 bytes of a table; from 250 on a part that is not at the beginning. The kind of an entry from 240 on
+/// (remainder by 4): 0 a symbolic link, 1 a hard link, 2 a file with holes, 3 one with an attribute.
 pub(crate) fn target(data: &[u8]) -> bool {
     let mut input = Input::new(data);
-    let mut run = Run::default();
+    let (mut run, mut sender) = (Run::default(), Sender::default());
     while !input.is_empty() {
         let operation = input.u8();
-        match operation % 6 {
+        match operation % 7 {
             _ if operation >= 250 => {
-                let index = input.near(run.assembler.announced().0);
-                let offset = input.near(1);
-                run.message(Message::Starts { transfer: 0, starts: vec![Start { index, offset }] });
+                sender.sent = input.near(1);
+                sender.part(&mut input);
             }
-            0 => {
-                if let Ok(message) = Message::decode_body(input.counted()) {
-                    run.message(message);
-                }
+            0 => run.take(input.counted().to_vec()),
+            1 => sender.entry(entry(&mut input)),
+            2 => sender.part(&mut input),
+            3 => sender.end(&mut input),
+            4 => run.take(sender.block(input.u8())),
+            5 => {
+                let (entries, bytes) = (input.near(sender.entries), input.near(sender.bytes));
+                sender.record(&Record::Last { entries, bytes });
             }
-            1 | 2 => {
-                let entries = (0..=input.u8() % 4).map(|_| entry(&mut input)).collect();
-                run.message(Message::Manifest { transfer: 0, entries });
-            }
-            3 => run.entry_end(&mut input),
-            4 => run.blocks.push(usize::from(input.u16()) % BLOCK_BYTES + 1),
-            _ => {
-                let (entries, bytes) = run.assembler.announced();
-                let (entries, bytes) = (input.near(entries), input.near(bytes));
-                run.message(Message::ManifestEnd { transfer: 0, entries, bytes });
-            }
+            _ => sender.table.extend(input.counted()),
         }
-        run.drain();
     }
+    run.take(sender.block(0));
     run.operations > 0
+}
+
+impl Sender {
+    fn record(&mut self, record: &Record) {
+        record.encode(&mut self.table).expect("these are short");
+    }
+
+    fn entry(&mut self, entry: Entry) {
+        self.entries += 1;
+        self.bytes = self.bytes.saturating_add(entry.stream_bytes().unwrap_or(0));
+        self.sent = 0;
+        self.last = Some(entry.clone());
+        self.record(&Record::Entry(entry));
+    }
+
+    fn index(&self) -> u64 {
+        self.entries.saturating_sub(1)
+    }
+
+    fn part(&mut self, input: &mut Input<'_>) {
+        let odd = input.u8();
+        let length = usize::from(input.u16()) % DATA_MAX;
+        let size = self.last.as_ref().and_then(Entry::stream_bytes);
+        let rest = size.map_or(u64::MAX, |size| size.saturating_sub(self.sent));
+        let length = if odd & 1 == 0 { rest.min(length as u64) } else { length as u64 };
+        let index = if odd & 2 == 0 { self.index() } else { input.near(self.index()) };
+        let offset = if odd & 4 == 0 { self.sent } else { input.near(self.sent) };
+        let bytes = if odd & 8 == 0 { length } else { input.near(length) };
+        self.record(&Record::Part { index, offset, bytes });
+        let length = usize::try_from(length).expect("parts are short");
+        self.data.resize(self.data.len() + length, FILLER);
+        self.sent = self.sent.saturating_add(length as u64);
+    }
+
+    /// The end of the last entry, with the right hash or, as the input says, another.
+    fn end(&mut self, input: &mut Input<'_>) {
+        let odd = input.u8();
+        let index = if odd & 1 == 0 { self.index() } else { input.near(self.index()) };
+        let layout = self.last.as_ref().map_or(Layout::PLAIN, Layout::of);
+        let outcome = if odd & 4 != 0 {
+            Err(Failure::new(FailureCode::Changed, "it changed"))
+        } else if odd & 8 != 0 || self.sent > CONTENT_MAX {
+            Ok([odd; 32])
+        } else {
+            Ok(hash_of(&layout, self.sent))
+        };
+        self.record(&Record::End { index, outcome });
+    }
+
+    /// Ends a block; the last bytes of its table may be in the next one.
+    fn block(&mut self, later: u8) -> Vec<u8> {
+        let mut block = std::mem::take(&mut self.data);
+        let (data, cut) = (block.len(), self.table.len().saturating_sub(later.into()));
+        let rest = self.table.split_off(cut);
+        end_block(&mut block, data, &self.table);
+        self.table = rest;
+        block
+    }
 }
 
 fn entry(input: &mut Input<'_>) -> Entry {
@@ -115,80 +178,38 @@ fn odd_kind(what: u8, more: &mut More, input: &mut Input<'_>) -> EntryKind {
 }
 
 impl Run {
-    fn message(&mut self, message: Message) {
-        let result = match message {
-            Message::Manifest { entries, .. } => self.assembler.manifest(entries),
-            Message::Starts { starts, .. } => self.assembler.starts(starts),
-            Message::ManifestEnd { entries, bytes, .. } => {
-                self.assembler.manifest_end(entries, bytes)
-            }
-            Message::EntryEnd { index, bytes, outcome, .. } => {
-                let result = self.assembler.entry_end(index, bytes, outcome);
-                self.ends = if result.is_ok() { index + 1 } else { self.ends };
-                result
-            }
-            _ => return,
-        };
-        self.note(result.err());
-    }
-
-    /// The next end that is due, with the right length and hash or, as the input says, others.
-    fn entry_end(&mut self, input: &mut Input<'_>) {
-        let odd = input.u8();
-        let due = (self.ends..self.ends + 64)
-            .find(|index| {
-                self.assembler.entry(*index).is_some_and(|entry| entry.kind.has_content())
-            })
-            .unwrap_or(self.ends);
-        let index = if odd & 1 != 0 { input.near(due) } else { due };
-        let size = self.assembler.entry(index).and_then(Entry::stream_bytes);
-        let layout = self.assembler.entry(index).map_or(Layout::PLAIN, Layout::of);
-        let bytes = match size {
-            Some(size) if odd & 2 == 0 => size,
-            _ => input.near(size.unwrap_or_else(|| self.open.get(&index).map_or(0, |f| f.bytes))),
-        };
-        let outcome = if odd & 4 != 0 {
-            Err(Failure::new(FailureCode::Changed, "it changed"))
-        } else if odd & 8 != 0 || bytes > CONTENT_MAX {
-            Ok([odd; 32])
-        } else {
-            Ok(hash_of(&layout, bytes))
-        };
-        self.message(Message::EntryEnd { transfer: 0, index, bytes, outcome });
-    }
-
     /// Once broken, it says the same for ever.
-    fn note(&mut self, failure: Option<Failure>) {
+    fn note(&mut self, failure: Failure) {
         if let Some(before) = &self.failure {
-            assert_eq!(failure.as_ref(), Some(before), "a broken transfer stays broken");
+            assert_eq!(&failure, before, "a broken transfer stays broken");
         }
-        self.failure = failure;
+        self.failure = Some(failure);
     }
 
-    /// Carries out everything that can be done now.
-    fn drain(&mut self) {
-        let content = [FILLER; BLOCK_BYTES];
+    /// Takes a block and carries out everything that is in it.
+    fn take(&mut self, block: Vec<u8>) {
+        (self.block, self.used) = (block, 0);
+        let mut is_done = false;
         loop {
-            let block = self.blocks.first().map(|length| &content[..*length]);
+            let block = (!is_done).then_some(&self.block[..]);
             let next = match self.assembler.poll(block) {
                 Ok(next) => next,
-                Err(failure) => return self.note(Some(failure)),
+                Err(failure) => return self.note(failure),
             };
             assert_eq!(self.failure, None, "a broken transfer goes on");
+            assert!(self.assembler.pending_bytes() <= 2 * MAX_RECORD);
             match next {
                 Polled::Ready(Step::Op(op)) => self.carry_out(op),
                 Polled::Ready(Step::BlockDone) => {
-                    assert!(block.is_some(), "there was no block");
-                    self.blocks.remove(0);
-                    self.used = 0;
+                    assert!(!is_done, "there was no block");
+                    is_done = true;
                 }
                 Polled::Wait { because: AssemblerWait::Block, .. } => {
-                    assert!(block.is_none(), "a block was there");
+                    assert!(is_done, "a block was there");
                     return;
                 }
-                Polled::Wait { because: AssemblerWait::Message, .. } => return,
                 Polled::Wait { because: AssemblerWait::Nothing, .. } => {
-                    assert!(self.assembler.manifest_is_complete());
+                    assert!(is_done && self.assembler.is_complete());
                     assert!(self.open.is_empty(), "{:?} are unfinished", self.open.keys());
                     return;
                 }
@@ -232,24 +253,20 @@ impl Run {
                 assert!(self.open.insert(index, file).is_none(), "{index} is begun twice");
             }
             Op::Write { range, .. } => {
-                let length = self.blocks.first().expect("writing needs a block");
                 assert!(range.start >= self.used, "bytes are written twice");
-                assert!(range.start < range.end && range.end <= *length, "{range:?}");
+                assert!(range.start < range.end && range.end <= self.block.len(), "{range:?}");
                 self.used = range.end;
                 let file = self.open.get_mut(&index).expect("what is written was created");
                 file.bytes += range.len() as u64;
-                file.hasher.update(&vec![FILLER; range.len()]);
+                file.hasher.update(&self.block[range]);
                 assert!(size.is_none_or(|size| file.bytes <= size), "too many bytes");
             }
             Op::Finish { verified, .. } => {
                 let file = self.open.remove(&index);
-                if verified.is_ok() {
+                if let Ok(hash) = verified {
                     let file = file.expect("a good entry was created");
                     assert!(size.is_none_or(|size| file.bytes == size), "bytes are missing");
-                    assert_eq!(
-                        file.hasher.finalize(),
-                        blake3::Hash::from(hash_of(&layout, file.bytes))
-                    );
+                    assert_eq!(file.hasher.finalize(), blake3::Hash::from(hash));
                 }
                 self.finished.insert(index);
             }

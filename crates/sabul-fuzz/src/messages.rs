@@ -30,10 +30,7 @@ pub(crate) fn target(data: &[u8]) -> bool {
         Message::Hello { .. } | Message::Welcome { .. } | Message::Open(_) | Message::Steer { .. }
     ) && !matches!(
         &message,
-        Message::EntryFailed { .. }
-            | Message::EntryEnd { .. }
-            | Message::Seen { .. }
-            | Message::Done(_)
+        Message::EntryFailed { .. } | Message::Seen { .. } | Message::Done(_)
     ) {
         // Texts may have become longer, since what would steer a terminal is escaped.
         assert!(again.len() <= body.len(), "the shortest form is written");

@@ -37,12 +37,10 @@ pub const MAX_GREETING: usize = 1 << 10;
 pub const MAX_OPEN: usize = 256 << 10;
 /// Longest body of any other message, in bytes: the largest report takes 4.1 kB.
 pub const MAX_SMALL: usize = 8 << 10;
-/// Most [`Message::weight`] of messages about entries that a sender may have on their way to a
-/// transfer's writer. Ours: some ten thousand small files for each round trip.
+/// Most [`Message::weight`] of [`Message::Seen`] that may be on their way to whoever asked. Ours: some ten thousand
+/// names for each round trip.
 pub const BULK_CREDIT: u32 = 4 << 20;
-/// Most entries that one [`Message::Manifest`] carries.
-pub const MAX_MANIFEST_ENTRIES: usize = 1000;
-/// Longest body of a [`Message::Have`] or [`Message::Starts`], in bytes.
+/// Longest body of a [`Message::Have`], in bytes.
 pub const MAX_HAVE: usize = 256 << 10;
 /// Most [`Message::weight`] of all [`Message::Have`] of a transfer. Ours: a million small files; what is
 /// not told of is sent again.
@@ -99,33 +97,41 @@ pub enum Message {
         /// Bytes of one block: what was asked for, or a smaller power of two where memory is short.
         block_bytes: u32,
     },
-    /// Sender to receiver: the next entries, in the order of the byte stream.
-    Manifest {
+    /// Receiver to sender of files: what an earlier attempt left. Before the first of these that is
+    /// the last, the sender sends nothing.
+    Have {
         /// Which transfer.
         transfer: u32,
-        /// At most [`MAX_MANIFEST_ENTRIES`].
-        #[serde(deserialize_with = "bounds::list::<_, _, MAX_MANIFEST_ENTRIES>")]
-        entries: Vec<Entry>,
+        /// At most [`MAX_HAVE_FILES`]; each file once.
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_HAVE_FILES>")]
+        files: Vec<Held>,
+        /// At most [`MAX_HAVE_WHOLES`]; small files that are there whole.
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_HAVE_WHOLES>")]
+        wholes: Vec<Whole>,
+        /// Nothing more comes.
+        is_last: bool,
     },
-    /// Sender to receiver: the manifest is complete.
-    ManifestEnd {
+    /// Sender to receiver of files: how much a look ahead of the reading has found so far, for people.
+    /// [`Record::Last`](crate::block::Record::Last) decides.
+    Totals {
         /// Which transfer.
         transfer: u32,
-        /// Entries in all.
+        /// Entries.
         entries: u64,
-        /// Their bytes, where every size is known.
+        /// Their bytes.
         bytes: u64,
+        /// There is no more.
+        is_all: bool,
     },
-    /// Sender to receiver: the last byte of an entry has been read.
-    EntryEnd {
-        /// Which transfer.
+    /// Whoever was asked about files to the asker: the next ones.
+    Seen {
+        /// Which request.
         transfer: u32,
-        /// Position in the manifest, from zero.
-        index: u64,
-        /// True length in bytes; differs from the manifest for streams.
-        bytes: u64,
-        /// BLAKE3 of the content, or why the content is not good.
-        outcome: Result<[u8; 32], Failure>,
+        /// At most [`MAX_SEEN`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_SEEN>")]
+        entries: Vec<Seen>,
+        /// Nothing more comes.
+        is_last: bool,
     },
     /// Receiver to sender: what has been written, and when by the receiver's clock.
     Progress {
@@ -148,7 +154,7 @@ pub enum Message {
     EntryFailed {
         /// Which transfer.
         transfer: u32,
-        /// Position in the manifest, from zero.
+        /// Which entry, from zero.
         index: u64,
         /// What went wrong.
         failure: Failure,
@@ -181,7 +187,7 @@ pub enum Message {
     Ping,
     /// Answers a [`Message::Ping`] at once.
     Pong,
-    /// Receiver to sender: messages about entries of this weight are done with, and as much may
+    /// The asker to whoever was asked about files: messages of this weight are done with, and as much may
     /// follow. [`BULK_CREDIT`] may be on their way at first.
     Credit {
         /// Which transfer.
@@ -199,49 +205,6 @@ pub enum Message {
         policy: String,
         /// Never send faster than this, in bit/s.
         rate_limit_bps: Option<u64>,
-    },
-    /// Receiver to sender of files: what an earlier attempt left. Before the first of these that is
-    /// the last, the sender sends nothing.
-    Have {
-        /// Which transfer.
-        transfer: u32,
-        /// At most [`MAX_HAVE_FILES`]; each file once.
-        #[serde(deserialize_with = "bounds::list::<_, _, MAX_HAVE_FILES>")]
-        files: Vec<Held>,
-        /// At most [`MAX_HAVE_WHOLES`]; small files that are there whole.
-        #[serde(deserialize_with = "bounds::list::<_, _, MAX_HAVE_WHOLES>")]
-        wholes: Vec<Whole>,
-        /// Nothing more comes.
-        is_last: bool,
-    },
-    /// Sender to receiver, before the manifest with these entries: from where their content comes.
-    /// What is before is what [`Message::Have`] told of, and the sender found to be the same.
-    Starts {
-        /// Which transfer.
-        transfer: u32,
-        /// In the order of the manifest; at most [`MAX_MANIFEST_ENTRIES`].
-        #[serde(deserialize_with = "bounds::list::<_, _, MAX_MANIFEST_ENTRIES>")]
-        starts: Vec<Start>,
-    },
-    /// Sender to receiver of files: how much a look ahead of the reading has found so far, for people. The manifest
-    /// decides.
-    Totals {
-        /// Which transfer.
-        transfer: u32,
-        /// Entries.
-        entries: u64,
-        /// Their bytes.
-        bytes: u64,
-        /// There is no more.
-        is_all: bool,
-    },
-    /// Whoever was asked about files to the asker: the next ones. [`Message::ManifestEnd`] is the end.
-    Seen {
-        /// Which request.
-        transfer: u32,
-        /// At most [`MAX_SEEN`].
-        #[serde(deserialize_with = "bounds::list::<_, _, MAX_SEEN>")]
-        entries: Vec<Seen>,
     },
 }
 
@@ -272,15 +235,6 @@ pub struct Mark {
     pub bytes: u64,
     /// BLAKE3 of these bytes.
     pub hash: [u8; 32],
-}
-
-/// From where the content of an entry comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Start {
-    /// Position in the manifest, from zero.
-    pub index: u64,
-    /// Bytes before it, which do not come; not zero.
-    pub offset: u64,
 }
 
 /// A request for a transfer.
@@ -403,7 +357,7 @@ pub struct ChannelParams {
     pub control_feedback: bool,
 }
 
-/// One file, directory or stream of a manifest.
+/// One file, directory, link or stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Name relative to the destination, components joined by `/`; any bytes but NUL.
@@ -636,7 +590,7 @@ impl Message {
         let body = out.len() - start - 4;
         let refusal = match &out[start + 4..] {
             written if written.len() > body_limit(written[0]) => Some(Reason::TooLong),
-            // A request has lists that its maker does not cut into portions as manifests are.
+            // A request has lists that its maker does not cut into portions.
             written => match self {
                 Self::Open(_) if Self::decode_body(written).as_ref() != Ok(self) => {
                     Some(Reason::BadMessage)
@@ -656,15 +610,13 @@ impl Message {
     /// What this message is taken to need in memory, in bytes. Both ends compute the same.
     pub fn weight(&self) -> u32 {
         let rest = match self {
-            Self::Manifest { entries, .. } => entries.iter().map(Entry::weight).sum(),
-            Self::EntryEnd { outcome: Err(failure), .. }
-            | Self::EntryFailed { failure, .. }
-            | Self::Cancel { failure, .. } => failure.message.len(),
+            Self::EntryFailed { failure, .. } | Self::Cancel { failure, .. } => {
+                failure.message.len()
+            }
             Self::Feedback { report, .. } => report.len(),
             Self::Have { files, wholes, .. } => {
                 files.iter().map(Held::weight).sum::<usize>() + WHOLE * wholes.len()
             }
-            Self::Starts { starts, .. } => ITEM * starts.len(),
             Self::Seen { entries, .. } => entries.iter().map(Seen::weight).sum(),
             Self::Open(open) => return open.weight(),
             _ => 0,
@@ -697,8 +649,8 @@ pub const fn body_limit(kind: u8) -> usize {
     match kind {
         HELLO | WELCOME => MAX_GREETING,
         OPEN => MAX_OPEN,
-        MANIFEST | SEEN => MAX_MESSAGE,
-        HAVE | STARTS => MAX_HAVE,
+        SEEN => MAX_MESSAGE,
+        HAVE => MAX_HAVE,
         _ => MAX_SMALL,
     }
 }
@@ -707,10 +659,8 @@ pub const fn body_limit(kind: u8) -> usize {
 const HELLO: u8 = 0;
 const WELCOME: u8 = 1;
 const OPEN: u8 = 2;
-const MANIFEST: u8 = 4;
-const HAVE: u8 = 18;
-const STARTS: u8 = 19;
-const SEEN: u8 = 21;
+const HAVE: u8 = 4;
+const SEEN: u8 = 6;
 
 /// Length of the body that follows a length prefix.
 ///

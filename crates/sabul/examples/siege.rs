@@ -4,8 +4,8 @@
 //! siege crowd TICKET BUSY IDLE BYTES     BUSY transfers of BYTES at once beside IDLE sessions; one line of JSON
 //! siege callers ADDR RATE SECONDS        RATE connections a second that say nothing, held open
 //! siege garbage ADDR MBPS SECONDS        datagrams of noise to the UDP port
-//! siege sources|refused|ends TICKET SECONDS   a ticket holder that asks for too much, asks and does not
-//!                                        listen, or ends entries with long failures, again and again
+//! siege sources|refused|told TICKET SECONDS   a ticket holder that asks for too much, asks and does not
+//!                                        listen, or tells that files failed which it never sends, again and again
 //! ```
 //! Servers of your own only: it holds thousands of connections and sends what no honest peer does.
 
@@ -18,8 +18,7 @@ use std::time::{Duration, Instant};
 use sabul::files::{Source, SourceSet};
 use sabul::{ConnectConfig, RemoteDestination, Session, Ticket, TransferOptions, connect, tls};
 use sabul_wire::control::{
-    CONTROL_VERSION, ChannelParams, Direction, Entry, EntryKind, Failure, FailureCode, Message,
-    Open, Request,
+    CONTROL_VERSION, ChannelParams, Direction, Failure, FailureCode, Message, Open, Request, Seen,
 };
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
@@ -42,7 +41,7 @@ async fn main() {
         ["garbage", address, mbps, seconds] => {
             garbage(address.parse().unwrap(), number(mbps), seconds_from(seconds)).await;
         }
-        [mode @ ("sources" | "refused" | "ends"), ticket, seconds] => {
+        [mode @ ("sources" | "refused" | "told"), ticket, seconds] => {
             ticket_holder(mode, &read(ticket), seconds_from(seconds)).await;
         }
         _ => eprintln!("see the first lines of examples/siege.rs"),
@@ -222,13 +221,6 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
             continue;
         };
         sessions += 1;
-        let entry = |n: u64| Entry {
-            path: format!("e{n}").into_bytes(),
-            kind: EntryKind::File(1),
-            mode: None,
-            modified_ns: None,
-            more: None,
-        };
         let put = || Request::Put {
             destination: Vec::new(),
             into_directory: true,
@@ -254,13 +246,14 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
                 }
                 "refused" => open(number, Direction::Push, Request::Stream { name: String::new() }),
                 _ if n == 0 => open(1, Direction::Push, put()),
-                _ if n == 1 => {
-                    Message::Manifest { transfer: 1, entries: (0..1000).map(entry).collect() }
-                }
                 _ => {
-                    let failure = Failure::new(FailureCode::Changed, "x".repeat(4000));
-                    let index = u64::try_from(n).unwrap() - 2;
-                    Message::EntryEnd { transfer: 1, index, bytes: 1, outcome: Err(failure) }
+                    let failure = || Failure::new(FailureCode::NotFound, "x".repeat(1000));
+                    let seen = |n: u64| Seen {
+                        path: format!("e{n}").into_bytes(),
+                        outcome: Err(failure()),
+                    };
+                    let entries = (0..500).map(seen).collect();
+                    Message::Seen { transfer: 1, entries, is_last: false }
                 }
             };
             said += 1;

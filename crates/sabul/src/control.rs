@@ -1,8 +1,7 @@
 //! The control connection after its handshake: messages in, messages out, and who gets which.
 //!
-//! One task writes, one reads. What a transfer's sender produces in bulk (manifests, ends of
-//! entries) waits for room on its way out and for credit of the other end's writer; everything else
-//! is small and rare and never waits, so two ends that both send cannot block each other. The
+//! One task writes, one reads. What answers about files waits for room on its way out and for credit of
+//! whoever asked; everything else is small and rare and never waits, so two ends that both send cannot block each other. The
 //! reader never waits for a transfer. What waits anywhere is bounded in bytes, and a peer that makes
 //! it grow beyond the bound ends its session.
 
@@ -232,7 +231,7 @@ impl Control {
         }
     }
 
-    /// For the messages about entries of the transfer of this mailbox.
+    /// For the answers about files to the request of this mailbox.
     pub(crate) fn bulk(&self, mailbox: &Mailbox) -> Bulk {
         Bulk { control: self.clone(), credit: Arc::clone(&mailbox.credit) }
     }
@@ -243,7 +242,7 @@ impl Control {
     }
 }
 
-/// Sends the messages about entries of one transfer, as many as the other end has room for.
+/// Sends the answers to one request about files, as many as the other end has room for.
 #[derive(Clone, Debug)]
 pub(crate) struct Bulk {
     control: Control,
@@ -256,8 +255,7 @@ impl Bulk {
         self.control.runtime.block_on(self.send_when_room(message))
     }
 
-    /// As [`Bulk::send`], for tasks.
-    pub(crate) async fn send_when_room(&self, message: &Message) -> bool {
+    async fn send_when_room(&self, message: &Message) -> bool {
         let weight = message.weight().min(BULK_CREDIT);
         let Ok(credit) = self.credit.acquire_many(weight).await else { return false };
         credit.forget();

@@ -1,7 +1,7 @@
 //! Files at both ends of a transfer.
 //!
 //! The sending end walks its sources and fills blocks ([`SourceSet`], [`send_files`]); the
-//! receiving end joins blocks and messages and writes files ([`FileReceiver`]) or one stream
+//! receiving end takes blocks and writes files ([`FileReceiver`]) or one stream
 //! ([`StreamReceiver`]). Which bytes belong to which entry is `sabul-transfer`'s business; here are
 //! the system calls. Everything blocks, so it belongs on threads of its own.
 

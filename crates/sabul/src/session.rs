@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sabul_wire::control::{self, Failure, FailureCode, Message, Open};
+use sabul_wire::control::{self, Entry, Failure, FailureCode, Message, Open};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info};
@@ -36,7 +36,7 @@ use crate::stream::{self, ReceiveStream, SendStream};
 use crate::transfer::{
     self, Context, Plan, Report, Resume, Side, Transfer, TransferHandle, Work, Writer,
 };
-use asked::{Asked, AskedWriter};
+use asked::Asked;
 pub use look::{ChangeRequest, Changed, Listing, LookRequest};
 pub use served::{Begun, Order, Purpose, Served, Serving};
 pub use streams::{MeasureRequest, StreamRequest};
@@ -194,7 +194,8 @@ impl Session {
             }
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)?.map_err(Error::from_failure)?;
-        let asked = Asked::new(&sources, recursive, archive);
+        let mut asked = Asked::new(&sources, recursive, archive);
+        let gate = move |entry: &Entry| asked.check(entry);
         let (rules, range) = (options.rules.clone(), options.range);
         let request = control::Request::Get { sources, recursive, rules, range, archive };
         let options = &TransferOptions { sync: sync && writes_files, ..options.clone() };
@@ -202,11 +203,13 @@ impl Session {
             let writer: Box<dyn Writer> = match prepared {
                 Prepared::Files(disk, destination) => {
                     let receiver = FileReceiver::new(disk, &destination, number);
-                    Box::new(receiver.map_err(Error::from_failure)?)
+                    Box::new(receiver.map_err(Error::from_failure)?.with_gate(gate))
                 }
-                Prepared::Writer(writer) => Box::new(StreamReceiver::new(writer, number)),
+                Prepared::Writer(writer) => {
+                    Box::new(StreamReceiver::new(writer, number).with_gate(gate))
+                }
             };
-            Ok(Work::Receive(Box::new(AskedWriter { asked, writer })))
+            Ok(Work::Receive(writer))
         })
     }
 

@@ -9,7 +9,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "what tests draw is small")]
 
 mod host;
-mod hostile;
+pub(crate) mod hostile;
 mod net;
 mod run;
 mod second;

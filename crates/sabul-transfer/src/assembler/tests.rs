@@ -1,11 +1,13 @@
 //! A small sender and a file system in memory on both sides of the assembler.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use sabul_units::{Random, SeededRandom};
+use sabul_wire::block::{MAX_RECORD, end_block};
 use sabul_wire::control::{Attribute, Extent, More, Owner};
 
 use super::*;
+use crate::packer::Packer;
 
 fn file(path: &str, size: u64) -> Entry {
     entry(path, EntryKind::File(size))
@@ -17,6 +19,65 @@ fn entry(path: &str, kind: EntryKind) -> Entry {
 
 fn hash(content: &[u8]) -> [u8; 32] {
     blake3::hash(content).into()
+}
+
+/// What a block says, with its data.
+#[derive(Clone, Debug)]
+enum Say {
+    Entry(Entry),
+    /// Of this entry, at this place.
+    Part(u64, u64, Vec<u8>),
+    End(u64, Result<[u8; 32], Failure>),
+    Last(u64, u64),
+    /// Data that nothing speaks of.
+    Data(&'static [u8]),
+    /// A record that is none.
+    Table(&'static [u8]),
+    /// A part of so many bytes, whatever there is.
+    Claim(u64, u64, u64),
+}
+
+fn part(index: u64, offset: u64, content: &[u8]) -> Say {
+    Say::Part(index, offset, content.to_vec())
+}
+
+fn good(index: u64, content: &[u8]) -> Say {
+    Say::End(index, Ok(hash(content)))
+}
+
+/// A file of this content, whole.
+fn whole(index: u64, path: &str, content: &[u8]) -> Vec<Say> {
+    let announced = Say::Entry(file(path, content.len() as u64));
+    vec![announced, part(index, 0, content), good(index, content)]
+}
+
+/// One block that says all of this, however long it is.
+fn block(said: &[Say]) -> Vec<u8> {
+    let (mut data, mut table) = (Vec::new(), Vec::new());
+    for say in said {
+        let record = match say.clone() {
+            Say::Entry(entry) => Record::Entry(entry),
+            Say::Part(index, offset, content) => {
+                data.extend(&content);
+                Record::Part { index, offset, bytes: content.len() as u64 }
+            }
+            Say::End(index, outcome) => Record::End { index, outcome },
+            Say::Last(entries, bytes) => Record::Last { entries, bytes },
+            Say::Claim(index, offset, bytes) => Record::Part { index, offset, bytes },
+            Say::Data(bytes) => {
+                data.extend(bytes);
+                continue;
+            }
+            Say::Table(bytes) => {
+                table.extend(bytes);
+                continue;
+            }
+        };
+        record.encode(&mut table).unwrap();
+    }
+    let length = data.len();
+    end_block(&mut data, length, &table);
+    data
 }
 
 /// Runs an assembler and keeps what it asks for.
@@ -39,8 +100,8 @@ impl Disk {
         loop {
             let block = self.queue.front().map(Vec::as_slice);
             match self.assembler.poll(block)? {
-                Polled::Ready(super::Step::Op(op)) => self.apply(op),
-                Polled::Ready(super::Step::BlockDone) => {
+                Polled::Ready(Step::Op(op)) => self.apply(op),
+                Polled::Ready(Step::BlockDone) => {
                     assert!(self.queue.pop_front().is_some(), "there is a block to be done with");
                 }
                 Polled::Wait { until, because } => {
@@ -91,214 +152,191 @@ impl Disk {
         }
     }
 
-    fn give(&mut self, block: &[u8]) -> Result<AssemblerWait, Failure> {
-        self.queue.push_back(block.to_vec());
+    fn give(&mut self, said: &[Say]) -> Result<AssemblerWait, Failure> {
+        self.queue.push_back(block(said));
         self.run()
     }
 }
 
 #[test]
-fn content_becomes_files_whichever_of_block_and_manifest_comes_first() {
-    for block_first in [true, false] {
-        let mut disk = Disk::default();
-        if block_first {
-            assert_eq!(disk.give(b"onetwo"), Ok(AssemblerWait::Message));
-        }
-        let entries =
-            vec![entry("d", EntryKind::Directory), file("d/a", 3), file("d/e", 0), file("d/b", 3)];
-        disk.assembler.manifest(entries).unwrap();
-        disk.assembler.manifest_end(4, 6).unwrap();
-        if !block_first {
-            assert_eq!(disk.run(), Ok(AssemblerWait::Block));
-            disk.queue.push_back(b"onetwo".to_vec());
-        }
-        assert_eq!(disk.run(), Ok(AssemblerWait::Message), "the hashes are missing");
-        assert!(disk.files.is_empty(), "nothing is kept before it is verified");
-        disk.assembler.entry_end(1, 3, Ok(hash(b"one"))).unwrap();
-        disk.assembler.entry_end(2, 0, Ok(hash(b""))).unwrap();
-        disk.assembler.entry_end(3, 3, Ok(hash(b"two"))).unwrap();
-        assert_eq!(disk.run(), Ok(AssemblerWait::Nothing));
-        assert_eq!(disk.directories, [b"d"]);
-        assert_eq!(disk.files[&b"d/a"[..]], b"one");
-        assert_eq!(disk.files[&b"d/e"[..]], b"");
-        assert_eq!(disk.files[&b"d/b"[..]], b"two");
-        assert!(disk.failures.is_empty() && disk.open.is_empty());
-    }
+fn what_blocks_say_becomes_files_as_soon_as_it_is_verified() {
+    let mut disk = Disk::default();
+    assert_eq!(disk.run(), Ok(AssemblerWait::Block));
+    let begun = [
+        Say::Entry(entry("d", EntryKind::Directory)),
+        Say::Entry(file("d/a", 6)),
+        part(1, 0, b"one"),
+    ];
+    assert_eq!(disk.give(&begun), Ok(AssemblerWait::Block));
+    assert!(disk.files.is_empty() && disk.open[&1] == b"one", "not before its end");
+    assert_eq!(disk.give(&[part(1, 3, b"tw"), part(1, 5, b"o")]), Ok(AssemblerWait::Block));
+    assert!(disk.files.is_empty() && disk.open[&1] == b"onetwo");
+    let empty = [good(1, b"onetwo"), Say::Entry(file("d/e", 0)), good(2, b"")];
+    assert_eq!(disk.give(&empty), Ok(AssemblerWait::Block));
+    let rest = [whole(3, "d/b", b"three"), vec![Say::Last(4, 11)]].concat();
+    assert_eq!(disk.give(&rest), Ok(AssemblerWait::Nothing));
+    assert_eq!(disk.directories, [b"d"]);
+    assert_eq!(disk.files[&b"d/a"[..]], b"onetwo");
+    assert_eq!(disk.files[&b"d/e"[..]], b"");
+    assert_eq!(disk.files[&b"d/b"[..]], b"three");
+    assert!(disk.failures.is_empty() && disk.open.is_empty());
+    assert!(disk.assembler.is_complete() && disk.assembler.announced() == (4, 11));
+    assert_eq!(disk.assembler.pending_bytes(), 0);
 }
 
 #[test]
-fn a_transfer_without_entries_is_done_with_its_manifest() {
+fn a_transfer_without_entries_is_done_with_its_first_block() {
     let mut disk = Disk::default();
-    assert_eq!(disk.run(), Ok(AssemblerWait::Message));
-    disk.assembler.manifest_end(0, 0).unwrap();
-    assert_eq!(disk.run(), Ok(AssemblerWait::Nothing));
+    assert_eq!(disk.give(&[Say::Last(0, 0)]), Ok(AssemblerWait::Nothing));
 }
 
 #[test]
 fn content_that_does_not_match_its_hash_fails_alone() {
     let mut disk = Disk::default();
-    disk.assembler.manifest(vec![file("a", 3), file("b", 3)]).unwrap();
-    disk.assembler.manifest_end(2, 6).unwrap();
-    disk.assembler.entry_end(0, 3, Ok(hash(b"xxx"))).unwrap();
-    disk.assembler.entry_end(1, 3, Ok(hash(b"two"))).unwrap();
-    assert_eq!(disk.give(b"onetwo"), Ok(AssemblerWait::Nothing));
+    let bad = [Say::Entry(file("a", 3)), part(0, 0, b"one"), good(0, b"xxx")];
+    let said = [&bad[..], &whole(1, "b", b"two"), &[Say::Last(2, 6)]].concat();
+    assert_eq!(disk.give(&said), Ok(AssemblerWait::Nothing));
     assert_eq!(disk.failures[&0].code, FailureCode::Verification);
     assert_eq!(disk.files.len(), 1);
 }
 
 #[test]
-fn an_entry_known_to_be_bad_is_never_created_and_its_bytes_are_skipped() {
+fn a_failure_may_end_an_entry_anywhere() {
+    let changed = || Err(Failure::new(FailureCode::Changed, "shrank"));
     let mut disk = Disk::default();
-    disk.assembler.manifest(vec![file("a", 5), file("b", 3)]).unwrap();
-    disk.assembler.manifest_end(2, 8).unwrap();
-    let changed = Failure::new(FailureCode::Changed, "shrank");
-    disk.assembler.entry_end(0, 2, Err(changed.clone())).unwrap();
-    disk.assembler.entry_end(1, 3, Ok(hash(b"two"))).unwrap();
-    assert_eq!(disk.give(b"on\0"), Ok(AssemblerWait::Block));
-    assert_eq!(disk.give(b"\0\0two"), Ok(AssemblerWait::Nothing));
-    assert_eq!(disk.failures[&0], changed);
-    assert_eq!(disk.files[&b"b"[..]], b"two");
+    let said = [
+        Say::Entry(file("a", 5)),
+        Say::End(0, changed()),
+        Say::Entry(file("b", 5)),
+        part(1, 0, b"on"),
+        Say::End(1, changed()),
+        Say::Entry(file("c", 0)),
+        Say::End(2, changed()),
+        Say::Entry(entry("s", EntryKind::Stream)),
+        Say::End(3, changed()),
+        Say::Last(4, 10),
+    ];
+    assert_eq!(disk.give(&said), Ok(AssemblerWait::Nothing));
+    assert_eq!(disk.failures.len(), 4);
+    assert!(disk.files.is_empty() && disk.open.is_empty());
 }
 
 #[test]
-fn a_stream_ends_where_its_end_says() {
-    for end_first in [true, false] {
-        let mut disk = Disk::default();
-        disk.assembler.manifest(vec![file("a", 2), entry("s", EntryKind::Stream)]).unwrap();
-        disk.assembler.manifest_end(2, 2).unwrap();
-        assert_eq!(disk.give(b"aast"), Ok(AssemblerWait::Block));
-        disk.assembler.entry_end(0, 2, Ok(hash(b"aa"))).unwrap();
-        if end_first {
-            disk.assembler.entry_end(1, 6, Ok(hash(b"stream"))).unwrap();
-            assert_eq!(disk.give(b"ream"), Ok(AssemblerWait::Nothing));
-        } else {
-            assert_eq!(disk.give(b"ream"), Ok(AssemblerWait::Block));
-            disk.assembler.entry_end(1, 6, Ok(hash(b"stream"))).unwrap();
-            assert_eq!(disk.run(), Ok(AssemblerWait::Nothing));
-        }
-        assert_eq!(disk.files[&b"s"[..]], b"stream");
-    }
-}
-
-#[test]
-fn files_whose_end_lags_do_not_stop_the_ones_behind_them_up_to_a_limit() {
+fn a_stream_begins_before_its_first_byte_and_ends_where_its_end_says() {
     let mut disk = Disk::default();
-    let count = MAX_UNFINISHED as u64 + 10;
-    let names: Vec<_> = (0..count).map(|i| file(&format!("f{i:06}"), 1)).collect();
-    for part in names.chunks(MAX_MANIFEST_ENTRIES) {
-        disk.assembler.manifest(part.to_vec()).unwrap();
-    }
-    disk.assembler.manifest_end(count, count).unwrap();
-    assert_eq!(disk.give(&vec![b'x'; MAX_UNFINISHED + 10]), Ok(AssemblerWait::Message));
-    assert_eq!(disk.open.len(), MAX_UNFINISHED);
-    for index in 0..count {
-        disk.assembler.entry_end(index, 1, Ok(hash(b"x"))).unwrap();
-        disk.run().unwrap();
-    }
-    assert_eq!(disk.run(), Ok(AssemblerWait::Nothing));
-    assert_eq!(disk.files.len() as u64, count);
+    assert_eq!(disk.give(&[Say::Entry(entry("s", EntryKind::Stream))]), Ok(AssemblerWait::Block));
+    assert!(disk.open.contains_key(&0), "whoever reads it may wait for that");
+    disk.give(&[part(0, 0, b"st")]).unwrap();
+    disk.give(&[part(0, 2, b"ream"), good(0, b"stream"), Say::Last(1, 0)]).unwrap();
+    assert_eq!(disk.files[&b"s"[..]], b"stream");
 }
 
 #[test]
 fn whatever_breaks_the_protocol_ends_the_transfer_for_good() {
-    type Act = fn(&mut Disk) -> Result<(), Failure>;
-    let give: Act = |disk| disk.give(b"more than enough").map(drop);
-    let cases: &[(&str, &str, Act)] = &[
-        ("count", "2 entries of 6 bytes", |d| d.assembler.manifest_end(3, 6)),
-        ("total", "2 entries of 6 bytes", |d| d.assembler.manifest_end(2, 5)),
-        ("overflow", "more than 2^64", |d| d.assembler.manifest(vec![file("x", u64::MAX)])),
-        ("two ends", "ends twice", |d| {
-            d.assembler.manifest_end(2, 6)?;
-            d.assembler.manifest_end(2, 6)
-        }),
-        ("late entry", "after its end", |d| {
-            d.assembler.manifest_end(2, 6)?;
-            d.assembler.manifest(vec![file("x", 1)])
-        }),
-        ("stream", "must be the last", |d| {
-            d.assembler.manifest(vec![entry("s", EntryKind::Stream), file("x", 1)])
-        }),
-        ("path", "'../x' has a component '..'", |d| d.assembler.manifest(vec![file("../x", 1)])),
-        ("batch", "more than 1000", |d| d.assembler.manifest(vec![file("x", 0); 1001])),
-        ("unknown", "entry 9 ends where 0 should", |d| d.assembler.entry_end(9, 0, Ok([0; 32]))),
-        ("huge", "ends where 0 should", |d| d.assembler.entry_end(u64::MAX, 0, Ok([0; 32]))),
-        ("ahead", "before it is announced", |d| {
-            d.assembler.entry_end(0, 3, Ok([0; 32]))?;
-            d.assembler.entry_end(1, 3, Ok([0; 32]))?;
-            d.assembler.entry_end(2, 3, Ok([0; 32]))
-        }),
-        ("twice", "entry 0 ends where 1 should", |d| {
-            d.assembler.entry_end(0, 3, Ok([0; 32]))?;
-            d.assembler.entry_end(0, 3, Ok([0; 32]))
-        }),
-        ("length", "but 3 are announced", |d| d.assembler.entry_end(0, 4, Ok([0; 32]))),
-        ("short stream", "6 have arrived", |d| {
-            d.assembler.manifest(vec![entry("s", EntryKind::Stream)])?;
-            d.assembler.entry_end(0, 3, Ok([0; 32]))?;
-            d.assembler.entry_end(1, 3, Ok([0; 32]))?;
-            d.give(b"onetwostream")?;
-            d.assembler.entry_end(2, 5, Ok([0; 32]))
-        }),
-        ("more data", "behind the last entry", |d| {
-            d.assembler.manifest_end(2, 6)?;
-            d.give(b"onetwo!").map(drop)
-        }),
+    let stream = || Say::Entry(entry("s", EntryKind::Stream));
+    let folder = || Say::Entry(entry("d", EntryKind::Directory));
+    let ended = || good(0, b"one");
+    let cases: &[(&str, Vec<Say>)] = &[
+        ("1 entries of 2 bytes in all, but 1 of 3 came", vec![ended(), Say::Last(1, 2)]),
+        ("2 entries of 3 bytes in all, but 1 of 3 came", vec![ended(), Say::Last(2, 3)]),
+        ("entry 0 has not ended", vec![Say::Last(1, 3)]),
+        ("0 has not ended", vec![Say::Entry(file("b", 1))]),
+        ("more than 2^64", vec![ended(), Say::Entry(file("x", u64::MAX))]),
+        ("something follows", vec![ended(), Say::Last(1, 3), Say::Last(1, 3)]),
+        ("something follows", vec![ended(), Say::Last(1, 3), Say::Data(b"x")]),
+        ("something follows", vec![ended(), Say::Last(1, 3), Say::Table(&[9])]),
+        ("'../x' has a component '..'", vec![ended(), Say::Entry(file("../x", 1))]),
+        ("not announced", vec![ended(), part(0, 3, b"x")]),
+        ("not announced", vec![ended(), folder(), part(1, 0, b"x")]),
+        ("of entry 1 while it is 0's turn", vec![part(1, 0, b"x")]),
+        ("of entry 0 while it is 1's turn", vec![ended(), stream(), part(0, 0, b"x")]),
+        ("begins at 1 and not 2", vec![part(0, 1, b"x")]),
+        ("begins at 3 and not 2", vec![part(0, 3, b"")]),
+        ("2 bytes at 2 are more", vec![part(0, 2, b"xx")]),
+        (
+            "are more than entry 1 has",
+            vec![ended(), Say::Entry(file("b", 9)), Say::Claim(1, 9, u64::MAX)],
+        ),
+        ("is empty", vec![Say::Claim(0, 2, 0)]),
+        ("is empty", vec![ended(), stream(), Say::Claim(1, 0, 0)]),
+        ("begins at 5 and not 0", vec![ended(), stream(), part(1, 5, b"x")]),
+        ("0 bytes at 4 are more", vec![ended(), Say::Entry(file("b", 3)), part(1, 4, b"")]),
+        ("of a block that has less", vec![Say::Claim(0, 2, 1)]),
+        ("of a block that has less", vec![ended(), stream(), Say::Claim(1, 0, u64::MAX)]),
+        ("3 bytes of a block belong to no entry", vec![Say::Data(b"xyz")]),
+        ("entry 1 ends while", vec![Say::End(1, Ok([0; 32]))]),
+        ("entry 0 ends while", vec![ended(), ended()]),
+        ("entry 1 ends while", vec![ended(), folder(), Say::End(1, Ok([0; 32]))]),
+        (
+            "entry 1 ends after 2 bytes of 3",
+            vec![ended(), Say::Entry(file("b", 3)), part(1, 0, b"on"), good(1, b"on")],
+        ),
+        ("malformed", vec![Say::Table(&[0])]),
+        ("malformed", vec![Say::Table(&[1, 77])]),
     ];
-    for (name, message, act) in cases {
+    for (message, said) in cases {
         let mut disk = Disk::default();
-        disk.assembler.manifest(vec![file("a", 3), file("b", 3)]).unwrap();
-        let failure = act(&mut disk).expect_err(name);
-        assert_eq!(failure.code, FailureCode::Protocol, "{name}");
-        assert!(failure.message.contains(message), "{name}: {failure}");
-        assert_eq!(give(&mut disk), Err(failure.clone()), "{name} stays");
-        assert_eq!(disk.assembler.manifest(vec![]), Err(failure), "{name} stays");
+        disk.give(&[Say::Entry(file("a", 3)), part(0, 0, b"on")]).unwrap();
+        // Most cases need the third byte before they go wrong.
+        if said.iter().any(|say| matches!(say, Say::End(0, _) | Say::Last(..))) {
+            disk.give(&[part(0, 2, b"e")]).unwrap();
+        }
+        let failure = disk.give(said).expect_err(message);
+        assert_eq!(failure.code, FailureCode::Protocol, "{message}");
+        assert!(failure.message.contains(message), "{message}: {failure}");
+        assert_eq!(disk.give(&[]), Err(failure), "{message} stays");
     }
-}
-
-#[test]
-fn why_an_entry_failed_counts_until_the_entry_is_gone() {
+    for garbage in [&[][..], &[0; 3], &[0, 0, 0, 1], &[0xFF; 100]] {
+        let mut assembler = Assembler::new();
+        let failure = assembler.poll(Some(garbage)).unwrap_err();
+        assert_eq!(failure.code, FailureCode::Protocol, "{failure}");
+    }
     let mut disk = Disk::default();
-    disk.assembler.manifest(vec![file("a", 3), file("b", 3)]).unwrap();
-    let announced = disk.assembler.pending_bytes();
-    let failure = Failure::new(FailureCode::Changed, "x".repeat(1000));
-    disk.assembler.entry_end(0, 0, Err(failure)).unwrap();
-    assert_eq!(disk.assembler.pending_bytes(), announced + 1000);
-    disk.assembler.entry_end(1, 3, Ok(hash(b"two"))).unwrap();
-    disk.assembler.manifest_end(2, 6).unwrap();
-    assert_eq!(disk.give(b"onetwo"), Ok(AssemblerWait::Nothing));
-    assert_eq!((disk.failures.len(), disk.assembler.pending_bytes()), (1, 0));
+    disk.give(&[Say::Last(0, 0)]).unwrap();
+    assert!(disk.give(&[]).unwrap_err().message.contains("follows the last"));
 }
 
 #[test]
-fn entries_far_ahead_of_their_content_are_refused_before_memory_runs_out() {
-    let mut assembler = Assembler::new();
-    let refused = (0..u64::MAX).find_map(|batch| {
-        let path = |i| format!("{batch:09}-{i:09}/{}", "x".repeat(200)).repeat(18);
-        let entries = (0..MAX_MANIFEST_ENTRIES).map(|i| file(&path(i), 1)).collect();
-        assembler.manifest(entries).err()
-    });
-    assert!(refused.unwrap().message.contains("too far ahead"));
-    assert!(assembler.pending_bytes() < MAX_PENDING_BYTES + 8192);
+fn it_holds_an_entry_and_the_front_of_one_record_and_no_more() {
+    let more = More { target: vec![b't'; 4000], ..More::default() };
+    let long = with(entry("l", EntryKind::SymbolicLink), more);
+    let mut table = Vec::new();
+    Record::Entry(long).encode(&mut table).unwrap();
+    let mut disk = Disk::default();
+    for cut in table.chunks(100) {
+        let mut block = Vec::new();
+        end_block(&mut block, 0, cut);
+        disk.queue.push_back(block);
+        disk.run().unwrap();
+        assert!(disk.assembler.pending_bytes() < 4200);
+    }
+    assert_eq!(disk.links, [b"l"]);
+    // A record that never ends is refused when its length is known.
+    let mut block = Vec::new();
+    end_block(&mut block, 0, &[0xFF, 0xFF, 0x7F, 0]);
+    disk.queue.push_back(block);
+    disk.run().unwrap_err();
+    assert!(disk.assembler.pending_bytes() < MAX_RECORD);
 }
 
 type Files = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a sender would say about random files, as (control messages, stream of bytes).
-fn random_transfer(rng: &mut SeededRandom) -> (Vec<Step>, Vec<u8>, Files) {
-    let mut entries = Vec::new();
-    let mut ends = Vec::new();
-    let (mut stream, mut good) = (Vec::new(), BTreeMap::new());
+/// What a sender would say about random files.
+fn random_transfer(rng: &mut SeededRandom) -> (Vec<Say>, Files) {
+    let (mut said, mut good, mut bytes) = (Vec::new(), BTreeMap::new(), 0);
     let count = rng.below(40);
     for index in 0..count {
         let path = format!("n{index}\u{e9}");
         if rng.below(5) == 0 {
-            entries.push(entry(&path, EntryKind::Directory));
+            said.push(Say::Entry(entry(&path, EntryKind::Directory)));
             continue;
         }
         let size = if rng.below(3) == 0 { 0 } else { rng.below(3000) };
         let content: Vec<u8> = (0..size).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
         let is_stream = index + 1 == count && rng.below(2) == 0;
         let kind = if is_stream { EntryKind::Stream } else { EntryKind::File(size) };
+        bytes += kind.size().unwrap_or(0);
+        said.push(Say::Entry(entry(&path, kind)));
         let outcome = match rng.below(8) {
             0 => Err(Failure::new(FailureCode::Changed, "changed")),
             1 => Ok([1; 32]),
@@ -307,130 +345,137 @@ fn random_transfer(rng: &mut SeededRandom) -> (Vec<Step>, Vec<u8>, Files) {
                 Ok(hash(&content))
             }
         };
-        entries.push(entry(&path, kind));
-        ends.push(Step::End(index, size, outcome));
-        stream.extend(content);
-    }
-    let total = entries.iter().filter_map(|e| e.kind.size()).sum();
-    let (mut steps, mut announced) = (Vec::new(), 0);
-    let mut ends = ends.into_iter().peekable();
-    while announced < entries.len() {
-        let batch = 1 + usize::try_from(rng.below(10)).unwrap();
-        let batch = &entries[announced..(announced + batch).min(entries.len())];
-        announced += batch.len();
-        steps.push(Step::Manifest(batch.to_vec()));
-        let lag = rng.below(3);
-        let known = |end: &Step| matches!(end, Step::End(i, ..) if i + lag < announced as u64);
-        while let Some(end) = ends.next_if(known) {
-            steps.push(end);
+        if size > 0 {
+            said.push(Say::Part(index, 0, content));
         }
+        said.push(Say::End(index, outcome));
     }
-    steps.push(Step::ManifestEnd(count, total));
-    steps.extend(ends);
-    (steps, stream, good)
+    said.push(Say::Last(count, bytes));
+    (said, good)
 }
 
-#[derive(Clone, Debug)]
-enum Step {
-    Manifest(Vec<Entry>),
-    ManifestEnd(u64, u64),
-    End(u64, u64, Result<[u8; 32], Failure>),
-}
-
-fn tell(disk: &mut Disk, step: Step) -> Result<(), Failure> {
-    match step {
-        Step::Manifest(entries) => disk.assembler.manifest(entries),
-        Step::ManifestEnd(entries, bytes) => disk.assembler.manifest_end(entries, bytes),
-        Step::End(index, bytes, outcome) => disk.assembler.entry_end(index, bytes, outcome),
+/// All of it in blocks of this size.
+fn pack(said: &[Say], block_bytes: usize) -> Vec<Vec<u8>> {
+    let (mut packer, mut blocks) = (Packer::new(block_bytes), Vec::new());
+    let send = |packer: &mut Packer, blocks: &mut Vec<Vec<u8>>, rest: bool| {
+        while packer.is_full() || (rest && !packer.is_empty()) {
+            if packer.needs_buffer() {
+                packer.give(Vec::new());
+            }
+            blocks.push(packer.take());
+        }
+    };
+    for say in said {
+        match say.clone() {
+            Say::Entry(entry) => packer.record(&Record::Entry(entry)),
+            Say::End(index, outcome) => packer.record(&Record::End { index, outcome }),
+            Say::Last(entries, bytes) => packer.record(&Record::Last { entries, bytes }),
+            Say::Part(index, offset, content) => {
+                packer.begin(index, offset);
+                let mut rest = &content[..];
+                while !rest.is_empty() {
+                    send(&mut packer, &mut blocks, false);
+                    if packer.needs_buffer() {
+                        packer.give(Vec::new());
+                    }
+                    let filled = packer.fill(rest.len() as u64, |block, _| {
+                        block.extend(rest);
+                        Ok::<_, Failure>(())
+                    });
+                    rest = &rest[filled.unwrap().len()..];
+                }
+            }
+            _ => unreachable!("no sender says that"),
+        }
+        send(&mut packer, &mut blocks, false);
     }
+    send(&mut packer, &mut blocks, true);
+    blocks
 }
 
 #[test]
-fn any_interleaving_of_blocks_and_messages_gives_the_same_files() {
+fn blocks_of_any_size_give_the_same_files() {
     for seed in 0..600 {
         let mut rng = SeededRandom::new(seed);
-        let (steps, stream, good) = random_transfer(&mut rng);
-        let block_bytes = 1 + usize::try_from(rng.below(4000)).unwrap();
-        let mut blocks = stream.chunks(block_bytes);
-        let mut steps = steps.into_iter();
+        let (said, good) = random_transfer(&mut rng);
+        let block_bytes = Packer::BLOCK_MIN + usize::try_from(rng.below(4000)).unwrap();
         let mut disk = Disk::default();
-        let bias = 1 + rng.below(9);
-        let (mut more_blocks, mut more_steps) = (true, true);
-        while more_blocks || more_steps {
-            if rng.below(10) < bias {
-                match steps.next() {
-                    Some(step) => tell(&mut disk, step).unwrap(),
-                    None => more_steps = false,
-                }
-            } else {
-                match blocks.next() {
-                    Some(block) => disk.queue.push_back(block.to_vec()),
-                    None => more_blocks = false,
-                }
+        for block in pack(&said, block_bytes) {
+            assert!(block.len() <= block_bytes);
+            disk.queue.push_back(block);
+            if rng.below(2) == 0 {
+                disk.run().unwrap();
             }
-            disk.run().unwrap();
         }
         assert_eq!(disk.run(), Ok(AssemblerWait::Nothing), "seed {seed}");
         assert_eq!(disk.files, good, "seed {seed}");
         assert!(disk.open.is_empty() && disk.queue.is_empty(), "seed {seed}");
-        assert!(disk.assembler.slots.is_empty(), "seed {seed}");
-        assert_eq!(disk.assembler.pending_bytes, 0, "seed {seed}");
+        assert_eq!(disk.assembler.pending_bytes(), 0, "seed {seed}");
     }
 }
 
 /// Wrong orders, repeats, omissions and values never panic, and never let through a file that
-/// has not exactly the content that some `EntryEnd` described (`Disk` itself asserts the order
+/// has not exactly the content that some `End` described (`Disk` itself asserts the order
 /// of operations).
 #[test]
+#[expect(clippy::cast_possible_truncation, reason = "small numbers")]
 fn garbage_never_panics_and_never_makes_a_wrong_file() {
     let mut refused = 0;
     for seed in 0..2000 {
         let mut rng = SeededRandom::new(seed);
-        let (mut steps, mut stream, _) = random_transfer(&mut rng);
+        let (mut said, _) = random_transfer(&mut rng);
         for _ in 0..rng.below(4) {
             let any =
                 |rng: &mut SeededRandom, n: usize| usize::try_from(rng.below(n as u64)).unwrap();
-            let (a, b) = (any(&mut rng, steps.len()), any(&mut rng, steps.len()));
-            match rng.below(6) {
-                0 => steps.swap(a, b),
-                1 => steps.insert(a, steps[b].clone()),
-                2 if steps.len() > 1 => drop(steps.remove(a)),
-                3 => stream.extend([0; 7]),
-                4 => stream.truncate(stream.len() / 2),
-                _ => match &mut steps[a] {
-                    Step::Manifest(entries) => {
-                        entries[0].kind = match rng.below(3) {
+            let (a, b) = (any(&mut rng, said.len()), any(&mut rng, said.len()));
+            match rng.below(5) {
+                0 => said.swap(a, b),
+                1 => said.insert(a, said[b].clone()),
+                2 if said.len() > 1 => drop(said.remove(a)),
+                3 => said.insert(a, Say::Data(b"more")),
+                _ => match &mut said[a] {
+                    Say::Entry(entry) => {
+                        entry.kind = match rng.below(3) {
                             0 => EntryKind::File(rng.next_u64() >> rng.below(64)),
                             1 => EntryKind::Stream,
                             _ => EntryKind::Directory,
                         }
                     }
-                    Step::ManifestEnd(entries, _) => *entries = rng.next_u64(),
-                    Step::End(index, bytes, _) => {
+                    Say::Part(index, offset, _) => {
                         *index = index.wrapping_add(rng.below(3)).wrapping_sub(1);
-                        *bytes = rng.next_u64() >> rng.below(64);
+                        *offset = rng.next_u64() >> rng.below(64);
                     }
+                    Say::End(index, _) => *index = index.wrapping_add(rng.below(2)),
+                    Say::Last(entries, _) => *entries = rng.next_u64(),
+                    _ => {}
                 },
             }
         }
-        let hashes: Vec<_> = steps
+        let hashes: Vec<_> = said
             .iter()
-            .filter_map(|step| match step {
-                Step::End(_, _, Ok(hash)) => Some(*hash),
+            .filter_map(|say| match say {
+                Say::End(_, Ok(hash)) => Some(*hash),
                 _ => None,
             })
             .collect();
         let mut disk = Disk::default();
-        let mut blocks = stream.chunks(1 + usize::try_from(rng.below(2000)).unwrap());
-        let mut steps = steps.into_iter();
-        let outcome = (0..2000).try_for_each(|_| {
-            if rng.below(2) == 0 {
-                steps.next().map_or(Ok(()), |step| tell(&mut disk, step))?;
-            } else if let Some(block) = blocks.next() {
-                disk.queue.push_back(block.to_vec());
+        // A file that goes on where nothing is has no hash that anybody described.
+        for say in &said {
+            if let Say::Entry(entry) = say {
+                disk.held.insert(entry.path.clone(), vec![0; 3000]);
             }
-            disk.run().map(drop)
-        });
+        }
+        let mut rest = &said[..];
+        let mut outcome = Ok(AssemblerWait::Block);
+        while !rest.is_empty() && outcome.is_ok() {
+            let (now, later) = rest.split_at(rest.len().min(1 + rng.below(9) as usize));
+            let is_far = |say: &Say| matches!(say, Say::Part(_, 3001.., _));
+            outcome = if now.iter().any(is_far) { Err(broke("far")) } else { disk.give(now) };
+            if rng.below(30) == 0 {
+                disk.queue.push_back(vec![rng.below(256) as u8; 30]);
+            }
+            rest = later;
+        }
         refused += usize::from(outcome.is_err());
         for content in disk.files.values() {
             assert!(hashes.contains(&hash(content)), "seed {seed}");
@@ -439,24 +484,19 @@ fn garbage_never_panics_and_never_makes_a_wrong_file() {
     assert!(refused > 200, "the garbage is bad enough to be refused: {refused}");
 }
 
-fn starts(pairs: &[(u64, u64)]) -> Vec<Start> {
-    pairs.iter().map(|&(index, offset)| Start { index, offset }).collect()
-}
-
 #[test]
-fn what_is_resumed_comes_from_its_start_and_is_judged_as_a_whole() {
+fn what_is_resumed_comes_from_its_place_and_is_judged_as_a_whole() {
     for held in [&b"two"[..], b"twX"] {
         let mut disk = Disk::default();
         disk.held.insert(b"b".to_vec(), held.to_vec());
         disk.held.insert(b"c".to_vec(), b"whole".to_vec());
-        disk.assembler.starts(starts(&[(1, 3), (2, 5)])).unwrap();
-        disk.assembler.manifest(vec![file("a", 3), file("b", 5), file("c", 5)]).unwrap();
-        disk.assembler.manifest_end(3, 13).unwrap();
-        for (index, content) in [&b"one"[..], b"two34", b"whole"].into_iter().enumerate() {
-            let bytes = content.len() as u64;
-            disk.assembler.entry_end(index as u64, bytes, Ok(hash(content))).unwrap();
-        }
-        assert_eq!(disk.give(b"one34"), Ok(AssemblerWait::Nothing));
+        let said = [
+            whole(0, "a", b"one"),
+            vec![Say::Entry(file("b", 5)), part(1, 3, b"34"), good(1, b"two34")],
+            vec![Say::Entry(file("c", 5)), part(2, 5, b""), good(2, b"whole")],
+            vec![Say::Last(3, 13)],
+        ];
+        assert_eq!(disk.give(&said.concat()), Ok(AssemblerWait::Nothing));
         assert_eq!(disk.files.get(&b"c"[..]).unwrap(), b"whole");
         match disk.failures.get(&1) {
             None => assert_eq!(disk.files.get(&b"b"[..]).unwrap(), b"two34"),
@@ -471,37 +511,29 @@ fn what_is_resumed_comes_from_its_start_and_is_judged_as_a_whole() {
 fn the_mark_of_a_file_covers_what_has_come_and_what_was_there() {
     let mut disk = Disk::default();
     disk.held.insert(b"a".to_vec(), b"ab".to_vec());
-    disk.assembler.starts(starts(&[(0, 2)])).unwrap();
-    disk.assembler.manifest(vec![file("a", 4), file("b", 2)]).unwrap();
+    disk.give(&[Say::Entry(file("a", 4))]).unwrap();
     assert_eq!(disk.assembler.mark(), None);
-    disk.give(b"c").unwrap();
+    disk.give(&[part(0, 2, b"c")]).unwrap();
     let mark = Mark { bytes: 3, hash: hash(b"abc") };
     assert_eq!(disk.assembler.mark(), Some((0, mark)));
-    disk.give(b"dx").unwrap();
+    disk.give(&[part(0, 3, b"d")]).unwrap();
     let full = Mark { bytes: 4, hash: hash(b"abcd") };
-    assert_eq!(disk.assembler.unjudged().collect::<Vec<_>>(), [(0, full)]);
+    assert_eq!(disk.assembler.mark(), Some((0, full)), "until it is judged");
+    disk.give(&[good(0, b"abcd"), Say::Entry(file("b", 2)), part(1, 0, b"x")]).unwrap();
     assert_eq!(disk.assembler.mark(), Some((1, Mark { bytes: 1, hash: hash(b"x") })));
 }
 
 #[test]
-fn starts_that_fit_no_entry_break_the_protocol() {
-    for (pairs, entry) in [
-        (&[(0, 4)][..], file("a", 3)),
-        (&[(0, 0)], file("a", 3)),
-        (&[(0, 1)], entry("d", EntryKind::Directory)),
-        (&[(0, 1)], entry("s", EntryKind::Stream)),
-        (&[(1, 1), (1, 1)], file("a", 3)),
-        (&[(1, 1), (0, 1)], file("a", 3)),
-        (&[(1000, 1)], file("a", 3)),
-    ] {
-        let mut assembler = Assembler::new();
-        let result = assembler.starts(starts(pairs)).and_then(|()| assembler.manifest(vec![entry]));
-        // A start of zero is none.
-        assert_eq!(result.is_ok(), pairs == [(0, 0)], "{pairs:?}");
-    }
-    let mut assembler = Assembler::new();
-    assembler.manifest(vec![file("a", 3)]).unwrap();
-    assert!(assembler.starts(starts(&[(0, 1)])).is_err(), "too late");
+fn what_is_measured_is_counted_and_not_looked_at() {
+    let mut disk = Disk { assembler: Assembler::without_hashes(), ..Disk::default() };
+    let said = [
+        Say::Entry(entry("m", EntryKind::Stream)),
+        part(0, 0, b"anything"),
+        Say::End(0, Ok([0; 32])),
+        Say::Last(1, 0),
+    ];
+    assert_eq!(disk.give(&said), Ok(AssemblerWait::Nothing));
+    assert_eq!(disk.files[&b"m"[..]], b"anything");
 }
 
 fn with(entry: Entry, more: More) -> Entry {
@@ -520,38 +552,37 @@ fn holes(path: &str, size: u64, data: &[(u64, u64)]) -> Entry {
 #[test]
 fn links_take_no_bytes_and_have_no_end() {
     let mut disk = Disk::default();
-    let entries = vec![
-        link("l", EntryKind::SymbolicLink, b"/nowhere"),
-        file("a", 3),
-        link("h", EntryKind::HardLink, b"a"),
-        file("b", 3),
+    let said = [
+        vec![Say::Entry(link("l", EntryKind::SymbolicLink, b"/nowhere"))],
+        whole(1, "a", b"one"),
+        vec![Say::Entry(link("h", EntryKind::HardLink, b"a"))],
+        whole(3, "b", b"two"),
+        vec![Say::Last(4, 6)],
     ];
-    disk.assembler.manifest(entries).unwrap();
-    disk.assembler.manifest_end(4, 6).unwrap();
-    for (index, content) in [(1, b"one"), (3, b"two")] {
-        disk.assembler.entry_end(index, 3, Ok(hash(content))).unwrap();
-    }
-    assert_eq!(disk.give(b"onetwo"), Ok(AssemblerWait::Nothing));
+    assert_eq!(disk.give(&said.concat()), Ok(AssemblerWait::Nothing));
     assert_eq!(disk.links, [b"l", b"h"]);
     assert_eq!(disk.files.len(), 2);
 }
 
 #[test]
-fn of_a_file_with_holes_the_stream_has_its_data_and_the_hash_its_map() {
+fn of_a_file_with_holes_the_parts_are_its_data_and_the_hash_has_its_map() {
     let entry = holes("f", 1 << 40, &[(10, 3), (1 << 30, 2)]);
     let right = Layout::of(&entry).hasher().update(b"abcde").finalize().into();
     for (outcome, is_good) in [(right, true), (hash(b"abcde"), false)] {
         let mut disk = Disk::default();
-        disk.assembler.manifest(vec![entry.clone(), holes("e", 5, &[])]).unwrap();
-        disk.assembler.manifest_end(2, 5).unwrap();
-        assert!(disk.assembler.entry_end(0, 1 << 40, Ok(outcome)).is_err(), "its length is no sum");
+        let beyond = [Say::Entry(entry.clone()), part(0, 0, b"abcdef")];
+        assert!(disk.give(&beyond).is_err(), "the holes have no bytes");
         let mut disk = Disk::default();
-        disk.assembler.manifest(vec![entry.clone(), holes("e", 5, &[])]).unwrap();
-        disk.assembler.manifest_end(2, 5).unwrap();
-        disk.assembler.entry_end(0, 5, Ok(outcome)).unwrap();
         let empty = Layout::of(&holes("e", 5, &[])).hasher().finalize().into();
-        disk.assembler.entry_end(1, 0, Ok(empty)).unwrap();
-        assert_eq!(disk.give(b"abcde"), Ok(AssemblerWait::Nothing));
+        let said = [
+            Say::Entry(entry.clone()),
+            part(0, 0, b"abcde"),
+            Say::End(0, Ok(outcome)),
+            Say::Entry(holes("e", 5, &[])),
+            Say::End(1, Ok(empty)),
+            Say::Last(2, 5),
+        ];
+        assert_eq!(disk.give(&said), Ok(AssemblerWait::Nothing));
         assert_eq!(disk.files.contains_key(&b"f"[..]), is_good);
         assert!(disk.files.contains_key(&b"e"[..]));
     }
@@ -592,8 +623,7 @@ fn an_entry_that_says_what_no_entry_can_have_ends_the_transfer() {
         (owned(u32::MAX, 0), "owner"),
         (owned(0, u32::MAX), "owner"),
     ] {
-        let mut assembler = Assembler::new();
-        let failure = assembler.manifest(vec![bad.clone()]).unwrap_err();
+        let failure = Disk::default().give(&[Say::Entry(bad.clone())]).unwrap_err();
         assert_eq!(failure.code, FailureCode::Protocol);
         assert!(failure.message.contains(part), "{bad:?}: {failure}");
         assert!(failure.message.contains(&*String::from_utf8_lossy(&bad.path)), "{failure}");
@@ -605,5 +635,7 @@ fn an_entry_that_says_what_no_entry_can_have_ends_the_transfer() {
         with(file("f", 1), named(b"user.origin", 9)),
         with(entry("d", EntryKind::Directory), named(b"system.posix_acl_default", 9)),
     ];
-    Assembler::new().manifest(good.to_vec()).unwrap();
+    for entry in good {
+        Disk::default().give(&[Say::Entry(entry)]).unwrap();
+    }
 }

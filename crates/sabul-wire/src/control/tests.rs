@@ -1,19 +1,11 @@
 use super::*;
+use crate::block::{Record, Records};
 
 #[test]
 fn messages_round_trip_behind_their_length() {
     let messages = [
         Message::Hello { version: 1, proof: [7; 32], suites: vec![1], software: "x".into() },
-        Message::Manifest {
-            transfer: 3,
-            entries: vec![Entry {
-                path: b"caf\xE9/a".to_vec(),
-                kind: EntryKind::File(9),
-                mode: Some(0o644),
-                modified_ns: Some(-1),
-                more: None,
-            }],
-        },
+        Message::Totals { transfer: 3, entries: 300, bytes: u64::MAX, is_all: true },
         Message::Cancel {
             transfer: None,
             failure: Failure::new(FailureCode::NoSpace, "disk full"),
@@ -69,13 +61,6 @@ fn unbounded(message: &Message) -> Vec<u8> {
 
 #[test]
 fn more_than_a_message_may_hold_is_refused_at_both_ends() {
-    let entry = Entry {
-        path: Vec::new(),
-        kind: EntryKind::Directory,
-        mode: None,
-        modified_ns: None,
-        more: None,
-    };
     let rule = |length| Rule { takes: true, pattern: vec![b'*'; length] };
     let look = |sources, rules| {
         Message::Open(open(Request::Look {
@@ -87,7 +72,7 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
     let seen = |count, length| {
         let failure = Failure::new(FailureCode::NotFound, "gone");
         let seen = Seen { path: vec![b'p'; length], outcome: Err(failure) };
-        Message::Seen { transfer: 1, entries: vec![seen; count] }
+        Message::Seen { transfer: 1, entries: vec![seen; count], is_last: false }
     };
     let remove = |count| {
         let places = vec![Vec::new(); count];
@@ -135,15 +120,10 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
         let wholes = vec![Whole { name: [1; 8], content: [2; 8] }; count];
         Message::Have { transfer: 1, files: vec![], wholes, is_last: false }
     };
-    let starts = |count| {
-        let start = Start { index: u64::MAX, offset: u64::MAX };
-        Message::Starts { transfer: 1, starts: vec![start; count] }
-    };
     for (fits, goes_beyond) in [
         (have(MAX_HAVE_FILES, 1), have(MAX_HAVE_FILES + 1, 1)),
         (have(1, MAX_MARKS), have(1, MAX_MARKS + 1)),
         (wholes(MAX_HAVE_WHOLES), wholes(MAX_HAVE_WHOLES + 1)),
-        (starts(MAX_MANIFEST_ENTRIES), starts(MAX_MANIFEST_ENTRIES + 1)),
         (look(MAX_PLACES, vec![]), look(MAX_PLACES + 1, vec![])),
         (look(1, vec![rule(1); MAX_RULES]), look(1, vec![rule(1); MAX_RULES + 1])),
         (look(1, vec![rule(MAX_PATTERN)]), look(1, vec![rule(MAX_PATTERN + 1)])),
@@ -159,10 +139,6 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
         (stream(MAX_STREAM_NAME), stream(MAX_STREAM_NAME + 1)),
         (hello(MAX_SUITES, MAX_WORD), hello(MAX_SUITES + 1, 0)),
         (hello(0, MAX_WORD), hello(0, MAX_WORD + 1)),
-        (
-            Message::Manifest { transfer: 1, entries: vec![entry.clone(); MAX_MANIFEST_ENTRIES] },
-            Message::Manifest { transfer: 1, entries: vec![entry; MAX_MANIFEST_ENTRIES + 1] },
-        ),
         (
             Message::Feedback { transfer: 1, report: vec![0; 5000] },
             Message::Feedback { transfer: 1, report: vec![0; MAX_SMALL + 1] },
@@ -182,7 +158,7 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
 #[test]
 fn a_count_that_is_announced_and_does_not_come_allocates_nothing() {
     // Lists and names of each kind that claim as much as their limit allows, and end there.
-    for body in [&[4, 0, 0xE8, 0x07][..], &[2, 1, 1, 1, 0x80, 0x20], &[2, 1, 0, 0, 0x80, 0x20]] {
+    for body in [&[6, 0, 0xE8, 0x07][..], &[2, 1, 1, 1, 0x80, 0x20], &[2, 1, 0, 0, 0x80, 0x20]] {
         assert!(Message::decode_body(body).is_err());
     }
 }
@@ -195,10 +171,8 @@ fn only_messages_that_need_it_may_be_long() {
         Message::Hello { version: 1, proof: [0; 32], suites: vec![], software: String::new() },
         Message::Welcome { version: 1, suite: 1, software: String::new() },
         Message::Open(open(Request::Stream { name: String::new() })),
-        Message::Manifest { transfer: 0, entries: vec![] },
         Message::Have { transfer: 0, files: vec![], wholes: vec![], is_last: true },
-        Message::Starts { transfer: 0, starts: vec![] },
-        Message::Seen { transfer: 0, entries: vec![] },
+        Message::Seen { transfer: 0, entries: vec![], is_last: true },
         Message::EntryFailed { transfer: u32::MAX, index: u64::MAX, failure: failure.clone() },
         Message::Cancel { transfer: None, failure },
     ] {
@@ -207,8 +181,8 @@ fn only_messages_that_need_it_may_be_long() {
         let expected = match &message {
             Message::Hello { .. } | Message::Welcome { .. } => MAX_GREETING,
             Message::Open(_) => MAX_OPEN,
-            Message::Manifest { .. } | Message::Seen { .. } => MAX_MESSAGE,
-            Message::Have { .. } | Message::Starts { .. } => MAX_HAVE,
+            Message::Seen { .. } => MAX_MESSAGE,
+            Message::Have { .. } => MAX_HAVE,
             _ => MAX_SMALL,
         };
         assert_eq!(body_limit(body[0]), expected, "{message:?}");
@@ -231,7 +205,6 @@ fn what_a_peer_writes_for_people_cannot_steer_a_terminal() {
         Message::Hello { version: 1, proof: [0; 32], suites: vec![], software: rude.to_owned() },
         Message::Welcome { version: 1, suite: 1, software: rude.to_owned() },
         Message::Open(Open { channel: with_texts, ..open(request) }),
-        Message::EntryEnd { transfer: 1, index: 0, bytes: 0, outcome: Err(failure()) },
         Message::EntryFailed { transfer: 1, index: 0, failure: failure() },
         Message::Cancel { transfer: None, failure: failure() },
     ] {
@@ -246,9 +219,9 @@ fn what_a_peer_writes_for_people_cannot_steer_a_terminal() {
                 let (key, value) = &open.channel.controller_params[0];
                 texts.extend([name, &open.channel.controller, key, value]);
             }
-            Message::EntryEnd { outcome: Err(failure), .. }
-            | Message::EntryFailed { failure, .. }
-            | Message::Cancel { failure, .. } => texts.push(&failure.message),
+            Message::EntryFailed { failure, .. } | Message::Cancel { failure, .. } => {
+                texts.push(&failure.message);
+            }
             _ => panic!("no text in {decoded:?}"),
         }
         for text in texts {
@@ -282,23 +255,18 @@ fn a_long_text_about_a_failure_is_shortened_on_its_way_and_a_longer_one_refused(
     assert!(failure.message.len() <= MAX_TEXT);
 }
 
-/// The heaviest manifest that fits a message must fit the credit, or a sender would wait for ever.
+/// The heaviest answer that fits a message must fit the credit, or whoever answers would wait for ever.
 #[test]
 fn the_heaviest_message_about_entries_is_a_fraction_of_the_credit() {
-    let entry = |length| Entry {
-        path: vec![b'a'; length],
-        kind: EntryKind::Directory,
-        mode: None,
-        modified_ns: None,
-        more: None,
-    };
-    let count = MAX_MANIFEST_ENTRIES;
-    let entries = vec![entry(MAX_MESSAGE / count - 10); count];
-    let message = Message::Manifest { transfer: 1, entries };
+    let path = vec![b'a'; MAX_MESSAGE / MAX_SEEN - 20];
+    let failure = || Failure::new(FailureCode::NotFound, "");
+    let seen = || Seen { path: path.clone(), outcome: Err(failure()) };
+    let entries = (0..MAX_SEEN).map(|_| seen()).collect();
+    let message = Message::Seen { transfer: 1, entries, is_last: false };
     message.encode(&mut Vec::new()).unwrap();
     assert!(message.weight() < BULK_CREDIT / 2);
     // Weight is never below what decoding takes.
-    assert!(message.weight() as usize > count * (size_of::<Entry>() + MAX_MESSAGE / count - 10));
+    assert!(message.weight() as usize > MAX_SEEN * (size_of::<Seen>() + path.len()));
     assert!(Message::Close.weight() as usize >= size_of::<Message>() / 2);
 }
 
@@ -317,11 +285,12 @@ fn what_is_asked_and_answered_about_files_is_written_byte_by_byte() {
         Seen { path: b"a".to_vec(), outcome: Ok(facts) },
         Seen { path: b"b".to_vec(), outcome: Err(Failure::new(FailureCode::NotFound, "no")) },
     ];
-    let seen = Message::Seen { transfer: 3, entries };
+    let seen = Message::Seen { transfer: 3, entries, is_last: true };
     let expected = [
-        &[21, 3, 2][..],
+        &[6, 3, 2][..],
         &[1, b'a', 0, 2, 0xAC, 0x02, 0xFF, 0x03, 1, 1, 1, 2],
         &[1, b'b', 1, 4, 2, b'n', b'o'],
+        &[1],
     ];
     assert_eq!(unbounded(&seen), expected.concat());
     let rules = vec![Rule { takes: false, pattern: b"*.o".to_vec() }];
@@ -390,24 +359,28 @@ fn what_an_entry_has_beside_the_rest_is_written_byte_by_byte() {
 
 #[test]
 fn more_than_an_entry_may_have_is_refused() {
-    let manifest = |more: More| {
-        let entry = Entry {
+    let with = |more: More| {
+        Record::Entry(Entry {
             path: b"a".to_vec(),
             kind: EntryKind::File(1 << 40),
             mode: None,
             modified_ns: None,
             more: Some(Box::new(more)),
-        };
-        Message::Manifest { transfer: 1, entries: vec![entry] }
+        })
+    };
+    let record = |record: &Record| {
+        let mut table = Vec::new();
+        record.encode(&mut table).unwrap();
+        Records::default().next(&mut &table[..])
     };
     let attributes = |count, name, value| {
         let attribute = Attribute { name: vec![b'n'; name], value: vec![0; value] };
-        manifest(More { attributes: vec![attribute; count], ..More::default() })
+        with(More { attributes: vec![attribute; count], ..More::default() })
     };
-    let target = |length| manifest(More { target: vec![b't'; length], ..More::default() });
+    let target = |length| with(More { target: vec![b't'; length], ..More::default() });
     let data = |count| {
         let extent = Extent { offset: u64::MAX, bytes: 1 };
-        manifest(More { data: Some(vec![extent; count]), ..More::default() })
+        with(More { data: Some(vec![extent; count]), ..More::default() })
     };
     for (fits, goes_beyond) in [
         (attributes(MAX_ATTRIBUTES, 6, 9), attributes(MAX_ATTRIBUTES + 1, 6, 9)),
@@ -416,12 +389,12 @@ fn more_than_an_entry_may_have_is_refused() {
         (target(MAX_NAME), target(MAX_NAME + 1)),
         (data(MAX_EXTENTS), data(MAX_EXTENTS + 1)),
     ] {
-        assert_eq!(Message::decode_body(&unbounded(&fits)).as_ref(), Ok(&fits));
-        assert!(fits.weight() as usize > unbounded(&fits).len());
-        assert!(fits.weight() < BULK_CREDIT / 2);
-        assert!(Message::decode_body(&unbounded(&goes_beyond)).is_err(), "{goes_beyond:?}");
+        assert_eq!(record(&fits), Ok(Some(fits.clone())));
+        let Record::Entry(entry) = &fits else { unreachable!("it is one") };
+        assert!(entry.weight() > postcard::to_allocvec(entry).unwrap().len());
+        assert!(record(&goes_beyond).is_err(), "{goes_beyond:?}");
     }
     // A list of extents that claims as much as its limit allows, and ends there.
-    let cut = [4, 1, 1, 1, b'a', 0, 9, 0, 0, 1, 0, 0, 0, 0, 1, 0x80, 0x20];
-    assert!(Message::decode_body(&cut).is_err());
+    let cut = [15, 0, 1, b'a', 0, 9, 0, 0, 1, 0, 0, 0, 0, 1, 0x80, 0x20];
+    assert!(Records::default().next(&mut &cut[..]).is_err());
 }

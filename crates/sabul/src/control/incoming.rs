@@ -92,16 +92,15 @@ fn cut_short() -> ReadError {
 mod tests {
     use std::time::Duration;
 
-    use sabul_wire::control::{Entry, EntryKind, MAX_GREETING, MAX_MESSAGE};
+    use sabul_wire::control::{Failure, FailureCode, MAX_GREETING, MAX_MESSAGE, Seen};
     use tokio::io::AsyncWriteExt;
 
     use super::*;
 
-    fn manifest(entries: usize) -> Message {
+    fn seen(entries: usize) -> Message {
         let path = b"a file with a name of some length".to_vec();
-        let entry =
-            Entry { path, kind: EntryKind::File(7), mode: None, modified_ns: None, more: None };
-        Message::Manifest { transfer: 1, entries: vec![entry; entries] }
+        let seen = Seen { path, outcome: Err(Failure::new(FailureCode::NotFound, "gone")) };
+        Message::Seen { transfer: 1, entries: vec![seen; entries], is_last: false }
     }
 
     fn encoded(messages: &[Message]) -> Vec<u8> {
@@ -115,7 +114,7 @@ mod tests {
     #[tokio::test]
     async fn messages_come_whole_and_in_order_however_they_are_cut() {
         let messages =
-            [Message::Close, manifest(900), Message::Accept { transfer: 3, block_bytes: 4096 }];
+            [Message::Close, seen(900), Message::Accept { transfer: 3, block_bytes: 4096 }];
         let bytes = encoded(&messages);
         for step in [1, 7, 4096] {
             let (mut far, near) = tokio::io::duplex(step);
@@ -132,7 +131,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn reading_that_is_given_up_goes_on_where_it_was() {
-        let bytes = encoded(&[manifest(100)]);
+        let bytes = encoded(&[seen(100)]);
         let (mut far, near) = tokio::io::duplex(1 << 20);
         let mut incoming = Incoming::new(near);
         let mut attempts = 0;
@@ -147,15 +146,15 @@ mod tests {
             }
             attempts += 1;
         };
-        assert!(attempts > 3 && message == Some(manifest(100)), "{attempts}");
+        assert!(attempts > 3 && message == Some(seen(100)), "{attempts}");
     }
 
     #[tokio::test]
     async fn the_announced_length_alone_takes_no_room() {
         let (mut far, near) = tokio::io::duplex(1 << 20);
         let mut incoming = Incoming::new(near);
-        // A manifest of 1 MiB, of which only the kind comes.
-        far.write_all(&[0, 0x10, 0, 0, 4]).await.unwrap();
+        // An answer of 1 MiB, of which only the kind comes.
+        far.write_all(&[0, 0x10, 0, 0, 6]).await.unwrap();
         let next = tokio::time::timeout(Duration::from_millis(50), incoming.next(MAX_MESSAGE));
         assert!(next.await.is_err());
         assert!(incoming.bytes.capacity() <= 2 * ROOM_MIN);
@@ -164,7 +163,7 @@ mod tests {
     #[tokio::test]
     async fn a_message_longer_than_its_kind_or_the_reader_allows_is_refused_unread() {
         for (front, limit) in [
-            ([0, 0x0F, 0xFF, 0xFF, 4], MAX_GREETING),
+            ([0, 0x0F, 0xFF, 0xFF, 6], MAX_GREETING),
             ([0, 0, 0xFF, 0xFF, 7], MAX_MESSAGE),
             ([0, 0, 4, 1, 0], MAX_MESSAGE),
             ([0, 0, 0, 0, 0], MAX_MESSAGE),
@@ -172,7 +171,7 @@ mod tests {
             let error = Incoming::new(&front[..]).next(limit).await.unwrap_err();
             assert!(matches!(error, ReadError::Malformed(_)), "{front:?} {error:?}");
         }
-        let bytes = encoded(&[manifest(3)]);
+        let bytes = encoded(&[seen(3)]);
         let error = Incoming::new(&bytes[..bytes.len() - 1]).next(MAX_MESSAGE).await.unwrap_err();
         assert!(matches!(error, ReadError::Io(_)), "{error:?}");
     }

@@ -54,18 +54,18 @@ pub(crate) struct Written {
 pub(crate) enum Input {
     /// The next block.
     Block(Vec<u8>),
-    /// A message about entries.
+    /// The next files that were seen.
     Message(Message),
     /// Nothing more is wanted.
     Stop,
 }
 
-/// What messages about entries a transfer's writer has not worked off, by weight; and the memory for
-/// these, for the events of its task, and for the entries that wait for their content.
+/// What messages about files nobody has worked off, by weight; and the memory for these, for the events
+/// of a transfer's task, and for the entry that its writer has under way.
 #[derive(Debug)]
 pub(crate) struct Intake {
     memory: Tally,
-    /// What entries that wait for their content hold, in bytes.
+    /// What an entry under way holds, in bytes.
     entries: AtomicUsize,
     pub(super) waiting: AtomicU32,
     /// Worked off, and the sender does not know.
@@ -87,7 +87,7 @@ impl Intake {
         self.memory.add(weight as usize).map_err(out_of_memory)
     }
 
-    /// So many bytes are held for entries that wait for their content; for the one writer.
+    /// So many bytes are held for an entry under way; for the one writer.
     pub(crate) fn hold(&self, bytes: usize) -> Result<(), Failure> {
         let before = self.entries.load(Ordering::Acquire);
         if bytes > before {
@@ -147,7 +147,7 @@ impl Mailbox {
         self.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// No more messages about entries are wanted: a thread that waits for credit waits no more.
+    /// No more messages about files are wanted: a thread that waits for credit waits no more.
     pub(crate) fn end_bulk(&self) {
         self.credit.close();
     }
@@ -171,12 +171,7 @@ impl Role {
     /// Whether a correct peer says this to one with this role.
     pub(super) fn may_hear(self, message: &Message) -> bool {
         match message {
-            Message::Starts { .. }
-            | Message::Totals { .. }
-            | Message::Seen { .. }
-            | Message::Manifest { .. }
-            | Message::ManifestEnd { .. }
-            | Message::EntryEnd { .. } => self == Self::Receiver,
+            Message::Totals { .. } | Message::Seen { .. } => self == Self::Receiver,
             Message::Have { .. }
             | Message::Progress { .. }
             | Message::EntryFailed { .. }
@@ -196,7 +191,7 @@ pub(super) struct Slot {
     pub(super) events: mpsc::UnboundedSender<Event>,
     pub(super) input: std::sync::mpsc::Sender<Input>,
     pub(super) intake: Arc<Intake>,
-    /// What the peer still takes about entries.
+    /// What the peer still takes about files.
     pub(super) credit: Arc<Semaphore>,
     /// Messages among the events that nobody has looked at.
     pub(super) waiting: Arc<AtomicUsize>,
@@ -248,11 +243,7 @@ impl Slot {
                 self.have_left =
                     left.ok_or_else(|| broke("more is said to be there than may be said"))?;
             }
-            Message::Starts { .. }
-            | Message::Seen { .. }
-            | Message::Manifest { .. }
-            | Message::ManifestEnd { .. }
-            | Message::EntryEnd { .. } => {
+            Message::Seen { .. } => {
                 self.intake.add(message.weight())?;
                 // A transfer that has just ended takes nothing more.
                 let _ = self.input.send(Input::Message(message));

@@ -20,7 +20,7 @@ use crate::patience::Patience;
 /// Most bytes of small messages that wait to be written. Ours: reports of minutes; a peer that lets
 /// more gather does not read.
 const BACKLOG_MAX: usize = 8 << 20;
-/// Most bytes of messages about entries that wait to be written; not below one message. Ours:
+/// Most bytes of answers about files that wait to be written; not below one message. Ours:
 /// enough to fill a write, little to cancel.
 const BULK_OUT: u32 = 1 << 20;
 /// What a message takes in the queue beside its bytes, in bytes.
@@ -136,7 +136,7 @@ impl Outbox {
         self.queue.send(outgoing).map_err(|_| NotSent::Gone)
     }
 
-    /// Queues a message about entries, when there is room.
+    /// Queues an answer about files, when there is room.
     pub(super) async fn put_bulk(&self, message: &Message) -> Result<(), NotSent> {
         let mut bytes = Vec::new();
         message.encode(&mut bytes).map_err(NotSent::Unfit)?;

@@ -250,10 +250,7 @@ impl Router {
             Message::Hello { .. } | Message::Close => {
                 return Err(broke("a greeting came in the middle of the session"));
             }
-            Message::Manifest { transfer, .. }
-            | Message::ManifestEnd { transfer, .. }
-            | Message::EntryEnd { transfer, .. }
-            | Message::Accept { transfer, .. }
+            Message::Accept { transfer, .. }
             | Message::Progress { transfer, .. }
             | Message::EntryFailed { transfer, .. }
             | Message::Feedback { transfer, .. }
@@ -261,7 +258,6 @@ impl Router {
             | Message::Credit { transfer, .. }
             | Message::Steer { transfer, .. }
             | Message::Have { transfer, .. }
-            | Message::Starts { transfer, .. }
             | Message::Totals { transfer, .. }
             | Message::Seen { transfer, .. }
             | Message::Cancel { transfer: Some(transfer), .. } => *transfer,

@@ -2,8 +2,8 @@ use std::sync::atomic::Ordering;
 
 use sabul_units::{Random, SeededRandom};
 use sabul_wire::control::{
-    CONTROL_VERSION, ChannelParams, Direction, Done, Entry, EntryKind, Failure, FailureCode,
-    MAX_MESSAGE, Request,
+    CONTROL_VERSION, ChannelParams, Direction, Done, Failure, FailureCode, MAX_MESSAGE, Request,
+    Seen,
 };
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::task::JoinHandle;
@@ -85,11 +85,10 @@ fn open(transfer: u32, direction: Direction) -> Message {
     Message::Open(Open { transfer, direction, request, channel })
 }
 
-fn manifest(transfer: u32, entries: usize) -> Message {
-    let path = b"name".to_vec();
-    let entry =
-        Entry { path, kind: EntryKind::Directory, mode: None, modified_ns: None, more: None };
-    Message::Manifest { transfer, entries: vec![entry; entries] }
+fn seen(transfer: u32, entries: usize) -> Message {
+    let failure = Failure::new(FailureCode::NotFound, "gone");
+    let seen = Seen { path: b"name".to_vec(), outcome: Err(failure) };
+    Message::Seen { transfer, entries: vec![seen; entries], is_last: false }
 }
 
 fn progress(transfer: u32, bytes: u64) -> Message {
@@ -248,13 +247,8 @@ async fn requests_that_wait_are_bounded_by_weight() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_role_of_a_transfer_cannot_hear_breaks_the_protocol() {
-    let of_sender = || {
-        vec![
-            manifest(1, 1),
-            Message::ManifestEnd { transfer: 1, entries: 1, bytes: 1 },
-            Message::EntryEnd { transfer: 1, index: 0, bytes: 0, outcome: Err(failure()) },
-        ]
-    };
+    let of_sender =
+        || vec![seen(1, 1), Message::Totals { transfer: 1, entries: 1, bytes: 1, is_all: true }];
     let of_receiver = || {
         vec![
             progress(1, 1),
@@ -292,7 +286,7 @@ async fn nothing_but_a_refusal_may_come_before_a_transfer_is_accepted() {
     // The peer's request, which nobody has answered.
     let (end, mut far) = played(CONNECTOR);
     say(&mut far, open(1, Direction::Push)).await;
-    say(&mut far, manifest(1, 1)).await;
+    say(&mut far, seen(1, 1)).await;
     assert!(protocol_broken(&ending(&end).await));
     // Our request.
     let (end, mut far) = played(LISTENER);
@@ -319,7 +313,7 @@ async fn messages_about_entries_need_credit_and_the_reader_never_waits_for_a_wri
     for transfer in [1, 3] {
         say(&mut far, Message::Accept { transfer, block_bytes: 4096 }).await;
     }
-    let message = manifest(1, 500);
+    let message = seen(1, 500);
     let fits = BULK_CREDIT / message.weight();
     for _ in 0..fits {
         say(&mut far, message.clone()).await;
@@ -424,9 +418,8 @@ fn any_message(rng: &mut SeededRandom) -> Message {
     match rng.below(16) {
         0 => Message::Ping,
         1 => Message::Pong,
-        2 | 3 => manifest(transfer, usize::try_from(rng.below(1000)).unwrap()),
-        4 => Message::ManifestEnd { transfer, entries: index, bytes: index },
-        5 | 6 => Message::EntryEnd { transfer, index, bytes: index, outcome: Err(failure()) },
+        2 | 3 => seen(transfer, usize::try_from(rng.below(1000)).unwrap()),
+        4..=6 => Message::Totals { transfer, entries: index, bytes: index, is_all: index == 0 },
         7 => progress(transfer, index),
         8 | 9 => Message::EntryFailed { transfer, index, failure: failure() },
         10 | 11 => Message::Feedback { transfer, report: vec![1; 8000] },
@@ -449,7 +442,7 @@ async fn what_waits_is_borrowed_from_the_budget_and_given_back() {
     }
     let out = budget.lent();
     assert!((350_000..600_000).contains(&out), "{out} bytes for 100 reports to be written");
-    let message = manifest(2, 1000);
+    let message = seen(2, 1000);
     say(&mut far, message.clone()).await;
     settle().await;
     let taken_in = budget.lent() - out;
@@ -473,7 +466,7 @@ async fn a_session_whose_queues_find_no_memory_ends_and_says_so() {
     let end = end_with(near, CONNECTOR, Patience::default(), &budget);
     let mailbox = end.router.register(2, Role::Receiver).unwrap();
     mailbox.take_part();
-    say(&mut far, manifest(2, 1000)).await;
+    say(&mut far, seen(2, 1000)).await;
     let ending = ending(&end).await;
     assert!(
         matches!(&ending, Ending::Failure(why) if why.message.contains("larger --memory")),
@@ -505,9 +498,8 @@ async fn no_stream_of_messages_takes_more_than_the_budget() {
             let message = if seed % 3 == 0 { favourite.clone() } else { any_message(&mut rng) };
             let is_fatal = |slot: &Slot| !slot.role.may_hear(&message);
             let number = match &message {
-                Message::Manifest { transfer, .. }
-                | Message::ManifestEnd { transfer, .. }
-                | Message::EntryEnd { transfer, .. }
+                Message::Seen { transfer, .. }
+                | Message::Totals { transfer, .. }
                 | Message::Progress { transfer, .. }
                 | Message::EntryFailed { transfer, .. }
                 | Message::Feedback { transfer, .. } => Some(*transfer),

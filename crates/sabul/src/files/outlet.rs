@@ -1,6 +1,6 @@
-//! What the sending end of a transfer gives its blocks and messages to.
+//! What the sending end of a transfer gives its blocks to, and tells what it does.
 
-use sabul_wire::control::{Failure, Message};
+use sabul_wire::control::{Entry, Failure};
 
 /// Where the sending end puts what it produces; every call may wait.
 pub trait Outlet {
@@ -17,11 +17,11 @@ pub trait Outlet {
     /// If the transfer is over.
     fn block(&mut self, block: Vec<u8>) -> Result<(), Stopped>;
 
-    /// The next message for the control connection.
-    ///
-    /// # Errors
-    /// If the transfer is over.
-    fn message(&mut self, message: Message) -> Result<(), Stopped>;
+    /// The next entry is announced in a block.
+    fn announced(&mut self, _entry: &Entry) {}
+
+    /// All entries were found: so many, of so many bytes, where each size is known.
+    fn totals(&mut self, _entries: u64, _bytes: Option<u64>) {}
 
     /// An entry failed at this end, with the path as it is known here. Told at once; the summary has it, too.
     fn failed(&mut self, _path: &[u8], _failure: &Failure) {}

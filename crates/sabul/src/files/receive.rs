@@ -1,6 +1,7 @@
-//! The receiving end without a place to write: joins blocks and messages, drives a [`Sink`].
+//! The receiving end without a place to write: takes blocks, drives a [`Sink`].
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use sabul_transfer::{Assembler, AssemblerWait, Op, Printable, Step};
@@ -185,14 +186,28 @@ pub struct Counts {
     pub failed: u64,
 }
 
+/// Lets entries through, or ends the transfer.
+struct Gate(Box<Judge>);
+
+type Judge = dyn FnMut(&Entry) -> Result<(), Failure> + Send;
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gate")
+    }
+}
+
 /// Receives one transfer into a sink. Dropping it before the end aborts.
 #[derive(Debug)]
 pub struct Receiver<S: Sink> {
     transfer: u32,
     assembler: Assembler,
     sink: S,
-    /// Blocks that came before their turn.
-    queue: VecDeque<Vec<u8>>,
+    gate: Gate,
+    /// Entries that it has let through.
+    admitted: u64,
+    /// The block under way.
+    block: Option<Vec<u8>>,
     /// Blocks that are used up.
     free: Vec<Vec<u8>>,
     /// Entries that failed and whose content is still coming.
@@ -214,7 +229,9 @@ impl<S: Sink> Receiver<S> {
             transfer,
             assembler: Assembler::new(),
             sink,
-            queue: VecDeque::new(),
+            block: None,
+            gate: Gate(Box::new(|_| Ok(()))),
+            admitted: 0,
             free: Vec::new(),
             dropping: BTreeSet::new(),
             counts: Counts::default(),
@@ -224,6 +241,16 @@ impl<S: Sink> Receiver<S> {
             is_finished: false,
             over: None,
         }
+    }
+
+    /// Looks at each entry before anything is done about it; what is wrong with one ends the transfer.
+    #[must_use]
+    pub fn with_gate(
+        mut self,
+        gate: impl FnMut(&Entry) -> Result<(), Failure> + Send + 'static,
+    ) -> Self {
+        self.gate = Gate(Box::new(gate));
+        self
     }
 
     /// The folder in or below which it writes, where it writes files.
@@ -268,64 +295,19 @@ impl<S: Sink> Receiver<S> {
         messages
     }
 
-    /// Takes a manifest, its end, or the end of an entry, and writes what has become possible.
+    /// Takes the next block and writes what is in it.
     ///
     /// # Errors
     /// If the sender breaks the protocol or sends what the sink can never take. The transfer is
     /// over then: tell the sender, and [`Self::abort`].
-    pub fn on_message(&mut self, message: Message) -> Result<(), Failure> {
-        let number = match &message {
-            Message::Manifest { transfer, .. }
-            | Message::Starts { transfer, .. }
-            | Message::ManifestEnd { transfer, .. }
-            | Message::EntryEnd { transfer, .. } => Some(*transfer),
-            _ => None,
-        };
-        if number != Some(self.transfer) {
-            let text = format!("a message that transfer {} does not expect", self.transfer);
-            return Err(Failure::new(FailureCode::Protocol, text));
-        }
-        match message {
-            Message::Manifest { entries, .. } => {
-                self.assembler.manifest(entries)?;
-                let (announced, most) = (self.assembler.announced().0, self.sink.max_entries());
-                if announced > most {
-                    let text = format!(
-                        "{announced} entries or more are sent to a place for {most}; \
-                         choose a directory as destination"
-                    );
-                    return Err(Failure::new(FailureCode::BadSetting, text));
-                }
-            }
-            Message::Starts { starts, .. } => self.assembler.starts(starts)?,
-            Message::ManifestEnd { entries, bytes, .. } => {
-                self.assembler.manifest_end(entries, bytes)?;
-            }
-            Message::EntryEnd { index, bytes, outcome, .. } => {
-                self.assembler.entry_end(index, bytes, outcome)?;
-            }
-            _ => {}
-        }
-        self.run()
-    }
-
-    /// Takes the next block of the stream and writes what has become possible.
-    ///
-    /// # Errors
-    /// As [`Self::on_message`].
     pub fn on_block(&mut self, block: Vec<u8>) -> Result<(), Failure> {
-        self.queue.push_back(block);
+        self.block = Some(block);
         self.run()
     }
 
     /// A block that is used up, for the next bytes from the network.
     pub fn poll_free(&mut self) -> Option<Vec<u8>> {
         self.free.pop()
-    }
-
-    /// Blocks that wait for messages about them.
-    pub fn queued_blocks(&self) -> usize {
-        self.queue.len()
     }
 
     /// Messages for the sender: failures at once, progress at most every [`PROGRESS_INTERVAL`]
@@ -376,26 +358,26 @@ impl<S: Sink> Receiver<S> {
     /// Entries and bytes announced so far, and whether that is all.
     pub fn announced(&self) -> (u64, u64, bool) {
         let (entries, bytes) = self.assembler.announced();
-        (entries, bytes, self.assembler.manifest_is_complete())
+        (entries, bytes, self.assembler.is_complete())
     }
 
-    /// What entries that were announced and are not finished hold, in bytes.
-    pub fn pending_bytes(&self) -> u64 {
+    /// What an entry holds that is not finished, in bytes.
+    pub fn pending_bytes(&self) -> usize {
         self.assembler.pending_bytes()
     }
 
     /// Gives up: removes what is half-written, unless a later attempt may go on with it, and frees
     /// all blocks.
     pub fn abort(&mut self) {
-        let marks = self.assembler.unjudged().chain(self.assembler.mark());
-        for (index, mark) in marks.filter(|(index, _)| !self.dropping.contains(index)) {
-            if let Some(entry) = self.assembler.entry(index) {
-                // It is the last chance; the marks before stay.
-                let _ = self.sink.mark(index, entry, mark);
-            }
+        if let Some((index, mark)) = self.assembler.mark()
+            && !self.dropping.contains(&index)
+            && let Some(entry) = self.assembler.entry(index)
+        {
+            // It is the last chance; the marks before stay.
+            let _ = self.sink.mark(index, entry, mark);
         }
         self.sink.abort();
-        self.free.extend(self.queue.drain(..));
+        self.free.extend(self.block.take());
     }
 
     pub(super) fn sink(&self) -> &S {
@@ -426,13 +408,12 @@ impl<S: Sink> Receiver<S> {
             if let Some(failure) = self.over.take() {
                 return Err(failure);
             }
-            let block = self.queue.front().map(Vec::as_slice);
-            match self.assembler.poll(block)? {
+            let polled = self.assembler.poll(self.block.as_deref())?;
+            self.admit()?;
+            match polled {
                 Polled::Ready(Step::Op(op)) => self.carry_out(op),
-                Polled::Ready(Step::BlockDone) => self.free.extend(self.queue.pop_front()),
-                Polled::Wait { because: AssemblerWait::Block | AssemblerWait::Message, .. } => {
-                    return Ok(());
-                }
+                Polled::Ready(Step::BlockDone) => self.free.extend(self.block.take()),
+                Polled::Wait { because: AssemblerWait::Block, .. } => return Ok(()),
                 Polled::Wait { because: AssemblerWait::Nothing, .. } => {
                     if !self.is_finished {
                         self.sink.settle();
@@ -451,6 +432,23 @@ impl<S: Sink> Receiver<S> {
                 }
             }
         }
+    }
+
+    /// Looks at an entry that is new, before anything is done about it.
+    fn admit(&mut self) -> Result<(), Failure> {
+        let (announced, most) = (self.assembler.announced().0, self.sink.max_entries());
+        if announced == self.admitted {
+            return Ok(());
+        }
+        self.admitted = announced;
+        if announced > most {
+            let text = format!(
+                "{announced} entries or more are sent to a place for {most}; \
+                 choose a directory as destination"
+            );
+            return Err(Failure::new(FailureCode::BadSetting, text));
+        }
+        self.assembler.entry(announced - 1).map_or(Ok(()), |entry| (self.gate.0)(entry))
     }
 
     fn carry_out(&mut self, op: Op) {
@@ -485,7 +483,7 @@ impl<S: Sink> Receiver<S> {
                 resumed = Some(hasher);
             }),
             Op::Write { range, .. } => {
-                let block = self.queue.front().expect("a write is about the current block");
+                let block = self.block.as_ref().expect("a write is about the current block");
                 self.counts.bytes += range.len() as u64;
                 self.sink.write(index, entry, &block[range]).and_then(|()| {
                     let is_due = self.sink.wants_mark(index);

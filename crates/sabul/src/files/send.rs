@@ -1,16 +1,14 @@
 //! The sending end: announces, reads, hashes and packs, in one pass over the bytes.
 //!
-//! Entries are announced in batches, each just before its content. Content goes into blocks
-//! without gaps: a block holds the tail of one file, many small ones, and the head of the next.
+//! Names, content and hashes go into blocks one behind the other and without gaps: a block holds the tail of one file,
+//! many small ones, and the head of the next.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
-use sabul_transfer::{Layout, Printable};
-use sabul_wire::control::{
-    Entry, EntryKind, Failure, FailureCode, MAX_MANIFEST_ENTRIES, Message, Start,
-};
+use sabul_transfer::{Layout, Packer, Printable};
+use sabul_wire::block::Record;
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 use tracing::{info, warn};
 
 use super::have::{Have, Known, Same, same, same_whole};
@@ -21,10 +19,10 @@ use super::trouble::{MAX_KEPT_FAILURES, read_failure};
 use crate::disk::DiskFile;
 use crate::jail::Metadata;
 
-/// A manifest message is sent once its entries take about this many bytes.
-const BATCH_BYTES: usize = 256 << 10;
-/// What an entry takes in a message beside its path, in bytes, at most.
-const ENTRY_BYTES: usize = 40;
+/// Entries that are looked for before the first of them is sent: where that finds all, the totals are known at once.
+const AHEAD_ENTRIES: usize = 1000;
+/// What they take at most, in bytes, about.
+const AHEAD_BYTES: usize = 256 << 10;
 
 /// How to send.
 #[derive(Clone, Copy, Debug)]
@@ -67,34 +65,28 @@ impl SendSummary {
 /// If the outlet says that the transfer is over.
 pub fn send_files(
     set: SourceSet,
-    transfer: u32,
     options: SendOptions,
     mut have: Have,
     outlet: &mut dyn Outlet,
 ) -> Result<SendSummary, Stopped> {
     let (mut walk, mut stream) = set.into_parts();
     let mut sender = Sender {
-        transfer,
         options,
         outlet,
-        block: Vec::new(),
-        next_end: 0,
+        packer: Packer::new(options.block_bytes),
         announced_bytes: 0,
         summary: SendSummary::default(),
     };
     loop {
-        let (mut batch, mut sames) = (Vec::new(), BTreeMap::new());
+        let mut batch: Vec<Found> = Vec::new();
         let mut size = 0;
         let is_last = loop {
-            if batch.len() >= MAX_MANIFEST_ENTRIES - 1 || size >= BATCH_BYTES {
+            if batch.len() >= AHEAD_ENTRIES || size >= AHEAD_BYTES {
                 break false;
             }
             match walk.step() {
                 Step::Found(found) => {
-                    size += found.entry.weight() - Entry::WEIGHT + ENTRY_BYTES;
-                    if let Some(same) = find_same(&found, &walk, &mut have) {
-                        sames.insert(batch.len(), same);
-                    }
+                    size += found.entry.weight();
                     batch.push(found);
                 }
                 Step::Pause if sender.outlet.is_over() => return Err(Stopped),
@@ -103,10 +95,18 @@ pub fn send_files(
             }
         };
         let last = stream.take_if(|_| is_last);
-        sender.start(&sames)?;
-        sender.announce(&batch, last.as_ref().map(|(name, _)| name), is_last)?;
-        for (at, found) in batch.iter().enumerate() {
-            sender.send_entry(found, sames.remove(&at), &walk)?;
+        if is_last {
+            let entries = batch.len() as u64 + u64::from(last.is_some());
+            let bytes = batch
+                .iter()
+                .filter_map(|found| found.entry.stream_bytes())
+                .fold(0, u64::saturating_add);
+            let (before, bytes_before) = (sender.summary.entries, sender.announced_bytes);
+            let bytes = last.is_none().then_some(bytes_before.saturating_add(bytes));
+            sender.outlet.totals(before + entries, bytes);
+        }
+        for found in &batch {
+            sender.send_entry(found, &walk, &mut have)?;
         }
         if let Some((name, stream)) = last {
             sender.send_stream(name, stream)?;
@@ -115,11 +115,11 @@ pub fn send_files(
             break;
         }
     }
-    sender.flush()?;
+    let summary = sender.finish()?;
     if walk.left_out() > 0 {
         warn!(files = walk.left_out(), "files under construction (.sabul-part) were left out");
     }
-    Ok(sender.summary)
+    Ok(summary)
 }
 
 /// How much of a file the receiver has, as it is here now.
@@ -146,92 +146,49 @@ fn find_same(found: &Found, walk: &Walk, have: &mut Have) -> Option<Same> {
 }
 
 struct Sender<'a> {
-    transfer: u32,
     options: SendOptions,
     outlet: &'a mut dyn Outlet,
-    /// The block being filled; without capacity until its first byte.
-    block: Vec<u8>,
-    /// Index of the next entry whose content is sent.
-    next_end: u64,
+    packer: Packer,
     announced_bytes: u64,
     summary: SendSummary,
 }
 
 impl Sender<'_> {
-    /// Says from where entries come that the receiver has in part; the manifest comes next.
-    fn start(&mut self, sames: &BTreeMap<usize, Same>) -> Result<(), Stopped> {
-        if sames.is_empty() {
-            return Ok(());
-        }
-        let first = self.summary.entries;
-        let starts = sames.iter().map(|(&at, same)| {
-            self.summary.resumed += same.offset;
-            Start { index: first + at as u64, offset: same.offset }
-        });
-        let (transfer, starts) = (self.transfer, starts.collect());
-        self.outlet.message(Message::Starts { transfer, starts })
+    /// Begins the next entry; gives its index.
+    fn announce(&mut self, entry: Entry) -> Result<u64, Stopped> {
+        let index = self.summary.entries;
+        self.summary.entries += 1;
+        self.announced_bytes += entry.stream_bytes().unwrap_or(0);
+        self.outlet.announced(&entry);
+        self.record(&Record::Entry(entry))?;
+        Ok(index)
     }
 
-    fn announce(
-        &mut self,
-        batch: &[Found],
-        stream: Option<&Vec<u8>>,
-        is_last: bool,
-    ) -> Result<(), Stopped> {
-        let mut entries: Vec<Entry> = batch.iter().map(|found| found.entry.clone()).collect();
-        if let Some(name) = stream {
-            let path = name.clone();
-            let kind = EntryKind::Stream;
-            entries.push(Entry { path, kind, mode: None, modified_ns: None, more: None });
-        }
-        for entry in &mut entries {
-            if !self.options.preserve {
-                entry.modified_ns = None;
-            }
-            self.announced_bytes += entry.stream_bytes().unwrap_or(0);
-        }
-        self.summary.entries += entries.len() as u64;
-        let transfer = self.transfer;
-        if !entries.is_empty() {
-            self.outlet.message(Message::Manifest { transfer, entries })?;
-        }
-        if is_last {
-            let (entries, bytes) = (self.summary.entries, self.announced_bytes);
-            self.outlet.message(Message::ManifestEnd { transfer, entries, bytes })?;
-        }
-        Ok(())
-    }
-
-    fn send_entry(
-        &mut self,
-        found: &Found,
-        same: Option<Same>,
-        walk: &Walk,
-    ) -> Result<(), Stopped> {
+    fn send_entry(&mut self, found: &Found, walk: &Walk, have: &mut Have) -> Result<(), Stopped> {
         let path = found.path.as_os_str().as_bytes();
+        let modified_ns = found.entry.modified_ns.filter(|_| self.options.preserve);
+        let index = self.announce(Entry { modified_ns, ..found.entry.clone() })?;
         let (EntryKind::File(_), Some(size)) = (found.entry.kind, found.entry.stream_bytes())
         else {
-            self.next_end += 1;
             return Ok(());
         };
-        let start = same.as_ref().map_or(0, |same| same.offset);
         let (sent, outcome) = if let Some(failure) = &found.failure {
-            (start, Err(failure.clone()))
+            (0, Err(failure.clone()))
         } else {
+            let same = find_same(found, walk, have);
             match walk.open(&found.path) {
-                Ok(file) => self.send_content(&*file, size, same, found)?,
-                Err(failure) => (start, Err(failure)),
+                Ok(file) => self.send_content(index, &*file, size, same, found)?,
+                Err(failure) => (0, Err(failure)),
             }
         };
-        // What is missing was announced, and what follows must not move.
-        self.pad(size - sent)?;
-        self.end(sent, outcome, path)
+        self.end(index, sent, outcome, path)
     }
 
     /// Sends up to `size` bytes of a file, those aside that are the same; tells how many there were
     /// in all, and their hash.
     fn send_content(
         &mut self,
+        index: u64,
         file: &dyn DiskFile,
         size: u64,
         same: Option<Same>,
@@ -245,27 +202,31 @@ impl Sender<'_> {
         // Of a stretch of a file, the rest is somebody else's.
         let (before, all) = found.part.unwrap_or_else(|| (0, layout.file_bytes(size)));
         let is_part = found.part.is_some();
+        self.summary.resumed += sent;
+        self.packer.begin(index, sent);
         while sent < size {
             self.make_room()?;
-            let start = self.block.len();
-            let room = self.options.block_bytes - start;
             let (place, run) = layout.place(sent);
-            let wanted = usize::try_from(run.min(size - sent)).unwrap_or(usize::MAX);
-            let read = if layout.has_holes() {
-                read_some(file, &mut self.block, place, wanted.min(room))
-            } else {
-                file.read_at(&mut self.block, before + place)
-            };
-            match read {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            let wanted = run.min(size - sent);
+            let filled = self.packer.fill(wanted, |block, most| {
+                let start = block.len();
+                if layout.has_holes() {
+                    read_some(file, block, place, most)?;
+                } else {
+                    file.read_at(block, before + place)?;
+                }
+                grew |= !is_part && (block.len() - start) as u64 > wanted;
+                Ok(())
+            });
+            match filled {
+                Ok([]) => break,
+                Ok(content) => {
+                    hasher.update(content);
+                    sent += content.len() as u64;
+                }
+                Err(error) if io::Error::kind(&error) == io::ErrorKind::Interrupted => {}
                 Err(error) => return Ok((sent, Err(read_failure(path, &error)))),
             }
-            grew |= !is_part && self.block.len() - start > wanted;
-            self.block.truncate(start + room.min(wanted));
-            hasher.update(&self.block[start..]);
-            sent += (self.block.len() - start) as u64;
         }
         let outcome = match file.metadata() {
             Err(error) => Err(read_failure(path, &error)),
@@ -287,75 +248,89 @@ impl Sender<'_> {
     }
 
     fn send_stream(&mut self, name: Vec<u8>, mut stream: Stream) -> Result<(), Stopped> {
+        let (path, kind) = (name.clone(), EntryKind::Stream);
+        let index =
+            self.announce(Entry { path, kind, mode: None, modified_ns: None, more: None })?;
+        self.packer.begin(index, 0);
         let mut hasher = blake3::Hasher::new();
         let mut sent = 0;
         let outcome = loop {
             self.make_room()?;
-            let start = self.block.len();
-            self.block.resize(self.options.block_bytes, 0);
-            let read = stream.0.read(&mut self.block[start..]);
-            self.block.truncate(start + read.as_ref().map_or(0, |&read| read));
-            hasher.update(&self.block[start..]);
-            sent += (self.block.len() - start) as u64;
-            match read {
-                Ok(0) => break Ok(hasher.finalize().into()),
-                // Nothing more for now: whoever reads the stream should have what there is.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.flush()?,
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                    break Err(read_failure(&name, &error));
+            let filled = self.packer.fill(u64::MAX, |block, most| {
+                let start = block.len();
+                block.resize(start + most, 0);
+                let read = stream.0.read(&mut block[start..])?;
+                block.truncate(start + read);
+                Ok(())
+            });
+            match filled {
+                Ok([]) => break Ok(hasher.finalize().into()),
+                Ok(content) => {
+                    hasher.update(content);
+                    sent += content.len() as u64;
                 }
-                _ => {}
+                Err(error) => match io::Error::kind(&error) {
+                    // Nothing more for now: whoever reads the stream should have what there is.
+                    io::ErrorKind::WouldBlock => self.flush()?,
+                    io::ErrorKind::Interrupted => {}
+                    _ => break Err(read_failure(&name, &error)),
+                },
             }
         };
-        self.end(sent, outcome, &name)
-    }
-
-    fn pad(&mut self, mut count: u64) -> Result<(), Stopped> {
-        while count > 0 {
-            self.make_room()?;
-            let room = self.options.block_bytes - self.block.len();
-            let take = usize::try_from(count).map_or(room, |count| count.min(room));
-            self.block.resize(self.block.len() + take, 0);
-            count -= take as u64;
-        }
-        Ok(())
+        self.end(index, sent, outcome, &name)
     }
 
     fn end(
         &mut self,
+        index: u64,
         bytes: u64,
         outcome: Result<[u8; 32], Failure>,
         path: &[u8],
     ) -> Result<(), Stopped> {
-        let index = self.next_end;
-        self.next_end += 1;
         self.summary.bytes += bytes;
         if let Err(failure) = &outcome {
             self.outlet.failed(path, failure);
             self.summary.fail(path.to_vec(), failure.clone());
         }
-        self.outlet.message(Message::EntryEnd { transfer: self.transfer, index, bytes, outcome })
+        self.record(&Record::End { index, outcome })
+    }
+
+    fn record(&mut self, record: &Record) -> Result<(), Stopped> {
+        self.packer.record(record);
+        while self.packer.is_full() {
+            self.flush()?;
+        }
+        Ok(())
     }
 
     /// Makes sure that the block has room for at least one byte.
     fn make_room(&mut self) -> Result<(), Stopped> {
-        if self.block.len() >= self.options.block_bytes {
+        while self.packer.is_full() {
             self.flush()?;
         }
-        if self.block.capacity() == 0 {
-            self.block = self.outlet.buffer()?;
-            // The contract of `buffer`, enforced: reading needs the memory to be there.
-            self.block.clear();
-            self.block.reserve_exact(self.options.block_bytes);
+        if self.packer.needs_buffer() {
+            self.packer.give(self.outlet.buffer()?);
         }
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), Stopped> {
-        if self.block.is_empty() {
+        if self.packer.is_empty() {
             return Ok(());
         }
-        self.outlet.block(std::mem::take(&mut self.block))
+        if self.packer.needs_buffer() {
+            self.packer.give(self.outlet.buffer()?);
+        }
+        self.outlet.block(self.packer.take())
+    }
+
+    fn finish(mut self) -> Result<SendSummary, Stopped> {
+        let (entries, bytes) = (self.summary.entries, self.announced_bytes);
+        self.record(&Record::Last { entries, bytes })?;
+        while !self.packer.is_empty() {
+            self.flush()?;
+        }
+        Ok(self.summary)
     }
 }
 

@@ -7,15 +7,11 @@
 //!              mean (the assembler).
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use sabul_transfer::{Printable, RelativePath};
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message, NotKept};
+use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 
-use crate::files::Counts;
 use crate::files::glob::{Pattern, is_pattern};
-use crate::jail::JailPath;
-use crate::transfer::Writer;
 
 /// The name under which a peer announces a source whose own name is none that could be written.
 const UNNAMED: &[u8] = b"unnamed";
@@ -53,15 +49,11 @@ impl Asked {
         }
     }
 
-    /// Refuses entries that were not asked for.
-    fn check(&mut self, entries: &[Entry]) -> Result<(), Failure> {
-        entries.iter().try_for_each(|entry| self.check_one(entry))
-    }
-
-    fn check_one(&mut self, entry: &Entry) -> Result<(), Failure> {
+    /// Refuses an entry that was not asked for.
+    pub(super) fn check(&mut self, entry: &Entry) -> Result<(), Failure> {
         let refuse = |why: &str| {
             let text = format!(
-                "the peer sent '{}', {why}; the transfer was ended before anything of it was written",
+                "the peer sent '{}', {why}; the transfer was ended before anything of that was written",
                 Printable(&entry.path)
             );
             Err(Failure::new(FailureCode::Protocol, text))
@@ -115,61 +107,6 @@ fn is_content(source: &[u8]) -> bool {
     matches!(source.rsplit(|&byte| byte == b'/').next(), None | Some(b"" | b"." | b".."))
 }
 
-/// A writer that takes nothing but what was asked for.
-pub(super) struct AskedWriter {
-    pub(super) asked: Asked,
-    pub(super) writer: Box<dyn Writer>,
-}
-
-impl Writer for AskedWriter {
-    fn have(&mut self) -> Vec<Message> {
-        self.writer.have()
-    }
-
-    fn folder(&self) -> Option<JailPath> {
-        self.writer.folder()
-    }
-
-    fn on_message(&mut self, message: Message) -> Result<(), Failure> {
-        if let Message::Manifest { entries, .. } = &message {
-            self.asked.check(entries)?;
-        }
-        self.writer.on_message(message)
-    }
-
-    fn on_block(&mut self, block: Vec<u8>) -> Result<(), Failure> {
-        self.writer.on_block(block)
-    }
-
-    fn poll_free(&mut self) -> Option<Vec<u8>> {
-        self.writer.poll_free()
-    }
-
-    fn poll_messages(&mut self, now: Duration) -> Vec<Message> {
-        self.writer.poll_messages(now)
-    }
-
-    fn finished(&self) -> Option<Counts> {
-        self.writer.finished()
-    }
-
-    fn failures(&self, told: usize) -> Vec<(Vec<u8>, Failure)> {
-        self.writer.failures(told)
-    }
-
-    fn totals(&self) -> Option<(u64, u64)> {
-        self.writer.totals()
-    }
-
-    fn pending_bytes(&self) -> usize {
-        self.writer.pending_bytes()
-    }
-
-    fn not_kept(&self) -> Vec<NotKept> {
-        self.writer.not_kept()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,7 +115,7 @@ mod tests {
 
     fn check(asked: &mut Asked, path: &[u8], kind: EntryKind) -> Result<(), String> {
         let entry = Entry { path: path.to_vec(), kind, mode: None, modified_ns: None, more: None };
-        asked.check(&[entry]).map_err(|failure| {
+        asked.check(&entry).map_err(|failure| {
             assert_eq!(failure.code, FailureCode::Protocol);
             failure.message
         })

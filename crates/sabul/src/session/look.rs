@@ -195,7 +195,6 @@ fn hand_on(
     tell: &mpsc::Sender<Result<Seen, Error>>,
 ) -> Result<(), Error> {
     let broke = |text: &str| Error::Failed(Failure::new(FailureCode::Protocol, text));
-    let mut told = 0;
     loop {
         let message = match inputs.recv() {
             Ok(Input::Message(message)) => message,
@@ -204,16 +203,14 @@ fn hand_on(
         };
         let weight = message.weight();
         match message {
-            Message::Seen { entries, .. } => {
-                told += entries.len() as u64;
+            Message::Seen { entries, is_last, .. } => {
                 for seen in entries {
                     // Nobody takes it any more: whoever listens ends this.
                     let _ = tell.blocking_send(Ok(seen));
                 }
-            }
-            Message::ManifestEnd { entries, .. } if entries == told => return Ok(()),
-            Message::ManifestEnd { .. } => {
-                return Err(broke("the peer told of another number of entries than it says"));
+                if is_last {
+                    return Ok(());
+                }
             }
             _ => return Err(broke("the peer answers a question about files with a transfer")),
         }
@@ -266,9 +263,9 @@ impl LookRequest {
 /// Tells all that is found, until the end or until nobody wants it.
 fn tell_all(mut looked: Looked, transfer: u32, bulk: &Bulk, stop: &AtomicBool) {
     let mut entries = Vec::new();
-    let (mut bytes, mut told) = (0, 0);
+    let mut bytes = 0;
     loop {
-        let is_end = match looked.step() {
+        let is_last = match looked.step() {
             Look::Seen(seen) => {
                 let text = seen.outcome.as_ref().err().map_or(0, |failure| failure.message.len());
                 bytes += SEEN_BYTES + seen.path.len() + text;
@@ -281,17 +278,12 @@ fn tell_all(mut looked: Looked, transfer: u32, bulk: &Bulk, stop: &AtomicBool) {
         if stop.load(Ordering::Acquire) {
             return;
         }
-        if entries.len() == MAX_SEEN || bytes >= BATCH_BYTES || (is_end && !entries.is_empty()) {
-            told += entries.len() as u64;
+        if entries.len() == MAX_SEEN || bytes >= BATCH_BYTES || is_last {
             bytes = 0;
             let entries = std::mem::take(&mut entries);
-            if !bulk.send(&Message::Seen { transfer, entries }) {
+            if !bulk.send(&Message::Seen { transfer, entries, is_last }) || is_last {
                 return;
             }
-        }
-        if is_end {
-            bulk.send(&Message::ManifestEnd { transfer, entries: told, bytes: 0 });
-            return;
         }
     }
 }

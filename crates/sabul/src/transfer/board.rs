@@ -157,9 +157,9 @@ struct BoardState {
     elapsed: Duration,
 }
 
-/// Entries behind the receiver's count that may still be reported as failed: twice those that it
-/// leaves unfinished.
-const NAMES_KEPT: u64 = 2 * sabul_transfer::MAX_UNFINISHED as u64;
+/// Entries behind the receiver's count that may still be reported as failed. Ours: more than wait for one flush; a
+/// directory that fails at the end may go unnamed.
+const NAMES_KEPT: u64 = 8192;
 /// Most names kept, however far the receiver's count lags behind. Those before go unnamed.
 const NAMES_MAX: usize = 1 << 16;
 

@@ -472,9 +472,8 @@ impl Run {
             }
         }
         let have = std::mem::take(&mut self.have);
-        let (control, board) = (self.cx.control.bulk(&self.mailbox), Arc::clone(&self.board));
+        let (control, board) = (self.cx.control.clone(), Arc::clone(&self.board));
         let spawned = machine.run_reader(Reading {
-            transfer: number,
             load: match work {
                 Work::Send { set, announce_times, resume } => {
                     let options = SendOptions { preserve: announce_times, block_bytes };
@@ -484,7 +483,7 @@ impl Run {
                 Work::SendMeasure(limit) => Some(Load::Measure(limit, block_bytes)),
                 Work::Receive(_) | Work::ReceiveMeasure(_) => None,
             },
-            outlet: ChannelOutlet { handle: handle.clone(), control, board },
+            outlet: ChannelOutlet { transfer: number, handle: handle.clone(), control, board },
             end: TellsEnd::new(self.mailbox.tell.clone()),
         });
         let result = match spawned {
@@ -548,7 +547,6 @@ impl Run {
                 Event::Control(Message::Done(found)) => {
                     // A timed measurement may be over while its last blocks wait.
                     handle.stop();
-                    self.mailbox.end_bulk();
                     done = Some(found);
                 }
                 Event::Sent => is_sent = true,
@@ -615,9 +613,9 @@ impl Run {
             stop: Arc::clone(&self.stop),
             opened: Instant::now(),
             end: TellsEnd::new(self.mailbox.tell.clone()),
-            transfer: number,
             intake: Arc::clone(&self.mailbox.intake),
             told: 0,
+            has_totals: false,
         });
         let result = match spawned {
             Ok(()) => self.wait_for_written(&handle, part).await,

@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver as Inputs, RecvTimeoutError};
 use std::time::Duration;
 
+use sabul_transfer::{Assembler, Op, Step};
+use sabul_units::Polled;
+use sabul_wire::block::{Record, end_block};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message, NotKept};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -12,7 +15,7 @@ use tokio::time::Instant;
 use super::board::Board;
 use crate::channel::{ReceiverHandle, SenderHandle};
 use crate::config::MeasureLimit;
-use crate::control::{Bulk, Control, Event, Input, Intake, Written};
+use crate::control::{Control, Event, Input, Intake, Written};
 use crate::error::Error;
 use crate::files::{
     Counts, Have, Outlet, PROGRESS_INTERVAL, Receiver, SendOptions, SendSummary, Sink, SourceSet,
@@ -21,30 +24,16 @@ use crate::files::{
 use crate::jail::JailPath;
 use crate::machine::{Machine, thread};
 
+/// More than the table of a block of a measurement takes, in bytes: one record of each kind, with a short name.
+const MEASURE_TABLE: usize = 128;
+
 /// What a reader hands over to, and writes down for the application.
 #[derive(Clone, Debug)]
 pub(crate) struct ChannelOutlet {
+    pub(crate) transfer: u32,
     pub(crate) handle: SenderHandle,
-    pub(crate) control: Bulk,
+    pub(crate) control: Control,
     pub(crate) board: Arc<Board>,
-}
-
-impl ChannelOutlet {
-    /// Takes note of what a message says before it leaves.
-    pub(crate) fn note(&self, message: &Message) {
-        match message {
-            Message::Manifest { entries, .. } => {
-                if entries.iter().any(|entry| entry.kind == EntryKind::Stream) {
-                    self.board.has_stream();
-                }
-                self.board.add_names(entries.iter().map(|entry| entry.path.clone()));
-            }
-            Message::ManifestEnd { entries, bytes, .. } => {
-                self.board.set_totals(*entries, Some(*bytes));
-            }
-            _ => {}
-        }
-    }
 }
 
 impl Outlet for ChannelOutlet {
@@ -56,9 +45,19 @@ impl Outlet for ChannelOutlet {
         self.handle.block(block).map_err(|_| Stopped)
     }
 
-    fn message(&mut self, message: Message) -> Result<(), Stopped> {
-        self.note(&message);
-        if self.control.send(&message) { Ok(()) } else { Err(Stopped) }
+    fn announced(&mut self, entry: &Entry) {
+        if entry.kind == EntryKind::Stream {
+            self.board.has_stream();
+        }
+        self.board.add_names(std::iter::once(entry.path.clone()));
+    }
+
+    fn totals(&mut self, entries: u64, bytes: Option<u64>) {
+        self.board.set_totals(entries, bytes);
+        if let Some(bytes) = bytes {
+            let transfer = self.transfer;
+            self.control.send(Message::Totals { transfer, entries, bytes, is_all: true });
+        }
     }
 
     fn failed(&mut self, path: &[u8], failure: &Failure) {
@@ -80,7 +79,6 @@ pub(crate) enum Load {
 
 /// The reader of a transfer without its thread. Its end is told when it is dropped.
 pub(crate) struct Reading {
-    pub(crate) transfer: u32,
     /// Taken by whoever runs it.
     pub(crate) load: Option<Load>,
     pub(crate) outlet: ChannelOutlet,
@@ -92,10 +90,10 @@ impl Reading {
     pub(crate) fn run(mut self) {
         let summary = match self.load.take() {
             Some(Load::Set(set, options, have)) => {
-                send_files(set, self.transfer, options, have, &mut self.outlet).ok()
+                send_files(set, options, have, &mut self.outlet).ok()
             }
             Some(Load::Measure(limit, block_bytes)) => {
-                send_measure(limit, self.transfer, block_bytes, &mut self.outlet)
+                send_measure(limit, block_bytes, &mut self.outlet)
             }
             None => None,
         };
@@ -137,35 +135,44 @@ impl Drop for TellsEnd {
 /// Sends blocks from memory until a limit is reached.
 fn send_measure(
     limit: MeasureLimit,
-    transfer: u32,
     block_bytes: usize,
     outlet: &mut ChannelOutlet,
 ) -> Option<SendSummary> {
     let path = b"measurement".to_vec();
     let entry = Entry { path, kind: EntryKind::Stream, mode: None, modified_ns: None, more: None };
-    outlet.message(Message::Manifest { transfer, entries: vec![entry] }).ok()?;
-    outlet.control.send(&Message::ManifestEnd { transfer, entries: 1, bytes: 0 });
+    outlet.announced(&entry);
     outlet.board.set_totals(1, limit.bytes);
-    let mut bytes = 0;
-    let mut start = None;
+    let mut records = vec![Record::Entry(entry)];
+    let (mut bytes, mut start) = (0, None);
     loop {
         let rest = limit.bytes.map_or(u64::MAX, |limit| limit - bytes);
         let is_over = limit
             .time
             .is_some_and(|time| start.is_some_and(|start: Instant| start.elapsed() >= time));
-        if rest == 0 || is_over {
-            break;
-        }
         let mut block = outlet.buffer().ok()?;
-        let size = usize::try_from(rest).map_or(block_bytes, |rest| rest.min(block_bytes));
-        // Content does not matter; only a new buffer has to be filled.
-        block.resize(size, 0);
         start.get_or_insert_with(Instant::now);
-        outlet.block(block).ok()?;
+        let most = if is_over { 0 } else { block_bytes - MEASURE_TABLE };
+        let size = usize::try_from(rest).map_or(most, |rest| rest.min(most));
+        if size > 0 {
+            records.push(Record::Part { index: 0, offset: bytes, bytes: size as u64 });
+        }
         bytes += size as u64;
+        let is_last = is_over || limit.bytes == Some(bytes);
+        if is_last {
+            records.push(Record::End { index: 0, outcome: Ok([0; 32]) });
+            records.push(Record::Last { entries: 1, bytes: 0 });
+        }
+        let mut table = Vec::new();
+        for record in records.drain(..) {
+            record.encode(&mut table).ok()?;
+        }
+        // Content does not matter; only a new buffer has to be filled.
+        end_block(&mut block, size, &table);
+        outlet.block(block).ok()?;
+        if is_last {
+            return Some(SendSummary { entries: 1, bytes, ..SendSummary::default() });
+        }
     }
-    outlet.message(Message::EntryEnd { transfer, index: 0, bytes, outcome: Ok([0; 32]) }).ok()?;
-    Some(SendSummary { entries: 1, bytes, ..SendSummary::default() })
 }
 
 /// The receiving end of a transfer without its thread.
@@ -178,8 +185,6 @@ pub(crate) trait Writer: Send {
     fn folder(&self) -> Option<JailPath> {
         None
     }
-    /// Takes a message about entries.
-    fn on_message(&mut self, message: Message) -> Result<(), Failure>;
     /// Takes the next block.
     fn on_block(&mut self, block: Vec<u8>) -> Result<(), Failure>;
     /// A block that is used up.
@@ -192,7 +197,7 @@ pub(crate) trait Writer: Send {
     fn failures(&self, told: usize) -> Vec<(Vec<u8>, Failure)>;
     /// Entries and bytes in all, once known.
     fn totals(&self) -> Option<(u64, u64)>;
-    /// What it holds for entries that wait for their content, in bytes.
+    /// What it holds for an entry under way, in bytes.
     fn pending_bytes(&self) -> usize {
         0
     }
@@ -209,10 +214,6 @@ impl<S: Sink + Send> Writer for Receiver<S> {
 
     fn folder(&self) -> Option<JailPath> {
         self.folder()
-    }
-
-    fn on_message(&mut self, message: Message) -> Result<(), Failure> {
-        self.on_message(message)
     }
 
     fn on_block(&mut self, block: Vec<u8>) -> Result<(), Failure> {
@@ -245,7 +246,7 @@ impl<S: Sink + Send> Writer for Receiver<S> {
     }
 
     fn pending_bytes(&self) -> usize {
-        usize::try_from(self.pending_bytes()).unwrap_or(usize::MAX)
+        self.pending_bytes()
     }
 }
 
@@ -253,11 +254,12 @@ impl<S: Sink + Send> Writer for Receiver<S> {
 #[derive(Debug)]
 pub(super) struct Counter {
     transfer: u32,
-    /// The end counts when it comes, whatever is still on its way.
-    is_timed: bool,
+    assembler: Assembler,
     bytes: u64,
-    limit: Option<u64>,
-    end: Option<u64>,
+    limit: MeasureLimit,
+    /// When the first block came, by the time since the opening of the channel.
+    began: Option<Duration>,
+    is_over: bool,
     free: Vec<Vec<u8>>,
     told: Option<(Duration, u64)>,
 }
@@ -266,10 +268,11 @@ impl Counter {
     pub(super) fn new(transfer: u32, limit: MeasureLimit) -> Self {
         Self {
             transfer,
-            is_timed: limit.time.is_some(),
+            assembler: Assembler::without_hashes(),
             bytes: 0,
-            limit: limit.bytes,
-            end: None,
+            limit,
+            began: None,
+            is_over: false,
             free: Vec::new(),
             told: None,
         }
@@ -277,23 +280,24 @@ impl Counter {
 }
 
 impl Writer for Counter {
-    fn on_message(&mut self, message: Message) -> Result<(), Failure> {
-        if let Message::EntryEnd { bytes, .. } = message {
-            self.end = Some(bytes);
-        }
-        Ok(())
-    }
-
     fn on_block(&mut self, block: Vec<u8>) -> Result<(), Failure> {
-        self.bytes += block.len() as u64;
-        self.free.push(block);
-        match self.end {
-            Some(end) if self.bytes > end => Err(Failure::new(
-                FailureCode::Protocol,
-                format!("the peer sent {} bytes or more and announced {end}", self.bytes),
-            )),
-            _ => Ok(()),
+        loop {
+            match self.assembler.poll(Some(&block))? {
+                Polled::Ready(Step::Op(Op::Write { range, .. })) => {
+                    self.bytes += range.len() as u64;
+                }
+                Polled::Ready(Step::BlockDone) => break,
+                Polled::Ready(Step::Op(_)) | Polled::Wait { .. } => {}
+            }
         }
+        let (announced, _) = self.assembler.announced();
+        if announced > 1 || self.limit.bytes.is_some_and(|limit| self.bytes > limit) {
+            let text = format!("the peer sent {announced} entries and {} bytes", self.bytes);
+            return Err(Failure::new(FailureCode::Protocol, text));
+        }
+        self.is_over |= self.assembler.is_complete();
+        self.free.push(block);
+        Ok(())
     }
 
     fn poll_free(&mut self) -> Option<Vec<u8>> {
@@ -301,6 +305,11 @@ impl Writer for Counter {
     }
 
     fn poll_messages(&mut self, now: Duration) -> Vec<Message> {
+        if self.bytes > 0 {
+            let began = *self.began.get_or_insert(now);
+            // What is still on its way after that time does not count.
+            self.is_over |= self.limit.time.is_some_and(|time| now >= began + time);
+        }
         let is_due = self.told.is_none_or(|(when, _)| now >= when + PROGRESS_INTERVAL);
         let is_news = self.told.map_or(0, |(_, bytes)| bytes) != self.bytes;
         if !is_news || !(is_due || self.finished().is_some()) {
@@ -319,8 +328,8 @@ impl Writer for Counter {
     }
 
     fn finished(&self) -> Option<Counts> {
-        let is_over = self.end.is_some_and(|end| self.is_timed || self.bytes >= end);
-        is_over.then_some(Counts { bytes: self.bytes, entries: 1, files: 1, ..Counts::default() })
+        let counts = Counts { bytes: self.bytes, entries: 1, files: 1, ..Counts::default() };
+        self.is_over.then_some(counts)
     }
 
     fn failures(&self, _told: usize) -> Vec<(Vec<u8>, Failure)> {
@@ -328,7 +337,7 @@ impl Writer for Counter {
     }
 
     fn totals(&self) -> Option<(u64, u64)> {
-        self.limit.map(|bytes| (1, bytes))
+        self.limit.bytes.map(|bytes| (1, bytes))
     }
 }
 
@@ -345,11 +354,12 @@ pub(crate) struct Writing {
     pub(crate) board: Arc<Board>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) opened: Instant,
-    pub(crate) transfer: u32,
     pub(crate) intake: Arc<Intake>,
     pub(crate) end: TellsEnd,
     /// How many failures the application knows of.
     pub(crate) told: usize,
+    /// The application knows how much there is.
+    pub(crate) has_totals: bool,
 }
 
 impl Writing {
@@ -378,16 +388,9 @@ impl Writing {
         let writer = &mut self.writer;
         let result = match input {
             Some(Input::Block(block)) => writer.on_block(block),
-            Some(Input::Message(message)) => {
-                let weight = message.weight();
-                let result = writer.on_message(message);
-                if let Some(weight) = self.intake.work_off(weight) {
-                    self.control.send(Message::Credit { transfer: self.transfer, weight });
-                }
-                if let Some((entries, bytes)) = writer.totals() {
-                    self.board.set_totals(entries, Some(bytes));
-                }
-                result
+            Some(Input::Message(_)) => {
+                let text = "the peer answers a question about files that nobody asked";
+                Err(Failure::new(FailureCode::Protocol, text))
             }
             Some(Input::Stop) => return Some(Err(stopped())),
             None => Ok(()),
@@ -395,6 +398,10 @@ impl Writing {
         let result = result.and_then(|()| self.intake.hold(writer.pending_bytes()));
         while let Some(block) = writer.poll_free() {
             self.handle.recycle(block);
+        }
+        if let Some((entries, bytes)) = writer.totals().filter(|_| !self.has_totals) {
+            self.has_totals = true;
+            self.board.set_totals(entries, Some(bytes));
         }
         let now = self.opened.elapsed();
         for message in writer.poll_messages(now) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sabul_units::{Random, SeededRandom};
 use sabul_wire::control::{
     Attribute, CONTROL_VERSION, ChannelParams, Direction, Entry, EntryKind, Extent, Facts, Failure,
-    FailureCode, Held, Mark, Message, More, Open, Owner, Request, Seen, SeenKind, Start, Whole,
+    FailureCode, Held, Mark, Message, More, Open, Owner, Request, Seen, SeenKind, Whole,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -13,13 +13,13 @@ use tokio::time::{sleep, timeout};
 use super::wire::Wire;
 
 /// Where a hostile peer asks to write; nothing honest goes there.
-pub(super) const LAIR: &[u8] = b"lair";
+pub(crate) const LAIR: &[u8] = b"lair";
 
 /// Draws what a hostile peer does.
-pub(super) struct Malice(SeededRandom);
+pub(crate) struct Malice(SeededRandom);
 
 impl Malice {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(SeededRandom::new(seed).fork("malice"))
     }
 
@@ -63,7 +63,8 @@ impl Malice {
         Failure::new(FailureCode::Changed, self.text())
     }
 
-    fn entry(&mut self) -> Entry {
+    /// An entry that no honest sender announces.
+    pub(crate) fn entry(&mut self) -> Entry {
         let size = self.size();
         let kind = match self.0.below(6) {
             0 => EntryKind::Directory,
@@ -155,16 +156,7 @@ impl Malice {
         match self.0.below(18) {
             0..=2 => self.open(),
             3 => Message::Accept { transfer, block_bytes: 1 << self.0.below(32) },
-            4 | 5 => {
-                let entries = (0..self.0.below(40)).map(|_| self.entry()).collect();
-                Message::Manifest { transfer, entries }
-            }
-            6 => Message::ManifestEnd { transfer, entries: self.size(), bytes: self.size() },
-            7 => {
-                let outcome = if self.0.below(2) == 0 { Ok([7; 32]) } else { Err(self.failure()) };
-                Message::EntryEnd { transfer, index: self.0.below(5), bytes: self.size(), outcome }
-            }
-            8 => Message::Progress {
+            4..=8 => Message::Progress {
                 transfer,
                 bytes: self.size(),
                 resumed: self.size(),
@@ -190,17 +182,13 @@ impl Malice {
                 let is_last = self.0.below(2) == 0;
                 Message::Have { transfer, files: vec![held], wholes, is_last }
             }
-            13 => {
-                let start = Start { index: self.0.below(5), offset: self.size() };
-                Message::Starts { transfer, starts: vec![start] }
-            }
-            16 => {
+            13 | 16 => {
                 let (entries, bytes) = (self.size(), self.size());
                 Message::Totals { transfer, entries, bytes, is_all: self.0.below(2) == 0 }
             }
             17 => {
                 let entries = (0..self.0.below(4)).map(|_| self.seen()).collect();
-                Message::Seen { transfer, entries }
+                Message::Seen { transfer, entries, is_last: self.0.below(2) == 0 }
             }
             14 => Message::Welcome { version: 9, suite: 2, software: self.text() },
             _ => Message::Cancel { transfer: Some(transfer), failure: self.failure() },

@@ -3,7 +3,7 @@
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 
-use sabul_wire::control::Message;
+use sabul_wire::control::Entry;
 
 use crate::channel::ChannelError;
 use crate::channel::engine::{Engine, Job, Turned};
@@ -51,15 +51,11 @@ async fn turn_until_over(engine: &mut dyn Engine) -> Result<(), ChannelError> {
 }
 
 /// What a reader hands over, in order.
-enum Step {
-    Block(Vec<u8>),
-    Message(Message),
-}
-
-/// Reads everything at once; what it hands over is played afterwards, as room comes.
 struct Script {
     block_bytes: usize,
-    steps: Vec<Step>,
+    blocks: Vec<Vec<u8>>,
+    entries: Vec<Entry>,
+    totals: Option<(u64, Option<u64>)>,
 }
 
 impl Outlet for Script {
@@ -68,39 +64,43 @@ impl Outlet for Script {
     }
 
     fn block(&mut self, block: Vec<u8>) -> Result<(), Stopped> {
-        self.steps.push(Step::Block(block));
+        self.blocks.push(block);
         Ok(())
     }
 
-    fn message(&mut self, message: Message) -> Result<(), Stopped> {
-        self.steps.push(Step::Message(message));
-        Ok(())
+    fn announced(&mut self, entry: &Entry) {
+        self.entries.push(entry.clone());
+    }
+
+    fn totals(&mut self, entries: u64, bytes: Option<u64>) {
+        self.totals = Some((entries, bytes));
     }
 }
 
-/// Runs the reader of a transfer.
+/// Runs the reader of a transfer: it reads everything at once, and that is handed over as room comes.
 pub(crate) async fn run_reader(mut reading: Reading) {
     let Some(Load::Set(set, options, have)) = reading.load.take() else {
         return reading.finish(None);
     };
-    let mut script = Script { block_bytes: options.block_bytes, steps: Vec::new() };
-    let summary = send_files(set, reading.transfer, options, have, &mut script).ok();
+    let block_bytes = options.block_bytes;
+    let mut script = Script { block_bytes, blocks: Vec::new(), entries: Vec::new(), totals: None };
+    let summary = send_files(set, options, have, &mut script).ok();
     for (path, failure) in summary.iter().flat_map(|summary| &summary.failures) {
         reading.outlet.failed(path, failure);
     }
-    for step in script.steps {
-        let is_handed_over = match step {
-            Step::Message(message) => {
-                reading.outlet.note(&message);
-                reading.outlet.control.send_when_room(&message).await
+    for entry in &script.entries {
+        reading.outlet.announced(entry);
+    }
+    if let Some((entries, bytes)) = script.totals {
+        reading.outlet.totals(entries, bytes);
+    }
+    for block in script.blocks {
+        let is_handed_over = loop {
+            match reading.outlet.handle.try_buffer() {
+                Err(_) => break false,
+                Ok(Some(_)) => break reading.outlet.handle.block(block).is_ok(),
+                Ok(None) => tokio::time::sleep(LOOK).await,
             }
-            Step::Block(block) => loop {
-                match reading.outlet.handle.try_buffer() {
-                    Err(_) => break false,
-                    Ok(Some(_)) => break reading.outlet.handle.block(block).is_ok(),
-                    Ok(None) => tokio::time::sleep(LOOK).await,
-                }
-            },
         };
         if !is_handed_over {
             return reading.finish(None);

@@ -17,21 +17,16 @@ fn link(path: &str, kind: EntryKind, target: &str) -> Entry {
 fn receive(root: &Path, sync: bool, entries: Vec<Entry>) -> Vec<String> {
     let destination = Destination { preserve: true, sync, ..Destination::default() };
     let mut receiver = FileReceiver::new(jail(root), &destination, TRANSFER).unwrap();
-    let is_file = |entry: &&Entry| entry.kind == EntryKind::File(1);
-    let (count, files) = (entries.len() as u64, entries.iter().filter(is_file).count());
-    let ends: Vec<u64> =
-        (0..).zip(&entries).filter(|(_, entry)| is_file(entry)).map(|(index, _)| index).collect();
-    receiver.on_message(manifest(entries)).unwrap();
-    for index in ends {
-        let outcome = Ok(blake3::hash(b"x").into());
-        let end = Message::EntryEnd { transfer: TRANSFER, index, bytes: 1, outcome };
-        receiver.on_message(end).unwrap();
+    let count = entries.len() as u64;
+    let mut said = Said::default();
+    for entry in entries {
+        let is_file = entry.kind == EntryKind::File(1);
+        said.entry(entry);
+        if is_file {
+            said.content(b"x").end(b"x");
+        }
     }
-    let end = Message::ManifestEnd { transfer: TRANSFER, entries: count, bytes: files as u64 };
-    receiver.on_message(end).unwrap();
-    if files > 0 {
-        receiver.on_block(vec![b'x'; files]).unwrap();
-    }
+    receiver.on_block(said.last().block()).unwrap();
     let counts = receiver.finished().unwrap();
     assert_eq!(counts.entries + counts.failed, count, "each is finished once");
     receiver.failures().iter().map(|(_, failure)| failure.message.clone()).collect()
@@ -89,10 +84,10 @@ fn nothing_is_written_through_a_link_of_the_same_transfer() {
     let to = TempDir::new().unwrap();
     let mut receiver = receiver(to.path(), "", true);
     receiver.sink_mut().make_links_early();
-    receiver.on_message(manifest(vec![link("l", EntryKind::SymbolicLink, out)])).unwrap();
+    let mut said = Said::default();
+    receiver.on_block(said.entry(link("l", EntryKind::SymbolicLink, out)).block()).unwrap();
     assert!(to.path().join("l").is_symlink());
-    receiver.on_message(manifest(vec![entry("l/x", EntryKind::File(1))])).unwrap();
-    receiver.on_block(b"x".to_vec()).unwrap();
+    receiver.on_block(said.file("l/x", b"x").block()).unwrap();
     assert_eq!(receiver.failures().len(), 1);
     assert!(names(outside.path()).is_empty());
 }
@@ -115,7 +110,8 @@ fn a_name_that_comes_twice_or_is_kept_for_parts_is_no_link() {
     assert_eq!(fs::read_link(to.path().join("a")).unwrap(), Path::new("1"));
     assert_eq!(fs::read(to.path().join("f")).unwrap(), b"x");
     let mut receiver = receiver(to.path(), "", true);
-    let refused = receiver.on_message(manifest(vec![link(&long, symbolic, "5")])).unwrap_err();
+    let mut said = Said::default();
+    let refused = receiver.on_block(said.entry(link(&long, symbolic, "5")).block()).unwrap_err();
     assert_eq!(refused.code, FailureCode::Protocol, "no component has 256 bytes");
 }
 

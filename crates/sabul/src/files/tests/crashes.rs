@@ -53,42 +53,30 @@ fn path(text: &str) -> JailPath {
     JailPath::new(text.split('/')).unwrap()
 }
 
-enum Step {
-    Message(Message),
-    Block(Vec<u8>),
-}
-
-/// The messages and blocks of a transfer; the hashes come late where they `lag`.
-fn steps(tree: &Tree, lag: bool) -> Vec<Step> {
-    let size = |content: &Option<Vec<u8>>| content.as_ref().map_or(0, |it| it.len() as u64);
-    let entries = tree.iter().map(|(path, content)| {
+/// The blocks of a transfer; where they `lag`, each file ends in the block behind its content.
+fn steps(tree: &Tree, lag: bool) -> Vec<Vec<u8>> {
+    let (mut said, mut blocks) = (Said::default(), Vec::new());
+    for (path, content) in tree {
         let kind =
             content.as_ref().map_or(EntryKind::Directory, |it| EntryKind::File(it.len() as u64));
-        entry(path, kind)
-    });
-    let mut steps = vec![Step::Message(manifest(entries.collect()))];
-    let mut ends = Vec::new();
-    for (index, (_, content)) in tree.iter().enumerate() {
-        let Some(bytes) = content else { continue };
-        steps.extend(bytes.chunks(4000).map(|chunk| Step::Block(chunk.to_vec())));
-        let end = Message::EntryEnd {
-            transfer: TRANSFER,
-            index: index as u64,
-            bytes: bytes.len() as u64,
-            outcome: Ok(blake3::hash(bytes).into()),
-        };
-        if lag { ends.push(Step::Message(end)) } else { steps.push(Step::Message(end)) }
+        said.entry(entry(path, kind));
+        let Some(content) = content else { continue };
+        for chunk in content.chunks(4000) {
+            blocks.push(said.content(chunk).block());
+        }
+        said.end(content);
+        if !lag {
+            blocks.push(said.block());
+        }
     }
-    steps.extend(ends);
-    let (entries, bytes) = (tree.len() as u64, tree.iter().map(|(_, it)| size(it)).sum());
-    steps.push(Step::Message(Message::ManifestEnd { transfer: TRANSFER, entries, bytes }));
-    steps
+    blocks.push(said.last().block());
+    blocks
 }
 
 /// A transfer under way on a disk in memory.
 struct Copy {
     receiver: FileReceiver,
-    steps: std::vec::IntoIter<Step>,
+    steps: std::vec::IntoIter<Vec<u8>>,
     at: u32,
     /// Time between two steps.
     pace: Duration,
@@ -105,22 +93,15 @@ impl Copy {
             sync: true,
             resume: false,
         };
-        let mut receiver = FileReceiver::new(disk, &destination, TRANSFER)?;
-        if lag {
-            receiver.sink_mut().open_max = 3;
-        }
+        let receiver = FileReceiver::new(disk, &destination, TRANSFER)?;
         let (steps, pace) = (steps(tree, lag).into_iter(), Duration::from_millis(400));
         Ok(Self { receiver, steps, at: 0, pace, error: None })
     }
 
     /// Goes one step further; tells whether there is another.
     fn step(&mut self) -> bool {
-        let Some(step) = self.steps.next().filter(|_| self.error.is_none()) else { return false };
-        let result = match step {
-            Step::Message(message) => self.receiver.on_message(message),
-            Step::Block(block) => self.receiver.on_block(block),
-        };
-        self.error = result.err();
+        let Some(block) = self.steps.next().filter(|_| self.error.is_none()) else { return false };
+        self.error = self.receiver.on_block(block).err();
         self.at += 1;
         self.receiver.poll_messages(self.pace * self.at);
         true
@@ -199,7 +180,7 @@ fn check_repeat(disk: &MemoryDisk, tree: &Tree, what: &str) {
     }
 }
 
-/// Both transfers, both orders of hashes.
+/// Both transfers, with both ways to end files.
 fn scripts() -> [(Tree, bool); 4] {
     [(few(), false), (few(), true), (many(), false), (many(), true)]
 }

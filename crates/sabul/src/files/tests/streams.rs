@@ -13,12 +13,12 @@ fn a_stream_arrives_as_a_file_or_in_a_writer() {
         };
         let to = TempDir::new().unwrap();
         let mut files = receiver(to.path(), "out", false);
-        replay(record(set(), OPTIONS).0, &mut files, length % 2 == 0);
+        replay(record(set(), OPTIONS).0, &mut files);
         assert_eq!(files.finished().unwrap().entries, 1);
         assert_eq!(fs::read(to.path().join("out")).unwrap(), &content[..length]);
 
         let mut stream = StreamReceiver::new(Vec::new(), TRANSFER);
-        replay(record(set(), OPTIONS).0, &mut stream, length % 2 == 1);
+        replay(record(set(), OPTIONS).0, &mut stream);
         let bytes = length as u64;
         let counts = Counts { bytes, entries: 1, files: 1, ..Counts::default() };
         assert_eq!(stream.finished(), Some(counts));
@@ -54,11 +54,12 @@ fn what_a_stream_has_leaves_when_it_has_no_more_for_now() {
     let mut sent = Record { may_be_short: true, ..Record::default() };
     sent.block_bytes = OPTIONS.block_bytes;
     let set = SourceSet::local(vec![source], false).unwrap();
-    send_files(set, TRANSFER, OPTIONS, Have::default(), &mut sent).unwrap();
-    let lengths: Vec<_> = sent.blocks.iter().map(Vec::len).collect();
-    assert_eq!((lengths.len(), lengths[0], lengths[16]), (17, 617, 10_000 - 16 * 617));
+    send_files(set, OPTIONS, Have::default(), &mut sent).unwrap();
+    let lengths: Vec<_> = sent.blocks.iter().map(|block| content_bytes(block)).collect();
+    // Before the first is its name, behind the last its end.
+    assert_eq!((lengths.len(), lengths[1], lengths[17]), (19, 617, 10_000 - 16 * 617));
     let mut stream = StreamReceiver::new(Vec::new(), TRANSFER);
-    replay(sent, &mut stream, true);
+    replay(sent, &mut stream);
     assert_eq!(stream.writer(), &content);
 }
 
@@ -76,7 +77,7 @@ fn a_stream_that_breaks_fails_and_leaves_no_file() {
     assert!(summary.failures[0].1.message.contains("unplugged"));
     let to = TempDir::new().unwrap();
     let mut receiver = receiver(to.path(), "", true);
-    replay(sent, &mut receiver, true);
+    replay(sent, &mut receiver);
     assert_eq!(receiver.finished().unwrap().failed, 1);
     assert!(names(to.path()).is_empty());
 }
@@ -94,7 +95,7 @@ fn only_one_source_is_a_stream_and_it_comes_last() {
     assert!(set.needs_directory());
     let to = TempDir::new().unwrap();
     let mut receiver = receiver(to.path(), "", true);
-    replay(record(set, OPTIONS).0, &mut receiver, false);
+    replay(record(set, OPTIONS).0, &mut receiver);
     assert_eq!(names(to.path()), ["f", "s"]);
 }
 
@@ -104,7 +105,7 @@ fn a_writer_that_fails_is_reported_with_its_cause() {
     let file = write(from.path(), "f", &[0; 5000]);
     let full = File::options().write(true).open("/dev/full").unwrap();
     let mut receiver = StreamReceiver::new(full, TRANSFER);
-    let messages = replay(record(local(&[&file]), OPTIONS).0, &mut receiver, false);
+    let messages = replay(record(local(&[&file]), OPTIONS).0, &mut receiver);
     assert!(matches!(&messages[0], Message::EntryFailed { failure, .. }
         if failure.code == FailureCode::NoSpace));
     assert_eq!(receiver.finished().unwrap().failed, 1);
@@ -112,18 +113,18 @@ fn a_writer_that_fails_is_reported_with_its_cause() {
     let (gone, writer) = io::pipe().unwrap();
     drop(gone);
     let mut receiver = StreamReceiver::new(writer, TRANSFER);
-    replay(record(local(&[&file]), OPTIONS).0, &mut receiver, false);
+    replay(record(local(&[&file]), OPTIONS).0, &mut receiver);
     assert_eq!(receiver.failures()[0].1.code, FailureCode::Cancelled);
 }
 
 #[test]
 fn a_writer_takes_one_entry_and_no_directory() {
     let mut receiver = StreamReceiver::new(Vec::new(), TRANSFER);
-    let two = vec![entry("a", EntryKind::File(0)), entry("b", EntryKind::File(0))];
-    let failure = receiver.on_message(manifest(two)).unwrap_err();
+    let two = Said::default().file("a", b"").file("b", b"").block();
+    let failure = receiver.on_block(two).unwrap_err();
     assert_eq!(failure.code, FailureCode::BadSetting);
 
     let mut receiver = StreamReceiver::new(Vec::new(), TRANSFER);
-    receiver.on_message(manifest(vec![entry("d", EntryKind::Directory)])).unwrap();
+    receiver.on_block(Said::default().entry(entry("d", EntryKind::Directory)).block()).unwrap();
     assert!(receiver.failures()[0].1.message.contains("is a directory"));
 }

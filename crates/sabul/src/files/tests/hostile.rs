@@ -1,0 +1,53 @@
+//! A sender that announces anything: what it can reach, and that it ends in order.
+
+use sabul_units::{Random, SeededRandom};
+
+use super::*;
+use crate::disk::Disk;
+use crate::disk::memory::MemoryDisk;
+use crate::jail::JailPath;
+use crate::world::hostile::{LAIR, Malice};
+
+#[test]
+fn whatever_is_announced_nothing_outside_of_its_folder_is_touched() {
+    let (mut refused, mut made) = (0, 0);
+    for seed in 0..400 {
+        let (mut malice, mut rng) = (Malice::new(seed), SeededRandom::new(seed));
+        let disk = MemoryDisk::new(0);
+        disk.put(&JailPath::new(["a"]).unwrap(), b"mine").unwrap();
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let destination =
+            Destination { path: LAIR.to_vec(), into_directory: true, ..Destination::default() };
+        let mut receiver = FileReceiver::new(shared, &destination, TRANSFER).unwrap();
+        let mut said = Said::default();
+        for _ in 0..rng.below(12) {
+            let entry = malice.entry();
+            let is_long = Sent::Entry(entry.clone()).encode(&mut Vec::new()).is_err();
+            // What is refused for its name or its size tells nothing of what comes after it.
+            let is_bad = entry.path.is_empty() || entry.stream_bytes() > Some(1 << 40);
+            if is_long || (is_bad && rng.below(8) > 0) {
+                continue;
+            }
+            let has_content = entry.kind.has_content();
+            said.entry(entry);
+            if has_content && rng.below(2) == 0 {
+                said.content(b"x");
+            }
+            if has_content {
+                said.end(b"x");
+            }
+        }
+        let result = receiver.on_block(said.last().block());
+        refused += u32::from(result.is_err());
+        if result.is_err() {
+            receiver.abort();
+        }
+        drop(receiver);
+        let there = disk.tree();
+        assert_eq!(there[&b"a"[..]].as_deref(), Some(&b"mine"[..]), "seed {seed}");
+        made += there.len() - 2;
+        let outside = |name: &&Vec<u8>| !name.starts_with(LAIR) && *name != b"a";
+        assert_eq!(there.keys().find(outside), None, "seed {seed}");
+    }
+    assert!(refused > 50 && made > 0, "{refused} were refused, {made} names made");
+}
