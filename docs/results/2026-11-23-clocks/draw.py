@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Twenty drawn paths as scenario files: one flow of a controller alone, or beside the kernel's CUBIC.
 
-    draw.py FOLDER CONTROLLER... [beside]
+    draw.py FOLDER CONTROLLER... [beside] [slow]
+
+`slow` draws rates of which a machine with two cores carries four at a time, and shorter runs.
 """
 import os
 import random
@@ -10,10 +12,15 @@ import sys
 RATES = [20, 50, 100]
 QUEUES = [0.5, 1, 2, 4]
 LOSSES = [0, 0, 0.001, 0.01]
+# Controllers that are told their rate: nine tenths of the link's.
+TOLD = ["rbudp", "tsunami", "fobs", "fixed"]
 
 folder, *names = sys.argv[1:]
 beside = "beside" in names
-names = [name for name in names if name != "beside"]
+is_slow = "slow" in names
+names = [name for name in names if name not in ("beside", "slow")]
+if is_slow:
+    RATES = [5, 10, 20]
 os.makedirs(folder, exist_ok=True)
 chance = random.Random(2026)
 for number in range(20):
@@ -21,7 +28,7 @@ for number in range(20):
     rtt = round(10 * 15 ** chance.random())
     for name in names:
         flows = [("a", "sabul", name)] + ([("tcp", "tcp", "cubic")] if beside else [])
-        seconds, warmup = (30, 10) if beside else (10, 4)
+        seconds, warmup = ((20, 8) if beside else (8, 3)) if is_slow else ((30, 10) if beside else (10, 4))
         with open(os.path.join(folder, f"{name}-{number:02}.toml"), "w") as file:
             file.write(
                 f'name = "{name}-{number:02}: {rate} Mb/s x {rtt} ms x {queue} products, loss {loss}"\n'
@@ -30,3 +37,5 @@ for number in range(20):
             )
             for id, transport, cc in flows:
                 file.write(f'\n[[flow]]\nid = "{id}"\ntransport = "{transport}"\ncc = "{cc}"\npath = ["b"]\n')
+                if cc in TOLD:
+                    file.write(f"params = {{ rate_mbps = {rate * 0.9} }}\n")
