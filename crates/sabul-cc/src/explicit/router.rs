@@ -182,26 +182,30 @@ impl Router {
     /// Ends the intervals that are over.
     #[inline]
     fn turn(&mut self, now: Instant, queue: Bytes) -> LinkState {
-        let mut link = LinkState { now, ends: self.ends, capacity: self.capacity, queue };
         if now >= self.ends {
-            self.end_intervals(&link);
-            link.ends = self.ends;
+            self.end_intervals(now, queue);
         }
-        link
+        self.link(now, queue)
+    }
+
+    #[inline]
+    const fn link(&self, now: Instant, queue: Bytes) -> LinkState {
+        LinkState { now, ends: self.ends, capacity: self.capacity, queue }
     }
 
     #[cold]
-    fn end_intervals(&mut self, link: &LinkState) {
+    fn end_intervals(&mut self, now: Instant, queue: Bytes) {
         for _ in 0..CATCH_UP {
-            if link.now < self.ends {
+            if now < self.ends {
                 return;
             }
-            self.law.on_interval(self.ends.since(self.began), link);
+            let link = self.link(now, queue);
+            self.law.on_interval(self.ends.since(self.began), &link);
             self.began = self.ends;
             self.ends = self.began + self.law.interval().max(INTERVAL_MIN);
         }
-        self.began = link.now;
-        self.ends = link.now + self.law.interval().max(INTERVAL_MIN);
+        self.began = now;
+        self.ends = now + self.law.interval().max(INTERVAL_MIN);
     }
 }
 
