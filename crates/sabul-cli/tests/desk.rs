@@ -13,7 +13,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use common::schema::expect;
-use common::{Bench, PATIENCE, Running, content, expect_code, json, run, stderr, wait_for};
+use common::{
+    Bench, PATIENCE, Running, content, expect_code, json, run, sabul_apart, stderr, wait_for,
+};
 
 /// At [`SLOW`] this takes 13 minutes, at full speed no time.
 const BYTES: usize = 10_000_000;
@@ -78,8 +80,12 @@ fn a_server_that_runs_has_another_ceiling_for_what_it_receives() {
     fs::write(bench.path("a"), content(2, BYTES)).unwrap();
     let server = bench.server.as_ref().unwrap().id();
     let copy = Running::start(&mut bench.cp(["-q", "a", &bench.url("")]));
-    transferring(&bench, copy.id());
-    let job = listed(&bench).into_iter().find(|job| job["pid"] == server).unwrap();
+    let server_now = || listed(&bench).into_iter().find(|job| job["pid"] == server).unwrap();
+    // The sender knows first how much it will be.
+    wait_for("the server's start of the copy", || {
+        server_now()["running"][0]["bytes_total"] == BYTES
+    });
+    let job = server_now();
     expect(&job, "ps");
     assert_eq!((&job["sessions"], &job["rate_limit_total_bps"]), (&1.into(), &100_000.into()));
     let running = &job["running"][0];
@@ -100,7 +106,6 @@ fn a_server_that_runs_has_another_ceiling_for_what_it_receives() {
     expect_code(&set, 0);
     assert_eq!(json(&set)["rate_limit_total_bps"], Value::Null);
     expect_code(&copy.finish(), 0);
-    let server_now = || listed(&bench).into_iter().find(|job| job["pid"] == server).unwrap();
     wait_for("the server's end of the copy", || server_now()["transfers_done"] == 1);
     let over = server_now();
     assert_eq!((&over["running"], &over["bytes"]), (&Value::Array(Vec::new()), &BYTES.into()));
@@ -118,7 +123,7 @@ fn what_was_killed_is_listed_no_more_and_leaves_no_socket() {
     let socket = bench.path("sabul").join(format!("{}.sock", server.id()));
     // Until somebody has taken notice of its end, there is still a process with this id.
     drop(bench.server);
-    let output = run(common::sabul().arg("ps").env("XDG_RUNTIME_DIR", bench.folder.path()));
+    let output = run(sabul_apart(bench.folder.path()).arg("ps"));
     expect_code(&output, 0);
     assert!(stderr(&output).contains("nothing of yours"), "{}", stderr(&output));
     assert!(!socket.exists());
@@ -137,8 +142,8 @@ fn a_service_is_asked_in_the_folder_that_systemd_makes_for_it() {
         assert!(unit.lines().any(|it| it == line), "the unit says {line} no more");
     }
     let with = |arguments: &[&str]| {
-        let mut command = common::sabul();
-        command.current_dir(folder.path()).env("XDG_RUNTIME_DIR", folder.path()).args(arguments);
+        let mut command = sabul_apart(folder.path());
+        command.args(arguments);
         command
     };
     let serve =

@@ -32,6 +32,13 @@ pub(crate) fn sabul() -> Command {
     command
 }
 
+/// The program in this folder, where it sees no other commands than those begun there.
+pub(crate) fn sabul_apart(folder: &Path) -> Command {
+    let mut command = sabul();
+    command.current_dir(folder).env("XDG_RUNTIME_DIR", folder).env("TMPDIR", folder);
+    command
+}
+
 /// A child with its output on the way; ended when dropped.
 pub(crate) struct Running {
     child: Child,
@@ -137,9 +144,8 @@ impl Bench {
     pub(crate) fn with(arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("root")).unwrap();
-        let mut command = sabul();
-        command.current_dir(folder.path()).args(arguments).env("XDG_RUNTIME_DIR", folder.path());
-        command.args(["--listen", "127.0.0.1:0", "--ticket-file", "ticket"]);
+        let mut command = sabul_apart(folder.path());
+        command.args(arguments).args(["--listen", "127.0.0.1:0", "--ticket-file", "ticket"]);
         let mut server = Running::start(&mut command);
         let ticket = folder.path().join("ticket");
         let deadline = Instant::now() + PATIENCE;
@@ -175,9 +181,8 @@ impl Bench {
 
     /// The program beside the root, with the ticket.
     pub(crate) fn sabul(&self) -> Command {
-        let mut command = sabul();
-        command.current_dir(self.folder.path()).env("SABUL_TICKET_FILE", "ticket");
-        command.env("XDG_RUNTIME_DIR", self.folder.path());
+        let mut command = sabul_apart(self.folder.path());
+        command.env("SABUL_TICKET_FILE", "ticket");
         command
     }
 
