@@ -232,9 +232,14 @@ impl Board {
         self.touch();
     }
 
-    /// A look ahead has found so much.
+    /// A look ahead has found so much. What is certain stays, though an earlier count may come after it: the look
+    /// ahead and the reading of small trees end in either order.
     pub(crate) fn set_ahead(&self, totals: Totals) {
-        self.lock().ahead = Some(totals);
+        let mut state = self.lock();
+        if totals.is_all || state.ahead.is_none_or(|known| !known.is_all) {
+            state.ahead = Some(totals);
+        }
+        drop(state);
         self.touch();
     }
 

@@ -44,3 +44,16 @@ fn names_that_wait_for_the_receivers_count_are_bounded() {
     let failures = board.report(Counts::default()).failures;
     assert_eq!([&failures[0].0[..], &failures[1].0], [&b"199999"[..], b"entry 7"]);
 }
+
+#[test]
+fn what_is_certain_stays_though_an_earlier_count_comes_after_it() {
+    let board = Board::new();
+    let (few, all) = (
+        Totals { entries: 1, bytes: 7, is_all: false },
+        Totals { entries: 2, bytes: 9, is_all: true },
+    );
+    for (told, known) in [(few, few), (all, all), (few, all)] {
+        board.set_ahead(told);
+        assert_eq!(board.progress().ahead, Some(known));
+    }
+}
