@@ -9,7 +9,8 @@
 //!     overload    more than `LOSS_PART` lost, whatever is told, in rounds that last longer by `LASTING` than the
 //!                 others of late
 //! A router that has its link's rate right overflows its queue for some round trips after a join or an end of
-//! silence, and then no more; one whose link is slower than it believes does so for good.
+//! silence, and then no more; one whose link is slower than it believes does so for good. What is lost within `START`
+//! of the first ACK is no overload.
 //! The base is the least such delay of the last ten to twenty seconds, since clocks drift.
 
 use sabul_units::{Bytes, Instant, Span};
@@ -27,6 +28,9 @@ const LOST_MIN: u64 = 4;
 /// Ours: losses that last so long, in round trips and at least in time, are no join's.
 const LASTING: u64 = 8;
 const LASTING_MIN: Span = Span::from_millis(500);
+/// Ours: what a flow loses so soon after its start may be of its start, which two that begin at once take this long to
+/// hear of where a price has to rise first.
+const START: Span = Span::from_secs(2);
 /// Ours: how long a base stands at least.
 const BASE_AGE: Span = Span::from_secs(10);
 
@@ -74,6 +78,8 @@ struct Round {
 pub(super) struct Watch {
     round: Option<Round>,
     has_had_router: bool,
+    /// When the first ACK came.
+    started: Option<Instant>,
     /// Least untold delays, of now and of before, and since when.
     base: [f64; 2],
     base_since: Option<Instant>,
@@ -97,6 +103,7 @@ impl Watch {
             return Some(Evidence::NoRouter);
         }
         self.has_had_router = true;
+        self.started.get_or_insert(cx.now);
         let told = header.map_or(0.0, |header| header.queued.as_secs_f64());
         let untold = acked
             .sent_at
@@ -145,6 +152,9 @@ impl Watch {
             return Some(Evidence::LossElsewhere);
         }
         let length = now.since(round.began);
+        if self.started.is_none_or(|started| now < started + START) {
+            return None;
+        }
         self.lossy = if is_much { self.lossy + length } else { self.lossy.saturating_sub(length) };
         (self.lossy >= (length * LASTING).max(LASTING_MIN)).then_some(Evidence::LastingLoss)
     }

@@ -111,6 +111,11 @@ impl Flow {
         })
     }
 
+    /// Until what is lost is no longer of its start.
+    fn begin(&mut self) {
+        (0..6).for_each(|_| self.settle());
+    }
+
     fn settle(&mut self) {
         (0..40).for_each(|_| self.step());
         assert!(!self.is_fallen());
@@ -180,7 +185,7 @@ fn loss_is_a_routers_own_where_it_tells_a_queue_and_elsewhere_where_it_does_not(
     flow.lose_percent = 5;
     assert!(flow.falls_after().is_some_and(|rounds| rounds <= 2));
     let mut flow = Flow::new(Rate::from_mbps(300));
-    flow.settle();
+    flow.begin();
     (flow.lose_percent, flow.late) = (5, Span::from_millis(50));
     let queued = Span::from_millis(50);
     flow.header = flow.header.map(|header| CongestionHeader { queued, ..header });
@@ -192,7 +197,7 @@ fn loss_is_a_routers_own_where_it_tells_a_queue_and_elsewhere_where_it_does_not(
 fn losses_that_last_are_left_whatever_routers_tell_and_those_that_come_and_go_are_not() {
     let told = |percent: u64| {
         let mut flow = Flow::new(Rate::from_mbps(300));
-        flow.settle();
+        flow.begin();
         (flow.lose_percent, flow.late) = (percent, Span::from_millis(60));
         let queued = Span::from_millis(60);
         flow.header = flow.header.map(|header| CongestionHeader { queued, ..header });
@@ -205,6 +210,13 @@ fn losses_that_last_are_left_whatever_routers_tell_and_those_that_come_and_go_ar
             flow.is_fallen().then(|| flow.ms - start)
         })
     };
+    // Two seconds of its start, half a second of losses.
+    let mut fresh = Flow::new(Rate::from_mbps(300));
+    let queued = Span::from_millis(60);
+    fresh.header = fresh.header.map(|header| CongestionHeader { queued, ..header });
+    (fresh.lose_percent, fresh.late) = (10, queued);
+    let after = falls_after(&mut fresh);
+    assert!(after.is_some_and(|ms| (2450..2750).contains(&ms)), "{after:?} ms");
     let after = falls_after(&mut told(10));
     assert!(after.is_some_and(|ms| (450..700).contains(&ms)), "{after:?} ms");
     assert_eq!(falls_after(&mut told(1)), None, "no more than the path's own");
