@@ -255,6 +255,15 @@ impl Sabul2026 {
         self.link.note(packets_per_second(rate, cx.packet_bytes), cx.now);
         self.end_search(rate, cx);
         self.hold_until = hold.map(|span| cx.now + span);
+        if hold.is_none() && self.is_alone(packets_per_second(rate, cx.packet_bytes)) {
+            // No queue has shown that this is all: trains that a machine stretched say less than the link carries.
+            self.probe_at = cx.now;
+        }
+    }
+
+    /// Whether one who has this rate has the link to himself, by what its trains have shown.
+    fn is_alone(&self, rate: f64) -> bool {
+        self.link.is_trained() && rate >= ALONE_PART * self.link.rate()
     }
 
     /// Goes on at this rate. Trains that arrived faster were the link's rate, whoever else used it.
@@ -269,8 +278,8 @@ impl Sabul2026 {
             self.start.ask_again(self.probe_at);
         }
         // Who came late has taken the others' queue for part of the path.
-        let is_alone = self.link.is_trained() && rate >= ALONE_PART * self.link.rate();
-        self.emptied_at = cx.now - if is_alone { Span::ZERO } else { DRAIN_AGE - FIRST_DRAIN };
+        self.emptied_at =
+            cx.now - if self.is_alone(rate) { Span::ZERO } else { DRAIN_AGE - FIRST_DRAIN };
     }
 
     fn schedule_probe(&mut self, cx: &mut Context<'_>) {
