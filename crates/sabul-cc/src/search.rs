@@ -318,14 +318,24 @@ impl RateSearch {
         clippy::cast_sign_loss,
         reason = "a rate, at least 0"
     )]
-    fn bound_train(&mut self, arrived: Rate, cx: &Context<'_>) {
-        let Some(offered) = self.gap.rate(cx.packet_bytes).filter(|offered| *offered > arrived)
-        else {
-            return;
-        };
+    fn most(&self, arrived: Rate, cx: &Context<'_>) -> Option<Rate> {
+        let offered = self.gap.rate(cx.packet_bytes).filter(|offered| *offered > arrived)?;
         let (arrived, offered) = (arrived.0 as f64, offered.0 as f64);
-        let most = Rate((arrived * offered / (offered - arrived)) as u64);
-        self.trained = self.trained.map(|trained| trained.min(most));
+        Some(Rate((arrived * offered / (offered - arrived)) as u64))
+    }
+
+    /// The link is no faster than that.
+    fn bound_train(&mut self, arrived: Rate, cx: &Context<'_>) {
+        if let Some(most) = self.most(arrived, cx) {
+            self.trained = self.trained.map(|trained| trained.min(most));
+        }
+    }
+
+    /// The same of a small part of the link, offered for less than a round trip: others whom the trains had slowed may have
+    /// sent more than the link carries just then. If it says half of what the trains say, neither is known.
+    fn doubt_train(&mut self, arrived: Rate, cx: &Context<'_>) {
+        let most = self.most(arrived, cx).unwrap_or(Rate(u64::MAX));
+        self.trained = self.trained.filter(|trained| trained.0 / 2 <= most.0);
     }
 
     pub(crate) fn on_ack(&mut self, acked: &Acked, cx: &Context<'_>) -> SearchStep {
@@ -465,7 +475,11 @@ impl RateSearch {
         let is_long = least > rtt.min + rtt.min / 2 + DELAY_FLOOR;
         if delayed && (is_round_over || is_long || part < 1.0) {
             // Full: what arrived is what the path carries. The queue drains in silence.
-            self.bound_train(rate, cx);
+            if part < 1.0 {
+                self.doubt_train(rate, cx);
+            } else {
+                self.bound_train(rate, cx);
+            }
             let hold = least.saturating_sub(rtt.min).min(rtt.min);
             return SearchStep::Found { rate: rate.mul_ratio(99, 100), hold: Some(hold) };
         }
