@@ -247,7 +247,7 @@ impl Sabul2026 {
             SearchStep::Found { rate, hold } => (rate, hold),
             SearchStep::Overrun { rate } => {
                 cx.tell(Reason::SearchCutShort);
-                self.end_search(rate, cx);
+                self.end_search(rate.max(self.carried(cx.packet_bytes).mul_ratio(1, 2)), cx);
                 return;
             }
         };
@@ -259,6 +259,16 @@ impl Sabul2026 {
             // No queue has shown that this is all: trains that a machine stretched say less than the link carries.
             self.probe_at = cx.now;
         }
+    }
+
+    /// The most that arrived in the last seconds; nothing before the first search.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate that was seen"
+    )]
+    fn carried(&self, packet_bytes: Bytes) -> Rate {
+        Rate((self.link.carried() * 8.0 * packet_bytes.0 as f64) as u64)
     }
 
     /// Whether one who has this rate has the link to himself, by what its trains have shown.

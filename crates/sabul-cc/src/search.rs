@@ -495,8 +495,10 @@ impl RateSearch {
         } else if is_carried && self.is_ceiling {
             return SearchStep::Found { rate: rate.mul_ratio(99, 100), hold: None };
         } else if is_round_over {
-            // Less arrives than was offered, yet nothing is lost or queued: an end is slow.
-            if !is_carried && !self.is_below_rate && self.round.lost > 0 {
+            // Less arrives than was offered, and it is not that as much was lost or queued: an end is slow.
+            let lost = self.round.lost as f64 / self.round.all().max(1) as f64;
+            let missing = 1.0 - rate.0 as f64 / offered.0.max(1) as f64;
+            if !is_carried && !self.is_below_rate && lost > missing / 2.0 {
                 return SearchStep::Found { rate: rate.mul_ratio(98, 100), hold: None };
             }
             let is_without_room = acked.is_room_limited && !is_carried;
