@@ -604,17 +604,12 @@ impl Controller for Sabul2026 {
         }
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a rate that was seen"
-    )]
     fn path(&self, packet_bytes: Bytes) -> Option<PathFacts> {
         let rate = match &self.start.search {
             Some(search) => search.offered(packet_bytes)?,
             None => {
-                let bps = self.link.carried() * 8.0 * packet_bytes.0 as f64;
-                Rate((self.link.is_trained() && bps >= 1.0).then_some(bps as u64)?)
+                let carried = self.carried(packet_bytes);
+                (self.link.is_trained() && carried > Rate(0)).then_some(carried)?
             }
         };
         Some(PathFacts { rate, rtt: Span::from_secs_f64(self.path.known_base()?) })

@@ -635,4 +635,42 @@ mod tests {
         let trained = search.train_rate().expect("a train has shown a rate");
         assert!((100_000_000..=140_000_000).contains(&trained.0), "{trained}");
     }
+
+    #[test]
+    fn a_small_part_of_the_link_offered_for_a_moment_casts_doubt_and_bounds_nothing() {
+        let moment = Moment::new(Instant::ZERO, None, Bytes(1500));
+        let after = |arrived| {
+            let mut search = RateSearch::new();
+            search.trained = Some(Rate::from_mbps(1000));
+            search.gap = Rate::from_mbps(125).gap(Bytes(1500));
+            search.doubt_train(Rate::from_mbps(arrived), &Context::without_chance(&moment));
+            search.train_rate()
+        };
+        // 110 of 125 says 917 at most, 92 says 348.
+        let link = Some(Rate::from_mbps(1000));
+        assert_eq!([125, 110, 92].map(after), [link, link, None]);
+    }
+
+    #[test]
+    fn a_fill_of_which_less_arrives_ends_where_losses_are_what_is_missing() {
+        let rtt = Span::from_millis(100);
+        let rtt = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
+        let moment = Moment::new(Instant::ZERO, Some(rtt), Bytes(1500));
+        let end = |lost| {
+            let mut search = RateSearch::new();
+            search.gap = Rate::from_mbps(1000).gap(Bytes(1500));
+            search.round = Told { arrived: 1000 - lost, lost };
+            let seen = Filled {
+                rate: Rate::from_mbps(600),
+                least: rtt.min,
+                delayed: false,
+                is_round_over: true,
+                is_half_over: true,
+            };
+            search.judge_fill(1.0, seen, &Acked::default(), rtt, &Context::without_chance(&moment))
+        };
+        assert_eq!(end(0), SearchStep::Continue);
+        assert_eq!(end(10), SearchStep::Continue, "a late machine, and chance");
+        assert!(matches!(end(400), SearchStep::Found { hold: None, .. }));
+    }
 }

@@ -219,3 +219,31 @@ fn losing_more_than_half_halves_the_window_each_epoch() {
     facts.tell(&mut controller, LINK, 0.3, 0.6, 6);
     assert!(controller.window < before / 4.0, "{} of {before}", controller.window);
 }
+
+#[test]
+fn a_search_that_met_no_queue_is_followed_by_a_probe_at_once() {
+    // LINK in packets of 1500 bytes.
+    let percent = |share: u64| Rate(120_000_000 / 100 * share);
+    let now = Instant::ZERO + Span::from_secs(1);
+    let probes_at_once = |share, hold| {
+        let mut controller = found(LINK);
+        controller.take_step(SearchStep::Found { rate: percent(share), hold }, &mut cx(now, BASE));
+        controller.probe_at <= now
+    };
+    assert!(probes_at_once(90, None));
+    assert!(!probes_at_once(90, Some(Span::from_millis(5))), "the link was full");
+    assert!(!probes_at_once(50, None), "others have the rest");
+}
+
+#[test]
+fn a_later_search_that_is_cut_short_goes_on_at_half_of_what_arrived_before() {
+    let window_after = |arrived| {
+        let mut controller = found(LINK);
+        controller.link.note(arrived, Instant::ZERO);
+        let step = SearchStep::Overrun { rate: Rate::from_mbps(1) };
+        controller.take_step(step, &mut cx(Instant::ZERO, BASE));
+        controller.window
+    };
+    assert!((window_after(0.8 * LINK) / (0.4 * LINK * 0.1) - 1.0).abs() < 0.1);
+    assert!(window_after(0.0) < 10.0);
+}
