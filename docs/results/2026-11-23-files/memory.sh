@@ -1,12 +1,14 @@
 #!/bin/bash
-# Peak memory of both ends of a copy of COUNT empty files: memory.sh BIN COUNT DIR (DIR on a tmpfs)
+# Peak memory of both ends of a copy of COUNT empty files: memory.sh BIN COUNT DIR (DIR on a tmpfs). The files of a folder
+# are names of one, so that they take one inode; `cp -r` copies each as a file.
 BIN=$1; N=$2; D=$3; rm -rf $D; mkdir -p $D/src $D/root
 python3 - $N $D/src <<'P'
 import os,sys
 n=int(sys.argv[1]); d=sys.argv[2]
 for i in range(n):
-    if i%1000==0: f=f"{d}/{i//1000:05d}"; os.mkdir(f)
-    os.close(os.open(f"{f}/file-{i:08d}.dat",os.O_CREAT|os.O_WRONLY))
+    name=f"{d}/{i//1000:05d}/file-{i:08d}.dat"
+    if i%1000==0: os.mkdir(os.path.dirname(name)); first=name; open(name,'x').close()
+    else: os.link(first,name)
 P
 cd $D
 $BIN serve --root root --listen 127.0.0.1:0 --ticket-file t --once --memory 64M 2>serve.log & S=$!

@@ -32,9 +32,6 @@ use crate::disk::{Disk, DiskFile};
 use crate::jail::{Jail, JailError, JailPath, Kind, LinkTarget, RootLink};
 pub(super) use held::Ledger;
 
-/// Most parts that keep a descriptor, those that wait for their flush among them. Ours: a quarter
-/// of what one process has by default on old systems.
-const OPEN_MAX: usize = 256;
 /// Most bytes of directories that wait for their times and bits, as far as the transfer is not in
 /// them. Ours: beyond, they get them early.
 const DIRECTORIES_BYTES: usize = 16 << 20;
@@ -80,8 +77,6 @@ impl FileReceiver {
             preserve: destination.preserve,
             sync: destination.sync,
             parts: BTreeMap::new(),
-            open: 0,
-            open_max: OPEN_MAX,
             group: Group::default(),
             settled: Vec::new(),
             directories: Vec::new(),
@@ -145,10 +140,6 @@ pub struct FileSink {
     sync: bool,
     /// Files under construction that are not verified, by index.
     parts: BTreeMap<u64, Part>,
-    /// How many of those have a descriptor.
-    open: usize,
-    /// How many may have one, those that wait for their flush among them.
-    pub(super) open_max: usize,
     /// Files and folders on their way to the disk.
     group: Group,
     /// What the group has settled.
@@ -297,49 +288,19 @@ impl FileSink {
         self.parts.get_mut(&index).ok_or_else(|| not_begun(index))
     }
 
-    fn insert(&mut self, index: u64, part: Part) {
-        self.open += usize::from(part.is_open());
-        self.parts.insert(index, part);
-    }
-
-    fn remove(&mut self, index: u64) -> Option<Part> {
-        let part = self.parts.remove(&index)?;
-        self.open -= usize::from(part.is_open());
-        Some(part)
-    }
-
-    /// Creates a part, with descriptors of others where there are no more.
+    /// Creates a part, with descriptors of those that wait for their flush where there are no more.
     fn create_part(&mut self, target: JailPath, entry: &Entry) -> Result<Part, Trouble> {
-        if self.open + self.group.open_files() >= self.open_max {
-            self.free_descriptors(self.open_max / 2);
-        }
         match Part::create(&*self.disk, target.clone(), entry) {
-            Err(trouble) if trouble.lacks_descriptors && self.free_descriptors(0) => {
+            Err(trouble) if trouble.lacks_descriptors && self.group.open_files() > 0 => {
+                self.group.flush(&*self.disk);
                 Part::create(&*self.disk, target, entry)
             }
             result => result,
         }
     }
 
-    /// Gives descriptors back until so many are in use; tells whether that freed any.
-    fn free_descriptors(&mut self, most: usize) -> bool {
-        let before = self.open + self.group.open_files();
-        if self.group.open_files() > 0 {
-            self.group.flush(&*self.disk);
-        }
-        for part in self.parts.values_mut().filter(|part| part.is_full() && part.is_open()) {
-            if self.open <= most {
-                break;
-            }
-            part.park(&*self.disk);
-            self.open -= usize::from(!part.is_open());
-        }
-        self.open + self.group.open_files() < before
-    }
-
     /// Prepares a verified part for its flush, or gives it its name where nothing is flushed.
     fn ready(&mut self, part: &mut Part, entry: &Entry) -> Result<Kept, Trouble> {
-        part.unpark(&*self.disk)?;
         if self.preserve && entry.kind == EntryKind::Stream {
             self.lost.add(part.keep_metadata(entry)?);
         }
@@ -550,7 +511,7 @@ impl Sink for FileSink {
         }
         let room = part.check_room();
         let is_empty = part.is_full();
-        self.insert(index, part);
+        self.parts.insert(index, part);
         room?;
         if is_empty && self.preserve {
             let lost = self.part(index)?.keep_metadata(entry)?;
@@ -574,7 +535,7 @@ impl Sink for FileSink {
         if let Some(kept) = self.finish_whole(index, entry) {
             return kept;
         }
-        let mut part = self.remove(index).ok_or_else(|| not_begun(index))?;
+        let mut part = self.parts.remove(&index).ok_or_else(|| not_begun(index))?;
         let noted = match &mut self.ledger {
             Some(ledger) if part.noted.number.is_some() => {
                 // Before it has its name, so that whoever is interrupted here finds it by either.
@@ -607,7 +568,7 @@ impl Sink for FileSink {
 
     fn discard(&mut self, index: u64) {
         self.landed.gone(index);
-        if let Some(part) = self.remove(index) {
+        if let Some(part) = self.parts.remove(&index) {
             part.remove(&*self.disk);
         }
     }
@@ -656,7 +617,6 @@ impl Sink for FileSink {
                 part.remove(&*self.disk);
             }
         }
-        self.open = 0;
         self.group.abort(&*self.disk);
         if let Some(ledger) = self.ledger.take() {
             ledger.interrupt(&*self.disk, self.sync);

@@ -9,11 +9,6 @@
 //! A part that is worth going on with is kept: it gets a name that says so, and what there is of it
 //! is in the journal of its transfer (`journal.rs`). When its writer dies, or gives up, it stays for
 //! [`KEPT_PATIENCE`].
-//!
-//! A part whose content is complete may have to wait for its hash without a descriptor. It is
-//! parked then: closed, under a name that says so. Nothing holds a lock on it meanwhile, so
-//! parked parts count as left behind only after [`PARKED_PATIENCE`]; should one be removed all the
-//! same, its transfer finds that out and the file fails.
 
 use std::io;
 
@@ -30,8 +25,6 @@ use crate::jail::{
 
 /// What the name of a file under construction ends in.
 pub(crate) const SUFFIX: &[u8] = b".sabul-part";
-/// What stands before the suffix of one that is parked.
-const PARKED: &[u8] = b".parked";
 /// What stands before the suffix of one that is kept.
 const KEPT: &[u8] = b".kept";
 /// Random bits of a name in hexadecimal digits.
@@ -47,9 +40,6 @@ const RESERVE_STEPS: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
 /// The system is asked to begin writing whenever so many bytes have come. Ours: a disk takes them
 /// in one sweep, and what is left at the end is flushed in a fraction of a second.
 const WRITEBACK_BYTES: u64 = 8 << 20;
-/// How long a parked part may be waited for, in seconds. Ours: a transfer is over after 30 s of
-/// silence.
-pub(super) const PARKED_PATIENCE: i64 = 3600;
 /// How long a kept part may be waited for, in seconds: a week.
 pub(super) const KEPT_PATIENCE: i64 = 7 * 86_400;
 /// Bytes read at a time to hash what is there.
@@ -64,8 +54,7 @@ pub(super) fn is_reserved(name: &[u8]) -> bool {
 
 /// The name for a part of a file.
 fn part_name(name: &[u8], bits: u64) -> Vec<u8> {
-    let most = MAX_NAME - 1 - DIGITS - PARKED.len() - SUFFIX.len();
-    const { assert!(KEPT.len() <= PARKED.len()) };
+    let most = MAX_NAME - 1 - DIGITS - KEPT.len() - SUFFIX.len();
     let mut kept = name.len().min(most);
     // Some file systems refuse half a character.
     while kept < name.len() && kept > most - 3 && name[kept] & 0xC0 == 0x80 {
@@ -74,19 +63,16 @@ fn part_name(name: &[u8], bits: u64) -> Vec<u8> {
     [&name[..kept], b".", format!("{bits:016x}").as_bytes(), SUFFIX].concat()
 }
 
-/// The name of a part when it is this.
-fn name_when(mark: &[u8], name: &[u8]) -> Vec<u8> {
-    [name.strip_suffix(SUFFIX).unwrap_or(name), mark, SUFFIX].concat()
+/// The name of a part when it is kept.
+fn kept_name(name: &[u8]) -> Vec<u8> {
+    [name.strip_suffix(SUFFIX).unwrap_or(name), KEPT, SUFFIX].concat()
 }
 
 /// How long a part of this name may be waited for when nobody has it locked, in seconds; nothing
 /// where the name is none that a part gets.
 fn recognise(name: &[u8]) -> Option<i64> {
     let stem = name.strip_suffix(SUFFIX)?;
-    let (stem, patience) = [(PARKED, PARKED_PATIENCE), (KEPT, KEPT_PATIENCE)]
-        .into_iter()
-        .find_map(|(mark, patience)| Some((stem.strip_suffix(mark)?, patience)))
-        .unwrap_or((stem, 0));
+    let (stem, patience) = stem.strip_suffix(KEPT).map_or((stem, 0), |stem| (stem, KEPT_PATIENCE));
     let (start, digits) = stem.split_at_checked(stem.len().checked_sub(DIGITS)?)?;
     let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     (start.ends_with(b".") && start.len() > 1 && digits.iter().all(is_hex)).then_some(patience)
@@ -103,7 +89,7 @@ pub(super) struct Part {
     path: JailPath,
     target: JailPath,
     id: FileId,
-    /// None while it is parked.
+    /// None once it is closed.
     file: Option<Box<dyn DiskFile>>,
     /// Bytes of the stream that were announced, and where they go.
     size: Option<u64>,
@@ -113,8 +99,6 @@ pub(super) struct Part {
     step: u64,
     /// The system was asked to write what is before this.
     handed_over: u64,
-    /// What went wrong when it was parked.
-    fault: Option<Trouble>,
     /// What is in the journal of it.
     pub(super) noted: Noted,
 }
@@ -169,10 +153,10 @@ impl Part {
             let (size, layout) = (entry.stream_bytes(), Layout::of(entry));
             let step = *RESERVE_STEPS.start();
             let (file, written, reserved, handed_over) = (Some(file), 0, 0, 0);
-            let (fault, noted) = (None, Noted::default());
+            let noted = Noted::default();
             #[rustfmt::skip]
             let mut part = Self {
-                path, target, id, file, size, layout, written, reserved, step, handed_over, fault, noted,
+                path, target, id, file, size, layout, written, reserved, step, handed_over, noted,
             };
             // Somebody who tidies up may have met it before it was locked, and will remove it.
             if lock != Lock::Busy && part.has_its_name(disk)? {
@@ -220,7 +204,6 @@ impl Part {
             reserved: offset,
             step: *RESERVE_STEPS.start(),
             handed_over: offset,
-            fault: None,
             noted: Noted::default(),
         };
         part.require_its_name(disk)?;
@@ -232,7 +215,7 @@ impl Part {
         if is_kept_name(&self.path) {
             return Ok(self.path.clone());
         }
-        let name = name_when(KEPT, self.path.name().unwrap_or_default());
+        let name = kept_name(self.path.name().unwrap_or_default());
         let parent = self.path.parent().unwrap_or(JailPath::root());
         parent.join(name).map_err(|error| jail_trouble(&error))
     }
@@ -256,11 +239,6 @@ impl Part {
     /// Which file it is.
     pub(super) fn id(&self) -> FileId {
         self.id
-    }
-
-    /// Whether it takes up a descriptor.
-    pub(super) fn is_open(&self) -> bool {
-        self.file.is_some()
     }
 
     /// Whether all that was announced is there.
@@ -384,43 +362,6 @@ impl Part {
             Some(file) => file.close().map_err(|error| self.trouble(&error)),
             None => Ok(()),
         }
-    }
-
-    /// Gives its descriptor back until its hash is known. What goes wrong shows then.
-    pub(super) fn park(&mut self, disk: &dyn Disk) {
-        self.fault = self.try_park(disk).err();
-    }
-
-    fn try_park(&mut self, disk: &dyn Disk) -> Result<(), Trouble> {
-        self.require_its_name(disk)?;
-        if is_kept_name(&self.path) {
-            return self.close();
-        }
-        let name = name_when(PARKED, self.path.name().unwrap_or_default());
-        let parent = self.path.parent().unwrap_or(JailPath::root());
-        let path = parent.join(name).map_err(|error| jail_trouble(&error))?;
-        disk.rename(&self.path, &path).map_err(|error| jail_trouble(&error))?;
-        self.path = path;
-        self.close()
-    }
-
-    /// Takes up a descriptor and its lock again.
-    pub(super) fn unpark(&mut self, disk: &dyn Disk) -> Result<(), Trouble> {
-        if let Some(trouble) = self.fault.take() {
-            return Err(trouble);
-        }
-        if self.file.is_some() {
-            return Ok(());
-        }
-        let file = disk.open_file(&self.path).map_err(|error| jail_trouble(&error))?;
-        let is_ours = file
-            .metadata()
-            .and_then(|metadata| Ok(metadata.id == self.id && file.lock()? != Lock::Busy));
-        if !is_ours.map_err(|error| self.trouble(&error))? {
-            return Err(self.is_lost());
-        }
-        self.file = Some(file);
-        self.require_its_name(disk)
     }
 
     /// Gives it its final name; what had that name is replaced.
@@ -566,7 +507,7 @@ fn remove_if_dead(
     }
     let found = file.metadata()?;
     let is_recent = now.seconds.saturating_sub(found.ctime.seconds) < patience;
-    // Its writer may have renamed it, or parked it, before it was locked here.
+    // Its writer may have renamed it before it was locked here.
     if is_recent || disk.stat(path, LinkTarget::Itself)?.id != found.id {
         return Ok(false);
     }
@@ -582,10 +523,9 @@ mod tests {
     fn a_part_has_a_name_of_its_own_that_fits_and_is_known_again() {
         for name in [&b"a"[..], b"caf\xE9", &[b'x'; MAX_NAME], "é".repeat(127).as_bytes()] {
             let part = part_name(name, 0xAB);
-            let [parked, kept] = [PARKED, KEPT].map(|mark| name_when(mark, &part));
+            let kept = kept_name(&part);
             assert_ne!(part, part_name(name, 0xAC));
-            for (name, patience) in [(&part, 0), (&parked, PARKED_PATIENCE), (&kept, KEPT_PATIENCE)]
-            {
+            for (name, patience) in [(&part, 0), (&kept, KEPT_PATIENCE)] {
                 assert!(name.len() <= MAX_NAME && is_reserved(name));
                 assert_eq!(recognise(name), Some(patience));
             }

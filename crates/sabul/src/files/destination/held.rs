@@ -238,7 +238,6 @@ impl Ledger {
             journal.flush();
             return Ok(());
         }
-        part.unpark(disk)?;
         if sync {
             part.sync()?;
         }
@@ -570,7 +569,7 @@ impl FileSink {
         self.expect(&part);
         let room = part.check_room();
         let is_full = part.is_full();
-        self.insert(index, part);
+        self.parts.insert(index, part);
         room?;
         if is_full && self.preserve {
             let lost = self.part(index)?.keep_metadata(entry)?;
@@ -656,7 +655,7 @@ impl FileSink {
         entry: &Entry,
         mark: Mark,
     ) -> Result<(), Trouble> {
-        let Some(mut part) = self.remove(index) else { return Ok(()) };
+        let Some(mut part) = self.parts.remove(&index) else { return Ok(()) };
         let result = match &mut self.ledger {
             Some(ledger) => {
                 ledger.note_mark(&*self.disk, entry, &mut part, mark, self.now, self.sync)
@@ -667,7 +666,7 @@ impl FileSink {
         if self.sync && result.is_ok() && self.ledger.as_ref().is_some_and(Ledger::can_note) {
             self.landed.marked(index, part.noted.durable);
         }
-        self.insert(index, part);
+        self.parts.insert(index, part);
         result
     }
 }

@@ -188,12 +188,12 @@ fn what_the_dead_left_is_removed_and_what_the_living_write_is_not() {
     for name in foreign {
         write(to.path(), name, b"not ours");
     }
-    // Its transfer may come back to it within the hour.
-    write(to.path(), "p.0123456789abcdef.parked.sabul-part", b"parked");
+    // Its transfer may come back to it within the week.
+    write(to.path(), "p.0123456789abcdef.kept.sabul-part", b"kept");
     copy(&[&file], to.path(), "", true);
     let mut expected: Vec<String> = foreign.map(str::to_owned).to_vec();
     expected.extend(kept);
-    expected.extend(["f".to_owned(), "p.0123456789abcdef.parked.sabul-part".to_owned()]);
+    expected.extend(["f".to_owned(), "p.0123456789abcdef.kept.sabul-part".to_owned()]);
     expected.sort();
     assert_eq!(names(to.path()), expected);
     drop(living);
