@@ -127,6 +127,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
         Err(made_up("date", path, Errno::OPNOTSUPP))
     }
 
+    /// Whether another thread may wait for it while it is written to. A disk that counts its calls says no.
+    fn may_wait_aside(&self) -> bool {
+        false
+    }
+
     /// Bits for a name that nobody else has or can guess.
     ///
     /// # Errors
@@ -335,6 +340,10 @@ impl Disk for Jail {
 
     fn set_link_mtime(&self, path: &JailPath, mtime: FileTime) -> Result<(), JailError> {
         self.set_link_mtime(path, mtime)
+    }
+
+    fn may_wait_aside(&self) -> bool {
+        true
     }
 
     fn draw(&self) -> io::Result<u64> {

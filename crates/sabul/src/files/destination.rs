@@ -72,12 +72,12 @@ impl FileReceiver {
     ) -> Result<Self, Failure> {
         let place = Place::resolve(&*disk, destination)?;
         let sink = FileSink {
+            group: Group::new(Arc::clone(&disk)),
             disk,
             place,
             preserve: destination.preserve,
             sync: destination.sync,
             parts: BTreeMap::new(),
-            group: Group::default(),
             settled: Vec::new(),
             directories: Vec::new(),
             directories_bytes: 0,
@@ -291,8 +291,7 @@ impl FileSink {
     /// Creates a part, with descriptors of those that wait for their flush where there are no more.
     fn create_part(&mut self, target: JailPath, entry: &Entry) -> Result<Part, Trouble> {
         match Part::create(&*self.disk, target.clone(), entry) {
-            Err(trouble) if trouble.lacks_descriptors && self.group.open_files() > 0 => {
-                self.group.flush(&*self.disk);
+            Err(trouble) if trouble.lacks_descriptors && self.group.free_descriptors() => {
                 Part::create(&*self.disk, target, entry)
             }
             result => result,
@@ -309,7 +308,7 @@ impl FileSink {
         }
         // Some file systems tell only now that content is lost.
         part.close()?;
-        self.group.rename(&*self.disk, part)?;
+        self.group.rename(part)?;
         Ok(Kept::Now)
     }
 
@@ -368,7 +367,7 @@ impl FileSink {
     fn relieve_directories(&mut self, path: &JailPath) {
         // A link changes the time of its folder.
         self.make_links();
-        self.group.flush_all(&*self.disk);
+        self.group.flush_all();
         self.collect_settled();
         let mut in_use: BTreeSet<JailPath> =
             self.parts.values().filter_map(|part| part.target().parent()).collect();
@@ -454,13 +453,13 @@ impl Sink for FileSink {
         }
         let is_kept = !self.sync || self.group.has_on_disk(&path);
         if !is_kept {
-            let device = self.group.expect_in(&*self.disk, &path)?;
+            let device = self.group.expect_in(&path)?;
             self.group.add_folder(index, entry.path.clone(), &path, device);
         }
         if self.preserve {
             self.note_directory(index, path, entry);
         }
-        self.group.flush_if_full(&*self.disk);
+        self.group.flush_if_full();
         Ok(if is_kept { Kept::Now } else { Kept::Later })
     }
 
@@ -507,7 +506,7 @@ impl Sink for FileSink {
         if self.sync
             && let Some(folder) = part.target().parent()
         {
-            self.group.expect(&*self.disk, &folder, part.id().device);
+            self.group.expect(&folder, part.id().device);
         }
         let room = part.check_room();
         let is_empty = part.is_full();
@@ -554,7 +553,7 @@ impl Sink for FileSink {
         } else if self.sync {
             self.landed.verified(index, part.written());
             self.group.add(index, entry.path.clone(), part);
-            self.group.flush_if_full(&*self.disk);
+            self.group.flush_if_full();
         }
         result
     }
@@ -579,16 +578,16 @@ impl Sink for FileSink {
 
     fn tick(&mut self, now: Duration) {
         self.now = now;
-        self.group.tick(&*self.disk, now);
+        self.group.tick(now);
         if let Some(ledger) = &mut self.ledger {
             ledger.tick(&*self.disk, now);
         }
     }
 
     fn settle(&mut self) {
-        self.group.flush_all(&*self.disk);
+        self.group.flush_all();
         self.make_links();
-        self.group.flush_all(&*self.disk);
+        self.group.flush_all();
     }
 
     fn settled(&mut self) -> Vec<Settled> {
@@ -609,7 +608,7 @@ impl Sink for FileSink {
     fn abort(&mut self) {
         if self.ledger.is_some() {
             // What is complete stays.
-            self.group.flush_all(&*self.disk);
+            self.group.flush_all();
             self.collect_settled();
         }
         while let Some((_, part)) = self.parts.pop_first() {
@@ -617,7 +616,7 @@ impl Sink for FileSink {
                 part.remove(&*self.disk);
             }
         }
-        self.group.abort(&*self.disk);
+        self.group.abort();
         if let Some(ledger) = self.ledger.take() {
             ledger.interrupt(&*self.disk, self.sync);
         }

@@ -8,10 +8,13 @@
 //! verified --flush: content is down; rename--> named --next flush: the name is down--> settled
 //! ```
 //! Where one call flushes the whole file system, a group costs one call; few things, and things on
-//! other file systems, are flushed one by one.
+//! other file systems, are flushed one by one. While one group is flushed, on a thread of its own, the next one is gathered: whoever writes
+//! waits only where that becomes too large.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use sabul_wire::control::{Failure, FailureCode};
@@ -21,12 +24,13 @@ use super::receive::Settled;
 use super::trouble::{Trouble, jail_trouble, trouble};
 use crate::disk::{Disk, DiskFile};
 use crate::jail::{FileId, JailPath, LinkTarget};
+use crate::machine::thread;
 
-/// A group is flushed when it has so many files: each keeps a descriptor. Ours.
-const FILES_MAX: usize = 128;
-/// A group is flushed when it has so many bytes. Ours: what a disk writes in a fraction of a
-/// second.
-const BYTES_MAX: u64 = 64 << 20;
+/// A group is flushed when it has so many files, and where the one before is not done at so many: each keeps a
+/// descriptor. Ours: two groups of the most have half of what one process has by default on old systems.
+const FILES: std::ops::RangeInclusive<usize> = 128..=256;
+/// The same for its bytes. Ours: what a disk writes in a fraction of a second.
+const BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
 /// A group is flushed when it is so old, so that a slow transfer loses little.
 const AGE_MAX: Duration = Duration::from_secs(1);
 /// Up to so many files and folders are flushed one by one: that concerns nobody else's data.
@@ -63,40 +67,80 @@ struct Unflushed {
     is_changed: bool,
 }
 
-/// The group that is being gathered, and the one before it.
+/// What one flush is about.
 #[derive(Debug, Default)]
-pub(super) struct Group {
+struct Load {
     verified: Vec<Verified>,
     named: Vec<Named>,
     /// Folders with names to be flushed.
     folders: BTreeMap<JailPath, Unflushed>,
+    /// By device, a folder that was open before anything was written there.
+    anchors: BTreeMap<u64, Box<dyn DiskFile>>,
+}
+
+/// What came of a flush.
+#[derive(Debug)]
+struct Outcome {
+    /// Of the names in its folders.
+    names: Result<(), Trouble>,
+    /// Of the content of each file.
+    contents: Vec<Result<(), Trouble>>,
+}
+
+/// The group that is being gathered, and the one before it.
+#[derive(Debug)]
+pub(super) struct Group {
+    disk: Arc<dyn Disk>,
+    /// What is being gathered.
+    next: Load,
+    /// The devices of all anchors, those of a flush under way among them.
+    anchored: BTreeSet<u64>,
+    /// Who flushes, once there was need of it; none where no thread is to be had.
+    aside: Option<Aside>,
+    /// How many files the flush under way has, if there is one.
+    under_way: Option<usize>,
     /// Folders whose own name is on the disk, and those of the folders above.
     kept: BTreeSet<JailPath>,
     bytes: u64,
     /// Since when there has been anything.
     since: Option<Duration>,
-    /// By device, a folder that was open before anything was written there.
-    anchors: BTreeMap<u64, Box<dyn DiskFile>>,
     own: OwnFiles,
     settled: Vec<Settled>,
 }
 
 impl Group {
+    /// Nothing waits.
+    pub(super) fn new(disk: Arc<dyn Disk>) -> Self {
+        Self {
+            disk,
+            next: Load::default(),
+            anchored: BTreeSet::new(),
+            aside: None,
+            under_way: None,
+            kept: BTreeSet::new(),
+            bytes: 0,
+            since: None,
+            own: OwnFiles::default(),
+            settled: Vec::new(),
+        }
+    }
+
     /// Something will be written into this folder, on this device. To be called before.
-    pub(super) fn expect(&mut self, disk: &dyn Disk, folder: &JailPath, device: u64) {
-        if self.anchors.len() < ANCHORS_MAX
-            && !self.anchors.contains_key(&device)
+    pub(super) fn expect(&mut self, folder: &JailPath, device: u64) {
+        if self.anchored.len() < ANCHORS_MAX
+            && !self.anchored.contains(&device)
             // Without one, its files are flushed one by one.
-            && let Ok(anchor) = disk.open_dir(folder)
+            && let Ok(anchor) = self.disk.open_dir(folder)
         {
-            self.anchors.insert(device, anchor);
+            self.anchored.insert(device);
+            self.next.anchors.insert(device, anchor);
         }
     }
 
     /// Takes a complete file that waits for the disk.
     pub(super) fn add(&mut self, index: u64, path: Vec<u8>, part: Part) {
         self.bytes += part.written();
-        self.verified.push(Verified { index, path, part });
+        self.next.verified.push(Verified { index, path, part });
     }
 
     /// Whether a folder is known to be on the disk.
@@ -105,16 +149,17 @@ impl Group {
     }
 
     /// Prepares for a folder that is there; tells its device.
-    pub(super) fn expect_in(&mut self, disk: &dyn Disk, folder: &JailPath) -> Result<u64, Trouble> {
-        let found = disk.stat(folder, LinkTarget::Itself).map_err(|error| jail_trouble(&error))?;
-        self.expect(disk, folder, found.id.device);
+    pub(super) fn expect_in(&mut self, folder: &JailPath) -> Result<u64, Trouble> {
+        let found = self.disk.stat(folder, LinkTarget::Itself);
+        let found = found.map_err(|error| jail_trouble(&error))?;
+        self.expect(folder, found.id.device);
         Ok(found.id.device)
     }
 
     /// Takes a folder that was made, or found, now.
     pub(super) fn add_folder(&mut self, index: u64, path: Vec<u8>, folder: &JailPath, device: u64) {
         self.note_folder(folder, device);
-        self.named.push(Named { index, path, is_directory: true });
+        self.next.named.push(Named { index, path, is_directory: true });
     }
 
     /// Takes a file that has had its name for a while, of this transfer or an earlier attempt; or a link, which counts
@@ -131,7 +176,7 @@ impl Group {
             self.note_folder(&folder, id.device);
         }
         self.own.insert(id);
-        self.named.push(Named { index, path, is_directory });
+        self.next.named.push(Named { index, path, is_directory });
     }
 
     /// A file that has its name belongs to this transfer.
@@ -158,9 +203,15 @@ impl Group {
         Failure::new(FailureCode::Unwritable, message)
     }
 
-    /// Files that keep a descriptor.
-    pub(super) fn open_files(&self) -> usize {
-        self.verified.len()
+    /// Gives descriptors back, and waits for that; tells whether there were any.
+    pub(super) fn free_descriptors(&mut self) -> bool {
+        let files = |group: &Self| group.next.verified.len() + group.under_way.unwrap_or(0);
+        let before = files(self);
+        if self.under_way.is_none() {
+            self.begin();
+        }
+        self.land();
+        files(self) < before
     }
 
     /// What is known now of entries that were added.
@@ -169,89 +220,127 @@ impl Group {
     }
 
     /// Flushes what has waited long enough; `now` is the time since the channel was opened.
-    pub(super) fn tick(&mut self, disk: &dyn Disk, now: Duration) {
-        if self.verified.is_empty() && self.named.is_empty() {
+    pub(super) fn tick(&mut self, now: Duration) {
+        self.land_if_done();
+        if self.next.is_empty() {
             self.since = None;
-        } else if now >= *self.since.get_or_insert(now) + AGE_MAX {
-            self.flush(disk);
+        } else if now >= *self.since.get_or_insert(now) + AGE_MAX && self.under_way.is_none() {
+            self.begin();
         }
     }
 
-    /// Flushes if there is enough of it.
-    pub(super) fn flush_if_full(&mut self, disk: &dyn Disk) {
-        if self.verified.len() >= FILES_MAX
-            || self.bytes >= BYTES_MAX
-            || self.named.len() > KEPT_MAX
-        {
-            self.flush(disk);
+    /// Flushes if there is enough of it; waits only for what has waited too long.
+    pub(super) fn flush_if_full(&mut self) {
+        let (files, bytes) = (self.next.verified.len(), self.bytes);
+        if files < *FILES.start() && bytes < *BYTES.start() && self.next.named.len() <= KEPT_MAX {
+            return;
+        }
+        if files >= *FILES.end() || bytes >= *BYTES.end() || self.next.named.len() > KEPT_MAX {
+            self.land();
+        }
+        self.land_if_done();
+        if self.under_way.is_none() {
+            self.begin();
         }
     }
 
     /// Flushes until nothing waits.
-    pub(super) fn flush_all(&mut self, disk: &dyn Disk) {
-        while !self.verified.is_empty() || !self.named.is_empty() {
-            self.flush(disk);
+    pub(super) fn flush_all(&mut self) {
+        self.land();
+        while !self.next.is_empty() {
+            self.begin();
+            self.land();
         }
     }
 
     /// Throws away what has no name yet.
-    pub(super) fn abort(&mut self, disk: &dyn Disk) {
-        for verified in self.verified.drain(..) {
-            verified.part.remove(disk);
+    pub(super) fn abort(&mut self) {
+        self.land();
+        for verified in self.next.verified.drain(..) {
+            verified.part.remove(&*self.disk);
         }
-        self.named.clear();
+        self.next.named.clear();
     }
 
     /// Gives a complete file its name, whether its content is on the disk or not.
-    pub(super) fn rename(&mut self, disk: &dyn Disk, part: &Part) -> Result<(), Trouble> {
+    pub(super) fn rename(&mut self, part: &Part) -> Result<(), Trouble> {
         let target = part.target();
-        match disk.stat(target, LinkTarget::Itself) {
+        match self.disk.stat(target, LinkTarget::Itself) {
             Ok(there) if self.own.contains(there.id) => {
                 return Err(self.comes_twice(target).into());
             }
             Err(error) if !error.is_not_found() => return Err(jail_trouble(&error)),
             _ => {}
         }
-        part.rename(disk)?;
+        part.rename(&*self.disk)?;
         self.own.insert(part.id());
         Ok(())
     }
 
-    /// One flush: what was verified gets its names, what had them is settled.
-    pub(super) fn flush(&mut self, disk: &dyn Disk) {
+    /// Begins a flush of what was gathered; there is none under way. Where no thread is to be had, or the disk wants
+    /// none, it is done at once.
+    fn begin(&mut self) {
         (self.bytes, self.since) = (0, None);
-        let folders = std::mem::take(&mut self.folders);
-        let verified = std::mem::take(&mut self.verified);
-        let whole = self.flush_whole(&verified, &folders);
-        let is_one_by_one = whole.is_none();
-        let mut names = whole.unwrap_or(Ok(()));
-        let contents = names.clone();
-        if is_one_by_one {
-            names = folders
-                .iter()
-                .try_for_each(|(folder, unflushed)| sync_folder(disk, folder, *unflushed));
+        let mut load = std::mem::take(&mut self.next);
+        if self.aside.is_none() && self.disk.may_wait_aside() {
+            self.aside = Aside::start(&self.disk);
         }
+        if let Some(aside) = &self.aside {
+            let files = load.verified.len();
+            match aside.loads.send(load) {
+                Ok(()) => {
+                    self.under_way = Some(files);
+                    return;
+                }
+                Err(back) => load = back.0,
+            }
+        }
+        let outcome = load.flush(&*self.disk);
+        self.end(load, outcome);
+    }
+
+    /// Waits for the flush under way, if there is one.
+    fn land(&mut self) {
+        if let (Some(_), Some(aside)) = (self.under_way.take(), &self.aside) {
+            let (load, outcome) = aside.done.recv().expect("who flushes does not panic");
+            self.end(load, outcome);
+        }
+    }
+
+    fn land_if_done(&mut self) {
+        let done = self.aside.as_ref().and_then(|aside| aside.done.try_recv().ok());
+        if let Some((load, outcome)) = done {
+            self.under_way = None;
+            self.end(load, outcome);
+        }
+    }
+
+    /// After a flush: what was verified gets its names, what had them is settled.
+    fn end(&mut self, load: Load, Outcome { names, contents }: Outcome) {
+        let Load { verified, named, folders, mut anchors } = load;
+        self.next.anchors.append(&mut anchors);
         if names.is_ok() {
             if self.kept.len() + folders.len() > KEPT_MAX {
                 self.kept.clear();
             }
             self.kept.extend(folders.into_keys());
         }
-        self.settled.extend(self.named.drain(..).map(|Named { index, path, is_directory }| {
-            Settled { index, path, is_directory, result: names.clone() }
+        self.settled.extend(named.into_iter().map(|Named { index, path, is_directory }| Settled {
+            index,
+            path,
+            is_directory,
+            result: names.clone(),
         }));
-        for Verified { index, path, part } in verified {
-            let content =
-                contents.clone().and_then(|()| if is_one_by_one { part.sync() } else { Ok(()) });
-            match content.and_then(|()| self.rename(disk, &part)) {
+        for (Verified { index, path, part }, content) in verified.into_iter().zip(contents) {
+            match content.and_then(|()| self.rename(&part)) {
                 Ok(()) => {
                     if let Some(folder) = part.target().parent() {
                         self.note_folder(&folder, part.id().device);
                     }
-                    self.named.push(Named { index, path, is_directory: false });
+                    self.next.named.push(Named { index, path, is_directory: false });
                 }
                 Err(trouble) => {
-                    part.remove(disk);
+                    part.remove(&*self.disk);
                     let result = Err(trouble);
                     self.settled.push(Settled { index, path, is_directory: false, result });
                 }
@@ -259,18 +348,70 @@ impl Group {
         }
     }
 
+    /// A name in this folder is new.
+    fn note_folder(&mut self, folder: &JailPath, device: u64) {
+        self.next.folders.insert(folder.clone(), Unflushed { device, is_changed: true });
+        // Above it, only what nobody may have flushed yet: an earlier run that was killed, say.
+        let mut folder = folder.clone();
+        while !self.kept.contains(&folder)
+            && let Some(parent) = folder.parent()
+        {
+            let unflushed = Unflushed { device, is_changed: false };
+            self.next.folders.entry(parent.clone()).or_insert(unflushed);
+            folder = parent;
+        }
+    }
+}
+
+/// A thread that flushes, until this is dropped.
+#[derive(Debug)]
+struct Aside {
+    loads: Sender<Load>,
+    done: Receiver<(Load, Outcome)>,
+}
+
+impl Aside {
+    fn start(disk: &Arc<dyn Disk>) -> Option<Self> {
+        let (loads, inputs) = channel::<Load>();
+        let (outputs, done) = channel();
+        let disk = Arc::clone(disk);
+        let run = move || {
+            for load in inputs {
+                let outcome = load.flush(&*disk);
+                if outputs.send((load, outcome)).is_err() {
+                    break;
+                }
+            }
+        };
+        thread("sabul-flush", run).ok().map(|()| Self { loads, done })
+    }
+}
+
+impl Load {
+    fn is_empty(&self) -> bool {
+        self.verified.is_empty() && self.named.is_empty()
+    }
+
+    /// Waits until all of it is on the disk.
+    fn flush(&self, disk: &dyn Disk) -> Outcome {
+        if let Some(whole) = self.flush_whole() {
+            return Outcome { names: whole.clone(), contents: vec![whole; self.verified.len()] };
+        }
+        let mut folders = self.folders.iter();
+        let names =
+            folders.try_for_each(|(folder, unflushed)| sync_folder(disk, folder, *unflushed));
+        let contents = self.verified.iter().map(|verified| verified.part.sync()).collect();
+        Outcome { names, contents }
+    }
+
     /// Flushes the file systems concerned as wholes; nothing where that is not done.
-    fn flush_whole(
-        &self,
-        verified: &[Verified],
-        folders: &BTreeMap<JailPath, Unflushed>,
-    ) -> Option<Result<(), Trouble>> {
-        if verified.len() + folders.len() <= ONE_BY_ONE {
+    fn flush_whole(&self) -> Option<Result<(), Trouble>> {
+        if self.verified.len() + self.folders.len() <= ONE_BY_ONE {
             return None;
         }
-        let files = verified.iter().map(|verified| verified.part.id().device);
+        let files = self.verified.iter().map(|verified| verified.part.id().device);
         let devices: BTreeSet<u64> =
-            files.chain(folders.values().map(|folder| folder.device)).collect();
+            files.chain(self.folders.values().map(|folder| folder.device)).collect();
         let anchors =
             devices.iter().map(|device| self.anchors.get(device)).collect::<Option<Vec<_>>>()?;
         for anchor in anchors {
@@ -281,20 +422,6 @@ impl Group {
             }
         }
         Some(Ok(()))
-    }
-
-    /// A name in this folder is new.
-    fn note_folder(&mut self, folder: &JailPath, device: u64) {
-        self.folders.insert(folder.clone(), Unflushed { device, is_changed: true });
-        // Above it, only what nobody may have flushed yet: an earlier run that was killed, say.
-        let mut folder = folder.clone();
-        while !self.kept.contains(&folder)
-            && let Some(parent) = folder.parent()
-        {
-            let unflushed = Unflushed { device, is_changed: false };
-            self.folders.entry(parent.clone()).or_insert(unflushed);
-            folder = parent;
-        }
     }
 }
 

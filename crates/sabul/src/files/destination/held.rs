@@ -633,10 +633,10 @@ impl FileSink {
             self.group.note_own(id);
             return Some(Ok(Kept::Now));
         }
-        self.group.expect_in(&*self.disk, &target.parent().unwrap_or(JailPath::root())).ok();
+        self.group.expect_in(&target.parent().unwrap_or(JailPath::root())).ok();
         self.landed.verified(index, entry.stream_bytes().unwrap_or(0));
         self.group.add_named(index, entry.path.clone(), &target, id, false);
-        self.group.flush_if_full(&*self.disk);
+        self.group.flush_if_full();
         Some(Ok(Kept::Later))
     }
 
@@ -644,7 +644,7 @@ impl FileSink {
         if self.sync
             && let Some(folder) = part.target().parent()
         {
-            self.group.expect(&*self.disk, &folder, part.id().device);
+            self.group.expect(&folder, part.id().device);
         }
     }
 

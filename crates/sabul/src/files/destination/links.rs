@@ -62,14 +62,14 @@ impl FileSink {
             return;
         }
         // A hard link needs the file to have its name.
-        self.group.flush_all(&*self.disk);
+        self.group.flush_all();
         self.collect_settled();
         self.links.bytes = 0;
         for (index, path, entry) in std::mem::take(&mut self.links.list) {
             let result = match self.make_link_now(&path, &entry) {
                 Ok(id) if self.sync => {
                     self.group.add_named(index, entry.path, &path, id, true);
-                    self.group.flush_if_full(&*self.disk);
+                    self.group.flush_if_full();
                     continue;
                 }
                 Ok(id) => {
@@ -84,7 +84,7 @@ impl FileSink {
 
     fn make_link_now(&mut self, path: &JailPath, entry: &Entry) -> Result<FileId, Trouble> {
         if self.sync {
-            self.group.expect_in(&*self.disk, &path.parent().unwrap_or(JailPath::root()))?;
+            self.group.expect_in(&path.parent().unwrap_or(JailPath::root()))?;
         }
         let there = match self.disk.stat(path, LinkTarget::Itself) {
             Ok(there) => Some(there),
