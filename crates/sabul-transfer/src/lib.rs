@@ -9,10 +9,12 @@ mod check;
 mod layout;
 mod packer;
 mod path;
+mod tree;
 
-pub use assembler::{Assembler, AssemblerWait, Op, Rejection, Step};
+pub use assembler::{Assembler, AssemblerWait, Marks, Op, Rejection, Step};
 pub use check::is_copied_attribute;
 pub use layout::Layout;
 pub use packer::Packer;
 pub use path::{MAX_COMPONENT, MAX_PATH, PathError, PathFlaw, RelativePath};
 pub use sabul_wire::Printable;
+pub use tree::{CHUNK, Tree};
