@@ -259,7 +259,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
                 transfer: 2,
                 files: vec![Held {
                     path: b"a/b".to_vec(),
-                    marks: vec![Mark { bytes: 2, hash: [9; 32] }],
+                    marks: vec![Mark { from: 0, bytes: 2048, hash: [9; 32] }],
                 }],
                 wholes: vec![Whole { name: [3; 8], content: [4; 8] }],
                 is_last: true,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sabul_transfer::{Assembler, AssemblerWait, Layout, Op, Step};
+use sabul_transfer::{Assembler, AssemblerWait, CHUNK, Layout, Op, Step, Tree};
 use sabul_units::Polled;
 use sabul_wire::block::{MAX_RECORD, Record, end_block};
 use sabul_wire::control::{Attribute, Entry, EntryKind, Extent, Failure, FailureCode, More};
@@ -17,7 +17,10 @@ const DATA_MAX: usize = 300;
 const CONTENT_MAX: u64 = 4096;
 
 struct File {
-    hasher: blake3::Hasher,
+    tree: Tree,
+    /// What was there, once it was asked for, and how much that is.
+    before: Option<Tree>,
+    resumed: u64,
     bytes: u64,
 }
 
@@ -223,6 +226,7 @@ impl Run {
         | Op::MakeLink(index)
         | Op::Create(index)
         | Op::Resume { index, .. }
+        | Op::ReadBack(index)
         | Op::Write { index, .. }
         | Op::Finish { index, .. }) = op;
         assert!(!self.finished.contains(&index), "{op:?} on what is finished");
@@ -239,18 +243,24 @@ impl Run {
             }
             Op::Create(_) => {
                 assert!(kind.has_content());
-                let file = File { hasher: layout.hasher(), bytes: 0 };
+                let file = File { tree: Tree::new(0), before: None, resumed: 0, bytes: 0 };
                 assert!(self.open.insert(index, file).is_none(), "{index} is created twice");
             }
             Op::Resume { offset, .. } => {
-                assert!(size.is_some_and(|size| (1..=size).contains(&offset)), "{offset}");
-                let mut hasher = layout.hasher();
-                if offset <= CONTENT_MAX {
-                    hasher.update(&vec![FILLER; usize::try_from(offset).expect("it is small")]);
+                assert!(size.is_some_and(|size| offset <= size), "{offset}");
+                let tree = Tree::new(offset.next_multiple_of(CHUNK));
+                let file = File { tree, before: None, resumed: offset, bytes: offset };
+                if let Some(before) = self.open.insert(index, file) {
+                    assert!(offset < before.resumed, "{index} goes back");
+                } else {
+                    assert!(offset > 0, "{index} is resumed where nothing is");
                 }
-                self.assembler.resumed(hasher.clone());
-                let file = File { hasher, bytes: offset };
-                assert!(self.open.insert(index, file).is_none(), "{index} is begun twice");
+            }
+            Op::ReadBack(_) => {
+                let file = self.open.get_mut(&index).expect("what is read was resumed");
+                let before = before(file.resumed);
+                self.assembler.resumed(before.clone());
+                file.before = Some(before);
             }
             Op::Write { range, .. } => {
                 assert!(range.start >= self.used, "bytes are written twice");
@@ -258,15 +268,21 @@ impl Run {
                 self.used = range.end;
                 let file = self.open.get_mut(&index).expect("what is written was created");
                 file.bytes += range.len() as u64;
-                file.hasher.update(&self.block[range]);
+                file.tree.update(&self.block[range]);
                 assert!(size.is_none_or(|size| file.bytes <= size), "too many bytes");
             }
             Op::Finish { verified, .. } => {
                 let file = self.open.remove(&index);
                 if let Ok(hash) = verified {
-                    let file = file.expect("a good entry was created");
+                    let mut file = file.expect("a good entry was created");
                     assert!(size.is_none_or(|size| file.bytes == size), "bytes are missing");
-                    assert_eq!(file.hasher.finalize(), blake3::Hash::from(hash));
+                    if let Some(mut before) = file.before.take() {
+                        if file.bytes > file.resumed {
+                            before.join(&file.tree);
+                        }
+                        file.tree = before;
+                    }
+                    assert_eq!(layout.hash(file.tree.hash()), hash);
                 }
                 self.finished.insert(index);
             }
@@ -274,8 +290,17 @@ impl Run {
     }
 }
 
+/// What is there of a file, as far as it is looked at.
+fn before(bytes: u64) -> Tree {
+    let mut tree = Tree::new(0);
+    if bytes <= CONTENT_MAX {
+        tree.update(&vec![FILLER; usize::try_from(bytes).expect("it is small")]);
+    }
+    tree
+}
+
 /// Hash of so many bytes of content in these places.
 fn hash_of(layout: &Layout, bytes: u64) -> [u8; 32] {
     let content = vec![FILLER; usize::try_from(bytes).expect("the caller bounds it")];
-    layout.hasher().update(&content).finalize().into()
+    layout.hash(blake3::hash(&content).into())
 }

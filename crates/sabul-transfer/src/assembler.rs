@@ -5,13 +5,14 @@
 //! an [`Op`]; nothing waits for anything but the next block.
 //!
 //! ```text
-//! file:  announced --first part: Create or Resume--> begun --parts: Write*--> --end: Finish--> gone
+//! file:  announced --first part: Create or Resume--> begun --parts: Write*--> --end: [ReadBack] Finish--> gone
 //! directory or link:  announced: MakeDirectory or MakeLink --> gone
 //! ```
 //! A stream is begun when it is announced, since whoever takes it may wait for that; an empty file when its end says that it
-//! is good. Of a file that is resumed the first part is not the beginning. The driver gives the hash of what is before,
-//! made of the bytes that it has; so the verdict covers every byte.
-//! Invariants: each `Create` or `Resume` is followed by exactly one `Finish`; a `Finish` comes without one where the entry
+//! is good. Of a file that is resumed the first part is not the beginning. What is before is hashed by the driver, from the bytes
+//! that it has, at the latest when the rest is there; so the verdict covers every byte. A sender that finds meanwhile that less of it is so
+//! goes back: the file is resumed again, from an earlier place.
+//! Invariants: each `Create`, or the first `Resume` of an entry, is followed by exactly one `Finish`; a `Finish` comes without one where the entry
 //! is bad before its first byte; of the bytes of a block each is in exactly one part.
 //! Not here: whether two entries have one name. Only the place they go to knows which names it takes for one, and it
 //! needs no memory for that. Whether what a resumed file goes on from was told to the sender: the driver knows.
@@ -28,6 +29,7 @@ use sabul_wire::{DecodeError, Printable};
 use crate::check;
 use crate::layout::Layout;
 use crate::path::RelativePath;
+use crate::tree::{CHUNK, Tree};
 
 /// One thing to do, always about the entry of this index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,14 +40,16 @@ pub enum Op {
     MakeLink(u64),
     /// Begin a file or stream.
     Create(u64),
-    /// Go on with a file that is there in part, or keep one that is whole. Before anything else,
-    /// [`Assembler::resumed`] has to be called, unless the entry is given up.
+    /// Go on with a file that is there in part, or keep one that is whole; or go back in one that was resumed.
     Resume {
         /// Which entry.
         index: u64,
-        /// Bytes that are there; not zero.
+        /// Bytes that are there: zero only where it goes back.
         offset: u64,
     },
+    /// Hash what was there of a resumed file, and call [`Assembler::resumed`] before anything else, unless the entry
+    /// is given up.
+    ReadBack(u64),
     /// Append a part of the current block.
     Write {
         /// Which entry.
@@ -101,12 +105,45 @@ pub struct Assembler {
     record: Option<Record>,
     /// The entry that was announced last, until the next call after its last operation.
     current: Option<Current>,
-    hasher: Hasher,
+    /// Hashes the stream from where it was begun; none where nobody wants to know.
+    trees: Option<Trees>,
     entries: u64,
     bytes: u64,
     /// Nothing more may come.
     is_complete: bool,
     broken: Option<Failure>,
+}
+
+/// What has come of a stream since it was begun or resumed, in two stretches.
+#[derive(Debug)]
+struct Trees {
+    /// Up to the last cut.
+    before: Tree,
+    since: Tree,
+}
+
+impl Trees {
+    fn new(from: u64) -> Self {
+        Self { before: Tree::new(from), since: Tree::new(from) }
+    }
+
+    /// Both as one. Behind the end of a whole file, which need not be that of a chunk, nothing follows.
+    fn joined(&self, since: &Tree) -> Tree {
+        let mut all = self.before.clone();
+        if since.at() > since.from() {
+            all.join(since);
+        }
+        all
+    }
+}
+
+/// How far a file has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// With the hash of what has come since it was begun or resumed.
+    pub all: Mark,
+    /// With that of what has come since [`Assembler::cut`].
+    pub since: Mark,
 }
 
 /// Of the current block: what nobody has looked at.
@@ -122,17 +159,13 @@ struct Current {
     entry: Entry,
     /// Bytes of its content so far, with those that were there.
     at: u64,
+    /// Bytes that were there.
+    resumed: u64,
+    /// The driver was asked for the hash of those.
+    is_read_back: bool,
     is_begun: bool,
     /// Its last operation was handed out.
     is_over: bool,
-}
-
-/// What hashes content.
-#[derive(Debug)]
-enum Hasher {
-    Blake3(Box<blake3::Hasher>),
-    /// Nobody wants to know.
-    None,
 }
 
 impl Default for Assembler {
@@ -149,7 +182,7 @@ impl Assembler {
             block: None,
             record: None,
             current: None,
-            hasher: Hasher::Blake3(Box::new(blake3::Hasher::new())),
+            trees: Some(Trees::new(0)),
             entries: 0,
             bytes: 0,
             is_complete: false,
@@ -159,7 +192,7 @@ impl Assembler {
 
     /// Takes content for good without looking at it.
     pub fn without_hashes() -> Self {
-        Self { hasher: Hasher::None, ..Self::new() }
+        Self { trees: None, ..Self::new() }
     }
 
     /// The entry of an operation; gone once [`Self::poll`] is called after its last operation.
@@ -183,18 +216,47 @@ impl Assembler {
         entry + self.records.begun_bytes()
     }
 
-    /// What is there of the file that is to be resumed now has been read; `hasher` has taken it in.
-    pub fn resumed(&mut self, hasher: blake3::Hasher) {
-        if let Hasher::Blake3(current) = &mut self.hasher {
-            **current = hasher;
+    /// What was there of the file that ends now has been read.
+    pub fn resumed(&mut self, mut before: Tree) {
+        let resumed = self.current.as_ref().map(|current| current.resumed);
+        if let Some(trees) = &mut self.trees
+            && before.from() == 0
+            && Some(before.at()) == resumed
+        {
+            let rest = trees.joined(&trees.since);
+            // Of a file that was there whole it begins nowhere.
+            if rest.at() > rest.from() {
+                before.join(&rest);
+            }
+            *trees = Trees { since: Tree::new(before.at().next_multiple_of(CHUNK)), before };
         }
     }
 
-    /// How far the current file has come, if it has begun.
-    pub fn mark(&self) -> Option<(u64, Mark)> {
+    /// How far the current file has come in whole chunks, if any has come since it was begun or resumed.
+    pub fn marks(&self) -> Option<(u64, Marks)> {
         let current = self.current.as_ref().filter(|it| it.is_begun && !it.is_over)?;
-        let Hasher::Blake3(hasher) = &self.hasher else { return None };
-        Some((current.index, Mark { bytes: current.at, hash: hasher.finalize().into() }))
+        let trees = self.trees.as_ref()?;
+        let since = trees.since.whole_chunks();
+        let all = trees.joined(&since);
+        if all.at() == all.from() {
+            return None;
+        }
+        let layout = Layout::of(&current.entry);
+        let mark = |tree: &Tree| {
+            let (from, bytes) = (tree.from(), tree.at());
+            Mark { from, bytes, hash: layout.hash(tree.hash()) }
+        };
+        let (all, since) = (mark(&all), mark(&since));
+        let since = if since.from == since.bytes { all } else { since };
+        Some((current.index, Marks { all, since }))
+    }
+
+    /// From here on [`Marks::since`] counts.
+    pub fn cut(&mut self) {
+        if let Some(trees) = &mut self.trees {
+            let before = trees.since.cut();
+            trees.before.join(&before);
+        }
     }
 
     /// The next thing to do, given the block whose turn it is, if there is one. The same block
@@ -293,12 +355,20 @@ impl Assembler {
             .ok_or_else(|| broke("the sizes of the entries add up to more than 2^64 bytes"))?;
         self.entries += 1;
         let kind = entry.kind;
-        if let Hasher::Blake3(hasher) = &mut self.hasher {
-            **hasher = Layout::of(&entry).hasher();
+        if let Some(trees) = &mut self.trees {
+            *trees = Trees::new(0);
         }
         let is_stream = kind == EntryKind::Stream;
         let is_over = !kind.has_content();
-        self.current = Some(Current { index, entry, at: 0, is_begun: is_stream, is_over });
+        self.current = Some(Current {
+            index,
+            entry,
+            at: 0,
+            resumed: 0,
+            is_read_back: false,
+            is_begun: is_stream,
+            is_over,
+        });
         Ok(match kind {
             EntryKind::Directory => Some(Op::MakeDirectory(index)),
             EntryKind::SymbolicLink | EntryKind::HardLink => Some(Op::MakeLink(index)),
@@ -317,8 +387,10 @@ impl Assembler {
         }
         let size = current.entry.stream_bytes();
         let is_first = !current.is_begun && current.at == 0;
-        let may_begin_there = offset > 0 && is_first && size.is_some();
-        if offset != current.at && !may_begin_there {
+        let is_place = offset.is_multiple_of(CHUNK) || size.is_some_and(|size| offset >= size);
+        let is_resumed = is_first && offset > 0 && size.is_some() && is_place;
+        let goes_back = offset < current.resumed && is_place;
+        if offset != current.at && !is_resumed && !goes_back {
             let at = current.at;
             return Err(broke(format!("a part of entry {index} begins at {offset} and not {at}")));
         }
@@ -328,7 +400,7 @@ impl Assembler {
                 "{bytes} bytes at {offset} are more than entry {index} has"
             )));
         };
-        if bytes == 0 && !(is_first && offset > 0) {
+        if bytes == 0 && !is_resumed && !(goes_back && offset > 0) {
             return Err(broke(format!("a part of entry {index} is empty")));
         }
         let range = usize::try_from(bytes).ok().and_then(|bytes| {
@@ -339,18 +411,22 @@ impl Assembler {
         let (Some(range), Some(content)) = (range, content) else {
             return Err(broke(format!("entry {index} has {bytes} bytes of a block that has less")));
         };
-        if !current.is_begun {
+        if !current.is_begun || goes_back {
             current.is_begun = true;
             // Its bytes are the next operation.
             if bytes > 0 {
                 self.record = Some(Record::Part { index, offset, bytes });
             }
-            current.at = offset;
+            (current.at, current.resumed) = (offset, offset);
+            if let Some(trees) = &mut self.trees {
+                // At the end of the file nothing follows.
+                *trees = Trees::new(offset.next_multiple_of(CHUNK));
+            }
             let resume = Op::Resume { index, offset };
-            return Ok(if offset > 0 { resume } else { Op::Create(index) });
+            return Ok(if is_resumed || goes_back { resume } else { Op::Create(index) });
         }
-        if let Hasher::Blake3(hasher) = &mut self.hasher {
-            hasher.update(content);
+        if let Some(trees) = &mut self.trees {
+            trees.since.update(content);
         }
         current.at = end;
         state.data.start = range.end;
@@ -367,14 +443,22 @@ impl Assembler {
                 let (at, size) = (current.at, current.entry.stream_bytes().unwrap_or(0));
                 return Err(broke(format!("entry {index} ends after {at} bytes of {size}")));
             }
-            Ok(expected) => match &self.hasher {
-                Hasher::Blake3(hasher) if *hasher.finalize().as_bytes() != expected => {
-                    Err(Rejection {
-                        failure: other_hash(&current.entry),
-                        is_known_to_sender: false,
-                    })
+            Ok(expected) => match &self.trees {
+                Some(_) if current.resumed > 0 && !current.is_read_back => {
+                    current.is_read_back = true;
+                    self.record = Some(Record::End { index, outcome: Ok(expected) });
+                    return Ok(Op::ReadBack(index));
                 }
-                _ => Ok(expected),
+                Some(trees) => {
+                    let hash = trees.joined(&trees.since).hash();
+                    if Layout::of(&current.entry).hash(hash) == expected {
+                        Ok(expected)
+                    } else {
+                        let failure = other_hash(&current.entry);
+                        Err(Rejection { failure, is_known_to_sender: false })
+                    }
+                }
+                None => Ok(expected),
             },
         };
         if verified.is_ok() && !current.is_begun {

@@ -1,17 +1,17 @@
 //! Where in a file the bytes of its stream belong: its data, and the holes between.
 //!
-//! Of a file with holes the stream has its data alone, one stretch behind the other. So that the hash of the
-//! content says where each byte belongs, a file with holes begins its hash with its map:
+//! Of a file with holes the stream has its data alone, one stretch behind the other. So that the hash of such a file
+//! says where each byte belongs, it is that of its map and of the hash of the stream:
 //!
 //! ```text
-//! "sabul holes 1\n" | length of the file (8) | number of stretches (8) | offset (8), bytes (8) of each
+//! "sabul holes 2\n" | length of the file (8) | number of stretches (8) | offset (8), bytes (8) of each | BLAKE3 of the stream (32)
 //! ```
 //! All little-endian. The hash of a file without holes is that of its content alone.
 
 use sabul_wire::control::{Entry, EntryKind, Extent};
 
-/// What a hash of content with holes begins with; no content of this length is known to anybody.
-const HEAD: &[u8] = b"sabul holes 1\n";
+/// What is hashed of a file with holes begins with this.
+const HEAD: &[u8] = b"sabul holes 2\n";
 
 /// Where the bytes of a stream go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,17 +99,16 @@ impl Layout {
         }
     }
 
-    /// What hashes the content of such a file, before its first byte.
-    pub fn hasher(&self) -> blake3::Hasher {
+    /// The hash of a file whose stream has this one.
+    pub fn hash(&self, stream: [u8; 32]) -> [u8; 32] {
+        let Some(map) = &self.map else { return stream };
         let mut hasher = blake3::Hasher::new();
-        if let Some(map) = &self.map {
-            hasher.update(HEAD).update(&map.size.to_le_bytes());
-            hasher.update(&(map.runs.len() as u64).to_le_bytes());
-            for (_, extent) in &map.runs {
-                hasher.update(&extent.offset.to_le_bytes()).update(&extent.bytes.to_le_bytes());
-            }
+        hasher.update(HEAD).update(&map.size.to_le_bytes());
+        hasher.update(&(map.runs.len() as u64).to_le_bytes());
+        for (_, extent) in &map.runs {
+            hasher.update(&extent.offset.to_le_bytes()).update(&extent.bytes.to_le_bytes());
         }
-        hasher
+        *hasher.update(&stream).finalize().as_bytes()
     }
 }
 
@@ -159,7 +158,8 @@ mod tests {
 
     #[test]
     fn the_same_bytes_in_other_places_have_another_hash() {
-        let hash = |layout: Layout| layout.hasher().update(b"abc").finalize();
+        let stream = *blake3::hash(b"abc").as_bytes();
+        let hash = |layout: Layout| layout.hash(stream);
         let holes = |size, data: &[Extent]| Layout::with_holes(size, data).unwrap();
         let hashes = [
             hash(Layout::PLAIN),
@@ -171,6 +171,6 @@ mod tests {
         for (at, one) in hashes.iter().enumerate() {
             assert!(hashes[at + 1..].iter().all(|other| other != one), "{at}");
         }
-        assert_eq!(hashes[0], blake3::hash(b"abc"), "without holes it is that of the content");
+        assert_eq!(hashes[0], stream, "without holes it is that of the content");
     }
 }

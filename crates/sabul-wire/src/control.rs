@@ -28,7 +28,7 @@ pub use more::{
 };
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 5;
+pub const CONTROL_VERSION: u16 = 6;
 /// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Longest body of a greeting, in bytes: all that a stranger may make us read.
@@ -231,9 +231,11 @@ pub struct Whole {
 /// A place in a file, and what is before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Bytes before it.
+    /// Where the stretch begins that the hash is of: zero, or the place of an earlier mark.
+    pub from: u64,
+    /// Bytes of the file before it.
     pub bytes: u64,
-    /// BLAKE3 of these bytes.
+    /// Hash of the stretch, as that of an entry of these bytes would be; with the map of holes where it has one.
     pub hash: [u8; 32],
 }
 

@@ -6,6 +6,7 @@
 //! the system calls. Everything blocks, so it belongs on threads of its own.
 
 mod all;
+mod behind;
 mod destination;
 pub(crate) mod glob;
 mod group;

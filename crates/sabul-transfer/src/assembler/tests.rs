@@ -92,6 +92,8 @@ struct Disk {
     queue: VecDeque<Vec<u8>>,
     /// What an earlier attempt left, by path.
     held: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// How much of it an entry goes on from.
+    there: BTreeMap<u64, usize>,
 }
 
 impl Disk {
@@ -127,8 +129,15 @@ impl Disk {
                 let path = self.assembler.entry(index).unwrap().path.clone();
                 let length = usize::try_from(offset).unwrap();
                 let held = self.held.get(&path).unwrap()[..length].to_vec();
-                self.assembler.resumed(blake3::Hasher::new().update(&held).clone());
-                assert!(self.open.insert(index, held).is_none(), "begun once");
+                let before = self.open.insert(index, held);
+                assert!(before.is_none_or(|before| before.len() >= length), "it only goes back");
+                self.there.insert(index, length);
+            }
+            Op::ReadBack(index) => {
+                let path = self.assembler.entry(index).unwrap().path.clone();
+                let mut tree = Tree::new(0);
+                tree.update(&self.held[&path][..self.there[&index]]);
+                self.assembler.resumed(tree);
             }
             Op::Write { index, range } => {
                 assert!(!range.is_empty());
@@ -484,43 +493,94 @@ fn garbage_never_panics_and_never_makes_a_wrong_file() {
     assert!(refused > 200, "the garbage is bad enough to be refused: {refused}");
 }
 
+/// Content that is nowhere the same.
+fn long(bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|at| (at / 100 % 251).to_le_bytes()[0]).collect()
+}
+
 #[test]
 fn what_is_resumed_comes_from_its_place_and_is_judged_as_a_whole() {
-    for held in [&b"two"[..], b"twX"] {
+    let content = long(2 * CHUNK + 5);
+    let (begin, rest) = content.split_at(2048);
+    for is_damaged in [false, true] {
         let mut disk = Disk::default();
-        disk.held.insert(b"b".to_vec(), held.to_vec());
+        let mut held = begin.to_vec();
+        held[1] ^= u8::from(is_damaged);
+        disk.held.insert(b"b".to_vec(), held);
         disk.held.insert(b"c".to_vec(), b"whole".to_vec());
         let said = [
             whole(0, "a", b"one"),
-            vec![Say::Entry(file("b", 5)), part(1, 3, b"34"), good(1, b"two34")],
+            vec![Say::Entry(file("b", 2053)), part(1, 2048, rest), good(1, &content)],
             vec![Say::Entry(file("c", 5)), part(2, 5, b""), good(2, b"whole")],
-            vec![Say::Last(3, 13)],
+            vec![Say::Last(3, 2061)],
         ];
         assert_eq!(disk.give(&said.concat()), Ok(AssemblerWait::Nothing));
         assert_eq!(disk.files.get(&b"c"[..]).unwrap(), b"whole");
         match disk.failures.get(&1) {
-            None => assert_eq!(disk.files.get(&b"b"[..]).unwrap(), b"two34"),
+            None => assert_eq!(disk.files.get(&b"b"[..]).unwrap(), &content),
             Some(failure) => {
-                assert_eq!((failure.code, held), (FailureCode::Verification, &b"twX"[..]));
+                assert_eq!((failure.code, is_damaged), (FailureCode::Verification, true));
             }
         }
     }
 }
 
 #[test]
-fn the_mark_of_a_file_covers_what_has_come_and_what_was_there() {
+fn a_sender_that_went_on_too_far_goes_back_and_only_back() {
+    let content = long(3 * CHUNK);
+    for back in [0, 1024] {
+        let mut disk = Disk::default();
+        disk.held.insert(b"a".to_vec(), [&content[..1024], &[9; 1024]].concat());
+        disk.give(&[Say::Entry(file("a", 3072)), part(0, 2048, &[7; 50])]).unwrap();
+        let rest = &content[usize::try_from(back).unwrap()..];
+        disk.give(&[part(0, back, &rest[..500])]).unwrap();
+        assert_eq!(disk.assembler.marks(), None, "no chunk has come");
+        disk.give(&[part(0, back + 500, &rest[500..]), good(0, &content)]).unwrap();
+        assert_eq!(disk.files[&b"a"[..]], content);
+    }
+    let refused = |said: &[Say]| {
+        let mut disk = Disk::default();
+        disk.held.insert(b"a".to_vec(), content.clone());
+        disk.give(&[Say::Entry(file("a", 3072)), part(0, 2048, b"")]).unwrap();
+        disk.give(said).unwrap_err()
+    };
+    for said in [
+        &[part(0, 1024, b"x"), part(0, 1024, b"y")][..],
+        &[part(0, 1024, b"x"), part(0, 2048, b"y")],
+        &[part(0, 2049, b"y")],
+        &[part(0, 1000, b"y")],
+        &[part(0, 0, b"")],
+    ] {
+        assert_eq!(refused(said).code, FailureCode::Protocol);
+    }
+}
+
+#[test]
+fn the_mark_of_a_file_covers_the_whole_chunks_that_came_since_it_was_resumed() {
+    let content = long(4 * CHUNK);
     let mut disk = Disk::default();
-    disk.held.insert(b"a".to_vec(), b"ab".to_vec());
-    disk.give(&[Say::Entry(file("a", 4))]).unwrap();
-    assert_eq!(disk.assembler.mark(), None);
-    disk.give(&[part(0, 2, b"c")]).unwrap();
-    let mark = Mark { bytes: 3, hash: hash(b"abc") };
-    assert_eq!(disk.assembler.mark(), Some((0, mark)));
-    disk.give(&[part(0, 3, b"d")]).unwrap();
-    let full = Mark { bytes: 4, hash: hash(b"abcd") };
-    assert_eq!(disk.assembler.mark(), Some((0, full)), "until it is judged");
-    disk.give(&[good(0, b"abcd"), Say::Entry(file("b", 2)), part(1, 0, b"x")]).unwrap();
-    assert_eq!(disk.assembler.mark(), Some((1, Mark { bytes: 1, hash: hash(b"x") })));
+    disk.held.insert(b"a".to_vec(), content[..1024].to_vec());
+    disk.give(&[Say::Entry(file("a", 4096))]).unwrap();
+    assert_eq!(disk.assembler.marks(), None);
+    disk.give(&[part(0, 1024, &content[1024..3000])]).unwrap();
+    let stretch = |from: u64, to: usize| {
+        let mut tree = Tree::new(from);
+        tree.update(&content[usize::try_from(from).unwrap()..to]);
+        Mark { from, bytes: tree.at(), hash: tree.hash() }
+    };
+    let marks = |all, since| Some((0, Marks { all, since }));
+    let first = stretch(1024, 2048);
+    assert_eq!(disk.assembler.marks(), marks(first, first));
+    disk.assembler.cut();
+    assert_eq!(disk.assembler.marks(), marks(first, first), "no chunk has come since");
+    disk.give(&[part(0, 3000, &content[3000..])]).unwrap();
+    let both = marks(stretch(1024, 4096), stretch(2048, 4096));
+    assert_eq!(disk.assembler.marks(), both, "until it is judged");
+    let next = [good(0, &content), Say::Entry(file("b", 2600)), part(1, 0, &content[..2500])];
+    disk.give(&next).unwrap();
+    let first = Mark { from: 0, bytes: 2048, hash: hash(&content[..2048]) };
+    assert_eq!(disk.assembler.marks(), Some((1, Marks { all: first, since: first })));
+    assert_eq!(disk.files[&b"a"[..]], content);
 }
 
 #[test]
@@ -567,13 +627,13 @@ fn links_take_no_bytes_and_have_no_end() {
 #[test]
 fn of_a_file_with_holes_the_parts_are_its_data_and_the_hash_has_its_map() {
     let entry = holes("f", 1 << 40, &[(10, 3), (1 << 30, 2)]);
-    let right = Layout::of(&entry).hasher().update(b"abcde").finalize().into();
+    let right = Layout::of(&entry).hash(hash(b"abcde"));
     for (outcome, is_good) in [(right, true), (hash(b"abcde"), false)] {
         let mut disk = Disk::default();
         let beyond = [Say::Entry(entry.clone()), part(0, 0, b"abcdef")];
         assert!(disk.give(&beyond).is_err(), "the holes have no bytes");
         let mut disk = Disk::default();
-        let empty = Layout::of(&holes("e", 5, &[])).hasher().finalize().into();
+        let empty = Layout::of(&holes("e", 5, &[])).hash(hash(b""));
         let said = [
             Say::Entry(entry.clone()),
             part(0, 0, b"abcde"),

@@ -111,7 +111,7 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
         suites: vec![1; suites],
         software: "s".repeat(software),
     };
-    let mark = Mark { bytes: u64::MAX, hash: [0xFF; 32] };
+    let mark = Mark { from: u64::MAX, bytes: u64::MAX, hash: [0xFF; 32] };
     let have = |files, marks| {
         let held = Held { path: b"p".to_vec(), marks: vec![mark; marks] };
         Message::Have { transfer: 1, files: vec![held; files], wholes: vec![], is_last: false }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul_transfer::Printable;
+use sabul_transfer::{Marks, Printable, Tree};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Mark, NotKept};
 
 use super::group::Group;
@@ -479,13 +479,12 @@ impl Sink for FileSink {
         self.find_held()
     }
 
-    fn resume(
-        &mut self,
-        index: u64,
-        entry: &Entry,
-        offset: u64,
-    ) -> Result<blake3::Hasher, Trouble> {
+    fn resume(&mut self, index: u64, entry: &Entry, offset: u64) -> Result<(), Trouble> {
         self.resume_held(index, entry, offset)
+    }
+
+    fn read_back(&mut self, index: u64) -> Result<Tree, Trouble> {
+        self.read_back_held(index)
     }
 
     fn wants_mark(&self, index: u64) -> bool {
@@ -494,8 +493,8 @@ impl Sink for FileSink {
         })
     }
 
-    fn mark(&mut self, index: u64, entry: &Entry, mark: Mark) -> Result<(), Trouble> {
-        self.note_mark(index, entry, mark)
+    fn mark(&mut self, index: u64, entry: &Entry, marks: Marks) -> Result<bool, Trouble> {
+        self.note_mark(index, entry, marks)
     }
 
     fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Trouble> {
@@ -538,12 +537,13 @@ impl Sink for FileSink {
         let noted = match &mut self.ledger {
             Some(ledger) if part.noted.number.is_some() => {
                 // Before it has its name, so that whoever is interrupted here finds it by either.
-                let mark = Mark { bytes: part.written(), hash };
-                ledger.note_mark(&*self.disk, entry, &mut part, mark, self.now, self.sync)
+                let all = Mark { from: 0, bytes: part.written(), hash };
+                let marks = Marks { all, since: all };
+                ledger.note_mark(&*self.disk, entry, &mut part, marks, self.now, self.sync)
             }
-            _ => Ok(()),
+            _ => Ok(false),
         };
-        let result = noted.and_then(|()| self.ready(&mut part, entry));
+        let result = noted.and_then(|_| self.ready(&mut part, entry));
         if let (Ok(kept), Some(ledger)) = (&result, &mut self.ledger) {
             ledger.finished(index, &entry.path, &part, hash, *kept);
         }
@@ -582,6 +582,10 @@ impl Sink for FileSink {
         if let Some(ledger) = &mut self.ledger {
             ledger.tick(&*self.disk, now);
         }
+    }
+
+    fn idle(&mut self) -> bool {
+        self.parts.values_mut().any(Part::idle)
     }
 
     fn settle(&mut self) {

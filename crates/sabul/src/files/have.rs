@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-use sabul_transfer::Layout;
+use sabul_transfer::{CHUNK, Layout};
 use sabul_wire::control::{Held, Mark, Whole};
 
-use super::part::hash_on;
+use super::behind::hash_of;
 use crate::disk::DiskFile;
 
 /// Files of up to so many bytes are told of without their names. Ours: to read one again because it has changed costs
@@ -40,14 +40,6 @@ fn front(hash: &[u8; 32]) -> [u8; 8] {
     *hash.first_chunk().expect("32 bytes begin with 8")
 }
 
-/// The start of a file that need not be sent.
-#[derive(Debug)]
-pub(super) struct Same {
-    pub(super) offset: u64,
-    /// Has taken in all before.
-    pub(super) hasher: blake3::Hasher,
-}
-
 impl Have {
     /// Takes what came in one message.
     pub fn add(&mut self, files: Vec<Held>, wholes: Vec<Whole>, is_last: bool) {
@@ -71,47 +63,30 @@ impl Have {
             }
             return self.wholes.remove(&front(blake3::hash(path).as_bytes())).map(Known::Whole);
         };
-        let mut last = 0;
-        // Hostile ones may be in any order.
+        let mut places = vec![0];
+        // Hostile ones may be in any order, and say of stretches that begin anywhere.
         marks.retain(|mark| {
-            let is_next = mark.bytes > last && mark.bytes <= size;
-            last = if is_next { mark.bytes } else { last };
+            let is_next = places.last().is_some_and(|last| mark.bytes > *last)
+                && mark.bytes <= size
+                && (mark.bytes.is_multiple_of(CHUNK) || mark.bytes == size)
+                && places.contains(&mark.from);
+            places.extend(is_next.then_some(mark.bytes));
             is_next
         });
         (!marks.is_empty()).then_some(Known::Marks(marks))
     }
 }
 
-/// Reads a small file whole; nothing where its content is another.
+/// Reads a small file whole; gives its mark where its hash begins so.
 pub(super) fn same_whole(
     file: &dyn DiskFile,
     layout: &Layout,
     size: u64,
     content: [u8; 8],
-) -> io::Result<Option<Same>> {
-    let mut hasher = layout.hasher();
-    let bytes = hash_on(file, layout, &mut hasher, 0, size)?;
-    let is_same = bytes == size && front(hasher.finalize().as_bytes()) == content;
-    Ok(is_same.then_some(Same { offset: size, hasher }))
-}
-
-/// Reads a file up to the last mark that it agrees with; nothing where it agrees with none.
-pub(super) fn same(
-    file: &dyn DiskFile,
-    layout: &Layout,
-    marks: &[Mark],
-) -> io::Result<Option<Same>> {
-    let mut hasher = layout.hasher();
-    let mut at = 0;
-    let mut same = None;
-    for mark in marks {
-        at = hash_on(file, layout, &mut hasher, at, mark.bytes)?;
-        if at != mark.bytes || *hasher.finalize().as_bytes() != mark.hash {
-            return Ok(same);
-        }
-        same = Some(Same { offset: at, hasher: hasher.clone() });
-    }
-    Ok(same)
+) -> io::Result<Option<Mark>> {
+    let (bytes, hash) = hash_of(file, layout, size)?;
+    let is_same = bytes == size && front(&hash) == content;
+    Ok(is_same.then_some(Mark { from: 0, bytes, hash }))
 }
 
 #[cfg(test)]
@@ -121,51 +96,30 @@ mod tests {
     use crate::disk::memory::MemoryDisk;
     use crate::jail::JailPath;
 
-    fn mark(content: &[u8]) -> Mark {
-        Mark { bytes: content.len() as u64, hash: blake3::hash(content).into() }
-    }
-
-    #[test]
-    fn a_file_that_changed_in_the_middle_is_the_same_up_to_the_mark_before() {
-        let disk = MemoryDisk::new(0);
-        let path = JailPath::new(["f"]).unwrap();
-        disk.put(&path, b"0123456789").unwrap();
-        let file = disk.open_read(&path).unwrap();
-        for (marks, offset) in [
-            (vec![mark(b"012"), mark(b"012345")], Some(6)),
-            (vec![mark(b"012"), mark(b"01234X")], Some(3)),
-            (vec![mark(b"01X"), mark(b"012345")], None),
-            (vec![mark(b"0123456789")], Some(10)),
-            (vec![mark(b"012"), mark(b"0123456789abc")], Some(3)),
-            (vec![], None),
-        ] {
-            let same = same(&*file, &Layout::PLAIN, &marks).unwrap();
-            assert_eq!(same.as_ref().map(|same| same.offset), offset);
-            if let Some(Same { offset, hasher }) = same {
-                let content = &b"0123456789"[..usize::try_from(offset).unwrap()];
-                assert_eq!(hasher.finalize(), blake3::hash(content));
-            }
-        }
-    }
-
     #[test]
     fn marks_in_no_order_or_beyond_the_file_do_not_count() {
-        let bytes =
-            |list: &[u64]| list.iter().map(|&bytes| Mark { bytes, hash: [0; 32] }).collect();
+        let mark = |from, bytes| Mark { from, bytes, hash: [0; 32] };
+        let bytes = |list: &[u64]| list.iter().map(|&bytes| mark(0, bytes)).collect();
         let mut have = Have::default();
         let held = |path: &str, marks| Held { path: path.into(), marks };
-        let files = vec![held("a", bytes(&[0, 5, 3, 5, 7, 9])), held("b", bytes(&[0]))];
+        let files = vec![
+            held("a", bytes(&[0, 2048, 1024, 2048, 2500, 3072, 9216])),
+            held("b", bytes(&[0])),
+        ];
         have.add(files, vec![], false);
-        have.add(vec![held("c", bytes(&[1]))], vec![], true);
+        let chain = vec![mark(0, 2048), mark(1024, 3072), mark(2048, 4096), mark(3072, 5120)];
+        have.add(vec![held("e", chain)], vec![], false);
+        have.add(vec![held("c", bytes(&[8200]))], vec![], true);
         have.add(vec![held("d", bytes(&[1]))], vec![], true);
-        let take = |have: &mut Have, path: &[u8]| match have.take(path, 8)? {
+        let take = |have: &mut Have, path: &[u8]| match have.take(path, 8200)? {
             Known::Marks(marks) => Some(marks.iter().map(|mark| mark.bytes).collect::<Vec<_>>()),
             Known::Whole(_) => None,
         };
-        assert_eq!(take(&mut have, b"a"), Some(vec![5, 7]));
+        assert_eq!(take(&mut have, b"a"), Some(vec![2048, 3072]));
         assert_eq!(take(&mut have, b"a"), None, "once");
         assert_eq!(take(&mut have, b"b"), None);
-        assert_eq!(take(&mut have, b"c"), Some(vec![1]));
+        assert_eq!(take(&mut have, b"c"), Some(vec![8200]));
+        assert_eq!(take(&mut have, b"e"), Some(vec![2048, 4096]), "a stretch begins at a mark");
         assert_eq!(take(&mut have, b"d"), None, "behind the last");
     }
 
@@ -180,7 +134,7 @@ mod tests {
         have.add(vec![], vec![told(b"f", b"content"), told(b"g", b"other")], true);
         let Some(Known::Whole(content)) = have.take(b"f", 7) else { panic!("it is there") };
         assert_eq!(have.take(b"f", 7), None, "once");
-        assert_eq!(same_whole(&*file, &Layout::PLAIN, 7, content).unwrap().unwrap().offset, 7);
+        assert_eq!(same_whole(&*file, &Layout::PLAIN, 7, content).unwrap().unwrap().bytes, 7);
         let Some(Known::Whole(other)) = have.take(b"g", 7) else { panic!("it is there") };
         assert!(same_whole(&*file, &Layout::PLAIN, 7, other).unwrap().is_none(), "it has changed");
         assert!(same_whole(&*file, &Layout::PLAIN, 6, content).unwrap().is_none(), "it has grown");

@@ -6,7 +6,7 @@
 //! again, and compared with the source's, before it counts.
 //!
 //! ```text
-//! head     "sabul resume 2\n"
+//! head     "sabul resume 3\n"
 //! record   length (4, little-endian) | check (8) | body (postcard)
 //! ```
 //! A check is the start of the BLAKE3 hash of the check before and the body, so records count up to
@@ -26,7 +26,7 @@ use crate::disk::{Disk, DiskFile, Lock};
 use crate::jail::{FileId, FileTime, JailError, JailPath, LinkTarget};
 
 /// The first bytes; the number grows with the format.
-const HEAD: &[u8] = b"sabul resume 2\n";
+const HEAD: &[u8] = b"sabul resume 3\n";
 /// Length and check of a record, in bytes.
 const FRONT: usize = 4 + CHECK;
 const CHECK: usize = 8;
@@ -68,6 +68,8 @@ pub(super) enum Record {
     /// So much of a part is there.
     Mark {
         number: u32,
+        /// Where the stretch begins that the hash is of.
+        from: u64,
         bytes: u64,
         hash: [u8; 32],
         /// It is on the disk.
@@ -95,7 +97,8 @@ impl Record {
     }
 
     pub(super) const fn mark(number: u32, mark: Mark, is_synced: bool) -> Self {
-        Self::Mark { number, bytes: mark.bytes, hash: mark.hash, is_synced }
+        let Mark { from, bytes, hash } = mark;
+        Self::Mark { number, from, bytes, hash, is_synced }
     }
 }
 
@@ -426,7 +429,7 @@ mod tests {
         let stamp = Stamp { inode: 2, born_ns: -3 };
         let path = |text: &str| text.as_bytes().to_vec();
         let (entry, target, part) = (path("d/a"), path("d/a"), path("d/a.kept.sabul-part"));
-        let mark = Mark { bytes: 7, hash: [8; 32] };
+        let mark = Mark { from: 3, bytes: 7, hash: [8; 32] };
         vec![
             Record::Part { number: 4, entry, target, part, stamp },
             Record::mark(4, mark, true),
@@ -479,6 +482,6 @@ mod tests {
         let [one, other] = [&all, &turned].map(|records| encoded(records));
         let cut = encoded(&all[..1]).len();
         assert_eq!(decode(&[&one[..cut], &other[cut..]].concat()).records, all[..1]);
-        assert_eq!(decode(b"sabul resume 3\n").length, 0);
+        assert_eq!(decode(b"sabul resume 4\n").length, 0);
     }
 }

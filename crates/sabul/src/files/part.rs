@@ -12,10 +12,11 @@
 
 use std::io;
 
-use sabul_transfer::Layout;
+use sabul_transfer::{Layout, Tree};
 use sabul_wire::control::{Entry, Failure, FailureCode, Mark};
 use tracing::{debug, info};
 
+use super::behind::Behind;
 use super::metadata::{Lost, keep_metadata};
 use super::trouble::{Trouble, jail_trouble, trouble};
 use crate::disk::{Disk, DiskFile, Lock};
@@ -42,8 +43,8 @@ const RESERVE_STEPS: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
 const WRITEBACK_BYTES: u64 = 8 << 20;
 /// How long a kept part may be waited for, in seconds: a week.
 pub(super) const KEPT_PATIENCE: i64 = 7 * 86_400;
-/// Bytes read at a time to hash what is there.
-const READ_BYTES: usize = 1 << 20;
+/// What is read behind at a time where nothing comes, as bytes that came. Ours: some milliseconds.
+const IDLE_BYTES: u64 = 4 << 20;
 /// Most names of a folder that are searched for parts left behind. Ours: a tenth of a second.
 const NAMES_SEARCHED: usize = 100_000;
 
@@ -99,6 +100,8 @@ pub(super) struct Part {
     step: u64,
     /// The system was asked to write what is before this.
     handed_over: u64,
+    /// What was there when it was gone on with.
+    behind: Option<Behind>,
     /// What is in the journal of it.
     pub(super) noted: Noted,
 }
@@ -153,10 +156,10 @@ impl Part {
             let (size, layout) = (entry.stream_bytes(), Layout::of(entry));
             let step = *RESERVE_STEPS.start();
             let (file, written, reserved, handed_over) = (Some(file), 0, 0, 0);
-            let noted = Noted::default();
+            let (behind, noted) = (None, Noted::default());
             #[rustfmt::skip]
             let mut part = Self {
-                path, target, id, file, size, layout, written, reserved, step, handed_over, noted,
+                path, target, id, file, size, layout, written, reserved, step, handed_over, behind, noted,
             };
             // Somebody who tidies up may have met it before it was locked, and will remove it.
             if lock != Lock::Busy && part.has_its_name(disk)? {
@@ -168,18 +171,19 @@ impl Part {
         Err(Failure::new(FailureCode::Unwritable, message).into())
     }
 
-    /// Goes on with a part that is kept, from `offset` on; hands out what has hashed all before.
+    /// Goes on with a part that is kept, from the last of these marks on.
     pub(super) fn reopen(
         disk: &dyn Disk,
         path: JailPath,
         target: JailPath,
         entry: &Entry,
-        offset: u64,
-    ) -> Result<(Self, blake3::Hasher), Trouble> {
+        marks: Vec<Mark>,
+    ) -> Result<Self, Trouble> {
         let fail = |error: io::Error| trouble(target.as_bytes(), &error);
-        let mut file = disk.open_file(&path).map_err(|error| jail_trouble(&error))?;
+        let file = disk.open_file(&path).map_err(|error| jail_trouble(&error))?;
         let found = file.metadata().map_err(fail)?;
         let layout = Layout::of(entry);
+        let offset = marks.last().map_or(0, |mark| mark.bytes);
         if file.lock().map_err(fail)? != Lock::Held || found.size < layout.reach(offset) {
             let message = format!(
                 "cannot go on with '{target}': another transfer writes what was left of it; copy it \
@@ -187,27 +191,62 @@ impl Part {
             );
             return Err(Failure::new(FailureCode::Unwritable, message).into());
         }
-        let hasher = read_hash(&*file, &layout, offset).map_err(fail)?;
-        file.resume_at(layout.reach(offset)).map_err(fail)?;
-        if layout.has_holes() {
-            // What is between here and the next data is a hole again.
-            file.resume_at(layout.place(offset).0).map_err(fail)?;
-        }
-        let part = Self {
+        let mut part = Self {
             path,
-            target: target.clone(),
+            target,
             id: found.id,
             file: Some(file),
             size: entry.stream_bytes(),
             layout,
-            written: offset,
-            reserved: offset,
+            written: 0,
+            reserved: 0,
             step: *RESERVE_STEPS.start(),
-            handed_over: offset,
+            handed_over: 0,
+            behind: None,
             noted: Noted::default(),
         };
+        part.go_on(marks)?;
         part.require_its_name(disk)?;
-        Ok((part, hasher))
+        Ok(part)
+    }
+
+    /// Goes on from the last of these marks; what is there behind it goes.
+    pub(super) fn go_on(&mut self, marks: Vec<Mark>) -> Result<(), Trouble> {
+        let offset = marks.last().map_or(0, |mark| mark.bytes);
+        let fail = |error: io::Error| trouble(self.target.as_bytes(), &error);
+        if let Some(file) = &mut self.file {
+            file.resume_at(self.layout.reach(offset)).map_err(fail)?;
+            if self.layout.has_holes() {
+                // What is between here and the next data is a hole again.
+                file.resume_at(self.layout.place(offset).0).map_err(fail)?;
+            }
+        }
+        (self.written, self.reserved, self.handed_over) = (offset, offset, offset);
+        self.behind = Some(Behind::new(self.layout.clone(), marks));
+        Ok(())
+    }
+
+    /// The hashes of what was there when it was gone on with, read to its end; nothing where that is not so any more.
+    pub(super) fn read_back(&mut self) -> Result<Option<Tree>, Trouble> {
+        let (Some(file), Some(behind)) = (&self.file, &mut self.behind) else { return Ok(None) };
+        let tree = behind.finish(&**file);
+        let tree = tree.map_err(|error| trouble(self.target.as_bytes(), &error))?.clone();
+        Ok((!behind.differs()).then_some(tree))
+    }
+
+    /// Reads on in what was there, for so many bytes that were written, or that there was time for; tells whether there is
+    /// more of it.
+    fn read_behind(&mut self, bytes: u64) -> Result<bool, Trouble> {
+        let (Some(file), Some(behind)) = (&self.file, &mut self.behind) else { return Ok(false) };
+        let read = behind.keep_pace(&**file, bytes);
+        read.map_err(|error| trouble(self.target.as_bytes(), &error))?;
+        Ok(!behind.is_done())
+    }
+
+    /// Nothing comes: reads on in what was there; tells whether there is more of it.
+    pub(super) fn idle(&mut self) -> bool {
+        // What cannot be read shows in the end.
+        self.read_behind(IDLE_BYTES).unwrap_or(false)
     }
 
     /// The path that it has, or will have, when it is kept.
@@ -280,6 +319,7 @@ impl Part {
     pub(super) fn write(&mut self, mut content: &[u8], hand_over: bool) -> Result<(), Trouble> {
         let end = self.written + content.len() as u64;
         self.reserve(end)?;
+        self.read_behind(content.len() as u64)?;
         while !content.is_empty() {
             let (_, run) = self.layout.place(self.written);
             let now = usize::try_from(run).map_or(content.len(), |run| run.min(content.len()));
@@ -433,66 +473,6 @@ pub(super) fn reclaim(disk: &dyn Disk, folder: &JailPath, now: FileTime) -> usiz
         }
     }
     removed
-}
-
-/// Reads so many bytes of what a file of this layout has; what is handed out has hashed as many as there are.
-pub(super) fn read_hash(
-    file: &dyn DiskFile,
-    layout: &Layout,
-    bytes: u64,
-) -> io::Result<blake3::Hasher> {
-    let mut hasher = layout.hasher();
-    hash_on(file, layout, &mut hasher, 0, bytes)?;
-    Ok(hasher)
-}
-
-/// How many of the marks, nearest to the beginning first, the file agrees with up to the first with which it does
-/// not; read once.
-pub(super) fn count_true(file: &dyn DiskFile, layout: &Layout, marks: &[Mark]) -> usize {
-    let mut hasher = layout.hasher();
-    let mut at = 0;
-    for (index, mark) in marks.iter().enumerate() {
-        if hash_on(file, layout, &mut hasher, at, mark.bytes).is_err()
-            || *hasher.finalize().as_bytes() != mark.hash
-        {
-            return index;
-        }
-        at = mark.bytes;
-    }
-    marks.len()
-}
-
-/// Hashes what a file has from one place of its stream up to another, or to its end; gives where that was.
-pub(super) fn hash_on(
-    file: &dyn DiskFile,
-    layout: &Layout,
-    hasher: &mut blake3::Hasher,
-    from: u64,
-    bytes: u64,
-) -> io::Result<u64> {
-    let mut buffer = Vec::new();
-    let mut at = from;
-    while at < bytes {
-        let (place, run) = layout.place(at);
-        let most = usize::try_from(run.min(bytes - at)).map_or(READ_BYTES, |it| it.min(READ_BYTES));
-        buffer.clear();
-        // What is small takes little: a file may be many small stretches.
-        if layout.has_holes() {
-            buffer = Vec::with_capacity(most);
-        } else {
-            buffer.reserve_exact(READ_BYTES);
-        }
-        match file.read_at(&mut buffer, place) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        }
-        buffer.truncate(most);
-        hasher.update(&buffer);
-        at += buffer.len() as u64;
-    }
-    Ok(at)
 }
 
 fn remove_if_dead(

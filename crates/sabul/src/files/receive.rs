@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use sabul_transfer::{Assembler, AssemblerWait, Op, Printable, Step};
+use sabul_transfer::{Assembler, AssemblerWait, Marks, Op, Printable, Step, Tree};
 use sabul_units::Polled;
 use sabul_wire::control::{
     Entry, Failure, FailureCode, HAVE_WEIGHT_MAX, Held, MAX_HAVE, MAX_HAVE_FILES, MAX_HAVE_WHOLES,
-    Mark, Message, NotKept, Whole,
+    Message, NotKept, Whole,
 };
 
 use super::trouble::{MAX_KEPT_FAILURES, Trouble};
@@ -94,18 +94,22 @@ pub trait Sink {
     }
 
     /// Goes on with a file that is there up to `offset`, as [`Self::held`] told, or keeps one that is
-    /// whole. Hands out what has hashed all that is there.
+    /// whole; or goes back in one that is gone on with, to its beginning or to an earlier place that was told.
     ///
     /// # Errors
     /// Why that cannot be.
-    fn resume(
-        &mut self,
-        _index: u64,
-        entry: &Entry,
-        _offset: u64,
-    ) -> Result<blake3::Hasher, Trouble> {
+    fn resume(&mut self, _index: u64, entry: &Entry, _offset: u64) -> Result<(), Trouble> {
         let text = format!("nothing is there of '{}'", Printable(&entry.path));
         Err(Failure::new(FailureCode::Protocol, text).into())
+    }
+
+    /// The hashes of what was there of a file that was gone on with; reads what of it was not read meanwhile.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not what it was.
+    fn read_back(&mut self, index: u64) -> Result<Tree, Trouble> {
+        let text = format!("nothing is there of entry {index}");
+        Err(Failure::new(FailureCode::Internal, text).into())
     }
 
     /// Whether enough of an entry has come since its last mark.
@@ -113,12 +117,12 @@ pub trait Sink {
         false
     }
 
-    /// So much of an entry has come; a later attempt may go on there.
+    /// So much of an entry has come; a later attempt may go on there. Tells whether [`Assembler::cut`] is wanted.
     ///
     /// # Errors
     /// If what came is lost.
-    fn mark(&mut self, _index: u64, _entry: &Entry, _mark: Mark) -> Result<(), Trouble> {
-        Ok(())
+    fn mark(&mut self, _index: u64, _entry: &Entry, _marks: Marks) -> Result<bool, Trouble> {
+        Ok(false)
     }
 
     /// Appends to an entry that was begun; never nothing.
@@ -143,6 +147,11 @@ pub trait Sink {
 
     /// Time goes on: `now` is that since the channel was opened. Called several times a second.
     fn tick(&mut self, _now: Duration) {}
+
+    /// Nothing comes: does a little of what has to be done some time; tells whether there is more of it.
+    fn idle(&mut self) -> bool {
+        false
+    }
 
     /// Settles all that was to be kept later, however long that takes.
     fn settle(&mut self) {}
@@ -197,6 +206,20 @@ impl fmt::Debug for Gate {
     }
 }
 
+/// The entry under way, as far as it counts.
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    index: u64,
+    bytes: u64,
+    resumed: u64,
+}
+
+impl Default for Current {
+    fn default() -> Self {
+        Self { index: u64::MAX, bytes: 0, resumed: 0 }
+    }
+}
+
 /// Receives one transfer into a sink. Dropping it before the end aborts.
 #[derive(Debug)]
 pub struct Receiver<S: Sink> {
@@ -212,6 +235,7 @@ pub struct Receiver<S: Sink> {
     free: Vec<Vec<u8>>,
     /// Entries that failed and whose content is still coming.
     dropping: BTreeSet<u64>,
+    current: Current,
     counts: Counts,
     failures: Vec<(Vec<u8>, Failure)>,
     messages: Vec<Message>,
@@ -234,6 +258,7 @@ impl<S: Sink> Receiver<S> {
             admitted: 0,
             free: Vec::new(),
             dropping: BTreeSet::new(),
+            current: Current::default(),
             counts: Counts::default(),
             failures: Vec::new(),
             messages: Vec::new(),
@@ -335,6 +360,11 @@ impl<S: Sink> Receiver<S> {
         std::mem::take(&mut self.messages)
     }
 
+    /// Nothing comes: does a little of what has to be done some time; tells whether there is more of it.
+    pub fn idle(&mut self) -> bool {
+        !self.is_finished && self.sink.idle()
+    }
+
     /// What has been written so far.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -369,12 +399,12 @@ impl<S: Sink> Receiver<S> {
     /// Gives up: removes what is half-written, unless a later attempt may go on with it, and frees
     /// all blocks.
     pub fn abort(&mut self) {
-        if let Some((index, mark)) = self.assembler.mark()
+        if let Some((index, marks)) = self.assembler.marks()
             && !self.dropping.contains(&index)
             && let Some(entry) = self.assembler.entry(index)
         {
             // It is the last chance; the marks before stay.
-            let _ = self.sink.mark(index, entry, mark);
+            let _ = self.sink.mark(index, entry, marks);
         }
         self.sink.abort();
         self.free.extend(self.block.take());
@@ -456,11 +486,12 @@ impl<S: Sink> Receiver<S> {
         | Op::MakeLink(index)
         | Op::Create(index)
         | Op::Resume { index, .. }
+        | Op::ReadBack(index)
         | Op::Write { index, .. }
         | Op::Finish { index, .. }) = op;
         let entry = self.assembler.entry(index).expect("an operation is about a known entry");
-        let has_more = matches!(op, Op::Create(_) | Op::Resume { .. } | Op::Write { .. });
-        let mut resumed = None;
+        let has_more = !matches!(op, Op::MakeDirectory(_) | Op::MakeLink(_) | Op::Finish { .. });
+        let (mut read_back, mut is_cut) = (None, false);
         let result = match op {
             _ if self.dropping.contains(&index) => {
                 if matches!(op, Op::Finish { .. }) {
@@ -476,21 +507,35 @@ impl<S: Sink> Receiver<S> {
                 .sink
                 .make_link(index, entry)
                 .map(|kept| self.counts.entries += u64::from(kept == Kept::Now)),
-            Op::Create(_) => self.sink.create(index, entry),
-            Op::Resume { offset, .. } => self.sink.resume(index, entry, offset).map(|hasher| {
+            Op::Create(_) => {
+                self.current = Current::default();
+                self.sink.create(index, entry)
+            }
+            Op::Resume { offset, .. } => {
+                // What it goes back over does not count.
+                let before = std::mem::replace(
+                    &mut self.current,
+                    Current { index, bytes: offset, resumed: offset },
+                );
+                if before.index == index {
+                    self.counts.bytes -= before.bytes;
+                    self.counts.resumed -= before.resumed;
+                }
                 self.counts.bytes += offset;
                 self.counts.resumed += offset;
-                resumed = Some(hasher);
-            }),
+                self.sink.resume(index, entry, offset)
+            }
+            Op::ReadBack(_) => self.sink.read_back(index).map(|tree| read_back = Some(tree)),
             Op::Write { range, .. } => {
                 let block = self.block.as_ref().expect("a write is about the current block");
                 self.counts.bytes += range.len() as u64;
+                self.current.bytes += range.len() as u64;
                 self.sink.write(index, entry, &block[range]).and_then(|()| {
                     let is_due = self.sink.wants_mark(index);
-                    match is_due.then(|| self.assembler.mark()).flatten() {
-                        Some((_, mark)) => self.sink.mark(index, entry, mark),
-                        None => Ok(()),
+                    if let Some((_, marks)) = is_due.then(|| self.assembler.marks()).flatten() {
+                        is_cut = self.sink.mark(index, entry, marks)?;
                     }
+                    Ok(())
                 })
             }
             Op::Finish { verified: Ok(hash), .. } => {
@@ -518,8 +563,11 @@ impl<S: Sink> Receiver<S> {
                 self.dropping.insert(index);
             }
         }
-        if let Some(hasher) = resumed {
-            self.assembler.resumed(hasher);
+        if let Some(tree) = read_back {
+            self.assembler.resumed(tree);
+        }
+        if is_cut {
+            self.assembler.cut();
         }
     }
 

@@ -6,12 +6,13 @@
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
-use sabul_transfer::{Layout, Packer, Printable};
+use sabul_transfer::{CHUNK, Layout, Packer, Printable, Tree};
 use sabul_wire::block::Record;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 use tracing::{info, warn};
 
-use super::have::{Have, Known, Same, same, same_whole};
+use super::behind::Behind;
+use super::have::{Have, Known, same_whole};
 use super::outlet::{Outlet, Stopped};
 use super::source::{Found, SourceSet, Step, Stream, Walk};
 use super::tree::modified_ns;
@@ -122,27 +123,43 @@ pub fn send_files(
     Ok(summary)
 }
 
-/// How much of a file the receiver has, as it is here now.
-fn find_same(found: &Found, walk: &Walk, have: &mut Have) -> Option<Same> {
-    let EntryKind::File(_) = found.entry.kind else { return None };
-    let (layout, size) = (Layout::of(&found.entry), found.entry.stream_bytes()?);
+/// What the receiver has of a file, to be found to be so.
+fn find_known(
+    found: &Found,
+    file: &dyn DiskFile,
+    have: &mut Have,
+) -> Result<Option<Behind>, Failure> {
+    let EntryKind::File(_) = found.entry.kind else { return Ok(None) };
+    let (layout, size) = (Layout::of(&found.entry), found.entry.stream_bytes().unwrap_or(0));
     // What is there of a stretch says nothing of the file.
     if found.part.is_some() {
-        return None;
+        return Ok(None);
     }
-    let known = have.take(&found.entry.path, size).filter(|_| found.failure.is_none())?;
-    // What cannot be read now says so when it is its turn.
-    let file = walk.open(&found.path).ok()?;
-    let (same, most) = match known {
-        Known::Marks(marks) => (same(&*file, &layout, &marks), marks.last().map(|mark| mark.bytes)),
-        Known::Whole(content) => (same_whole(&*file, &layout, size, content), Some(size)),
+    let fail = |error: io::Error| read_failure(found.path.as_os_str().as_bytes(), &error);
+    let marks = match have.take(&found.entry.path, size) {
+        None => return Ok(None),
+        Some(Known::Marks(marks)) => marks,
+        Some(Known::Whole(content)) => {
+            let mark = same_whole(file, &layout, size, content).map_err(fail)?;
+            if mark.is_none() {
+                tell_changed(found, 0);
+            }
+            Vec::from_iter(mark)
+        }
     };
-    let same = same.ok()?;
-    if same.as_ref().map(|same| same.offset) != most {
-        let from = same.as_ref().map_or(0, |same| same.offset);
-        info!(file = %found.path.display(), from, "it is not what the receiver has of it; it goes on there");
-    }
-    same
+    // Of another file nothing is sent that has to come again; and of what is there whole nothing is sent meanwhile.
+    let at_once = match &marks[..] {
+        [.., last] if last.bytes == size => size,
+        [first, ..] => first.bytes,
+        [] => 0,
+    };
+    let mut behind = Behind::new(layout, marks);
+    behind.advance(file, at_once).map_err(fail)?;
+    Ok(Some(behind))
+}
+
+fn tell_changed(found: &Found, from: u64) {
+    info!(file = %found.path.display(), from, "it is not what the receiver has of it; it goes on there");
 }
 
 struct Sender<'a> {
@@ -175,9 +192,11 @@ impl Sender<'_> {
         let (sent, outcome) = if let Some(failure) = &found.failure {
             (0, Err(failure.clone()))
         } else {
-            let same = find_same(found, walk, have);
             match walk.open(&found.path) {
-                Ok(file) => self.send_content(index, &*file, size, same, found)?,
+                Ok(file) => match find_known(found, &*file, have) {
+                    Ok(known) => self.send_content(index, &*file, size, known, found)?,
+                    Err(failure) => (0, Err(failure)),
+                },
                 Err(failure) => (0, Err(failure)),
             }
         };
@@ -191,24 +210,38 @@ impl Sender<'_> {
         index: u64,
         file: &dyn DiskFile,
         size: u64,
-        same: Option<Same>,
+        mut known: Option<Behind>,
         found: &Found,
     ) -> Result<(u64, Result<[u8; 32], Failure>), Stopped> {
         let path = found.path.as_os_str().as_bytes();
         let layout = Layout::of(&found.entry);
-        let (mut sent, mut hasher) =
-            same.map_or_else(|| (0, layout.hasher()), |same| (same.offset, same.hasher));
         let mut grew = false;
         // Of a stretch of a file, the rest is somebody else's.
         let (before, all) = found.part.unwrap_or_else(|| (0, layout.file_bytes(size)));
         let is_part = found.part.is_some();
-        self.summary.resumed += sent;
-        self.packer.begin(index, sent);
-        while sent < size {
+        let mut start = known.as_ref().map_or(0, Behind::goes_on);
+        let (mut sent, mut tree) = self.begin_at(index, start);
+        loop {
+            if let Some(behind) = known.as_mut().filter(|it| sent >= size || it.differs()) {
+                if let Err(error) = behind.finish(file) {
+                    return Ok((sent, Err(read_failure(path, &error))));
+                }
+                let goes_on = behind.goes_on();
+                if goes_on < start {
+                    // What was read meanwhile is not what the receiver has.
+                    tell_changed(found, goes_on);
+                    self.summary.resumed -= start;
+                    start = goes_on;
+                    (sent, tree) = self.begin_at(index, start);
+                }
+            }
+            if sent >= size {
+                break;
+            }
             self.make_room()?;
             let (place, run) = layout.place(sent);
             let wanted = run.min(size - sent);
-            let filled = self.packer.fill(wanted, |block, most| {
+            let filled: io::Result<&[u8]> = self.packer.fill(wanted, |block, most| {
                 let start = block.len();
                 if layout.has_holes() {
                     read_some(file, block, place, most)?;
@@ -218,15 +251,26 @@ impl Sender<'_> {
                 grew |= !is_part && (block.len() - start) as u64 > wanted;
                 Ok(())
             });
-            match filled {
-                Ok([]) => break,
-                Ok(content) => {
-                    hasher.update(content);
-                    sent += content.len() as u64;
+            let filled: io::Result<bool> = filled.and_then(|content| {
+                tree.update(content);
+                sent += content.len() as u64;
+                if let Some(behind) = &mut known {
+                    behind.keep_pace(file, content.len() as u64)?;
                 }
-                Err(error) if io::Error::kind(&error) == io::ErrorKind::Interrupted => {}
+                Ok(content.is_empty())
+            });
+            match filled {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Ok((sent, Err(read_failure(path, &error)))),
             }
+        }
+        if let Some(mut all) = known.map(Behind::into_agreed) {
+            if sent > start {
+                all.join(&tree);
+            }
+            tree = all;
         }
         let outcome = match file.metadata() {
             Err(error) => Err(read_failure(path, &error)),
@@ -237,7 +281,7 @@ impl Sender<'_> {
                 grew || (!is_part && is_longer(file, all)),
                 &found.entry,
             ) {
-                None => Ok(hasher.finalize().into()),
+                None => Ok(layout.hash(tree.hash())),
                 Some(how) => Err(Failure::new(
                     FailureCode::Changed,
                     format!("'{}' {how} while it was read; copy it again", Printable(path)),
@@ -247,13 +291,20 @@ impl Sender<'_> {
         Ok((sent, outcome))
     }
 
+    /// Goes on with a file at this place: where that is, and what hashes from there on.
+    fn begin_at(&mut self, index: u64, place: u64) -> (u64, Tree) {
+        self.summary.resumed += place;
+        self.packer.begin(index, place);
+        // Behind the end of a file, which need not be that of a chunk, nothing follows.
+        (place, Tree::new(place.next_multiple_of(CHUNK)))
+    }
+
     fn send_stream(&mut self, name: Vec<u8>, mut stream: Stream) -> Result<(), Stopped> {
         let (path, kind) = (name.clone(), EntryKind::Stream);
         let index =
             self.announce(Entry { path, kind, mode: None, modified_ns: None, more: None })?;
         self.packer.begin(index, 0);
-        let mut hasher = blake3::Hasher::new();
-        let mut sent = 0;
+        let mut tree = Tree::new(0);
         let outcome = loop {
             self.make_room()?;
             let filled = self.packer.fill(u64::MAX, |block, most| {
@@ -264,11 +315,8 @@ impl Sender<'_> {
                 Ok(())
             });
             match filled {
-                Ok([]) => break Ok(hasher.finalize().into()),
-                Ok(content) => {
-                    hasher.update(content);
-                    sent += content.len() as u64;
-                }
+                Ok([]) => break Ok(tree.hash()),
+                Ok(content) => tree.update(content),
                 Err(error) => match io::Error::kind(&error) {
                     // Nothing more for now: whoever reads the stream should have what there is.
                     io::ErrorKind::WouldBlock => self.flush()?,
@@ -277,7 +325,7 @@ impl Sender<'_> {
                 },
             }
         };
-        self.end(index, sent, outcome, &name)
+        self.end(index, tree.at(), outcome, &name)
     }
 
     fn end(

@@ -187,6 +187,10 @@ pub(crate) trait Writer: Send {
     }
     /// Takes the next block.
     fn on_block(&mut self, block: Vec<u8>) -> Result<(), Failure>;
+    /// Nothing comes: does a little of what has to be done some time; tells whether there is more of it.
+    fn idle(&mut self) -> bool {
+        false
+    }
     /// A block that is used up.
     fn poll_free(&mut self) -> Option<Vec<u8>>;
     /// Messages for the sender at this time since the opening of the channel.
@@ -218,6 +222,10 @@ impl<S: Sink + Send> Writer for Receiver<S> {
 
     fn on_block(&mut self, block: Vec<u8>) -> Result<(), Failure> {
         self.on_block(block)
+    }
+
+    fn idle(&mut self) -> bool {
+        self.idle()
     }
 
     fn poll_free(&mut self) -> Option<Vec<u8>> {
@@ -366,10 +374,18 @@ impl Writing {
     /// Writes until all is written, something makes that impossible, or nobody wants it any more;
     /// waits.
     pub(crate) fn run(mut self) {
+        let mut patience = PROGRESS_INTERVAL;
         loop {
-            let input = match self.inputs.recv_timeout(PROGRESS_INTERVAL) {
-                Ok(input) => Some(input),
-                Err(RecvTimeoutError::Timeout) => None,
+            let input = match self.inputs.recv_timeout(patience) {
+                Ok(input) => {
+                    patience = PROGRESS_INTERVAL;
+                    Some(input)
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let is_busy = self.writer.idle();
+                    patience = if is_busy { Duration::ZERO } else { PROGRESS_INTERVAL };
+                    None
+                }
                 Err(RecvTimeoutError::Disconnected) => Some(Input::Stop),
             };
             if let Some(written) = self.step(input) {

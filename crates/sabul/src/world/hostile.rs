@@ -172,8 +172,11 @@ impl Malice {
             },
             11 => Message::Stop { transfer },
             12 => {
-                let marks =
-                    (0..self.0.below(4)).map(|_| Mark { bytes: self.size(), hash: [7; 32] });
+                let marks = (0..self.0.below(4)).map(|_| Mark {
+                    from: 0,
+                    bytes: self.size(),
+                    hash: [7; 32],
+                });
                 let marks = marks.collect();
                 let held = Held { path: self.text().into_bytes(), marks };
                 let wholes = (0..self.0.below(3))

@@ -10,16 +10,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul_transfer::Layout;
+use sabul_transfer::{Layout, Marks, Tree};
 use sabul_wire::control::{Entry, Failure, FailureCode, Held, MAX_MARKS, Mark};
 use tracing::{debug, info};
 
 use super::{FileSink, Place};
 use crate::disk::Disk;
+use crate::files::behind::{Behind, hash_of, read_on};
 use crate::files::have::{WHOLE_BYTES_MAX, whole};
 use crate::files::journal::{Journal, Record, Stamp, kept_time};
 use crate::files::metadata::keep_metadata;
-use crate::files::part::{Noted, Part, count_true, is_kept_name, read_hash};
+use crate::files::part::{Noted, Part, is_kept_name};
 use crate::files::receive::{Kept, Left, Settled};
 use crate::files::trouble::{Trouble, jail_trouble, trouble};
 use crate::jail::{FileId, JailPath, Kind, LinkTarget, Metadata};
@@ -84,8 +85,10 @@ pub(in crate::files) struct Ledger {
     /// Those that have them.
     wholes: Vec<Whole>,
     wholes_since: Option<Duration>,
-    /// Files of earlier attempts that are whole, by index.
-    adopted: BTreeMap<u64, (JailPath, FileId)>,
+    /// What was claimed of files that are gone on with, by index.
+    going_on: BTreeMap<u64, Claim>,
+    /// Files of earlier attempts that are whole, by index, with what was read of them.
+    adopted: BTreeMap<u64, (JailPath, FileId, Tree)>,
     pub(in crate::files) keep_from: u64,
     pub(in crate::files) mark_bytes: std::ops::RangeInclusive<u64>,
 }
@@ -99,6 +102,7 @@ impl Default for Ledger {
             finished: BTreeMap::new(),
             wholes: Vec::new(),
             wholes_since: None,
+            going_on: BTreeMap::new(),
             adopted: BTreeMap::new(),
             keep_from: KEEP_FROM,
             mark_bytes: MARK_BYTES,
@@ -191,52 +195,61 @@ impl Ledger {
         journal.flush();
     }
 
-    /// A part is gone on with.
+    /// A part is gone on with from the last of these marks; those behind it count no more.
     fn note_resumed(
         &mut self,
         entry: &Entry,
-        claim: &Claim,
+        claim: &mut Claim,
         part: &mut Part,
-        mark: Mark,
+        marks: &[Mark],
         now: Duration,
     ) {
         let Some(journal) = &mut self.journal else { return };
-        let mut number = claim.number;
+        let mut news = &marks[marks.len().saturating_sub(1)..];
         // Only the first is written to.
         if claim.journal > 0 {
-            number = journal.number();
-            note_part(journal, number, entry, part);
+            (claim.journal, claim.number) = (0, journal.number());
+            news = marks;
         }
-        let is_synced = mark.bytes <= claim.synced;
-        journal.note(&Record::mark(number, mark, is_synced));
-        let durable = mark.bytes.min(claim.synced);
-        part.noted = Noted { number: Some(number), bytes: mark.bytes, durable, at: now };
+        if news.len() == marks.len() {
+            // Whatever was noted of it.
+            note_part(journal, claim.number, entry, part);
+        }
+        for mark in news {
+            journal.note(&Record::mark(claim.number, *mark, mark.bytes <= claim.synced));
+        }
+        let bytes = marks.last().map_or(0, |mark| mark.bytes);
+        let durable = bytes.min(claim.synced);
+        part.noted = Noted { number: Some(claim.number), bytes, durable, at: now };
     }
 
-    /// Has what there is of a part on the disk, where a durable mark is due, and then in the journal.
+    /// Has what there is of a part on the disk, where a durable mark is due, and then in the journal; tells whether one was
+    /// made.
     pub(super) fn note_mark(
         &mut self,
         disk: &dyn Disk,
         entry: &Entry,
         part: &mut Part,
-        mark: Mark,
+        marks: Marks,
         now: Duration,
         sync: bool,
-    ) -> Result<(), Trouble> {
+    ) -> Result<bool, Trouble> {
+        let mark = marks.all;
         let is_worth_it = part.written() >= self.keep_from && part.size().is_some();
-        let is_news = part.written() == mark.bytes && part.noted.bytes < mark.bytes;
+        let is_whole = mark.from == 0 && part.is_full();
+        let is_news = part.written() >= mark.bytes && (part.noted.bytes < mark.bytes || is_whole);
         let is_durable = part.noted.number.is_none() || self.is_durable_due(part, now);
         let Some(journal) = self.journal.as_mut().filter(|journal| !journal.is_broken()) else {
-            return Ok(());
+            return Ok(false);
         };
         if !is_worth_it || !is_news {
-            return Ok(());
+            return Ok(false);
         }
         if let Some(number) = part.noted.number.filter(|_| !is_durable) {
             part.noted.bytes = mark.bytes;
-            journal.note(&Record::mark(number, mark, false));
+            journal.note(&Record::mark(number, marks.since, false));
             journal.flush();
-            return Ok(());
+            return Ok(false);
         }
         if sync {
             part.sync()?;
@@ -266,7 +279,7 @@ impl Ledger {
         } else {
             journal.flush();
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The transfer ends before its end.
@@ -375,13 +388,15 @@ fn claims_of(
                     parts.insert(number, (entry, claim, stamp));
                 }
             }
-            Record::Mark { number, bytes, hash, is_synced } => {
+            Record::Mark { number, from, bytes, hash, is_synced } => {
                 if let Some((_, claim, _)) = parts.get_mut(&number) {
                     claim.marks.retain(|mark| mark.bytes < bytes);
-                    claim.marks.push(Mark { bytes, hash });
-                    if is_synced {
-                        claim.synced = bytes;
+                    let begins_there = |mark: &Mark| mark.bytes == from;
+                    if from > 0 && !claim.marks.iter().any(begins_there) {
+                        continue;
                     }
+                    claim.marks.push(Mark { from, bytes, hash });
+                    claim.synced = if is_synced { bytes } else { claim.synced.min(bytes) };
                 }
             }
             Record::Whole { entry, target, bytes, hash, stamp, changed } => {
@@ -403,7 +418,8 @@ fn claims_of(
                                 (&layout, bytes, hash),
                             ) =>
                     {
-                        let (what, marks) = (What::Whole(found.id), vec![Mark { bytes, hash }]);
+                        let marks = vec![Mark { from: 0, bytes, hash }];
+                        let what = What::Whole(found.id);
                         claims.insert(entry, claim(target, what, layout, marks, 0));
                     }
                     _ => {}
@@ -421,6 +437,7 @@ fn claims_of(
             // It may have its name by now.
             let last = claim.marks.last().copied();
             if let (Some(found), Some(last)) = (find(&claim.target), last)
+                && last.from == 0
                 && found.size == claim.layout.file_bytes(last.bytes)
             {
                 (claim.what, claim.marks) = (What::Whole(found.id), vec![last]);
@@ -453,8 +470,7 @@ fn is_unchanged(
 ) -> bool {
     let has_content = || {
         let file = disk.open_read(target).ok()?;
-        let hasher = read_hash(&*file, layout, bytes).ok()?;
-        Some(*hasher.finalize().as_bytes() == hash)
+        Some(hash_of(&*file, layout, bytes).ok()? == (bytes, hash))
     };
     kept_time(found.ctime) == changed || (found.names > 1 && has_content().unwrap_or(false))
 }
@@ -468,8 +484,14 @@ fn keep_true(
     synced: u64,
 ) {
     let flushed = marks.iter().filter(|mark| mark.bytes <= synced).count();
-    let kept = disk.open_read(part).map_or(0, |file| count_true(&*file, layout, &marks[flushed..]));
-    marks.truncate(flushed + kept);
+    let others = marks[flushed..].to_vec();
+    let count = others.len();
+    let mut behind = Behind::new(layout.clone(), others);
+    if let Ok(file) = disk.open_read(part) {
+        // What cannot be read is not there.
+        let _ = behind.finish(&*file);
+    }
+    marks.truncate(flushed + behind.reached_of(count));
 }
 
 /// Removes a part that nobody goes on with.
@@ -519,21 +541,22 @@ impl FileSink {
         }
     }
 
-    /// Goes on with what is there of a file.
+    /// Goes on with what is there of a file, or goes back in one that is gone on with.
     pub(super) fn resume_held(
         &mut self,
         index: u64,
         entry: &Entry,
         offset: u64,
-    ) -> Result<blake3::Hasher, Trouble> {
+    ) -> Result<(), Trouble> {
         let target = self.place.target(entry)?;
-        let claims = self.ledger.as_mut().map(|ledger| &mut ledger.claims);
-        let claim = claims.and_then(|claims| claims.remove(&entry.path));
-        let found = claim.and_then(|claim| {
-            let mark = claim.marks.iter().find(|mark| mark.bytes == offset).copied();
-            mark.map(|mark| (claim, mark))
+        let found = self.ledger.as_mut().and_then(|ledger| {
+            let before = ledger.going_on.remove(&index);
+            let mut claim = before.or_else(|| ledger.claims.remove(&entry.path))?;
+            claim.marks.retain(|mark| mark.bytes <= offset);
+            let there = claim.marks.last().map_or(0, |mark| mark.bytes);
+            (there == offset).then_some(claim)
         });
-        let Some((claim, mark)) = found else {
+        let Some(mut claim) = found else {
             let text = format!("nothing is there of '{target}' up to {offset}");
             return Err(Failure::new(FailureCode::Protocol, text).into());
         };
@@ -541,27 +564,47 @@ impl FileSink {
             return Err(damaged(&target));
         }
         match &claim.what {
-            What::Part(_) => self.resume_part(index, entry, &claim, mark),
-            What::Whole(id) => self.adopt(index, entry, &claim.target, *id, mark),
+            What::Part(path) => {
+                let path = path.clone();
+                let part = self.resume_part(index, entry, &mut claim, path)?;
+                self.go_on(index, entry, claim, part)
+            }
+            What::Whole(id) => self.adopt(index, entry, &claim.target, *id, offset),
         }
     }
 
+    /// The part of a claim, which goes on where the claim ends.
     fn resume_part(
         &mut self,
         index: u64,
         entry: &Entry,
-        claim: &Claim,
-        mark: Mark,
-    ) -> Result<blake3::Hasher, Trouble> {
-        let What::Part(path) = &claim.what else { return Err(damaged(&claim.target)) };
-        let (path, target) = (path.clone(), claim.target.clone());
-        let (mut part, hasher) = Part::reopen(&*self.disk, path, target, entry, mark.bytes)?;
-        if *hasher.finalize().as_bytes() != mark.hash {
-            part.remove(&*self.disk);
-            return Err(damaged(&claim.target));
-        }
+        claim: &mut Claim,
+        path: JailPath,
+    ) -> Result<Part, Trouble> {
+        let (target, marks) = (claim.target.clone(), claim.marks.clone());
+        let mut part = match self.parts.remove(&index) {
+            Some(mut part) => {
+                part.go_on(marks)?;
+                part
+            }
+            None => Part::reopen(&*self.disk, path, target, entry, marks)?,
+        };
         if let Some(ledger) = &mut self.ledger {
-            ledger.note_resumed(entry, claim, &mut part, mark, self.now);
+            let marks = claim.marks.clone();
+            ledger.note_resumed(entry, claim, &mut part, &marks, self.now);
+        }
+        Ok(part)
+    }
+
+    fn go_on(
+        &mut self,
+        index: u64,
+        entry: &Entry,
+        claim: Claim,
+        part: Part,
+    ) -> Result<(), Trouble> {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.going_on.insert(index, claim);
         }
         if self.sync {
             self.landed.marked(index, part.noted.durable);
@@ -575,7 +618,20 @@ impl FileSink {
             let lost = self.part(index)?.keep_metadata(entry)?;
             self.lost.add(lost);
         }
-        Ok(hasher)
+        Ok(())
+    }
+
+    /// The hashes of what was there of a file that was gone on with.
+    pub(super) fn read_back_held(&mut self, index: u64) -> Result<Tree, Trouble> {
+        if let Some(ledger) = &self.ledger
+            && let Some((_, _, tree)) = ledger.adopted.get(&index)
+        {
+            return Ok(tree.clone());
+        }
+        let part = self.part(index)?;
+        let tree = part.read_back()?;
+        let target = part.target().clone();
+        tree.ok_or_else(|| damaged(&target))
     }
 
     /// Takes a file that is whole, as far as anybody knows.
@@ -585,26 +641,25 @@ impl FileSink {
         entry: &Entry,
         target: &JailPath,
         id: FileId,
-        mark: Mark,
-    ) -> Result<blake3::Hasher, Trouble> {
+        bytes: u64,
+    ) -> Result<(), Trouble> {
         let file = self.disk.open_read(target).map_err(|error| jail_trouble(&error))?;
         let fail = |error: std::io::Error| trouble(target.as_bytes(), &error);
         let found = file.metadata().map_err(fail)?;
         let layout = Layout::of(entry);
-        let hasher = read_hash(&*file, &layout, mark.bytes).map_err(fail)?;
-        if (found.id, found.size) != (id, layout.file_bytes(mark.bytes))
-            || *hasher.finalize().as_bytes() != mark.hash
-            || entry.stream_bytes() != Some(mark.bytes)
-        {
+        let mut tree = Tree::new(0);
+        read_on(&*file, &layout, bytes, &mut tree).map_err(fail)?;
+        let is_there = (found.id, found.size) == (id, layout.file_bytes(bytes));
+        if !is_there || tree.at() != bytes || entry.stream_bytes() != Some(bytes) {
             return Err(damaged(target));
         }
         if self.sync {
             file.sync().map_err(fail)?;
         }
         if let Some(ledger) = &mut self.ledger {
-            ledger.adopted.insert(index, (target.clone(), id));
+            ledger.adopted.insert(index, (target.clone(), id, tree));
         }
-        Ok(hasher)
+        Ok(())
     }
 
     /// A file that was whole from the beginning is verified.
@@ -613,7 +668,7 @@ impl FileSink {
         index: u64,
         entry: &Entry,
     ) -> Option<Result<Kept, Trouble>> {
-        let (target, id) = self.ledger.as_mut()?.adopted.remove(&index)?;
+        let (target, id, _) = self.ledger.as_mut()?.adopted.remove(&index)?;
         if self.preserve {
             // Other names may share it, of an earlier attempt.
             let kept = self.disk.open_read(&target).map_err(|error| jail_trouble(&error));
@@ -653,14 +708,14 @@ impl FileSink {
         &mut self,
         index: u64,
         entry: &Entry,
-        mark: Mark,
-    ) -> Result<(), Trouble> {
-        let Some(mut part) = self.parts.remove(&index) else { return Ok(()) };
+        marks: Marks,
+    ) -> Result<bool, Trouble> {
+        let Some(mut part) = self.parts.remove(&index) else { return Ok(false) };
         let result = match &mut self.ledger {
             Some(ledger) => {
-                ledger.note_mark(&*self.disk, entry, &mut part, mark, self.now, self.sync)
+                ledger.note_mark(&*self.disk, entry, &mut part, marks, self.now, self.sync)
             }
-            None => Ok(()),
+            None => Ok(false),
         };
         // What could not be noted is not found again.
         if self.sync && result.is_ok() && self.ledger.as_ref().is_some_and(Ledger::can_note) {
@@ -678,10 +733,26 @@ fn damaged(target: &JailPath) -> Trouble {
     Failure::new(FailureCode::Verification, message).into()
 }
 
-/// Some of the marks, the last among them.
+/// Some of the marks: those that the last one needs, where stretches begin, and as many others as may be told of.
 fn thinned(marks: &[Mark]) -> Vec<Mark> {
-    let step = marks.len().div_ceil(MAX_MARKS).max(1);
-    let mut kept: Vec<Mark> = marks.iter().rev().step_by(step).copied().collect();
-    kept.reverse();
+    let mut needed = Vec::new();
+    let mut place = marks.last().map(|mark| mark.bytes);
+    while let Some(mark) = marks.iter().find(|mark| Some(mark.bytes) == place) {
+        needed.push(*mark);
+        place = Some(mark.from).filter(|from| *from > 0);
+    }
+    needed.reverse();
+    if needed.len() >= MAX_MARKS {
+        // Interrupted so often, the rest is sent again.
+        needed.truncate(MAX_MARKS);
+        return needed;
+    }
+    let begins = |from: u64| from == 0 || needed.iter().any(|mark| mark.bytes == from);
+    let others: Vec<Mark> =
+        marks.iter().filter(|mark| begins(mark.from) && !needed.contains(mark)).copied().collect();
+    let step = others.len().div_ceil(MAX_MARKS - needed.len()).max(1);
+    let mut kept: Vec<Mark> = others.into_iter().rev().step_by(step).collect();
+    kept.extend(needed);
+    kept.sort_by_key(|mark| mark.bytes);
     kept
 }
