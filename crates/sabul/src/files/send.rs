@@ -24,6 +24,8 @@ use crate::jail::Metadata;
 const AHEAD_ENTRIES: usize = 1000;
 /// What they take at most, in bytes, about.
 const AHEAD_BYTES: usize = 256 << 10;
+/// Bytes of what the receiver has that are read before it is asked whether anybody still wants them.
+const BEHIND_BYTES: u64 = 64 << 20;
 
 /// How to send.
 #[derive(Clone, Copy, Debug)]
@@ -223,8 +225,14 @@ impl Sender<'_> {
         let (mut sent, mut tree) = self.begin_at(index, start);
         loop {
             if let Some(behind) = known.as_mut().filter(|it| sent >= size || it.differs()) {
-                if let Err(error) = behind.finish(file) {
-                    return Ok((sent, Err(read_failure(path, &error))));
+                while !behind.is_done() {
+                    // There may be hours of it.
+                    if self.outlet.is_over() {
+                        return Err(Stopped);
+                    }
+                    if let Err(error) = behind.advance(file, BEHIND_BYTES) {
+                        return Ok((sent, Err(read_failure(path, &error))));
+                    }
                 }
                 let goes_on = behind.goes_on();
                 if goes_on < start {
@@ -266,7 +274,8 @@ impl Sender<'_> {
                 Err(error) => return Ok((sent, Err(read_failure(path, &error)))),
             }
         }
-        if let Some(mut all) = known.map(Behind::into_agreed) {
+        // Of a file that is shorter now nobody asks.
+        if let Some(mut all) = known.map(Behind::into_agreed).filter(|_| sent >= size) {
             if sent > start {
                 all.join(&tree);
             }

@@ -388,6 +388,32 @@ fn a_copy_that_is_cut_again_and_again_goes_on_from_stretches_that_nobody_read_ba
 }
 
 #[test]
+fn a_source_that_shrinks_while_it_is_gone_on_with_fails() {
+    let files = few();
+    for left in [0, 3000, 70_000, 95_000] {
+        let from = source(&files);
+        let disk = MemoryDisk::new(0);
+        drop(attempt_until(&from, &disk, true, 90));
+        let mut receiver = receiver_on(&disk, true).unwrap();
+        let mut have = Have::default();
+        for message in receiver.have() {
+            let Message::Have { files, wholes, is_last, .. } = message else { panic!() };
+            have.add(files, wholes, is_last);
+        }
+        let big = fs::OpenOptions::new().write(true).open(from.path().join("big")).unwrap();
+        let set = SourceSet::local(vec![Source::Path(from.path().join("big"))], true).unwrap();
+        let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
+        outlet.after_first = Some(Box::new(move || big.set_len(left).unwrap()));
+        let summary = send_files(set, OPTIONS, have, &mut outlet).unwrap();
+        let [(_, failure)] = &summary.failures[..] else { panic!("{:?}", summary.failures) };
+        assert_eq!(failure.code, FailureCode::Changed, "{left}: {failure}");
+        outlet.blocks.into_iter().for_each(|block| receiver.on_block(block).unwrap());
+        assert_eq!(receiver.finished().unwrap().failed, 1);
+        assert!(!disk.tree().contains_key(&b"to/big"[..]));
+    }
+}
+
+#[test]
 fn the_rest_of_a_file_comes_before_what_is_there_was_read() {
     let files = few();
     let from = source(&files);
