@@ -76,6 +76,8 @@ struct Node {
     kept: Vec<u8>,
     /// Ranges that were written since the last flush.
     written: Vec<(usize, usize)>,
+    /// Some of it could not be written, which its own next flush tells, once. The system thinks that it was.
+    has_lost: bool,
     /// What everybody sees in a folder, and what is on the disk.
     names: BTreeMap<Vec<u8>, u64>,
     kept_names: BTreeMap<Vec<u8>, u64>,
@@ -94,6 +96,7 @@ impl Node {
             content: Vec::new(),
             kept: Vec::new(),
             written: Vec::new(),
+            has_lost: false,
             names: BTreeMap::new(),
             kept_names: BTreeMap::new(),
             changes: Vec::new(),
@@ -102,7 +105,9 @@ impl Node {
 
     fn flush(&mut self) {
         self.written.clear();
-        self.kept.clone_from(&self.content);
+        if !self.has_lost {
+            self.kept.clone_from(&self.content);
+        }
         self.changes.clear();
         self.kept_names.clone_from(&self.names);
     }
@@ -638,8 +643,9 @@ impl DiskFile for MemoryFile {
     fn sync(&self) -> io::Result<()> {
         match self.disk.call("flush") {
             Ok(mut world) => {
-                world.node(self.inode)?.flush();
-                Ok(())
+                let node = world.node(self.inode)?;
+                node.flush();
+                if std::mem::take(&mut node.has_lost) { Err(Errno::IO.into()) } else { Ok(()) }
             }
             Err(errno) => {
                 if errno != Errno::SRCH {
@@ -659,7 +665,10 @@ impl DiskFile for MemoryFile {
             Err(errno) => {
                 if errno != Errno::SRCH {
                     let mut world = self.disk.lock_world();
-                    world.nodes.values_mut().for_each(|node| node.written.clear());
+                    for node in world.nodes.values_mut() {
+                        node.has_lost |= !node.written.is_empty();
+                        node.written.clear();
+                    }
                 }
                 Err(errno.into())
             }

@@ -8,7 +8,7 @@
 //! verified --flush: content is down; rename--> named --next flush: the name is down--> settled
 //! ```
 //! Where one call flushes the whole file system, a group costs one call; few things, and things on
-//! other file systems, are flushed one by one. While one group is flushed, on a thread of its own, the next one is gathered: whoever writes
+//! other file systems, are flushed one by one; and all are once such a call has failed. While one group is flushed, on a thread of its own, the next one is gathered: whoever writes
 //! waits only where that becomes too large.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,6 +76,9 @@ struct Load {
     folders: BTreeMap<JailPath, Unflushed>,
     /// By device, a folder that was open before anything was written there.
     anchors: BTreeMap<u64, Box<dyn DiskFile>>,
+    /// File systems are not flushed as wholes: the one that failed may have been the only one to hear of what else was
+    /// lost. Each file that was open then still hears of its own.
+    is_one_by_one: bool,
 }
 
 /// What came of a flush.
@@ -317,8 +320,9 @@ impl Group {
 
     /// After a flush: what was verified gets its names, what had them is settled.
     fn end(&mut self, load: Load, Outcome { names, contents }: Outcome) {
-        let Load { verified, named, folders, mut anchors } = load;
+        let Load { verified, named, folders, mut anchors, is_one_by_one } = load;
         self.next.anchors.append(&mut anchors);
+        self.next.is_one_by_one |= is_one_by_one || names.is_err();
         if names.is_ok() {
             if self.kept.len() + folders.len() > KEPT_MAX {
                 self.kept.clear();
@@ -406,7 +410,7 @@ impl Load {
 
     /// Flushes the file systems concerned as wholes; nothing where that is not done.
     fn flush_whole(&self) -> Option<Result<(), Trouble>> {
-        if self.verified.len() + self.folders.len() <= ONE_BY_ONE {
+        if self.is_one_by_one || self.verified.len() + self.folders.len() <= ONE_BY_ONE {
             return None;
         }
         let files = self.verified.iter().map(|verified| verified.part.id().device);

@@ -55,7 +55,7 @@ struct Claim {
     synced: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum What {
     /// A part of it, here.
     Part(JailPath),
@@ -354,6 +354,7 @@ fn claims_of(
     journal: usize,
     place: &Place,
     disk: &dyn Disk,
+    sync: bool,
 ) -> BTreeMap<Vec<u8>, Claim> {
     let folder = place.folder();
     let is_there = |target: &JailPath, entry: &[u8]| place.would_be(entry).as_ref() == Some(target);
@@ -428,7 +429,8 @@ fn claims_of(
         }
     }
     for (entry, mut claim, stamp) in parts.into_values() {
-        let What::Part(part) = &claim.what else { continue };
+        let What::Part(part) = claim.what.clone() else { continue };
+        let part = &part;
         let find = |path| {
             let found = disk.stat(path, LinkTarget::Itself).ok()?;
             (Stamp::from(found.id) == stamp && found.kind == Kind::File).then_some(found)
@@ -446,9 +448,9 @@ fn claims_of(
             continue;
         };
         claim.marks.retain(|mark| (1..=size).contains(&claim.layout.reach(mark.bytes)));
-        // What was not flushed counts only as far as it is read again.
+        // What was not flushed counts only as far as it can be, and is read again.
         if claim.marks.last().is_some_and(|last| last.bytes > claim.synced) {
-            keep_true(disk, part, &claim.layout, &mut claim.marks, claim.synced);
+            keep_true(disk, part, &mut claim, sync);
         }
         if claim.marks.is_empty() {
             remove_part(disk, part);
@@ -475,23 +477,20 @@ fn is_unchanged(
     kept_time(found.ctime) == changed || (found.names > 1 && has_content().unwrap_or(false))
 }
 
-/// Keeps the marks of what was flushed, and of the others those that the file agrees with.
-fn keep_true(
-    disk: &dyn Disk,
-    part: &JailPath,
-    layout: &Layout,
-    marks: &mut Vec<Mark>,
-    synced: u64,
-) {
-    let flushed = marks.iter().filter(|mark| mark.bytes <= synced).count();
-    let others = marks[flushed..].to_vec();
+/// Keeps the marks of what was flushed, and of the others those that the file agrees with; none of these where the disk
+/// has lost what it was given, which it tells by the next flush, and shows only when the power was cut.
+fn keep_true(disk: &dyn Disk, part: &JailPath, claim: &mut Claim, sync: bool) {
+    let flushed = claim.marks.iter().filter(|mark| mark.bytes <= claim.synced).count();
+    let others = claim.marks[flushed..].to_vec();
     let count = others.len();
-    let mut behind = Behind::new(layout.clone(), others);
-    if let Ok(file) = disk.open_read(part) {
+    let mut behind = Behind::new(claim.layout.clone(), others);
+    if let Ok(file) = disk.open_read(part)
+        && (!sync || file.sync().is_ok())
+    {
         // What cannot be read is not there.
         let _ = behind.finish(&*file);
     }
-    marks.truncate(flushed + behind.reached_of(count));
+    claim.marks.truncate(flushed + behind.reached_of(count));
 }
 
 /// Removes a part that nobody goes on with.
@@ -509,7 +508,7 @@ impl FileSink {
         ledger.journal = Some(journal);
         ledger.journals = said.len();
         for (at, records) in said.into_iter().enumerate() {
-            ledger.claims.extend(claims_of(records, at, &self.place, &*self.disk));
+            ledger.claims.extend(claims_of(records, at, &self.place, &*self.disk, self.sync));
         }
         let mut left = Left::default();
         for (path, claim) in &ledger.claims {

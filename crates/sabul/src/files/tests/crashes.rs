@@ -401,3 +401,32 @@ fn names_that_the_disk_takes_for_one_do_not_overwrite_each_other() {
         assert_eq!(disk.tree()[&b"a"[..]], tree[0].1, "the first one stays");
     }
 }
+
+#[test]
+fn what_a_flush_of_everything_lost_of_a_file_under_way_is_not_told_to_be_there() {
+    let small = |first: u8| (first..first + 8).map(|i| (format!("{i:02}"), Some(vec![i; 100])));
+    let big = ("big".to_owned(), Some(vec![7; 9000]));
+    let tree: Tree = small(0).chain([big]).chain(small(20)).collect();
+    let disk = old();
+    let mut copy = Copy::start(&disk, &tree, false).unwrap();
+    copy.pace = Duration::from_millis(1);
+    // The first small files are flushed while the big one is under way, which takes its first bytes along.
+    while copy.receiver.counts().bytes < 800 + 4000 {
+        assert!(copy.step());
+    }
+    let flushes =
+        |disk: &MemoryDisk| disk.calls().iter().filter(|call| **call == "flush all").count();
+    let before = flushes(&disk);
+    disk.fail_at(0, Fault::Error(Errno::IO));
+    copy.receiver.poll_messages(Duration::from_secs(3600));
+    assert_eq!(flushes(&disk), before + 1);
+    let copy = copy.run();
+    assert_eq!(copy.error, None);
+    let failed: Vec<_> = copy.receiver.failures().iter().map(|(path, _)| path.as_slice()).collect();
+    assert!(failed.contains(&&b"big"[..]), "{failed:?}");
+    assert_eq!(failed.len(), 9, "{failed:?}");
+    let told = copy.told(&tree).len();
+    drop(copy);
+    disk.cut_power();
+    assert_eq!(disk.tree().keys().filter(|name| !name.starts_with(b"d")).count(), told);
+}
