@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What is handed out: for each target a static program, as a tarball and as a Debian package, with their hashes.
 #
-# packaging/dist.sh OUT TARGET...; needs the targets of rustup and a C compiler for each of them: for
-# x86_64-unknown-linux-musl musl-gcc (musl-tools), for others CC_<target> and CARGO_TARGET_<TARGET>_LINKER.
+# packaging/dist.sh OUT TARGET...; needs the targets of rustup and for each of them a C compiler with musl's headers,
+# which it names where there is none. CC_<target> and CARGO_TARGET_<TARGET>_LINKER name others.
 # PACKAGE_ONLY=1 takes what was built before.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,18 +17,40 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 
+fail() { echo "packaging/dist.sh: $*" >&2; exit 2; }
+# debian_name MACHINE: as Debian calls it.
+debian_name() { case $1 in x86_64) echo amd64 ;; aarch64) echo arm64 ;; *) echo "$1" ;; esac; }
+
+# need_compiler TARGET MACHINE: the C compiler of a musl target, which links for another machine, too.
+need_compiler() {
+    local cc=CC_${1//-/_} linker=CARGO_TARGET_${1//-/_}_LINKER debian compiler how
+    linker=${linker^^}
+    [ -z "${!cc:-}" ] || return 0
+    if [ "$2" = "$(uname -m)" ]; then
+        compiler=musl-gcc
+        how="apt-get install musl-tools"
+    else
+        debian=$(debian_name "$2")
+        compiler=$2-linux-musl-gcc
+        how="dpkg --add-architecture $debian && apt-get update && apt-get install gcc-$2-linux-gnu musl-dev:$debian"
+        [ -n "${!linker:-}" ] || export "$linker=$compiler"
+    fi
+    "$compiler" --version >/dev/null 2>&1 || fail "no $compiler for $1; on Debian: $how"
+    export "$cc=$compiler"
+}
+
+[ -n "${PACKAGE_ONLY:-}" ] || for target in "$@"; do
+    case $target in x86_64-unknown-linux-musl | aarch64-unknown-linux-musl) need_compiler "$target" "${target%%-*}" ;; esac
+done
+# Pages and completions of a program for another machine come from one that runs here.
+native=${RUN:-}
 for target in "$@"; do
     machine=${target%%-*}
-    if [ "$target" = x86_64-unknown-linux-musl ] && [ -z "${CC_x86_64_unknown_linux_musl:-}" ]; then
-        command -v musl-gcc >/dev/null || { echo "packaging/dist.sh: no musl-gcc: apt-get install musl-tools" >&2; exit 2; }
-        export CC_x86_64_unknown_linux_musl=musl-gcc
-    fi
     [ -n "${PACKAGE_ONLY:-}" ] ||
         $cargo build ${CARGOFLAGS:-} --profile dist --target "$target" -p sabul-cli
     program=$target_dir/$target/dist/sabul
-    run=$program
-    # Its own pages come from a program that runs here.
-    [ "$machine" = "$(uname -m)" ] || run=${RUN:?"name a sabul that runs here as RUN"}
+    if [ "$machine" = "$(uname -m)" ]; then native=$program; fi
+    run=${native:?"name this machine's target first, or a sabul that runs here as RUN"}
 
     name=sabul-$version-$machine-linux
     RUN=$run packaging/install.sh "$program" / "$work/$name"
@@ -37,7 +59,7 @@ for target in "$@"; do
         -czf "$out/$name.tar.gz" "$name"
 
     if command -v dpkg-deb >/dev/null; then
-        case $machine in x86_64) arch=amd64 ;; aarch64) arch=arm64 ;; *) arch=$machine ;; esac
+        arch=$(debian_name "$machine")
         root=$work/deb-$machine
         RUN=$run packaging/install.sh "$program" /usr "$root"
         # Where Debian's zsh looks.
