@@ -268,6 +268,11 @@ fn push_refuses_a_machine_of_another_kind() {
     fs::write(bridge.path("near/a"), "x").unwrap();
     bridge.program("bin/uname", "#!/bin/sh\necho Linux pdp11\n");
     expect_words(&bridge.try_cp(&["--push", "a", "host:"]), 2, &["Linux pdp11", "--push=FILE"]);
+    // As a program for riscv64 begins.
+    let other = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\xf3\0";
+    fs::write(bridge.path("near/other"), other).unwrap();
+    let output = bridge.try_cp(&["--push=other", "a", "host:"]);
+    expect_words(&output, 2, &["push other to host", "for Linux riscv64", "for Linux pdp11"]);
     let left = fs::read_dir(bridge.path("home/.cache/sabul")).unwrap();
     assert!(left.flatten().all(|entry| fs::metadata(entry.path()).unwrap().len() == 0));
 }

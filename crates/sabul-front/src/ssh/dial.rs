@@ -151,10 +151,14 @@ impl Dialling<'_> {
             let text = format!("{account} asks for a program, and none was to be pushed");
             return Err(SshError::new(ErrorKind::Unreachable, text));
         };
-        if let Some(ours) = parcel.system.as_ref().filter(|ours| *ours != system) {
+        if let Some(made_for) = parcel.system.filter(|made_for| *made_for != system) {
+            let what = match &self.order.push {
+                Push::File(path) => path.display().to_string(),
+                _ => "this program".to_owned(),
+            };
             let text = format!(
-                "cannot push this program to {account}: it is made for {ours}, and there it is {system}; give \
-                 one that is with --push=FILE"
+                "cannot push {what} to {account}: it is made for {made_for}, and there it is {system}; give one \
+                 for {system} with --push=FILE, such as make dist builds"
             );
             return Err(SshError::new(ErrorKind::Request, text));
         }

@@ -26,22 +26,22 @@ pub(super) struct Parcel {
     pub(super) bytes: Vec<u8>,
     pub(super) hash: String,
     /// The system it is made for, as `uname -sm` says it; none where we do not know.
-    pub(super) system: Option<String>,
+    pub(super) system: Option<&'static str>,
 }
 
 impl Push {
     pub(super) fn parcel(&self) -> Result<Option<Parcel>, SshError> {
-        let (path, system) = match self {
+        let path = match self {
             Self::No => return Ok(None),
             // The running program itself, also where its file was replaced since.
-            Self::Own => (Path::new("/proc/self/exe"), Some(own_system())),
-            Self::File(path) => (path.as_path(), None),
+            Self::Own => Path::new("/proc/self/exe"),
+            Self::File(path) => path.as_path(),
         };
         let bytes = fs::read(path).map_err(|error| {
             let text = format!("cannot read the program to push, '{}': {error}", path.display());
             SshError::new(ErrorKind::Request, text)
         })?;
-        let hash = hash(&bytes);
+        let (hash, system) = (hash(&bytes), system_of(&bytes));
         Ok(Some(Parcel { bytes, hash, system }))
     }
 }
@@ -51,9 +51,21 @@ pub(super) fn hash(bytes: &[u8]) -> String {
     HEXLOWER.encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes).as_ref())
 }
 
-/// This system as `uname -sm` says it.
-fn own_system() -> String {
-    format!("Linux {}", std::env::consts::ARCH)
+/// The system that a program is made for, by the head of its file, of which elf(5) tells; none of a script, and of
+/// machines that have several names.
+fn system_of(program: &[u8]) -> Option<&'static str> {
+    let (ident, rest) = program.split_first_chunk::<16>()?;
+    // 64 bit, lowest byte first.
+    if !ident.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let machine = rest.get(2..4)?.try_into().ok()?;
+    match u16::from_le_bytes(machine) {
+        62 => Some("Linux x86_64"),
+        183 => Some("Linux aarch64"),
+        243 => Some("Linux riscv64"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -73,6 +85,18 @@ mod tests {
         let error = Push::File("/none/sabul".into()).parcel().unwrap_err();
         assert!(error.to_string().contains("/none/sabul"), "{error}");
         assert_eq!(Push::No.parcel().unwrap().map(|parcel| parcel.hash), None);
-        assert!(Push::Own.parcel().unwrap().unwrap().system.unwrap().starts_with("Linux "));
+    }
+
+    #[test]
+    fn a_program_says_what_it_is_made_for() {
+        let own = Push::Own.parcel().unwrap().unwrap();
+        assert_eq!(own.system.unwrap(), format!("Linux {}", std::env::consts::ARCH));
+        let mut bytes = own.bytes[..64].to_vec();
+        bytes[18..20].copy_from_slice(&[183, 0]);
+        assert_eq!(system_of(&bytes), Some("Linux aarch64"));
+        bytes[18..20].copy_from_slice(&[1, 2]);
+        assert_eq!(system_of(&bytes), None);
+        assert_eq!(system_of(&bytes[..19]), None);
+        assert_eq!(system_of(b"#!/bin/sh\nexec sabul \"$@\"\n"), None);
     }
 }
