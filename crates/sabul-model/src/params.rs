@@ -363,20 +363,35 @@ fn below(key: Key, value: f64, capacity_mbps: f64) -> Result<(), ParamsError> {
 /// A parameter set that is valid everywhere. The fields are in the units of their names.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Params {
+    /// C, the rate of the sender's interface, in Mb/s.
     capacity_mbps: f64,
+    /// µ, what the bottleneck serves this flow, or all flows together, in Mb/s.
     service_mbps: f64,
+    /// L, the size of a packet in bits.
     packet_bits: f64,
+    /// K, the room of the queue in packets.
     queue_packets: f64,
+    /// T, the time of a round in milliseconds.
     round_ms: f64,
+    /// The gain while the loss is above the target.
     k1: f64,
+    /// The gain while the loss is below the target.
     k2: f64,
+    /// The target loss rate, 0 to 1.
     alpha: f64,
+    /// What Equation 1 adds to the gap, in microseconds.
     c_us: f64,
+    /// What Equation 3 adds to the gap, in microseconds.
     d_us: f64,
+    /// λ(0), the rate of the first round, in Mb/s.
     rate_mbps_initial: f64,
+    /// λ(0) of the second flow, for Lemma 8, in Mb/s.
     rate_mbps_initial_second: f64,
+    /// 0 if a round's own loss decides the next gap, 1 if the one before.
     feedback_lag_rounds: u8,
+    /// How the loss of a round is found.
     variant: Variant,
+    /// Whether Equation 3 is applied.
     equation3: bool,
 }
 
