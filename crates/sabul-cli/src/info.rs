@@ -6,7 +6,6 @@ use std::path::Path;
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 use sabul_cc::registry;
-use sabul_front::schema;
 
 use crate::args::{CcArgs, CcCommand, Cli};
 use crate::error::CliError;
@@ -60,32 +59,6 @@ fn show(entry: &registry::Entry) -> String {
         let _ = writeln!(text, "    Source: {}", param.source);
     }
     text
-}
-
-/// Prints a schema, or what there is.
-pub(crate) fn schema(name: Option<&str>) -> Result<u8, CliError> {
-    let Some(name) = name else {
-        let lines = documents().map(|(name, what)| format!("{name:13}  {what}\n"));
-        output::print(lines.collect::<String>())?;
-        return Ok(exit::DONE);
-    };
-    let known = schema::of(name)
-        .or_else(|| sabul_study::schema::of(name))
-        .or_else(|| sabul_model::schema::of(name));
-    let schema = known.ok_or_else(|| {
-        let names: Vec<_> = documents().map(|(name, _)| *name).collect();
-        CliError::usage(format!("no schema is called '{name}'; there are {}", names.join(", ")))
-    })?;
-    output::print_line(format_args!("{schema:#}"))?;
-    Ok(exit::DONE)
-}
-
-/// All documents that have a schema, and what prints them.
-fn documents() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    schema::DOCUMENTS
-        .iter()
-        .chain(sabul_study::schema::DOCUMENTS)
-        .chain(sabul_model::schema::DOCUMENTS)
 }
 
 /// Prints the completion script of one shell.

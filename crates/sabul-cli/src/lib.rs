@@ -35,6 +35,7 @@ mod policy;
 mod progress;
 mod reproduce;
 mod router;
+mod schema;
 mod serve;
 mod sim;
 mod stop;
@@ -104,7 +105,7 @@ fn run(command: Command) -> Result<u8, CliError> {
             ReproduceCommand::Run(args) => reproduce::run(&args),
         },
         Command::Model(args) => model::run(&args),
-        Command::Schema { name } => info::schema(name.as_deref()),
+        Command::Schema { name } => schema::run(name.as_deref()),
         Command::Completion { shell } => info::completion(shell),
         Command::Man { out } => info::man(out.as_deref()),
     }

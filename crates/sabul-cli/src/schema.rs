@@ -1,0 +1,72 @@
+//! `sabul schema`: JSON Schemas of what commands print.
+
+use serde_json::Value;
+
+use crate::error::CliError;
+use crate::exit;
+use crate::output;
+
+/// Prints a schema, or what there is.
+pub(crate) fn run(name: Option<&str>) -> Result<u8, CliError> {
+    let Some(name) = name else {
+        let lines = documents().map(|(name, what)| format!("{name:13}  {what}\n"));
+        output::print(lines.collect::<String>())?;
+        return Ok(exit::DONE);
+    };
+    let schema = of(name).ok_or_else(|| {
+        let names: Vec<_> = documents().map(|(name, _)| *name).collect();
+        CliError::usage(format!("no schema is called '{name}'; there are {}", names.join(", ")))
+    })?;
+    output::print_line(format_args!("{schema:#}"))?;
+    Ok(exit::DONE)
+}
+
+/// All documents that have a schema, and what prints them.
+fn documents() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    sabul_front::schema::DOCUMENTS
+        .iter()
+        .chain(sabul_study::schema::DOCUMENTS)
+        .chain(sabul_model::schema::DOCUMENTS)
+}
+
+/// The schema of a document, which has what prints it as its title.
+fn of(name: &str) -> Option<Value> {
+    let (_, what) = documents().find(|(known, _)| *known == name)?;
+    let mut schema = sabul_front::schema::of(name)
+        .or_else(|| sabul_study::schema::of(name))
+        .or_else(|| sabul_model::schema::of(name))?;
+    schema["title"] = (*what).into();
+    Some(schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_document_has_a_schema_that_explains_each_field() {
+        for (name, what) in documents() {
+            let schema = of(name).unwrap();
+            assert_eq!(schema["title"], *what);
+            check(&schema, name);
+        }
+        assert_eq!(of("nothing"), None);
+    }
+
+    /// Each property has a description, its own or that of what it refers to.
+    fn check(schema: &Value, at: &str) {
+        let Value::Object(fields) = schema else { return };
+        for (name, property) in
+            fields.get("properties").and_then(Value::as_object).into_iter().flatten()
+        {
+            let is_constant = property.get("const").is_some();
+            assert!(is_constant || property.get("description").is_some(), "{at}: {name}");
+        }
+        for (name, below) in fields {
+            match below {
+                Value::Array(parts) => parts.iter().for_each(|part| check(part, name)),
+                below => check(below, name),
+            }
+        }
+    }
+}
