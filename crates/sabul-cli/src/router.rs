@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use sabul_front::json::SCHEMA;
-use sabul_router::{Line, Session, SessionPlan, Settings};
+use sabul_front::json::Document;
+use sabul_router::{Session, SessionPlan, Settings};
 use sabul_units::{Random as _, Rate, SeededRandom};
-use serde::Serialize;
 
 use crate::args::RouterArgs;
 use crate::error::CliError;
@@ -17,13 +16,6 @@ use crate::stop::Stop;
 /// How soon a signal is noticed.
 const TURN: Duration = Duration::from_millis(50);
 const SECOND: Duration = Duration::from_secs(1);
-
-#[derive(Serialize)]
-struct LineJson {
-    schema: u32,
-    #[serde(flatten)]
-    line: Line,
-}
 
 /// Runs `sabul router`.
 pub(crate) fn run(args: RouterArgs) -> Result<u8, CliError> {
@@ -45,7 +37,7 @@ pub(crate) fn run(args: RouterArgs) -> Result<u8, CliError> {
         let (line, notices) = session.second();
         notices.iter().for_each(output::note);
         if is_json {
-            json::print(&LineJson { schema: SCHEMA, line })?;
+            json::print(&Document::of(line))?;
         }
     }
     output::note(session.finish()?);

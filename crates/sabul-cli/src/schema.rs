@@ -1,10 +1,15 @@
 //! `sabul schema`: JSON Schemas of what commands print.
 
+use sabul_front::json::Document;
+use schemars::schema_for;
 use serde_json::Value;
 
 use crate::error::CliError;
 use crate::exit;
 use crate::output;
+
+/// For a document that is put together here: its name, and what prints it.
+const DOCUMENTS: &[(&str, &str)] = &[("router", "a line of sabul router --json")];
 
 /// Prints a schema, or what there is.
 pub(crate) fn run(name: Option<&str>) -> Result<u8, CliError> {
@@ -25,6 +30,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<u8, CliError> {
 fn documents() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
     sabul_front::schema::DOCUMENTS
         .iter()
+        .chain(DOCUMENTS)
         .chain(sabul_study::schema::DOCUMENTS)
         .chain(sabul_model::schema::DOCUMENTS)
 }
@@ -32,9 +38,12 @@ fn documents() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
 /// The schema of a document, which has what prints it as its title.
 fn of(name: &str) -> Option<Value> {
     let (_, what) = documents().find(|(known, _)| *known == name)?;
-    let mut schema = sabul_front::schema::of(name)
-        .or_else(|| sabul_study::schema::of(name))
-        .or_else(|| sabul_model::schema::of(name))?;
+    let mut schema = match name {
+        "router" => schema_for!(Document<sabul_router::Line>).to_value(),
+        _ => sabul_front::schema::of(name)
+            .or_else(|| sabul_study::schema::of(name))
+            .or_else(|| sabul_model::schema::of(name))?,
+    };
     schema["title"] = (*what).into();
     Some(schema)
 }

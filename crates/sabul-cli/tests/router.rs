@@ -1,8 +1,11 @@
-//! `sabul router` as far as it needs no privileges: what is refused before anything is made.
+//! `sabul router`: what is refused before anything is made, and its lines, for which it needs the rights to make devices.
 
 mod common;
 
+use common::schema::expect;
 use common::{expect_code, run, sabul, stderr};
+use sabul_front::json::Document;
+use sabul_router::{Line, Look};
 
 #[test]
 fn what_cannot_be_is_refused_with_what_to_do_and_code_2() {
@@ -19,5 +22,35 @@ fn what_cannot_be_is_refused_with_what_to_do_and_code_2() {
         let output = run(sabul().arg("router").args(arguments));
         expect_code(&output, 2);
         assert!(stderr(&output).contains(words), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_line_is_as_its_schema_says_with_and_without_what_may_be_missing() {
+    let full = Line {
+        look: Look { told_bps: Some(1_000_000), ..Look::default() },
+        uplink_queue_bytes: Some(3000),
+        ..Line::default()
+    };
+    for line in [Line::default(), full] {
+        expect(&serde_json::to_value(Document::of(line)).unwrap(), "router");
+    }
+}
+
+/// In a host of the lab, which has rights and devices of its own.
+#[cfg(feature = "namespaces")]
+#[test]
+fn lines_of_a_router_that_runs_are_as_their_schema_says() {
+    let program = env!("CARGO_BIN_EXE_sabul");
+    let router = format!(
+        "timeout --preserve-status -s INT 3 {program} router --device site0 --device site1 \
+         --rate-mbps 10 --uplink site1 --json"
+    );
+    let output = run(sabul().args(["lab", "shell", "--rtt", "1", "--", "sh", "-c", &router]));
+    expect_code(&output, 0);
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(!text.is_empty(), "{}", stderr(&output));
+    for line in text.lines() {
+        expect(&serde_json::from_str(line).unwrap(), "router");
     }
 }

@@ -1,10 +1,11 @@
 //! What a router has done, and how it stands.
 
 use sabul_units::{Bytes, Instant, Rate, Span};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What one class of packets has met.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ClassCounts {
     /// Packets that came.
     pub arrived_packets: u64,
@@ -23,7 +24,7 @@ pub struct ClassCounts {
 }
 
 /// How a router stands.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Look {
     /// Seconds since it started.
     pub at_s: f64,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sabul_units::{count, show_bytes, show_rate};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::endpoint::{Endpoint, metrics};
@@ -31,7 +32,7 @@ pub struct SessionPlan {
 }
 
 /// How a session stands: a line of JSON.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Line {
     /// The router's counts.
     #[serde(flatten)]
