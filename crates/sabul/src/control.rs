@@ -215,6 +215,13 @@ impl Control {
         }
     }
 
+    /// Waits until the peer has heard all that was said so far; tells whether it has before the session ended.
+    pub(crate) async fn is_heard(&self) -> bool {
+        let times = self.router.ask();
+        self.send(Message::Ping);
+        self.router.is_answered(times).await
+    }
+
     /// Asks for a transfer.
     ///
     /// # Errors

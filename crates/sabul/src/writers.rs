@@ -18,8 +18,9 @@ use crate::channel::{ChannelError, Heard};
 use crate::control::Event;
 use crate::jail::JailPath;
 
-/// How long a newcomer waits, and how often it looks. Ours: what writers have to flush is a second's work of a disk.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a newcomer waits, and how often it looks. Ours: what writers have to flush is a second's work of a disk, and
+/// much more of one that is slow or has other things to do; to send all anew would take longer.
+const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(10);
 /// A sender that is there is heard of twice a second, whatever it sends. Ours: six times lost in a row.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
@@ -46,14 +47,17 @@ impl WriterNote {
         self.is_leaving.strong_count() > 0
     }
 
-    /// Tells it to leave where it writes to this folder and its sender is silent.
+    /// Tells it to leave where it writes to this folder, or has written there, and its sender is silent; tells whether it
+    /// is about to leave.
     fn supersede(&self, folder: Option<&JailPath>) -> bool {
         let silence = self.heard.silence();
-        let is_over = silence >= SILENT_AFTER && folder.is_some() && self.folder.as_ref() == folder;
+        let is_leaving = self.is_leaving();
+        let is_here = folder.is_some() && self.folder.as_ref() == folder;
+        let is_over = is_here && (is_leaving || silence >= SILENT_AFTER);
         if is_over {
             let _ = self.tell.send(Event::Channel(Err(ChannelError::Silent(silence))));
         }
-        is_over
+        is_over || is_leaving
     }
 }
 
@@ -75,8 +79,7 @@ impl Writers {
     pub(crate) async fn make_way(&self, folder: Option<&JailPath>) {
         let leaving: Vec<WriterNote> = {
             let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-            let leaves =
-                |it: &&WriterNote| it.is_leaving() || it.is_there() && it.supersede(folder);
+            let leaves = |it: &&WriterNote| it.is_there() && it.supersede(folder);
             notes.iter().filter(leaves).cloned().collect()
         };
         let deadline = Instant::now() + PATIENCE;
@@ -125,7 +128,7 @@ mod tests {
         // One that hangs is not waited for for ever.
         staying.store(true, Ordering::Release);
         writers.make_way(None).await;
-        assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(32), "{:?}", begun.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

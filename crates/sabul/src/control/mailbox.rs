@@ -47,6 +47,8 @@ pub(crate) struct Written {
     pub(crate) elapsed: Duration,
     /// What was not kept of entries that arrived.
     pub(crate) not_kept: Vec<NotKept>,
+    /// The writer waits to be told whether the sender knows.
+    pub(crate) has_to_be_heard: bool,
 }
 
 /// What the writing thread of a receiving transfer takes in.
@@ -56,6 +58,8 @@ pub(crate) enum Input {
     Block(Vec<u8>),
     /// The next files that were seen.
     Message(Message),
+    /// The sender knows that all was written.
+    Heard,
     /// Nothing more is wanted.
     Stop,
 }

@@ -193,7 +193,7 @@ pub(super) async fn write_all<W: AsyncWrite + Unpin>(
     let ending = tokio::select! {
         biased;
         () = router.broken() => None,
-        ending = writing.run(&mut messages) => ending,
+        ending = writing.run(&mut messages, &router) => ending,
     };
     if let Some(ending) = ending {
         router.end(ending);
@@ -226,7 +226,11 @@ struct Writing<W> {
 
 impl<W: AsyncWrite + Unpin> Writing<W> {
     /// Writes what comes. Gives the reason for which the session has to end, if there is one.
-    async fn run(&mut self, messages: &mut mpsc::UnboundedReceiver<Outgoing>) -> Option<Ending> {
+    async fn run(
+        &mut self,
+        messages: &mut mpsc::UnboundedReceiver<Outgoing>,
+        router: &Router,
+    ) -> Option<Ending> {
         let interval = self.patience.silence / 3;
         let mut next_ping = Instant::now() + interval;
         let mut is_last = false;
@@ -248,6 +252,7 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
                 }
                 () = sleep_until(next_ping) => {
                     next_ping = Instant::now() + interval;
+                    router.ask();
                     encode(&Message::Ping, &mut self.bytes);
                 }
             }

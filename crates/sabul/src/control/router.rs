@@ -61,6 +61,16 @@ pub(crate) struct Router {
     suite: watch::Sender<Option<Suite>>,
     /// The session has ended for a reason other than that it was closed.
     broken: watch::Sender<bool>,
+    signs: watch::Sender<Signs>,
+}
+
+/// Signs of life, since the beginning of the session.
+#[derive(Clone, Copy, Debug, Default)]
+struct Signs {
+    asked: u64,
+    answered: u64,
+    /// Nothing more comes.
+    is_over: bool,
 }
 
 #[derive(Debug)]
@@ -99,6 +109,7 @@ impl Router {
             memory,
             suite: watch::Sender::new(suite),
             broken: watch::Sender::new(false),
+            signs: watch::Sender::default(),
         });
         (Arc::clone(&router), Requests { queue: opened, router })
     }
@@ -121,6 +132,21 @@ impl Router {
     pub(super) async fn broken(&self) {
         // An error says that the router is gone, which cannot be while it is borrowed.
         let _ = self.broken.subscribe().wait_for(|is_broken| *is_broken).await;
+    }
+
+    /// The peer is asked for a sign of life; gives how many times it has been.
+    pub(super) fn ask(&self) -> u64 {
+        self.signs.send_modify(|signs| signs.asked += 1);
+        self.signs.borrow().asked
+    }
+
+    /// Waits until the peer has answered so many times, or closes the session in order; tells whether it did. Answers come
+    /// in the order of what was said: what was said before such a question has been heard then.
+    pub(super) async fn is_answered(&self, times: u64) -> bool {
+        let mut signs = self.signs.subscribe();
+        let found = signs.wait_for(|signs| signs.answered >= times || signs.is_over).await;
+        let is_answered = found.is_ok_and(|signs| signs.answered >= times);
+        is_answered || matches!(self.ending(), Some(Ending::Closed))
     }
 
     /// What to tell the peer at the end.
@@ -187,6 +213,7 @@ impl Router {
             state.ending = Some(ending);
             drop(state);
             self.broken.send_replace(is_broken);
+            self.signs.send_modify(|signs| signs.is_over = true);
         }
     }
 
@@ -246,7 +273,11 @@ impl Router {
                 return self.on_open(open, outbox);
             }
             Message::Ping => return answer(outbox, &Message::Pong),
-            Message::Pong | Message::Cancel { transfer: None, .. } => return Ok(()),
+            Message::Pong => {
+                self.signs.send_modify(|signs| signs.answered += 1);
+                return Ok(());
+            }
+            Message::Cancel { transfer: None, .. } => return Ok(()),
             Message::Hello { .. } | Message::Close => {
                 return Err(broke("a greeting came in the middle of the session"));
             }

@@ -603,10 +603,22 @@ impl Sink for FileSink {
         let directories = std::mem::take(&mut self.directories);
         let mut failures = std::mem::take(&mut self.early_failures);
         failures.extend(self.finish_directories(directories));
+        if let Some(ledger) = &mut self.ledger
+            && !ledger.complete(&*self.disk, self.sync)
+        {
+            self.conclude();
+        }
+        failures
+    }
+
+    fn has_to_be_heard(&self) -> bool {
+        self.ledger.is_some()
+    }
+
+    fn conclude(&mut self) {
         if let Some(ledger) = self.ledger.take() {
             ledger.finish();
         }
-        failures
     }
 
     fn abort(&mut self) {

@@ -173,6 +173,14 @@ pub trait Sink {
         self.discard(index);
     }
 
+    /// Whether it keeps what a next attempt goes on with until [`Self::conclude`].
+    fn has_to_be_heard(&self) -> bool {
+        false
+    }
+
+    /// All is kept, and the sender knows it.
+    fn conclude(&mut self) {}
+
     /// The transfer is over before its end: leaves nothing half-written but what a later attempt may
     /// go on with.
     fn abort(&mut self);
@@ -363,6 +371,16 @@ impl<S: Sink> Receiver<S> {
     /// Nothing comes: does a little of what has to be done some time; tells whether there is more of it.
     pub fn idle(&mut self) -> bool {
         !self.is_finished && self.sink.idle()
+    }
+
+    /// Whether it keeps what a next attempt goes on with until the sender knows that none is needed.
+    pub fn has_to_be_heard(&self) -> bool {
+        self.sink.has_to_be_heard()
+    }
+
+    /// The sender knows that all was written.
+    pub fn conclude(&mut self) {
+        self.sink.conclude();
     }
 
     /// What has been written so far.

@@ -199,7 +199,7 @@ fn hand_on(
         let message = match inputs.recv() {
             Ok(Input::Message(message)) => message,
             Ok(Input::Block(_)) => continue,
-            Ok(Input::Stop) | Err(_) => return Ok(()),
+            Ok(Input::Stop | Input::Heard) | Err(_) => return Ok(()),
         };
         let weight = message.weight();
         match message {

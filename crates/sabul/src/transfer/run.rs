@@ -9,8 +9,9 @@ use std::time::Duration;
 use sabul_udp::SocketOptions;
 use sabul_units::Span;
 use sabul_wire::control::{ChannelParams, Done, Failure, FailureCode, Message};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{debug, info};
 
 use super::Transfer;
 use super::ahead::Ahead;
@@ -604,6 +605,7 @@ impl Run {
         }
         let (nothing, gone) = std::sync::mpsc::channel();
         drop(nothing);
+        let (alive, gone_writer) = oneshot::channel();
         let spawned = machine.run_writer(Writing {
             writer,
             inputs: std::mem::replace(&mut self.mailbox.inputs, gone),
@@ -616,9 +618,10 @@ impl Run {
             intake: Arc::clone(&self.mailbox.intake),
             told: 0,
             has_totals: false,
+            alive,
         });
         let result = match spawned {
-            Ok(()) => self.wait_for_written(&handle, part).await,
+            Ok(()) => self.wait_for_written(&handle, part, gone_writer).await,
             Err(error) => Err(error),
         };
         handle.stop();
@@ -632,6 +635,7 @@ impl Run {
         &mut self,
         handle: &ReceiverHandle,
         mut part: Option<Member>,
+        gone_writer: oneshot::Receiver<()>,
     ) -> Result<Report, Error> {
         let began = Instant::now();
         let mut look = tokio::time::interval(PART_LOOK);
@@ -660,10 +664,37 @@ impl Run {
                 cpu_us: micros(cpu),
                 not_kept: written.not_kept.clone(),
             }));
+            if written.has_to_be_heard {
+                let is_heard = self.is_opener || self.is_heard().await;
+                let last = if is_heard { Input::Heard } else { Input::Stop };
+                let _ = self.mailbox.input.send(last);
+                // It says nothing, and drops its end.
+                let _ = gone_writer.await;
+            }
             let mut report = self.board.report(counts);
             report.not_kept = written.not_kept;
             report.cpu_receiver = Some(cpu);
             return Ok(report);
+        }
+    }
+
+    /// Waits until the sender has heard what was said last; not if it is known that it does not, or if it begins anew
+    /// meanwhile.
+    async fn is_heard(&mut self) -> bool {
+        let events = &mut self.mailbox.events;
+        let is_over = async {
+            while let Some(event) = events.recv().await {
+                if matches!(event, Event::Channel(Err(_))) {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            is_heard = self.cx.control.is_heard() => is_heard,
+            () = is_over => {
+                info!("the sender may not know that its transfer is done; a next attempt finds all there");
+                false
+            }
         }
     }
 

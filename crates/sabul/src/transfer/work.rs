@@ -9,7 +9,7 @@ use sabul_transfer::{Assembler, Op, Step};
 use sabul_units::Polled;
 use sabul_wire::block::{Record, end_block};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Message, NotKept};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::board::Board;
@@ -209,6 +209,12 @@ pub(crate) trait Writer: Send {
     fn not_kept(&self) -> Vec<NotKept> {
         Vec::new()
     }
+    /// Whether it keeps what a next attempt goes on with until the sender knows that none is needed.
+    fn has_to_be_heard(&self) -> bool {
+        false
+    }
+    /// The sender knows that all was written.
+    fn conclude(&mut self) {}
 }
 
 impl<S: Sink + Send> Writer for Receiver<S> {
@@ -251,6 +257,14 @@ impl<S: Sink + Send> Writer for Receiver<S> {
 
     fn not_kept(&self) -> Vec<NotKept> {
         self.not_kept()
+    }
+
+    fn has_to_be_heard(&self) -> bool {
+        self.has_to_be_heard()
+    }
+
+    fn conclude(&mut self) {
+        self.conclude();
     }
 
     fn pending_bytes(&self) -> usize {
@@ -368,6 +382,8 @@ pub(crate) struct Writing {
     pub(crate) told: usize,
     /// The application knows how much there is.
     pub(crate) has_totals: bool,
+    /// Gone with the writer.
+    pub(crate) alive: oneshot::Sender<()>,
 }
 
 impl Writing {
@@ -389,7 +405,10 @@ impl Writing {
                 Err(RecvTimeoutError::Disconnected) => Some(Input::Stop),
             };
             if let Some(written) = self.step(input) {
-                return self.finish(written);
+                if let Some(rest) = self.finish(written) {
+                    rest.run();
+                }
+                return;
             }
         }
     }
@@ -404,6 +423,7 @@ impl Writing {
         let writer = &mut self.writer;
         let result = match input {
             Some(Input::Block(block)) => writer.on_block(block),
+            Some(Input::Heard) => Ok(()),
             Some(Input::Message(_)) => {
                 let text = "the peer answers a question about files that nobody asked";
                 Err(Failure::new(FailureCode::Protocol, text))
@@ -436,15 +456,48 @@ impl Writing {
             return Some(Err(failure));
         }
         let counts = writer.finished()?;
-        let not_kept = writer.not_kept();
-        Some(Ok(Written { counts, elapsed: now, not_kept }))
+        let (not_kept, has_to_be_heard) = (writer.not_kept(), writer.has_to_be_heard());
+        Some(Ok(Written { counts, elapsed: now, not_kept, has_to_be_heard }))
     }
 
-    /// Tells the end; the writer is dropped before, and with it what is half-written.
-    pub(crate) fn finish(self, written: Result<Written, Failure>) {
-        let Self { writer, mut end, .. } = self;
-        drop(writer);
+    /// Tells the end; the writer is dropped before, and with it what is half-written, unless the sender has to hear.
+    pub(crate) fn finish(self, written: Result<Written, Failure>) -> Option<Unheard> {
+        let Self { writer, mut end, inputs, stop, alive, .. } = self;
+        if written.as_ref().is_ok_and(|written| written.has_to_be_heard) {
+            end.tell(Event::Written(written));
+            return Some(Unheard { writer, inputs, _stop: stop, _alive: alive });
+        }
+        drop((writer, alive));
         end.tell(Event::Written(written));
+        None
+    }
+}
+
+/// A writer that has written all, of which the sender does not know.
+pub(crate) struct Unheard {
+    pub(crate) writer: Box<dyn Writer>,
+    pub(crate) inputs: Inputs<Input>,
+    /// While it is there, newcomers wait.
+    _stop: Arc<AtomicBool>,
+    _alive: oneshot::Sender<()>,
+}
+
+impl Unheard {
+    /// Waits until the sender knows, or will not hear.
+    fn run(mut self) {
+        while let Ok(input) = self.inputs.recv() {
+            if self.take(&input) {
+                return;
+            }
+        }
+    }
+
+    /// Takes one input; tells whether it is the last.
+    pub(crate) fn take(&mut self, input: &Input) -> bool {
+        if matches!(input, Input::Heard) {
+            self.writer.conclude();
+        }
+        matches!(input, Input::Heard | Input::Stop)
     }
 }
 

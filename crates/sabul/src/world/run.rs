@@ -121,7 +121,15 @@ pub(crate) async fn run_writer(mut writing: Writing) {
             }
         };
         if let Some(written) = writing.step(input) {
-            return writing.finish(written);
+            let Some(mut rest) = writing.finish(written) else { return };
+            while match rest.inputs.try_recv() {
+                Ok(input) => !rest.take(&input),
+                Err(TryRecvError::Disconnected) => false,
+                Err(TryRecvError::Empty) => true,
+            } {
+                tokio::time::sleep(LOOK).await;
+            }
+            return;
         }
     }
 }

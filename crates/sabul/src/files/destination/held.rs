@@ -294,6 +294,23 @@ impl Ledger {
         }
     }
 
+    /// All is there. Notes that, where anything was noted; tells whether it was.
+    pub(super) fn complete(&mut self, disk: &dyn Disk, sync: bool) -> bool {
+        if !self.journal.as_ref().is_some_and(|journal| journal.is_there() && !journal.is_broken())
+        {
+            return false;
+        }
+        self.note_wholes(disk);
+        if let Some(journal) = &mut self.journal {
+            if sync {
+                journal.sync();
+            } else {
+                journal.flush();
+            }
+        }
+        true
+    }
+
     /// The transfer has come to its end. What belongs to others stays.
     pub(super) fn finish(self) {
         let is_wanted: Vec<bool> = (0..self.journals)

@@ -112,7 +112,9 @@ pub(super) fn attempt_of(mut receiver: FileReceiver, set: SourceSet, blocks: usi
             break;
         }
     }
-    if receiver.finished().is_none() {
+    if receiver.finished().is_some() {
+        receiver.conclude();
+    } else {
         receiver.abort();
     }
     Attempt { receiver, summary, error, sent }
@@ -410,6 +412,30 @@ fn a_source_that_shrinks_while_it_is_gone_on_with_fails() {
         outlet.blocks.into_iter().for_each(|block| receiver.on_block(block).unwrap());
         assert_eq!(receiver.finished().unwrap().failed, 1);
         assert!(!disk.tree().contains_key(&b"to/big"[..]));
+    }
+}
+
+#[test]
+fn a_sender_that_does_not_hear_that_all_is_done_sends_nothing_again() {
+    let files = few();
+    let from = source(&files);
+    for sync in [true, false] {
+        let disk = MemoryDisk::new(0);
+        let mut receiver = receiver_on(&disk, sync).unwrap();
+        let all = || {
+            let all = vec![Source::Path(from.path().join("."))];
+            SourceSet::local(all, true).unwrap()
+        };
+        let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
+        let mut have = Have::default();
+        have.add(vec![], vec![], true);
+        receiver.have();
+        send_files(all(), OPTIONS, have, &mut outlet).unwrap();
+        outlet.blocks.into_iter().for_each(|block| receiver.on_block(block).unwrap());
+        assert!(receiver.finished().is_some() && receiver.has_to_be_heard());
+        drop(receiver);
+        assert_eq!(check_whole(&disk, &files, "unheard"), [".resume-0.sabul-part"]);
+        assert_eq!(check_end(&from, &disk, &files, sync, "unheard"), 0);
     }
 }
 
