@@ -20,8 +20,8 @@ pub struct Tree {
     at: u64,
     /// Side by side from `from` on. Two that have one root may be the last: that root may be the one of all.
     subtrees: Vec<Subtree>,
-    /// The chunk under way, which may be full.
-    chunk: blake3::Hasher,
+    /// The chunk under way, which may be full; none where nothing of it has come.
+    chunk: Option<blake3::Hasher>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ impl Tree {
     /// If that is no multiple of [`CHUNK`].
     pub fn new(from: u64) -> Self {
         assert!(from.is_multiple_of(CHUNK), "a stretch begins with a chunk");
-        Self { from, at: from, subtrees: Vec::new(), chunk: chunk_at(from) }
+        Self { from, at: from, subtrees: Vec::new(), chunk: None }
     }
 
     /// Where it begins.
@@ -55,25 +55,29 @@ impl Tree {
     /// Takes the next bytes.
     pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            if self.chunk.count() == CHUNK {
+            if self.begun() == CHUNK {
                 self.end_chunk();
             }
-            let chunks = match self.chunk.count() {
+            let chunks = match self.begun() {
                 0 => self.subtree_in(bytes.len() as u64),
                 _ => 0,
             };
-            let most = if chunks > 0 { chunks * CHUNK } else { CHUNK - self.chunk.count() };
+            let most = if chunks > 0 { chunks * CHUNK } else { CHUNK - self.begun() };
             let (now, rest) = bytes.split_at(index(most).min(bytes.len()));
             if chunks > 0 {
                 let value = chunk_at(self.at).update(now).finalize_non_root();
                 self.push(Subtree { start: self.at / CHUNK, chunks, value });
-                self.chunk = chunk_at(self.at + most);
             } else {
-                self.chunk.update(now);
+                self.chunk.get_or_insert_with(|| chunk_at(self.at)).update(now);
             }
             self.at += now.len() as u64;
             bytes = rest;
         }
+    }
+
+    /// Bytes of the chunk under way.
+    fn begun(&self) -> u64 {
+        self.chunk.as_ref().map_or(0, blake3::Hasher::count)
     }
 
     /// Takes a stretch that begins where this one ends, which is a chunk.
@@ -92,17 +96,17 @@ impl Tree {
         (self.at, self.chunk) = (next.at, next.chunk.clone());
     }
 
-    /// As far as whole chunks go; nothing where that is the first one alone, whose hash as all of the content is not
+    /// As far as whole chunks go; nothing where that is one subtree at the beginning, whose hash as all of the content is not
     /// known any more.
     #[must_use]
     pub fn whole_chunks(&self) -> Self {
-        let over = self.chunk.count() % CHUNK;
+        let over = self.begun() % CHUNK;
         let at = self.at - over;
-        if over > 0 && at == CHUNK && self.from == 0 {
+        if over > 0 && self.from == 0 && self.subtrees.len() == 1 {
             return Self::new(0);
         }
-        let chunk = if over > 0 { chunk_at(at) } else { self.chunk.clone() };
-        Self { at, chunk, ..self.clone() }
+        let chunk = self.chunk.clone().filter(|_| over == 0);
+        Self { from: self.from, at, subtrees: self.subtrees.clone(), chunk }
     }
 
     /// Cuts off what goes on from the last whole chunk, which this is then; gives what is before.
@@ -110,7 +114,7 @@ impl Tree {
     pub fn cut(&mut self) -> Self {
         let before = self.whole_chunks();
         if before.at > self.from {
-            let chunk = if self.at > before.at { self.chunk.clone() } else { chunk_at(self.at) };
+            let chunk = self.chunk.take().filter(|_| self.at > before.at);
             *self = Self { from: before.at, at: self.at, subtrees: Vec::new(), chunk };
         }
         before
@@ -122,12 +126,11 @@ impl Tree {
             return self.digest();
         }
         if self.subtrees.is_empty() {
-            return *self.chunk.finalize().as_bytes();
+            let chunk = self.chunk.as_ref().map(blake3::Hasher::finalize);
+            return *chunk.unwrap_or_else(|| blake3::hash(b"")).as_bytes();
         }
         let mut all = self.clone();
-        if all.chunk.count() > 0 {
-            all.end_chunk();
-        }
+        all.end_chunk();
         let mut rest = all.subtrees;
         let mut right = rest.pop().map_or([0; 32], |last| last.value);
         while let Some(left) = rest.pop() {
@@ -141,9 +144,7 @@ impl Tree {
 
     fn digest(&self) -> [u8; 32] {
         let mut all = self.clone();
-        if all.chunk.count() > 0 {
-            all.end_chunk();
-        }
+        all.end_chunk();
         all.merge();
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.from.to_le_bytes()).update(&self.at.to_le_bytes());
@@ -153,24 +154,23 @@ impl Tree {
         *hasher.finalize().as_bytes()
     }
 
-    /// Chunks of the largest subtree that can begin here and is in so many bytes.
+    /// Chunks of the largest subtree that can begin here and is in so many bytes; at the beginning of the content, in less
+    /// than all of them: its root may be that of all.
     fn subtree_in(&self, bytes: u64) -> u64 {
         let here = self.at / CHUNK;
-        // The first chunk may be all there is.
-        let most = bytes / CHUNK;
-        if here == 0 || most == 0 {
+        let most = if here == 0 { (bytes - 1) / CHUNK } else { bytes / CHUNK };
+        if most == 0 {
             return 0;
         }
-        (1 << most.ilog2()).min(1 << here.trailing_zeros())
+        let largest = 1 << most.ilog2();
+        if here == 0 { largest } else { largest.min(1 << here.trailing_zeros()) }
     }
 
     /// The chunk under way is not the last.
     fn end_chunk(&mut self) {
-        if self.chunk.count() > 0 {
-            let value = self.chunk.finalize_non_root();
-            let start = (self.at - self.chunk.count()) / CHUNK;
-            self.push(Subtree { start, chunks: 1, value });
-            self.chunk = chunk_at(self.at - self.at % CHUNK);
+        if let Some(chunk) = self.chunk.take() {
+            let start = (self.at - chunk.count()) / CHUNK;
+            self.push(Subtree { start, chunks: 1, value: chunk.finalize_non_root() });
         }
     }
 
@@ -273,7 +273,7 @@ mod tests {
         let content = content(5 * CHUNK);
         for bytes in 0..=5 * CHUNK {
             let whole = tree(0, &content[..index(bytes)], 1 << 20).whole_chunks();
-            let is_first = bytes / CHUNK == 1 && bytes > CHUNK;
+            let is_first = [1, 2, 4].contains(&(bytes / CHUNK)) && bytes % CHUNK > 0;
             assert_eq!(whole.at(), if is_first { 0 } else { bytes - bytes % CHUNK });
             assert_eq!(whole.hash(), *blake3::hash(&content[..index(whole.at())]).as_bytes());
             let mut rest = tree(0, &content[..index(bytes)], 999);

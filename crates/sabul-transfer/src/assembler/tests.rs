@@ -576,9 +576,9 @@ fn the_mark_of_a_file_covers_the_whole_chunks_that_came_since_it_was_resumed() {
     disk.give(&[part(0, 3000, &content[3000..])]).unwrap();
     let both = marks(stretch(1024, 4096), stretch(2048, 4096));
     assert_eq!(disk.assembler.marks(), both, "until it is judged");
-    let next = [good(0, &content), Say::Entry(file("b", 2600)), part(1, 0, &content[..2500])];
+    let next = [good(0, &content), Say::Entry(file("b", 3600)), part(1, 0, &content[..3500])];
     disk.give(&next).unwrap();
-    let first = Mark { from: 0, bytes: 2048, hash: hash(&content[..2048]) };
+    let first = Mark { from: 0, bytes: 3072, hash: hash(&content[..3072]) };
     assert_eq!(disk.assembler.marks(), Some((1, Marks { all: first, since: first })));
     assert_eq!(disk.files[&b"a"[..]], content);
 }
