@@ -47,17 +47,20 @@ impl WriterNote {
         self.is_leaving.strong_count() > 0
     }
 
-    /// Tells it to leave where it writes to this folder, or has written there, and its sender is silent; tells whether it
-    /// is about to leave.
-    fn supersede(&self, folder: Option<&JailPath>) -> bool {
+    fn is_in(&self, folder: Option<&JailPath>) -> bool {
+        folder.is_some() && self.folder.as_ref() == folder
+    }
+
+    /// Whether it is about to leave, or writes to this folder and its sender is silent.
+    fn is_in_the_way(&self, folder: Option<&JailPath>) -> bool {
+        let is_silent = self.heard.silence() >= SILENT_AFTER;
+        self.is_there() && (self.is_leaving() || is_silent && self.is_in(folder))
+    }
+
+    /// Tells it to leave.
+    fn supersede(&self) {
         let silence = self.heard.silence();
-        let is_leaving = self.is_leaving();
-        let is_here = folder.is_some() && self.folder.as_ref() == folder;
-        let is_over = is_here && (is_leaving || silence >= SILENT_AFTER);
-        if is_over {
-            let _ = self.tell.send(Event::Channel(Err(ChannelError::Silent(silence))));
-        }
-        is_over || is_leaving
+        let _ = self.tell.send(Event::Channel(Err(ChannelError::Silent(silence))));
     }
 }
 
@@ -75,15 +78,25 @@ impl Writers {
         notes.push(note);
     }
 
-    /// Somebody will write to this folder: waits for those who are about to leave, see the module.
+    /// Somebody will write to this folder: waits for those who are about to leave, see the module. One of this folder
+    /// that has written all, and does not leave soon, waits for its sender to hear of that: no more, then.
     pub(crate) async fn make_way(&self, folder: Option<&JailPath>) {
-        let leaving: Vec<WriterNote> = {
+        let mut leaving: Vec<WriterNote> = {
             let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-            let leaves = |it: &&WriterNote| it.is_there() && it.supersede(folder);
-            notes.iter().filter(leaves).cloned().collect()
+            notes.iter().filter(|note| note.is_in_the_way(folder)).cloned().collect()
         };
-        let deadline = Instant::now() + PATIENCE;
-        while leaving.iter().any(WriterNote::is_there) && Instant::now() < deadline {
+        leaving.iter().filter(|note| !note.is_leaving()).for_each(WriterNote::supersede);
+        let began = Instant::now();
+        let mut is_told = false;
+        while began.elapsed() < PATIENCE {
+            leaving.retain(WriterNote::is_there);
+            if leaving.is_empty() {
+                return;
+            }
+            if !is_told && began.elapsed() >= SILENT_AFTER {
+                leaving.iter().filter(|note| note.is_in(folder)).for_each(WriterNote::supersede);
+                is_told = true;
+            }
             tokio::time::sleep(LOOK).await;
         }
     }

@@ -23,8 +23,9 @@ pub(super) struct Behind {
     layout: Layout,
     /// What was read: side by side, each from where the stretch of a mark begins.
     read: Vec<Tree>,
-    /// Nearest first, those that were reached aside.
-    marks: std::vec::IntoIter<Mark>,
+    /// Nearest first, and how many of them it agrees with so far.
+    marks: Vec<Mark>,
+    reached: usize,
     /// Where the stretches of marks begin, in order.
     cuts: BTreeSet<u64>,
     until: u64,
@@ -49,7 +50,8 @@ impl Behind {
             read: vec![start.clone()],
             until: marks.last().map_or(0, |mark| mark.bytes),
             cuts,
-            marks: marks.into_iter(),
+            marks,
+            reached: 0,
             agreed: start,
             differs,
         }
@@ -64,7 +66,7 @@ impl Behind {
     pub(super) fn advance(&mut self, file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
         let end = self.at().saturating_add(bytes);
         while !self.is_done() && self.at() < end {
-            let Some(mark) = self.marks.as_slice().first().copied() else { break };
+            let Some(mark) = self.marks.get(self.reached).copied() else { break };
             let Some(tree) = self.read.last_mut() else { break };
             let cut = self.cuts.range(tree.at() + 1..).next().copied().unwrap_or(u64::MAX);
             let to = mark.bytes.min(end).min(cut);
@@ -74,7 +76,7 @@ impl Behind {
                 break;
             }
             if to == mark.bytes {
-                self.reached(mark);
+                self.check(mark);
             }
             if to == cut {
                 self.read.push(Tree::new(cut));
@@ -84,18 +86,18 @@ impl Behind {
     }
 
     /// How many marks it has agreed with so far.
-    pub(super) fn reached_of(&self, marks: usize) -> usize {
-        marks - self.marks.len()
+    pub(super) const fn reached(&self) -> usize {
+        self.reached
     }
 
-    fn reached(&mut self, mark: Mark) {
+    fn check(&mut self, mark: Mark) {
         let stretch = self.joined(mark.from);
         let hash = stretch.map(|stretch| self.layout.hash(stretch.hash()));
         if hash != Some(mark.hash) {
             self.differs = true;
             return;
         }
-        self.marks.next();
+        self.reached += 1;
         if let Some(agreed) = self.joined(self.agreed.from()) {
             self.agreed = agreed;
         }

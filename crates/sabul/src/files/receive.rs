@@ -529,20 +529,16 @@ impl<S: Sink> Receiver<S> {
                 self.current = Current::default();
                 self.sink.create(index, entry)
             }
-            Op::Resume { offset, .. } => {
+            Op::Resume { offset, .. } => self.sink.resume(index, entry, offset).map(|()| {
                 // What it goes back over does not count.
-                let before = std::mem::replace(
-                    &mut self.current,
-                    Current { index, bytes: offset, resumed: offset },
-                );
-                if before.index == index {
-                    self.counts.bytes -= before.bytes;
-                    self.counts.resumed -= before.resumed;
+                if self.current.index == index {
+                    self.counts.bytes -= self.current.bytes;
+                    self.counts.resumed -= self.current.resumed;
                 }
                 self.counts.bytes += offset;
                 self.counts.resumed += offset;
-                self.sink.resume(index, entry, offset)
-            }
+                self.current = Current { index, bytes: offset, resumed: offset };
+            }),
             Op::ReadBack(_) => self.sink.read_back(index).map(|tree| read_back = Some(tree)),
             Op::Write { range, .. } => {
                 let block = self.block.as_ref().expect("a write is about the current block");

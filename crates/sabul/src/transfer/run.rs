@@ -19,7 +19,7 @@ use super::board::{Board, Handle, Report};
 use super::work::{ChannelOutlet, Counter, Load, Reading, TellsEnd, Writer, Writing, micros};
 use crate::budget::{BlockLoan, Tally};
 use crate::ceiling::Member;
-use crate::channel::{ChannelStart, Course, ReceiverHandle, SenderHandle};
+use crate::channel::{ChannelError, ChannelStart, Course, ReceiverHandle, SenderHandle};
 use crate::config::{MeasureLimit, is_block_size};
 use crate::control::{Connection, Control, Ending, Event, Input, Mailbox, Router};
 use crate::endpoint::Endpoint;
@@ -684,7 +684,8 @@ impl Run {
         let events = &mut self.mailbox.events;
         let is_over = async {
             while let Some(event) = events.recv().await {
-                if matches!(event, Event::Channel(Err(_))) {
+                // A peer that is done may close its socket before we read that it closes the session.
+                if matches!(event, Event::Channel(Err(ChannelError::Silent(_)))) {
                     return;
                 }
             }

@@ -122,14 +122,14 @@ pub(crate) async fn run_writer(mut writing: Writing) {
         };
         if let Some(written) = writing.step(input) {
             let Some(mut rest) = writing.finish(written) else { return };
-            while match rest.inputs.try_recv() {
-                Ok(input) => !rest.take(&input),
-                Err(TryRecvError::Disconnected) => false,
-                Err(TryRecvError::Empty) => true,
-            } {
-                tokio::time::sleep(LOOK).await;
+            loop {
+                match rest.inputs.try_recv() {
+                    Ok(input) if rest.take(&input) => return,
+                    Ok(_) => {}
+                    Err(TryRecvError::Disconnected) => return,
+                    Err(TryRecvError::Empty) => tokio::time::sleep(LOOK).await,
+                }
             }
-            return;
         }
     }
 }

@@ -499,7 +499,6 @@ fn is_unchanged(
 fn keep_true(disk: &dyn Disk, part: &JailPath, claim: &mut Claim, sync: bool) {
     let flushed = claim.marks.iter().filter(|mark| mark.bytes <= claim.synced).count();
     let others = claim.marks[flushed..].to_vec();
-    let count = others.len();
     let mut behind = Behind::new(claim.layout.clone(), others);
     if let Ok(file) = disk.open_read(part)
         && (!sync || file.sync().is_ok())
@@ -507,7 +506,7 @@ fn keep_true(disk: &dyn Disk, part: &JailPath, claim: &mut Claim, sync: bool) {
         // What cannot be read is not there.
         let _ = behind.finish(&*file);
     }
-    claim.marks.truncate(flushed + behind.reached_of(count));
+    claim.marks.truncate(flushed + behind.reached());
 }
 
 /// Removes a part that nobody goes on with.

@@ -90,7 +90,8 @@ fn attempt_with(receiver: FileReceiver, from: &TempDir, blocks: usize) -> Attemp
     attempt_of(receiver, SourceSet::local(all, true).unwrap(), blocks)
 }
 
-pub(super) fn attempt_of(mut receiver: FileReceiver, set: SourceSet, blocks: usize) -> Attempt {
+/// What a receiver tells of earlier attempts.
+fn told(receiver: &mut FileReceiver) -> Have {
     let mut have = Have::default();
     for message in receiver.have() {
         message.encode(&mut Vec::new()).expect("every message fits on the wire");
@@ -98,6 +99,11 @@ pub(super) fn attempt_of(mut receiver: FileReceiver, set: SourceSet, blocks: usi
         have.add(files, wholes, is_last);
     }
     assert!(have.is_complete());
+    have
+}
+
+pub(super) fn attempt_of(mut receiver: FileReceiver, set: SourceSet, blocks: usize) -> Attempt {
+    let have = told(&mut receiver);
     let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
     let summary = send_files(set, OPTIONS, have, &mut outlet).unwrap();
     let sent = outlet.blocks.iter().map(|block| content_bytes(block)).sum();
@@ -397,11 +403,7 @@ fn a_source_that_shrinks_while_it_is_gone_on_with_fails() {
         let disk = MemoryDisk::new(0);
         drop(attempt_until(&from, &disk, true, 90));
         let mut receiver = receiver_on(&disk, true).unwrap();
-        let mut have = Have::default();
-        for message in receiver.have() {
-            let Message::Have { files, wholes, is_last, .. } = message else { panic!() };
-            have.add(files, wholes, is_last);
-        }
+        let have = told(&mut receiver);
         let big = fs::OpenOptions::new().write(true).open(from.path().join("big")).unwrap();
         let set = SourceSet::local(vec![Source::Path(from.path().join("big"))], true).unwrap();
         let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
@@ -427,9 +429,7 @@ fn a_sender_that_does_not_hear_that_all_is_done_sends_nothing_again() {
             SourceSet::local(all, true).unwrap()
         };
         let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
-        let mut have = Have::default();
-        have.add(vec![], vec![], true);
-        receiver.have();
+        let have = told(&mut receiver);
         send_files(all(), OPTIONS, have, &mut outlet).unwrap();
         outlet.blocks.into_iter().for_each(|block| receiver.on_block(block).unwrap());
         assert!(receiver.finished().is_some() && receiver.has_to_be_heard());
@@ -446,11 +446,7 @@ fn the_rest_of_a_file_comes_before_what_is_there_was_read() {
     let disk = MemoryDisk::new(0);
     let came = attempt_until(&from, &disk, true, 90).receiver.counts().bytes;
     let mut receiver = receiver_on(&disk, true).unwrap();
-    let mut have = Have::default();
-    for message in receiver.have() {
-        let Message::Have { files, wholes, is_last, .. } = message else { panic!("{message:?}") };
-        have.add(files, wholes, is_last);
-    }
+    let have = told(&mut receiver);
     let set = SourceSet::local(vec![Source::Path(from.path().join("."))], true).unwrap();
     let mut outlet = Record { block_bytes: OPTIONS.block_bytes, ..Record::default() };
     send_files(set, OPTIONS, have, &mut outlet).unwrap();
