@@ -127,9 +127,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
         Err(made_up("date", path, Errno::OPNOTSUPP))
     }
 
-    /// Whether another thread may wait for it while it is written to. A disk that counts its calls says no.
-    fn may_wait_aside(&self) -> bool {
+    /// Whether several threads may do something at a time. A disk that counts its calls says no.
+    fn takes_several(&self) -> bool {
         false
+    }
+
+    /// The same disk for somebody who does much in one folder, for a moment; nothing where that is of no use.
+    fn near(&self, _folder: &JailPath) -> Option<Box<dyn Disk>> {
+        None
     }
 
     /// Bits for a name that nobody else has or can guess.
@@ -342,8 +347,13 @@ impl Disk for Jail {
         self.set_link_mtime(path, mtime)
     }
 
-    fn may_wait_aside(&self) -> bool {
+    fn takes_several(&self) -> bool {
         true
+    }
+
+    fn near(&self, folder: &JailPath) -> Option<Box<dyn Disk>> {
+        // What is wrong with it shows in what is done there.
+        self.near(folder).ok().map(|near| Box::new(near) as Box<dyn Disk>)
     }
 
     fn draw(&self) -> io::Result<u64> {

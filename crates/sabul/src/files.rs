@@ -10,6 +10,7 @@ mod behind;
 mod destination;
 pub(crate) mod glob;
 mod group;
+mod hands;
 mod have;
 mod journal;
 mod look;

@@ -225,6 +225,8 @@ pub struct Entry {
 pub struct Jail {
     root: OwnedFd,
     resolver: Resolver,
+    /// A folder that is held open: names in it are found without walking to it.
+    near: Option<(JailPath, OwnedFd)>,
 }
 
 impl Jail {
@@ -244,7 +246,23 @@ impl Jail {
             fail("open", root.display().to_string(), errno)
         })?;
         let resolver = Resolver::detect(root.as_fd());
-        Ok(Self { root, resolver })
+        Ok(Self { root, resolver, near: None })
+    }
+
+    /// The same jail for somebody who does much in one folder: names in it are found where the folder is now, without
+    /// walking there each time. For a moment only: a folder that is moved meanwhile takes with it what is done there.
+    ///
+    /// # Errors
+    /// If there is none, or a link is in the way.
+    pub fn near(&self, folder: &JailPath) -> Result<Self, JailError> {
+        let fault = |errno| fail("open folder", folder, errno);
+        let held = if folder.is_root() {
+            rustix::io::fcntl_dupfd_cloexec(&self.root, 0).map_err(fault)?
+        } else {
+            self.resolve("open folder", folder, resolve::DIRECTORY, Links::Refuse)?
+        };
+        let root = rustix::io::fcntl_dupfd_cloexec(&self.root, 0).map_err(fault)?;
+        Ok(Self { root, resolver: self.resolver, near: Some((folder.clone(), held)) })
     }
 
     /// Opens a plain file for reading. Links that stay inside are followed.
@@ -424,7 +442,10 @@ impl Jail {
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
             return Err(JailError::IsADirectory(path.to_string()));
         };
-        let result = if parent.is_root() {
+        let near = self.near.as_ref().filter(|(folder, _)| *folder == parent);
+        let result = if let Some((_, held)) = near {
+            act(held.as_fd(), name)
+        } else if parent.is_root() {
             act(self.root.as_fd(), name)
         } else {
             let parent = self.resolve(operation, &parent, resolve::DIRECTORY, links)?;

@@ -9,6 +9,7 @@
 mod held;
 mod landed;
 mod links;
+mod small;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,7 +22,8 @@ use std::time::Duration;
 use sabul_transfer::{Marks, Printable, Tree};
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, Mark, NotKept};
 
-use super::group::Group;
+use super::group::{Group, Verified};
+use super::hands::{Hands, SMALL_BYTES};
 use super::metadata::{Lost, keep_metadata};
 use super::part::{Part, reclaim};
 use super::receive::{Kept, Left, Receiver, Settled, Sink};
@@ -71,13 +73,17 @@ impl FileReceiver {
         transfer: u32,
     ) -> Result<Self, Failure> {
         let place = Place::resolve(&*disk, destination)?;
+        let hands = Arc::new(Hands::for_disk(&*disk));
         let sink = FileSink {
-            group: Group::new(Arc::clone(&disk)),
+            group: Group::new(Arc::clone(&disk), Arc::clone(&hands)),
             disk,
+            hands,
             place,
             preserve: destination.preserve,
             sync: destination.sync,
             parts: BTreeMap::new(),
+            small: small::SmallFiles::default(),
+            small_max: SMALL_BYTES,
             settled: Vec::new(),
             directories: Vec::new(),
             directories_bytes: 0,
@@ -135,11 +141,16 @@ fn create_dir_all(path: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub struct FileSink {
     disk: Arc<dyn Disk>,
+    hands: Arc<Hands>,
     place: Place,
     preserve: bool,
     sync: bool,
     /// Files under construction that are not verified, by index.
     parts: BTreeMap<u64, Part>,
+    /// Small files, which have none yet.
+    small: small::SmallFiles,
+    /// Files of up to so many bytes are.
+    pub(super) small_max: u64,
     /// Files and folders on their way to the disk.
     group: Group,
     /// What the group has settled.
@@ -312,6 +323,72 @@ impl FileSink {
         Ok(Kept::Now)
     }
 
+    /// Bytes of the largest file that is small: no part of it is ever kept.
+    fn small_max(&self) -> u64 {
+        let kept = self.ledger.as_ref().map_or(u64::MAX, |ledger| ledger.keep_from);
+        self.small_max.min(kept.saturating_sub(1))
+    }
+
+    /// Writes the small files that wait.
+    fn write_small(&mut self) {
+        let mut files = self.small.take();
+        while !files.is_empty() {
+            let before = files.len();
+            let lacking = self.write_some(files);
+            if lacking.len() < before || self.group.free_descriptors() {
+                files = lacking.into_iter().map(|(file, _)| file).collect();
+                continue;
+            }
+            for (file, trouble) in lacking {
+                self.group.add_failed(file.index, file.entry.path, trouble);
+            }
+            return;
+        }
+    }
+
+    /// Writes these; gives back those for which there were no descriptors.
+    fn write_some(&mut self, files: Vec<small::Whole>) -> Vec<(small::Whole, Trouble)> {
+        let (mut created, mut lacking) = (Vec::new(), Vec::new());
+        for (file, part) in small::create(&*self.disk, &self.hands, files) {
+            match part {
+                Ok(part) => {
+                    self.tidy(&part);
+                    self.expect(&part);
+                    created.push((file, part));
+                }
+                Err(trouble) if trouble.lacks_descriptors => lacking.push((file, trouble)),
+                Err(trouble) => self.group.add_failed(file.index, file.entry.path, trouble),
+            }
+        }
+        let mut ready = Vec::new();
+        let written = small::write(&self.hands, created, (self.sync, self.preserve));
+        for (small::Whole { index, entry, hash, .. }, part, result) in written {
+            match result {
+                Ok(lost) => {
+                    self.lost.add(lost);
+                    if let Some(ledger) = &mut self.ledger {
+                        ledger.finished(index, &entry.path, &part, hash, Kept::Later);
+                    }
+                    ready.push(Verified { index, path: entry.path, part });
+                }
+                Err(trouble) => {
+                    part.remove(&*self.disk);
+                    self.group.add_failed(index, entry.path, trouble);
+                }
+            }
+        }
+        if !self.sync {
+            self.group.settle_now(ready);
+            return lacking;
+        }
+        for verified in ready {
+            self.landed.verified(verified.index, verified.part.written());
+            self.group.add(verified);
+        }
+        self.group.flush_if_full();
+        lacking
+    }
+
     /// Notes what the group has settled; folders that failed there need nothing more.
     fn collect_settled(&mut self) {
         let settled = self.group.take_settled();
@@ -365,7 +442,8 @@ impl FileSink {
     }
 
     fn relieve_directories(&mut self, path: &JailPath) {
-        // A link changes the time of its folder.
+        // A link changes the time of its folder, as a file does.
+        self.write_small();
         self.make_links();
         self.group.flush_all();
         self.collect_settled();
@@ -500,13 +578,12 @@ impl Sink for FileSink {
     fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Trouble> {
         let target = self.place.target(entry)?;
         self.drop_held(entry);
+        if self.small.begin(index, entry, &target, self.small_max()) {
+            return Ok(());
+        }
         let part = self.create_part(target, entry)?;
         self.tidy(&part);
-        if self.sync
-            && let Some(folder) = part.target().parent()
-        {
-            self.group.expect(&folder, part.id().device);
-        }
+        self.expect(&part);
         let room = part.check_room();
         let is_empty = part.is_full();
         self.parts.insert(index, part);
@@ -519,6 +596,9 @@ impl Sink for FileSink {
     }
 
     fn write(&mut self, index: u64, entry: &Entry, content: &[u8]) -> Result<(), Trouble> {
+        if self.small.write(index, content) {
+            return Ok(());
+        }
         let (sync, preserve) = (self.sync, self.preserve);
         let part = self.part(index)?;
         part.write(content, sync)?;
@@ -532,6 +612,12 @@ impl Sink for FileSink {
     fn finish(&mut self, index: u64, entry: &Entry, hash: [u8; 32]) -> Result<Kept, Trouble> {
         if let Some(kept) = self.finish_whole(index, entry) {
             return kept;
+        }
+        if self.small.finish(index, entry, hash) {
+            if self.small.is_full() {
+                self.write_small();
+            }
+            return Ok(Kept::Later);
         }
         let mut part = self.parts.remove(&index).ok_or_else(|| not_begun(index))?;
         let noted = match &mut self.ledger {
@@ -552,7 +638,7 @@ impl Sink for FileSink {
             self.landed.gone(index);
         } else if self.sync {
             self.landed.verified(index, part.written());
-            self.group.add(index, entry.path.clone(), part);
+            self.group.add(Verified { index, path: entry.path.clone(), part });
             self.group.flush_if_full();
         }
         result
@@ -566,6 +652,7 @@ impl Sink for FileSink {
     }
 
     fn discard(&mut self, index: u64) {
+        self.small.discard(index);
         self.landed.gone(index);
         if let Some(part) = self.parts.remove(&index) {
             part.remove(&*self.disk);
@@ -588,7 +675,16 @@ impl Sink for FileSink {
         self.parts.values_mut().any(Part::idle)
     }
 
+    fn block_done(&mut self) {
+        self.write_small();
+    }
+
+    fn pending_bytes(&self) -> usize {
+        self.small.coming_bytes()
+    }
+
     fn settle(&mut self) {
+        self.write_small();
         self.group.flush_all();
         self.make_links();
         self.group.flush_all();
@@ -624,9 +720,11 @@ impl Sink for FileSink {
     fn abort(&mut self) {
         if self.ledger.is_some() {
             // What is complete stays.
+            self.write_small();
             self.group.flush_all();
             self.collect_settled();
         }
+        self.small.clear();
         while let Some((_, part)) = self.parts.pop_first() {
             if self.ledger.is_none() || part.noted.number.is_none() {
                 part.remove(&*self.disk);

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use sabul_wire::control::{Failure, FailureCode};
 
+use super::hands::{Hands, Nearby, by_folder};
 use super::part::Part;
 use super::receive::Settled;
 use super::trouble::{Trouble, jail_trouble, trouble};
@@ -44,10 +45,10 @@ const OWN_MAX: usize = 1 << 22;
 
 /// A file whose content is complete and verified.
 #[derive(Debug)]
-struct Verified {
-    index: u64,
-    path: Vec<u8>,
-    part: Part,
+pub(super) struct Verified {
+    pub(super) index: u64,
+    pub(super) path: Vec<u8>,
+    pub(super) part: Part,
 }
 
 /// A file or folder that has its name, which may not be on the disk.
@@ -94,6 +95,7 @@ struct Outcome {
 #[derive(Debug)]
 pub(super) struct Group {
     disk: Arc<dyn Disk>,
+    hands: Arc<Hands>,
     /// What is being gathered.
     next: Load,
     /// The devices of all anchors, those of a flush under way among them.
@@ -113,9 +115,10 @@ pub(super) struct Group {
 
 impl Group {
     /// Nothing waits.
-    pub(super) fn new(disk: Arc<dyn Disk>) -> Self {
+    pub(super) fn new(disk: Arc<dyn Disk>, hands: Arc<Hands>) -> Self {
         Self {
             disk,
+            hands,
             next: Load::default(),
             anchored: BTreeSet::new(),
             aside: None,
@@ -141,9 +144,14 @@ impl Group {
     }
 
     /// Takes a complete file that waits for the disk.
-    pub(super) fn add(&mut self, index: u64, path: Vec<u8>, part: Part) {
-        self.bytes += part.written();
-        self.next.verified.push(Verified { index, path, part });
+    pub(super) fn add(&mut self, verified: Verified) {
+        self.bytes += verified.part.written();
+        self.next.verified.push(verified);
+    }
+
+    /// Takes an entry that nothing came of.
+    pub(super) fn add_failed(&mut self, index: u64, path: Vec<u8>, trouble: Trouble) {
+        self.settled.push(Settled { index, path, is_directory: false, result: Err(trouble) });
     }
 
     /// Whether a folder is known to be on the disk.
@@ -195,15 +203,6 @@ impl Group {
     /// The same as far as that is remembered; of a transfer with too many files it is not known.
     pub(super) fn may_have_made(&self, id: FileId) -> bool {
         self.own.has_forgotten || self.own.contains(id)
-    }
-
-    /// What is wrong with a name that this transfer has given before.
-    pub(super) fn comes_twice(&self, target: &JailPath) -> Failure {
-        let message = format!(
-            "'{target}' comes twice in this transfer, or under two names that this file system takes for one; rename \
-             one of the two sources"
-        );
-        Failure::new(FailureCode::Unwritable, message)
     }
 
     /// Gives descriptors back, and waits for that; tells whether there were any.
@@ -267,17 +266,44 @@ impl Group {
 
     /// Gives a complete file its name, whether its content is on the disk or not.
     pub(super) fn rename(&mut self, part: &Part) -> Result<(), Trouble> {
-        let target = part.target();
-        match self.disk.stat(target, LinkTarget::Itself) {
-            Ok(there) if self.own.contains(there.id) => {
-                return Err(self.comes_twice(target).into());
-            }
-            Err(error) if !error.is_not_found() => return Err(jail_trouble(&error)),
-            _ => {}
-        }
-        part.rename(&*self.disk)?;
+        give_name(&*self.disk, part, |id| self.own.contains(id))?;
         self.own.insert(part.id());
         Ok(())
+    }
+
+    /// Gives complete files their names, folder by folder.
+    fn rename_all(&mut self, list: Vec<Verified>) -> Vec<(Verified, Result<(), Trouble>)> {
+        let (disk, own) = (&*self.disk, &self.own);
+        let in_folder = |list: Vec<Verified>| {
+            let mut near = Nearby::new(disk);
+            let mut made = Vec::new();
+            let rename = |verified: Verified| {
+                let part = &verified.part;
+                let is_own = |id| own.contains(id) || made.contains(&id);
+                let result = give_name(near.at(part.target()), part, is_own);
+                made.extend(result.is_ok().then_some(part.id()));
+                (verified, result)
+            };
+            list.into_iter().map(rename).collect::<Vec<_>>()
+        };
+        let folders = by_folder(list, |verified| verified.part.target());
+        let all: Vec<_> = self.hands.each(folders, 1, in_folder).into_iter().flatten().collect();
+        for (verified, result) in &all {
+            if result.is_ok() {
+                self.own.insert(verified.part.id());
+            }
+        }
+        all
+    }
+
+    /// Complete files that are not flushed get their names.
+    pub(super) fn settle_now(&mut self, list: Vec<Verified>) {
+        for (Verified { index, path, part }, result) in self.rename_all(list) {
+            if result.is_err() {
+                part.remove(&*self.disk);
+            }
+            self.settled.push(Settled { index, path, is_directory: false, result });
+        }
     }
 
     /// Begins a flush of what was gathered; there is none under way. Where no thread is to be had, or the disk wants
@@ -285,7 +311,7 @@ impl Group {
     fn begin(&mut self) {
         (self.bytes, self.since) = (0, None);
         let mut load = std::mem::take(&mut self.next);
-        if self.aside.is_none() && self.disk.may_wait_aside() {
+        if self.aside.is_none() && self.disk.takes_several() {
             self.aside = Aside::start(&self.disk);
         }
         if let Some(aside) = &self.aside {
@@ -335,21 +361,30 @@ impl Group {
             is_directory,
             result: names.clone(),
         }));
-        for (Verified { index, path, part }, content) in verified.into_iter().zip(contents) {
-            match content.and_then(|()| self.rename(&part)) {
+        let mut flushed = Vec::new();
+        for (verified, content) in verified.into_iter().zip(contents) {
+            match content {
+                Ok(()) => flushed.push(verified),
+                Err(trouble) => self.drop_part(verified, trouble),
+            }
+        }
+        for (verified, result) in self.rename_all(flushed) {
+            match result {
                 Ok(()) => {
+                    let Verified { index, path, part } = verified;
                     if let Some(folder) = part.target().parent() {
                         self.note_folder(&folder, part.id().device);
                     }
                     self.next.named.push(Named { index, path, is_directory: false });
                 }
-                Err(trouble) => {
-                    part.remove(&*self.disk);
-                    let result = Err(trouble);
-                    self.settled.push(Settled { index, path, is_directory: false, result });
-                }
+                Err(trouble) => self.drop_part(verified, trouble),
             }
         }
+    }
+
+    fn drop_part(&mut self, Verified { index, path, part }: Verified, trouble: Trouble) {
+        part.remove(&*self.disk);
+        self.add_failed(index, path, trouble);
     }
 
     /// A name in this folder is new.
@@ -427,6 +462,25 @@ impl Load {
         }
         Some(Ok(()))
     }
+}
+
+/// Gives a complete file its name, where that of no other file of this transfer is replaced.
+fn give_name(disk: &dyn Disk, part: &Part, is_own: impl Fn(FileId) -> bool) -> Result<(), Trouble> {
+    match disk.stat(part.target(), LinkTarget::Itself) {
+        Ok(there) if is_own(there.id) => return Err(comes_twice(part.target()).into()),
+        Err(error) if !error.is_not_found() => return Err(jail_trouble(&error)),
+        _ => {}
+    }
+    part.rename(disk)
+}
+
+/// What is wrong with a name that this transfer has given before.
+pub(super) fn comes_twice(target: &JailPath) -> Failure {
+    let message = format!(
+        "'{target}' comes twice in this transfer, or under two names that this file system takes for one; rename \
+         one of the two sources"
+    );
+    Failure::new(FailureCode::Unwritable, message)
 }
 
 fn sync_folder(disk: &dyn Disk, folder: &JailPath, unflushed: Unflushed) -> Result<(), Trouble> {

@@ -55,6 +55,12 @@ impl Have {
         self.is_complete
     }
 
+    /// Whether the receiver may have any of this file.
+    pub(super) fn may_know(&self, path: &[u8], size: u64) -> bool {
+        let is_small = (1..=WHOLE_BYTES_MAX).contains(&size);
+        self.files.contains_key(path) || is_small && !self.wholes.is_empty()
+    }
+
     /// What the receiver has of a file, at most up to its size.
     pub(super) fn take(&mut self, path: &[u8], size: u64) -> Option<Known> {
         let Some(mut marks) = self.files.remove(path) else {

@@ -153,6 +153,14 @@ pub trait Sink {
         false
     }
 
+    /// The block is used up: does what was put off.
+    fn block_done(&mut self) {}
+
+    /// What it holds of an entry that has not ended, in bytes.
+    fn pending_bytes(&self) -> usize {
+        0
+    }
+
     /// Settles all that was to be kept later, however long that takes.
     fn settle(&mut self) {}
 
@@ -411,7 +419,7 @@ impl<S: Sink> Receiver<S> {
 
     /// What an entry holds that is not finished, in bytes.
     pub fn pending_bytes(&self) -> usize {
-        self.assembler.pending_bytes()
+        self.assembler.pending_bytes() + self.sink.pending_bytes()
     }
 
     /// Gives up: removes what is half-written, unless a later attempt may go on with it, and frees
@@ -460,7 +468,10 @@ impl<S: Sink> Receiver<S> {
             self.admit()?;
             match polled {
                 Polled::Ready(Step::Op(op)) => self.carry_out(op),
-                Polled::Ready(Step::BlockDone) => self.free.extend(self.block.take()),
+                Polled::Ready(Step::BlockDone) => {
+                    self.sink.block_done();
+                    self.free.extend(self.block.take());
+                }
                 Polled::Wait { because: AssemblerWait::Block, .. } => return Ok(()),
                 Polled::Wait { because: AssemblerWait::Nothing, .. } => {
                     if !self.is_finished {

@@ -3,19 +3,21 @@
 //! Names, content and hashes go into blocks one behind the other and without gaps: a block holds the tail of one file,
 //! many small ones, and the head of the next.
 
+use std::convert::Infallible;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
-use sabul_transfer::{CHUNK, Layout, Packer, Printable, Tree};
+use sabul_transfer::{CHUNK, Layout, Packer, Printable, Tree as ContentTree};
 use sabul_wire::block::Record;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 use tracing::{info, warn};
 
 use super::behind::Behind;
+use super::hands::{Hands, RUN, SMALL_BYTES};
 use super::have::{Have, Known, same_whole};
 use super::outlet::{Outlet, Stopped};
-use super::source::{Found, SourceSet, Step, Stream, Walk};
-use super::tree::modified_ns;
+use super::source::{Found, SourceSet, Step, Stream};
+use super::tree::{Tree, modified_ns};
 use super::trouble::{MAX_KEPT_FAILURES, read_failure};
 use crate::disk::DiskFile;
 use crate::jail::Metadata;
@@ -24,6 +26,8 @@ use crate::jail::Metadata;
 const AHEAD_ENTRIES: usize = 1000;
 /// What they take at most, in bytes, about.
 const AHEAD_BYTES: usize = 256 << 10;
+/// Most entries of which the small files are read at once, as far as their content is no more than a block.
+const READ_AT_ONCE: usize = 64;
 /// Bytes of what the receiver has that are read before it is asked whether anybody still wants them.
 const BEHIND_BYTES: u64 = 64 << 20;
 
@@ -73,6 +77,8 @@ pub fn send_files(
     outlet: &mut dyn Outlet,
 ) -> Result<SendSummary, Stopped> {
     let (mut walk, mut stream) = set.into_parts();
+    let tree = walk.tree().clone();
+    let hands = Hands::for_tree(&tree);
     let mut sender = Sender {
         options,
         outlet,
@@ -108,8 +114,18 @@ pub fn send_files(
             let bytes = last.is_none().then_some(bytes_before.saturating_add(bytes));
             sender.outlet.totals(before + entries, bytes);
         }
-        for found in &batch {
-            sender.send_entry(found, &walk, &mut have)?;
+        let mut rest = &batch[..];
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(read_at_once(rest, options.block_bytes));
+            rest = others;
+            let read = |found| is_read_ahead(found, &have).then(|| read_small(found, &tree));
+            let read = hands.each(some.iter().collect(), RUN, read);
+            for (found, read) in some.iter().zip(read) {
+                match read {
+                    Some(read) => sender.send_small(found, read)?,
+                    None => sender.send_entry(found, &tree, &mut have)?,
+                }
+            }
         }
         if let Some((name, stream)) = last {
             sender.send_stream(name, stream)?;
@@ -123,6 +139,80 @@ pub fn send_files(
         warn!(files = walk.left_out(), "files under construction (.sabul-part) were left out");
     }
     Ok(summary)
+}
+
+/// How many of these entries are read at once.
+fn read_at_once(entries: &[Found], block_bytes: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |found: &&Found| {
+        bytes += found.entry.stream_bytes().filter(|size| *size <= SMALL_BYTES).unwrap_or(0);
+        bytes <= block_bytes as u64
+    };
+    entries.iter().take(READ_AT_ONCE).take_while(fits).count().max(1)
+}
+
+/// Whether a file is read whole before its turn comes: a small one of which the receiver has nothing.
+fn is_read_ahead(found: &Found, have: &Have) -> bool {
+    let size = match found.entry.kind {
+        EntryKind::File(size) if size <= SMALL_BYTES => size,
+        _ => return false,
+    };
+    let is_plain = found.failure.is_none() && found.part.is_none();
+    is_plain && !Layout::of(&found.entry).has_holes() && !have.may_know(&found.entry.path, size)
+}
+
+/// A small file as it was read.
+struct Small {
+    content: Vec<u8>,
+    outcome: Result<[u8; 32], Failure>,
+}
+
+fn read_small(found: &Found, tree: &Tree) -> Small {
+    let mut content = Vec::new();
+    let outcome = read_whole(found, tree, &mut content);
+    Small { content, outcome }
+}
+
+fn read_whole(found: &Found, tree: &Tree, content: &mut Vec<u8>) -> Result<[u8; 32], Failure> {
+    let size = found.entry.stream_bytes().unwrap_or(0);
+    let most = usize::try_from(size).unwrap_or(usize::MAX);
+    let file = tree.open(&found.path)?;
+    // One byte more, to see whether it has grown.
+    content.reserve_exact(most + 1);
+    while content.len() <= most {
+        match file.read_at(content, content.len() as u64) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(read_failure(found.path.as_os_str().as_bytes(), &error)),
+        }
+    }
+    let grew = content.len() > most;
+    content.truncate(most);
+    let mut hashes = ContentTree::new(0);
+    hashes.update(content);
+    confirm(found, &*file, content.len() as u64, (size, grew))?;
+    Ok(hashes.hash())
+}
+
+/// Whether a file is what was announced, now that so much of it was read.
+fn confirm(
+    found: &Found,
+    file: &dyn DiskFile,
+    sent: u64,
+    (size, grew): (u64, bool),
+) -> Result<(), Failure> {
+    let path = found.path.as_os_str().as_bytes();
+    let all = found.part.map_or_else(|| Layout::of(&found.entry).file_bytes(size), |(_, all)| all);
+    let now = file.metadata().map_err(|error| read_failure(path, &error))?;
+    let grew = grew || (found.part.is_none() && is_longer(file, all));
+    match change(&now, (sent, size), all, grew, &found.entry) {
+        None => Ok(()),
+        Some(how) => {
+            let text = format!("'{}' {how} while it was read; copy it again", Printable(path));
+            Err(Failure::new(FailureCode::Changed, text))
+        }
+    }
 }
 
 /// What the receiver has of a file, to be found to be so.
@@ -183,10 +273,32 @@ impl Sender<'_> {
         Ok(index)
     }
 
-    fn send_entry(&mut self, found: &Found, walk: &Walk, have: &mut Have) -> Result<(), Stopped> {
-        let path = found.path.as_os_str().as_bytes();
+    fn announce_found(&mut self, found: &Found) -> Result<u64, Stopped> {
         let modified_ns = found.entry.modified_ns.filter(|_| self.options.preserve);
-        let index = self.announce(Entry { modified_ns, ..found.entry.clone() })?;
+        self.announce(Entry { modified_ns, ..found.entry.clone() })
+    }
+
+    /// Sends a file that was read.
+    fn send_small(&mut self, found: &Found, small: Small) -> Result<(), Stopped> {
+        let index = self.announce_found(found)?;
+        self.packer.begin(index, 0);
+        let mut rest = &small.content[..];
+        while !rest.is_empty() {
+            self.make_room()?;
+            let filled = self.packer.fill(rest.len() as u64, |block, most| {
+                block.extend_from_slice(&rest[..most]);
+                Ok::<_, Infallible>(())
+            });
+            let count = filled.map_or(0, <[u8]>::len);
+            rest = rest.get(count..).unwrap_or_default();
+        }
+        let path = found.path.as_os_str().as_bytes();
+        self.end(index, small.content.len() as u64, small.outcome, path)
+    }
+
+    fn send_entry(&mut self, found: &Found, tree: &Tree, have: &mut Have) -> Result<(), Stopped> {
+        let path = found.path.as_os_str().as_bytes();
+        let index = self.announce_found(found)?;
         let (EntryKind::File(_), Some(size)) = (found.entry.kind, found.entry.stream_bytes())
         else {
             return Ok(());
@@ -194,7 +306,7 @@ impl Sender<'_> {
         let (sent, outcome) = if let Some(failure) = &found.failure {
             (0, Err(failure.clone()))
         } else {
-            match walk.open(&found.path) {
+            match tree.open(&found.path) {
                 Ok(file) => match find_known(found, &*file, have) {
                     Ok(known) => self.send_content(index, &*file, size, known, found)?,
                     Err(failure) => (0, Err(failure)),
@@ -219,7 +331,7 @@ impl Sender<'_> {
         let layout = Layout::of(&found.entry);
         let mut grew = false;
         // Of a stretch of a file, the rest is somebody else's.
-        let (before, all) = found.part.unwrap_or_else(|| (0, layout.file_bytes(size)));
+        let before = found.part.map_or(0, |(before, _)| before);
         let is_part = found.part.is_some();
         let mut start = known.as_ref().map_or(0, Behind::goes_on);
         let (mut sent, mut tree) = self.begin_at(index, start);
@@ -281,31 +393,16 @@ impl Sender<'_> {
             }
             tree = all;
         }
-        let outcome = match file.metadata() {
-            Err(error) => Err(read_failure(path, &error)),
-            Ok(now) => match change(
-                &now,
-                (sent, size),
-                all,
-                grew || (!is_part && is_longer(file, all)),
-                &found.entry,
-            ) {
-                None => Ok(layout.hash(tree.hash())),
-                Some(how) => Err(Failure::new(
-                    FailureCode::Changed,
-                    format!("'{}' {how} while it was read; copy it again", Printable(path)),
-                )),
-            },
-        };
-        Ok((sent, outcome))
+        let outcome = confirm(found, file, sent, (size, grew));
+        Ok((sent, outcome.map(|()| layout.hash(tree.hash()))))
     }
 
     /// Goes on with a file at this place: where that is, and what hashes from there on.
-    fn begin_at(&mut self, index: u64, place: u64) -> (u64, Tree) {
+    fn begin_at(&mut self, index: u64, place: u64) -> (u64, ContentTree) {
         self.summary.resumed += place;
         self.packer.begin(index, place);
         // Behind the end of a file, which need not be that of a chunk, nothing follows.
-        (place, Tree::new(place.next_multiple_of(CHUNK)))
+        (place, ContentTree::new(place.next_multiple_of(CHUNK)))
     }
 
     fn send_stream(&mut self, name: Vec<u8>, mut stream: Stream) -> Result<(), Stopped> {
@@ -313,7 +410,7 @@ impl Sender<'_> {
         let index =
             self.announce(Entry { path, kind, mode: None, modified_ns: None, more: None })?;
         self.packer.begin(index, 0);
-        let mut tree = Tree::new(0);
+        let mut tree = ContentTree::new(0);
         let outcome = loop {
             self.make_room()?;
             let filled = self.packer.fill(u64::MAX, |block, most| {

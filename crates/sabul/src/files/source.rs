@@ -26,7 +26,7 @@ use super::prompt::Prompt;
 use super::rules::Rules;
 use super::tree::{Children, FactKind, Facts, Links, Tree, sorted_part, unreadable};
 use super::trouble::read_failure;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::Disk;
 
 /// Name of the entry that carries standard input, until the destination names it.
 const STDIN_NAME: &[u8] = b"stdin";
@@ -387,12 +387,9 @@ impl Walk {
         Step::Pause
     }
 
-    /// Opens a file of this walk for reading, without ever waiting for it.
-    ///
-    /// # Errors
-    /// Why it cannot be read.
-    pub(super) fn open(&self, path: &Path) -> Result<Box<dyn DiskFile>, Failure> {
-        self.tree.open(path)
+    /// Where it happens.
+    pub(super) const fn tree(&self) -> &Tree {
+        &self.tree
     }
 
     /// Begins one source; nothing where the content of a directory begins.

@@ -328,6 +328,36 @@ fn a_part_file_takes_no_other_ones_name_and_becomes_the_final_one() {
 }
 
 #[test]
+fn a_folder_that_is_held_is_the_way_to_its_own_names_alone() {
+    let path = |path: &str| JailPath::new(path.split('/').map(str::as_bytes)).unwrap();
+    for jail in Place::new().jails() {
+        assert!(jail.near(&path("none")).unwrap_err().is_not_found());
+    }
+    let place = Place::new();
+    symlink("../outside", place.inside("out")).unwrap();
+    symlink("sub", place.inside("link")).unwrap();
+    fs::write(place.inside("top"), "at the top").unwrap();
+    for jail in place.jails() {
+        jail.near(&path("out")).unwrap_err();
+        jail.near(&path("link")).unwrap_err();
+        for held in [path("sub"), JailPath::root().clone()] {
+            let near = jail.near(&held).unwrap();
+            for (name, size) in [("sub/file", 14), ("top", 10)] {
+                let found = near.stat(&path(name), LinkTarget::Itself).unwrap();
+                assert_eq!((found.kind, found.size), (Kind::File, size), "{name}");
+            }
+            assert!(near.stat(&path("file"), LinkTarget::Itself).unwrap_err().is_not_found());
+            drop(near.create_part(&path("sub/new"), 0o600).unwrap());
+            near.rename(&path("sub/new"), &path("sub/last")).unwrap();
+            assert!(place.inside("sub/last").exists());
+            near.remove_file(&path("sub/last")).unwrap();
+            near.create_part(&path("out/secret"), 0o600).unwrap_err();
+        }
+    }
+    place.assert_outside_untouched();
+}
+
+#[test]
 fn a_hard_link_to_the_outside_is_not_written_to() {
     let place = Place::new();
     for jail in place.jails() {

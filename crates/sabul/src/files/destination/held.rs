@@ -17,6 +17,7 @@ use tracing::{debug, info};
 use super::{FileSink, Place};
 use crate::disk::Disk;
 use crate::files::behind::{Behind, hash_of, read_on};
+use crate::files::hands::Nearby;
 use crate::files::have::{WHOLE_BYTES_MAX, whole};
 use crate::files::journal::{Journal, Record, Stamp, kept_time};
 use crate::files::metadata::keep_metadata;
@@ -182,10 +183,11 @@ impl Ledger {
     fn note_wholes(&mut self, disk: &dyn Disk) {
         self.wholes_since = None;
         let Some(journal) = &mut self.journal else { return };
+        let mut near = Nearby::new(disk);
         for Whole { entry, target, layout, bytes, hash } in self.wholes.drain(..) {
             let Some(relative) = below(journal.folder(), &target) else { continue };
             // What somebody has changed since is not what came.
-            let Ok(found) = disk.stat(&target, LinkTarget::Itself) else { continue };
+            let Ok(found) = near.at(&target).stat(&target, LinkTarget::Itself) else { continue };
             let (stamp, changed) = (found.id.into(), kept_time(found.ctime));
             if let Some(holes) = Record::holes(&entry, &layout) {
                 journal.note(&holes);
@@ -710,7 +712,7 @@ impl FileSink {
         Some(Ok(Kept::Later))
     }
 
-    fn expect(&mut self, part: &Part) {
+    pub(super) fn expect(&mut self, part: &Part) {
         if self.sync
             && let Some(folder) = part.target().parent()
         {

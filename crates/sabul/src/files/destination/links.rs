@@ -9,6 +9,7 @@ use sabul_transfer::Printable;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 
 use super::FileSink;
+use crate::files::group::comes_twice;
 use crate::files::metadata::{file_time, give};
 use crate::files::part::{fresh_name, is_reserved};
 use crate::files::receive::{Kept, Settled};
@@ -116,9 +117,7 @@ impl FileSink {
         let fail = |error: JailError| jail_trouble(&error);
         match there {
             None => self.disk.make_symlink(path, text).map_err(fail),
-            Some(there) if self.group.has_made(there.id) => {
-                Err(self.group.comes_twice(path).into())
-            }
+            Some(there) if self.group.has_made(there.id) => Err(comes_twice(path).into()),
             Some(there)
                 if there.kind == Kind::Symlink
                     && self.disk.read_link(path).is_ok_and(|now| now == text) =>
@@ -157,7 +156,7 @@ impl FileSink {
             None => self.disk.make_hard_link(&first, path).map_err(fail)?,
             Some(there) if there.id == id => return Ok(()),
             Some(there) if self.group.has_made(there.id) => {
-                return Err(self.group.comes_twice(path).into());
+                return Err(comes_twice(path).into());
             }
             Some(_) => self.replace(path, |name| self.disk.make_hard_link(&first, name))?,
         }

@@ -93,7 +93,11 @@ impl Copy {
             sync: true,
             resume: false,
         };
-        let receiver = FileReceiver::new(disk, &destination, TRANSFER)?;
+        let mut receiver = FileReceiver::new(disk, &destination, TRANSFER)?;
+        if lag {
+            // Small files take the way of large ones.
+            receiver.sink_mut().small_max = 0;
+        }
         let (steps, pace) = (steps(tree, lag).into_iter(), Duration::from_millis(400));
         Ok(Self { receiver, steps, at: 0, pace, error: None })
     }
@@ -410,6 +414,7 @@ fn what_a_flush_of_everything_lost_of_a_file_under_way_is_not_told_to_be_there()
     let disk = old();
     let mut copy = Copy::start(&disk, &tree, false).unwrap();
     copy.pace = Duration::from_millis(1);
+    copy.receiver.sink_mut().small_max = 100;
     // The first small files are flushed while the big one is under way, which takes its first bytes along.
     while copy.receiver.counts().bytes < 800 + 4000 {
         assert!(copy.step());

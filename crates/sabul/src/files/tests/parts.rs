@@ -23,6 +23,7 @@ fn a_transfer_that_ends_early_leaves_no_parts() {
     for abort in [true, false] {
         let to = TempDir::new().unwrap();
         let mut receiver = receiver(to.path(), "", true);
+        receiver.sink_mut().small_max = 0;
         let long = "\u{e9}".repeat(127);
         let mut said = Said::default();
         said.entry(entry(long.as_str(), EntryKind::File(9))).content(b"bbb");
@@ -102,6 +103,7 @@ fn halfway(to: &Path, content: &[u8], sync: bool) -> (FileReceiver, Said) {
         resume: false,
     };
     let mut receiver = FileReceiver::new(jail(to), &destination, TRANSFER).unwrap();
+    receiver.sink_mut().small_max = 0;
     let mut said = Said::default();
     said.entry(entry("x", EntryKind::File(content.len() as u64)));
     said.content(&content[..content.len() / 2]);

@@ -1,0 +1,154 @@
+//! Several hands for what a file system answers slowly, one file at a time.
+//!
+//! Small files cost a handful of calls each, and the one who writes or reads them waits for each: for the disk where it is
+//! cold, for the network where it is elsewhere, for a processor otherwise. So what is to be done for many files is done
+//! by several threads side by side, and whoever asked goes on when all of it is done: what comes of it is looked at
+//! in one place, in order.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use super::tree::Tree;
+use crate::disk::Disk;
+use crate::jail::JailPath;
+
+/// Files of up to so many bytes are small. Ours: to copy them once more costs less than a call.
+pub(super) const SMALL_BYTES: u64 = 128 << 10;
+/// Threads of one transfer. Ours: a disk that has to be waited for answers that many at a time, and a server has many
+/// transfers.
+const HANDS: usize = 4;
+
+/// Files that one of them takes at least. Ours: what is handed over is worth the hand.
+pub(super) const RUN: usize = 8;
+
+/// The threads of one transfer, once there was need of them.
+#[derive(Debug, Default)]
+pub(super) struct Hands {
+    /// None where no threads are to be had.
+    pool: OnceLock<Option<ThreadPool>>,
+    /// Everything is done by whoever asks, one after the other.
+    is_alone: bool,
+}
+
+impl Hands {
+    /// For this disk.
+    pub(super) fn for_disk(disk: &dyn Disk) -> Self {
+        Self { is_alone: !disk.takes_several(), ..Self::default() }
+    }
+
+    /// For files of this tree.
+    pub(super) fn for_tree(tree: &Tree) -> Self {
+        match tree {
+            Tree::Local => Self::default(),
+            Tree::Disk(disk) => Self::for_disk(&**disk),
+        }
+    }
+
+    /// Does this for each, several at a time; gives what comes of it in their order. One thread takes at least `run` of
+    /// them, one after the other.
+    pub(super) fn each<T: Send, R: Send>(
+        &self,
+        items: Vec<T>,
+        run: usize,
+        act: impl Fn(T) -> R + Sync + Send,
+    ) -> Vec<R> {
+        let pool = if self.is_alone || items.len() <= run { None } else { self.pool() };
+        match pool {
+            Some(pool) => {
+                pool.install(|| items.into_par_iter().with_min_len(run).map(act).collect())
+            }
+            None => items.into_iter().map(act).collect(),
+        }
+    }
+
+    fn pool(&self) -> Option<&ThreadPool> {
+        let start = || {
+            let pool = ThreadPoolBuilder::new().num_threads(HANDS);
+            pool.thread_name(|_| "sabul-hand".to_owned()).build().ok()
+        };
+        self.pool.get_or_init(start).as_ref()
+    }
+}
+
+/// What is about things of the same folder, by folder; in the order in which it came.
+pub(super) fn by_folder<T>(items: Vec<T>, path: impl Fn(&T) -> &JailPath) -> Vec<Vec<T>> {
+    let mut folders: BTreeMap<Option<JailPath>, Vec<T>> = BTreeMap::new();
+    for item in items {
+        folders.entry(path(&item).parent()).or_default().push(item);
+    }
+    folders.into_values().collect()
+}
+
+/// A disk whose caller mostly stays in one folder.
+#[derive(Debug)]
+pub(super) struct Nearby<'a> {
+    disk: &'a dyn Disk,
+    near: Option<(JailPath, Option<Box<dyn Disk>>)>,
+}
+
+impl<'a> Nearby<'a> {
+    /// Nowhere in particular.
+    pub(super) const fn new(disk: &'a dyn Disk) -> Self {
+        Self { disk, near: None }
+    }
+
+    /// The disk for something in the folder of this path. To be asked anew for each.
+    pub(super) fn at(&mut self, path: &JailPath) -> &dyn Disk {
+        let Some(folder) = path.parent() else { return self.disk };
+        if self.near.as_ref().is_none_or(|(near, _)| *near != folder) {
+            let near = self.disk.near(&folder);
+            self.near = Some((folder, near));
+        }
+        match &self.near {
+            Some((_, Some(near))) => &**near,
+            _ => self.disk,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::disk::memory::MemoryDisk;
+
+    #[test]
+    fn what_one_waits_for_another_does_meanwhile_and_the_order_stays() {
+        let (tell, hear) = channel();
+        let hear = Mutex::new(hear);
+        let act = |item: usize| match item {
+            // The first one would wait in vain for the last one, were it done before.
+            0 => hear.lock().unwrap().recv_timeout(Duration::from_secs(30)).unwrap(),
+            99 => {
+                tell.send(99).unwrap();
+                item
+            }
+            _ => item,
+        };
+        let done = Hands::default().each((0..100).collect(), RUN, act);
+        assert_eq!(done, [vec![99], (1..100).collect()].concat());
+    }
+
+    #[test]
+    fn a_disk_that_counts_its_calls_is_asked_by_one_thread() {
+        let hands = Hands::for_disk(&MemoryDisk::new(0));
+        let me = std::thread::current().id();
+        let others = hands.each((0..100).collect(), 1, |_| std::thread::current().id() != me);
+        assert!(!others.contains(&true));
+    }
+
+    #[test]
+    fn each_folder_comes_once_with_its_own_in_order() {
+        let path = |path: &str| JailPath::new(path.split('/').map(str::as_bytes)).unwrap();
+        let paths = ["b/1", "a/2", "b/0", "c", "a/x/1", "a/1"].map(path).to_vec();
+        let folders = by_folder(paths, |path| path);
+        let expected = [vec!["c"], vec!["a/2", "a/1"], vec!["a/x/1"], vec!["b/1", "b/0"]];
+        assert_eq!(folders, expected.map(|list| list.into_iter().map(path).collect::<Vec<_>>()));
+    }
+}
