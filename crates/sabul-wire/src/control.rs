@@ -28,7 +28,7 @@ pub use more::{
 };
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 6;
+pub const CONTROL_VERSION: u16 = 7;
 /// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Longest body of a greeting, in bytes: all that a stranger may make us read.
@@ -42,9 +42,9 @@ pub const MAX_SMALL: usize = 8 << 10;
 pub const BULK_CREDIT: u32 = 4 << 20;
 /// Longest body of a [`Message::Have`], in bytes.
 pub const MAX_HAVE: usize = 256 << 10;
-/// Most [`Message::weight`] of all [`Message::Have`] of a transfer. Ours: a million small files; what is
+/// Most [`Message::weight`] of all [`Message::Have`] of a transfer. Ours: ten million small files; what is
 /// not told of is sent again.
-pub const HAVE_WEIGHT_MAX: u32 = 32 << 20;
+pub const HAVE_WEIGHT_MAX: u32 = 256 << 20;
 /// Most files that one [`Message::Have`] names.
 pub const MAX_HAVE_FILES: usize = 1000;
 /// Most whole files that one [`Message::Have`] tells of without their names.
@@ -542,8 +542,8 @@ impl std::error::Error for Failure {}
 
 /// What a message is taken to need beside its parts.
 const BASE: usize = 128;
-/// What a [`Whole`] is taken to need: in a table with room to grow.
-const WHOLE: usize = 32;
+/// What a [`Whole`] needs.
+const WHOLE: usize = size_of::<Whole>();
 
 fn weight(parts: usize) -> u32 {
     u32::try_from(BASE + parts).unwrap_or(u32::MAX)

@@ -215,6 +215,19 @@ impl Control {
         }
     }
 
+    /// Sends when there is room: one of many, for which the peer has other means than credit.
+    pub(crate) async fn send_when_room(&self, message: &Message) -> bool {
+        let sent = self.outbox.put_bulk(message).await;
+        match &sent {
+            Err(NotSent::Unfit(error)) => warn!(?error, "a message was too long and was not sent"),
+            Err(NotSent::NoMemory(refusal)) => {
+                self.router.end(Ending::Failure(out_of_memory(*refusal)));
+            }
+            _ => {}
+        }
+        sent.is_ok()
+    }
+
     /// Waits until the peer has heard all that was said so far; tells whether it has before the session ended.
     pub(crate) async fn is_heard(&self) -> bool {
         let times = self.router.ask();
@@ -266,15 +279,7 @@ impl Bulk {
         let weight = message.weight().min(BULK_CREDIT);
         let Ok(credit) = self.credit.acquire_many(weight).await else { return false };
         credit.forget();
-        let sent = self.control.outbox.put_bulk(message).await;
-        match &sent {
-            Err(NotSent::Unfit(error)) => warn!(?error, "a message was too long and was not sent"),
-            Err(NotSent::NoMemory(refusal)) => {
-                self.control.router.end(Ending::Failure(out_of_memory(*refusal)));
-            }
-            _ => {}
-        }
-        sent.is_ok()
+        self.control.send_when_room(message).await
     }
 }
 

@@ -33,7 +33,7 @@ pub use look::Planned;
 pub(crate) use look::{Change, Look, Looked};
 pub use outlet::{Outlet, Stopped};
 pub(crate) use prompt::FLUSH_AFTER;
-pub use receive::{Counts, Kept, PROGRESS_INTERVAL, Receiver, Settled, Sink};
+pub use receive::{Counts, HaveMessages, Kept, PROGRESS_INTERVAL, Receiver, Settled, Sink};
 pub use rules::Rules;
 pub(crate) use scan::Scan;
 pub use scan::Totals;

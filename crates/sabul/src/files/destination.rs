@@ -6,6 +6,7 @@
 //!
 //! What an interrupted transfer leaves for the next one is in `destination/held.rs`.
 
+mod claims;
 mod held;
 mod landed;
 mod links;

@@ -1,6 +1,6 @@
 //! What the receiver has from earlier attempts, and how much of it is what would be sent.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 
 use sabul_transfer::{CHUNK, Layout};
@@ -11,14 +11,14 @@ use crate::disk::DiskFile;
 
 /// Files of up to so many bytes are told of without their names. Ours: to read one again because it has changed costs
 /// little, and there may be millions.
-pub(super) const WHOLE_BYTES_MAX: u64 = 1 << 20;
+pub(super) const WHOLE_BYTES_MAX: u64 = 16 << 20;
 
 /// What the receiver has told, by path of the entry.
 #[derive(Debug, Default)]
 pub struct Have {
     files: BTreeMap<Vec<u8>, Vec<Mark>>,
-    /// Small files that are there whole.
-    wholes: HashMap<[u8; 8], [u8; 8]>,
+    /// Small files that are there whole, as they came: by their names, or those out of order are not found.
+    wholes: Vec<Vec<Whole>>,
     is_complete: bool,
 }
 
@@ -33,7 +33,12 @@ pub(super) enum Known {
 
 /// How a small file is told of that has this hash.
 pub(super) fn whole(path: &[u8], hash: &[u8; 32]) -> Whole {
-    Whole { name: front(blake3::hash(path).as_bytes()), content: front(hash) }
+    Whole { name: name_of(path), content: front(hash) }
+}
+
+/// What stands for the path of an entry there.
+pub(super) fn name_of(path: &[u8]) -> [u8; 8] {
+    front(blake3::hash(path).as_bytes())
 }
 
 fn front(hash: &[u8; 32]) -> [u8; 8] {
@@ -44,7 +49,7 @@ impl Have {
     /// Takes what came in one message.
     pub fn add(&mut self, files: Vec<Held>, wholes: Vec<Whole>, is_last: bool) {
         if !self.is_complete {
-            self.wholes.extend(wholes.into_iter().map(|whole| (whole.name, whole.content)));
+            self.wholes.extend(Some(wholes).filter(|wholes| !wholes.is_empty()));
             self.files.extend(files.into_iter().map(|held| (held.path, held.marks)));
             self.is_complete = is_last;
         }
@@ -57,17 +62,25 @@ impl Have {
 
     /// Whether the receiver may have any of this file.
     pub(super) fn may_know(&self, path: &[u8], size: u64) -> bool {
-        let is_small = (1..=WHOLE_BYTES_MAX).contains(&size);
-        self.files.contains_key(path) || is_small && !self.wholes.is_empty()
+        self.files.contains_key(path) || self.whole(path, size).is_some()
+    }
+
+    /// How the hash of a small file begins that is there whole.
+    fn whole(&self, path: &[u8], size: u64) -> Option<[u8; 8]> {
+        if self.wholes.is_empty() || !(1..=WHOLE_BYTES_MAX).contains(&size) {
+            return None;
+        }
+        let name = name_of(path);
+        let begins = |some: &Vec<Whole>| some.first().is_some_and(|first| first.name <= name);
+        let some = self.wholes.get(self.wholes.partition_point(begins).checked_sub(1)?)?;
+        let place = some.binary_search_by_key(&name, |whole| whole.name).ok()?;
+        some.get(place).map(|whole| whole.content)
     }
 
     /// What the receiver has of a file, at most up to its size.
     pub(super) fn take(&mut self, path: &[u8], size: u64) -> Option<Known> {
         let Some(mut marks) = self.files.remove(path) else {
-            if self.wholes.is_empty() || !(1..=WHOLE_BYTES_MAX).contains(&size) {
-                return None;
-            }
-            return self.wholes.remove(&front(blake3::hash(path).as_bytes())).map(Known::Whole);
+            return self.whole(path, size).map(Known::Whole);
         };
         let mut places = vec![0];
         // Hostile ones may be in any order, and say of stretches that begin anywhere.
@@ -137,13 +150,38 @@ mod tests {
         let file = disk.open_read(&path).unwrap();
         let mut have = Have::default();
         let told = |path: &[u8], content: &[u8]| whole(path, blake3::hash(content).as_bytes());
-        have.add(vec![], vec![told(b"f", b"content"), told(b"g", b"other")], true);
+        let mut wholes = vec![told(b"f", b"content"), told(b"g", b"other")];
+        wholes.sort_by_key(|whole| whole.name);
+        have.add(vec![], wholes, true);
         let Some(Known::Whole(content)) = have.take(b"f", 7) else { panic!("it is there") };
-        assert_eq!(have.take(b"f", 7), None, "once");
         assert_eq!(same_whole(&*file, &Layout::PLAIN, 7, content).unwrap().unwrap().bytes, 7);
         let Some(Known::Whole(other)) = have.take(b"g", 7) else { panic!("it is there") };
         assert!(same_whole(&*file, &Layout::PLAIN, 7, other).unwrap().is_none(), "it has changed");
         assert!(same_whole(&*file, &Layout::PLAIN, 6, content).unwrap().is_none(), "it has grown");
         assert!(same_whole(&*file, &Layout::PLAIN, 8, content).unwrap().is_none(), "it has shrunk");
+    }
+
+    #[test]
+    fn of_many_small_files_each_is_found_and_no_other() {
+        let path = |number: u32| format!("d/{number}").into_bytes();
+        let told = |number: u32| whole(&path(number), blake3::hash(&path(number)).as_bytes());
+        let mut wholes: Vec<Whole> = (0..1000).map(told).collect();
+        wholes.sort_by_key(|whole| whole.name);
+        let mut have = Have::default();
+        for some in wholes.chunks(70) {
+            have.add(vec![], some.to_vec(), false);
+        }
+        have.add(vec![], vec![], true);
+        for number in 0..1000 {
+            let content = Some(Known::Whole(told(number).content));
+            assert_eq!(have.take(&path(number), 5), content, "{number}");
+            assert!(have.may_know(&path(number), WHOLE_BYTES_MAX));
+            assert!(!have.may_know(&path(number), 0) && !have.may_know(&path(number + 1000), 5));
+        }
+        let mut hostile = Have::default();
+        wholes.reverse();
+        hostile.add(vec![], wholes, true);
+        let found = (0..1000).filter(|number| hostile.may_know(&path(*number), 5)).count();
+        assert!(found < 1000, "those out of order are sent again");
     }
 }

@@ -36,8 +36,10 @@ const BODY_MAX: usize = 128 << 10;
 const WRITE_FROM: usize = 16 << 10;
 /// How many may lie in a folder. Ours: as many transfers into it at a time can be resumed.
 const SLOTS: usize = 8;
-/// Longest that is read, in bytes. Ours: some 800 000 files.
-const READ_MAX: u64 = 128 << 20;
+/// Longest that is read, in bytes. Ours: some 25 million files.
+const READ_MAX: u64 = 4 << 30;
+/// How much is read at a time, in bytes; more than a record.
+const READ_BYTES: usize = 1 << 20;
 /// Which file it is on its device, whose own number may change when the machine starts anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamp {
@@ -120,28 +122,66 @@ fn encode(record: &Record, before: [u8; CHECK], out: &mut Vec<u8>) -> Option<[u8
     Some(check)
 }
 
-/// What a journal says.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Read {
-    records: Vec<Record>,
+/// Reads what a journal says, record by record, up to the first that is not good.
+struct Reading<R> {
+    /// Reads into what is unused of a buffer, from this place on; tells how many bytes.
+    read: R,
+    /// What was read and is not used up, from `at` on.
+    bytes: Vec<u8>,
+    at: usize,
+    /// Where the next bytes are.
+    next: u64,
+    is_end: bool,
     /// Bytes that are good.
-    length: usize,
+    length: u64,
     /// The check of the last record.
     check: [u8; CHECK],
 }
 
-fn decode(bytes: &[u8]) -> Read {
-    let mut read = Read::default();
-    if !bytes.starts_with(HEAD) {
-        return read;
+impl<R: FnMut(&mut Vec<u8>, u64) -> io::Result<usize>> Reading<R> {
+    /// Reads the head; tells whether it is that of a journal, or begins like one.
+    fn start(read: R) -> io::Result<(Self, bool)> {
+        let bytes = Vec::with_capacity(READ_BYTES);
+        let (at, next, is_end, length, check) = (0, 0, false, 0, [0; CHECK]);
+        let mut reading = Self { read, bytes, at, next, is_end, length, check };
+        while !reading.is_end && reading.bytes.len() < HEAD.len() {
+            reading.fill()?;
+        }
+        let is_journal = reading.bytes.starts_with(HEAD);
+        let is_begun = HEAD.starts_with(&reading.bytes);
+        if is_journal {
+            (reading.at, reading.length) = (HEAD.len(), HEAD.len() as u64);
+        } else {
+            reading.is_end = true;
+            reading.bytes.clear();
+        }
+        Ok((reading, is_journal || is_begun))
     }
-    read.length = HEAD.len();
-    while let Some((record, length, check)) = decode_one(&bytes[read.length..], read.check) {
-        read.records.push(record);
-        read.length += length;
-        read.check = check;
+
+    fn fill(&mut self) -> io::Result<()> {
+        self.bytes.drain(..self.at);
+        self.at = 0;
+        let count = (self.read)(&mut self.bytes, self.next)? as u64;
+        self.next += count;
+        self.is_end = count == 0 || self.next >= READ_MAX;
+        Ok(())
     }
-    read
+
+    fn next(&mut self) -> io::Result<Option<Record>> {
+        loop {
+            let rest = &self.bytes[self.at..];
+            if let Some((record, length, check)) = decode_one(rest, self.check) {
+                self.at += length;
+                self.length += length as u64;
+                self.check = check;
+                return Ok(Some(record));
+            }
+            if self.is_end || rest.len() >= FRONT + BODY_MAX {
+                return Ok(None);
+            }
+            self.fill()?;
+        }
+    }
 }
 
 fn decode_one(bytes: &[u8], before: [u8; CHECK]) -> Option<(Record, usize, [u8; CHECK])> {
@@ -153,18 +193,6 @@ fn decode_one(bytes: &[u8], before: [u8; CHECK]) -> Option<(Record, usize, [u8; 
         return None;
     }
     Some((postcard::from_bytes(body).ok()?, FRONT + length, *found))
-}
-
-/// All of a journal, as far as one is read.
-fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
-    let size = file.metadata()?.size.min(READ_MAX);
-    let mut bytes = Vec::new();
-    bytes.reserve_exact(usize::try_from(size).map_err(io::Error::other)?);
-    let mut at = 0;
-    while at < size && file.read_at(&mut bytes, at)? > 0 {
-        at = bytes.len() as u64;
-    }
-    Ok(bytes)
 }
 
 /// A journal that is locked for this transfer.
@@ -195,8 +223,12 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Takes over what earlier transfers left in this folder; tells what it says, by journal.
-    pub(super) fn open(disk: Arc<dyn Disk>, folder: JailPath) -> (Self, Vec<Vec<Record>>) {
+    /// Takes over what earlier transfers left in this folder; tells what it says, with the number of the journal.
+    pub(super) fn open(
+        disk: Arc<dyn Disk>,
+        folder: JailPath,
+        mut tell: impl FnMut(usize, Record),
+    ) -> Self {
         let mut journal = Self {
             disk,
             folder,
@@ -205,33 +237,38 @@ impl Journal {
             next_number: 0,
             is_broken: false,
         };
-        let mut said = Vec::new();
         for slot in 0..SLOTS {
-            match journal.take_over(slot) {
-                Ok(Some(records)) => said.push(records),
-                Ok(None) => {}
-                Err(error) => debug!(folder = %journal.folder, %error, "a journal is left alone"),
+            if let Err(error) = journal.take_over(slot, &mut tell) {
+                debug!(folder = %journal.folder, %error, "a journal is left alone");
             }
         }
-        let numbers = said.iter().flatten().filter_map(|record| match record {
-            Record::Part { number, .. } => Some(*number),
-            _ => None,
-        });
-        journal.next_number = numbers.max().map_or(0, |last| last.saturating_add(1));
-        (journal, said)
+        journal
     }
 
-    /// What the journals of a folder say, whoever has them.
-    pub(super) fn peek(disk: &dyn Disk, folder: &JailPath) -> Vec<Record> {
-        let mut records = Vec::new();
-        for slot in 0..SLOTS {
-            let Ok(path) = Self::slot(folder, slot) else { continue };
-            let Ok(file) = disk.open_read(&path) else { continue };
-            if let Ok(bytes) = read_all(&*file) {
-                records.extend(decode(&bytes).records);
+    /// The first that `wanted` finds in what the journals of a folder say, whoever has them.
+    pub(super) fn find<T>(
+        disk: &dyn Disk,
+        folder: &JailPath,
+        wanted: impl Fn(Record) -> Option<T>,
+    ) -> Option<T> {
+        let find_in = |slot| {
+            let file = disk.open_read(&Self::slot(folder, slot).ok()?).ok()?;
+            let (mut reading, _) =
+                Reading::start(|bytes: &mut Vec<u8>, at| file.read_at(bytes, at)).ok()?;
+            while let Ok(Some(record)) = reading.next() {
+                let found = wanted(record);
+                if found.is_some() {
+                    return found;
+                }
             }
-        }
-        records
+            None
+        };
+        (0..SLOTS).find_map(find_in)
+    }
+
+    /// How many of others it has taken over.
+    pub(super) const fn taken_over(&self) -> usize {
+        self.open.len()
     }
 
     /// Where it lies.
@@ -250,41 +287,48 @@ impl Journal {
     fn take_over(
         &mut self,
         slot: usize,
-    ) -> Result<Option<Vec<Record>>, Box<dyn std::error::Error>> {
+        tell: &mut impl FnMut(usize, Record),
+    ) -> Result<(), Box<dyn std::error::Error>> {
         let path = self.path(slot)?;
         let mut file = match self.disk.open_file(&path) {
-            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) if error.is_not_found() => return Ok(()),
             result => result?,
         };
         if file.lock()? != Lock::Held {
-            return Ok(None);
+            return Ok(());
         }
         let found = file.metadata()?;
         // Whoever had it may have removed it before it was locked here.
         match self.disk.stat(&path, LinkTarget::Itself) {
             Ok(there) if there.id == found.id => {}
-            _ => return Ok(None),
+            _ => return Ok(()),
         }
-        let bytes = read_all(&*file)?;
-        if !bytes.starts_with(HEAD) && !HEAD.starts_with(&bytes) {
+        let (mut reading, is_ours) =
+            Reading::start(|bytes: &mut Vec<u8>, at| file.read_at(bytes, at))?;
+        if !is_ours {
             info!(journal = %path, "another version of this program noted something, which stays");
-            return Ok(None);
+            return Ok(());
         }
-        let read = decode(&bytes);
-        if (read.length as u64) < found.size {
+        while let Some(record) = reading.next()? {
+            if let Record::Part { number, .. } = &record {
+                self.next_number = self.next_number.max(number.saturating_add(1));
+            }
+            tell(self.open.len(), record);
+        }
+        let Reading { length, check, .. } = reading;
+        if length < found.size {
             info!(journal = %path, "what an earlier transfer noted is damaged, and counts up to there");
         }
-        file.resume_at(read.length as u64)?;
-        let length_before = read.length as u64;
+        file.resume_at(length)?;
         self.open.push(Open {
             path,
             id: found.id,
             file,
-            check: read.check,
-            length_before,
+            check,
+            length_before: length,
             has_name: false,
         });
-        Ok(Some(read.records))
+        Ok(())
     }
 
     /// A number for a part.
@@ -455,6 +499,19 @@ mod tests {
         out
     }
 
+    /// What is read of these bytes, a few at a time, and how many are good.
+    fn decode(bytes: &[u8]) -> (Vec<Record>, u64) {
+        let read = |into: &mut Vec<u8>, at: u64| {
+            let rest = &bytes[usize::try_from(at).unwrap()..];
+            let some = &rest[..rest.len().min(50)];
+            into.extend_from_slice(some);
+            Ok(some.len())
+        };
+        let (mut reading, _) = Reading::start(read).unwrap();
+        let records = std::iter::from_fn(|| reading.next().unwrap()).collect();
+        (records, reading.length)
+    }
+
     #[test]
     fn a_journal_counts_up_to_where_it_is_torn_or_altered() {
         let all = records();
@@ -463,14 +520,14 @@ mod tests {
         for cut in 0..=bytes.len() {
             let read = decode(&bytes[..cut]);
             let whole = ends.iter().filter(|end| **end <= cut).count();
-            assert_eq!(read.records, all[..whole.saturating_sub(1)], "cut at {cut}");
+            assert_eq!(read.0, all[..whole.saturating_sub(1)], "cut at {cut}");
         }
         for at in 0..bytes.len() {
             let mut bytes = bytes.clone();
             bytes[at] ^= 0x40;
             let read = decode(&bytes);
             let whole = ends.iter().filter(|end| **end <= at).count();
-            assert_eq!(read.records, all[..whole.saturating_sub(1)], "altered at {at}");
+            assert_eq!(read.0, all[..whole.saturating_sub(1)], "altered at {at}");
         }
     }
 
@@ -481,7 +538,7 @@ mod tests {
         turned.swap(0, 1);
         let [one, other] = [&all, &turned].map(|records| encoded(records));
         let cut = encoded(&all[..1]).len();
-        assert_eq!(decode(&[&one[..cut], &other[cut..]].concat()).records, all[..1]);
-        assert_eq!(decode(b"sabul resume 4\n").length, 0);
+        assert_eq!(decode(&[&one[..cut], &other[cut..]].concat()).0, all[..1]);
+        assert_eq!(decode(b"sabul resume 4\n").1, 0);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sabul_transfer::{Assembler, AssemblerWait, Marks, Op, Printable, Step, Tree};
@@ -13,6 +14,12 @@ use sabul_wire::control::{
 
 use super::trouble::{MAX_KEPT_FAILURES, Trouble};
 use crate::jail::JailPath;
+
+/// Most that parts and large files weigh which the sender is told of. Ours: a hundred thousand; what is not told of is
+/// sent again.
+const FILES_WEIGHT_MAX: usize = 24 << 20;
+/// Most small files that it is told of, with which all of it keeps the limit.
+const WHOLES_MAX: usize = (HAVE_WEIGHT_MAX as usize / 4 * 3) / size_of::<Whole>();
 
 /// Least time between two progress messages.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -44,8 +51,43 @@ pub struct Settled {
 pub struct Left {
     /// Parts, and files of any size.
     pub files: Vec<Held>,
-    /// Small files that are whole.
-    pub wholes: Vec<Whole>,
+    /// Small files that are whole, by name.
+    pub wholes: Arc<Vec<Whole>>,
+}
+
+/// What there is to tell of that, message by message.
+#[derive(Debug)]
+pub struct HaveMessages {
+    transfer: u32,
+    messages: std::vec::IntoIter<Message>,
+    wholes: Arc<Vec<Whole>>,
+    /// So many of those were told.
+    at: usize,
+}
+
+impl Iterator for HaveMessages {
+    type Item = Message;
+
+    fn next(&mut self) -> Option<Message> {
+        let most = WHOLES_MAX.min(self.wholes.len());
+        let message = match self.messages.next() {
+            Some(message) => Some(message),
+            None if self.at < most => {
+                let end = (self.at + MAX_HAVE_WHOLES).min(most);
+                let (transfer, wholes) = (self.transfer, self.wholes[self.at..end].to_vec());
+                self.at = end;
+                Some(Message::Have { transfer, files: vec![], wholes, is_last: false })
+            }
+            None => None,
+        };
+        let is_end = self.messages.len() == 0 && self.at >= most;
+        message.map(|mut message| {
+            if let Message::Have { is_last, .. } = &mut message {
+                *is_last = is_end;
+            }
+            message
+        })
+    }
 }
 
 /// A place where entries are written. A call that fails is the last for its entry, except for
@@ -300,7 +342,7 @@ impl<S: Sink> Receiver<S> {
     }
 
     /// What to tell the sender before it sends anything: what earlier attempts left. May take long.
-    pub fn have(&mut self) -> Vec<Message> {
+    pub fn have(&mut self) -> HaveMessages {
         let transfer = self.transfer;
         let mut messages = Vec::new();
         let (mut files, mut weight, mut all) = (Vec::new(), 0, 0);
@@ -308,8 +350,7 @@ impl<S: Sink> Receiver<S> {
         for held in left.files {
             let next = held.weight();
             all += next;
-            // With room for what the messages themselves weigh.
-            if all > HAVE_WEIGHT_MAX as usize * 3 / 4 {
+            if all > FILES_WEIGHT_MAX {
                 break;
             }
             if weight + next > MAX_HAVE / 2 || files.len() >= MAX_HAVE_FILES {
@@ -321,19 +362,7 @@ impl<S: Sink> Receiver<S> {
             files.push(held);
         }
         messages.push(Message::Have { transfer, files, wholes: vec![], is_last: false });
-        for wholes in left.wholes.chunks(MAX_HAVE_WHOLES) {
-            let (files, wholes) = (vec![], wholes.to_vec());
-            let message = Message::Have { transfer, files, wholes, is_last: false };
-            all += message.weight() as usize;
-            if all > HAVE_WEIGHT_MAX as usize * 3 / 4 {
-                break;
-            }
-            messages.push(message);
-        }
-        if let Some(Message::Have { is_last, .. }) = messages.last_mut() {
-            *is_last = true;
-        }
-        messages
+        HaveMessages { transfer, messages: messages.into_iter(), wholes: left.wholes, at: 0 }
     }
 
     /// Takes the next block and writes what is in it.
@@ -636,6 +665,34 @@ impl<S: Sink> Drop for Receiver<S> {
     fn drop(&mut self) {
         if !self.is_finished {
             self.sink.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_told_in_messages_that_fit_of_which_the_last_says_so() {
+        for count in [0, 1, MAX_HAVE_WHOLES, MAX_HAVE_WHOLES + 1, 600_000] {
+            let whole = |number: usize| Whole { name: number.to_be_bytes(), content: [1; 8] };
+            let files = vec![Held { path: b"f".to_vec(), marks: vec![] }];
+            let first =
+                Message::Have { transfer: 1, files: files.clone(), wholes: vec![], is_last: false };
+            let wholes: Arc<Vec<_>> = Arc::new((0..count).map(whole).collect());
+            let messages = vec![first].into_iter();
+            let told = HaveMessages { transfer: 1, messages, wholes: Arc::clone(&wholes), at: 0 };
+            let (mut all, mut last) = (Vec::new(), Vec::new());
+            for message in told {
+                message.encode(&mut Vec::new()).unwrap();
+                let Message::Have { wholes, is_last, .. } = message else { panic!("{message:?}") };
+                all.extend(wholes);
+                last.push(is_last);
+            }
+            assert_eq!(last.len(), 1 + count.div_ceil(MAX_HAVE_WHOLES));
+            assert_eq!(last.iter().position(|last| *last), Some(last.len() - 1));
+            assert_eq!(all, *wholes);
         }
     }
 }

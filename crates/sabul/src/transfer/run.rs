@@ -292,10 +292,15 @@ impl Run {
                 let Message::Have { files, wholes, is_last, .. } = message else {
                     return Ok(Event::Told);
                 };
-                self.have_memory.add(weight).map_err(|refusal| {
-                    Error::Failed(Failure::new(FailureCode::Refused, refusal.to_string()))
-                })?;
-                self.have.add(files, wholes, is_last);
+                // What is forgotten is sent again.
+                match self.have_memory.add(weight) {
+                    Ok(()) => self.have.add(files, wholes, is_last),
+                    Err(refusal) => {
+                        let files = files.len() + wholes.len();
+                        info!(files, %refusal, "no memory for what the receiver has; it is sent again");
+                        self.have.add(Vec::new(), Vec::new(), is_last);
+                    }
+                }
                 Ok(Event::Told)
             }
             Event::Ended(ending) => {
@@ -730,8 +735,8 @@ async fn tell_what_is_there(
         (writer, messages)
     });
     let (writer, messages) = told.await.ok_or(Error::Cancelled)?;
-    for message in messages {
-        cx.control.send(message);
+    for message in messages.into_iter().flatten() {
+        cx.control.send_when_room(&message).await;
     }
     Ok(writer)
 }

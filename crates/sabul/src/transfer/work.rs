@@ -18,8 +18,8 @@ use crate::config::MeasureLimit;
 use crate::control::{Control, Event, Input, Intake, Written};
 use crate::error::Error;
 use crate::files::{
-    Counts, Have, Outlet, PROGRESS_INTERVAL, Receiver, SendOptions, SendSummary, Sink, SourceSet,
-    Stopped, send_files,
+    Counts, Have, HaveMessages, Outlet, PROGRESS_INTERVAL, Receiver, SendOptions, SendSummary,
+    Sink, SourceSet, Stopped, send_files,
 };
 use crate::jail::JailPath;
 use crate::machine::{Machine, thread};
@@ -178,8 +178,8 @@ fn send_measure(
 /// The receiving end of a transfer without its thread.
 pub(crate) trait Writer: Send {
     /// What to tell the sender first: what earlier attempts left. May take long.
-    fn have(&mut self) -> Vec<Message> {
-        Vec::new()
+    fn have(&mut self) -> Option<HaveMessages> {
+        None
     }
     /// The folder in or below which it writes, where it writes files.
     fn folder(&self) -> Option<JailPath> {
@@ -218,8 +218,8 @@ pub(crate) trait Writer: Send {
 }
 
 impl<S: Sink + Send> Writer for Receiver<S> {
-    fn have(&mut self) -> Vec<Message> {
-        self.have()
+    fn have(&mut self) -> Option<HaveMessages> {
+        Some(self.have())
     }
 
     fn folder(&self) -> Option<JailPath> {

@@ -11,20 +11,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabul_transfer::{Layout, Marks, Tree};
-use sabul_wire::control::{Entry, Failure, FailureCode, Held, MAX_MARKS, Mark};
-use tracing::{debug, info};
+use sabul_wire::control::{Entry, Failure, FailureCode, Held, MAX_MARKS, Mark, Whole as Told};
+use tracing::info;
 
-use super::{FileSink, Place};
+use super::FileSink;
+use super::claims::{Claim, Claims, What, remove_part};
 use crate::disk::Disk;
-use crate::files::behind::{Behind, hash_of, read_on};
+use crate::files::behind::read_on;
 use crate::files::hands::Nearby;
-use crate::files::have::{WHOLE_BYTES_MAX, whole};
-use crate::files::journal::{Journal, Record, Stamp, kept_time};
+use crate::files::have::name_of;
+use crate::files::journal::{Journal, Record, kept_time};
 use crate::files::metadata::keep_metadata;
-use crate::files::part::{Noted, Part, is_kept_name};
+use crate::files::part::{Noted, Part};
 use crate::files::receive::{Kept, Left, Settled};
 use crate::files::trouble::{Trouble, jail_trouble, trouble};
-use crate::jail::{FileId, JailPath, Kind, LinkTarget, Metadata};
+use crate::jail::{FileId, JailPath, LinkTarget};
 
 /// A part is worth going on with from so many bytes on. Ours: what a slow path carries in seconds.
 const KEEP_FROM: u64 = 1 << 20;
@@ -42,28 +43,6 @@ const MARK_AFTER: Duration = Duration::from_secs(5);
 const WHOLES_MAX: usize = 1024;
 const WHOLES_AFTER: Duration = Duration::from_secs(1);
 
-/// What is there of a file.
-#[derive(Debug)]
-struct Claim {
-    target: JailPath,
-    what: What,
-    layout: Layout,
-    marks: Vec<Mark>,
-    /// Which of the journals says so, and by which number.
-    journal: usize,
-    number: u32,
-    /// So many bytes from the beginning were on the disk.
-    synced: u64,
-}
-
-#[derive(Clone, Debug)]
-enum What {
-    /// A part of it, here.
-    Part(JailPath),
-    /// All of it, under its name.
-    Whole(FileId),
-}
-
 /// A file that has its name, and is not noted.
 #[derive(Debug)]
 struct Whole {
@@ -80,6 +59,8 @@ pub(in crate::files) struct Ledger {
     journal: Option<Journal>,
     /// What earlier attempts left, by path of the entry.
     claims: BTreeMap<Vec<u8>, Claim>,
+    /// Small files that they left whole, by name.
+    small: Arc<Vec<Told>>,
     journals: usize,
     /// Files that wait for their names, by index.
     finished: BTreeMap<u64, Whole>,
@@ -99,6 +80,7 @@ impl Default for Ledger {
         Self {
             journal: None,
             claims: BTreeMap::new(),
+            small: Arc::default(),
             journals: 0,
             finished: BTreeMap::new(),
             wholes: Vec::new(),
@@ -352,7 +334,7 @@ fn below(folder: &JailPath, path: &JailPath) -> Option<Vec<u8>> {
 pub(super) fn begun_for(disk: &dyn Disk, path: &JailPath) -> Option<Vec<u8>> {
     let folder = path.parent()?;
     let name = path.name()?;
-    Journal::peek(disk, &folder).into_iter().find_map(|record| {
+    Journal::find(disk, &folder, |record| {
         let (Record::Part { entry, target, .. } | Record::Whole { entry, target, .. }) = record
         else {
             return None;
@@ -362,190 +344,30 @@ pub(super) fn begun_for(disk: &dyn Disk, path: &JailPath) -> Option<Vec<u8>> {
     })
 }
 
-fn above(folder: &JailPath, names: &[u8]) -> Option<JailPath> {
-    let mut names = names.split(|&byte| byte == b'/');
-    names.try_fold(folder.clone(), |path, name| path.join(name)).ok()
-}
-
-/// What the records of one journal claim, by path of the entry.
-fn claims_of(
-    records: Vec<Record>,
-    journal: usize,
-    place: &Place,
-    disk: &dyn Disk,
-    sync: bool,
-) -> BTreeMap<Vec<u8>, Claim> {
-    let folder = place.folder();
-    let is_there = |target: &JailPath, entry: &[u8]| place.would_be(entry).as_ref() == Some(target);
-    let mut claims = BTreeMap::new();
-    // Layouts of files with holes, by paths of entries.
-    let mut layouts: BTreeMap<Vec<u8>, Layout> = BTreeMap::new();
-    // Parts by number, with their files' paths of entries.
-    let mut parts: BTreeMap<u32, (Vec<u8>, Claim, Stamp)> = BTreeMap::new();
-    let claim = |target, what, layout, marks, number| {
-        let synced = 0;
-        Claim { target, what, layout, marks, journal, number, synced }
-    };
-    for record in records {
-        match record {
-            Record::Holes { entry, bytes, data } => {
-                if let Some(layout) = Layout::with_holes(bytes, &data) {
-                    layouts.insert(entry, layout);
-                }
-            }
-            Record::Part { number, entry, target, part, stamp } => {
-                let (Some(target), Some(part)) = (above(&folder, &target), above(&folder, &part))
-                else {
-                    continue;
-                };
-                // Nobody makes us take another file for a part.
-                if is_there(&target, &entry)
-                    && is_kept_name(&part)
-                    && part.parent() == target.parent()
-                {
-                    let layout = layouts.get(&entry).cloned().unwrap_or_default();
-                    let claim = claim(target, What::Part(part), layout, Vec::new(), number);
-                    parts.insert(number, (entry, claim, stamp));
-                }
-            }
-            Record::Mark { number, from, bytes, hash, is_synced } => {
-                if let Some((_, claim, _)) = parts.get_mut(&number) {
-                    claim.marks.retain(|mark| mark.bytes < bytes);
-                    let begins_there = |mark: &Mark| mark.bytes == from;
-                    if from > 0 && !claim.marks.iter().any(begins_there) {
-                        continue;
-                    }
-                    claim.marks.push(Mark { from, bytes, hash });
-                    claim.synced = if is_synced { bytes } else { claim.synced.min(bytes) };
-                }
-            }
-            Record::Whole { entry, target, bytes, hash, stamp, changed } => {
-                let Some(target) = above(&folder, &target) else { continue };
-                if bytes == 0 || !is_there(&target, &entry) {
-                    continue;
-                }
-                let layout = layouts.get(&entry).cloned().unwrap_or_default();
-                match disk.stat(&target, LinkTarget::Itself) {
-                    Ok(found)
-                        if found.kind == Kind::File
-                            && Stamp::from(found.id) == stamp
-                            && found.size == layout.file_bytes(bytes)
-                            && is_unchanged(
-                                disk,
-                                &target,
-                                &found,
-                                changed,
-                                (&layout, bytes, hash),
-                            ) =>
-                    {
-                        let marks = vec![Mark { from: 0, bytes, hash }];
-                        let what = What::Whole(found.id);
-                        claims.insert(entry, claim(target, what, layout, marks, 0));
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
-    for (entry, mut claim, stamp) in parts.into_values() {
-        let What::Part(part) = claim.what.clone() else { continue };
-        let part = &part;
-        let find = |path| {
-            let found = disk.stat(path, LinkTarget::Itself).ok()?;
-            (Stamp::from(found.id) == stamp && found.kind == Kind::File).then_some(found)
-        };
-        let Some(size) = find(part).map(|found| found.size) else {
-            // It may have its name by now.
-            let last = claim.marks.last().copied();
-            if let (Some(found), Some(last)) = (find(&claim.target), last)
-                && last.from == 0
-                && found.size == claim.layout.file_bytes(last.bytes)
-            {
-                (claim.what, claim.marks) = (What::Whole(found.id), vec![last]);
-                claims.insert(entry, claim);
-            }
-            continue;
-        };
-        claim.marks.retain(|mark| (1..=size).contains(&claim.layout.reach(mark.bytes)));
-        // What was not flushed counts only as far as it can be, and is read again.
-        if claim.marks.last().is_some_and(|last| last.bytes > claim.synced) {
-            keep_true(disk, part, &mut claim, sync);
-        }
-        if claim.marks.is_empty() {
-            remove_part(disk, part);
-            continue;
-        }
-        claims.insert(entry, claim);
-    }
-    claims
-}
-
-/// Whether a file is as it was noted. One that got another name since, as a hard link, has changed as the system counts;
-/// what counts then is its content.
-fn is_unchanged(
-    disk: &dyn Disk,
-    target: &JailPath,
-    found: &Metadata,
-    changed: (i64, u32),
-    (layout, bytes, hash): (&Layout, u64, [u8; 32]),
-) -> bool {
-    let has_content = || {
-        let file = disk.open_read(target).ok()?;
-        Some(hash_of(&*file, layout, bytes).ok()? == (bytes, hash))
-    };
-    kept_time(found.ctime) == changed || (found.names > 1 && has_content().unwrap_or(false))
-}
-
-/// Keeps the marks of what was flushed, and of the others those that the file agrees with; none of these where the disk
-/// has lost what it was given, which it tells by the next flush, and shows only when the power was cut.
-fn keep_true(disk: &dyn Disk, part: &JailPath, claim: &mut Claim, sync: bool) {
-    let flushed = claim.marks.iter().filter(|mark| mark.bytes <= claim.synced).count();
-    let others = claim.marks[flushed..].to_vec();
-    let mut behind = Behind::new(claim.layout.clone(), others);
-    if let Ok(file) = disk.open_read(part)
-        && (!sync || file.sync().is_ok())
-    {
-        // What cannot be read is not there.
-        let _ = behind.finish(&*file);
-    }
-    claim.marks.truncate(flushed + behind.reached());
-}
-
-/// Removes a part that nobody goes on with.
-fn remove_part(disk: &dyn Disk, part: &JailPath) {
-    if let Err(error) = disk.remove_file(part) {
-        debug!(%part, %error, "a part stays behind");
-    }
-}
-
 impl FileSink {
     /// Takes over what earlier attempts left.
     pub(super) fn find_held(&mut self) -> Left {
         let Some(ledger) = &mut self.ledger else { return Left::default() };
-        let (journal, said) = Journal::open(Arc::clone(&self.disk), self.place.folder());
+        let (disk, folder) = (Arc::clone(&self.disk), self.place.folder());
+        let would_be = |entry: &[u8]| self.place.would_be(entry);
+        let mut claims = Claims::new(folder.clone(), &would_be, &*self.disk, self.sync);
+        let journal = Journal::open(disk, folder, |at, record| claims.take(at, record));
+        ledger.journals = journal.taken_over();
         ledger.journal = Some(journal);
-        ledger.journals = said.len();
-        for (at, records) in said.into_iter().enumerate() {
-            ledger.claims.extend(claims_of(records, at, &self.place, &*self.disk, self.sync));
-        }
-        let mut left = Left::default();
-        for (path, claim) in &ledger.claims {
-            match (&claim.what, &claim.marks[..]) {
-                (What::Whole(_), [mark]) if mark.bytes <= WHOLE_BYTES_MAX => {
-                    left.wholes.push(whole(path, &mark.hash));
-                }
-                (_, marks) => {
-                    left.files.push(Held { path: path.clone(), marks: thinned(marks) });
-                }
-            }
-        }
+        let (found, small) = claims.end();
+        (ledger.claims, ledger.small) = (found, Arc::new(small));
+        let held = |(path, claim): (&Vec<u8>, &Claim)| Held {
+            path: path.clone(),
+            marks: thinned(&claim.marks),
+        };
+        let mut files: Vec<Held> = ledger.claims.iter().map(held).collect();
         // There is room for some; what is worth most goes first.
-        left.files.sort_by_key(|held| std::cmp::Reverse(held.marks.last().map(|mark| mark.bytes)));
-        if !ledger.claims.is_empty() {
-            let (files, folder) = (ledger.claims.len(), self.place.folder());
-            info!(files, %folder, "an earlier attempt left something");
+        files.sort_by_key(|held| std::cmp::Reverse(held.marks.last().map(|mark| mark.bytes)));
+        if !files.is_empty() || !ledger.small.is_empty() {
+            let (large, small, folder) = (files.len(), ledger.small.len(), self.place.folder());
+            info!(large, small, %folder, "an earlier attempt left something");
         }
-        left
+        Left { files, wholes: Arc::clone(&ledger.small) }
     }
 
     /// What was left of a file counts no more: it comes from its beginning.
@@ -566,6 +388,11 @@ impl FileSink {
         offset: u64,
     ) -> Result<(), Trouble> {
         let target = self.place.target(entry)?;
+        if self.has_small(entry, offset) {
+            let found = self.disk.stat(&target, LinkTarget::Itself);
+            let id = found.map_err(|error| jail_trouble(&error))?.id;
+            return self.adopt(index, entry, &target, id, offset);
+        }
         let found = self.ledger.as_mut().and_then(|ledger| {
             let before = ledger.going_on.remove(&index);
             let mut claim = before.or_else(|| ledger.claims.remove(&entry.path))?;
@@ -588,6 +415,16 @@ impl FileSink {
             }
             What::Whole(id) => self.adopt(index, entry, &claim.target, *id, offset),
         }
+    }
+
+    /// Whether it was told of a small file that it is there whole, and nothing else is claimed of it.
+    fn has_small(&self, entry: &Entry, offset: u64) -> bool {
+        let Some(ledger) = &self.ledger else { return false };
+        let name = name_of(&entry.path);
+        offset > 0
+            && entry.stream_bytes() == Some(offset)
+            && !ledger.claims.contains_key(&entry.path)
+            && ledger.small.binary_search_by_key(&name, |told| told.name).is_ok()
     }
 
     /// The part of a claim, which goes on where the claim ends.

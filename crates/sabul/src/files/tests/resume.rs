@@ -527,7 +527,7 @@ fn two_transfers_to_one_place_keep_their_own_notes() {
     // One goes on with it and has it locked; the other begins anew.
     let (one, two) = (disk.process(), disk.process());
     let mut holder = receiver_on(&one, true).unwrap();
-    let held = holder.have();
+    let held: Vec<_> = holder.have().collect();
     assert!(matches!(&held[..], [Message::Have { files, .. }] if files.len() == 1));
     let other = attempt(&from, &two, true);
     assert_eq!((other.sent, other.receiver.failures()), (total(&files), &[][..]));

@@ -1,0 +1,243 @@
+//! What journals of earlier attempts claim, as far as it is so.
+//!
+//! Invariants:  nothing is believed: a name leads to the file that was noted, unchanged since, or it does not count.
+//! Not here:    what becomes of it (`held.rs`).
+
+use std::collections::BTreeMap;
+
+use sabul_transfer::Layout;
+use sabul_wire::control::{Mark, Whole as Told};
+use tracing::debug;
+
+use crate::disk::Disk;
+use crate::files::behind::{Behind, hash_of};
+use crate::files::hands::Nearby;
+use crate::files::have::{WHOLE_BYTES_MAX, whole};
+use crate::files::journal::{Record, Stamp, kept_time};
+use crate::files::part::is_kept_name;
+use crate::jail::{FileId, JailPath, Kind, LinkTarget, Metadata};
+
+/// What is there of a file.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) target: JailPath,
+    pub(super) what: What,
+    pub(super) layout: Layout,
+    pub(super) marks: Vec<Mark>,
+    /// Which of the journals says so, and by which number.
+    pub(super) journal: usize,
+    pub(super) number: u32,
+    /// So many bytes from the beginning were on the disk.
+    pub(super) synced: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// A part of it, here.
+    Part(JailPath),
+    /// All of it, under its name.
+    Whole(FileId),
+}
+
+/// What journals claim, as far as it is so.
+pub(super) struct Claims<'a> {
+    /// Where the journals lie, and where an entry of this path would be, should it come.
+    folder: JailPath,
+    place: &'a dyn Fn(&[u8]) -> Option<JailPath>,
+    disk: &'a dyn Disk,
+    near: Nearby<'a>,
+    sync: bool,
+    /// By path of the entry.
+    found: BTreeMap<Vec<u8>, Claim>,
+    /// Small files that are whole.
+    small: Vec<Told>,
+    /// Of the journal that is read now: which it is,
+    journal: usize,
+    /// layouts of files with holes, by paths of entries,
+    layouts: BTreeMap<Vec<u8>, Layout>,
+    /// parts by number, with their files' paths of entries.
+    parts: BTreeMap<u32, (Vec<u8>, Claim, Stamp)>,
+}
+
+impl<'a> Claims<'a> {
+    pub(super) fn new(
+        folder: JailPath,
+        place: &'a dyn Fn(&[u8]) -> Option<JailPath>,
+        disk: &'a dyn Disk,
+        sync: bool,
+    ) -> Self {
+        let (found, layouts, parts) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let near = Nearby::new(disk);
+        Self {
+            folder,
+            place,
+            disk,
+            near,
+            sync,
+            found,
+            small: Vec::new(),
+            journal: 0,
+            layouts,
+            parts,
+        }
+    }
+
+    fn claim(&self, target: JailPath, what: What, entry: &[u8], number: u32) -> Claim {
+        let layout = self.layouts.get(entry).cloned().unwrap_or_default();
+        let (marks, journal, synced) = (Vec::new(), self.journal, 0);
+        Claim { target, what, layout, marks, journal, number, synced }
+    }
+
+    /// Where a claim of this entry may be about.
+    fn target(&self, entry: &[u8], target: &[u8]) -> Option<JailPath> {
+        let target = above(&self.folder, target)?;
+        ((self.place)(entry).as_ref() == Some(&target)).then_some(target)
+    }
+
+    /// Takes the next record of this journal.
+    pub(super) fn take(&mut self, journal: usize, record: Record) {
+        if self.journal != journal {
+            self.end_journal();
+            self.journal = journal;
+        }
+        match record {
+            Record::Holes { entry, bytes, data } => {
+                if let Some(layout) = Layout::with_holes(bytes, &data) {
+                    self.layouts.insert(entry, layout);
+                }
+            }
+            Record::Part { number, entry, target, part, stamp } => {
+                let part = above(&self.folder, &part);
+                let (Some(target), Some(part)) = (self.target(&entry, &target), part) else {
+                    return;
+                };
+                // Nobody makes us take another file for a part.
+                if is_kept_name(&part) && part.parent() == target.parent() {
+                    let claim = self.claim(target, What::Part(part), &entry, number);
+                    self.parts.insert(number, (entry, claim, stamp));
+                }
+            }
+            Record::Mark { number, from, bytes, hash, is_synced } => {
+                if let Some((_, claim, _)) = self.parts.get_mut(&number) {
+                    claim.marks.retain(|mark| mark.bytes < bytes);
+                    let begins_there = |mark: &Mark| mark.bytes == from;
+                    if from > 0 && !claim.marks.iter().any(begins_there) {
+                        return;
+                    }
+                    claim.marks.push(Mark { from, bytes, hash });
+                    claim.synced = if is_synced { bytes } else { claim.synced.min(bytes) };
+                }
+            }
+            Record::Whole { entry, target, bytes, hash, stamp, changed } => {
+                let Some(target) = self.target(&entry, &target).filter(|_| bytes > 0) else {
+                    return;
+                };
+                let layout = self.layouts.get(&entry).cloned().unwrap_or_default();
+                let disk = self.near.at(&target);
+                let Ok(found) = disk.stat(&target, LinkTarget::Itself) else { return };
+                if found.kind != Kind::File
+                    || Stamp::from(found.id) != stamp
+                    || found.size != layout.file_bytes(bytes)
+                    || !is_unchanged(disk, &target, &found, changed, (&layout, bytes, hash))
+                {
+                    return;
+                }
+                if bytes <= WHOLE_BYTES_MAX && !layout.has_holes() {
+                    self.small.push(whole(&entry, &hash));
+                    return;
+                }
+                let mut claim = self.claim(target, What::Whole(found.id), &entry, 0);
+                claim.marks = vec![Mark { from: 0, bytes, hash }];
+                self.found.insert(entry, claim);
+            }
+        }
+    }
+
+    /// What is said of parts counts when all of it was said.
+    fn end_journal(&mut self) {
+        self.layouts.clear();
+        let disk = self.disk;
+        for (entry, mut claim, stamp) in std::mem::take(&mut self.parts).into_values() {
+            let What::Part(part) = claim.what.clone() else { continue };
+            let part = &part;
+            let find = |path| {
+                let found = disk.stat(path, LinkTarget::Itself).ok()?;
+                (Stamp::from(found.id) == stamp && found.kind == Kind::File).then_some(found)
+            };
+            let Some(size) = find(part).map(|found| found.size) else {
+                // It may have its name by now.
+                let last = claim.marks.last().copied();
+                if let (Some(found), Some(last)) = (find(&claim.target), last)
+                    && last.from == 0
+                    && found.size == claim.layout.file_bytes(last.bytes)
+                {
+                    (claim.what, claim.marks) = (What::Whole(found.id), vec![last]);
+                    self.found.insert(entry, claim);
+                }
+                continue;
+            };
+            claim.marks.retain(|mark| (1..=size).contains(&claim.layout.reach(mark.bytes)));
+            // What was not flushed counts only as far as it can be, and is read again.
+            if claim.marks.last().is_some_and(|last| last.bytes > claim.synced) {
+                keep_true(disk, part, &mut claim, self.sync);
+            }
+            if claim.marks.is_empty() {
+                remove_part(disk, part);
+                continue;
+            }
+            self.found.insert(entry, claim);
+        }
+    }
+
+    /// All that is so; small files by their names, each once, as it was noted last.
+    pub(super) fn end(mut self) -> (BTreeMap<Vec<u8>, Claim>, Vec<Told>) {
+        self.end_journal();
+        self.small.reverse();
+        self.small.sort_by_key(|told| told.name);
+        self.small.dedup_by_key(|told| told.name);
+        (self.found, self.small)
+    }
+}
+
+/// Whether a file is as it was noted. One that got another name since, as a hard link, has changed as the system counts;
+/// what counts then is its content.
+fn is_unchanged(
+    disk: &dyn Disk,
+    target: &JailPath,
+    found: &Metadata,
+    changed: (i64, u32),
+    (layout, bytes, hash): (&Layout, u64, [u8; 32]),
+) -> bool {
+    let has_content = || {
+        let file = disk.open_read(target).ok()?;
+        Some(hash_of(&*file, layout, bytes).ok()? == (bytes, hash))
+    };
+    kept_time(found.ctime) == changed || (found.names > 1 && has_content().unwrap_or(false))
+}
+
+/// Keeps the marks of what was flushed, and of the others those that the file agrees with; none of these where the disk
+/// has lost what it was given, which it tells by the next flush, and shows only when the power was cut.
+fn keep_true(disk: &dyn Disk, part: &JailPath, claim: &mut Claim, sync: bool) {
+    let flushed = claim.marks.iter().filter(|mark| mark.bytes <= claim.synced).count();
+    let others = claim.marks[flushed..].to_vec();
+    let mut behind = Behind::new(claim.layout.clone(), others);
+    if let Ok(file) = disk.open_read(part)
+        && (!sync || file.sync().is_ok())
+    {
+        // What cannot be read is not there.
+        let _ = behind.finish(&*file);
+    }
+    claim.marks.truncate(flushed + behind.reached());
+}
+
+/// Removes a part that nobody goes on with.
+pub(super) fn remove_part(disk: &dyn Disk, part: &JailPath) {
+    if let Err(error) = disk.remove_file(part) {
+        debug!(%part, %error, "a part stays behind");
+    }
+}
+
+fn above(folder: &JailPath, names: &[u8]) -> Option<JailPath> {
+    let mut names = names.split(|&byte| byte == b'/');
+    names.try_fold(folder.clone(), |path, name| path.join(name)).ok()
+}
