@@ -562,7 +562,7 @@ impl Sink for FileSink {
         self.resume_held(index, entry, offset)
     }
 
-    fn read_back(&mut self, index: u64) -> Result<Tree, Trouble> {
+    fn read_back(&mut self, index: u64) -> Result<Option<Tree>, Trouble> {
         self.read_back_held(index)
     }
 
@@ -673,7 +673,8 @@ impl Sink for FileSink {
     }
 
     fn idle(&mut self) -> bool {
-        self.parts.values_mut().any(Part::idle)
+        // What cannot be read shows in the end.
+        self.parts.values_mut().any(|part| part.read_some().unwrap_or(false))
     }
 
     fn block_done(&mut self) {

@@ -243,10 +243,9 @@ impl Part {
         Ok(!behind.is_done())
     }
 
-    /// Nothing comes: reads on in what was there; tells whether there is more of it.
-    pub(super) fn idle(&mut self) -> bool {
-        // What cannot be read shows in the end.
-        self.read_behind(IDLE_BYTES).unwrap_or(false)
+    /// Reads on in what was there, for some milliseconds; tells whether there is more of it.
+    pub(super) fn read_some(&mut self) -> Result<bool, Trouble> {
+        self.read_behind(IDLE_BYTES)
     }
 
     /// The path that it has, or will have, when it is kept.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sabul_transfer::{Assembler, AssemblerWait, Marks, Op, Printable, Step, Tree};
@@ -145,11 +146,12 @@ pub trait Sink {
         Err(Failure::new(FailureCode::Protocol, text).into())
     }
 
-    /// The hashes of what was there of a file that was gone on with; reads what of it was not read meanwhile.
+    /// The hashes of what was there of a file that was gone on with; reads some of what was not read meanwhile, and gives
+    /// nothing while there is more.
     ///
     /// # Errors
     /// If it cannot be read, or is not what it was.
-    fn read_back(&mut self, index: u64) -> Result<Tree, Trouble> {
+    fn read_back(&mut self, index: u64) -> Result<Option<Tree>, Trouble> {
         let text = format!("nothing is there of entry {index}");
         Err(Failure::new(FailureCode::Internal, text).into())
     }
@@ -302,6 +304,13 @@ pub struct Receiver<S: Sink> {
     is_finished: bool,
     /// Why nothing more can be done.
     over: Option<Failure>,
+    /// Nobody wants it any more.
+    stop: Arc<AtomicBool>,
+}
+
+fn stopped() -> Trouble {
+    let failure = Failure::new(FailureCode::Cancelled, "the transfer was cancelled");
+    Trouble { ends_transfer: true, ..failure.into() }
 }
 
 impl<S: Sink> Receiver<S> {
@@ -323,7 +332,13 @@ impl<S: Sink> Receiver<S> {
             told: None,
             is_finished: false,
             over: None,
+            stop: Arc::default(),
         }
+    }
+
+    /// Stops what takes long when this says so.
+    pub fn heed(&mut self, stop: Arc<AtomicBool>) {
+        self.stop = stop;
     }
 
     /// Looks at each entry before anything is done about it; what is wrong with one ends the transfer.
@@ -579,7 +594,18 @@ impl<S: Sink> Receiver<S> {
                 self.counts.resumed += offset;
                 self.current = Current { index, bytes: offset, resumed: offset };
             }),
-            Op::ReadBack(_) => self.sink.read_back(index).map(|tree| read_back = Some(tree)),
+            Op::ReadBack(_) => loop {
+                match self.sink.read_back(index) {
+                    // There may be hours of it.
+                    Ok(None) if self.stop.load(Ordering::Acquire) => break Err(stopped()),
+                    Ok(None) => {}
+                    Ok(tree) => {
+                        read_back = tree;
+                        break Ok(());
+                    }
+                    Err(trouble) => break Err(trouble),
+                }
+            },
             Op::Write { range, .. } => {
                 let block = self.block.as_ref().expect("a write is about the current block");
                 self.counts.bytes += range.len() as u64;
@@ -671,6 +697,12 @@ impl<S: Sink> Drop for Receiver<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use sabul_transfer::Packer;
+    use sabul_wire::block::Record;
+    use sabul_wire::control::EntryKind;
+
     use super::*;
 
     #[test]
@@ -694,5 +726,54 @@ mod tests {
             assert_eq!(last.iter().position(|last| *last), Some(last.len() - 1));
             assert_eq!(all, *wholes);
         }
+    }
+
+    /// A place where there was something of everything, which is never read to its end.
+    #[derive(Debug, Default)]
+    struct Endless(u32);
+
+    impl Sink for Endless {
+        fn make_directory(&mut self, _index: u64, _entry: &Entry) -> Result<Kept, Trouble> {
+            Ok(Kept::Now)
+        }
+        fn create(&mut self, _index: u64, _entry: &Entry) -> Result<(), Trouble> {
+            Ok(())
+        }
+        fn resume(&mut self, _index: u64, _entry: &Entry, _offset: u64) -> Result<(), Trouble> {
+            Ok(())
+        }
+        fn write(&mut self, _index: u64, _entry: &Entry, _content: &[u8]) -> Result<(), Trouble> {
+            Ok(())
+        }
+        fn read_back(&mut self, _index: u64) -> Result<Option<Tree>, Trouble> {
+            self.0 += 1;
+            Ok(None)
+        }
+        fn finish(&mut self, _: u64, _: &Entry, _: [u8; 32]) -> Result<Kept, Trouble> {
+            Ok(Kept::Now)
+        }
+        fn discard(&mut self, _index: u64) {}
+        fn abort(&mut self) {}
+    }
+
+    #[test]
+    fn whoever_reads_what_was_there_hears_that_nobody_wants_it() {
+        let mut packer = Packer::new(8192);
+        packer.give(Vec::new());
+        let (path, kind) = (b"f".to_vec(), EntryKind::File(3000));
+        let entry = Entry { path, kind, mode: None, modified_ns: None, more: None };
+        packer.record(&Record::Entry(entry));
+        packer.begin(0, 2048);
+        let content = |block: &mut Vec<u8>, most| {
+            block.resize(block.len() + most, 7);
+            Ok::<_, Infallible>(())
+        };
+        packer.fill(952, content).unwrap();
+        packer.record(&Record::End { index: 0, outcome: Ok([0; 32]) });
+        let mut receiver = Receiver::with_sink(Endless::default(), 1);
+        receiver.heed(Arc::new(AtomicBool::new(true)));
+        let failure = receiver.on_block(packer.take()).and_then(|()| receiver.on_block(vec![]));
+        assert_eq!(failure.unwrap_err().code, FailureCode::Cancelled);
+        assert_eq!(receiver.sink().0, 1, "it asks between two looks");
     }
 }

@@ -576,7 +576,7 @@ impl Run {
         &mut self,
         start: ChannelStart,
         memory: BlockLoan,
-        writer: Box<dyn Writer>,
+        mut writer: Box<dyn Writer>,
         part: Option<Member>,
     ) -> Result<Report, Error> {
         let number = self.mailbox.number;
@@ -611,6 +611,7 @@ impl Run {
         let (nothing, gone) = std::sync::mpsc::channel();
         drop(nothing);
         let (alive, gone_writer) = oneshot::channel();
+        writer.heed(Arc::clone(&self.stop));
         let spawned = machine.run_writer(Writing {
             writer,
             inputs: std::mem::replace(&mut self.mailbox.inputs, gone),

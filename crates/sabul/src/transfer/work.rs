@@ -181,6 +181,8 @@ pub(crate) trait Writer: Send {
     fn have(&mut self) -> Option<HaveMessages> {
         None
     }
+    /// Stops what takes long when this says so.
+    fn heed(&mut self, _stop: Arc<AtomicBool>) {}
     /// The folder in or below which it writes, where it writes files.
     fn folder(&self) -> Option<JailPath> {
         None
@@ -220,6 +222,10 @@ pub(crate) trait Writer: Send {
 impl<S: Sink + Send> Writer for Receiver<S> {
     fn have(&mut self) -> Option<HaveMessages> {
         Some(self.have())
+    }
+
+    fn heed(&mut self, stop: Arc<AtomicBool>) {
+        self.heed(stop);
     }
 
     fn folder(&self) -> Option<JailPath> {

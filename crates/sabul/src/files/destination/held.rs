@@ -475,17 +475,19 @@ impl FileSink {
         Ok(())
     }
 
-    /// The hashes of what was there of a file that was gone on with.
-    pub(super) fn read_back_held(&mut self, index: u64) -> Result<Tree, Trouble> {
+    /// The hashes of what was there of a file that was gone on with; nothing while there is more to be read.
+    pub(super) fn read_back_held(&mut self, index: u64) -> Result<Option<Tree>, Trouble> {
         if let Some(ledger) = &self.ledger
             && let Some((_, _, tree)) = ledger.adopted.get(&index)
         {
-            return Ok(tree.clone());
+            return Ok(Some(tree.clone()));
         }
         let part = self.part(index)?;
-        let tree = part.read_back()?;
+        if part.read_some()? {
+            return Ok(None);
+        }
         let target = part.target().clone();
-        tree.ok_or_else(|| damaged(&target))
+        part.read_back()?.map(Some).ok_or_else(|| damaged(&target))
     }
 
     /// Takes a file that is whole, as far as anybody knows.
