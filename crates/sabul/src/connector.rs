@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sabul_wire::control::{CONTROL_VERSION, Message};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
@@ -26,6 +27,8 @@ use crate::transfer::Side;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Longest such pause.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Pause before the next address of a name is tried beside the one that has not answered [RFC8305 §8].
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// How often a listener may hang up during the handshake before it counts as something else.
 const HANG_UPS_MAX: u32 = 3;
 
@@ -122,7 +125,7 @@ async fn dial_once(
     let unreachable =
         |source| Failed::Otherwise(Error::Unreachable { address: address.to_owned(), source });
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, no_answer(timeout));
-    let stream = tokio::time::timeout_at(deadline, TcpStream::connect(address))
+    let stream = tokio::time::timeout_at(deadline, connect_to_name(address))
         .await
         .map_err(late)
         .and_then(|connected| connected)
@@ -141,6 +144,103 @@ async fn dial_once(
     }
 }
 
+/// Connects to the first address of a name that takes the connection.
+async fn connect_to_name(address: &str) -> io::Result<TcpStream> {
+    let addresses = in_turns(tokio::net::lookup_host(address).await?.collect());
+    first_of(addresses, TcpStream::connect).await
+}
+
+/// The same addresses, those of the two families by turns [RFC8305 §4]: the first stays first.
+fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let is_first_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (one, other): (Vec<_>, Vec<_>) =
+        addresses.into_iter().partition(|address| address.is_ipv6() == is_first_v6);
+    let (mut one, mut other) = (one.into_iter(), other.into_iter());
+    let mut all = Vec::new();
+    loop {
+        let before = all.len();
+        all.extend(one.next());
+        all.extend(other.next());
+        if all.len() == before {
+            return all;
+        }
+    }
+}
+
+/// Attempts one after the other, the next as soon as one has failed or [`ATTEMPT_DELAY`] has gone by; the first that
+/// succeeds counts, or else the first error.
+async fn first_of<T: Send + 'static, F: Future<Output = io::Result<T>> + Send + 'static>(
+    addresses: Vec<SocketAddr>,
+    attempt: impl Fn(SocketAddr) -> F,
+) -> io::Result<T> {
+    let mut running = JoinSet::new();
+    let mut error = None;
+    let mut waiting = addresses.into_iter().peekable();
+    loop {
+        if let Some(address) = waiting.next() {
+            running.spawn(attempt(address));
+        }
+        tokio::select! {
+            biased;
+            done = running.join_next() => match done {
+                Some(Ok(Ok(connected))) => return Ok(connected),
+                Some(Ok(Err(failed))) => drop(error.get_or_insert(failed)),
+                Some(Err(_)) => {}
+                None => {
+                    let none = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
+                    return Err(error.unwrap_or_else(none));
+                }
+            },
+            () = tokio::time::sleep(ATTEMPT_DELAY), if waiting.peek().is_some() => {}
+        }
+    }
+}
+
 fn no_answer(waited: Duration) -> String {
     format!("no answer within {:.0} s", waited.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn families_come_by_turns_and_the_first_stays_first() {
+        let list = |list: &[&str]| list.iter().map(|text| address(text)).collect::<Vec<_>>();
+        let given = list(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1"]);
+        assert_eq!(in_turns(given), list(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"]));
+        assert_eq!(in_turns(Vec::new()), Vec::new());
+    }
+
+    /// What comes of attempts at ports: how long each takes, in milliseconds, and whether it succeeds.
+    async fn race(attempts: &'static [(u64, bool)]) -> (Duration, Result<u16, String>) {
+        let ports = 0..u16::try_from(attempts.len()).unwrap();
+        let addresses = ports.map(|port| SocketAddr::new([127, 0, 0, 1].into(), port)).collect();
+        let began = Instant::now();
+        let attempt = |address: SocketAddr| async move {
+            let (millis, succeeds) = attempts[usize::from(address.port())];
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            if succeeds { Ok(address.port()) } else { Err(io::Error::other(address.to_string())) }
+        };
+        let result = first_of(addresses, attempt).await.map_err(|error| error.to_string());
+        (began.elapsed(), result)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_is_silent_or_refuses_does_not_hold_up_the_next() {
+        let millis = |millis| Duration::from_millis(millis);
+        let (took, port) = race(&[(100, true), (0, true)]).await;
+        assert_eq!((took, port), (millis(100), Ok(0)), "the second is not asked");
+        let (took, port) = race(&[(60_000, true), (100, true)]).await;
+        assert_eq!((took, port), (millis(350), Ok(1)), "the first is silent");
+        let (took, port) = race(&[(100, false), (100, false), (100, true)]).await;
+        assert_eq!((took, port), (millis(300), Ok(2)), "two refuse");
+        let (took, error) = race(&[(300, false), (10, false)]).await;
+        assert_eq!((took, error), (millis(300), Err("127.0.0.1:1".to_owned())), "all refuse");
+        assert!(race(&[]).await.1.unwrap_err().contains("no address"));
+    }
 }
