@@ -25,14 +25,14 @@ def make(folder):
             file.write(os.urandom(SIZE))
 
 
-def copy_once(lab, sabul, loss, work, source):
+def copy_once(lab, sabul, loss, work, source, options="--fresh", keep=False):
     root = tempfile.mkdtemp(dir=work)
     ticket = os.path.join(work, "ticket")
     if os.path.exists(ticket):
         os.remove(ticket)
     copy = (
         f"while [ ! -s {ticket} ]; do sleep 0.01; done; "
-        f"began=$(date +%s%N); {sabul} cp -r -q --fresh --json --ticket {ticket} {source}/. sabul://far:4900/x/; code=$?; "
+        f"began=$(date +%s%N); {sabul} cp -r -q {options} --json --ticket {ticket} {source}/. sabul://10.66.0.2:4900/x/; code=$?; "
         f"echo $(( ($(date +%s%N) - began) / 1000 )) $code"
     )
     serve = f"{sabul} serve --once --root {root} --listen 0.0.0.0:4900 --ticket-file {ticket}"
@@ -47,7 +47,8 @@ def copy_once(lab, sabul, loss, work, source):
     except (ValueError, IndexError):
         print("FAILED", result.stdout[-300:], result.stderr[-600:])
         return None
-    subprocess.run(["rm", "-rf", root], check=True)
+    if not keep:
+        subprocess.run(["rm", "-rf", root], check=True)
     return wall_us / 1e6, code, told.get("packets_lost")
 
 
@@ -74,4 +75,5 @@ def main():
             print(f"loss {loss} {name}: median {median:.3f} s of {len(all_of)}, {min(all_of):.3f} to {max(all_of):.3f}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -60,9 +60,14 @@ impl Have {
         self.is_complete
     }
 
-    /// Whether the receiver may have any of this file.
-    pub(super) fn may_know(&self, path: &[u8], size: u64) -> bool {
-        self.files.contains_key(path) || self.whole(path, size).is_some()
+    /// Whether the receiver has told of places in this file.
+    pub(super) fn has_marks(&self, path: &[u8]) -> bool {
+        self.files.contains_key(path)
+    }
+
+    /// Whether a small file that has this hash is there whole.
+    pub(super) fn has_whole(&self, path: &[u8], size: u64, hash: &[u8; 32]) -> bool {
+        self.whole(path, size) == Some(front(hash))
     }
 
     /// How the hash of a small file begins that is there whole.
@@ -175,13 +180,17 @@ mod tests {
         for number in 0..1000 {
             let content = Some(Known::Whole(told(number).content));
             assert_eq!(have.take(&path(number), 5), content, "{number}");
-            assert!(have.may_know(&path(number), WHOLE_BYTES_MAX));
-            assert!(!have.may_know(&path(number), 0) && !have.may_know(&path(number + 1000), 5));
+            let has = |other: u32, size| {
+                have.has_whole(&path(other), size, blake3::hash(&path(number)).as_bytes())
+            };
+            assert!(has(number, 5) && has(number, WHOLE_BYTES_MAX));
+            assert!(!has(number, 0) && !has(number, WHOLE_BYTES_MAX + 1));
+            assert!(!has(number + 1000, 5) && !has((number + 1) % 1000, 5));
         }
         let mut hostile = Have::default();
         wholes.reverse();
         hostile.add(vec![], wholes, true);
-        let found = (0..1000).filter(|number| hostile.may_know(&path(*number), 5)).count();
+        let found = (0..1000).filter(|number| hostile.whole(&path(*number), 5).is_some()).count();
         assert!(found < 1000, "those out of order are sent again");
     }
 }

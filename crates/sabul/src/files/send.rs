@@ -122,7 +122,7 @@ pub fn send_files(
             let read = hands.each(some.iter().collect(), RUN, read);
             for (found, read) in some.iter().zip(read) {
                 match read {
-                    Some(read) => sender.send_small(found, read)?,
+                    Some(read) => sender.send_small(found, read, &have)?,
                     None => sender.send_entry(found, &tree, &mut have)?,
                 }
             }
@@ -151,14 +151,13 @@ fn read_at_once(entries: &[Found], block_bytes: usize) -> usize {
     entries.iter().take(READ_AT_ONCE).take_while(fits).count().max(1)
 }
 
-/// Whether a file is read whole before its turn comes: a small one of which the receiver has nothing.
+/// Whether a file is read whole before its turn comes: a small one of which the receiver has nothing, or all.
 fn is_read_ahead(found: &Found, have: &Have) -> bool {
-    let size = match found.entry.kind {
-        EntryKind::File(size) if size <= SMALL_BYTES => size,
-        _ => return false,
-    };
+    if !matches!(found.entry.kind, EntryKind::File(size) if size <= SMALL_BYTES) {
+        return false;
+    }
     let is_plain = found.failure.is_none() && found.part.is_none();
-    is_plain && !Layout::of(&found.entry).has_holes() && !have.may_know(&found.entry.path, size)
+    is_plain && !Layout::of(&found.entry).has_holes() && !have.has_marks(&found.entry.path)
 }
 
 /// A small file as it was read.
@@ -279,10 +278,15 @@ impl Sender<'_> {
     }
 
     /// Sends a file that was read.
-    fn send_small(&mut self, found: &Found, small: Small) -> Result<(), Stopped> {
+    fn send_small(&mut self, found: &Found, small: Small, have: &Have) -> Result<(), Stopped> {
         let index = self.announce_found(found)?;
-        self.packer.begin(index, 0);
-        let mut rest = &small.content[..];
+        let size = small.content.len() as u64;
+        let is_there = |hash: &[u8; 32]| have.has_whole(&found.entry.path, size, hash);
+        // What the receiver has is another, or nothing.
+        let start = if small.outcome.as_ref().is_ok_and(is_there) { size } else { 0 };
+        self.summary.resumed += start;
+        self.packer.begin(index, start);
+        let mut rest = if start == 0 { &small.content[..] } else { &[] };
         while !rest.is_empty() {
             self.make_room()?;
             let filled = self.packer.fill(rest.len() as u64, |block, most| {
@@ -293,7 +297,7 @@ impl Sender<'_> {
             rest = rest.get(count..).unwrap_or_default();
         }
         let path = found.path.as_os_str().as_bytes();
-        self.end(index, small.content.len() as u64, small.outcome, path)
+        self.end(index, size, small.outcome, path)
     }
 
     fn send_entry(&mut self, found: &Found, tree: &Tree, have: &mut Have) -> Result<(), Stopped> {
