@@ -107,6 +107,18 @@ fn jetmax_fills_a_link_with_three_flows_that_join_without_loss_or_queue() {
 }
 
 #[test]
+fn jetmax_with_joins_is_stable_for_tau_up_to_1_9() {
+    for (tau, last_rtt_ms) in [("1.8", 100), ("1.9", 100), ("1.9", 1000)] {
+        let flows = [(0, 30), (10, 200), (20, last_rtt_ms)]
+            .map(|(start, rtt_ms)| set(flow("jetmax", start, rtt_ms, vec![0]), "tau", tau));
+        let results = run(vec![link("l", 100, Some("jetmax"))], flows.to_vec(), 80, 10);
+        let wanted = [JETMAX * 100.0 / 3.0; 3];
+        assert!(are_near(&rates(&results), &wanted, 0.03), "{tau}: {:?}", rates(&results));
+        assert_eq!(results.links[0].drops, 0, "{tau}");
+    }
+}
+
+#[test]
 fn jetmax_shares_alike_between_round_trips_of_30_and_200_ms_and_fills_within_a_second() {
     let flows = || vec![flow("jetmax", 0, 200, vec![0]), flow("jetmax", 5, 30, vec![0])];
     let links = || vec![link("l", 1000, Some("jetmax"))];

@@ -2,7 +2,7 @@
 //!
 //! Source: ours (ADR 23).
 //! Model:       rate <= `rise` × what arrived in the better of the last two round trips, and at least that part of
-//!              the initial rate; on the way <= two round trips of it, and no more than `WINDOW_MAX` or four of what arrives.
+//!              the initial rate; on the way <= two round trips of it or of what arrives, and no more than `WINDOW_MAX` or four of the latter.
 //! States:      Explicit --evidence (`watch`)--> Fallback: another controller, from its beginning and for good
 //!              Fallback for losses --`CALM` without one, within `OTHERS`--> silence of two round trips --> Fallback, anew
 //! A flow that leaves while others still do as they are told searches in a queue that they keep full. It takes the link for
@@ -191,11 +191,15 @@ impl Explicit {
         self.rtt = cx.rtt.map(|rtt| rtt.smoothed);
     }
 
-    /// Packets on the way that two round trips of a rate need.
+    /// Packets on the way that two round trips of a rate need, or of what arrives where that is more: a flow whose rate
+    /// falls below half must not stop until its earlier packets are acknowledged, since routers count flows by the
+    /// packets that come.
     fn window(&self, rate: f64) -> Option<Packets> {
         let bits = self.packet_bytes.0.max(1) as f64 * 8.0;
         let rtt = self.rtt?.as_secs_f64();
-        let most = self.watch.delivered().unwrap_or(0.0) / bits * rtt * WINDOW_DELIVERED;
+        let delivered = self.watch.delivered().unwrap_or(0.0);
+        let most = delivered / bits * rtt * WINDOW_DELIVERED;
+        let rate = rate.max(delivered);
         let packets = (rate / bits * rtt * 2.0 + WINDOW_SPARE).min(most.max(WINDOW_MAX));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive")]
         let packets = packets as u64;
