@@ -1,6 +1,7 @@
 //! A flow of a run, and the keys of a `[[flow]]`, each beside the field that it fills.
 
 use sabul_cc::{PathFacts, Policy};
+use sabul_path::Way;
 use sabul_units::key::{Key, Range, Takes, names};
 use sabul_units::{Instant, Rate, Span};
 use sabul_wire::DATA_OVERHEAD;
@@ -227,6 +228,8 @@ pub struct FlowPlan {
     /// Links in order, as positions in [`Scenario::links`](crate::scenario::Scenario::links); the way
     /// back mirrors them.
     pub path: Vec<usize>,
+    /// Whether its data goes the way back, and its ACKs the way of other flows' data.
+    pub is_reverse: bool,
     /// One-way delay of the hosts' own access, added to that of the links in each direction.
     pub access_delay: Span,
     /// When it starts, or its first copy may.
@@ -259,6 +262,7 @@ impl FlowPlan {
             cc: String::new(),
             params: Vec::new(),
             path: Vec::new(),
+            is_reverse: false,
             access_delay: Span::ZERO,
             start: Instant::ZERO,
             stop: None,
@@ -267,6 +271,12 @@ impl FlowPlan {
             packet_bytes: 0,
             window_packets: None,
         }
+    }
+
+    /// The direction of links that carries what goes `way` between the ends of the flow; and the other way round.
+    #[must_use]
+    pub const fn way(&self, way: Way) -> Way {
+        if self.is_reverse { way.other() } else { way }
     }
 
     /// Who carries it, by name.
@@ -408,6 +418,7 @@ const PROGRAM_SENDS: &str = "leave it out: the program knows what it sends";
 const PROGRAM_ONCE: &str = "leave it out: a program runs once; use a flow for each";
 const ONLY_SIMULATED: &str =
     "which only the simulator knows; leave it out, or put a link of that rate into its path";
+const ONLY_ONE_WAY: &str = "since its hosts send data one way; leave it out, or use the simulator";
 const REAL_MACHINE: &str =
     "which only the simulator has: here the machine itself is late; leave it out";
 const ONLY_2002: &str = "which is the implementation of 2002, and only the simulator has that";
@@ -585,6 +596,13 @@ pub const FLOW: &[Key<FlowDraft>] = &[
         "in order; the way back mirrors it",
     )
     .required("a list of links"),
+    Key::<FlowDraft>::new(
+        "reverse",
+        Takes::Flag(|flow, is| flow.plan.is_reverse = is),
+        "its data goes the way back of its path, beside the ACKs of other flows, and its ACKs go beside their data: [two-way traffic](#two-way-traffic)",
+    )
+    .or_flag(false)
+    .not_in_lab(|flow| flow.plan.is_reverse, ONLY_ONE_WAY),
     Key::<FlowDraft>::new(
         "rtt_ms",
         Takes::Millis(RTT_MS, |flow, ms| flow.rtt = Some(ms)),

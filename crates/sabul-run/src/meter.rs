@@ -4,7 +4,7 @@
 //! is shown everything at the times it asks for ([`Meter::next_tick`], [`Meter::tick`]).
 
 pub use sabul_cc::RttEstimate;
-use sabul_path::{LinkLook, LinkPlan, LinkStats, Topology, Way};
+use sabul_path::{LinkConfig, LinkLook, LinkStats, Topology, Way};
 use sabul_units::{Instant, Rate, Span};
 
 use crate::results::{
@@ -75,19 +75,59 @@ pub struct Gauges {
 
 /// Where a meter looks at links; positions are those of the scenario.
 pub trait Links {
-    /// The link's data direction now.
-    fn look(&mut self, link: usize, now: Instant) -> LinkLook;
-    /// Lets the longest queue be measured anew.
-    fn restart_queue_max(&mut self, link: usize);
+    /// A direction of the link now.
+    fn look(&mut self, link: usize, way: Way, now: Instant) -> LinkLook;
+    /// Lets the longest queue of a direction be measured anew.
+    fn restart_queue_max(&mut self, link: usize, way: Way);
 }
 
 impl<P: Clone, T: Copy> Links for Topology<P, T> {
-    fn look(&mut self, link: usize, now: Instant) -> LinkLook {
-        Self::look(self, link, Way::Forward, now)
+    fn look(&mut self, link: usize, way: Way, now: Instant) -> LinkLook {
+        Self::look(self, link, way, now)
     }
 
-    fn restart_queue_max(&mut self, link: usize) {
-        Self::restart_queue_max(self, link, Way::Forward);
+    fn restart_queue_max(&mut self, link: usize, way: Way) {
+        Self::restart_queue_max(self, link, way);
+    }
+}
+
+/// A direction of a link that is measured.
+#[derive(Clone, Debug)]
+struct Measured {
+    /// Position of the link.
+    link: usize,
+    way: Way,
+    /// Its name in results.
+    id: String,
+    at_last_sample: LinkStats,
+    at_warmup: LinkLook,
+}
+
+impl Measured {
+    /// The data direction of each link, and then the way back of each that carries data of a reverse flow, whose
+    /// name ends in `.back`.
+    fn of(scenario: &Scenario) -> Vec<Self> {
+        let new = |link: usize, way: Way, id: String| Self {
+            link,
+            way,
+            id,
+            at_last_sample: LinkStats::default(),
+            at_warmup: LinkLook::default(),
+        };
+        let carries_back = |link: &usize| {
+            scenario.flows.iter().any(|flow| flow.is_reverse && flow.path.contains(link))
+        };
+        let links = scenario.links.iter().enumerate();
+        let forward = links.map(|(link, plan)| new(link, Way::Forward, plan.id.clone()));
+        let back = (0..scenario.links.len()).filter(carries_back);
+        let back =
+            back.map(|link| new(link, Way::Back, format!("{}.back", scenario.links[link].id)));
+        forward.chain(back).collect()
+    }
+
+    fn config<'a>(&self, scenario: &'a Scenario) -> &'a LinkConfig {
+        let plan = &scenario.links[self.link];
+        if self.way == Way::Forward { &plan.forward } else { &plan.back }
     }
 }
 
@@ -132,8 +172,7 @@ pub struct Meter {
     series: Series,
     boundaries: Vec<Boundary>,
     next_boundary: usize,
-    links_at_last_sample: Vec<LinkStats>,
-    links_at_warmup: Vec<LinkLook>,
+    measured: Vec<Measured>,
     next_sample: Instant,
     is_warm: bool,
 }
@@ -153,6 +192,7 @@ impl Meter {
         times.sort_unstable();
         times.dedup();
         let boundaries = times.into_iter().map(|at| Boundary { at, fresh: Vec::new() }).collect();
+        let measured = Measured::of(&scenario);
         let series = Series {
             t_s: Vec::new(),
             flows: scenario
@@ -160,8 +200,7 @@ impl Meter {
                 .iter()
                 .map(|flow| FlowSeries { id: flow.id.clone(), ..FlowSeries::default() })
                 .collect(),
-            links: scenario
-                .links
+            links: measured
                 .iter()
                 .map(|link| LinkSeries { id: link.id.clone(), ..LinkSeries::default() })
                 .collect(),
@@ -171,8 +210,7 @@ impl Meter {
             series,
             boundaries,
             next_boundary: 0,
-            links_at_last_sample: vec![LinkStats::default(); scenario.links.len()],
-            links_at_warmup: vec![LinkLook::default(); scenario.links.len()],
+            measured,
             next_sample: Instant::ZERO + scenario.sample,
             is_warm: false,
             scenario,
@@ -244,9 +282,9 @@ impl Meter {
             for (meter, total) in self.plans.iter_mut().zip(&totals) {
                 meter.at_warmup = *total;
             }
-            for (index, before) in self.links_at_warmup.iter_mut().enumerate() {
-                links.restart_queue_max(index);
-                *before = links.look(index, now);
+            for Measured { link, way, at_warmup, .. } in &mut self.measured {
+                links.restart_queue_max(*link, *way);
+                *at_warmup = links.look(*link, *way, now);
             }
         }
         if let Some(boundary) = self.boundaries.get_mut(self.next_boundary)
@@ -295,11 +333,11 @@ impl Meter {
             let delivery = gauges.and_then(|gauges| gauges.delivery);
             row.delivery_bps.push(delivery.map_or(f64::NAN, |rate| rate.0 as f64));
         }
-        for index in 0..self.scenario.links.len() {
-            let LinkLook { stats, queue_packets, .. } = links.look(index, now);
-            let before = std::mem::replace(&mut self.links_at_last_sample[index], stats);
-            let (rate, framing) = capacity(&self.scenario.links[index]);
-            let row = &mut self.series.links[index];
+        for (measured, row) in self.measured.iter_mut().zip(&mut self.series.links) {
+            let LinkLook { stats, queue_packets, .. } =
+                links.look(measured.link, measured.way, now);
+            let before = std::mem::replace(&mut measured.at_last_sample, stats);
+            let (rate, framing) = capacity(measured.config(&self.scenario));
             row.queue_pkts.push(queue_packets as f64);
             row.drops.push((stats.dropped() - before.dropped()) as f64);
             let carried = stats.carried_bytes(framing) - before.carried_bytes(framing);
@@ -312,9 +350,8 @@ impl Meter {
     pub fn finish(self, now: Instant, links: &mut impl Links) -> (Results, Series) {
         let flows =
             (0..self.plans.len()).map(|plan| self.flow_result(now, plan)).collect::<Vec<_>>();
-        let links = (0..self.scenario.links.len())
-            .map(|index| self.link_result(now, index, links.look(index, now)))
-            .collect();
+        let looks = self.measured.iter().map(|it| links.look(it.link, it.way, now));
+        let links = looks.enumerate().map(|(index, it)| self.link_result(now, index, it)).collect();
         let long: Vec<f64> = self.goodputs(|size| size == FlowSize::Endless);
         let jain = if long.is_empty() { jain(&self.goodputs(|_| true)) } else { jain(&long) };
         let regions = self.regions();
@@ -373,10 +410,10 @@ impl Meter {
 
     fn link_result(&self, now: Instant, index: usize, link: LinkLook) -> LinkResult {
         let LinkLook { stats, queue_packet_time, .. } = link;
-        let plan = &self.scenario.links[index];
-        let LinkLook { stats: before, queue_packet_time: area, .. } = self.links_at_warmup[index];
+        let measured = &self.measured[index];
+        let LinkLook { stats: before, queue_packet_time: area, .. } = measured.at_warmup;
         let span = now.since(Instant::ZERO + self.scenario.warmup);
-        let (rate, framing) = capacity(plan);
+        let (rate, framing) = capacity(measured.config(&self.scenario));
         let carried = stats.carried_bytes(framing) - before.carried_bytes(framing);
         let carried = bps(carried, span);
         let from = self.scenario.warmup.as_secs_f64();
@@ -385,7 +422,7 @@ impl Meter {
             rows.filter(|(t_s, _)| **t_s > from).map(|(_, queue)| *queue).collect();
         queue.sort_unstable_by(f64::total_cmp);
         LinkResult {
-            id: plan.id.clone(),
+            id: measured.id.clone(),
             utilisation: rate.map_or(0.0, |rate| carried / rate.0 as f64),
             drops: stats.dropped() - before.dropped(),
             marks: stats.marked - before.marked,
@@ -472,9 +509,9 @@ fn is_counted(arrivals: Arrivals) -> bool {
     !matches!(arrivals, Arrivals::Poisson { .. })
 }
 
-/// What a link's data direction carries: its rate, and what each packet takes of it besides.
-fn capacity(link: &LinkPlan) -> (Option<Rate>, u32) {
-    (link.forward.rate(), link.forward.framing())
+/// What a direction of a link carries: its rate, and what each packet takes of it besides.
+fn capacity(link: &LinkConfig) -> (Option<Rate>, u32) {
+    (link.rate(), link.framing())
 }
 
 fn bps(bytes: u64, span: Span) -> f64 {

@@ -9,7 +9,8 @@ use serde::Serialize;
 pub struct Results {
     /// One entry a flow, in the order of the scenario.
     pub flows: Vec<FlowResult>,
-    /// One entry a link, in the order of the scenario; data direction.
+    /// One entry a link, in the order of the scenario; data direction. Then one for the way back of each link that
+    /// carries data of reverse flows.
     pub links: Vec<LinkResult>,
     /// Jain's index over the goodput of flows without an end of their own.
     pub jain: f64,
@@ -74,10 +75,10 @@ pub struct Completion {
     pub p99_s: f64,
 }
 
-/// What one link did in the data direction.
+/// What one link did in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LinkResult {
-    /// Its name.
+    /// Its name; with `.back` for the way back.
     pub id: String,
     /// Bits carried ÷ bits it could have carried; zero without a rate.
     pub utilisation: f64,
@@ -124,7 +125,7 @@ pub struct Series {
     pub t_s: Vec<f64>,
     /// One entry a flow.
     pub flows: Vec<FlowSeries>,
-    /// One entry a link, data direction.
+    /// One entry a link, data direction, and then the same ways back as in [`Results::links`].
     pub links: Vec<LinkSeries>,
 }
 

@@ -231,7 +231,7 @@ impl World {
     fn arrive(&mut self, packet: &Arrival<Body>) {
         let place = packet.route.place();
         let Some(flow) = self.places[place].flow.as_mut() else { return };
-        match packet.way {
+        match self.scenario.flows[flow.plan].way(packet.way) {
             Way::Forward => {
                 flow.host.at_receiver(self.now, &packet.payload, packet.is_marked);
                 self.wake(place, Way::Back);

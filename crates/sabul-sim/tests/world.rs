@@ -385,3 +385,41 @@ fn the_timers_of_both_ends_are_told_with_their_cause() {
         assert!(lines.iter().any(|line| mine(&line)), "{timer}: {why}");
     }
 }
+
+#[test]
+fn a_reverse_flow_alone_is_a_flow_on_the_mirrored_link() {
+    let ends = [Transport::Sabul.into(), Transport::Tcp.into()].map(|carrier: Carrier| carrier);
+    for (carrier, cc) in ends.into_iter().zip(["sabul2026", "cubic"]) {
+        let there = flow("a", carrier, cc);
+        let back = FlowPlan { is_reverse: true, ..there.clone() };
+        let links = || vec![link("l", 100, ms(10), 50)];
+        let there = run(&scenario(10, links(), vec![there])).results;
+        let back = run(&scenario(10, links(), vec![back])).results;
+        assert_eq!(there.flows, back.flows);
+        assert!(there.flows[0].goodput_bps > 50e6, "{:?}", there.flows[0]);
+        let ids: Vec<&str> = back.links.iter().map(|link| link.id.as_str()).collect();
+        assert_eq!(ids, ["l", "l.back"]);
+        assert_eq!(there.links[0].queue_packets, back.links[1].queue_packets);
+        assert_near(back.links[1].utilisation, there.links[0].utilisation, 1e-9);
+        assert!(back.links[0].utilisation < 0.05, "ACKs alone: {:?}", back.links[0]);
+    }
+}
+
+#[test]
+fn acks_wait_and_are_dropped_in_the_queue_of_reverse_data() {
+    // 12 Mb/s onto a way back of 10: its queue of 50 packets is always full, 1.2 ms each.
+    let mut l = link("l", 100, ms(5), 50);
+    l.back = l.back.to_builder().with_rate(Some(Rate::from_mbps(10))).build().unwrap();
+    let there = FlowPlan { window_packets: Some(20), ..flow("a", Transport::Tcp, "newreno") };
+    let back = FlowPlan { is_reverse: true, ..cbr("b", 12) };
+    let alone = run(&scenario(20, vec![l.clone()], vec![there.clone()])).results;
+    let both = run(&scenario(20, vec![l], vec![there, back])).results;
+    assert!(alone.flows[0].rtt_ms.p99 < 15.0, "{:?}", alone.flows[0]);
+    assert!(both.flows[0].rtt_ms.mean > 55.0, "{:?}", both.flows[0]);
+    // At most a window of 20 packets for each round trip, and less where ACKs are missing.
+    let most = 20.0 * 1460.0 * 8.0 / (both.flows[0].rtt_ms.mean / 1e3);
+    let goodput = both.flows[0].goodput_bps;
+    assert!((0.6..1.05).contains(&(goodput / most)), "{goodput} of {most}");
+    assert_near(both.links[1].utilisation, 1.0, 0.01);
+    assert!(both.links[1].drops > 100 && both.links[0].drops == 0, "{:?}", both.links);
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sabul_path::LinkLook;
+use sabul_path::{LinkLook, Way};
 use sabul_run::meter::{Counters, Gauges, Life, Links, Meter};
 use sabul_run::results::{Results, Series};
 use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Scenario, Transport};
@@ -218,11 +218,11 @@ struct View<'a> {
 }
 
 impl Links for View<'_> {
-    fn look(&mut self, link: usize, _: Instant) -> LinkLook {
-        self.look.links[link][0]
+    fn look(&mut self, link: usize, way: Way, _: Instant) -> LinkLook {
+        self.look.links[link][way as usize]
     }
 
-    fn restart_queue_max(&mut self, _: usize) {
+    fn restart_queue_max(&mut self, _: usize, _: Way) {
         self.router.restart_queue_max();
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Port<'a> {
 }
 
 impl Port<'_> {
-    /// Sends a packet of `size` bytes, IP header included.
+    /// Sends a packet of `size` bytes, IP header included, `way` between the ends of the flow.
     pub(crate) fn send(&mut self, now: Instant, way: Way, size: u32, body: Body) {
         let meta = PacketMeta {
             size,
@@ -26,6 +26,6 @@ impl Port<'_> {
                 && self.plan.tcp().is_some_and(|ends| ends.is_ecn_capable),
         };
         // What becomes of it, its sender learns from the answers.
-        let _: Verdict = self.net.push(now, self.route, way, meta, body);
+        let _: Verdict = self.net.push(now, self.route, self.plan.way(way), meta, body);
     }
 }

@@ -18,7 +18,7 @@ macro_rules! run {
             Field("commit", Text, "What the program was built from."),
             Field("wall_s", Number, "How long it took, in seconds."),
             Field("flows", List(FLOW), "One entry a flow, in the order of the scenario; copies together."),
-            Field("links", List(LINK), "One entry a link, in the order of the scenario; data direction."),
+            Field("links", List(LINK), "One entry a link, in the order of the scenario; data direction. Then one for the way back, `ID.back`, of each link with data of reverse flows."),
             Field("jain", MaybeNumber, "Jain's index over the flows without an end of their own, 0 to 1; null where no number counts."),
             Field("regions", List(REGION), "The times between entries and exits of long flows."),
             Field("settings", Named("string"), "What sweep and overrides have set, as text."),
