@@ -7,17 +7,17 @@ use sabul_units::{Instant, Probability, Rate, Span};
 use crate::discipline::{BurstLoss, DISCIPLINE_NAMES, Discipline};
 use crate::forge::{FORGERIES, Forgery};
 use crate::router::RouterPlan;
-use crate::setting::{PACKETS_MAX, RATE_MAX, RATE_MIN};
+use crate::setting::{DELAY_MAX, PACKETS_MAX, RATE_MAX, RATE_MIN, SECONDS_MAX};
 
 use crate::shape::{
     POLICER, POLICER_EXAMPLE, RATE_WALK, RateWalk, SHAPER, SHAPER_EXAMPLE, Shaping, TokenBucket,
     WALK_EXAMPLE,
 };
 
-pub use crate::setting::{LinkError, QueueLimit, RATE_MBPS};
+use crate::steps::{DELAY_STEPS_EXAMPLE, DelayStep, RATE_STEPS_EXAMPLE, RateStep, bits_between};
 
-/// No path on Earth or to the Moon is longer; a larger number is a unit mistaken.
-const DELAY_MAX: Span = Span::from_secs(3_600);
+pub use crate::setting::{DELAY_MS, LinkError, QueueLimit, RATE_MBPS};
+
 /// The least size every IPv4 link must carry. [RFC 791 §3.2]
 const MTU_MIN: u32 = 68;
 /// The largest IP packet: a 40-byte IPv6 header and 65 535 bytes behind it. [RFC 8200 §3]
@@ -25,12 +25,8 @@ const MTU_MAX: u32 = 65_575;
 /// Far beyond any frame of a real link.
 const FRAMING_MAX: u32 = 1_000;
 
-/// The delays that links may have, in ms.
-pub const DELAY_MS: Range = Range::of(0.0, DELAY_MAX.0 as f64 / 1e9);
 /// Most bytes in a queue of a file.
 const QUEUE_BYTES_MAX: u64 = 1_000_000_000_000;
-/// Latest time of a file, in seconds: eleven days, the longest run.
-const SECONDS_MAX: f64 = 1e6;
 const CHANCE: Range = Range::of(0.0, 1.0);
 
 /// What the keys of a `[[link]]` fill: both directions, and a queue that is not sized yet.
@@ -125,14 +121,27 @@ pub const LINK: &[Key<LinkDraft>] = &[
         "a faster rate while a bucket lasts, after the queue: [rates](#rates-that-are-not-constant)",
     )
     .or_else("none")
-    .against(&["rate_walk"]),
+    .against(&["rate_walk", "rate_steps"]),
     Key::<LinkDraft>::new(
         "rate_walk",
         Takes::Table(|| names(RATE_WALK), WALK_EXAMPLE),
         "a rate that wanders: [rates](#rates-that-are-not-constant)",
     )
     .or_else("none")
-    .against(&["shaper"]),
+    .against(&["shaper", "rate_steps"]),
+    Key::<LinkDraft>::new(
+        "rate_steps",
+        Takes::Own(RATE_STEPS_EXAMPLE),
+        "another rate from a time on, in order; both ways unless there is a `back_rate_mbps`: [steps](#steps)",
+    )
+    .or_else("none")
+    .against(&["shaper", "rate_walk"]),
+    Key::<LinkDraft>::new(
+        "delay_steps",
+        Takes::Own(DELAY_STEPS_EXAMPLE),
+        "another delay from a time on, in order, both ways; packets are never reordered: [steps](#steps)",
+    )
+    .or_else("none"),
     Key::<LinkDraft>::new(
         "loss",
         Takes::Chance(CHANCE, |link, p| link.forward.loss = p),
@@ -317,6 +326,34 @@ impl LinkConfig {
     pub fn delay(&self) -> Span {
         self.settings.delay
     }
+    /// When the one-way delay changes, and to what.
+    pub fn delay_steps(&self) -> &[DelayStep] {
+        &self.settings.shaping.delay_steps
+    }
+    /// The smallest one-way delay of all times.
+    pub fn delay_min(&self) -> Span {
+        let steps = self.delay_steps().iter().map(|step| step.delay);
+        steps.fold(self.delay(), Span::min)
+    }
+    /// When the rate changes, and to what.
+    pub fn rate_steps(&self) -> &[RateStep] {
+        &self.settings.shaping.rate_steps
+    }
+    /// The highest rate that the settings name; `None` without a rate.
+    pub fn rate_max(&self) -> Option<Rate> {
+        let steps = self.rate_steps().iter().map(|step| step.rate);
+        self.rate().map(|rate| steps.fold(rate, Rate::max))
+    }
+    /// Bit/s that the link can carry on average between two times, by its steps, without outages, policer, shaper
+    /// and walk; `None` without a rate.
+    pub fn mean_rate(&self, from: Instant, until: Instant) -> Option<f64> {
+        let rate = self.rate()?;
+        let span = until.since(from);
+        if span == Span::ZERO || self.rate_steps().is_empty() {
+            return Some(rate.0 as f64);
+        }
+        Some(bits_between(rate, self.rate_steps(), from, until) / span.as_secs_f64())
+    }
     /// The room in front of the serialiser.
     pub fn queue(&self) -> QueueLimit {
         self.settings.queue
@@ -353,12 +390,13 @@ impl LinkConfig {
     pub fn reorder_by(&self) -> Span {
         self.settings.reorder_by
     }
-    /// The same link at its rate all the time, as for measuring what it is otherwise: without outages, policer,
-    /// shaper, walk, router and forger.
+    /// The same link at its rate and delay all the time, as for measuring what it is otherwise: without outages,
+    /// policer, shaper, walk, steps, router and forger.
     #[must_use]
     pub fn steady(&self) -> Self {
         let settings = self.to_builder().with_outages(Vec::new()).with_policer(None);
         let settings = settings.with_shaper(None).with_rate_walk(None).with_router(None);
+        let settings = settings.with_rate_steps(Vec::new()).with_delay_steps(Vec::new());
         Self { settings: settings.with_forge(None) }
     }
     /// What drops packets before the queue that exceed a rate.
@@ -465,6 +503,11 @@ impl LinkConfigBuilder {
         self.delay = delay;
         self
     }
+    /// Other delays, each from a time on, in order; none by default.
+    pub fn with_delay_steps(mut self, steps: Vec<DelayStep>) -> Self {
+        self.shaping.delay_steps = steps;
+        self
+    }
     /// The most by which a packet is later than the delay, drawn evenly from nothing to this: 0
     /// (default) to 3600 s. Packets stay in order, except those held back on purpose.
     pub fn with_jitter(mut self, jitter: Span) -> Self {
@@ -543,6 +586,12 @@ impl LinkConfigBuilder {
         self
     }
 
+    /// Other rates, each from a time on, in order; none by default, and not together with a shaper or walk.
+    pub fn with_rate_steps(mut self, steps: Vec<RateStep>) -> Self {
+        self.shaping.rate_steps = steps;
+        self
+    }
+
     /// A router in front of the queue, on a link that has a rate; none by default.
     pub fn with_router(mut self, router: Option<RouterPlan>) -> Self {
         self.shaping.router = router;
@@ -594,9 +643,7 @@ impl LinkConfigBuilder {
         {
             return refuse("mtu", format!("{mtu} bytes"), "68 to 65575 bytes, or no limit");
         }
-        if self.shaping.shaper.is_some() && self.shaping.rate_walk.is_some() {
-            return refuse("shaper", "beside a rate_walk".to_owned(), "one of the two");
-        }
+        self.shaping.check(self.rate)?;
         if let Some(router) = &self.shaping.router {
             router.check(self.rate)?;
         }
@@ -644,6 +691,22 @@ mod tests {
         assert!(rated().with_router(router("jetmax")).build().is_ok());
         assert_eq!(refused(new().with_mtu(Some(67))), "mtu");
         assert_eq!(refused(new().with_mtu(Some(65_576))), "mtu");
+        let rate = |at, rate| RateStep { at: Instant(at), rate };
+        let delay = |at, delay| DelayStep { at: Instant(at), delay };
+        let mbps = Rate::from_mbps;
+        let steps = || vec![rate(5, mbps(1)), rate(9, mbps(2))];
+        assert!(rated().with_rate_steps(steps()).build().is_ok());
+        assert_eq!(refused(new().with_rate_steps(steps())), "rate_steps");
+        assert_eq!(refused(rated().with_rate_steps(vec![rate(5, Rate(999))])), "rate_steps");
+        let same = vec![rate(5, mbps(1)), rate(5, mbps(2))];
+        assert_eq!(refused(rated().with_rate_steps(same)), "rate_steps");
+        let walk = RateWalk { low: mbps(1), every: Span::from_millis(1) };
+        let both = rated().with_rate_walk(Some(walk)).with_rate_steps(steps());
+        assert_eq!(refused(both), "rate_walk");
+        let back = vec![delay(9, Span::ZERO), delay(5, Span::ZERO)];
+        assert_eq!(refused(new().with_delay_steps(back)), "delay_steps");
+        let long = vec![delay(9, Span::from_secs(3_601))];
+        assert_eq!(refused(new().with_delay_steps(long)), "delay_steps");
         assert_eq!(refused(new().with_outages(vec![out(5, 0)])), "outages");
         assert_eq!(refused(new().with_outages(vec![out(5, 2), out(6, 2)])), "outages");
         assert_eq!(refused(new().with_outages(vec![out(9, 1), out(5, 1)])), "outages");

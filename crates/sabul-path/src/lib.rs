@@ -21,9 +21,11 @@ mod loss;
 mod packet;
 mod presets;
 mod queue;
+mod rough;
 mod router;
 mod setting;
 mod shape;
+mod steps;
 mod topology;
 
 pub use config::{
@@ -42,6 +44,7 @@ pub use packet::PacketMeta;
 pub use presets::{PathPreset, preset, presets};
 pub use router::{Headed, RouterAccount, RouterPlan};
 pub use shape::{POLICER, RATE_WALK, RateWalk, SHAPER, TokenBucket};
+pub use steps::{DELAY_STEP, DelayStep, RATE_STEP, RateStep};
 pub use topology::{
     Arrival, Both, Damage, Entry, LinkPlan, Output, RouteId, Timer, Topology, TopologyWait,
     Transit, Way,

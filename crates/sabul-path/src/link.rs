@@ -25,9 +25,9 @@ use sabul_units::{Instant, Polled, Probability, Random, SeededRandom, Span};
 use crate::config::{LinkConfig, QueueLimit};
 use crate::discipline::Discipline;
 use crate::forge::Forger;
-use crate::loss::BurstProcess;
 use crate::packet::PacketMeta;
 use crate::queue::{Judgement, QueueDiscipline, Queued, RedGate, Scheduler};
+use crate::rough::Rough;
 use crate::router::{Find, RouterAccount, Seat};
 use crate::shape::{Bucket, Shape};
 
@@ -201,16 +201,6 @@ struct Luck {
     duplicate: SeededRandom,
     corrupt: SeededRandom,
     reorder: SeededRandom,
-}
-
-/// What few links have: it costs the others one comparison.
-#[derive(Clone)]
-struct Rough {
-    burst: Option<BurstProcess>,
-    jitter: SeededRandom,
-    /// The latest arrivals so far, of packets that are held back and of the others: jitter leaves
-    /// each of the two in order.
-    last: [Instant; 2],
 }
 
 /// A packet in the queue; one without a flight uses its share of the rate and is lost then.
@@ -636,10 +626,13 @@ impl<P: Clone> Link<P> {
         self.stats.corrupted += u64::from(corrupted);
         self.stats.reordered += u64::from(held);
         let extra = if held { config.reorder_by() } else { Span::ZERO };
-        let mut at = finish + config.delay() + extra;
-        if let Some(rough) = &mut luck.rough {
-            at = rough.in_order(at + late, held);
-        }
+        let at = match &mut luck.rough {
+            None => finish + config.delay() + extra,
+            Some(rough) => {
+                let delay = rough.delay(config, finish) + late;
+                rough.in_order(finish + delay + extra, held)
+            }
+        };
         let flight = Flight {
             at,
             arrival: leaving.number,
@@ -688,7 +681,9 @@ fn seat<P>(config: &LinkConfig, random: &SeededRandom) -> Option<Seat<P>> {
 fn shape(config: &LinkConfig, random: &SeededRandom) -> Option<Shape> {
     let rate = config.rate()?;
     let burst = config.shaper().map(|shaper| Shape::burst(rate, shaper));
-    burst.or_else(|| Some(Shape::walk(rate, config.rate_walk()?, random.fork("rate"))))
+    let walk = || Some(Shape::walk(rate, config.rate_walk()?, random.fork("rate")));
+    let steps = || Shape::steps(rate, config.rate_steps());
+    burst.or_else(walk).or_else(steps)
 }
 
 impl Serialiser {
@@ -736,29 +731,6 @@ impl Backlog {
     #[inline]
     fn area_until(&self, at: Instant) -> u128 {
         self.area + self.area_since(at)
-    }
-}
-
-impl Rough {
-    fn new(config: &LinkConfig, random: &SeededRandom) -> Option<Self> {
-        let burst = config.burst_loss().map(|loss| BurstProcess::new(loss, random.fork("burst")));
-        let is_needed = burst.is_some() || config.jitter() > Span::ZERO;
-        let jitter = random.fork("jitter");
-        is_needed.then_some(Self { burst, jitter, last: [Instant::ZERO; 2] })
-    }
-
-    /// Whether a packet is lost in a burst, and what jitter adds to its delay.
-    #[inline(never)]
-    fn draw(&mut self, config: &LinkConfig) -> (bool, Span) {
-        let is_lost = self.burst.as_mut().is_some_and(BurstProcess::loses_next);
-        (is_lost, Span(self.jitter.below(config.jitter().0 + 1)))
-    }
-
-    /// An arrival at `at`, or as late as the one before.
-    fn in_order(&mut self, at: Instant, held: bool) -> Instant {
-        let last = &mut self.last[usize::from(held)];
-        *last = at.max(*last);
-        *last
     }
 }
 

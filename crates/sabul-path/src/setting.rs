@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use sabul_units::Rate;
 use sabul_units::key::{Key, Range, Takes};
+use sabul_units::{Rate, Span};
 
 /// The slowest rate whose picosecond times stay far from the 213 days that time can count.
 pub(crate) const RATE_MIN: Rate = Rate(1_000);
@@ -11,6 +11,13 @@ pub(crate) const RATE_MIN: Rate = Rate(1_000);
 pub(crate) const RATE_MAX: Rate = Rate(1_000_000_000_000);
 /// The rates that links may have, in Mb/s.
 pub const RATE_MBPS: Range = Range::of(RATE_MIN.0 as f64 / 1e6, RATE_MAX.0 as f64 / 1e6);
+
+/// No path on Earth or to the Moon is longer; a larger number is a unit mistaken.
+pub(crate) const DELAY_MAX: Span = Span::from_secs(3_600);
+/// The delays that links may have, in ms.
+pub const DELAY_MS: Range = Range::of(0.0, DELAY_MAX.0 as f64 / 1e9);
+/// Latest time of a file, in seconds: eleven days, the longest run.
+pub(crate) const SECONDS_MAX: f64 = 1e6;
 
 /// No queue of a file holds more packets.
 pub(crate) const PACKETS_MAX: u64 = 1_000_000_000;

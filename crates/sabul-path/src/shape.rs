@@ -1,4 +1,5 @@
-//! Rates that are not constant: a policer, a shaper that lets bursts pass, and a rate that wanders.
+//! Rates that are not constant: a policer, a shaper that lets bursts pass, a rate that wanders, and step
+//! changes.
 //!
 //! Policer:  a bucket fills at a rate up to a depth; a packet that finds fewer tokens than bytes is
 //!     dropped before the queue, one that finds them takes them along.
@@ -8,15 +9,19 @@
 //! Walk:     the rate holds for a period and then moves by up to an eighth of the range, either way, drawn
 //!     evenly, between two ends that it does not leave; it starts at the link's. A packet in the serialiser
 //!     feels the change.
+//! Steps:    the rate holds until the next of the given times. A packet in the serialiser feels the change.
 //! Buckets are full at first. Tokens are kept as the time that it takes to earn them, so that nothing is rounded
 //! but the time of a packet.
+
+use std::collections::VecDeque;
 
 use sabul_units::key::{Key, Range, Takes};
 use sabul_units::{Bytes, Instant, Random, Rate, SeededRandom, Span};
 
 use crate::forge::Forgery;
 use crate::router::RouterPlan;
-use crate::setting::RATE_MBPS;
+use crate::setting::{DELAY_MAX, LinkError, RATE_MAX, RATE_MBPS, RATE_MIN, ensure};
+use crate::steps::{DelayStep, RateStep, check_order};
 
 /// Most bytes in a bucket: at the slowest rate these take half of the time that can be counted.
 const BUCKET_MAX: u64 = 1_000_000_000;
@@ -45,14 +50,43 @@ pub struct RateWalk {
     pub every: Span,
 }
 
-/// What a link has beside a constant rate.
+/// What a link has beside a constant rate and delay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shaping {
     pub(crate) policer: Option<TokenBucket>,
     pub(crate) shaper: Option<TokenBucket>,
     pub(crate) rate_walk: Option<RateWalk>,
+    pub(crate) rate_steps: Vec<RateStep>,
+    pub(crate) delay_steps: Vec<DelayStep>,
     pub(crate) router: Option<RouterPlan>,
     pub(crate) forge: Option<Forgery>,
+}
+
+impl Shaping {
+    /// Rejects two courses of one rate, and steps that are out of order or range.
+    pub(crate) fn check(&self, rate: Option<Rate>) -> Result<(), LinkError> {
+        let courses = [
+            ("shaper", self.shaper.is_some()),
+            ("rate_walk", self.rate_walk.is_some()),
+            ("rate_steps", !self.rate_steps.is_empty()),
+        ];
+        let mut given = courses.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name);
+        if let (Some(first), Some(second)) = (given.next(), given.next()) {
+            return ensure(false, first, || format!("beside {second}"), "one of the two");
+        }
+        let allowed = "rates from 1 kbit/s to 1 Tbit/s, on a link that has a rate";
+        for step in &self.rate_steps {
+            let is_allowed = rate.is_some() && (RATE_MIN..=RATE_MAX).contains(&step.rate);
+            ensure(is_allowed, "rate_steps", || step.rate.to_string(), allowed)?;
+        }
+        check_order("rate_steps", self.rate_steps.iter().map(|step| step.at))?;
+        for step in &self.delay_steps {
+            let is_allowed = step.delay <= DELAY_MAX;
+            let value = || format!("{:?}", step.delay);
+            ensure(is_allowed, "delay_steps", value, "delays of 0 to 3600 s")?;
+        }
+        check_order("delay_steps", self.delay_steps.iter().map(|step| step.at))
+    }
 }
 
 /// How to write a policer.
@@ -149,18 +183,24 @@ impl Bucket {
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
     Burst { burst: Rate, bucket: Bucket },
-    Walk(Box<Walk>),
+    Varying(Box<Varying>),
 }
 
-/// A wandering rate at one moment.
+/// A rate that holds until a time.
 #[derive(Clone, Debug)]
-pub(crate) struct Walk {
-    low: u64,
-    high: u64,
-    every: Span,
+pub(crate) struct Varying {
     rate: Rate,
     until: Instant,
-    random: SeededRandom,
+    course: Course,
+}
+
+/// Which rate comes after.
+#[derive(Clone, Debug)]
+enum Course {
+    /// A neighbouring rate between two ends, drawn.
+    Walk { low: u64, high: u64, every: Span, random: SeededRandom },
+    /// The first of these, at the end of the present rate.
+    Steps(VecDeque<RateStep>),
 }
 
 impl Shape {
@@ -171,7 +211,15 @@ impl Shape {
     pub(crate) fn walk(rate: Rate, walk: RateWalk, random: SeededRandom) -> Self {
         let (low, high) = (rate.0.min(walk.low.0), rate.0.max(walk.low.0));
         let RateWalk { every, .. } = walk;
-        Self::Walk(Box::new(Walk { low, high, every, rate, until: Instant::ZERO + every, random }))
+        let course = Course::Walk { low, high, every, random };
+        Self::Varying(Box::new(Varying { rate, until: Instant::ZERO + every, course }))
+    }
+
+    /// A rate with these steps; none without steps.
+    pub(crate) fn steps(rate: Rate, steps: &[RateStep]) -> Option<Self> {
+        let until = steps.first()?.at;
+        let course = Course::Steps(steps.iter().copied().collect());
+        Some(Self::Varying(Box::new(Varying { rate, until, course })))
     }
 
     /// When the last bit of a packet has left that begins to leave at `start`.
@@ -187,12 +235,12 @@ impl Shape {
                 bucket.credit = bucket.credit.saturating_sub(cost);
                 begin + at_once
             }
-            Self::Walk(walk) => walk.finish(start, size),
+            Self::Varying(varying) => varying.finish(start, size),
         }
     }
 }
 
-impl Walk {
+impl Varying {
     fn finish(&mut self, start: Instant, size: u32) -> Instant {
         let mut at = start;
         // Whole packet 1: the part of it that is left, in billionths.
@@ -202,7 +250,7 @@ impl Walk {
             let whole = self.rate.time_for(Bytes(size.into()));
             let needed = whole.mul_ratio(left, WHOLE);
             let room = self.until.since(at);
-            if needed <= room {
+            if needed <= room || self.until == FOREVER {
                 return at + needed;
             }
             left = left.saturating_sub(part(room, whole));
@@ -210,21 +258,35 @@ impl Walk {
         }
     }
 
-    /// Draws the rate that holds at a moment.
+    /// Sets the rate that holds at a moment.
     fn move_on(&mut self, at: Instant) {
-        let passed = at.since(self.until).0 / self.every.0.max(1);
-        if passed > PERIODS_MAX {
-            self.until = self.until + Span(self.every.0 * passed);
-        }
-        while self.until <= at {
-            self.until = self.until + self.every;
-            let step = (self.high - self.low) / STEP;
-            let moved = self.rate.0 + self.random.below(2 * step + 1);
-            self.rate = Rate(moved.saturating_sub(step).clamp(self.low, self.high));
+        let Self { rate, until, course } = self;
+        match course {
+            Course::Walk { low, high, every, random } => {
+                let passed = at.since(*until).0 / every.0.max(1);
+                if passed > PERIODS_MAX {
+                    *until = *until + Span(every.0 * passed);
+                }
+                while *until <= at {
+                    *until = *until + *every;
+                    let step = (*high - *low) / STEP;
+                    let moved = rate.0 + random.below(2 * step + 1);
+                    *rate = Rate(moved.saturating_sub(step).clamp(*low, *high));
+                }
+            }
+            Course::Steps(steps) => {
+                while *until <= at {
+                    let Some(step) = steps.pop_front() else { return };
+                    *rate = step.rate;
+                    *until = steps.front().map_or(FOREVER, |next| next.at);
+                }
+            }
         }
     }
 }
 
+/// The end of the time that can be counted.
+const FOREVER: Instant = Instant(u64::MAX);
 /// A whole packet.
 const WHOLE: u64 = 1_000_000_000;
 
@@ -308,5 +370,28 @@ mod tests {
         let mut shape = Shape::walk(Rate::from_mbps(8), walk, SeededRandom::new(1));
         let took = shape.finish(Instant::ZERO, 1_500).elapsed();
         assert!(took.0.abs_diff(Span::from_micros(1_500).0) < 10_000, "{took:?}");
+    }
+
+    #[test]
+    fn a_packet_in_the_serialiser_continues_at_the_rate_of_the_step() {
+        // 1000 bytes at 8 Mb/s take 1 ms. A quarter leaves before the step to 2 Mb/s, and the rest takes 3 ms.
+        let steps = [
+            RateStep { at: at_ms(10), rate: Rate::from_mbps(2) },
+            RateStep { at: at_ms(20), rate: Rate::from_mbps(8) },
+        ];
+        let mut shape = Shape::steps(Rate::from_mbps(8), &steps).unwrap();
+        let start = Instant::ZERO + Span::from_micros(9_750);
+        assert_eq!(shape.finish(start, 1_000).elapsed(), Span::from_millis(13));
+        // Half leaves in 2 ms before the step back, and the other half in 0.5 ms.
+        assert_eq!(shape.finish(at_ms(18), 1_000).elapsed(), Span::from_micros(20_500));
+        assert_eq!(shape.finish(at_ms(90), 1_000).elapsed(), Span::from_millis(91));
+        assert!(Shape::steps(Rate::from_mbps(8), &[]).is_none());
+    }
+
+    #[test]
+    fn steps_that_pass_while_the_link_is_idle_leave_the_last_rate() {
+        let steps = [1, 2, 4].map(|n| RateStep { at: at_ms(n), rate: Rate::from_mbps(n) });
+        let mut shape = Shape::steps(Rate::from_mbps(8), &steps).unwrap();
+        assert_eq!(shape.finish(at_ms(5), 1_000).since(at_ms(5)), Span::from_millis(2));
     }
 }

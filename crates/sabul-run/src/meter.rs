@@ -337,12 +337,13 @@ impl Meter {
             let LinkLook { stats, queue_packets, .. } =
                 links.look(measured.link, measured.way, now);
             let before = std::mem::replace(&mut measured.at_last_sample, stats);
-            let (rate, framing) = capacity(measured.config(&self.scenario));
+            let config = measured.config(&self.scenario);
+            let (rate, framing) = (config.mean_rate(now - span, now), config.framing());
             row.queue_pkts.push(queue_packets as f64);
             row.drops.push((stats.dropped() - before.dropped()) as f64);
             let carried = stats.carried_bytes(framing) - before.carried_bytes(framing);
             let carried = bps(carried, span);
-            row.utilisation.push(rate.map_or(0.0, |rate| carried / rate.0 as f64));
+            row.utilisation.push(share(carried, rate));
         }
     }
 
@@ -411,9 +412,11 @@ impl Meter {
     fn link_result(&self, now: Instant, index: usize, link: LinkLook) -> LinkResult {
         let LinkLook { stats, queue_packet_time, .. } = link;
         let measured = &self.measured[index];
+        let config = measured.config(&self.scenario);
         let LinkLook { stats: before, queue_packet_time: area, .. } = measured.at_warmup;
-        let span = now.since(Instant::ZERO + self.scenario.warmup);
-        let (rate, framing) = capacity(measured.config(&self.scenario));
+        let begin = Instant::ZERO + self.scenario.warmup;
+        let span = now.since(begin);
+        let (rate, framing) = (config.mean_rate(begin, now), config.framing());
         let carried = stats.carried_bytes(framing) - before.carried_bytes(framing);
         let carried = bps(carried, span);
         let from = self.scenario.warmup.as_secs_f64();
@@ -423,7 +426,7 @@ impl Meter {
         queue.sort_unstable_by(f64::total_cmp);
         LinkResult {
             id: measured.id.clone(),
-            utilisation: rate.map_or(0.0, |rate| carried / rate.0 as f64),
+            utilisation: share(carried, rate),
             drops: stats.dropped() - before.dropped(),
             marks: stats.marked - before.marked,
             queue_packets: Queue {
@@ -509,9 +512,9 @@ fn is_counted(arrivals: Arrivals) -> bool {
     !matches!(arrivals, Arrivals::Poisson { .. })
 }
 
-/// What a direction of a link carries: its rate, and what each packet takes of it besides.
-fn capacity(link: &LinkConfig) -> (Option<Rate>, u32) {
-    (link.rate(), link.framing())
+/// Bits carried ÷ bits that could have been; zero where there were none.
+fn share(carried_bps: f64, rate_bps: Option<f64>) -> f64 {
+    rate_bps.filter(|rate| *rate > 0.0).map_or(0.0, |rate| carried_bps / rate)
 }
 
 fn bps(bytes: u64, span: Span) -> f64 {

@@ -5,7 +5,9 @@
 
 use std::sync::LazyLock;
 
-use sabul_path::{BURST_LOSS, DISCIPLINES, LINK, OUTAGE, POLICER, RATE_WALK, SHAPER};
+use sabul_path::{
+    BURST_LOSS, DELAY_STEP, DISCIPLINES, LINK, OUTAGE, POLICER, RATE_STEP, RATE_WALK, SHAPER,
+};
 use sabul_run::scenario::{ARRIVALS, FLOW, PARTS, RUN, SIZE};
 use sabul_units::key::{Bounds, Key, Row, Takes, names, rows};
 
@@ -36,6 +38,8 @@ pub fn sections() -> Vec<Section> {
         section("link.policer", POLICER),
         section("link.shaper", SHAPER),
         section("link.rate_walk", RATE_WALK),
+        section("link.rate_steps", RATE_STEP),
+        section("link.delay_steps", DELAY_STEP),
         section("flow", FLOW),
         section("flow.size", SIZE),
         section("flow.arrivals", ARRIVALS),

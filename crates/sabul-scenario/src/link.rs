@@ -2,8 +2,9 @@
 
 use sabul_cc::{ParamValues, routers};
 use sabul_path::{
-    BURST_LOSS, BurstLoss, Fill, LINK, LinkConfig, LinkDraft, LinkError, LinkPlan, OUTAGE, Outage,
-    POLICER, QueueLimit, RATE_WALK, RateWalk, SHAPER, TokenBucket,
+    BURST_LOSS, BurstLoss, DELAY_STEP, DelayStep, Fill, LINK, LinkConfig, LinkDraft, LinkError,
+    LinkPlan, OUTAGE, Outage, POLICER, QueueLimit, RATE_STEP, RATE_WALK, RateStep, RateWalk,
+    SHAPER, TokenBucket,
 };
 use sabul_run::scenario::FlowPlan;
 use sabul_units::key::{Key, names, rounded};
@@ -53,14 +54,21 @@ impl<'a> Draft<'a> {
         }
         let queue = queue(&draft, longest_rtt(place, flows, delays));
         let outages = outages(&table);
-        let LinkDraft { forward, back, .. } = draft;
+        let rate_steps = rate_steps(&table);
+        let delay_steps = delay_steps(&table);
+        let LinkDraft { forward, mut back, .. } = draft;
+        if !table.has("back_rate_mbps") {
+            back = back.with_rate_steps(rate_steps.clone());
+        }
         let forward = forward
             .with_burst_loss(burst_loss(&table))
             .with_policer(bucket(&table, "policer", POLICER))
             .with_shaper(bucket(&table, "shaper", SHAPER))
-            .with_rate_walk(rate_walk(&table));
+            .with_rate_walk(rate_walk(&table))
+            .with_rate_steps(rate_steps);
         let [forward, back] = [forward, back].map(|link| {
-            link.with_queue(queue).with_outages(outages.clone()).build().unwrap_or_else(|error| {
+            let link = link.with_queue(queue).with_outages(outages.clone());
+            link.with_delay_steps(delay_steps.clone()).build().unwrap_or_else(|error| {
                 // Whatever was noted already is more precise.
                 if table.log().is_empty() {
                     refuse(&table, &error);
@@ -199,23 +207,56 @@ fn rate_walk(table: &Table<'_>) -> Option<RateWalk> {
 }
 
 fn outages(table: &Table<'_>) -> Vec<Outage> {
-    let allowed =
-        LINK.iter().find(|key| key.name == "outage").map_or_else(String::new, Key::allowed);
-    let mut outages: Vec<Outage> = Vec::new();
-    for item in table.tables("outage", &names(OUTAGE), &allowed) {
-        let mut outage = Outage { at: Instant::ZERO, lasts: Span::ZERO };
-        item.take_all(OUTAGE, &mut outage, None);
-        if let Some(before) = outages.last()
-            && before.end() > outage.at
-            && is_number(&item, "at_s")
-        {
-            let end = before.end().elapsed().as_secs_f64();
-            item.refuse("at_s", format!("is before the end of the one before it, at {end} s"));
+    let none = Outage { at: Instant::ZERO, lasts: Span::ZERO };
+    timed(table, "outage", OUTAGE, none, |before, next| {
+        let end = before.end();
+        (end > next.at).then(|| {
+            format!("is before the end of the one before it, at {} s", end.elapsed().as_secs_f64())
+        })
+    })
+}
+
+fn rate_steps(table: &Table<'_>) -> Vec<RateStep> {
+    let none = RateStep { at: Instant::ZERO, rate: Rate::from_mbps(1) };
+    timed(table, "rate_steps", RATE_STEP, none, |before, next| too_early(before.at, next.at))
+}
+
+fn delay_steps(table: &Table<'_>) -> Vec<DelayStep> {
+    let none = DelayStep { at: Instant::ZERO, delay: Span::ZERO };
+    timed(table, "delay_steps", DELAY_STEP, none, |before, next| too_early(before.at, next.at))
+}
+
+/// The problem with a step that is not later than the step before; none where it is.
+fn too_early(before: Instant, at: Instant) -> Option<String> {
+    (before >= at).then(|| {
+        let before_s = before.elapsed().as_secs_f64();
+        format!(
+            "is not later than the step before it, at {before_s} s; write steps in order of time"
+        )
+    })
+}
+
+/// A list of tables in order of time; `wrong` returns the problem with the time of the second of two neighbours.
+fn timed<T: Copy>(
+    table: &Table<'_>,
+    name: &str,
+    keys: &[Key<T>],
+    blank: T,
+    wrong: impl Fn(&T, &T) -> Option<String>,
+) -> Vec<T> {
+    let allowed = LINK.iter().find(|key| key.name == name).map_or_else(String::new, Key::allowed);
+    let mut all: Vec<T> = Vec::new();
+    for item in table.tables(name, &names(keys), &allowed) {
+        let mut next = blank;
+        item.take_all(keys, &mut next, None);
+        let problem = all.last().and_then(|before| wrong(before, &next));
+        if let Some(problem) = problem.filter(|_| is_number(&item, "at_s")) {
+            item.refuse("at_s", problem);
             continue;
         }
-        outages.push(outage);
+        all.push(next);
     }
-    outages
+    all
 }
 
 fn is_number(table: &Table<'_>, key: &str) -> bool {

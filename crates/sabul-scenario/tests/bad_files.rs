@@ -171,6 +171,26 @@ fn a_wrong_link_is_refused_with_line_key_and_range() {
         link("outage = [{ at_s = 5 }]", &["outage.for_s: is missing"]),
         link("outage = [{ at_s = 5, for_s = 0 }]", &["outage.for_s: 0 is not allowed"]),
         link("outage = [{ at_s = 5, for_s = 2 }, { at_s = 6, for_s = 1 }]", &["at 7 s"]),
+        link("rate_step = []", &["unknown key 'rate_step'", "did you mean 'rate_steps'?"]),
+        link("rate_steps = 5", &["key rate_steps: 5, a number,", "at_s = 20"]),
+        link("rate_steps = [{ at_s = 5 }]", &["rate_steps.rate_mbps: is missing"]),
+        link(
+            "rate_steps = [{ at_s = 5, rate_mps = 9 }]",
+            &["rate_steps.rate_mps: unknown key", "did you mean 'rate_mbps'?"],
+        ),
+        link(
+            "rate_steps = [{ at_s = 5, rate_mbps = 9 }, { at_s = 5, rate_mbps = 8 }]",
+            &["rate_steps.at_s: is not later than the step before it, at 5 s"],
+        ),
+        link(
+            "rate_steps = [{ at_s = 5, rate_mbps = 9 }]\nrate_walk = { low_mbps = 5, every_ms = 9 }",
+            &["key rate_steps: contradicts rate_walk"],
+        ),
+        link("delay_steps = [{ at_s = 5, delay_ms = -1 }]", &["delay_steps.delay_ms: -1"]),
+        link(
+            "delay_steps = [{ at_s = 5, dealy_ms = 1 }]",
+            &["delay_steps.dealy_ms: unknown key", "did you mean 'delay_ms'?"],
+        ),
         link("mtu = 20", &["key mtu: 20", "from 68 to 65575"]),
         link("router_rate_mbps = 5", &["router_rate_mbps", "set router"]),
         link("router = \"jetmx\"", &["unknown word 'jetmx'", "did you mean 'jetmax'?"]),

@@ -1,6 +1,8 @@
 //! What a file says is what the scenario holds, and what is written reads back.
 
-use sabul_path::{Codel, Discipline, Drr, EcnThreshold, FqCodel, Outage, QueueLimit, Red};
+use sabul_path::{
+    Codel, DelayStep, Discipline, Drr, EcnThreshold, FqCodel, Outage, QueueLimit, RateStep, Red,
+};
 use sabul_run::scenario::{
     Arrivals, Carrier, FlowSize, Profile, SabulEnds, Scenario, Striping, TcpEnds, Transport,
 };
@@ -172,6 +174,23 @@ fn the_way_back_has_rate_delay_and_queue_of_the_link_but_no_discipline() {
         assert_eq!((way.mtu(), way.delay()), (Some(1500), Span::from_millis(5)));
         assert_eq!(way.outages(), [outage]);
     }
+}
+
+#[test]
+fn steps_hold_both_ways_and_the_way_back_keeps_a_rate_of_its_own() {
+    let lines = "rate_steps = [{ at_s = 1, rate_mbps = 10 }, { at_s = 2, rate_mbps = 100 }]\n\
+                 delay_steps = [{ at_s = 3, delay_ms = 50 }]";
+    let at = |s| Instant::ZERO + Span::from_secs(s);
+    let rates =
+        [(1, 10), (2, 100)].map(|(s, mbps)| RateStep { at: at(s), rate: Rate::from_mbps(mbps) });
+    let delays = [DelayStep { at: at(3), delay: Span::from_millis(50) }];
+    let link = small(lines, "").links.remove(0);
+    for way in [&link.forward, &link.back] {
+        assert_eq!((way.rate_steps(), way.delay_steps()), (&rates[..], &delays[..]));
+    }
+    let link = small(&format!("{lines}\nback_rate_mbps = 5"), "").links.remove(0);
+    assert_eq!((link.forward.rate_steps(), link.back.rate_steps()), (&rates[..], &[][..]));
+    assert_eq!(link.back.delay_steps(), delays);
 }
 
 #[test]

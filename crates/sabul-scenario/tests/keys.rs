@@ -73,6 +73,8 @@ impl File {
             ("link.rate_walk", _) => {
                 set(&mut file.inner, &[("low_mbps", "1"), ("every_ms", "100")]);
             }
+            ("link.rate_steps", _) => set(&mut file.inner, &[("at_s", "1"), ("rate_mbps", "5")]),
+            ("link.delay_steps", _) => set(&mut file.inner, &[("at_s", "1"), ("delay_ms", "5")]),
             ("run" | "link", _) => {}
             (discipline, _) => {
                 let name = discipline.trim_start_matches("link.");
@@ -90,7 +92,9 @@ impl File {
             "run" => &mut self.run,
             "flow" => &mut self.flow,
             "flow.size" | "flow.arrivals" | "link.burst_loss" | "link.outage" | "link.policer"
-            | "link.shaper" | "link.rate_walk" => &mut self.inner,
+            | "link.shaper" | "link.rate_walk" | "link.rate_steps" | "link.delay_steps" => {
+                &mut self.inner
+            }
             _ => &mut self.link,
         };
         table.insert(key.to_owned(), value.to_owned());
@@ -135,8 +139,9 @@ impl File {
             "link.burst_loss" | "link.policer" | "link.shaper" | "link.rate_walk" => {
                 link.insert(section.trim_start_matches("link.").to_owned(), inner);
             }
-            "link.outage" => {
-                link.insert("outage".to_owned(), format!("[{inner}]"));
+            "link.outage" | "link.rate_steps" | "link.delay_steps" => {
+                let key = section.trim_start_matches("link.");
+                link.insert(key.to_owned(), format!("[{inner}]"));
             }
             _ => {}
         }

@@ -26,6 +26,8 @@ reorder = 0.1
 reorder_ms = 3
 jitter_ms = 1
 outage = [{ at_s = 10, for_s = 1 }, { at_s = 20, for_s = 1 }]
+rate_steps = [{ at_s = 10, rate_mbps = 1 }, { at_s = 20, rate_mbps = 7 }]
+delay_steps = [{ at_s = 10, delay_ms = 1 }]
 mtu = 1500
 
 [[link]]

@@ -24,7 +24,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
     }
     for link in &scenario.links {
         for config in [&link.forward, &link.back] {
-            if let Some(rate) = config.rate().filter(|rate| *rate > RATE_MAX) {
+            if let Some(rate) = config.rate_max().filter(|rate| *rate > RATE_MAX) {
                 let (rate, most) = (rate.as_mbps_f64(), RATE_MAX.as_mbps_f64());
                 return refuse(format!(
                     "link '{}' has {rate} Mb/s; use {most} or less, or the simulator",

@@ -175,7 +175,7 @@ fn shortest_rtt(scenario: &Scenario) -> Span {
         let access = flow.access_delay + flow.access_delay;
         flow.path.iter().fold(access, |sum, link| {
             let link = &scenario.links[*link];
-            sum + link.forward.delay() + link.back.delay()
+            sum + link.forward.delay_min() + link.back.delay_min()
         })
     });
     rtts.min().unwrap_or_default()

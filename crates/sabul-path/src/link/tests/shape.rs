@@ -4,7 +4,7 @@ use sabul_units::{Instant, Rate, SeededRandom, Span};
 
 use crate::config::LinkConfigBuilder;
 use crate::shape::{RateWalk, TokenBucket};
-use crate::{Discipline, FqCodel, Link, LinkConfig, QueueLimit, Verdict};
+use crate::{DelayStep, Discipline, FqCodel, Link, LinkConfig, QueueLimit, RateStep, Verdict};
 
 fn link(change: impl Fn(LinkConfigBuilder) -> LinkConfigBuilder) -> Link<u32> {
     let builder = LinkConfig::builder()
@@ -57,4 +57,50 @@ fn a_wandering_rate_takes_a_time_between_its_ends() {
     let steady = link(|it| it.with_rate_walk(Some(walk))).config().steady();
     let last = last_of(&mut Link::new(steady, &SeededRandom::new(1)), 900).elapsed();
     assert_eq!(last, Span::from_millis(900));
+}
+
+#[test]
+fn a_queue_drains_at_the_rate_of_each_step_whatever_the_discipline() {
+    let at = |ms| Instant::ZERO + Span::from_millis(ms);
+    let steps = vec![
+        RateStep { at: at(10), rate: Rate::from_mbps(2) },
+        RateStep { at: at(50), rate: Rate::from_mbps(80) },
+    ];
+    for discipline in [Discipline::DropTail, Discipline::FqCodel(FqCodel::default())] {
+        let mut link =
+            link(|it| it.with_rate_steps(steps.clone()).with_discipline(discipline.clone()));
+        // Ten packets in 10 ms, ten in 40 ms, ten in 1 ms.
+        let last = last_of(&mut link, 30).elapsed();
+        assert!(last.0.abs_diff(Span::from_millis(51).0) < 1_000, "{last:?}");
+    }
+    let config = link(|it| it.with_rate_steps(steps.clone())).config().clone();
+    assert_eq!(config.rate_max(), Some(Rate::from_mbps(80)));
+    let mean = config.mean_rate(Instant::ZERO, at(100)).unwrap() / 1e6;
+    assert!((mean - (0.8 + 0.8 + 40.0)).abs() < 1e-9, "{mean}");
+    assert_eq!(config.steady().rate_steps(), []);
+}
+
+#[test]
+fn a_shorter_delay_keeps_packets_in_order_and_a_longer_delay_holds_from_its_time() {
+    let at = |ms| Instant::ZERO + Span::from_millis(ms);
+    let step = |ms, delay| DelayStep { at: at(ms), delay: Span::from_millis(delay) };
+    let steps = vec![step(10, 5), step(40, 100)];
+    let delay = Span::from_millis(20);
+    let mut link = link(|it| it.with_delay(delay).with_delay_steps(steps.clone()));
+    let mut arrivals = Vec::new();
+    for number in 0..60 {
+        link.push(at(number), 1_000, u32::try_from(number).unwrap());
+    }
+    while let Some(delivery) = link.next_delivery(at(1_000)) {
+        arrivals.push((delivery.payload, delivery.at.elapsed().0 / Span::from_millis(1).0));
+    }
+    assert!(arrivals.iter().map(|(number, _)| *number).eq(0..60), "{arrivals:?}");
+    // Packet n leaves at n + 1 ms. Those that leave at 10 to 24 ms would arrive before packet 8, at 29 ms.
+    let wanted = |number: u64| match number + 1 {
+        left @ 0..10 => left + 20,
+        left @ 10..40 => (left + 5).max(29),
+        left => left + 100,
+    };
+    assert!(arrivals.iter().all(|(number, ms)| *ms == wanted((*number).into())), "{arrivals:?}");
+    assert_eq!(link.config().delay_min(), Span::from_millis(5));
 }
