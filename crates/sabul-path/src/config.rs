@@ -16,6 +16,8 @@ use crate::shape::{
 
 use crate::steps::{DELAY_STEPS_EXAMPLE, DelayStep, RATE_STEPS_EXAMPLE, RateStep, bits_between};
 
+use crate::trace::Trace;
+
 pub use crate::setting::{DELAY_MS, LinkError, QueueLimit, RATE_MBPS};
 
 /// The least size every IPv4 link must carry. [RFC 791 §3.2]
@@ -67,13 +69,20 @@ pub const LINK: &[Key<LinkDraft>] = &[
         Takes::Mbps(RATE_MBPS, |link, rate| link.both(|way| way.rate = Some(rate))),
         "serialisation of whole packets, IP header included",
     )
-    .required("the rate in megabits per second"),
+    .required("the rate in megabits per second")
+    .against(&["trace"]),
+    Key::<LinkDraft>::new(
+        "trace",
+        Takes::Own("the path of a file, from the folder of the scenario"),
+        "times at which packets leave, in the format of mahimahi, on the way of the data: [traces](#traces)",
+    )
+    .against(&["rate_mbps", "shaper", "rate_walk", "rate_steps"]),
     Key::<LinkDraft>::new(
         "back_rate_mbps",
         Takes::Mbps(RATE_MBPS, |link, rate| link.back.rate = Some(rate)),
         "rate of the way back",
     )
-    .or_else("`rate_mbps`"),
+    .or_else("`rate_mbps`, or the mean of the `trace`"),
     Key::<LinkDraft>::new(
         "delay_ms",
         Takes::Millis(DELAY_MS, |link, delay| link.both(|way| way.delay = delay)),
@@ -121,21 +130,21 @@ pub const LINK: &[Key<LinkDraft>] = &[
         "a faster rate while a bucket lasts, after the queue: [rates](#rates-that-are-not-constant)",
     )
     .or_else("none")
-    .against(&["rate_walk", "rate_steps"]),
+    .against(&["rate_walk", "rate_steps", "trace"]),
     Key::<LinkDraft>::new(
         "rate_walk",
         Takes::Table(|| names(RATE_WALK), WALK_EXAMPLE),
         "a rate that wanders: [rates](#rates-that-are-not-constant)",
     )
     .or_else("none")
-    .against(&["shaper", "rate_steps"]),
+    .against(&["shaper", "rate_steps", "trace"]),
     Key::<LinkDraft>::new(
         "rate_steps",
         Takes::Own(RATE_STEPS_EXAMPLE),
         "another rate from a time on, in order; both ways unless there is a `back_rate_mbps`: [steps](#steps)",
     )
     .or_else("none")
-    .against(&["shaper", "rate_walk"]),
+    .against(&["shaper", "rate_walk", "trace"]),
     Key::<LinkDraft>::new(
         "delay_steps",
         Takes::Own(DELAY_STEPS_EXAMPLE),
@@ -339,20 +348,27 @@ impl LinkConfig {
     pub fn rate_steps(&self) -> &[RateStep] {
         &self.settings.shaping.rate_steps
     }
+    /// The times at which packets may leave, in place of a constant rate.
+    pub fn trace(&self) -> Option<&Trace> {
+        self.settings.shaping.trace.as_ref()
+    }
     /// The highest rate that the settings name; `None` without a rate.
     pub fn rate_max(&self) -> Option<Rate> {
         let steps = self.rate_steps().iter().map(|step| step.rate);
         self.rate().map(|rate| steps.fold(rate, Rate::max))
     }
-    /// Bit/s that the link can carry on average between two times, by its steps, without outages, policer, shaper
-    /// and walk; `None` without a rate.
+    /// Bit/s that the link can carry on average between two times, by its steps or trace, without outages, policer,
+    /// shaper and walk; `None` without a rate.
     pub fn mean_rate(&self, from: Instant, until: Instant) -> Option<f64> {
         let rate = self.rate()?;
         let span = until.since(from);
-        if span == Span::ZERO || self.rate_steps().is_empty() {
-            return Some(rate.0 as f64);
-        }
-        Some(bits_between(rate, self.rate_steps(), from, until) / span.as_secs_f64())
+        let bits = match self.trace() {
+            _ if span == Span::ZERO => return Some(rate.0 as f64),
+            Some(trace) => trace.bits_between(from, until),
+            None if self.rate_steps().is_empty() => return Some(rate.0 as f64),
+            None => bits_between(rate, self.rate_steps(), from, until),
+        };
+        Some(bits / span.as_secs_f64())
     }
     /// The room in front of the serialiser.
     pub fn queue(&self) -> QueueLimit {
@@ -391,12 +407,13 @@ impl LinkConfig {
         self.settings.reorder_by
     }
     /// The same link at its rate and delay all the time, as for measuring what it is otherwise: without outages,
-    /// policer, shaper, walk, steps, router and forger.
+    /// policer, shaper, walk, steps, trace, router and forger.
     #[must_use]
     pub fn steady(&self) -> Self {
         let settings = self.to_builder().with_outages(Vec::new()).with_policer(None);
         let settings = settings.with_shaper(None).with_rate_walk(None).with_router(None);
         let settings = settings.with_rate_steps(Vec::new()).with_delay_steps(Vec::new());
+        let settings = settings.with_trace(None);
         Self { settings: settings.with_forge(None) }
     }
     /// What drops packets before the queue that exceed a rate.
@@ -589,6 +606,14 @@ impl LinkConfigBuilder {
     /// Other rates, each from a time on, in order; none by default, and not together with a shaper or walk.
     pub fn with_rate_steps(mut self, steps: Vec<RateStep>) -> Self {
         self.shaping.rate_steps = steps;
+        self
+    }
+
+    /// Times at which packets may leave, in place of a constant rate; none by default. The rate becomes the mean of
+    /// the trace, and stays so where the trace is taken away.
+    pub fn with_trace(mut self, trace: Option<Trace>) -> Self {
+        self.rate = trace.as_ref().map(Trace::mean_rate).or(self.rate);
+        self.shaping.trace = trace;
         self
     }
 

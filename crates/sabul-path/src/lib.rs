@@ -27,6 +27,7 @@ mod setting;
 mod shape;
 mod steps;
 mod topology;
+mod trace;
 
 pub use config::{
     BURST_LOSS, DELAY_MS, LINK, LinkConfig, LinkConfigBuilder, LinkDraft, LinkError, OUTAGE,
@@ -48,4 +49,7 @@ pub use steps::{DELAY_STEP, DelayStep, RATE_STEP, RateStep};
 pub use topology::{
     Arrival, Both, Damage, Entry, LinkPlan, Output, RouteId, Timer, Topology, TopologyWait,
     Transit, Way,
+};
+pub use trace::{
+    OPPORTUNITIES_MAX, OPPORTUNITY_BYTES, PERIOD_MS_MAX, TRACE_BYTES_MAX, Trace, TraceError,
 };

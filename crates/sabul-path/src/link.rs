@@ -30,6 +30,7 @@ use crate::queue::{Judgement, QueueDiscipline, Queued, RedGate, Scheduler};
 use crate::rough::Rough;
 use crate::router::{Find, RouterAccount, Seat};
 use crate::shape::{Bucket, Shape};
+use crate::trace::Player;
 
 #[cfg(test)]
 mod tests;
@@ -563,6 +564,9 @@ impl<P: Clone> Link<P> {
             let serialiser = &mut self.serialiser;
             (serialiser.busy_until, serialiser.busy_fraction) = (now, 0);
             serialiser.is_resting = false;
+            if let Some(shape) = &mut serialiser.shape {
+                shape.rest(now);
+            }
             self.serve(now);
         } else {
             let (packets, bytes) = (scheduler.len(), scheduler.bytes());
@@ -683,7 +687,8 @@ fn shape(config: &LinkConfig, random: &SeededRandom) -> Option<Shape> {
     let burst = config.shaper().map(|shaper| Shape::burst(rate, shaper));
     let walk = || Some(Shape::walk(rate, config.rate_walk()?, random.fork("rate")));
     let steps = || Shape::steps(rate, config.rate_steps());
-    burst.or_else(walk).or_else(steps)
+    let trace = || config.trace().cloned().map(|trace| Shape::Trace(Player::new(trace)));
+    burst.or_else(walk).or_else(steps).or_else(trace)
 }
 
 impl Serialiser {
@@ -696,6 +701,9 @@ impl Serialiser {
         };
         let size = size + config.framing();
         if let Some(shape) = &mut self.shape {
+            if is_idle {
+                shape.rest(start);
+            }
             self.busy_until = shape.finish(start, size);
             return self.busy_until;
         }

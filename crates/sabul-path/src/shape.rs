@@ -1,5 +1,5 @@
-//! Rates that are not constant: a policer, a shaper that lets bursts pass, a rate that wanders, and step
-//! changes.
+//! Rates that are not constant: a policer, a shaper that lets bursts pass, a rate that wanders, step changes, and
+//! traces ([`crate::trace`]).
 //!
 //! Policer:  a bucket fills at a rate up to a depth; a packet that finds fewer tokens than bytes is
 //!     dropped before the queue, one that finds them takes them along.
@@ -22,6 +22,7 @@ use crate::forge::Forgery;
 use crate::router::RouterPlan;
 use crate::setting::{DELAY_MAX, LinkError, RATE_MAX, RATE_MBPS, RATE_MIN, ensure};
 use crate::steps::{DelayStep, RateStep, check_order};
+use crate::trace::{Player, Trace};
 
 /// Most bytes in a bucket: at the slowest rate these take half of the time that can be counted.
 const BUCKET_MAX: u64 = 1_000_000_000;
@@ -57,6 +58,7 @@ pub(crate) struct Shaping {
     pub(crate) shaper: Option<TokenBucket>,
     pub(crate) rate_walk: Option<RateWalk>,
     pub(crate) rate_steps: Vec<RateStep>,
+    pub(crate) trace: Option<Trace>,
     pub(crate) delay_steps: Vec<DelayStep>,
     pub(crate) router: Option<RouterPlan>,
     pub(crate) forge: Option<Forgery>,
@@ -69,11 +71,14 @@ impl Shaping {
             ("shaper", self.shaper.is_some()),
             ("rate_walk", self.rate_walk.is_some()),
             ("rate_steps", !self.rate_steps.is_empty()),
+            ("trace", self.trace.is_some()),
         ];
         let mut given = courses.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name);
         if let (Some(first), Some(second)) = (given.next(), given.next()) {
             return ensure(false, first, || format!("beside {second}"), "one of the two");
         }
+        let is_mean = self.trace.as_ref().is_none_or(|trace| rate == Some(trace.mean_rate()));
+        ensure(is_mean, "trace", || format!("beside {rate:?}"), "the mean rate of the trace")?;
         let allowed = "rates from 1 kbit/s to 1 Tbit/s, on a link that has a rate";
         for step in &self.rate_steps {
             let is_allowed = rate.is_some() && (RATE_MIN..=RATE_MAX).contains(&step.rate);
@@ -184,6 +189,7 @@ impl Bucket {
 pub(crate) enum Shape {
     Burst { burst: Rate, bucket: Bucket },
     Varying(Box<Varying>),
+    Trace(Player),
 }
 
 /// A rate that holds until a time.
@@ -222,6 +228,14 @@ impl Shape {
         Some(Self::Varying(Box::new(Varying { rate, until, course })))
     }
 
+    /// No packet waits until `now`.
+    #[cold]
+    pub(crate) fn rest(&mut self, now: Instant) {
+        if let Self::Trace(player) = self {
+            player.rest(now);
+        }
+    }
+
     /// When the last bit of a packet has left that begins to leave at `start`.
     #[cold]
     pub(crate) fn finish(&mut self, start: Instant, size: u32) -> Instant {
@@ -236,6 +250,7 @@ impl Shape {
                 begin + at_once
             }
             Self::Varying(varying) => varying.finish(start, size),
+            Self::Trace(player) => player.finish(start, size),
         }
     }
 }

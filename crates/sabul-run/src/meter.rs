@@ -512,7 +512,7 @@ fn is_counted(arrivals: Arrivals) -> bool {
     !matches!(arrivals, Arrivals::Poisson { .. })
 }
 
-/// Bits carried ÷ bits that could have been; zero where there were none.
+/// Bits carried ÷ bits that could have been; zero where there were none, as in a gap of a trace.
 fn share(carried_bps: f64, rate_bps: Option<f64>) -> f64 {
     rate_bps.filter(|rate| *rate > 0.0).map_or(0.0, |rate| carried_bps / rate)
 }

@@ -35,6 +35,7 @@ mod runs;
 mod set;
 mod sweep;
 mod table;
+mod traces;
 mod traffic;
 mod tree;
 

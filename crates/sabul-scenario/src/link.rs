@@ -13,6 +13,7 @@ use sabul_units::{Instant, Probability, Rate, Span};
 use crate::error::unknown;
 use crate::keys::disciplines_of;
 use crate::table::Table;
+use crate::traces::Traces;
 use crate::tree::Value;
 
 /// The packet that `queue_bdp` counts in: the usual Ethernet MTU, in bytes.
@@ -28,8 +29,9 @@ pub(crate) struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     /// What a `[[link]]` says that does not depend on flows.
-    pub(crate) fn read(table: Table<'a>) -> Self {
+    pub(crate) fn read(table: Table<'a>, traces: &Traces) -> Self {
         let mut draft = LinkDraft::default();
+        take_trace(&table, &mut draft, traces);
         table.take_all(LINK, &mut draft, None);
         Self { id: table.id().unwrap_or_default(), draft, table }
     }
@@ -77,6 +79,18 @@ impl<'a> Draft<'a> {
             })
         });
         LinkPlan { id: id.to_owned(), forward, back }
+    }
+}
+
+/// The trace of the link, whose mean is the rate of both ways where nothing else says one.
+fn take_trace(table: &Table<'_>, draft: &mut LinkDraft, traces: &Traces) {
+    let Some(path) = table.text("trace", "the path of a trace file") else { return };
+    match traces.get(path) {
+        Ok(trace) => {
+            draft.back = std::mem::take(&mut draft.back).with_rate(Some(trace.mean_rate()));
+            draft.forward = std::mem::take(&mut draft.forward).with_trace(Some(trace));
+        }
+        Err(problem) => table.refuse("trace", problem),
     }
 }
 

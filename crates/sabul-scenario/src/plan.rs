@@ -9,6 +9,7 @@ use crate::flow;
 use crate::keys::{FLOW_NAMES, LINK_NAMES, TOP_NAMES};
 use crate::link::Draft;
 use crate::table::{Log, Table};
+use crate::traces::Traces;
 use crate::tree::{Field, Value, find};
 
 /// Rows of the series that a run may ask for.
@@ -20,19 +21,25 @@ const FLOWS_MAX: usize = 10_000;
 const COPIES_MAX: u64 = 1_000_000;
 
 /// Reads the scenario in a tree, for an arm; `name` is what it is called where the file does not say.
-pub(crate) fn read(fields: &[Field], name: &str, arm: Arm) -> Result<Scenario, Vec<Problem>> {
+pub(crate) fn read(
+    fields: &[Field],
+    name: &str,
+    arm: Arm,
+    traces: &Traces,
+) -> Result<Scenario, Vec<Problem>> {
     let log = Log::default();
     let top = Table::new(fields, &Origin::File, String::new(), Some(&TOP_NAMES), &log);
-    let scenario = read_top(&top, name, arm);
+    let scenario = read_top(&top, name, arm, traces);
     let problems = log.into_problems();
     if problems.is_empty() { Ok(scenario) } else { Err(problems) }
 }
 
-fn read_top(top: &Table<'_>, name: &str, arm: Arm) -> Scenario {
+fn read_top(top: &Table<'_>, name: &str, arm: Arm, traces: &Traces) -> Scenario {
     let scenario = run(top, name);
     let link_tables = items(top, "link", &LINK_NAMES, LINKS_MAX);
     let flow_tables = items(top, "flow", &FLOW_NAMES, FLOWS_MAX);
-    let drafts: Vec<Draft<'_>> = link_tables.iter().cloned().map(Draft::read).collect();
+    let tables = link_tables.iter().cloned();
+    let drafts: Vec<Draft<'_>> = tables.map(|table| Draft::read(table, traces)).collect();
     let delays: Vec<Span> = drafts.iter().map(Draft::delay).collect();
     let end = Instant::ZERO + scenario.duration;
     let flows: Vec<_> =

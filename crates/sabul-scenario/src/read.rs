@@ -12,6 +12,7 @@ use crate::flow::default_controller;
 use crate::plan;
 use crate::set::Override;
 use crate::sweep::{Combination, Sweep};
+use crate::traces::Traces;
 use crate::tree::{self, Field, Node, Value, find};
 
 /// The largest scenario file: 1 MiB. Larger ones are something else.
@@ -30,14 +31,15 @@ pub struct Run {
     pub settings: Vec<(String, String)>,
     /// What to run.
     pub scenario: Scenario,
-    /// The same as a scenario file, settings applied: it reads back to the same scenario.
+    /// The same as a scenario file, settings applied: it reads back to the same scenario, with the files of traces
+    /// where they are.
     pub text: String,
 }
 
 /// Reads a scenario file for the simulator and checks every run it describes.
 ///
 /// `file` is what to call it in errors; a scenario without a name is called after its stem.
-/// Overrides beat the file's own values and its `[sweep]`, later ones earlier ones.
+/// Paths of traces count from the folder of `file`. Overrides beat the file's own values and its `[sweep]`, later ones earlier ones.
 ///
 /// # Errors
 /// If anything is wrong with any run. The error lists what could be found, with lines.
@@ -71,7 +73,9 @@ pub fn read_for(
     }
     let stem = Path::new(file).file_stem().and_then(|stem| stem.to_str());
     let name = stem.filter(|stem| !stem.is_empty()).unwrap_or("scenario");
-    (0..sweep.count()).map(|n| run(sweep.combination(n, &fields, arm), name, file, arm)).collect()
+    let traces = Traces::of(file);
+    let run = |n| run(sweep.combination(n, &fields, arm), name, file, arm, &traces);
+    (0..sweep.count()).map(run).collect()
 }
 
 /// Reads a scenario file from disk, as [`read`] does.
@@ -117,9 +121,15 @@ fn too_large(size: &str) -> String {
     format!("is {size}; a scenario file has at most {FILE_BYTES_MAX} bytes")
 }
 
-fn run(combination: Combination, name: &str, file: &str, arm: Arm) -> Result<Run, Error> {
+fn run(
+    combination: Combination,
+    name: &str,
+    file: &str,
+    arm: Arm,
+    traces: &Traces,
+) -> Result<Run, Error> {
     let Combination { label, settings, mut fields } = combination;
-    let scenario = plan::read(&fields, name, arm).map_err(|mut problems| {
+    let scenario = plan::read(&fields, name, arm, traces).map_err(|mut problems| {
         if !label.is_empty() {
             for problem in &mut problems {
                 problem.what.push_str(&format!(" (in the run with {label})"));
@@ -128,6 +138,7 @@ fn run(combination: Combination, name: &str, file: &str, arm: Arm) -> Result<Run
         Error::new(file, problems)
     })?;
     spell_out(&mut fields, &scenario.name);
+    spell_out_traces(&mut fields, traces);
     let text = tree::write_file(&fields);
     let label = if label.is_empty() { scenario.name.clone() } else { label };
     Ok(Run { label, settings, scenario, text })
@@ -150,6 +161,22 @@ fn spell_out(fields: &mut Vec<Field>, name: &str) {
             && find(flow, "cc").is_none()
         {
             flow.push(text_field("cc", cc));
+        }
+    }
+}
+
+/// Writes paths of traces so that they hold in every folder.
+fn spell_out_traces(fields: &mut [Field], traces: &Traces) {
+    let links = fields.iter_mut().find(|field| field.key == "link");
+    let Some(Value::List(links)) = links.map(|field| &mut field.node.value) else { return };
+    for link in links {
+        let Value::Table(link) = &mut link.value else { continue };
+        for field in link.iter_mut().filter(|field| field.key == "trace") {
+            if let Value::Text(path) = &mut field.node.value
+                && let Some(absolute) = traces.absolute(path)
+            {
+                *path = absolute;
+            }
         }
     }
 }

@@ -174,7 +174,10 @@ impl<'a> Table<'a> {
     /// Puts a key's value into its field, or what holds without it.
     fn take<T>(&self, key: &Key<T>, target: &mut T) {
         let Some(value) = self.value(key.name) else {
-            if let Unset::Required(what) = key.unset {
+            let has_rival = key.rivals.iter().any(|rival| self.has(rival));
+            if let Unset::Required(what) = key.unset
+                && !has_rival
+            {
                 self.missing(key.name, what);
             }
             key.put_default(target).expect("the default of a key is a value of it, and tested");

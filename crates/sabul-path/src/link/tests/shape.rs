@@ -4,7 +4,9 @@ use sabul_units::{Instant, Rate, SeededRandom, Span};
 
 use crate::config::LinkConfigBuilder;
 use crate::shape::{RateWalk, TokenBucket};
-use crate::{DelayStep, Discipline, FqCodel, Link, LinkConfig, QueueLimit, RateStep, Verdict};
+use crate::{
+    DelayStep, Discipline, FqCodel, Link, LinkConfig, QueueLimit, RateStep, Trace, Verdict,
+};
 
 fn link(change: impl Fn(LinkConfigBuilder) -> LinkConfigBuilder) -> Link<u32> {
     let builder = LinkConfig::builder()
@@ -103,4 +105,26 @@ fn a_shorter_delay_keeps_packets_in_order_and_a_longer_delay_holds_from_its_time
     };
     assert!(arrivals.iter().all(|(number, ms)| *ms == wanted((*number).into())), "{arrivals:?}");
     assert_eq!(link.config().delay_min(), Span::from_millis(5));
+}
+
+#[test]
+fn a_trace_sends_at_its_times_and_wastes_the_rest_whatever_the_discipline() {
+    let at = |ms| Instant::ZERO + Span::from_millis(ms);
+    let trace = Trace::parse(b"2\n2\n10\n").unwrap();
+    for discipline in [Discipline::DropTail, Discipline::FqCodel(FqCodel::default())] {
+        let mut link = link(|it| {
+            it.with_trace(Some(trace.clone())).with_framing(4).with_discipline(discipline.clone())
+        });
+        for (ms, size) in [(0, 1_500), (0, 1_500), (0, 1_500), (10, 1_500), (12, 100), (12, 100)] {
+            link.push(at(ms), size, u32::try_from(ms).unwrap());
+        }
+        let next = |link: &mut Link<u32>| Some(link.next_delivery(at(100))?.at.elapsed());
+        let times: Vec<u64> = std::iter::from_fn(|| next(&mut link)).map(Span::as_micros).collect();
+        // The packet that comes at 10 ms is too late for 10 and leaves at 12; those of 12 leave at 20.
+        assert_eq!(times, [2_000, 2_000, 10_000, 12_000, 20_000, 20_000], "{discipline:?}");
+        let mean = link.config().mean_rate(at(0), at(10)).unwrap();
+        assert!((mean - 3.0 * 1_504.0 * 8.0 / 0.01).abs() < 1e-3, "{mean}");
+        assert!(link.config().steady().trace().is_none());
+        assert_eq!(link.config().steady().rate(), Some(trace.mean_rate()));
+    }
 }
