@@ -263,6 +263,9 @@ pub trait Controller: fmt::Debug + Send {
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>);
     /// Nothing was heard for a whole expiry period while data was outstanding.
     fn on_timeout(&mut self, cx: &mut Context<'_>);
+    /// Packets that counted as lost at the newest decrease, by a report or in silence, have arrived after all. Only
+    /// TCP hosts report that.
+    fn on_undo(&mut self, _cx: &mut Context<'_>) {}
     /// An ACK arrived.
     fn on_ack(&mut self, _acked: &Acked, _cx: &mut Context<'_>) {}
     /// One SYN interval ended.

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! t_s               time of the fact on the driver's clock, seconds with six digits
-//! fact              the callback: on_ack, on_loss, on_timeout, on_interval, on_report
+//! fact              the callback: on_ack, on_loss, on_timeout, on_undo, on_interval, on_report
 //! phase             what the controller says it is doing, after the fact
 //! gap_ns            least spacing between packets after it, 0 without pacing
 //! window_packets    most packets on the way after it; - without a window

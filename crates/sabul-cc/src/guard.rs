@@ -191,6 +191,7 @@ struct Needs {
 #[derive(Debug)]
 pub struct Guarded {
     name: &'static str,
+    family: Family,
     needs: Needs,
     /// None after a fault.
     inner: Option<Box<dyn Controller>>,
@@ -254,6 +255,7 @@ impl Guarded {
     fn empty(name: &'static str, family: Family) -> Self {
         Self {
             name,
+            family,
             needs: Needs { window: family != Family::Rate, form: None },
             inner: None,
             answers: TRICKLE,
@@ -359,6 +361,11 @@ impl Guarded {
         self.fact("on_timeout", moment, |inner, cx| inner.on_timeout(cx));
     }
 
+    /// Packets that counted as lost at the newest decrease have arrived after all.
+    pub fn on_undo(&mut self, moment: &Moment) {
+        self.fact("on_undo", moment, |inner, cx| inner.on_undo(cx));
+    }
+
     /// An ACK arrived.
     pub fn on_ack(&mut self, acked: &Acked, moment: &Moment) {
         self.fact("on_ack", moment, |inner, cx| inner.on_ack(acked, cx));
@@ -389,6 +396,11 @@ impl Guarded {
     pub fn path(&self, packet_bytes: Bytes) -> Option<PathFacts> {
         let inner = self.inner.as_deref()?;
         caught(|| inner.path(packet_bytes)).ok().flatten()
+    }
+
+    /// What it limits at all times.
+    pub const fn family(&self) -> Family {
+        self.family
     }
 
     /// What the algorithm needs of the channel.

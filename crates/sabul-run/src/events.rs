@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `t_s` | all | seconds since the start of the run |
 //! | `source` | all | `flow:ID` or `link:ID` |
-//! | `event` | all | the fact that a controller was told (`on_ack`, `on_loss`, `on_timeout`, `on_interval`, `on_report`), or `timer`, or `drop` |
+//! | `event` | all | the fact that a controller was told (`on_ack`, `on_loss`, `on_timeout`, `on_undo`, `on_interval`, `on_report`), or `timer`, or `drop` |
 //! | `phase`, `gap_ns`, `window_packets`, `hold_until_s`, `reasons` | a controller | what it is doing and allows after the fact, and why: `sabul_cc::events` |
 //! | `timer`, `why` | a timer of the protocol | which fired, and why: `sabul_proto::Fired` |
 //! | `way`, `why`, `packets`, `flow` | a drop | `forward` or `back`; `full`, `early`, `loss`, `outage` or `too-large`; how many; whose, `null` where the link dropped another packet than the one that came |

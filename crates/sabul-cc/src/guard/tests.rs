@@ -200,6 +200,9 @@ impl Controller for Noting {
     fn on_timeout(&mut self, _cx: &mut Context<'_>) {
         self.note("on_timeout", ());
     }
+    fn on_undo(&mut self, _cx: &mut Context<'_>) {
+        self.note("on_undo", ());
+    }
     fn on_ack(&mut self, acked: &Acked, _cx: &mut Context<'_>) {
         assert_eq!(acked.newly, Packets(2));
         self.note("on_ack", ());
@@ -269,6 +272,7 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
     // What it tells arrives as it was told.
     guarded.on_loss(&LossReport::new(Packets(1), Packets(0), SentNumber(5), SentNumber(6)), &cx);
     guarded.on_timeout(&cx);
+    guarded.on_undo(&cx);
     guarded.on_ack(&Acked { newly: Packets(2), ..Acked::default() }, &cx);
     let report = IntervalReport::new(Packets(3), Packets(0), Packets(0), SYN_INTERVAL, false);
     guarded.on_interval(&report, &cx);

@@ -10,6 +10,7 @@
 //! On a loss event:  W_max = cwnd, or cwnd × (1 + beta) / 2 if it was below W_max;
 //!                   cwnd = ssthresh = max(beta × flight, 2)
 //! On a timeout:     cwnd = 1, and the next avoidance begins on the plateau: W_max = cwnd, K = 0
+//! On an undo:       all as before the recovery, cwnd and ssthresh at least so large [RFC9438 §4.9]
 //! States, invariants: `window`; t stands still while something else than the window binds.
 //! Not here:    the older CUBIC of Linux 2.6, which differs in constants and clamps.
 
@@ -71,6 +72,14 @@ struct Avoidance {
     w_est: f64,
 }
 
+/// The curve.
+#[derive(Clone, Copy, Debug)]
+struct Curve {
+    w_max: f64,
+    cwnd_prior: f64,
+    avoidance: Option<Avoidance>,
+}
+
 #[derive(Debug)]
 struct Cubic {
     window: Window,
@@ -82,6 +91,8 @@ struct Cubic {
     cwnd_prior: f64,
     avoidance: Option<Avoidance>,
     last_ack: Option<Instant>,
+    /// The curve before the first decrease of the newest recovery.
+    before: Option<Curve>,
 }
 
 fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
@@ -92,6 +103,7 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
         cwnd_prior: 0.0,
         avoidance: None,
         last_ack: None,
+        before: None,
     }))
 }
 
@@ -148,7 +160,15 @@ impl Cubic {
         }
     }
 
+    fn keep_curve(&mut self) {
+        if self.window.is_first_decrease() {
+            let Self { w_max, cwnd_prior, avoidance, .. } = *self;
+            self.before = Some(Curve { w_max, cwnd_prior, avoidance });
+        }
+    }
+
     fn shrink(&mut self) {
+        self.keep_curve();
         let cwnd = self.window.cwnd();
         self.cwnd_prior = cwnd;
         // [RFC9438 §4.7] Fast convergence: a window that did not get back leaves room for others.
@@ -195,7 +215,17 @@ impl Controller for Cubic {
         }
     }
 
+    fn on_undo(&mut self, _cx: &mut Context<'_>) {
+        // [RFC9438 §4.9.2]
+        if self.window.undo()
+            && let Some(Curve { w_max, cwnd_prior, avoidance }) = self.before.take()
+        {
+            (self.w_max, self.cwnd_prior, self.avoidance) = (w_max, cwnd_prior, avoidance);
+        }
+    }
+
     fn on_timeout(&mut self, _cx: &mut Context<'_>) {
+        self.keep_curve();
         if !self.window.is_silent() {
             self.cwnd_prior = self.window.cwnd();
         }

@@ -5,7 +5,7 @@
 //!              on a loss event:                                             cwnd = keep × flight
 //!              in slow start keep is at most one half; a timeout keeps that as the threshold
 //! States, invariants:   `window`.
-//! Not here:    laws (one file each); slow start and which losses are one event (`window`).
+//! Not here:    undoing what a loss did to a law itself, as in Linux; laws (one file each); slow start and which losses are one event (`window`).
 
 use std::fmt;
 
@@ -126,6 +126,10 @@ impl<L: Law> Controller for LossDriven<L> {
         let keep = self.law.keep(self.window.cwnd(), cx);
         self.window.time_out(self.bound(keep));
         self.law.restart();
+    }
+
+    fn on_undo(&mut self, _cx: &mut Context<'_>) {
+        self.window.undo();
     }
 
     fn counts_marks(&self) -> bool {

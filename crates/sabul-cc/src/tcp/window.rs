@@ -6,6 +6,7 @@
 //!              shrinks it to one packet, and growth starts with the first ACK after it.
 //! States:      Open --loss | mark--> Recovery --all of before settled--> Open
 //!              any --timeout--> Silent --ACK | loss report--> Restart --all of before settled--> Open
+//!              Recovery | Silent | Restart --undo--> Open, with the window as before
 //! Invariants:  1 <= window, threshold <= `WINDOW_MAX`; a loss leaves a threshold of 2 or more.
 //! Not here:    how a window grows in avoidance, and the factor of its decrease (`law`, `cubic`); the
 //!              smaller window after an idle time [RFC5681 §4.1], since no fact tells of one.
@@ -79,6 +80,8 @@ pub(super) struct Window {
     state: State,
     /// Largest number sent when the window last shrank.
     recover: Option<SentNumber>,
+    /// Window and threshold before the first decrease of the newest recovery.
+    before: Option<(f64, f64)>,
     /// Packets in flight before the newest ACK, and whether the window was what bound them.
     flight: f64,
     is_limiting: bool,
@@ -92,6 +95,7 @@ impl Window {
             ssthresh: params.number(SSTHRESH.name),
             state: State::Open,
             recover: None,
+            before: None,
             flight: 0.0,
             is_limiting: true,
             srtt: None,
@@ -156,6 +160,7 @@ impl Window {
             self.state = State::Open;
             if acked.marked.0 > 0 && self.recover != Some(acked.settled) {
                 // [RFC3168 §6.1.2] As a loss, at most once a round trip.
+                self.before = None;
                 self.recover = Some(acked.next.before());
                 self.state = State::Recovery;
                 return Heard::Mark;
@@ -178,6 +183,7 @@ impl Window {
         if self.recover.is_some_and(|recover| loss.first_lost <= recover) {
             return false;
         }
+        self.forget_if_open();
         self.recover = Some(loss.largest_sent);
         self.state = State::Recovery;
         true
@@ -201,6 +207,7 @@ impl Window {
     /// [RFC5681 §3.1] The window is one packet; the threshold stays if nothing was heard since an
     /// earlier timeout.
     pub(super) fn time_out(&mut self, beta: f64) {
+        self.forget_if_open();
         if self.state != State::Silent {
             self.set_ssthresh(beta);
         }
@@ -208,7 +215,30 @@ impl Window {
         self.state = State::Silent;
     }
 
+    /// A new recovery has nothing to do with the one before.
+    fn forget_if_open(&mut self) {
+        if self.state == State::Open {
+            self.before = None;
+        }
+    }
+
+    /// Whether the next decrease begins a recovery, so that an undo goes back to what is now.
+    pub(super) fn is_first_decrease(&self) -> bool {
+        self.before.is_none() || self.state == State::Open
+    }
+
+    /// The decreases of the newest recovery were in vain: window and threshold are at least as before;
+    /// false if there was none. [LINUX tcp_input.c]
+    pub(super) fn undo(&mut self) -> bool {
+        let Some((cwnd, ssthresh)) = self.before.take() else { return false };
+        self.cwnd = self.cwnd.max(cwnd);
+        self.ssthresh = self.ssthresh.max(ssthresh);
+        self.state = State::Open;
+        true
+    }
+
     fn set_ssthresh(&mut self, beta: f64) {
+        self.before.get_or_insert((self.cwnd, self.ssthresh));
         let flight = if self.is_limiting { self.cwnd } else { self.flight.min(self.cwnd) };
         self.ssthresh = (beta * flight).max(SSTHRESH_MIN);
     }

@@ -56,12 +56,21 @@ pub struct TcpAck {
     blocks: [(u32, u32); SACK_BLOCKS],
     /// A mark has arrived that the sender has not answered yet.
     pub is_marked: bool,
+    /// It answers a segment that had arrived before: DSACK. [RFC2883 §4]
+    pub has_duplicate: bool,
 }
 
 impl TcpAck {
     /// An ACK that selectively acknowledges nothing.
     pub const fn new(ack: u64, echo: Instant, is_marked: bool) -> Self {
-        Self { ack, echo, blocks: [(0, 0); SACK_BLOCKS], is_marked }
+        Self { ack, echo, blocks: [(0, 0); SACK_BLOCKS], is_marked, has_duplicate: false }
+    }
+
+    /// The same, of a segment that had arrived before; its place takes the room of a block.
+    #[must_use]
+    pub const fn with_duplicate(mut self) -> Self {
+        self.has_duplicate = true;
+        self
     }
 
     /// Adds the block of bytes from `start` to before `end`, where there is still room for one.
@@ -71,7 +80,8 @@ impl TcpAck {
     pub fn with_block(mut self, start: u64, end: u64) -> Self {
         let offset = start.checked_sub(self.ack).and_then(|offset| u32::try_from(offset).ok());
         let length = end.checked_sub(start).and_then(|length| u32::try_from(length).ok());
-        let free = self.blocks.iter_mut().find(|(_, length)| *length == 0);
+        let room = SACK_BLOCKS - usize::from(self.has_duplicate);
+        let free = self.blocks[..room].iter_mut().find(|(_, length)| *length == 0);
         if let (Some(offset), Some(length), Some(free)) = (offset, length, free) {
             *free = (offset, length);
         }
@@ -89,7 +99,7 @@ impl TcpAck {
     /// Its size on the wire, IP header included.
     #[expect(clippy::cast_possible_truncation, reason = "at most three")]
     pub fn wire_bytes(&self) -> u32 {
-        match self.blocks().count() as u32 {
+        match self.blocks().count() as u32 + u32::from(self.has_duplicate) {
             0 => TCP_HEADER_BYTES,
             blocks => TCP_HEADER_BYTES + SACK_OPTION_BYTES + blocks * SACK_BLOCK_BYTES,
         }
@@ -111,6 +121,14 @@ mod tests {
         let full = ack.with_block(2000, 2500).with_block(9000, 9001).with_block(7000, 8000);
         assert_eq!(full.wire_bytes(), 68);
         assert_eq!(full.blocks().collect::<Vec<_>>(), [(3000, 4000), (2000, 2500), (9000, 9001)]);
+    }
+
+    #[test]
+    fn a_duplicate_takes_the_place_of_a_block() {
+        let ack = TcpAck::new(1000, Instant::ZERO, false).with_duplicate();
+        assert_eq!((ack.wire_bytes(), ack.blocks().count()), (52, 0));
+        let full = ack.with_block(3000, 4000).with_block(2000, 2500).with_block(7000, 8000);
+        assert_eq!((full.wire_bytes(), full.blocks().count()), (68, 2));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The receiving host: what has arrived, and when to say so.
 //!
-//! Source: [RFC5681 §4.2] (delayed ACKs), [RFC2018 §4] (which blocks), [RFC7323 §4] (which time to
+//! Source: [RFC5681 §4.2] (delayed ACKs), [RFC2018 §4] and [RFC2883 §4] (which blocks), [RFC7323 §4] (which time to
 //!         echo), [RFC3168 §6.1.3] and [RFC8257 §3.2] (marks).
 //! Model:       every second segment in order is acknowledged, a single one after 40 ms; at once
 //!              what is out of order, fills a hole or has arrived before.
@@ -44,6 +44,8 @@ pub struct TcpReceiver {
     /// Segments in order that no ACK has answered.
     unanswered: u32,
     is_due: bool,
+    /// The newest segment had arrived before.
+    has_duplicate: bool,
     deadline: Option<Instant>,
     /// [RFC7323 §4] TS.Recent and Last.ACK.sent.
     echo: Instant,
@@ -88,6 +90,7 @@ impl TcpReceiver {
         let range = NumberRange { first, last: segment.end().saturating_sub(1) };
         if segment.end() <= first || self.holds(range) {
             self.stats.duplicates += 1;
+            self.has_duplicate = true;
             self.is_due = true;
         } else if first > self.next {
             self.waiting.insert(range);
@@ -126,6 +129,9 @@ impl TcpReceiver {
         self.last_ack = self.next;
         self.stats.acks += 1;
         let mut ack = TcpAck::new(self.next, self.echo, self.is_marked);
+        if std::mem::take(&mut self.has_duplicate) {
+            ack = ack.with_duplicate();
+        }
         if !self.waiting.is_empty() {
             for block in self.recent.into_iter().flatten() {
                 if let Some(range) = self.block_of(block) {

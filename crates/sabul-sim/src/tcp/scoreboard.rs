@@ -1,32 +1,25 @@
-//! What the sender knows of each segment in flight.
+//! SACK scoreboard: the state of each segment in flight.
 //!
-//! Source: [RFC6675 §4]: IsLost, SetPipe and NextSeg. The RFC walks over everything outstanding at
-//! each ACK; here each rule is a number that only moves forward:
-//!     top           the three highest segments that were selectively acknowledged
-//!     lost_below    everything below that has not arrived is lost (IsLost: three above have)
-//!     resend_from   everything below has been considered for a retransmission (HighRxt + 1)
-//!     pipe          copies that may still be on the path
-//!     copies        what was sent again, in order: lost as well once three segments have arrived that
-//!                   were first sent later, as [LINUX tcp_input.c] has it since 2.6; the RFC waits for
-//!                   the timer
-//! so an ACK costs O(log blocks) and each segment is passed once by each number.
+//! Source: [RFC6675 §4] (pipe), [RFC8985 §6.2 step 5] (which segments are lost).
+//! Model:       each transmission has a serial number; `order` has those that may be on the path, by
+//!              departure, so that an ACK looks only at those that left too long ago.
+//!              due      lost segments that have not been sent again, sent from the lowest number on
+//!              pipe     copies that may be on the path
+//!              so an ACK costs O(log blocks), and each transmission is passed once.
 //! Invariants:  segment numbers start at 1 and are consecutive; pipe is the sum over the segments
 //!              that have not arrived of (not lost) + (sent again).
-//! Not here:    time, bytes that were never sent, when a recovery begins (`sender`).
-//!
-//! IsLost counts segments. [RFC6675 §4] counts runs of segments or bytes beyond two full ones, which
-//! is the same where segments are full.
+//! Not here:    when a segment is late (`rack`), bytes that were never sent, when a recovery begins
+//!              (`sender`).
 
 use std::collections::VecDeque;
 
 use sabul_proto::IntervalSet;
+use sabul_units::Instant;
 use sabul_wire::NumberRange;
-
-/// [RFC6675 §2] DupThresh.
-const DUP_THRESH: usize = 3;
 
 const ARRIVED: u8 = 1;
 const LOST: u8 = 2;
+/// A copy sent again may be on the path.
 const RESENT: u8 = 4;
 
 /// A segment that is not cumulatively acknowledged.
@@ -36,7 +29,10 @@ pub(super) struct Outstanding {
     pub(super) seq: u64,
     pub(super) length: u32,
     flags: u8,
-    /// The next new segment when it was last sent again.
+    /// When its newest copy left, and the number of that transmission.
+    pub(super) sent_at: Instant,
+    pub(super) serial: u64,
+    /// The next new segment when it was last sent again; zero if it never was.
     resent_before: u64,
 }
 
@@ -44,6 +40,12 @@ impl Outstanding {
     const fn has(self, flag: u8) -> bool {
         self.flags & flag != 0
     }
+
+    /// Whether it was ever sent again.
+    pub(super) const fn was_resent(self) -> bool {
+        self.resent_before > 0
+    }
+
     /// Its copies that may be on the path. [RFC6675 §4] SetPipe.
     const fn pipe(self) -> u64 {
         if self.has(ARRIVED) { 0 } else { !self.has(LOST) as u64 + self.has(RESENT) as u64 }
@@ -61,14 +63,17 @@ pub(super) struct Scoreboard {
     end: u64,
     /// Numbers that were selectively acknowledged.
     arrived: IntervalSet,
-    /// The highest of them, descending; zero where there are fewer.
-    top: [u64; DUP_THRESH],
-    lost_below: u64,
-    resend_from: u64,
-    /// Number and [`Outstanding::resent_before`] of each copy that may be on the path.
-    copies: VecDeque<(u64, u64)>,
-    /// Segments whose copies are lost.
-    lost_copies: VecDeque<u64>,
+    /// The highest of them.
+    top: u64,
+    /// Serial number and segment of each transmission that may be on the path, by departure; also of
+    /// some that are not, which differ in one of both.
+    order: VecDeque<(u64, u64)>,
+    serial: u64,
+    due: IntervalSet,
+    /// Segments that are lost and have not arrived.
+    lost: u64,
+    /// The newest [`Outstanding::resent_before`] of a copy that was lost since the last call.
+    lost_copy: Option<u64>,
     pipe: u64,
 }
 
@@ -80,11 +85,12 @@ impl Scoreboard {
             first: 1,
             end: 0,
             arrived: IntervalSet::new(),
-            top: [0; DUP_THRESH],
-            lost_below: 0,
-            resend_from: 0,
-            copies: VecDeque::new(),
-            lost_copies: VecDeque::new(),
+            top: 0,
+            order: VecDeque::new(),
+            serial: 0,
+            due: IntervalSet::new(),
+            lost: 0,
+            lost_copy: None,
             pipe: 0,
         }
     }
@@ -101,7 +107,7 @@ impl Scoreboard {
 
     /// Number of the highest segment that has arrived, cumulatively acknowledged or not.
     pub(super) fn highest(&self) -> u64 {
-        self.top[0].max(self.first - 1)
+        self.top.max(self.first - 1)
     }
 
     /// Place in the stream of the first byte that is not cumulatively acknowledged.
@@ -117,6 +123,16 @@ impl Scoreboard {
     /// Segments sent and not cumulatively acknowledged.
     pub(super) fn outstanding(&self) -> u64 {
         self.ring.len() as u64
+    }
+
+    /// Segments that were selectively acknowledged, and not cumulatively.
+    pub(super) const fn sacked(&self) -> u64 {
+        self.arrived.count()
+    }
+
+    /// Segments that have not arrived.
+    pub(super) fn missing(&self) -> u64 {
+        self.outstanding() - self.sacked()
     }
 
     /// Copies that may be on the path.
@@ -135,8 +151,12 @@ impl Scoreboard {
     }
 
     /// A new segment of this length leaves.
-    pub(super) fn push(&mut self, length: u32) -> Outstanding {
-        let segment = Outstanding { seq: self.end, length, flags: 0, resent_before: 0 };
+    pub(super) fn push(&mut self, now: Instant, length: u32) -> Outstanding {
+        self.serial += 1;
+        let serial = self.serial;
+        let seq = self.end;
+        let segment = Outstanding { seq, length, flags: 0, sent_at: now, serial, resent_before: 0 };
+        self.order.push_back((serial, self.next()));
         self.ring.push_back(segment);
         self.end += u64::from(length);
         self.pipe += 1;
@@ -144,16 +164,21 @@ impl Scoreboard {
     }
 
     /// Segment `number` leaves again.
-    pub(super) fn resend(&mut self, number: u64) -> Option<Outstanding> {
-        let next = self.next();
-        let segment = self.get_mut(number)?;
+    ///
+    /// # Panics
+    /// If it is not outstanding.
+    pub(super) fn resend(&mut self, now: Instant, number: u64) -> Outstanding {
+        let (next, serial) = (self.next(), self.serial + 1);
+        let segment = self.get_mut(number).expect("an outstanding segment is sent again");
         let before = segment.pipe();
         segment.flags |= RESENT;
-        segment.resent_before = next;
+        (segment.sent_at, segment.serial, segment.resent_before) = (now, serial, next);
         let segment = *segment;
+        self.serial = serial;
         self.pipe += segment.pipe() - before;
-        self.copies.push_back((number, next));
-        Some(segment)
+        self.order.push_back((serial, number));
+        self.due.remove(number);
+        segment
     }
 
     /// Number of the segment that starts at this place in the stream; the next new one at its end.
@@ -172,26 +197,41 @@ impl Scoreboard {
         Some(self.first + index as u64)
     }
 
-    /// Everything before this place has arrived; how many segments had not been known to.
-    pub(super) fn acknowledge(&mut self, ack: u64) -> u64 {
+    /// Everything before this place has arrived; how many segments had not been known to. Each of them
+    /// goes to `deliver` with its number.
+    pub(super) fn acknowledge(
+        &mut self,
+        ack: u64,
+        deliver: &mut impl FnMut(u64, Outstanding),
+    ) -> u64 {
         let mut newly = 0;
         while let Some(front) = self.ring.front().copied() {
             if front.seq + u64::from(front.length) > ack {
                 break;
             }
-            newly += u64::from(!front.has(ARRIVED));
+            if !front.has(ARRIVED) {
+                newly += 1;
+                self.lost -= u64::from(front.has(LOST));
+                deliver(self.first, front);
+            }
             self.pipe -= front.pipe();
             self.ring.pop_front();
             self.first += 1;
         }
         self.arrived.remove_below(self.first);
+        self.due.remove_below(self.first);
         newly
     }
 
     /// The bytes from `start` to before `end` have arrived; how many segments had not been known to.
     ///
     /// A block that does not consist of whole segments is not ours, and says nothing.
-    pub(super) fn arrive(&mut self, start: u64, end: u64) -> u64 {
+    pub(super) fn arrive(
+        &mut self,
+        start: u64,
+        end: u64,
+        deliver: &mut impl FnMut(u64, Outstanding),
+    ) -> u64 {
         let (Some(first), Some(after)) = (self.number_at(start), self.number_at(end)) else {
             return 0;
         };
@@ -205,7 +245,7 @@ impl Scoreboard {
             let known = self.arrived.iter_from(number).next();
             let until = known.map_or(after, |run| run.first.min(after));
             while number < until {
-                self.mark_arrived(number);
+                self.mark_arrived(number, deliver);
                 newly += 1;
                 number += 1;
             }
@@ -217,59 +257,50 @@ impl Scoreboard {
         newly
     }
 
-    fn mark_arrived(&mut self, number: u64) {
+    fn mark_arrived(&mut self, number: u64, deliver: &mut impl FnMut(u64, Outstanding)) {
         if let Some(segment) = self.get_mut(number) {
-            let pipe = segment.pipe();
+            deliver(number, *segment);
+            let (pipe, was_lost) = (segment.pipe(), segment.has(LOST));
             segment.flags |= ARRIVED;
             self.pipe -= pipe;
+            self.lost -= u64::from(was_lost);
+            self.due.remove(number);
         }
-        // A new one among the highest moves the lower of them down.
-        let mut moved = number;
-        for top in &mut self.top {
-            if moved > *top {
-                std::mem::swap(top, &mut moved);
-            }
-        }
+        self.top = self.top.max(number);
     }
 
-    /// Takes for lost what three later segments have overtaken; how many these are.
-    pub(super) fn lose_overtaken(&mut self) -> u64 {
-        let bound = self.top[DUP_THRESH - 1];
+    /// Takes for lost what left before transmission `newest` and is late; how many copies, and when the
+    /// first of those left that are not late yet. [RFC8985 §6.2 step 5]
+    pub(super) fn lose_late(
+        &mut self,
+        newest: u64,
+        is_late: impl Fn(Instant) -> bool,
+    ) -> (u64, Option<Instant>) {
         let mut lost = 0;
-        for number in self.lost_below.max(self.first)..bound {
-            lost += u64::from(self.lose(number));
-        }
-        self.lost_below = self.lost_below.max(bound);
-        lost + self.lose_overtaken_copies(bound)
-    }
-
-    /// What was sent again before the third highest that has arrived was sent at all.
-    fn lose_overtaken_copies(&mut self, bound: u64) -> u64 {
-        let mut lost = 0;
-        while let Some(&(number, next)) = self.copies.front().filter(|(_, next)| *next <= bound) {
-            self.copies.pop_front();
-            let Some(segment) = self.get_mut(number) else { continue };
-            // Else it has arrived, or was sent once more.
-            if segment.has(RESENT) && !segment.has(ARRIVED) && segment.resent_before == next {
-                segment.flags &= !RESENT;
-                self.pipe -= 1;
-                self.lost_copies.push_back(number);
-                lost += 1;
+        while let Some(&(serial, number)) = self.order.front().filter(|(of, _)| *of < newest) {
+            let current = self.get(number).filter(|one| one.serial == serial && one.pipe() > 0);
+            if let Some(segment) = current {
+                if !is_late(segment.sent_at) {
+                    return (lost, Some(segment.sent_at));
+                }
+                lost += self.lose(number);
             }
+            self.order.pop_front();
         }
-        lost
+        (lost, None)
     }
 
-    fn lose(&mut self, number: u64) -> bool {
-        let Some(segment) = self.get_mut(number) else {
-            return false;
-        };
-        if segment.has(ARRIVED | LOST) {
-            return false;
-        }
-        segment.flags |= LOST;
-        self.pipe -= 1;
-        true
+    /// All copies of a segment are lost; how many.
+    fn lose(&mut self, number: u64) -> u64 {
+        let Some(segment) = self.get_mut(number) else { return 0 };
+        let (pipe, was_lost) = (segment.pipe(), segment.has(LOST));
+        let resent_before = segment.has(RESENT).then_some(segment.resent_before);
+        segment.flags = LOST;
+        self.lost_copy = self.lost_copy.max(resent_before);
+        self.pipe -= pipe;
+        self.lost += u64::from(!was_lost);
+        self.due.insert(NumberRange { first: number, last: number });
+        pipe
     }
 
     /// After a timeout everything that has not arrived is lost, repeats included; how many copies.
@@ -277,66 +308,50 @@ impl Scoreboard {
     /// DEV-014: what was selectively acknowledged stays so. [RFC2018 §8] forgets it, because a
     /// receiver may have thrown it away; ours never does.
     pub(super) fn lose_all(&mut self) -> u64 {
-        for segment in self.ring.iter_mut().filter(|segment| !segment.has(ARRIVED)) {
-            segment.flags = LOST;
-        }
-        self.lost_below = self.next();
-        self.resend_from = self.first;
-        self.copies.clear();
-        self.lost_copies.clear();
-        std::mem::take(&mut self.pipe)
-    }
-
-    /// Whether the first segment outstanding is lost. [RFC6675 §5] IsLost (HighACK + 1).
-    pub(super) fn is_first_lost(&self) -> bool {
-        self.ring.front().is_some_and(|front| front.has(LOST))
-    }
-
-    /// Whether the first segment outstanding was sent again.
-    pub(super) fn is_first_resent(&self) -> bool {
-        self.ring.front().is_some_and(|front| front.has(RESENT))
-    }
-
-    /// The first lost segment that this recovery has not sent again yet. [RFC6675 §4] NextSeg rule 1.
-    pub(super) fn next_lost(&mut self) -> Option<u64> {
-        while let Some(number) = self.lost_copies.front().copied() {
-            if self.get(number).is_some_and(|segment| !segment.has(ARRIVED | RESENT)) {
-                return Some(number);
+        let lost = self.pipe;
+        for number in self.first..self.next() {
+            if self.get(number).is_some_and(|segment| !segment.has(ARRIVED)) {
+                self.lose(number);
             }
-            self.lost_copies.pop_front();
         }
-        self.next_missing(self.lost_below)
+        self.order.clear();
+        self.lost_copy = None;
+        lost
     }
 
-    /// The first segment below the highest that arrived, lost or not. [RFC6675 §4] NextSeg rule 3.
-    pub(super) fn next_hole(&mut self) -> Option<u64> {
-        self.next_missing(self.top[0])
-    }
-
-    fn next_missing(&mut self, bound: u64) -> Option<u64> {
-        self.resend_from = self.resend_from.max(self.first);
-        while self.resend_from < bound {
-            let segment = self.get(self.resend_from)?;
+    /// Nothing was lost after all: each segment that has not arrived, and its copy, may be on the path.
+    pub(super) fn find_all(&mut self) {
+        self.due = IntervalSet::new();
+        (self.lost, self.pipe) = (0, 0);
+        self.lost_copy = None;
+        self.order.clear();
+        for (number, segment) in (self.first..).zip(&mut self.ring) {
             if !segment.has(ARRIVED) {
-                return Some(self.resend_from);
+                segment.flags &= !LOST;
+                self.pipe += segment.pipe();
+                self.order.push_back((segment.serial, number));
             }
-            self.resend_from += 1;
         }
-        None
+        self.order.make_contiguous().sort_unstable();
     }
 
-    /// The segment that [`next_lost`](Self::next_lost) or [`next_hole`](Self::next_hole) named has
-    /// left: the next one is another.
-    pub(super) fn pass(&mut self, number: u64) {
-        self.resend_from = self.resend_from.max(number + 1);
+    /// The number of the next new segment when the newest copy left of those lost since the last call.
+    pub(super) const fn take_lost_copy(&mut self) -> Option<u64> {
+        self.lost_copy.take()
     }
 
-    /// The highest segment that has not arrived. [RFC6675 §4] NextSeg rule 4.
-    pub(super) fn last_missing(&self) -> Option<u64> {
-        let last = self.next() - 1;
-        let run = self.arrived.iter_from(last).next().filter(|run| run.first <= last);
-        let missing = run.map_or(last, |run| run.first - 1);
-        (missing >= self.first).then_some(missing)
+    /// The first segment that is lost and has not arrived, whether it was sent again or not.
+    pub(super) fn first_lost(&self) -> Option<u64> {
+        if self.lost == 0 {
+            return None;
+        }
+        let has_lost = |segment: &Outstanding| segment.has(LOST) && !segment.has(ARRIVED);
+        (self.first..).zip(&self.ring).find(|(_, one)| has_lost(one)).map(|(number, _)| number)
+    }
+
+    /// The first lost segment that has not been sent again. [RFC6675 §4] NextSeg rule 1.
+    pub(super) fn next_lost(&self) -> Option<u64> {
+        self.due.first()
     }
 
     /// What must hold between any two calls.
@@ -354,13 +369,21 @@ impl Scoreboard {
             seq += u64::from(segment.length);
             let arrived = segment.has(ARRIVED);
             assert_eq!(arrived, self.arrived.contains(number), "both accounts say what arrived");
-            if !arrived {
-                assert_eq!(segment.has(LOST), number < self.lost_below, "IsLost of {number}");
+            let is_due = !arrived && segment.has(LOST) && !segment.has(RESENT);
+            assert_eq!(
+                is_due,
+                self.due.contains(number),
+                "segment {number} waits to be sent again"
+            );
+            if segment.pipe() > 0 {
+                let entry = (segment.serial, number);
+                assert!(self.order.binary_search(&entry).is_ok(), "{entry:?} is on the path");
             }
         }
+        let lost = self.ring.iter().filter(|one| one.has(LOST) && !one.has(ARRIVED)).count();
+        assert_eq!(self.lost, lost as u64);
         assert_eq!(seq, self.end);
         assert!(self.ring.front().is_none_or(|front| !front.has(ARRIVED)), "the first is missing");
-        assert!(self.top.is_sorted_by(|a, b| a > b || *b == 0), "{:?}", self.top);
     }
 }
 

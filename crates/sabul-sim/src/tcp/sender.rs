@@ -1,16 +1,21 @@
 //! The sending host: which segment leaves, and when.
 //!
-//! Source: [RFC6675 §5] (recovery), [RFC6298 §5] (timer), [RFC3168 §6.1.2] (marks).
-//! Model:       a segment may leave while fewer than the window may be on the path. In a recovery
-//!              that is the next lost one, then new data, then any hole, then once the last missing;
-//!              else it is new data. The controller owns the window and hears of a loss once, when a
-//!              recovery begins.
-//! States:      Open --first outstanding is lost--> Fast --all sent before is acknowledged--> Open
+//! Source: [RFC6675 §5] (recovery), [RFC8985] (losses, probes), [RFC9937] (how fast), [RFC3522 §3.2]
+//!         (recoveries in vain), [RFC6298 §5] (timer), [RFC3168 §6.1.2] (marks).
+//! Model:       a segment may leave while fewer than the window may be on the path: the first lost
+//!              one, else new data. The controller owns the window. It is told of a loss when a
+//!              recovery begins, and again when a copy is lost that was sent after the last report.
+//!              In a recovery a controller of the window family gives the target of `prr`. A recovery
+//!              in which no retransmission moved the acknowledgement was in vain, and is undone.
+//! States:      Open --a segment is lost--> Fast --all sent before is acknowledged--> Open
 //!              any --timer--> Timeout --all sent before is acknowledged--> Open
-//! Invariants:  acknowledged <= sent <= written; the timer runs while something is outstanding.
+//!              Timeout --a copy sent since is lost--> Fast
+//! Invariants:  acknowledged <= sent <= written; the timer runs while something is outstanding; a
+//!              probe is due in Open only, with nothing beyond a hole.
 //! Not here:    see [`super`].
 
 use sabul_cc::events::Event;
+use sabul_cc::registry::Family;
 use sabul_cc::{
     Acked, Echo, Fault, Guarded, LossReport, Moment, RttEstimate, SendLimits, SentNumber,
 };
@@ -18,6 +23,8 @@ use sabul_proto::{WaitReason, congestion_bytes};
 use sabul_units::{Bytes, CongestionFields, CongestionHeader, Instant, Packets, Polled, Span};
 
 use super::packets::{Segment, TCP_HEADER_BYTES, TcpAck};
+use super::prr::{Delivery, Prr};
+use super::rack::{Rack, Tail};
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 
@@ -71,13 +78,17 @@ pub struct TcpSenderStats {
     pub resent: u64,
     /// Bytes sent, headers included.
     pub wire_bytes: u64,
-    /// Segments taken for lost, by later arrivals or the timer; each copy at most once.
+    /// Segments taken for lost, by later arrivals, a probe or the timer; each copy at most once.
     pub lost: u64,
     /// Recoveries without the timer.
     pub recoveries: u64,
+    /// Recoveries, after the timer or without it, that were in vain.
+    pub undone: u64,
     /// Times that the timer ran out.
     pub timeouts: u64,
-    /// Those after which the ACK of an earlier copy came. [RFC3522 §3.2]
+    /// Probes for a lost tail.
+    pub probes: u64,
+    /// Timeouts after which the ACK of an earlier copy came. [RFC3522 §3.2]
     pub spurious_timeouts: u64,
     /// Window reductions that marks asked for.
     pub mark_events: u64,
@@ -89,21 +100,52 @@ enum Recovery {
     /// After a loss was seen; `point` is the last number sent by then. [RFC6675 §5] RecoveryPoint.
     Fast {
         point: u64,
-        is_rescued: bool,
+        /// The newest number of which the controller knew at its last decrease.
+        reported: u64,
+        trial: Trial,
+        /// None where the controller keeps its own window in recoveries, as Linux's BBR does.
+        prr: Option<Prr>,
     },
-    /// After the timer ran out at `since`; `is_judged` once an ACK has shown whether in vain.
+    /// After the timer ran out.
     Timeout {
         point: u64,
-        since: Instant,
-        is_judged: bool,
+        trial: Trial,
     },
+}
+
+impl Recovery {
+    const fn trial(&mut self) -> Option<&mut Trial> {
+        match self {
+            Self::Open => None,
+            Self::Fast { trial, .. } | Self::Timeout { trial, .. } => Some(trial),
+        }
+    }
+}
+
+/// Whether a recovery was needed, by the times that ACKs echo. [RFC3522 §3.2]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Trial {
+    /// When its first retransmission left.
+    first_resent: Option<Instant>,
+    /// An ACK that moved on has answered a retransmission.
+    is_needed: bool,
+    /// An ACK has moved on.
+    is_judged: bool,
+}
+
+impl Trial {
+    /// An ACK has moved on; whether it is the first, and answers a segment sent before.
+    fn judge(&mut self, echo: Instant) -> bool {
+        let is_first = !std::mem::replace(&mut self.is_judged, true);
+        self.is_needed |= self.first_resent.is_some_and(|first| echo >= first);
+        is_first && !self.is_needed
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     New,
     Resend(u64),
-    Rescue(u64),
 }
 
 /// The sending end of a TCP connection.
@@ -114,18 +156,33 @@ pub struct TcpSender {
     limits: SendLimits,
     board: Scoreboard,
     rtt: Rtt,
+    rack: Rack,
     recovery: Recovery,
-    /// [RFC6675 §5] step 4.3: the first lost segment leaves whatever the window says.
-    is_first_due: bool,
     written: u64,
-    /// When the retransmission timer runs out.
-    timer: Option<Instant>,
+    timers: Timers,
     headers: Headers,
     next_send: Instant,
     limited: Limited,
     account: Account,
     marks: Marks,
     stats: TcpSenderStats,
+}
+
+/// When something happens without an ACK.
+#[derive(Debug, Default)]
+struct Timers {
+    /// [RFC6298 §5]
+    retransmit: Option<Instant>,
+    /// The next segment is late. [RFC8985 §6.3]
+    reorder: Option<Instant>,
+    /// A lost tail is probed for. [RFC8985 §7.2]
+    probe: Option<Instant>,
+}
+
+impl Timers {
+    fn next(&self) -> Option<Instant> {
+        Instant::earliest([self.retransmit, self.reorder, self.probe])
+    }
 }
 
 /// Segments that arrived and that were lost, as the controller is told of them.
@@ -192,10 +249,10 @@ impl TcpSender {
             controller,
             board: Scoreboard::new(config.packet_bytes - overhead),
             rtt: Rtt::new(config.rto_min),
+            rack: Rack::new(),
             recovery: Recovery::Open,
-            is_first_due: false,
             written: 0,
-            timer: None,
+            timers: Timers::default(),
             headers: Headers { bytes: congestion, delta_sum: 0 },
             next_send: now,
             limited: Limited::default(),
@@ -255,7 +312,15 @@ impl TcpSender {
         }
     }
 
-    /// Segments that may be on the path now. [RFC6675 §4] SetPipe.
+    /// Segments that may be on the path now; less than [`Self::window`] while a recovery reduces it.
+    fn allowance(&self) -> u64 {
+        match &self.recovery {
+            Recovery::Fast { prr: Some(prr), .. } => prr.cwnd(),
+            _ => self.window().0,
+        }
+    }
+
+    /// Segments that are on the path, as far as is known. [RFC6675 §4] SetPipe.
     pub const fn in_flight(&self) -> Packets {
         Packets(self.board.pipe())
     }
@@ -282,13 +347,20 @@ impl TcpSender {
 
     /// The next segment to send, or until when there is none.
     pub fn poll(&mut self, now: Instant) -> Polled<Segment, WaitReason> {
-        if self.timer.is_some_and(|timer| timer <= now) {
+        let is_due = |timer: Option<Instant>| timer.is_some_and(|timer| timer <= now);
+        if is_due(self.timers.reorder) {
+            self.lose_by_time(now);
+        }
+        if is_due(self.timers.probe) {
+            return Polled::Ready(self.probe(now));
+        }
+        if is_due(self.timers.retransmit) {
             self.time_out(now);
         }
         let choice = match self.choose() {
             Ok(choice) => choice,
             Err(because) => {
-                if self.board.pipe() < self.window().0 {
+                if self.board.pipe() < self.allowance() {
                     // The receiver's window is no lack of data. [LINUX tcp_rate.c]
                     let until = match because {
                         WaitReason::Receiver => &mut self.limited.by_room,
@@ -296,72 +368,77 @@ impl TcpSender {
                     };
                     *until = self.board.next();
                 }
-                return Polled::Wait { until: self.timer, because };
+                return Polled::Wait { until: self.timers.next(), because };
             }
         };
         let held = self.limits.hold_until.filter(|hold| *hold > self.next_send);
         let paced = held.unwrap_or(self.next_send);
         if paced > now {
             let because = held.map_or(WaitReason::Pacing, |_| WaitReason::Freeze);
-            return Polled::Wait { until: Instant::earliest([self.timer, Some(paced)]), because };
+            let until = Instant::earliest([self.timers.next(), Some(paced)]);
+            return Polled::Wait { until, because };
         }
-        match self.build(now, choice) {
-            Some(segment) => Polled::Ready(segment),
-            None => Polled::Wait { until: self.timer, because: WaitReason::Application },
-        }
+        Polled::Ready(self.build(now, choice))
     }
 
     /// [RFC6675 §4] NextSeg.
-    fn choose(&mut self) -> Result<Choice, WaitReason> {
-        if self.is_first_due {
-            return Ok(Choice::Resend(self.board.first()));
-        }
-        if self.board.pipe() >= self.window().0 {
+    fn choose(&self) -> Result<Choice, WaitReason> {
+        if self.board.pipe() >= self.allowance() {
             return Err(WaitReason::Window);
         }
-        if self.recovery != Recovery::Open
-            && let Some(lost) = self.board.next_lost()
-        {
-            return Ok(Choice::Resend(lost));
-        }
-        let room = self.config.window_packets.unwrap_or(u64::MAX);
-        let why = if self.board.end() == self.written {
-            WaitReason::Application
-        } else if self.board.outstanding() < room {
-            return Ok(Choice::New);
-        } else {
-            WaitReason::Receiver
-        };
-        // [RFC6675 §5.1] These two are not for the time after a timeout.
-        let Recovery::Fast { is_rescued, .. } = self.recovery else {
-            return Err(why);
-        };
-        if let Some(hole) = self.board.next_hole() {
-            return Ok(Choice::Resend(hole));
-        }
-        self.board.last_missing().filter(|_| !is_rescued).map(Choice::Rescue).ok_or(why)
+        self.board.next_lost().map_or_else(|| self.choose_new(), |lost| Ok(Choice::Resend(lost)))
     }
 
-    fn build(&mut self, now: Instant, choice: Choice) -> Option<Segment> {
+    fn choose_new(&self) -> Result<Choice, WaitReason> {
+        let room = self.config.window_packets.unwrap_or(u64::MAX);
+        if self.board.end() == self.written {
+            Err(WaitReason::Application)
+        } else if self.board.outstanding() < room {
+            Ok(Choice::New)
+        } else {
+            Err(WaitReason::Receiver)
+        }
+    }
+
+    /// [RFC8985 §7.3] A new segment, or the last one again, whatever the window says.
+    fn probe(&mut self, now: Instant) -> Segment {
+        let choice = self.choose_new().unwrap_or_else(|_| Choice::Resend(self.board.next() - 1));
+        self.stats.probes += 1;
+        let segment = self.build(now, choice);
+        let (end, number) = (self.board.end(), self.board.next() - 1);
+        self.rack.tail = Some(Tail { end, number, is_resent: segment.is_resent });
+        self.timers.probe = None;
+        self.timers.retransmit = Some(now + self.rtt.timeout());
+        segment
+    }
+
+    /// Sets the time of the next probe, or takes it back. [RFC8985 §7.2]
+    fn schedule_probe(&mut self, now: Instant) {
+        let is_wanted = self.recovery == Recovery::Open
+            && self.board.outstanding() > 0
+            && self.board.sacked() == 0
+            && self.rack.tail.is_none();
+        // A single segment may wait for the receiver's delayed ACK.
+        let is_single = self.board.outstanding() == 1;
+        let delay = if is_single { self.config.rto_min } else { Span::ZERO };
+        let rtt = self.rtt.estimate();
+        let wait = rtt.map_or_else(|| self.rtt.timeout(), |rtt| rtt.smoothed * 2 + delay);
+        let probe = is_wanted.then(|| now + wait);
+        self.timers.probe = probe.map(|probe| match self.timers.retransmit {
+            Some(timer) => probe.min(timer),
+            None => probe,
+        });
+    }
+
+    fn build(&mut self, now: Instant, choice: Choice) -> Segment {
         let is_new = matches!(choice, Choice::New);
         let sent = match choice {
             Choice::New => {
                 let left = self.written - self.board.end();
                 let full = self.config.packet_bytes - TCP_HEADER_BYTES - self.headers.bytes;
-                self.board.push(u32::try_from(left).map_or(full, |left| left.min(full)))
+                self.board.push(now, u32::try_from(left).map_or(full, |left| left.min(full)))
             }
-            Choice::Resend(number) => {
-                self.is_first_due = false;
-                let sent = self.board.resend(number)?;
-                self.board.pass(number);
-                sent
-            }
-            Choice::Rescue(number) => {
-                if let Recovery::Fast { is_rescued, .. } = &mut self.recovery {
-                    *is_rescued = true;
-                }
-                self.board.resend(number)?
-            }
+            Choice::Resend(number) => self.board.resend(now, number),
         };
         let segment = Segment {
             seq: sent.seq,
@@ -372,17 +449,27 @@ impl TcpSender {
             is_ecn_capable: is_new && self.config.is_ecn_capable,
             is_window_reduced: is_new && self.marks.take_answer(),
         };
+        if let Recovery::Fast { prr: Some(prr), .. } = &mut self.recovery {
+            prr.on_send();
+        }
+        if let Some(trial) = self.recovery.trial().filter(|_| !is_new) {
+            trial.first_resent.get_or_insert(now);
+        }
         self.stats.sent += 1;
         self.stats.resent += u64::from(!is_new);
         self.stats.wire_bytes += u64::from(segment.wire_bytes() + self.headers.bytes);
         if self.config.is_paced {
             self.next_send = self.next_send.max(now) + self.limits.gap.0;
         }
-        if self.timer.is_none() {
-            // [RFC6298 §5] rule 5.1.
-            self.timer = Some(now + self.rtt.timeout());
+        let is_first = segment.seq == self.board.acknowledged();
+        if self.timers.retransmit.is_none() || (is_first && !is_new) {
+            // [RFC6298 §5] rule 5.1; [LINUX tcp_output.c] again for the first missing segment.
+            self.timers.retransmit = Some(now + self.rtt.timeout());
         }
-        Some(segment)
+        if is_new {
+            self.schedule_probe(now);
+        }
+        segment
     }
 
     /// What goes into the congestion header of the segment that [`Self::poll`] has just given, where segments have one.
@@ -403,28 +490,35 @@ impl TcpSender {
     /// The same with what came of congestion headers: the newest, whose change is the sum of all so far.
     pub fn handle_echo(&mut self, now: Instant, ack: &TcpAck, echo: Option<CongestionHeader>) {
         let before = self.board.acknowledged();
+        let missing = self.board.missing();
         if ack.ack < before || ack.ack > self.board.end() {
             return;
         }
-        let mut newly = 0;
+        let least = self.rtt.estimate().map(|rtt| rtt.min);
+        let rack = &mut self.rack;
+        let mut newly = self.board.acknowledge(ack.ack, &mut |number, one| {
+            rack.deliver(now, number, one, least, Some(ack.echo));
+        });
+        let mut deliver = |number, one| rack.deliver(now, number, one, least, None);
+        // Lowest first, so that what an earlier ACK would have said is no reordering.
+        let mut blocks: Vec<_> = ack.blocks().collect();
+        blocks.sort_unstable();
+        for (start, end) in blocks {
+            newly += self.board.arrive(start, end, &mut deliver);
+        }
+        self.rack.note_ack(ack.has_duplicate, self.board.first(), self.board.next());
         if ack.ack > before {
-            newly = self.board.acknowledge(ack.ack);
             self.rtt.sample(now.since(ack.echo));
             self.rtt.reset_backoff();
-            self.is_first_due = false;
             // [RFC6298 §5] rules 5.2 and 5.3.
             let is_outstanding = self.board.outstanding() > 0;
-            self.timer = is_outstanding.then(|| now + self.rtt.timeout());
-            self.judge_timeout(ack);
+            self.timers.retransmit = is_outstanding.then(|| now + self.rtt.timeout());
+            self.judge_recovery(now, ack);
         }
-        for (start, end) in ack.blocks() {
-            newly += self.board.arrive(start, end);
-        }
-        let lost = self.board.lose_overtaken();
-        self.stats.lost += lost;
-        self.account.note_lost(lost);
+        let lost = self.lose_late(now);
         self.account.delivered += newly;
-        self.recover(now);
+        self.judge_probe(now, ack, newly);
+        self.recover(now, missing);
         let is_marked = ack.is_marked && self.config.is_ecn_capable;
         if is_marked && self.marks.note(self.board.first() - 1, self.board.next() - 1) {
             self.stats.mark_events += 1;
@@ -448,6 +542,60 @@ impl TcpSender {
             self.controller.on_ack(&acked, &self.moment(now));
         }
         self.limits = self.controller.limits();
+        let is_safe = ack.ack > before && lost == 0;
+        self.reduce(newly, is_safe);
+        if ack.ack > before || self.board.sacked() > 0 {
+            self.schedule_probe(now);
+        }
+    }
+
+    /// Takes for lost what is late; how many copies. [RFC8985 §6.2 step 5]
+    fn lose_late(&mut self, now: Instant) -> u64 {
+        self.timers.reorder = None;
+        let is_recovering = self.recovery != Recovery::Open;
+        let sacked = self.board.sacked();
+        let Some((newest, wait)) = self.rack.deadline(is_recovering, sacked, self.rtt.estimate())
+        else {
+            return 0;
+        };
+        let (lost, next) = self.board.lose_late(newest, |sent_at| sent_at + wait <= now);
+        self.timers.reorder = next.map(|sent_at| sent_at + wait);
+        self.stats.lost += lost;
+        self.account.note_lost(lost);
+        lost
+    }
+
+    /// [RFC8985 §6.3]
+    fn lose_by_time(&mut self, now: Instant) {
+        let missing = self.board.missing();
+        self.lose_late(now);
+        self.recover(now, missing);
+        self.limits = self.controller.limits();
+        self.reduce(0, false);
+    }
+
+    /// [RFC8985 §7.4] An ACK beyond a probe that repeated the last segment, without a DSACK: the segment
+    /// was lost, and the probe has repaired that.
+    fn judge_probe(&mut self, now: Instant, ack: &TcpAck, newly: u64) {
+        let Some(tail) = self.rack.tail.filter(|tail| ack.ack >= tail.end) else { return };
+        let is_repaired = tail.is_resent && !ack.has_duplicate && ack.ack > tail.end;
+        if is_repaired {
+            self.account.note_lost(1);
+            self.stats.lost += 1;
+            self.report_loss(now, tail.number, self.board.next() - 1);
+        }
+        if !tail.is_resent || ack.has_duplicate || is_repaired || newly == 0 {
+            self.rack.tail = None;
+        }
+    }
+
+    /// What an ACK lets out in a recovery.
+    fn reduce(&mut self, newly: u64, is_safe: bool) {
+        let in_flight = self.board.pipe();
+        let target = self.window().0;
+        if let Recovery::Fast { prr: Some(prr), .. } = &mut self.recovery {
+            prr.on_ack(Delivery { newly, in_flight, target, is_safe });
+        }
     }
 
     /// What is new in an echo.
@@ -462,25 +610,57 @@ impl TcpSender {
         Echo { header, delta }
     }
 
-    /// Ends and begins recoveries. [RFC6675 §5]
-    fn recover(&mut self, now: Instant) {
+    /// Ends and begins recoveries; so many segments were missing before the newest ACK. [RFC6675 §5]
+    fn recover(&mut self, now: Instant, missing: u64) {
         let first = self.board.first();
+        let copy = self.board.take_lost_copy();
         match self.recovery {
-            Recovery::Fast { point, .. } | Recovery::Timeout { point, .. } if first <= point => {
+            Recovery::Fast { point, reported, .. } if first <= point => {
+                // [RFC5681 §4.3] A lost retransmission is a second indication of congestion.
+                if let Some(copy) = copy.filter(|copy| *copy > reported) {
+                    self.begin_recovery(now, missing, copy, true);
+                }
                 return;
             }
-            _ => self.recovery = Recovery::Open,
+            Recovery::Timeout { point, .. } if first <= point => {
+                // [LINUX tcp_input.c] After a timeout as well.
+                if let Some(copy) = copy {
+                    self.begin_recovery(now, missing, copy, true);
+                }
+                return;
+            }
+            Recovery::Open => {}
+            Recovery::Fast { trial, .. } | Recovery::Timeout { trial, .. } => {
+                self.recovery = Recovery::Open;
+                self.rack.end_recovery();
+                if !trial.is_needed {
+                    self.undo(now);
+                }
+            }
         }
-        if self.board.is_first_lost() {
-            let point = self.board.next() - 1;
-            self.recovery = Recovery::Fast { point, is_rescued: false };
-            // The recovery before may have sent it again already: that copy is on its way.
-            self.is_first_due = !self.board.is_first_resent();
-            self.stats.recoveries += 1;
-            let lost = Packets(std::mem::take(&mut self.account.untold));
-            let report = LossReport::new(lost, Packets(0), SentNumber(first), SentNumber(point));
-            self.controller.on_loss(&report, &self.moment(now));
+        if let Some(first_lost) = self.board.first_lost() {
+            self.begin_recovery(now, missing, first_lost, false);
         }
+    }
+
+    /// The controller shrinks its window because of the loss of what has this number.
+    fn begin_recovery(&mut self, now: Instant, missing: u64, first_lost: u64, is_second: bool) {
+        let point = self.board.next() - 1;
+        let reported = point.max(first_lost);
+        let prr = (self.controller.family() == Family::Window).then(|| Prr::new(missing));
+        let trial = Trial { is_needed: is_second, ..Trial::default() };
+        self.recovery = Recovery::Fast { point, reported, trial, prr };
+        self.stats.recoveries += 1;
+        self.timers.probe = None;
+        self.rack.tail = None;
+        self.report_loss(now, first_lost, reported);
+    }
+
+    fn report_loss(&mut self, now: Instant, first_lost: u64, largest_sent: u64) {
+        let lost = Packets(std::mem::take(&mut self.account.untold));
+        let (first_lost, largest_sent) = (SentNumber(first_lost), SentNumber(largest_sent));
+        let report = LossReport::new(lost, Packets(0), first_lost, largest_sent);
+        self.controller.on_loss(&report, &self.moment(now));
     }
 
     /// [RFC6298 §5] rules 5.4 to 5.6.
@@ -489,21 +669,32 @@ impl TcpSender {
         self.stats.lost += self.board.lose_all();
         self.account.untold = 0;
         let point = self.board.next() - 1;
-        self.recovery = Recovery::Timeout { point, since: now, is_judged: false };
-        self.is_first_due = false;
+        self.recovery = Recovery::Timeout { point, trial: Trial::default() };
+        self.timers.probe = None;
+        self.timers.reorder = None;
+        self.rack.tail = None;
         self.controller.on_timeout(&self.moment(now));
         self.limits = self.controller.limits();
         self.rtt.back_off();
-        self.timer = Some(now + self.rtt.timeout());
+        self.timers.retransmit = Some(now + self.rtt.timeout());
     }
 
-    /// [RFC3522 §3.2] An ACK that echoes a time before the timeout answers an earlier copy.
-    fn judge_timeout(&mut self, ack: &TcpAck) {
-        if let Recovery::Timeout { since, is_judged, .. } = &mut self.recovery
-            && !std::mem::replace(is_judged, true)
-        {
-            self.stats.spurious_timeouts += u64::from(ack.echo < *since);
+    /// [RFC3522 §3.2] A first ACK after a timeout that answers an earlier copy: nothing was lost.
+    fn judge_recovery(&mut self, now: Instant, ack: &TcpAck) {
+        let Some(trial) = self.recovery.trial() else { return };
+        let is_in_vain = trial.judge(ack.echo);
+        if is_in_vain && matches!(self.recovery, Recovery::Timeout { .. }) {
+            self.stats.spurious_timeouts += 1;
+            self.recovery = Recovery::Open;
+            self.board.find_all();
+            self.undo(now);
         }
+    }
+
+    /// The controller takes back what it did because of the newest recovery.
+    fn undo(&mut self, now: Instant) {
+        self.stats.undone += 1;
+        self.controller.on_undo(&self.moment(now));
     }
 
     fn moment(&self, now: Instant) -> Moment {
@@ -518,15 +709,20 @@ impl TcpSender {
         self.board.check_invariants();
         assert!(self.board.end() <= self.written, "nothing is sent that was not written");
         assert_eq!(
-            self.timer.is_some(),
+            self.timers.retransmit.is_some(),
             self.board.outstanding() > 0,
             "the timer runs while something is outstanding"
         );
         assert!(self.stats.resent <= self.stats.sent);
-        assert!(self.stats.lost <= self.stats.sent, "each copy is lost at most once");
+        // After an undo a copy may be lost once more.
+        let is_undone = self.stats.undone > 0;
+        assert!(self.stats.lost <= self.stats.sent || is_undone, "a copy is lost at most once");
         assert!(self.stats.spurious_timeouts <= self.stats.timeouts);
+        assert!(self.timers.probe.is_none() || self.recovery == Recovery::Open);
         match self.recovery {
-            Recovery::Open => assert!(!self.board.is_first_lost(), "a loss begins a recovery"),
+            Recovery::Open => {
+                assert_eq!(self.board.first_lost(), None, "a loss begins a recovery");
+            }
             Recovery::Fast { point, .. } | Recovery::Timeout { point, .. } => {
                 assert!(self.board.first() <= point && point < self.board.next());
             }

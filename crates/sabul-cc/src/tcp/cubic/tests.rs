@@ -12,6 +12,7 @@ fn cubic(params: &[(&str, &str)]) -> Cubic {
         cwnd_prior: 0.0,
         avoidance: None,
         last_ack: None,
+        before: None,
     }
 }
 
@@ -175,4 +176,24 @@ fn any_order_of_any_facts_leaves_a_legal_window() {
             assert!(cubic.avoidance.is_none_or(|a| a.k.is_finite() && a.w_est.is_finite()));
         }
     }
+}
+
+#[test]
+fn an_undo_gives_window_and_curve_back() {
+    let mut cubic = cubic(&[("initial_window", "1000"), ("ssthresh_packets", "1000")]);
+    cubic.on_loss(&loss(5, 10), &mut cx(Span::ZERO, RTT));
+    let mut largest = 10;
+    run(&mut cubic, &mut largest, Span::ZERO, Span::from_secs(4));
+    let (cwnd, w_max, t) = (cubic.window.cwnd(), cubic.w_max, cubic.avoidance.unwrap().elapsed);
+    // Two decreases in one recovery, then a timeout: an undo takes all of them back.
+    cubic.on_loss(&loss(largest + 1, largest + 9), &mut cx(Span::from_secs(5), RTT));
+    cubic.on_loss(&loss(largest + 10, largest + 11), &mut cx(Span::from_secs(5), RTT));
+    cubic.on_timeout(&mut cx(Span::from_secs(6), RTT));
+    assert!(cubic.window.cwnd() < 2.0);
+    cubic.on_undo(&mut cx(Span::from_secs(6), RTT));
+    assert!((cubic.window.cwnd() - cwnd).abs() < 1e-9, "{cubic:?}");
+    assert!((cubic.w_max - w_max).abs() < 1e-9);
+    assert_eq!((cubic.avoidance.unwrap().elapsed, cubic.phase()), (t, "avoidance"));
+    cubic.on_undo(&mut cx(Span::from_secs(7), RTT));
+    assert!((cubic.window.cwnd() - cwnd).abs() < 1e-9, "once");
 }

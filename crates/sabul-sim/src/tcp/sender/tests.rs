@@ -39,8 +39,9 @@ impl Controller for Heard {
     }
 }
 
+/// A controller of the family that keeps its own window in a recovery.
 fn guarded(controller: impl Controller + 'static) -> Guarded {
-    Guarded::around("test", Family::Window, Box::new(controller))
+    Guarded::around("test", Family::PacedWindow, Box::new(controller))
 }
 
 fn sender(window: u64) -> TcpSender {
@@ -84,8 +85,8 @@ fn a_window_leaves_and_each_arrival_lets_another_segment_out() {
     let mut sender = sender(4);
     assert_eq!(drain(&mut sender, at(0)), (vec![0, 1, 2, 3], Some(at(1000))));
     ack(&mut sender, at(100), 2, &[], at(0));
-    // Two new ones; the timer starts again: 100 + max(200, 4 × 50) = 300 ms from now.
-    assert_eq!(drain(&mut sender, at(100)), (vec![4, 5], Some(at(400))));
+    // Two new ones; the tail is probed for after two round trips.
+    assert_eq!(drain(&mut sender, at(100)), (vec![4, 5], Some(at(300))));
     assert_eq!((sender.acked_bytes(), sender.in_flight()), (2 * MSS, Packets(4)));
     assert!(!sender.is_idle());
 }
@@ -112,58 +113,152 @@ fn the_third_segment_beyond_a_hole_starts_a_recovery() {
 }
 
 #[test]
-fn the_first_lost_segment_leaves_although_the_window_is_full() {
-    let mut sender = newreno(TcpConfig { initial_window: 10, ..TcpConfig::default() });
+fn a_recovery_of_a_window_controller_reduces_proportionally() {
+    let mut sender = newreno(TcpConfig::default());
     drain(&mut sender, at(0));
-    ack(&mut sender, at(100), 0, &[(1, 3)], at(0));
-    // Lost: 0; on the path: 4 … 9, six. The window is half of ten.
-    assert_eq!((sender.window(), sender.in_flight()), (Packets(5), Packets(6)));
-    assert_eq!(drain(&mut sender, at(100)).0, [0]);
-    assert_eq!(sender.in_flight(), Packets(7));
-    ack(&mut sender, at(101), 0, &[(1, 5)], at(0));
-    assert_eq!(drain(&mut sender, at(101)).0, [] as [u64; 0], "five of five");
-    ack(&mut sender, at(102), 0, &[(1, 6)], at(0));
-    assert_eq!(drain(&mut sender, at(102)).0, [10]);
+    // Lost: 0 of ten. Half of the window stays: ceil(n × 5 / 10) have left after n arrivals, until
+    // five are in flight.
+    let counts = (3..9).map(|n| {
+        ack(&mut sender, at(100 + n), 0, &[(1, n)], at(0));
+        drain(&mut sender, at(100 + n)).0.len()
+    });
+    assert_eq!(counts.collect::<Vec<_>>(), [2, 0, 1, 0, 0, 1]);
+    assert_eq!((sender.window(), sender.in_flight()), (Packets(5), Packets(5)));
 }
 
 #[test]
-fn after_the_lost_comes_new_data_then_holes_then_one_rescue() {
+fn a_lost_retransmission_shrinks_the_window_again_and_once() {
+    let mut sender = newreno(TcpConfig::default());
+    drain(&mut sender, at(0));
+    ack(&mut sender, at(100), 0, &[(2, 9)], at(0));
+    assert_eq!(drain(&mut sender, at(100)).0, [0, 1, 10, 11, 12]);
+    assert_eq!((sender.stats().recoveries, sender.window()), (1, Packets(5)));
+    // The three that left after the copies of 0 and 1 arrive, the copies do not.
+    ack(&mut sender, at(200), 0, &[(2, 12)], at(0));
+    assert_eq!((sender.stats().recoveries, sender.window()), (2, Packets(2)));
+    assert_eq!(drain(&mut sender, at(200)).0, [0, 1]);
+    ack(&mut sender, at(300), 13, &[], at(200));
+    assert_eq!((sender.stats().recoveries, sender.recovery), (2, Recovery::Open));
+}
+
+#[test]
+fn after_the_lost_comes_new_data() {
     let mut sender = sender(8);
     sender.written = 9 * MSS;
     drain(&mut sender, at(0));
-    // 0 and 4 are lost on the path, 7 as well.
+    // 0 and 4 are lost on the path. All that left before 3 is late by three arrivals.
     ack(&mut sender, at(100), 0, &[(1, 3)], at(0));
-    // Rule 1: 0. On the path then: 0, 4, 5, 6, 7. Rule 2: 8, the last there is. Rule 3: nothing below
-    // 3. Rule 4: the highest that has not arrived, 8, once.
-    assert_eq!(drain(&mut sender, at(100)).0, [0, 8, 8]);
+    assert_eq!(drain(&mut sender, at(100)).0, [0, 8]);
+    // In a recovery a hole is lost at once, where no reordering was seen.
     ack(&mut sender, at(101), 0, &[(5, 5), (1, 3)], at(0));
-    // Rule 3: 4 is below 5, which arrived, but is not lost yet.
     assert_eq!(drain(&mut sender, at(101)).0, [4]);
-    ack(&mut sender, at(102), 0, &[(5, 6), (1, 3)], at(0));
-    assert_eq!(drain(&mut sender, at(102)).0, [] as [u64; 0]);
-    assert_eq!(sender.stats().resent, 3);
+    assert_eq!(sender.stats().resent, 2);
+}
+
+#[test]
+fn a_late_segment_is_lost_after_a_quarter_of_a_round_trip() {
+    let mut sender = sender(3);
+    assert_eq!(drain(&mut sender, at(0)).0, [0, 1, 2]);
+    // 1 and 2 arrive first: too few to say that 0 is lost; it left 100 ms before, and 25 more.
+    ack(&mut sender, at(100), 0, &[(1, 2)], at(0));
+    assert_eq!(drain(&mut sender, at(100)), (vec![3, 4], Some(at(125))));
+    assert_eq!((sender.stats().lost, sender.in_flight()), (0, Packets(3)));
+    assert_eq!(drain(&mut sender, at(125)).0, [0]);
+    assert_eq!((sender.stats().lost, sender.stats().recoveries), (1, 1));
+}
+
+#[test]
+fn a_path_that_reorders_is_given_time_in_recoveries_too() {
+    let mut sender = sender(10);
+    drain(&mut sender, at(0));
+    ack(&mut sender, at(100), 0, &[(1, 2)], at(0));
+    ack(&mut sender, at(101), 3, &[], at(0));
+    drain(&mut sender, at(101));
+    // Segment 0 came after 2, not sent again. Six arrivals beyond 3 make it no more than late.
+    ack(&mut sender, at(110), 3, &[(4, 9)], at(0));
+    assert_eq!((sender.stats().lost, sender.stats().recoveries), (0, 0));
+    assert!(sender.timers.reorder.is_some());
+}
+
+#[test]
+fn a_recovery_in_which_only_late_segments_arrive_is_undone() {
+    let mut sender = newreno(TcpConfig::default());
+    drain(&mut sender, at(0));
+    ack(&mut sender, at(100), 0, &[(1, 3)], at(0));
+    assert_eq!(sender.window(), Packets(5));
+    assert_eq!(drain(&mut sender, at(100)).0, [0, 10]);
+    // Segment 0 comes late, its copy later.
+    ack(&mut sender, at(105), 11, &[], at(0));
+    assert_eq!((sender.recovery, sender.stats().undone), (Recovery::Open, 1));
+    assert!(sender.window() >= Packets(10), "{:?}", sender.window());
+}
+
+#[test]
+fn a_recovery_that_a_retransmission_ends_stays() {
+    let mut sender = newreno(TcpConfig::default());
+    drain(&mut sender, at(0));
+    ack(&mut sender, at(100), 0, &[(1, 3)], at(0));
+    drain(&mut sender, at(100));
+    ack(&mut sender, at(200), 11, &[], at(100));
+    assert_eq!((sender.recovery, sender.stats().undone), (Recovery::Open, 0));
+    assert_eq!(sender.window(), Packets(6), "half, and one for a round trip");
+}
+
+#[test]
+fn a_lost_tail_is_repaired_by_a_probe_and_shrinks_the_window() {
+    let mut sender = newreno(TcpConfig::default());
+    sender.written = 10 * MSS;
+    drain(&mut sender, at(0));
+    ack(&mut sender, at(100), 9, &[], at(0));
+    // Only the last segment is missing: 2 × 100 ms and 200 for a delayed ACK, but the timer is at 400.
+    assert_eq!(drain(&mut sender, at(100)), (vec![], Some(at(400))));
+    assert_eq!(drain(&mut sender, at(400)).0, [9]);
+    sender.write(2 * MSS);
+    drain(&mut sender, at(410));
+    let window = sender.window();
+    ack(&mut sender, at(500), 10, &[], at(400));
+    assert_eq!((sender.stats().lost, sender.window()), (0, window), "which copy is not known yet");
+    ack(&mut sender, at(510), 12, &[], at(410));
+    assert_eq!((sender.stats().lost, sender.stats().timeouts, sender.stats().probes), (1, 0, 1));
+    assert!(sender.window() < window, "{:?}", sender.window());
+}
+
+#[test]
+fn a_probe_that_arrives_twice_shrinks_nothing() {
+    let mut sender = newreno(TcpConfig::default());
+    sender.written = 10 * MSS;
+    drain(&mut sender, at(0));
+    ack(&mut sender, at(100), 8, &[], at(0));
+    assert_eq!(drain(&mut sender, at(300)).0, [9]);
+    let window = sender.window();
+    ack(&mut sender, at(310), 10, &[], at(0));
+    sender.handle_ack(at(400), &TcpAck::new(10 * MSS, at(0), false).with_duplicate());
+    sender.write(MSS);
+    drain(&mut sender, at(410));
+    ack(&mut sender, at(510), 11, &[], at(410));
+    assert_eq!(sender.stats().lost, 0);
+    assert!(sender.window() >= window);
 }
 
 #[test]
 fn the_timer_takes_all_for_lost_and_doubles() {
     let mut sender = newreno(TcpConfig::default());
     drain(&mut sender, at(0));
-    ack(&mut sender, at(100), 2, &[(4, 4)], at(0));
-    drain(&mut sender, at(100));
-    // 100 + max(200, 4 × 50) = 300 ms after the ACK.
-    let (_, timer) = drain(&mut sender, at(100));
-    assert_eq!(timer, Some(at(400)));
-    assert_eq!(drain(&mut sender, at(399)).0, [] as [u64; 0]);
+    ack(&mut sender, at(100), 2, &[], at(0));
+    assert_eq!(drain(&mut sender, at(100)), (vec![10, 11, 12, 13], Some(at(300))));
+    // The probe is new data; from there 100 + max(200, 4 × 50) = 300 ms.
+    assert_eq!(drain(&mut sender, at(300)), (vec![14], Some(at(600))));
+    assert_eq!(drain(&mut sender, at(599)).0, [] as [u64; 0]);
     // One packet, the first that has not arrived; the next time in 600 ms.
-    assert_eq!(drain(&mut sender, at(400)), (vec![2], Some(at(1000))));
+    assert_eq!(drain(&mut sender, at(600)), (vec![2], Some(at(1200))));
     assert_eq!((sender.window(), sender.phase()), (Packets(1), "slow-start"));
-    assert_eq!(drain(&mut sender, at(1000)), (vec![2], Some(at(2200))));
+    assert_eq!(drain(&mut sender, at(1200)), (vec![2], Some(at(2400))));
     assert_eq!(sender.stats().timeouts, 2);
-    // 2 and 3 have arrived, and 4 before; the window is 2, then 4.
-    ack(&mut sender, at(1100), 3, &[(4, 4)], at(1000));
-    assert_eq!(drain(&mut sender, at(1100)).0, [3, 5]);
-    ack(&mut sender, at(1200), 6, &[], at(1100));
-    assert_eq!(drain(&mut sender, at(1200)).0, [6, 7, 8, 9]);
+    // The window is 2, then 4.
+    ack(&mut sender, at(1300), 3, &[], at(1200));
+    assert_eq!(drain(&mut sender, at(1300)).0, [3, 4]);
+    ack(&mut sender, at(1400), 5, &[], at(1300));
+    assert_eq!(drain(&mut sender, at(1400)).0, [5, 6, 7, 8]);
     assert_eq!(sender.stats().spurious_timeouts, 0);
 }
 
@@ -171,11 +266,15 @@ fn the_timer_takes_all_for_lost_and_doubles() {
 fn a_timeout_that_was_only_early_is_seen_by_the_echo() {
     let mut sender = newreno(TcpConfig::default());
     drain(&mut sender, at(0));
-    assert_eq!(drain(&mut sender, at(1000)).0, [0]);
-    // The first copy of segment 0 took 1.1 s.
-    ack(&mut sender, at(1100), 1, &[], at(0));
+    assert_eq!(drain(&mut sender, at(1000)).0, [10], "the probe");
+    assert_eq!(drain(&mut sender, at(2000)).0, [0]);
+    // The first copy of segment 0 took 2.1 s.
+    ack(&mut sender, at(2100), 1, &[], at(0));
     assert_eq!((sender.stats().timeouts, sender.stats().spurious_timeouts), (1, 1));
-    ack(&mut sender, at(1101), 2, &[], at(0));
+    // All is as before: ten of eleven are on the path, and the copy.
+    assert_eq!((sender.recovery, sender.window()), (Recovery::Open, Packets(11)));
+    assert_eq!(sender.in_flight(), Packets(10));
+    ack(&mut sender, at(2101), 2, &[], at(0));
     assert_eq!(sender.stats().spurious_timeouts, 1, "judged once");
 }
 
@@ -184,11 +283,12 @@ fn after_a_timeout_no_recovery_begins_before_its_point() {
     let mut sender = newreno(TcpConfig::default());
     drain(&mut sender, at(0));
     drain(&mut sender, at(1000));
+    drain(&mut sender, at(2000));
     // The window was 10, all of it in use: the threshold is 5.
-    ack(&mut sender, at(1100), 1, &[(5, 9)], at(1000));
-    drain(&mut sender, at(1100));
+    ack(&mut sender, at(2100), 1, &[(5, 9)], at(2000));
+    drain(&mut sender, at(2100));
     assert_eq!((sender.stats().recoveries, sender.window()), (0, Packets(5)));
-    ack(&mut sender, at(1200), 10, &[], at(1100));
+    ack(&mut sender, at(2200), 11, &[], at(2100));
     assert_eq!(sender.recovery, Recovery::Open);
 }
 
@@ -302,7 +402,8 @@ fn what_the_timer_takes_for_lost_is_not_told_as_shown_to_be() {
     sender.write(100 * MSS);
     drain(&mut sender, at(0));
     drain(&mut sender, at(5000));
-    ack(&mut sender, at(5100), 1, &[], at(5000));
-    assert_eq!(sender.stats().lost, 10);
+    drain(&mut sender, at(6000));
+    ack(&mut sender, at(6100), 1, &[], at(6000));
+    assert_eq!(sender.stats().lost, 11, "the probe as well");
     assert_eq!(heard.lock().unwrap()[0].lost, Packets(0));
 }
