@@ -12,8 +12,8 @@ use crate::explicit::{emkc, jetmax, maxnet, piqi_rcp, rcp, xcp};
 use crate::params::{ConfigError, ParamValues};
 use crate::policy::Policy;
 use crate::tcp::{
-    bbr1, bbr3, bic, cubic, dctcp, fast, highspeed, htcp, lowpriority, ltcp, multcp, newreno, reno,
-    scalable,
+    bbr1, bbr3, bic, copa, cubic, dctcp, fast, highspeed, htcp, ledbatpp, lowpriority, ltcp,
+    multcp, newreno, reno, scalable,
 };
 use crate::udt::{udt1, udt2, udt4};
 use crate::{fixed, sabul2002, sabul2003, sabul2026};
@@ -46,6 +46,8 @@ pub const ENTRIES: &[Entry] = &[
     fast::ENTRY,
     lowpriority::TCP_LP,
     lowpriority::HSTCP_LP,
+    ledbatpp::ENTRY,
+    copa::ENTRY,
     dctcp::ENTRY,
     bbr1::ENTRY,
     bbr3::ENTRY,

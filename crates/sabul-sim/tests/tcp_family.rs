@@ -59,11 +59,31 @@ fn run_seed(
     end_s: u64,
     seed: u64,
 ) -> Results {
+    let results = run_links(
+        transport,
+        vec![path.link()],
+        path.mark_packets.is_some(),
+        controllers,
+        end_s,
+        seed,
+    );
+    println!("{path:?}");
+    results
+}
+
+fn run_links(
+    transport: Transport,
+    links: Vec<LinkPlan>,
+    is_ecn_capable: bool,
+    controllers: &[&str],
+    end_s: u64,
+    seed: u64,
+) -> Results {
     let flow = |(n, cc): (usize, &&str)| {
         let mut flow = FlowPlan::new(&format!("{n}-{cc}"), transport, cc, vec![0]);
         flow.start = Instant::ZERO + Span::from_secs(5) * n as u64;
         if let Carrier::Tcp(ends) = &mut flow.carrier {
-            ends.is_ecn_capable = path.mark_packets.is_some();
+            ends.is_ecn_capable = is_ecn_capable;
         }
         flow
     };
@@ -72,13 +92,13 @@ fn run_seed(
         duration: Span::from_secs(end_s),
         warmup: Span::from_secs(20),
         seed,
-        links: vec![path.link()],
+        links,
         flows: controllers.iter().enumerate().map(flow).collect(),
         ..Scenario::default()
     };
     let results = World::new(scenario).unwrap().run().unwrap().results;
     println!(
-        "{transport:?} {controllers:?}, {path:?}: {:.3} of the link, queue {:.0}, Jain {:.3}, Mb/s {:.1?}",
+        "{transport:?} {controllers:?}: {:.3} of the link, queue {:.0}, Jain {:.3}, Mb/s {:.1?}",
         results.links[0].utilisation,
         results.links[0].queue_packets.mean,
         results.jain,
@@ -122,7 +142,8 @@ fn each_alone_fills_a_clean_path() {
 fn each_drives_our_own_sender_as_well() {
     for entry in registry::all().filter(|entry| entry.family == Family::Window) {
         let used = run_over(Transport::Sabul, SHORT, &[entry.name], 40).links[0].utilisation;
-        let least = if entry.name.ends_with("-lp") { 0.75 } else { 0.9 };
+        let is_low = entry.name.ends_with("-lp") || entry.name == "ledbatpp";
+        let least = if is_low { 0.75 } else { 0.9 };
         assert!(used > least, "{}: {used}", entry.name);
     }
 }
@@ -225,6 +246,41 @@ fn low_priority_leaves_the_path_to_others_and_takes_what_they_leave() {
         let both = run(SHORT, &[cc, cc], 60);
         assert!(both.jain > 0.95 && both.links[0].utilisation > 0.75, "{cc}: {}", both.jain);
     }
+}
+
+#[test]
+fn copa_queues_a_few_packets_and_flows_share_equally() {
+    let (short, long) = (Path { rtt_ms: 40, ..SHORT }, Path { mbps: 1000, loss: 0.0, ..LONG });
+    for (path, flows) in [(short, 1), (short, 2), (long, 1)] {
+        let both = run(path, &vec!["copa"; flows], 60);
+        let link = &both.links[0];
+        // [COPA] 1 / delta = 2 packets of each flow.
+        let queue = link.queue_packets.mean / flows as f64;
+        assert!(link.utilisation > 0.95 && (1.0..4.0).contains(&queue), "{path:?}: {queue}");
+        assert!(both.jain > 0.95 && link.drops == 0, "{path:?}: {}", both.jain);
+    }
+    let lossy = Path { rtt_ms: 40, loss: 0.01, ..SHORT };
+    assert!(used(lossy, "copa", 60) > 0.9, "losses by chance change nothing");
+}
+
+#[test]
+fn ledbatpp_leaves_a_deep_queue_to_others_and_fills_the_path_alone() {
+    let deep = |controllers: &[&str]| {
+        let mut link = Path { rtt_ms: 40, ..SHORT }.link();
+        link.forward = LinkConfig::builder()
+            .with_rate(Some(Rate::from_mbps(100)))
+            .with_delay(Span::from_millis(20))
+            .with_queue(QueueLimit::Packets(1333))
+            .build()
+            .unwrap();
+        run_links(Transport::Tcp, vec![link], false, controllers, 60, 1)
+    };
+    let alone = deep(&["ledbatpp"]);
+    let link = &alone.links[0];
+    // The target is 60 ms of 100 Mb/s: 500 packets. Slowdowns take a tenth of the time at most.
+    assert!(link.utilisation > 0.9 && link.queue_packets.mean < 510.0, "{}", link.utilisation);
+    let beside = deep(&["ledbatpp", "cubic"]);
+    assert!(beside.flows[0].goodput_bps < 10e6, "{}", beside.flows[0].goodput_bps);
 }
 
 #[test]

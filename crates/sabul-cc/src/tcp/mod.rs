@@ -8,6 +8,7 @@
 pub(crate) mod bbr1;
 pub(crate) mod bbr3;
 pub(crate) mod bic;
+pub(crate) mod copa;
 pub(crate) mod cubic;
 pub(crate) mod dctcp;
 mod delivery;
@@ -16,6 +17,7 @@ pub(crate) mod highspeed;
 pub(crate) mod htcp;
 mod hystart;
 mod law;
+pub(crate) mod ledbatpp;
 pub(crate) mod lowpriority;
 pub(crate) mod ltcp;
 pub(crate) mod multcp;

@@ -258,6 +258,15 @@ impl Window {
         self.ssthresh = self.cwnd;
     }
 
+    /// Lets a queue drain: the window is `cwnd`, and slow start leads back to the present window. Losses up
+    /// to number `newest` are no new event.
+    pub(super) const fn pause(&mut self, cwnd: f64, newest: SentNumber) {
+        self.ssthresh = self.cwnd.max(SSTHRESH_MIN);
+        self.set(cwnd);
+        self.recover = Some(newest);
+        self.state = State::Recovery;
+    }
+
     /// Sets the window of avoidance, within its bounds; a smaller one does not bring slow start back.
     pub(super) fn set_avoiding(&mut self, cwnd: f64) {
         self.set(cwnd);
