@@ -43,3 +43,11 @@ pub struct Entry {
     /// Makes one from checked parameters and the size of a full packet on the wire.
     pub build: Build,
 }
+
+impl Entry {
+    /// Whether the algorithm is this project's own; its [source](Self::source) says so. Published algorithms run
+    /// as published in the simulator, without the circuit breaker.
+    pub fn is_ours(&self) -> bool {
+        self.source.starts_with("ours")
+    }
+}

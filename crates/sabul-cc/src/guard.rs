@@ -9,6 +9,7 @@
 //! Bounds:      no window of zero packets, none missing where the family needs one; a gap or hold of
 //!              at most [`PAUSE_MAX`] or four round trips, whichever is longer; an interval of
 //!              [`INTERVAL_MIN`] to [`PAUSE_MAX`]. A large window is allowed.
+//! Breaker:     optional; it bounds the rate of a flow whose heavy loss does not end (`breaker`).
 //! Not here:    whether a controller is any good (`conformance`); one that never returns from a call.
 
 use std::any::Any;
@@ -20,6 +21,7 @@ use sabul_units::{
     Bytes, CongestionFields, CongestionForm, Gap, Instant, Packets, Random, SeededRandom, Span,
 };
 
+use crate::breaker::Breaker;
 use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{
     Acked, Context, Controller, IntervalReport, LossReport, Moment, SYN_INTERVAL, SendLimits,
@@ -29,7 +31,7 @@ use crate::events::{Event, Journal};
 use crate::memory::PathFacts;
 use crate::params::{ConfigError, ParamValues};
 use crate::policy::Policy;
-use crate::reason::Reasons;
+use crate::reason::{Reason, Reasons};
 
 /// Ours: longest time that a controller may keep a sender from sending. A peer that hears nothing for
 /// half of it takes the sender for dead.
@@ -200,6 +202,7 @@ pub struct Guarded {
     burst: Packets,
     tells_chance: bool,
     counts_marks: bool,
+    breaker: Option<Breaker>,
     random: SeededRandom,
     /// None while nobody listens.
     journal: Option<Box<Journal>>,
@@ -252,6 +255,19 @@ impl Guarded {
         self
     }
 
+    /// Puts the circuit breaker around the controller: on the wire for every controller, elsewhere as the
+    /// scenario says.
+    #[must_use]
+    pub fn with_breaker(mut self) -> Self {
+        self.breaker = Some(Breaker::new());
+        self
+    }
+
+    /// How often the circuit breaker has opened; `None` without a breaker.
+    pub fn breaker_opened(&self) -> Option<u64> {
+        self.breaker.as_ref().map(Breaker::opened)
+    }
+
     fn empty(name: &'static str, family: Family) -> Self {
         Self {
             name,
@@ -263,6 +279,7 @@ impl Guarded {
             burst: Packets(1),
             tells_chance: false,
             counts_marks: false,
+            breaker: None,
             random: SeededRandom::new(0),
             journal: None,
             fault: None,
@@ -347,8 +364,12 @@ impl Guarded {
     }
 
     /// What the sender may do from now on.
-    pub const fn limits(&self) -> SendLimits {
-        self.answers.limits
+    pub fn limits(&self) -> SendLimits {
+        let limits = self.answers.limits;
+        match self.breaker.as_ref().and_then(Breaker::gap) {
+            Some(least) => SendLimits { gap: limits.gap.max(least), ..limits },
+            None => limits,
+        }
     }
 
     /// A NAK arrived. Losses that the receiver's own socket caused are not among them.
@@ -368,6 +389,14 @@ impl Guarded {
 
     /// An ACK arrived.
     pub fn on_ack(&mut self, acked: &Acked, moment: &Moment) {
+        if let Some(word) = self.breaker.as_mut().and_then(|breaker| breaker.on_ack(acked, moment))
+            && let Some(journal) = &mut self.journal
+        {
+            journal.reasons.tell(Reason::Own(word));
+        }
+        // A controller must not take the breaker's bound for the rate of the path.
+        let is_bound = self.breaker.as_ref().is_some_and(|breaker| breaker.gap().is_some());
+        let acked = &Acked { is_room_limited: acked.is_room_limited || is_bound, ..*acked };
         self.fact("on_ack", moment, |inner, cx| inner.on_ack(acked, cx));
     }
 

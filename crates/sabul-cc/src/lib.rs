@@ -6,6 +6,7 @@
 //! those of a program's own; what senders own is [`Guarded`], which turns a controller's panics and
 //! impossible answers into a [`Fault`]. [`conformance`] is the suite that each of them must pass.
 
+mod breaker;
 mod bulk;
 mod channel;
 pub mod conformance;
@@ -25,6 +26,7 @@ mod sabul2003;
 mod sabul2026;
 mod search;
 mod tcp;
+mod tfrc;
 mod udt;
 mod unused;
 

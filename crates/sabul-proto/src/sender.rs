@@ -286,6 +286,11 @@ impl Sender {
         self.stats
     }
 
+    /// How often the circuit breaker has opened; `None` without a breaker.
+    pub fn breaker_opened(&self) -> Option<u64> {
+        self.rate.controller().breaker_opened()
+    }
+
     /// The round trip.
     pub const fn rtt(&self) -> Option<RttEstimate> {
         self.rate.rtt()

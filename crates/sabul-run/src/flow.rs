@@ -1,5 +1,6 @@
 //! A flow of a run, and the keys of a `[[flow]]`, each beside the field that it fills.
 
+use sabul_cc::registry::{self, Entry};
 use sabul_cc::{PathFacts, Policy};
 use sabul_path::Way;
 use sabul_units::key::{Key, Range, Takes, names};
@@ -95,6 +96,12 @@ impl SabulEnds {
     pub fn remembered(&self) -> Option<PathFacts> {
         Some(PathFacts { rate: self.remembered_rate?, rtt: self.remembered_rtt? })
     }
+
+    /// Whether the circuit breaker is around a controller of this name: where the scenario does not say, around this
+    /// project's own.
+    pub fn has_breaker(&self, cc: &str) -> bool {
+        self.breaker.unwrap_or_else(|| registry::find(cc).is_ok_and(Entry::is_ours))
+    }
 }
 
 impl From<SabulEnds> for Carrier {
@@ -118,6 +125,8 @@ pub struct SabulEnds {
     pub defects: Defects,
     /// How the flow stands beside others; anything but fair only with a controller that follows policies.
     pub policy: Policy,
+    /// Whether the circuit breaker is around the controller; by default, as [`Self::has_breaker`] returns.
+    pub breaker: Option<bool>,
     /// What an earlier flow carried on what may be the same path; goes with the next.
     pub remembered_rate: Option<Rate>,
     /// The smallest round trip of that flow.
@@ -512,6 +521,16 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     )
     .or_word("fair")
     .of(SABUL),
+    Key::<FlowDraft>::new(
+        "breaker",
+        Takes::Word(&["on", "off"], |flow, word| {
+            flow.sabul(|ends| ends.breaker = Some(word == "on"));
+        }),
+        "the circuit breaker that ends sustained heavy loss; in the lab it is always on, as on the wire",
+    )
+    .or_else("on for this project's own controllers, off for published ones")
+    .of(SABUL)
+    .not_in_lab(|flow| flow.plan.sabul().is_some_and(|it| it.breaker == Some(false)), ONLY_SIMULATED),
     Key::<FlowDraft>::new(
         "remembered_mbps",
         Takes::Mbps(RATE_MBPS, |flow, mbps| flow.sabul(|ends| ends.remembered_rate = Some(mbps))),

@@ -31,6 +31,8 @@ pub struct Counters {
     pub lost: u64,
     /// Repeats among the sent.
     pub resent: u64,
+    /// Times that the circuit breaker opened.
+    pub breaker_opened: u64,
 }
 
 impl Counters {
@@ -42,6 +44,7 @@ impl Counters {
         self.sent_bytes += other.sent_bytes;
         self.lost += other.lost;
         self.resent += other.resent;
+        self.breaker_opened += other.breaker_opened;
     }
 
     /// What has been counted since then.
@@ -54,6 +57,7 @@ impl Counters {
             sent_bytes: self.sent_bytes.saturating_sub(earlier.sent_bytes),
             lost: self.lost.saturating_sub(earlier.lost),
             resent: self.resent.saturating_sub(earlier.resent),
+            breaker_opened: self.breaker_opened.saturating_sub(earlier.breaker_opened),
         }
     }
 }
@@ -396,6 +400,10 @@ impl Meter {
             packets_lost: passed.lost,
             loss_rate: ratio(passed.lost, passed.sent),
             retransmissions: passed.resent,
+            breaker_opened: flow
+                .sabul()
+                .is_some_and(|ends| ends.has_breaker(&flow.cc))
+                .then_some(passed.breaker_opened),
             rtt_ms: Rtt {
                 min: meter.rtt_min_ms.unwrap_or(0.0),
                 mean: mean(rtts.iter().copied()).unwrap_or(0.0),

@@ -39,6 +39,9 @@ pub struct FlowResult {
     pub loss_rate: f64,
     /// Repeats among the sent.
     pub retransmissions: u64,
+    /// Times that the circuit breaker opened after the warm-up; none where there is no breaker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub breaker_opened: Option<u64>,
     /// The round trip as its sender saw it.
     pub rtt_ms: Rtt,
     /// Standard deviation ÷ mean of its goodput over seconds. \[SLAC\]

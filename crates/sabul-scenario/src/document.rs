@@ -218,6 +218,7 @@ fn check_flow(flow: &FlowResult) -> Result<(), DocumentError> {
         packets_lost: _,
         loss_rate,
         retransmissions: _,
+        breaker_opened: _,
         rtt_ms,
         stability,
         completed_s,

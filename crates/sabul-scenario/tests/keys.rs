@@ -327,7 +327,7 @@ fn what_the_lab_has_not_is_refused_there_and_nowhere_else() {
         assert!(!file.wrong(&section, Arm::Sim).contains(&refusal), "{}", row.name);
         tried.push(row.name);
     }
-    let wanted = "profile defects remembered_mbps remembered_rtt_ms nic_mbps source_mbps sink_mbps gso_packets gro_packets ack_bunch_ms busy_ms \
+    let wanted = "profile defects breaker remembered_mbps remembered_rtt_ms nic_mbps source_mbps sink_mbps gso_packets gro_packets ack_bunch_ms busy_ms \
                   reverse initial_window streams";
     assert_eq!(tried.join(" "), wanted);
 }

@@ -30,6 +30,7 @@ fn results() -> Results {
             packets_lost: 1,
             loss_rate: 1.0 / 3.0,
             retransmissions: 1,
+            breaker_opened: None,
             rtt_ms: Rtt { min: 1.0, mean: 1.5, p99: 2.0 },
             stability: 0.3,
             completed_s: None,

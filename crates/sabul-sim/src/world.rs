@@ -425,7 +425,9 @@ fn build_controller(plan: &FlowPlan) -> Result<Option<Guarded>, ConfigError> {
             allowed: "a controller with a window, such as newreno or cubic".to_owned(),
         });
     }
-    entry.build(&params, Bytes(plan.packet_bytes.into())).map(Some)
+    let controller = entry.build(&params, Bytes(plan.packet_bytes.into()))?;
+    let has_breaker = plan.sabul().is_some_and(|ends| ends.has_breaker(&plan.cc));
+    Ok(Some(if has_breaker { controller.with_breaker() } else { controller }))
 }
 
 #[cfg(test)]

@@ -101,7 +101,8 @@ fn a_tenth_lost_by_chance_is_no_reason_to_cut_the_start_short() {
             let results = run(path, &[ours(0, 100)], 1, 5);
             #[expect(clippy::cast_precision_loss, reason = "small numbers")]
             let share = goodput(&results)[0] / (mbps as f64 * PAYLOAD * (1.0 - loss));
-            assert!(share > 0.8, "{mbps} Mb/s, loss {loss}: {share:.3}");
+            // The circuit breaker's trial costs two round trips at half of the rate, a twentieth of these four seconds.
+            assert!(share > 0.7, "{mbps} Mb/s, loss {loss}: {share:.3}");
         }
     }
 }

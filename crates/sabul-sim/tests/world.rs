@@ -38,7 +38,9 @@ fn cbr(id: &str, mbps: u64) -> FlowPlan {
 /// A flow of our own at a constant rate.
 fn fixed(id: &str, mbps: u64) -> FlowPlan {
     let params = vec![("rate_mbps".to_owned(), mbps.to_string())];
-    FlowPlan { params, ..flow(id, Transport::Sabul, "fixed") }
+    // These tests flood links on purpose.
+    let ends = SabulEnds { breaker: Some(false), ..SabulEnds::default() };
+    FlowPlan { params, ..flow(id, ends, "fixed") }
 }
 
 fn scenario(seconds: u64, links: Vec<LinkPlan>, flows: Vec<FlowPlan>) -> Scenario {

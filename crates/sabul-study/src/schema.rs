@@ -66,6 +66,7 @@ enum Kind {
     /// A list that may not be there.
     OptionalList(&'static [Field]),
     /// What may not be there, of the same kinds.
+    OptionalCount,
     OptionalNumber,
     OptionalMaybeNumber,
     OptionalMaybeObject(&'static [Field]),
@@ -104,6 +105,7 @@ impl Kind {
             self,
             Self::OptionalObject(_)
                 | Self::OptionalList(_)
+                | Self::OptionalCount
                 | Self::OptionalNumber
                 | Self::OptionalMaybeNumber
                 | Self::OptionalMaybeObject(_)
@@ -127,7 +129,7 @@ impl Kind {
                 json!({ "type": "array", "items": pair })
             }
             Self::Truth => json!({ "type": "boolean" }),
-            Self::Count => json!({ "type": "integer", "minimum": 0 }),
+            Self::Count | Self::OptionalCount => json!({ "type": "integer", "minimum": 0 }),
             Self::Number | Self::OptionalNumber => json!({ "type": "number" }),
             Self::MaybeNumber | Self::OptionalMaybeNumber => json!({ "type": ["number", "null"] }),
             Self::MaybeText => json!({ "type": ["string", "null"] }),

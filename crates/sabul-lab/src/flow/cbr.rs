@@ -153,6 +153,7 @@ impl Count {
             sent_bytes: read(&self.sent_bytes),
             lost: 0,
             resent: 0,
+            breaker_opened: 0,
         }
     }
 }

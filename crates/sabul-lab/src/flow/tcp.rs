@@ -208,6 +208,7 @@ fn counters(sample: &TcpSample, fresh_bytes: u64) -> Counters {
         sent_bytes: sample.bytes_sent + sent * headers,
         lost: resent,
         resent,
+        breaker_opened: 0,
     }
 }
 

@@ -208,6 +208,7 @@ fn counters_of(amount: &Amount) -> Counters {
         sent_bytes: amount.sent_bytes,
         lost: missing.max(amount.resent_packets),
         resent: amount.resent_packets,
+        breaker_opened: 0,
     }
 }
 

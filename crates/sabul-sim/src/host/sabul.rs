@@ -358,7 +358,13 @@ impl SabulHost {
 
     pub(crate) fn counters(&self) -> Counters {
         let stats = self.sender.stats();
-        Counters { sent: stats.sent, lost: stats.lost, resent: stats.resent, ..self.counters }
+        Counters {
+            sent: stats.sent,
+            lost: stats.lost,
+            resent: stats.resent,
+            breaker_opened: self.sender.breaker_opened().unwrap_or(0),
+            ..self.counters
+        }
     }
 
     pub(crate) fn gauges(&self) -> Gauges {

@@ -2,7 +2,7 @@
 
 use super::Field;
 use super::Kind::{
-    Any, Count, List, MaybeNumber, MaybeObject, MaybeText, Named, Number, Object, OptionalAnys, OptionalList,
+    Any, Count, List, MaybeNumber, MaybeObject, MaybeText, Named, Number, Object, OptionalAnys, OptionalCount, OptionalList,
     OptionalMaybeNumber, OptionalMaybeObject, OptionalNumber, OptionalObject, OptionalText, OptionalTexts, Pairs, Text,
     Texts, Truth,
 };
@@ -54,6 +54,7 @@ const FLOW: &[Field] = &[
     Field("packets_lost", Count, "Those that the sender took for lost."),
     Field("loss_rate", Number, "Lost ÷ sent, 0 to 1."),
     Field("retransmissions", Count, "Repeats among the sent."),
+    Field("breaker_opened", OptionalCount, "Times that the circuit breaker opened after the warm-up; absent where the flow has no breaker."),
     Field("rtt_ms", Object(RTT), "The round trip as its sender saw it, in milliseconds."),
     Field("stability", Number, "Standard deviation ÷ mean of its goodput over seconds."),
     Field("completed_s", MaybeNumber, "From start to the last byte's arrival in seconds, mean over copies; null if it has no end or did not reach it."),

@@ -157,7 +157,7 @@ impl Engine for Turn {
 /// The controller that was asked for, for packets of this size.
 fn controller(params: &ChannelParams, packet: u32) -> Result<Guarded, ConfigError> {
     let entry = registry::find(&params.controller)?;
-    entry.build(&params.controller_params, Bytes(u64::from(packet)))
+    Ok(entry.build(&params.controller_params, Bytes(u64::from(packet)))?.with_breaker())
 }
 
 /// A channel may have no other rules than its controller.

@@ -1,0 +1,309 @@
+//! Circuit breaker: bounds the rate of a flow whose heavy loss does not end.
+//!
+//! Source: ours, after [RFC8084]; the bound is the TCP-friendly rate of [RFC5348]. The breaker is part of the
+//! guard, outside every algorithm, so that a wrong estimate inside an algorithm cannot hold a link in collapse.
+//! Model, once a round (one RTT by packet numbers):
+//!     heavy  = more than 3 % of the round's packets were lost
+//!     queued = smallest RTT of the round > 1.15 × smallest RTT of the flow
+//! States:      Closed --heavy for a second, queued--> Open
+//!              Closed --heavy for a second, not queued--> Trial: half of the rate for some rounds
+//!              Trial  --loss falls by half--> Open
+//!              Trial  --loss stays--> Exempt: the path loses at random
+//!              Exempt --queued while heavy for four rounds, or time is over--> Closed
+//!              Open   --bound has not limited the flow for ten seconds--> Closed
+//! Invariants:  the breaker only lowers a rate; the bound is at least a packet every four RTTs.
+
+use sabul_units::{Gap, Instant, Span};
+
+use crate::controller::{Acked, Moment, SentNumber};
+use crate::tfrc::{self, LossIntervals};
+
+/// Ours: loss that no congestion control with a working response holds for a second. CUBIC has 6 % with two packets
+/// a round trip, and at such rates the TCP-friendly rate is what CUBIC has.
+const HEAVY: f64 = 0.03;
+/// Ours: how long loss must be heavy, in time, rounds and lost packets, before the breaker acts.
+const HEAVY_TIME: Span = Span::from_secs(1);
+const HEAVY_ROUNDS: u32 = 4;
+const HEAVY_LOST: f64 = 20.0;
+/// Ours: part of the base RTT above which a queue stands; default controllers keep at most an eighth.
+const QUEUED_PART: f64 = 0.15;
+/// Ours: rounds of a trial before its losses count, and losses that its old rate would have shown.
+const TRIAL_SETTLES: u32 = 1;
+const TRIAL_LOST: f64 = 10.0;
+const TRIAL_ROUNDS_MAX: u32 = 16;
+/// Ours: how long the first exemption lasts; each further exemption lasts twice as long, up to 160 s. A trial of
+/// four 100 ms rounds costs 2 % of 10 s.
+const EXEMPT_TIME: Span = Span::from_secs(5);
+const EXEMPT_DOUBLINGS_MAX: u32 = 5;
+/// Ours: part of the bound below which a flow is not limited by it, and how long until the breaker closes.
+const IDLE_PART: f64 = 0.8;
+const IDLE_TIME: Span = Span::from_secs(10);
+/// Ours: the least bound, in packets an RTT.
+const LEAST_PER_RTT: f64 = 0.25;
+/// [RFC5348 §4.3] The bound is at most twice the rate that arrives.
+const ARRIVED_TIMES_MAX: f64 = 2.0;
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// When loss became heavy, rounds and lost packets since then.
+    Closed {
+        since: Option<Instant>,
+        rounds: u32,
+        lost: f64,
+    },
+    /// Loss before, and rounds, packets and losses in the trial so far.
+    Trial {
+        before: f64,
+        rounds: u32,
+        packets: f64,
+        lost: f64,
+    },
+    /// Until then, unless heavy loss comes with a queue for some rounds.
+    Exempt {
+        until: Instant,
+        queued: u32,
+    },
+    Open {
+        intervals: LossIntervals,
+        limited_at: Instant,
+    },
+}
+
+const CLOSED: State = State::Closed { since: None, rounds: 0, lost: 0.0 };
+
+/// Counts at the beginning of a round.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    arrived: u64,
+    lost: u64,
+    began: Instant,
+    end: SentNumber,
+    rtt_least: Span,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Breaker {
+    state: State,
+    round: Option<Round>,
+    /// Packets a second; nothing while the rate is free.
+    bound: Option<f64>,
+    exemptions: u32,
+    opened: u64,
+}
+
+impl Breaker {
+    pub(crate) const fn new() -> Self {
+        Self { state: CLOSED, round: None, bound: None, exemptions: 0, opened: 0 }
+    }
+
+    /// The least gap between packets; `None` while the rate is free.
+    pub(crate) fn gap(&self) -> Option<Gap> {
+        self.bound.map(|rate| Gap(Span::from_secs_f64(1.0 / rate)))
+    }
+
+    /// How often the breaker has opened.
+    pub(crate) const fn opened(&self) -> u64 {
+        self.opened
+    }
+
+    /// Takes an ACK in; the word for a change of state.
+    pub(crate) fn on_ack(&mut self, acked: &Acked, moment: &Moment) -> Option<&'static str> {
+        let rtt = moment.rtt?;
+        let here = Round {
+            arrived: acked.total.0,
+            lost: acked.lost.0,
+            began: moment.now,
+            end: acked.next,
+            rtt_least: rtt.latest,
+        };
+        let Some(round) = &mut self.round else {
+            self.round = Some(here);
+            return None;
+        };
+        round.rtt_least = round.rtt_least.min(rtt.latest);
+        if acked.largest < round.end || moment.now <= round.began {
+            return None;
+        }
+        let elapsed = moment.now.since(round.began).as_secs_f64();
+        let arrived = here.arrived.saturating_sub(round.arrived) as f64;
+        let lost = here.lost.saturating_sub(round.lost) as f64;
+        let is_queued = round.rtt_least.as_secs_f64() > (1.0 + QUEUED_PART) * rtt.min.as_secs_f64();
+        self.round = Some(Round { rtt_least: Span::MAX, ..here });
+        self.end_round(&Ended {
+            now: moment.now,
+            rtt: rtt.smoothed.as_secs_f64().max(1e-6),
+            rate: arrived / elapsed,
+            packets: arrived + lost,
+            lost,
+            is_heavy: lost > HEAVY * (arrived + lost),
+            is_queued,
+        })
+    }
+
+    fn end_round(&mut self, round: &Ended) -> Option<&'static str> {
+        match &mut self.state {
+            State::Closed { .. } => self.end_closed_round(round),
+            State::Trial { before, rounds, packets, lost } => {
+                *rounds += 1;
+                if *rounds <= TRIAL_SETTLES {
+                    return None;
+                }
+                (*packets, *lost) = (*packets + round.packets, *lost + round.lost);
+                if *packets * *before < TRIAL_LOST && *rounds < TRIAL_ROUNDS_MAX {
+                    return None;
+                }
+                if *lost < *packets * *before / 2.0 {
+                    return Some(self.open(round));
+                }
+                let time = EXEMPT_TIME * (1 << self.exemptions.min(EXEMPT_DOUBLINGS_MAX));
+                (self.exemptions, self.bound) = (self.exemptions + 1, None);
+                self.state = State::Exempt { until: round.now + time, queued: 0 };
+                Some("breaker-exempt")
+            }
+            State::Exempt { until, queued } => {
+                *queued = if round.is_heavy && round.is_queued { *queued + 1 } else { 0 };
+                if round.now >= *until || *queued >= HEAVY_ROUNDS {
+                    self.state = CLOSED;
+                }
+                None
+            }
+            State::Open { .. } => self.end_open_round(round),
+        }
+    }
+
+    fn end_closed_round(&mut self, round: &Ended) -> Option<&'static str> {
+        let State::Closed { since, rounds, lost } = &mut self.state else { return None };
+        if !round.is_heavy {
+            self.state = CLOSED;
+            return None;
+        }
+        let began = *since.get_or_insert(round.now);
+        (*rounds, *lost) = (*rounds + 1, *lost + round.lost);
+        if *rounds < HEAVY_ROUNDS || *lost < HEAVY_LOST || round.now.since(began) < HEAVY_TIME {
+            return None;
+        }
+        if round.is_queued {
+            return Some(self.open(round));
+        }
+        self.bound = Some(round.sent() / 2.0);
+        let before = round.lost / round.packets;
+        self.state = State::Trial { before, rounds: 0, packets: 0.0, lost: 0.0 };
+        Some("breaker-trial")
+    }
+
+    fn end_open_round(&mut self, round: &Ended) -> Option<&'static str> {
+        let State::Open { intervals, limited_at } = &mut self.state else { return None };
+        intervals.note(round.packets, round.lost > 0.0);
+        let friendly = tfrc::rate(intervals.loss_event_rate(), round.rtt);
+        let bound = friendly.min(ARRIVED_TIMES_MAX * round.rate).max(LEAST_PER_RTT / round.rtt);
+        if round.is_heavy || round.sent() > IDLE_PART * bound {
+            *limited_at = round.now;
+        }
+        if round.now.since(*limited_at) > IDLE_TIME {
+            (self.state, self.bound) = (CLOSED, None);
+            return Some("breaker-closed");
+        }
+        self.bound = Some(bound);
+        None
+    }
+
+    /// Opens with half of the rate that arrives, and with a loss history that gives this rate. [RFC5348 §6.3.1]
+    fn open(&mut self, round: &Ended) -> &'static str {
+        let rate = (round.rate / 2.0).max(LEAST_PER_RTT / round.rtt);
+        let intervals = LossIntervals::of(tfrc::loss_event_rate(rate, round.rtt));
+        self.state = State::Open { intervals, limited_at: round.now };
+        (self.bound, self.opened) = (Some(rate), self.opened + 1);
+        "breaker-open"
+    }
+}
+
+/// A round that has ended; times in seconds, rates in packets a second.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    now: Instant,
+    rtt: f64,
+    /// At which packets arrived.
+    rate: f64,
+    packets: f64,
+    lost: f64,
+    is_heavy: bool,
+    is_queued: bool,
+}
+
+impl Ended {
+    /// The rate at which the round's packets were sent.
+    fn sent(&self) -> f64 {
+        self.rate * self.packets / (self.packets - self.lost).max(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: f64 = 0.1;
+
+    fn round(ms: u64, lost: f64, is_queued: bool) -> Ended {
+        let packets = 100.0;
+        Ended {
+            now: Instant::ZERO + Span::from_millis(ms),
+            rtt: RTT,
+            rate: (packets - lost) / RTT,
+            packets,
+            lost,
+            is_heavy: lost > HEAVY * packets,
+            is_queued,
+        }
+    }
+
+    /// The words of rounds from `from` ms on, one each 100 ms.
+    fn words(
+        breaker: &mut Breaker,
+        from: u64,
+        rounds: u64,
+        lost: f64,
+        queued: bool,
+    ) -> Vec<&'static str> {
+        (0..rounds)
+            .filter_map(|n| breaker.end_round(&round(from + 100 * n, lost, queued)))
+            .collect()
+    }
+
+    #[test]
+    fn a_second_of_heavy_loss_beside_a_queue_opens_and_lighter_or_shorter_loss_does_not() {
+        let mut breaker = Breaker::new();
+        assert!(words(&mut breaker, 0, 9, 30.0, true).is_empty());
+        assert!(words(&mut breaker, 900, 1, 3.0, true).is_empty(), "3 % is the limit");
+        assert!(words(&mut breaker, 1000, 10, 30.0, true).is_empty());
+        assert_eq!(words(&mut breaker, 2000, 1, 30.0, true), ["breaker-open"]);
+        assert!((breaker.bound.unwrap() - 350.0).abs() < 1e-9, "half of what arrives");
+        words(&mut breaker, 2100, 20, 30.0, true);
+        // One loss event in each 100 packets: 1.22 / (0.1 × 0.1), less the timeouts.
+        let bound = breaker.bound.unwrap();
+        assert!((80.0..125.0).contains(&bound), "{bound}");
+        assert_eq!(breaker.opened(), 1);
+    }
+
+    #[test]
+    fn random_loss_with_an_empty_queue_is_exempt_after_a_trial_at_half_rate() {
+        let mut breaker = Breaker::new();
+        assert_eq!(words(&mut breaker, 0, 11, 20.0, false), ["breaker-trial"]);
+        assert!((breaker.bound.unwrap() - 500.0).abs() < 1e-9, "half of 1000");
+        assert_eq!(words(&mut breaker, 1100, 2, 20.0, false), ["breaker-exempt"]);
+        assert_eq!(breaker.gap(), None);
+        assert!(words(&mut breaker, 1300, 49, 20.0, false).is_empty(), "for five seconds");
+        assert_eq!(words(&mut breaker, 6300, 12, 20.0, false), ["breaker-trial"]);
+    }
+
+    #[test]
+    fn loss_that_falls_with_the_rate_opens_and_an_unused_bound_closes() {
+        let mut breaker = Breaker::new();
+        words(&mut breaker, 0, 11, 50.0, false);
+        assert_eq!(words(&mut breaker, 1100, 2, 0.0, false), ["breaker-open"]);
+        // Without losses the open interval grows, and with it the bound.
+        let closed = words(&mut breaker, 1400, 2000, 0.0, false);
+        assert_eq!(closed, ["breaker-closed"]);
+        assert_eq!(breaker.gap(), None);
+    }
+}

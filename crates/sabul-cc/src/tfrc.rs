@@ -1,0 +1,97 @@
+//! TCP-friendly rate: the throughput equation and the average loss interval.
+//!
+//! Source: [RFC5348]. The rate is that of a Reno flow with the same RTT and the same rate of loss events.
+//! Model:       rate = 1 / (R sqrt(2p/3) + 12 R sqrt(3p/8) p (1 + 32 p²))  packets a second   [RFC5348 §3.1]
+//!              p    = 1 / weighted mean of the last eight loss intervals                    [RFC5348 §5.4]
+//! Invariants:  the rate falls as p or R grows; an average interval is at least one packet.
+//! Not here:    the sender's other bounds, such as twice the rate that arrives (`breaker`).
+
+/// [RFC5348 §5.4] Weights of the newest to the oldest loss interval.
+const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
+/// [RFC5348 §3.1] Retransmission timeout in RTTs.
+const TIMEOUT_RTTS: f64 = 4.0;
+
+/// Packets a second for loss event rate `p` (0 to 1) and an RTT in seconds. [RFC5348 §3.1]
+pub(crate) fn rate(p: f64, rtt: f64) -> f64 {
+    let p = p.clamp(1e-12, 1.0);
+    let timeouts = TIMEOUT_RTTS * 3.0 * (3.0 * p / 8.0).sqrt() * p * (1.0 + 32.0 * p * p);
+    1.0 / (rtt * ((2.0 * p / 3.0).sqrt() + timeouts))
+}
+
+/// The loss event rate at which [`rate`] returns `packets_per_second`, by bisection. [RFC5348 §6.3.1]
+pub(crate) fn loss_event_rate(packets_per_second: f64, rtt: f64) -> f64 {
+    let (mut low, mut high) = (1e-12_f64, 1.0_f64);
+    for _ in 0..60 {
+        let middle = (low * high).sqrt();
+        if rate(middle, rtt) > packets_per_second { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// The last eight loss intervals in packets, and the interval that is still open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LossIntervals {
+    /// Newest first.
+    closed: [f64; WEIGHTS.len()],
+    open: f64,
+}
+
+impl LossIntervals {
+    /// Eight intervals that make up this loss event rate.
+    pub(crate) fn of(loss_event_rate: f64) -> Self {
+        Self { closed: [1.0 / loss_event_rate.clamp(1e-12, 1.0); WEIGHTS.len()], open: 0.0 }
+    }
+
+    /// Records one RTT with this many packets; losses within one RTT are one loss event. [RFC5348 §5.2]
+    pub(crate) fn note(&mut self, packets: f64, is_loss: bool) {
+        self.open += packets;
+        if is_loss {
+            self.closed.rotate_right(1);
+            self.closed[0] = self.open.max(1.0);
+            self.open = 0.0;
+        }
+    }
+
+    /// The loss event rate; the open interval counts only where it makes the rate smaller. [RFC5348 §5.4]
+    pub(crate) fn loss_event_rate(&self) -> f64 {
+        let mean = |newest: f64, others: &[f64]| {
+            let all = std::iter::once(&newest).chain(others);
+            let (sum, weights) =
+                all.zip(WEIGHTS).fold((0.0, 0.0), |(sum, all), (interval, weight)| {
+                    (sum + interval * weight, all + weight)
+                });
+            sum / weights
+        };
+        let closed = mean(self.closed[0], &self.closed[1..]);
+        let with_open = mean(self.open, &self.closed[..WEIGHTS.len() - 1]);
+        1.0 / closed.max(with_open).max(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_loss_rates_give_the_square_root_law_and_the_inverse_agrees() {
+        // sqrt(3 / 2) / (R sqrt p) = 1.2247 / (0.1 × 0.01) for p = 1e-4, less 1 % for timeouts.
+        assert!((rate(1e-4, 0.1) / 1224.7 - 1.0).abs() < 0.01);
+        for p in [1e-6, 1e-3, 0.05, 0.5] {
+            assert!((loss_event_rate(rate(p, 0.04), 0.04) / p - 1.0).abs() < 1e-6);
+        }
+        assert!(rate(0.1, 0.1) < rate(0.01, 0.1) && rate(0.1, 0.2) < rate(0.1, 0.1));
+    }
+
+    #[test]
+    fn a_loss_event_closes_an_interval_and_a_long_open_interval_lowers_the_rate() {
+        let mut intervals = LossIntervals::of(0.01);
+        assert!((intervals.loss_event_rate() - 0.01).abs() < 1e-9);
+        intervals.note(40.0, true);
+        // One of weights that sum to 6 is 40 instead of 100.
+        assert!((intervals.loss_event_rate() - 1.0 / 90.0).abs() < 1e-9);
+        intervals.note(50.0, false);
+        assert!((intervals.loss_event_rate() - 1.0 / 90.0).abs() < 1e-9, "shorter than the mean");
+        intervals.note(550.0, false);
+        assert!(intervals.loss_event_rate() < 1.0 / 150.0);
+    }
+}
