@@ -426,6 +426,8 @@ impl RateSearch {
                 self.gap = rate.mul_ratio(PUSH.0, PUSH.1).gap(cx.packet_bytes);
             }
             None if delayed => {}
+            // Almost nothing of the train arrived: something held it back, and a longer train shows no more.
+            None if self.round.arrived * 1024 < self.window => {}
             None => self.window = (self.window * GROWTH_BLIND).min(WINDOW_MAX),
         }
         self.start_round(acked.next);
