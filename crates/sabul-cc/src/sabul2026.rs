@@ -1,27 +1,30 @@
-//! SABUL of today: paced, bounded by the queue that stands, and deaf to losses that are not its own.
+//! SABUL of today: a paced delay-based law, with a CUBIC window where a delay cannot share the link.
 //!
-//! Source: ours. The law is that of a delay whose height says how many share a link [FRCC]; the excess
-//! packets of a probe and the drains in which all join are [FRCC]'s and [BBR3]'s; the rest is argued on
-//! `docs/algorithms/sabul2026.md`.
-//! Model, once an epoch (a round trip, at least a SYN interval), D what arrives a second, C the link's rate:
-//!     count   = C / D                                        flows like this one on the link
-//!     aim     = base + omega + theta × (count - 1)           round trip at which all have a like share
-//!     window  = window × aim / (base + queue)                where no queue stands: D may be held back
-//!     window += (S × aim × again - window) / 2               where one does: S is what was sent to have D arrive
+//! Source: ours. The delay says how many flows share a link [FRCC]; probes and drains are [FRCC]'s and [BBR3]'s; the
+//! reasons are in `docs/algorithms/sabul2026.md`.
+//! Model, once an epoch (one RTT, at least a SYN interval), D packets arrive a second, C the link's rate:
+//!     count   = C / D                                        flows like this flow on the link
+//!     aim     = base + omega + theta × spread(count)         RTT at which all flows have the same share
+//!     window  = window × aim / (base + queue)                without a standing queue: D may be held back
+//!     window += (S × aim × again - window) / 2               with a standing queue: S = D / (1 - chance)
 //!     again   = 1 + twice × (aim / (base + queue) - 1)       twice = base / 100 ms, at most 1
-//!     window >= share × C × (base + queue)                   beside one who fills the queue: `rival.rs`
-//!     gap     = (base + newest queue) / window               and no more than window + an ACK's worth on the way
+//!     window >= CUBIC's                                      beside a rival (`rival`)
+//!     window  = CUBIC's                                      where the law cannot share the link (below)
+//!     gap     = (base + newest queue) / window               in flight at most window + an ACK's worth
+//! Congestion (`losses`): losses beyond the path's random loss beside a standing queue, or that a test with less sent ends.
+//!     It cuts the window to 0.85 of what arrived and drains the queue. For ten seconds only CUBIC's window counts if the
+//!     queue holds less than 1/0.6 of what the law asks for, if no queue was seen, or if over 3 % is lost.
 //! States:      Search --rate found--> Cruise
 //!              Cruise --two to three seconds, and no queue--> Probe --three epochs--> Settle | Probe
-//!              Settle --two epochs--> Cruise
-//!              Cruise --more lost than chance explains--> Test --it stays | it went away--> Cruise
-//!              Cruise --five seconds without an empty queue | another drains--> Drain --round trip--> Cruise
-//!              a flow that gives way --another's queue stands--> Cruise with half the window, three seconds' rest
-//! Invariants:  `WINDOW_MIN` <= window <= `WINDOW_MAX`; only the law, a test's verdict, silence, an
-//!              epoch that lost more than half, and giving way shrink it.
-//! Not here:    a share of its own beside one who fills the queue and empties it himself, as BBR does: the page
-//!              says how much it has there.
+//!              Cruise --congestion--> Drain | Settle --> Cruise
+//!              Cruise --losses that may be random--> Test --losses stay | losses end--> Cruise
+//!              Cruise --five seconds without an empty queue | another flow drains--> Drain --RTT--> Refill --> Cruise
+//!              low policy --another flow's queue stands--> Cruise with half the window, no growth for three seconds
+//! Invariants:  `WINDOW_MIN` <= window <= `WINDOW_MAX`; each estimate (random loss, room, rival) is measured again and can
+//!              be given up.
+//! Not here:    the circuit breaker (`breaker`), which bounds this controller as any other.
 
+mod cubic;
 mod link;
 mod losses;
 mod path;
@@ -32,10 +35,11 @@ mod start;
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
 
+use self::cubic::{CubicWindow, Fallback};
 use self::link::Link;
-use self::losses::{Losses, Verdict};
-use self::path::{Epoch, Path};
-use self::policy::Manner;
+use self::losses::{Around, CHANCE_MAX, Losses, Meaning, Verdict};
+use self::path::{Drains, Epoch, Path};
+use self::policy::{Manner, spread};
 use self::rival::{Rival, Seen};
 use self::room::Room;
 use self::start::Start;
@@ -49,14 +53,12 @@ use crate::policy::Policy;
 use crate::reason::Reason;
 use crate::search::SearchStep;
 
-/// Ours: with fewer packets in flight a single loss would leave nothing to learn from.
-const WINDOW_MIN: f64 = 4.0;
+/// Ours: four RTTs between two packets. The gap carries windows below a packet.
+const WINDOW_MIN: f64 = 0.25;
 /// Ours: far beyond any path, and exact in floating point.
 const WINDOW_MAX: f64 = 1e9;
-/// Ours: theta is at most this part of the base round trip, and of the room in front of the link, which N
-/// flows fill to N - 1 parts.
+/// Ours: theta is at most this part of the base round trip.
 const THETA_BASE_PART: f64 = 1.0 / 5.0;
-const THETA_ROOM_PART: f64 = 1.0 / 8.0;
 /// Ours: the queue that keeps the link busy, in seconds: so many jitters, as what a late machine does not send is
 /// taken from the queue; at least the time of one packet, which the base round trip of smaller ones does not have in it; within
 /// these bounds, and at most these parts of the base round trip and of the room.
@@ -68,8 +70,8 @@ const OMEGA_ROOM_PART: f64 = 1.0 / 4.0;
 /// Ours: base round trip up to which ACKs that are late hold back what they would let go; beyond it they may be late
 /// by half of the rest.
 const LATE_BASE: f64 = 0.004;
-/// [FRCC] has no bound; ours is far above what the law was tried with.
-const COUNT_MAX: f64 = 64.0;
+/// Ours: [FRCC] has no bound.
+const COUNT_MAX: f64 = 256.0;
 /// [FRCC] Largest change of the window in one epoch.
 const STEP: f64 = 1.3;
 /// Ours: the share of the way that the window goes in one epoch. What arrives tells of the window of two
@@ -95,8 +97,29 @@ const FIRST_DRAIN: Span = Span::from_millis(500);
 const DRAIN_SPACING: Span = Span::from_secs(1);
 /// Ours: the part of the window that a test of losses leaves, and that is left where they were its own.
 const TEST_PART: f64 = 0.85;
-/// Ours: no path is believed to lose more than this by chance; what loses more is overrun.
-const LOST_MAX: f64 = 0.5;
+/// Ours: part of the window that congestion leaves where no rival is known.
+const CUT: f64 = 0.85;
+/// Ours: a drain leaves this part of what the link holds of this flow without a queue.
+const DRAIN_PART: f64 = 0.8;
+/// Ours: an overflow is evidence of a rival if the law asks for less than this part of the room.
+const ASK_PART_MAX: f64 = 0.6;
+/// Ours: the window beside a new rival begins with at least this part of the largest rate of the last seconds.
+const CARRIED_PART: f64 = 1.0 / 3.0;
+/// Ours: how long congestion that the law cannot avoid bounds the window.
+const BOUND_AGE: Span = Span::from_secs(10);
+/// Ours: part of the base above which a round trip shows a queue, where the room is not known; and jitters.
+const PEAK_BASE_PART: f64 = 1.0 / 8.0;
+const PEAK_JITTERS: f64 = 4.0;
+/// Ours: part of the longest queue of late from which on a queue counts as full.
+const FULL_PART: f64 = 0.8;
+/// Ours: with more loss of late than this, beyond chance, a flow does not probe, and does not resume after a silence.
+const LOST_LIGHT: f64 = 0.01;
+/// Ours: with more loss of late than this, beyond chance, the law does not count.
+const LOST_HEAVY: f64 = 0.03;
+/// Ours: flows up to which random loss can be told from the loss of a crowd.
+const FEW: f64 = 8.0;
+/// Ours: packets of queue that can be seen.
+const SHOWN_PACKETS: f64 = 4.0;
 /// Ours: this flow is alone if it has at least this part of the link.
 const ALONE_PART: f64 = 0.8;
 
@@ -141,6 +164,8 @@ enum State {
         part: f64,
         lost: f64,
         rate: f64,
+        /// Base round trip before the test.
+        base: f64,
     },
     /// This window until then, so that the queue empties and shows the base round trip.
     Drain {
@@ -168,8 +193,8 @@ struct Sabul2026 {
     probe_part: f64,
     room: Room,
     rival: Rival,
-    /// When the queue was last seen empty.
-    emptied_at: Instant,
+    fallback: Fallback,
+    drains: Drains,
 }
 
 fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
@@ -199,15 +224,14 @@ impl Sabul2026 {
             probe_part: PROBE_PART,
             room: Room::new(),
             rival: Rival::none(),
-            emptied_at: Instant::ZERO,
+            fallback: Fallback { cubic: None, bound_until: Instant::ZERO },
+            drains: Drains { emptied_at: Instant::ZERO, began_at: Instant::ZERO },
         }
     }
 
     /// Seconds of queue that each further flow adds.
     fn theta(&self) -> f64 {
-        let base = self.path.base();
-        let room = self.losses.room(base);
-        self.manner.theta(self.theta).min(base * THETA_BASE_PART).min(room * THETA_ROOM_PART)
+        self.manner.theta(self.theta).min(self.path.base() * THETA_BASE_PART)
     }
 
     /// Seconds of queue that keep the link busy.
@@ -288,7 +312,7 @@ impl Sabul2026 {
             self.start.ask_again(self.probe_at);
         }
         // Who came late has taken the others' queue for part of the path.
-        self.emptied_at =
+        self.drains.emptied_at =
             cx.now - if self.is_alone(rate) { Span::ZERO } else { DRAIN_AGE - FIRST_DRAIN };
     }
 
@@ -304,27 +328,22 @@ impl Sabul2026 {
         if !self.start.note_epoch() {
             return;
         }
-        if epoch.lost > LOST_MAX {
-            cx.tell(Reason::LossEpoch);
-            self.set_window(self.window / 2.0);
-            self.state = State::Cruise;
-            return;
-        }
-        let is_suspect = self.losses.note(epoch);
+        self.end_silence();
+        let around = self.around(epoch);
+        let meaning = self.losses.note(epoch, &around);
         if self.yields(cx) {
             return;
         }
+        if let Some(cubic) = &mut self.fallback.cubic
+            && meaning == Meaning::Random
+        {
+            let rtt = self.path.base() + self.path.queue();
+            cubic.grow(rtt, self.losses.recent(), epoch.is_limited, cx.now);
+        }
+        if self.responds(meaning, around.is_queued, epoch, cx) {
+            return;
+        }
         match self.state {
-            State::Cruise if is_suspect => {
-                cx.tell(Reason::Own("suspect-losses"));
-                self.losses.start_test(epoch, cx.now);
-                self.start_test(epoch.lost, epoch);
-            }
-            State::Cruise if self.losses.is_due(cx.now) && !epoch.is_limited => {
-                cx.tell(Reason::Own("losses-again"));
-                let lost = self.losses.start_test_of_all(epoch, cx.now);
-                self.start_test(lost, epoch);
-            }
             State::Cruise => self.cruise(epoch, cx),
             State::Probe { extra, settles, rate, queue } if settles > 0 => {
                 self.state = State::Probe { extra, settles: settles - 1, rate, queue };
@@ -335,12 +354,12 @@ impl Sabul2026 {
             State::Settle(epochs) => {
                 self.state = if epochs > 1 { State::Settle(epochs - 1) } else { State::Cruise };
             }
-            State::Test { is_standing: false, part, lost, rate } => {
+            State::Test { is_standing: false, part, lost, rate, base } => {
                 let (lost, rate) = (lost.max(epoch.lost), rate.max(epoch.rate));
-                self.state = State::Test { is_standing: true, part, lost, rate };
+                self.state = State::Test { is_standing: true, part, lost, rate, base };
             }
-            State::Test { is_standing: true, part, lost, rate } => {
-                self.end_test(part, lost, rate, epoch, cx);
+            State::Test { is_standing: true, part, lost, rate, base } => {
+                self.end_test((part, lost, rate, base), epoch, cx);
             }
             State::Drain { until, .. } => {
                 if cx.now >= until {
@@ -350,9 +369,117 @@ impl Sabul2026 {
             State::Refill => {
                 self.path.end_drain();
                 self.state = State::Cruise;
-                self.emptied_at = cx.now;
+                self.drains.emptied_at = cx.now;
                 self.probe_at = self.probe_at.max(cx.now + DRAIN_REST);
             }
+        }
+    }
+
+    /// Whether this epoch's losses decide what comes next.
+    fn responds(
+        &mut self,
+        meaning: Meaning,
+        is_queued: bool,
+        epoch: &Epoch,
+        cx: &mut Context<'_>,
+    ) -> bool {
+        match self.state {
+            State::Cruise if meaning == Meaning::Congestion => {
+                self.on_congestion(epoch, is_queued, cx);
+            }
+            State::Probe { .. } if meaning == Meaning::Congestion => {
+                self.losses.note_overflow(epoch);
+                self.state = State::Settle(PROBE_SETTLES);
+                self.schedule_probe(cx);
+            }
+            State::Cruise if meaning == Meaning::Unclear => {
+                cx.tell(Reason::Own("suspect-losses"));
+                self.losses.start_test(cx.now);
+                self.start_test(epoch.lost, epoch);
+            }
+            State::Cruise if self.losses.is_due(cx.now) && !epoch.is_limited => {
+                cx.tell(Reason::Own("losses-again"));
+                let lost = self.losses.start_test_of_all(epoch, cx.now);
+                self.start_test(lost, epoch);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Facts about this epoch that decide the meaning of its losses.
+    fn around(&self, epoch: &Epoch) -> Around {
+        let (base, jitter, link) = (self.path.base(), self.path.jitter(), self.link.rate());
+        let room = self.losses.room(base);
+        let shown = SHOWN_PACKETS / link.max(1.0);
+        let peak = if room.is_finite() { room / 2.0 } else { base * PEAK_BASE_PART };
+        let peak = peak.max(PEAK_JITTERS * jitter).max(shown);
+        let low = (self.omega() + self.theta() / 2.0).max(2.0 * jitter);
+        Around {
+            is_queued: self.path.queue() > low || epoch.longest - base > peak,
+            is_full: epoch.longest - base > FULL_PART * (self.path.peak() - base),
+            may_be_few: self.link.is_trained() && epoch.rate * FEW >= (1.0 - epoch.lost) * link,
+            shows_queues: self.path.longest_queue() > 1.25 * low + shown,
+        }
+    }
+
+    /// A queue overflowed, or something without a queue dropped packets.
+    fn on_congestion(&mut self, epoch: &Epoch, is_queued: bool, cx: &mut Context<'_>) {
+        self.start.before_silence = None;
+        cx.tell(Reason::LossEpoch);
+        if is_queued {
+            let count = self.count(epoch.rate);
+            let asked = self.omega() + self.theta() * spread(count);
+            if asked >= ASK_PART_MAX * (epoch.longest - self.path.base()) {
+                // The queue has no room for the law's signal.
+                self.fallback.bound_until = cx.now + BOUND_AGE;
+                self.fallback.cubic.get_or_insert_with(|| CubicWindow::new(self.window, cx.now));
+            } else if !self.rival.is_known() && count > 1.0 / ALONE_PART {
+                self.rival.note_overflow(cx.now);
+            }
+            self.losses.note_overflow(epoch);
+        } else {
+            self.fallback.bound_until = cx.now + BOUND_AGE;
+            let carried = epoch.rate * self.path.base();
+            self.fallback.cubic.get_or_insert_with(|| CubicWindow::new(carried, cx.now));
+        }
+        if self.losses.recent() > LOST_HEAVY {
+            self.fallback.bound_until = cx.now + BOUND_AGE;
+            self.fallback.cubic.get_or_insert_with(|| CubicWindow::new(self.window, cx.now));
+        }
+        let left = self.window * CUT * (1.0 - epoch.lost);
+        self.set_window(left);
+        if let Some(cubic) = &mut self.fallback.cubic {
+            let beta = if is_queued { cubic::BETA } else { CUT };
+            cubic.shrink(beta.min(1.0 - epoch.lost), cx.now);
+            let cubic = cubic.window();
+            let is_bound = cx.now < self.fallback.bound_until;
+            self.set_window(if is_bound { cubic } else { left.max(self.kept()) });
+        }
+        self.schedule_probe(cx);
+        self.room.wait(self.probe_at);
+        if is_queued && !self.rival.is_known() && cx.now > self.drains.began_at + DRAIN_SPACING {
+            // All flows of this kind see the overflow and drain together.
+            self.start_drain(epoch, cx);
+            self.rival.forget_drain();
+        } else {
+            self.state = State::Settle(1);
+        }
+    }
+
+    /// The window that is kept beside a rival; zero without one.
+    fn kept(&self) -> f64 {
+        let is_kept = self.rival.is_known() && self.manner.keeps_share();
+        self.fallback.cubic.filter(|_| is_kept).map_or(0.0, |cubic| cubic.window())
+    }
+
+    /// After a silence: half of the window before, an epoch later all of it, unless a queue stands.
+    fn end_silence(&mut self) {
+        let Some(before) = self.start.before_silence else { return };
+        if self.path.queue() > 2.0 * self.omega() || self.window >= before {
+            self.start.before_silence = None;
+        } else {
+            self.set_window(if self.window < before / 2.0 { before / 2.0 } else { before });
         }
     }
 
@@ -383,13 +510,21 @@ impl Sabul2026 {
             least: self.path.least_queue(),
             omega: self.omega(),
             theta: self.theta(),
-            count: self.count(epoch.rate),
+            thetas: spread(self.count(epoch.rate)),
         };
         if self.rival.judge(&seen, cx.now) {
-            self.emptied_at = cx.now - (DRAIN_AGE - FIRST_DRAIN);
+            self.drains.emptied_at = cx.now - (DRAIN_AGE - FIRST_DRAIN);
         }
         if self.rival.is_known() != was_known {
             cx.tell(Reason::Own(if was_known { "rival-gone" } else { "rival" }));
+        }
+        let is_bound = cx.now < self.fallback.bound_until;
+        if self.rival.is_known() && self.fallback.cubic.is_none() {
+            let rtt = self.path.base() + self.path.queue();
+            let carried = CARRIED_PART * self.link.carried_before() * rtt;
+            self.fallback.cubic = Some(CubicWindow::new(self.window.max(carried), cx.now));
+        } else if !self.rival.is_known() && !is_bound {
+            self.fallback.cubic = None;
         }
     }
 
@@ -406,21 +541,22 @@ impl Sabul2026 {
             self.hold_until = Some(cx.now + round);
             return;
         }
-        let is_rested = cx.now > self.emptied_at + DRAIN_SPACING;
-        if is_rested && self.path.has_fallen() {
+        let is_rested = cx.now > self.drains.emptied_at + DRAIN_SPACING;
+        if is_rested && !self.rival.is_known() && self.path.has_fallen() {
             // Somebody drains: who joins sees the path without a queue too.
-            self.rival.note_fall(cx.now);
-            let own = self.window - 2.0 * self.path.queue_before() * epoch.rate;
-            self.start_drain(own.max(self.window / 2.0), epoch, cx);
+            self.start_drain(epoch, cx);
             return;
         }
         if queue <= self.omega() + self.theta() / 4.0 {
-            self.emptied_at = cx.now;
+            self.drains.emptied_at = cx.now;
         }
-        if cx.now > self.emptied_at + DRAIN_AGE {
-            self.start_drain(self.window / 2.0, epoch, cx);
+        if cx.now > self.drains.emptied_at + DRAIN_AGE {
+            self.start_drain(epoch, cx);
         } else if cx.now > self.probe_at && !epoch.is_limited {
-            if queue <= self.omega() * 1.5 && self.manner.may_probe(self.count(epoch.rate), cx.now)
+            let is_light = self.losses.recent() < LOST_LIGHT;
+            if is_light
+                && queue <= self.omega() * 1.5
+                && self.manner.may_probe(self.count(epoch.rate), cx.now)
             {
                 self.start_probe(epoch);
             } else {
@@ -439,8 +575,9 @@ impl Sabul2026 {
         let noise = self.path.jitter().min(self.losses.room(base) * OMEGA_ROOM_PART);
         let target = if queue > self.omega().max(noise) / 2.0 {
             self.room.note_queue(now);
-            // What chance takes has to be sent too.
-            let sent = epoch.rate / (1.0 - self.losses.chance().min(LOST_MAX));
+            // Random loss is made good, but never on top of a queue that is too long.
+            let chance = if base + queue <= aim { self.losses.chance() } else { 0.0 };
+            let sent = epoch.rate / (1.0 - chance.min(CHANCE_MAX));
             let twice = (base / TWICE_BASE).min(1.0);
             sent * aim * (1.0 + twice * (aim / (base + queue) - 1.0))
         } else {
@@ -451,11 +588,10 @@ impl Sabul2026 {
         };
         let target = target.clamp(self.window / STEP, self.window * STEP);
         self.set_window(self.window + WEIGHT * (target - self.window));
-        if self.manner.keeps_share() {
-            let share = self.rival.share(self.link.is_trained(), now);
-            // Never far beyond what arrives, whatever the link is thought to carry.
-            let rate = (share * self.link.rate()).min(epoch.rate * STEP);
-            self.set_window(self.window.max(rate * (base + queue)));
+        match self.fallback.cubic {
+            // Nothing but losses shows how much is too much.
+            Some(cubic) if now < self.fallback.bound_until => self.set_window(cubic.window()),
+            _ => self.set_window(self.window.max(self.kept())),
         }
     }
 
@@ -494,28 +630,38 @@ impl Sabul2026 {
     }
 
     /// Sends less than what arrives, whatever takes this share of it.
-    const fn start_test(&mut self, lost: f64, epoch: &Epoch) {
+    fn start_test(&mut self, lost: f64, epoch: &Epoch) {
         let excess = (lost - self.losses.chance()).max(0.0);
         let part = TEST_PART * (1.0 - excess);
-        self.state = State::Test { is_standing: false, part, lost, rate: epoch.rate };
+        let base = self.path.base();
+        self.state = State::Test { is_standing: false, part, lost, rate: epoch.rate, base };
     }
 
-    fn end_test(&mut self, part: f64, lost: f64, rate: f64, epoch: &Epoch, cx: &mut Context<'_>) {
+    fn end_test(&mut self, began: (f64, f64, f64, f64), epoch: &Epoch, cx: &mut Context<'_>) {
+        let (part, lost, rate, base) = began;
+        // A base that falls when less is sent was the delay of a queue, which other flows keep full.
+        let packet = 1.0 / self.link.rate().max(1.0);
+        let was_queue = base - self.path.base() > self.path.jitter().max(2.0 * packet);
         match self.losses.judge(lost, epoch) {
+            _ if was_queue => {
+                self.state = State::Cruise;
+                self.on_congestion(epoch, false, cx);
+            }
             Verdict::Open => {}
             Verdict::Chance => {
                 cx.tell(Reason::Own("losses-stay"));
                 self.state = State::Cruise;
             }
+            Verdict::Ours if rate < ALONE_PART * self.link.rate() => {
+                self.state = State::Cruise;
+                self.on_congestion(epoch, false, cx);
+            }
             Verdict::Ours => {
                 cx.tell(Reason::LossEpoch);
-                // Who had the link to itself knows how much it carries.
-                let is_alone = rate >= ALONE_PART * self.link.rate();
-                let carried = if is_alone { rate * self.path.base() } else { 0.0 };
+                // The link carries what arrived.
+                let carried = rate * self.path.base();
                 self.set_window((self.window * part).max(carried.min(self.window)));
-                if !is_alone {
-                    self.rival.note_overflow(1.0 / self.count(epoch.rate), cx.now);
-                }
+                self.losses.note_overflow(epoch);
                 self.schedule_probe(cx);
                 self.room.wait(self.probe_at);
                 self.state = State::Cruise;
@@ -523,10 +669,13 @@ impl Sabul2026 {
         }
     }
 
-    fn start_drain(&mut self, window: f64, epoch: &Epoch, cx: &mut Context<'_>) {
+    /// Takes this flow's part of the queue away for a round trip.
+    fn start_drain(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
         cx.tell(Reason::Own("drain"));
         let (base, queue) = (self.path.base(), self.path.queue());
         self.rival.note_drain(queue, cx.now);
+        self.drains.began_at = cx.now;
+        let window = (epoch.rate * (base - 3.0 * queue).max(DRAIN_PART * base)).min(self.window);
         let round = Span::from_secs_f64((base + queue).max(2.0 * queue));
         self.state = State::Drain { window, until: cx.now + round + self.syn_interval() };
         self.path.start_drain(epoch.rate >= ALONE_PART * self.link.rate());
@@ -546,7 +695,7 @@ impl Controller for Sabul2026 {
         let waiting = (ack_interval(Span::from_secs_f64(base)).as_secs_f64() + late) / gap;
         SendLimits {
             gap: Gap(Span::from_secs_f64(gap)),
-            window: Some(Packets((window + waiting.clamp(2.0, WINDOW_MAX)) as u64)),
+            window: Some(Packets((window + waiting.clamp(2.0, WINDOW_MAX)).max(1.0) as u64)),
             hold_until: self.hold_until,
         }
     }
@@ -586,6 +735,21 @@ impl Controller for Sabul2026 {
             self.end_search(rate, cx);
         }
         // [RFC5681 §3.1] is harsher; here silence halves, and goes on halving.
+        let rate = self.window / (self.path.base() + self.path.queue());
+        let may_be_few = self.link.is_trained() && rate * FEW >= self.link.rate();
+        if self.start.before_silence.is_some() || (may_be_few && self.losses.recent() < LOST_LIGHT)
+        {
+            self.start.before_silence.get_or_insert(self.window);
+        } else {
+            // In a crowd a silence is heavy loss.
+            self.fallback.bound_until = cx.now + BOUND_AGE;
+            self.fallback
+                .cubic
+                .get_or_insert_with(|| CubicWindow::new(self.window, cx.now))
+                .shrink(cubic::BETA, cx.now);
+        }
+        // The next epochs report the losses of the silence.
+        self.start.unsettle();
         self.set_window(self.window / 2.0);
         self.state = State::Cruise;
     }

@@ -10,6 +10,8 @@ use sabul_units::{Instant, Span};
 
 /// Ours: how long a rate that arrived counts, at least.
 const AGE: Span = Span::from_secs(5);
+/// Ours: the same for the rate before somebody else took it.
+const AGE_BEFORE: Span = Span::from_secs(30);
 
 /// See the module.
 #[derive(Debug)]
@@ -18,11 +20,20 @@ pub(super) struct Link {
     /// The largest rate of the present spell, and of the one before.
     fastest: [f64; 2],
     since: Instant,
+    /// The same of longer spells.
+    before: [f64; 2],
+    before_since: Instant,
 }
 
 impl Link {
     pub(super) const fn new() -> Self {
-        Self { trained: 0.0, fastest: [0.0; 2], since: Instant::ZERO }
+        Self {
+            trained: 0.0,
+            fastest: [0.0; 2],
+            since: Instant::ZERO,
+            before: [0.0; 2],
+            before_since: Instant::ZERO,
+        }
     }
 
     /// What trains found, if they did.
@@ -44,6 +55,11 @@ impl Link {
         self.fastest[0].max(self.fastest[1])
     }
 
+    /// The largest that arrived in the last half to whole minute.
+    pub(super) const fn carried_before(&self) -> f64 {
+        self.before[0].max(self.before[1])
+    }
+
     /// So much arrived a second.
     pub(super) fn note(&mut self, rate: f64, now: Instant) {
         if now.since(self.since) > AGE {
@@ -51,6 +67,11 @@ impl Link {
             self.fastest = [0.0, self.fastest[0]];
         }
         self.fastest[0] = self.fastest[0].max(rate);
+        if now.since(self.before_since) > AGE_BEFORE {
+            self.before_since = now;
+            self.before = [0.0, self.before[0]];
+        }
+        self.before[0] = self.before[0].max(rate);
     }
 }
 

@@ -1,11 +1,15 @@
-//! Which losses are chance, and which are of this flow's own making.
+//! Loss classification: random loss of the path, or loss from a queue that overflows.
 //!
-//! Source: ours. No level in per cent tells them apart: what is lost by chance goes on when less is sent,
-//! what a full queue drops does not.
-//! Model:       chance = average share lost over some thousand packets, while nothing is suspect
-//!              an epoch is suspect if it lost more than chance and four deviations (those of losses in pairs)
-//!              a test sends less: losses that stay become chance, losses that go away were ours
-//! Invariants:  0 <= chance <= 1; the round trip of a full queue only falls by verdicts.
+//! Source: ours. No level in per cent separates the two. Random loss remains while the queue is empty; beside a queue
+//! that stands, every loss beyond the random loss counts as congestion. A flow that is wrong about this in a crowd is
+//! wrong on the safe side: all flows reduce, the queue empties, and then the random loss can be measured.
+//! Model:       chance  = average share lost in epochs with an empty queue
+//!              excess  = losses beyond chance and four deviations (those of losses in pairs)
+//!              queue stands, longest of late         -> excess is congestion
+//!              queue stands, and was longer of late  -> up to a twentieth is chance, more is congestion
+//!              queue empty, path shows queues        -> up to a twentieth is chance
+//!              otherwise                             -> a test with less sent decides; in a crowd it is congestion
+//! Invariants:  0 <= chance <= [`CHANCE_MAX`]; `room` changes by congestion only.
 
 use sabul_units::{Instant, Span};
 
@@ -14,31 +18,64 @@ use super::path::Epoch;
 /// Ours: packets over which chance is averaged, and the most weight that one epoch has.
 const PACKETS: f64 = 2000.0;
 const WEIGHT_MAX: f64 = 0.25;
-/// Ours: deviations, and packets, beyond which losses are suspect.
+/// Ours: no path is taken to lose more than this at random.
+pub(super) const CHANCE_MAX: f64 = 0.5;
+/// Ours: packets over which recent loss is averaged.
+const RECENT_PACKETS: f64 = 500.0;
+/// Ours: deviations, and packets, beyond which losses are in excess.
 const DEVIATIONS: f64 = 4.0;
-const SUSPECT_MIN: f64 = 4.0;
-/// Ours: losses that a test must have been able to see, and epochs after which it ends undecided.
-const SEEN_MIN: f64 = 8.0;
-const EPOCHS_MAX: u32 = 6;
-/// Ours: chance from which on it is looked at again, and how often: losses that grow slowly are never suspect, and
-/// what a policer drops would be made good for ever.
+const EXCESS_MIN: f64 = 3.0;
+const QUEUED_EXCESS_MIN: f64 = 0.5;
+/// Ours: more loss is chance only after a test, and never in a crowd or beside a queue: active queue management drops
+/// before a queue is full, and a flow that came late takes a full queue for the base.
+const LIGHT_MAX: f64 = 0.05;
+/// Ours: the most that counts as chance in a crowd.
+const CROWD_MAX: f64 = 0.02;
+/// Ours: chance from which on it is tested again, and how often.
 const AGAIN_MIN: f64 = 0.005;
 const AGAIN_EACH: Span = Span::from_secs(10);
-/// Ours: weight of the newest verdict in the round trip of a full queue.
+/// Ours: losses that a test must have been able to see, and epochs after which a test ends undecided.
+const SEEN_MIN: f64 = 8.0;
+const EPOCHS_MAX: u32 = 6;
+/// Ours: weight of the newest overflow in the delay of a full queue.
 const FULL_WEIGHT: f64 = 0.25;
 
-/// What a test of losses says.
+/// Meaning of an epoch's losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// No more than chance explains, or now part of it.
+    Random,
+    /// A queue overflowed, or something without a queue dropped what was too much.
+    Congestion,
+    /// Only a test with less sent can say.
+    Unclear,
+}
+
+/// Verdict of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Too few packets so far.
     Open,
-    /// They stay: it is the path.
+    /// Losses stay: random.
     Chance,
-    /// They went away: the queue was full.
+    /// Losses go away with less sent: congestion.
     Ours,
 }
 
-/// What a test has seen so far.
+/// Facts about an epoch that decide what its losses mean.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around {
+    /// A queue stood in the epoch.
+    pub(super) is_queued: bool,
+    /// This flow has a share of the link that few flows have; in a crowd all loss counts as congestion.
+    pub(super) may_be_few: bool,
+    /// The queue was about as long as the longest queue of the last seconds.
+    pub(super) is_full: bool,
+    /// The path has shown queues long enough to be seen, so an overflow would not look like an empty queue.
+    pub(super) shows_queues: bool,
+}
+
+/// Counts of a test.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     packets: f64,
@@ -50,58 +87,105 @@ struct Seen {
 #[derive(Debug)]
 pub(super) struct Losses {
     chance: f64,
+    /// Packets of which chance is the average so far.
+    learnt: f64,
+    recent: f64,
     seen: Seen,
-    /// Longest round trip of the epoch that was suspect, in seconds.
-    longest: f64,
-    /// The same where the queue was full; not its delay, for the base may turn out to be shorter.
-    full: f64,
-    /// When chance is looked at again.
+    /// When chance is tested again.
     again_at: Instant,
+    /// Longest round trip where the queue was full, in seconds; not the queue's delay, since the base may fall later.
+    full: f64,
 }
 
 impl Losses {
     pub(super) const fn new() -> Self {
         let seen = Seen { packets: 0.0, lost: 0.0, epochs: 0 };
-        Self { chance: 0.0, seen, longest: 0.0, full: f64::INFINITY, again_at: Instant::ZERO }
+        Self {
+            chance: 0.0,
+            learnt: 0.0,
+            recent: 0.0,
+            seen,
+            again_at: Instant::ZERO,
+            full: f64::INFINITY,
+        }
     }
 
-    /// Share lost by chance.
+    /// Share that the path loses at random.
     pub(super) const fn chance(&self) -> f64 {
         self.chance
     }
 
-    /// Queueing delay of a full queue over this base, in seconds; infinite before one was.
+    /// Queueing delay of a full queue over this base, in seconds; infinite before an overflow.
     pub(super) fn room(&self, base: f64) -> f64 {
         (self.full - base).max(0.0)
     }
 
-    /// Takes in an epoch; whether more was lost than chance explains.
-    pub(super) fn note(&mut self, epoch: &Epoch) -> bool {
-        self.full = self.full.max(epoch.shortest);
-        let excess = (epoch.lost - self.chance) * epoch.packets;
-        if excess > (DEVIATIONS * deviation(self.chance, epoch.packets)).max(SUSPECT_MIN) {
-            return true;
-        }
-        let weight = (epoch.packets / PACKETS).min(WEIGHT_MAX);
-        self.chance += (epoch.lost - self.chance) * weight;
-        false
+    /// Share lost over the last packets beyond chance.
+    pub(super) fn recent(&self) -> f64 {
+        (self.recent - self.chance).max(0.0)
     }
 
-    /// Whether it is time to see whether chance is still what takes so much.
+    /// Takes in an epoch.
+    pub(super) fn note(&mut self, epoch: &Epoch, around: &Around) -> Meaning {
+        self.full = self.full.max(epoch.shortest);
+        let weight = (epoch.packets / RECENT_PACKETS).min(WEIGHT_MAX);
+        self.recent += (epoch.lost - self.recent) * weight;
+        if !around.may_be_few {
+            self.chance = self.chance.min(CROWD_MAX);
+        }
+        let excess = (epoch.lost - self.chance) * epoch.packets;
+        // Beside a queue a single loss is what a TCP flow responds to.
+        let least = if around.is_queued { QUEUED_EXCESS_MIN } else { EXCESS_MIN };
+        let is_excess = excess > (DEVIATIONS * deviation(self.chance, epoch.packets)).max(least);
+        if epoch.lost > CHANCE_MAX {
+            return Meaning::Congestion;
+        }
+        if !is_excess {
+            if !around.is_queued || !around.is_full || epoch.lost < self.chance {
+                self.learn(epoch);
+            }
+            return Meaning::Random;
+        }
+        let is_light = epoch.lost < LIGHT_MAX;
+        if around.is_queued && (around.is_full || !is_light) {
+            return Meaning::Congestion;
+        }
+        if is_light && (around.is_queued || around.shows_queues) {
+            self.learn(epoch);
+            return Meaning::Random;
+        }
+        if around.may_be_few { Meaning::Unclear } else { Meaning::Congestion }
+    }
+
+    fn learn(&mut self, epoch: &Epoch) {
+        self.learnt = (self.learnt + epoch.packets).min(PACKETS);
+        let weight = (epoch.packets / self.learnt).min(WEIGHT_MAX);
+        self.chance = (self.chance + (epoch.lost - self.chance) * weight).min(CHANCE_MAX);
+    }
+
+    /// A queue overflowed in this epoch.
+    pub(super) fn note_overflow(&mut self, epoch: &Epoch) {
+        self.full = if self.full.is_finite() {
+            (1.0 - FULL_WEIGHT) * self.full + FULL_WEIGHT * epoch.longest
+        } else {
+            epoch.longest
+        };
+    }
+
+    /// Whether it is time to test all of chance: losses that grow slowly are never in excess.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.chance > AGAIN_MIN && now >= self.again_at
     }
 
-    /// A test of all losses begins; the share that is lost without it.
+    /// A test of all losses begins; returns the share that is lost without it.
     pub(super) fn start_test_of_all(&mut self, epoch: &Epoch, now: Instant) -> f64 {
-        self.start_test(epoch, now);
+        self.start_test(now);
         std::mem::take(&mut self.chance).max(epoch.lost)
     }
 
-    /// A test begins, because of this epoch.
-    pub(super) fn start_test(&mut self, epoch: &Epoch, now: Instant) {
+    /// A test begins.
+    pub(super) fn start_test(&mut self, now: Instant) {
         self.again_at = now + AGAIN_EACH;
-        self.longest = epoch.longest;
         self.seen = Seen::default();
     }
 
@@ -117,15 +201,12 @@ impl Losses {
         if !is_sure && seen.epochs < EPOCHS_MAX && excess < expected / 2.0 {
             return Verdict::Open;
         }
-        if !is_sure || excess > expected / 2.0 {
-            self.chance = (seen.lost / seen.packets.max(1.0)).clamp(self.chance, 1.0);
+        // A few losses that no test can see cost little as chance.
+        let is_small = !is_sure && before < LIGHT_MAX;
+        if is_small || excess > expected / 2.0 {
+            self.chance = (seen.lost / seen.packets.max(1.0)).clamp(self.chance, CHANCE_MAX);
             return Verdict::Chance;
         }
-        self.full = if self.full.is_finite() {
-            (1.0 - FULL_WEIGHT) * self.full + FULL_WEIGHT * self.longest
-        } else {
-            self.longest
-        };
         Verdict::Ours
     }
 }
@@ -138,6 +219,10 @@ fn deviation(share: f64, packets: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOW: Instant = Instant::ZERO;
+    const EMPTY: Around =
+        Around { is_queued: false, is_full: false, may_be_few: true, shows_queues: true };
 
     fn epoch(packets: f64, lost: f64) -> Epoch {
         Epoch {
@@ -152,59 +237,54 @@ mod tests {
     }
 
     #[test]
-    fn chance_is_learnt_and_is_not_suspect() {
+    fn loss_with_an_empty_queue_is_chance_and_more_beside_a_queue_is_congestion() {
         let mut losses = Losses::new();
-        assert!(losses.note(&epoch(1000.0, 0.01)), "ten of a thousand, where none was known");
-        losses.start_test(&epoch(1000.0, 0.01), Instant::ZERO);
-        assert_eq!(losses.judge(0.01, &epoch(850.0, 0.01)), Verdict::Chance);
-        assert!(!losses.note(&epoch(1000.0, 0.01)));
+        assert_eq!(losses.note(&epoch(1000.0, 0.01), &EMPTY), Meaning::Random);
+        assert!((losses.chance() - 0.0025).abs() < 1e-9, "at most a quarter of the way");
+        (0..40)
+            .for_each(|_| assert_eq!(losses.note(&epoch(1000.0, 0.01), &EMPTY), Meaning::Random));
+        assert!((losses.chance() - 0.01).abs() < 1e-4);
+        let full = Around { is_queued: true, is_full: true, ..EMPTY };
         // 10 and four times sqrt(2 × 10) are 28.
-        assert!(!losses.note(&epoch(1000.0, 0.027)));
-        // A quarter of the way to it: 14 and four times sqrt(2 × 14) are 36.
-        assert!(losses.note(&epoch(1000.0, 0.038)));
-        assert!(losses.room(0.1).is_infinite());
+        assert_eq!(losses.note(&epoch(1000.0, 0.027), &full), Meaning::Random);
+        assert_eq!(losses.note(&epoch(1000.0, 0.03), &full), Meaning::Congestion);
+        assert!((losses.chance() - 0.01).abs() < 1e-4, "a full queue teaches nothing");
     }
 
     #[test]
-    fn what_goes_away_with_less_sent_was_ours_and_shows_the_room() {
+    fn a_single_loss_of_a_full_queue_is_congestion() {
+        let full = Around { is_queued: true, is_full: true, ..EMPTY };
+        assert_eq!(Losses::new().note(&epoch(20.0, 0.05), &full), Meaning::Congestion);
+    }
+
+    #[test]
+    fn heavy_loss_needs_a_test_and_in_a_crowd_it_is_congestion() {
         let mut losses = Losses::new();
-        assert!(losses.note(&epoch(1000.0, 0.05)));
-        losses.start_test(&epoch(1000.0, 0.05), Instant::ZERO);
-        assert_eq!(losses.judge(0.05, &epoch(850.0, 0.0)), Verdict::Ours);
-        assert!((losses.room(0.1) - 0.02).abs() < 1e-9);
-        // The queue was longer since, and nothing was lost.
-        let late = Epoch { shortest: 0.13, ..epoch(1000.0, 0.0) };
-        assert!(!losses.note(&late));
-        assert!((losses.room(0.1) - 0.03).abs() < 1e-9);
-        // The base was less than was thought; the full queue is where it was.
-        assert!((losses.room(0.08) - 0.05).abs() < 1e-9);
+        assert_eq!(losses.note(&epoch(1000.0, 0.1), &EMPTY), Meaning::Unclear);
+        let crowd = Around { may_be_few: false, ..EMPTY };
+        assert_eq!(losses.note(&epoch(1000.0, 0.1), &crowd), Meaning::Congestion);
+        assert_eq!(losses.note(&epoch(1000.0, 0.6), &EMPTY), Meaning::Congestion, "over a half");
     }
 
     #[test]
-    fn what_came_slowly_is_looked_at_again_and_was_ours_where_it_goes_away() {
-        for (rest, verdict, chance) in [(0.0, Verdict::Ours, 0.0), (0.06, Verdict::Chance, 0.06)] {
+    fn a_test_that_loses_as_much_is_chance_and_a_test_that_loses_little_is_congestion() {
+        for (rest, verdict, chance) in [(0.1, Verdict::Chance, 0.1), (0.0, Verdict::Ours, 0.0)] {
             let mut losses = Losses::new();
-            (0..60u32).for_each(|time| {
-                assert!(!losses.note(&epoch(1000.0, f64::from(time) / 1000.0)), "{time}");
-            });
-            let now = Instant::ZERO + Span::from_secs(10);
-            assert!(losses.is_due(now));
-            let before = losses.start_test_of_all(&epoch(1000.0, 0.06), now);
-            assert!(!losses.is_due(now) && before >= 0.06);
-            assert_eq!(losses.judge(before, &epoch(850.0, rest)), verdict);
+            losses.start_test(NOW);
+            assert_eq!(losses.judge(0.1, &epoch(850.0, rest)), verdict);
             assert!((losses.chance() - chance).abs() < 1e-9);
         }
     }
 
     #[test]
-    fn few_packets_decide_nothing_and_a_test_ends() {
+    fn chance_is_tested_again_after_ten_seconds() {
         let mut losses = Losses::new();
-        assert!(losses.note(&epoch(50.0, 0.1)));
-        losses.start_test(&epoch(50.0, 0.1), Instant::ZERO);
-        for _ in 0..EPOCHS_MAX - 1 {
-            assert_eq!(losses.judge(0.1, &epoch(20.0, 0.0)), Verdict::Open);
-        }
-        assert_eq!(losses.judge(0.1, &epoch(20.0, 0.0)), Verdict::Chance);
-        assert!(losses.room(0.1).is_infinite());
+        losses.start_test(NOW);
+        losses.judge(0.1, &epoch(850.0, 0.1));
+        assert!(!losses.is_due(NOW + Span::from_secs(9)));
+        let later = NOW + Span::from_secs(10);
+        assert!(losses.is_due(later));
+        assert!((losses.start_test_of_all(&epoch(1000.0, 0.08), later) - 0.1).abs() < 1e-9);
+        assert!(losses.chance() < 1e-9 && !losses.is_due(later));
     }
 }

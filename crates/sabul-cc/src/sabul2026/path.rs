@@ -20,6 +20,8 @@ const BASE_MIN: f64 = 1e-6;
 const SPELL: Span = Span::from_millis(30);
 /// Ours: the shortest queue is of the last one to two of these.
 const LOWS: Span = Span::from_millis(1500);
+/// Ours: the longest queue is of the last one to two of these.
+const PEAKS: Span = Span::from_secs(5);
 /// Ours: weight of a sample in the jitter.
 const JITTER_WEIGHT: f64 = 1.0 / 64.0;
 /// Ours: part of the base by which a drain must have missed it to count as higher.
@@ -68,6 +70,35 @@ struct Began {
 struct Drain {
     least: f64,
     is_alone: bool,
+}
+
+/// When the queue was last seen empty, and when the newest drain began.
+#[derive(Debug)]
+pub(super) struct Drains {
+    pub(super) emptied_at: Instant,
+    pub(super) began_at: Instant,
+}
+
+/// A value of the present spell, and of the spell before.
+#[derive(Debug)]
+struct Recent {
+    spells: [f64; 2],
+    end: Instant,
+}
+
+impl Recent {
+    const fn of(value: f64) -> Self {
+        Self { spells: [value; 2], end: Instant::ZERO }
+    }
+
+    /// The value of the present spell, which begins with `first`.
+    fn present(&mut self, now: Instant, spell: Span, first: f64) -> &mut f64 {
+        if now >= self.end {
+            self.spells = [first, self.spells[0]];
+            self.end = now + spell;
+        }
+        &mut self.spells[0]
+    }
 }
 
 /// Smallest round trips of the spells of an epoch.
@@ -129,11 +160,13 @@ pub(super) struct Path {
     base: Option<f64>,
     /// Of the newest epoch, and of the one before.
     queues: [f64; 2],
+    longest: f64,
+    /// Longest round trips of the last [`PEAKS`].
+    peaks: Recent,
     jitter: f64,
     spread: f64,
-    /// Smallest round trips of the present [`LOWS`], and of the one before.
-    lows: [f64; 2],
-    lows_end: Instant,
+    /// Smallest round trips of the last [`LOWS`].
+    lows: Recent,
     drain: Option<Drain>,
     /// Drains in a row that saw a higher base, and the least that they saw.
     higher: (u32, f64),
@@ -153,10 +186,11 @@ impl Path {
             last: None,
             base: None,
             queues: [0.0; 2],
+            longest: 0.0,
+            peaks: Recent::of(0.0),
             jitter: 0.0,
             spread: 0.0,
-            lows: [f64::INFINITY; 2],
-            lows_end: Instant::ZERO,
+            lows: Recent::of(f64::INFINITY),
             drain: None,
             higher: NONE_HIGHER,
         }
@@ -187,11 +221,6 @@ impl Path {
         if least.is_finite() { (least - base).max(0.0) } else { 0.0 }
     }
 
-    /// The longer of that and the one of the epoch before.
-    pub(super) const fn queue_before(&self) -> f64 {
-        self.queues[0].max(self.queues[1])
-    }
-
     /// By how much round trips of the newest epoch differed, in seconds.
     pub(super) const fn lateness(&self) -> f64 {
         self.spread
@@ -208,9 +237,19 @@ impl Path {
         before > FALLEN_MIN.max(FALLEN_JITTERS * self.jitter) && queue < before * FALLEN_PART
     }
 
+    /// Longest round trip of the last five to ten seconds.
+    pub(super) const fn peak(&self) -> f64 {
+        self.peaks.spells[0].max(self.peaks.spells[1])
+    }
+
+    /// Longest queue that stood for an epoch so far, in seconds.
+    pub(super) const fn longest_queue(&self) -> f64 {
+        self.longest
+    }
+
     /// Shortest queue of the last seconds, in seconds.
     pub(super) fn least_queue(&self) -> f64 {
-        (self.lows[0].min(self.lows[1]) - self.base()).max(0.0)
+        (self.lows.spells[0].min(self.lows.spells[1]) - self.base()).max(0.0)
     }
 
     /// From now on the queue may empty.
@@ -262,6 +301,7 @@ impl Path {
         let base = self.base();
         let (least, most) = std::mem::replace(&mut self.rtts, NO_RTTS);
         self.queues = [(self.spells.take().unwrap_or(least) - base).max(0.0), self.queues[0]];
+        self.longest = self.longest.max(self.queues[0]);
         self.began = Some(here);
         self.spread = most - least;
         let arrived = here.total.saturating_sub(began.total) as f64;
@@ -279,11 +319,10 @@ impl Path {
 
     fn note_rtt(&mut self, rtt: f64, now: Instant) {
         self.spells.note(rtt, now);
-        if now >= self.lows_end {
-            self.lows = [f64::INFINITY, self.lows[0]];
-            self.lows_end = now + LOWS;
-        }
-        self.lows[0] = self.lows[0].min(rtt);
+        let low = self.lows.present(now, LOWS, f64::INFINITY);
+        *low = low.min(rtt);
+        let peak = self.peaks.present(now, PEAKS, 0.0);
+        *peak = peak.max(rtt);
         self.newest.rotate_left(1);
         self.newest[2] = rtt;
         self.base = Some(self.base.map_or(rtt, |base| base.min(rtt)));

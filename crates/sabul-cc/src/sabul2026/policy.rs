@@ -12,6 +12,8 @@ use sabul_units::{Instant, Rate, Span};
 use crate::policy::Policy;
 use crate::search::SearchStep;
 
+/// Ours: number of flows up to which each adds a theta.
+const LINEAR: f64 = 8.0;
 /// Ours: count from which a weighted flow asks for all of its queue; less, and it may be alone. A flow of
 /// weight two beside one fair flow counts 1.5.
 const SHARED_COUNT: f64 = 1.25;
@@ -71,14 +73,14 @@ impl Manner {
 
     /// Queue to ask for beyond omega where `count` flows like this one share the link, and `is_queued` tells
     /// whether more than omega stands; all in seconds.
-    pub(super) const fn ask(self, theta: f64, base: f64, count: f64, is_queued: bool) -> f64 {
-        let weighted = self.policy.weight() * count - 1.0;
+    pub(super) fn ask(self, theta: f64, base: f64, count: f64, is_queued: bool) -> f64 {
+        let weighted = spread((self.policy.weight() * count).max(1.0));
         match self.policy {
-            Policy::Fair => theta * (count - 1.0),
+            Policy::Fair => theta * weighted,
             Policy::High => {
                 theta * weighted * ((count - 1.0) / (SHARED_COUNT - 1.0)).clamp(0.0, 1.0)
             }
-            Policy::Low if is_queued => theta * weighted.max(0.0),
+            Policy::Low if is_queued => theta * weighted,
             // What is free is taken, without a queue that would tell how much.
             Policy::Low => base * LOW_GAIN * (count - 1.0),
         }
@@ -129,6 +131,21 @@ impl Manner {
     pub(super) fn rests(self, now: Instant) -> bool {
         now < self.rest_until
     }
+}
+
+/// Thetas of queue for `count` flows: one for each further flow up to [`LINEAR`], then as many for each doubling, so
+/// that the queue of a crowd stays bounded while the rates of two flows still differ by the same factor for the same
+/// error of delay. [FRCC] has no bound.
+pub(super) fn spread(count: f64) -> f64 {
+    if count <= LINEAR {
+        return (count - 1.0).max(0.0);
+    }
+    // Piecewise linear logarithm to base 2: exact arithmetic on every target.
+    let (mut rest, mut doublings) = (count / LINEAR, 0.0);
+    while rest >= 2.0 {
+        (rest, doublings) = (rest / 2.0, doublings + 1.0);
+    }
+    LINEAR - 1.0 + LINEAR * (doublings + rest - 1.0)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use sabul_units::{Instant, Span};
 
 /// Ours: time without a queue before the first such growth, the part each epoch adds, and the most.
 const WAIT: Span = Span::from_millis(300);
-const STEP: f64 = 1.0 / 64.0;
+const STEP: f64 = 1.0 / 16.0;
 const STEP_MAX: f64 = 0.25;
 
 /// See the module.
@@ -51,12 +51,9 @@ mod tests {
     fn growth_begins_after_a_while_and_grows_and_a_queue_or_an_overflow_ends_it() {
         let at = |ms| Instant::ZERO + Span::from_millis(ms);
         let mut room = Room::new();
-        let mut steps = |times: [u64; 2]| times.map(|ms| room.step(at(ms)) * 64.0);
+        let mut steps = |times: [u64; 2]| times.map(|ms| room.step(at(ms)) * 16.0);
         assert!(steps([100, 299]).iter().sum::<f64>() < 1e-9);
-        assert!(
-            (steps([300, 400]).iter().sum::<f64>() - 3.0).abs() < 1e-9,
-            "1 and 2 sixty-fourths"
-        );
+        assert!((steps([300, 400]).iter().sum::<f64>() - 3.0).abs() < 1e-9, "1 and 2 sixteenths");
         (0..40).for_each(|_| assert!(room.step(at(600)) > 0.0));
         assert!((room.step(at(600)) - STEP_MAX).abs() < 1e-9);
         room.note_queue(at(700));

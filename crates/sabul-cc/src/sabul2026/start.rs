@@ -1,4 +1,4 @@
-//! The searches of one flow, and how long what they did is still being heard of.
+//! Starts of one flow: searches for the rate, the resumption after a silence, and epochs that still report the time before.
 //!
 //! Source: ours.
 //! States:      Searching --rate found--> Settling --epochs--> Settled --no train showed the link--> Searching
@@ -22,12 +22,20 @@ pub(super) struct Start {
     again_at: Instant,
     /// Epochs since the last one.
     epochs: u32,
+    /// The window before a silence, in packets, until the path answers again.
+    pub(super) before_silence: Option<f64>,
 }
 
 impl Start {
     /// No search; it has settled.
     pub(super) const fn none() -> Self {
-        Self { search: None, count: 0, again_at: Instant::MAX, epochs: EPOCHS }
+        Self {
+            search: None,
+            count: 0,
+            again_at: Instant::MAX,
+            epochs: EPOCHS,
+            before_silence: None,
+        }
     }
 
     pub(super) fn begin(&mut self) {
@@ -51,6 +59,11 @@ impl Start {
 
     pub(super) fn is_due(&self, now: Instant) -> bool {
         now > self.again_at
+    }
+
+    /// The next epochs report losses of before.
+    pub(super) const fn unsettle(&mut self) {
+        self.epochs = 0;
     }
 
     /// An epoch is over; whether it is one that a search had no part in.

@@ -1,0 +1,140 @@
+//! CUBIC window, which the flow keeps beside flows that only loss slows down.
+//!
+//! Source: [RFC9438], by the wall clock and once an epoch. A flow that reacts to the same losses in the same way as a
+//! CUBIC flow has the share of a CUBIC flow, for any number of both kinds.
+//! Model:       window = max(C (t - K)³ + w_max, Reno's window);  a loss leaves 0.7 of the window
+//! Invariants:  the window is at least [`LEAST`]; growth in one epoch is at most a half.
+//! Not here:    when the window counts (`sabul2026`); slow start.
+
+use sabul_units::Instant;
+use sabul_units::math::cube_root;
+
+/// [RFC9438 §5.1] Packets a second cubed.
+const C: f64 = 0.4;
+/// [RFC9438 §4.6] Part of the window that is left after a loss.
+pub(super) const BETA: f64 = 0.7;
+/// [RFC9438 §4.3] Growth of Reno's window in packets an RTT, until that window is where it was.
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// Ours: loss above which Reno's window grows more slowly, in proportion. A window of two packets that grows by one
+/// each RTT loses a packet of six; TCP has timeouts there instead.
+const LOST_LIGHT: f64 = 0.005;
+/// [RFC9438 §4.4] Largest growth in one RTT.
+const TARGET_MAX: f64 = 1.5;
+/// [RFC5681 §3.1] Least window in packets.
+const LEAST: f64 = 1.0;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CubicWindow {
+    window: f64,
+    w_max: f64,
+    /// Window before the last decrease.
+    prior: f64,
+    /// Reno's window.
+    w_est: f64,
+    /// Seconds on the curve, and until the curve reaches `w_max`.
+    elapsed: f64,
+    k: f64,
+    grown_at: Instant,
+}
+
+impl CubicWindow {
+    /// Begins on the plateau of this many packets.
+    pub(super) fn new(window: f64, now: Instant) -> Self {
+        let window = window.max(LEAST);
+        Self {
+            window,
+            w_max: window,
+            prior: window,
+            w_est: window,
+            elapsed: 0.0,
+            k: 0.0,
+            grown_at: now,
+        }
+    }
+
+    /// Packets.
+    pub(super) const fn window(&self) -> f64 {
+        self.window
+    }
+
+    /// An epoch without loss is over; `rtt` in seconds, `lost` the share lost of late. Time in which something else limited the flow does not count.
+    /// [RFC9438 §5.8]
+    pub(super) fn grow(&mut self, rtt: f64, lost: f64, is_limited: bool, now: Instant) {
+        let since = now.since(self.grown_at).as_secs_f64();
+        self.grown_at = now;
+        if is_limited {
+            return;
+        }
+        self.elapsed += since;
+        let alpha = if self.w_est >= self.prior { 1.0 } else { ALPHA };
+        let gentle = (LOST_LIGHT / lost.max(1e-9)).min(1.0);
+        self.w_est += alpha * gentle * since / rtt.max(1e-6);
+        let x = self.elapsed - self.k;
+        let curve = C * x * x * x + self.w_max;
+        let target = curve.max(self.w_est);
+        self.window = target.clamp(self.window, self.window * TARGET_MAX);
+    }
+
+    /// Congestion leaves this part of the window.
+    pub(super) fn shrink(&mut self, left: f64, now: Instant) {
+        let window = self.window;
+        self.prior = window;
+        // [RFC9438 §4.7] Fast convergence.
+        self.w_max = if window < self.w_max { window * (1.0 + BETA) / 2.0 } else { window };
+        self.window = (window * left).max(LEAST);
+        self.w_est = self.window;
+        self.k = cube_root(((self.w_max - self.window) / C).max(0.0));
+        (self.elapsed, self.grown_at) = (0.0, now);
+    }
+}
+
+/// CUBIC's window for the cases in which the law cannot share the link.
+#[derive(Debug)]
+pub(super) struct Fallback {
+    /// While a rival is known, and while the window is bound.
+    pub(super) cubic: Option<CubicWindow>,
+    /// Until then CUBIC's window alone counts: no queue can be seen, the law's queue does not fit, or loss is heavy.
+    pub(super) bound_until: Instant,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sabul_units::Span;
+
+    #[test]
+    fn the_curve_is_back_at_its_maximum_after_k_seconds_and_grows_by_the_cube_beyond() {
+        let mut cubic = CubicWindow::new(1000.0, Instant::ZERO);
+        cubic.shrink(BETA, Instant::ZERO);
+        assert!((cubic.window() - 700.0).abs() < 1e-9);
+        // K = cbrt(300 / 0.4) = 9.086 s.
+        let mut at = |ms: u64| {
+            cubic.grow(0.1, 0.0, false, Instant::ZERO + Span::from_millis(ms));
+            cubic.window()
+        };
+        for ms in (100..9100).step_by(100) {
+            at(ms);
+        }
+        assert!((at(9086) - 1000.0).abs() < 0.1);
+        for ms in (9100..14_100).step_by(100) {
+            at(ms);
+        }
+        assert!((at(14_086) - 1050.0).abs() < 0.5, "0.4 × 5³ = 50 packets more");
+    }
+
+    #[test]
+    fn a_small_window_grows_as_reno_and_limited_time_does_not_count() {
+        let mut cubic = CubicWindow::new(10.0, Instant::ZERO);
+        cubic.shrink(BETA, Instant::ZERO);
+        let mut now = Instant::ZERO;
+        for _ in 0..6 {
+            now = now + Span::from_millis(10);
+            cubic.grow(0.01, 0.0, false, now);
+        }
+        assert!((cubic.window() - (7.0 + 6.0 * ALPHA)).abs() < 0.1, "{}", cubic.window());
+        let before = cubic.window();
+        cubic.grow(0.01, 0.0, true, now + Span::from_secs(100));
+        assert!((cubic.window() - before).abs() < 1e-9);
+    }
+}
