@@ -2,7 +2,7 @@
 
 use sabul_lab::isolate;
 use sabul_study::Observer;
-use sabul_study::card::{Card, Carrier, Contract, Order, Request, Sitting};
+use sabul_study::card::{self, Card, Carrier, Contract, Draw, Order, Request, Sitting};
 
 use crate::args::{Arm, CardArgs, CardTransport, ContractOrder};
 use crate::error::CliError;
@@ -34,6 +34,7 @@ pub(crate) fn run(args: &CardArgs) -> Result<u8, CliError> {
 }
 
 fn request(args: &CardArgs) -> Request {
+    let seeds = if args.draw.is_some() { card::SEEDS } else { 1 };
     Request {
         cc: args.cc.clone(),
         params: args.cc_params.clone(),
@@ -44,7 +45,7 @@ fn request(args: &CardArgs) -> Request {
         }),
         only: args.only.clone(),
         seconds_per_flow: args.seconds_per_flow,
-        seeds: args.seeds,
+        seeds: args.seeds.unwrap_or(seeds),
         settings: args.set.clone(),
         threads: args.threads,
         out: args.output.out.clone(),
@@ -56,6 +57,7 @@ fn request(args: &CardArgs) -> Request {
             },
             is_quick: args.quick,
         }),
+        draw: args.draw.map(|paths| Draw { paths, seed: args.draw_seed.unwrap_or_default() }),
     }
 }
 

@@ -169,6 +169,8 @@ fn what_cannot_be_meant_is_refused_before_anything_runs() {
         (&["cubic", "--set", "link.bottleneck.loss=0.1"], &["--set link.bottleneck.loss"]),
         (&["cubic", "--set", "link.other.rate_mbps=5"], &["other", "bottleneck"]),
         (&["cubic", "--seconds-per-flow", "0"], &["1 to 3600"]),
+        (&["cubic", "--contract", "--draw", "5", "--only", "6"], &["--only 6", "1 to 5"]),
+        (&["cubic", "--contract", "--draw", "5", "--arm", "lab"], &["--arm lab", "--arm sim"]),
     ] {
         let text = refused(arguments);
         for part in parts {
@@ -199,4 +201,30 @@ fn a_contract_of_one_cell_is_as_its_schema_says() {
     assert_eq!((&contract["cells_judged"], &contract["order"]), (&1.into(), &"cubic-first".into()));
     assert_eq!(contract["cells"][0]["rtt_ms"], 1.0);
     assert_eq!(contract["worst"], contract["cells"][0]);
+}
+
+/// Two of the smallest paths, one seed.
+#[test]
+fn a_draw_of_two_paths_is_as_its_schema_says() {
+    let output = run(sabul()
+        .args([
+            "card",
+            "reno",
+            "--contract",
+            "--json",
+            "--quiet",
+            "--draw",
+            "40",
+            "--draw-seed",
+            "7",
+        ])
+        .args(["--seeds", "1", "--only", "18,28"]));
+    expect_code(&output, 0);
+    let draw = json(&output);
+    expect(&draw, "card-draw");
+    assert_eq!((&draw["draw"], &draw["draw_seed"]), (&"7".into(), &7.into()));
+    assert_eq!(draw["paths"].as_array().map(Vec::len), Some(2));
+    let met = &draw["met"];
+    let counts = ["yes", "open", "no"].map(|key| met[key].as_u64().unwrap());
+    assert_eq!(counts.iter().sum::<u64>(), 2);
 }

@@ -25,14 +25,14 @@ pub fn run_all<T: Send>(
 ///
 /// It is called from the working threads, with each count from one to the number of runs once,
 /// though not always in order.
-pub fn run_all_with_progress<T: Send>(
-    runs: &[Run],
+pub fn run_all_with_progress<R: Sync, T: Send>(
+    runs: &[R],
     threads: Option<usize>,
     progress: impl Fn(usize) + Sync,
-    work: impl Fn(&Run) -> T + Sync,
+    work: impl Fn(&R) -> T + Sync,
 ) -> Vec<T> {
     let done = AtomicUsize::new(0);
-    let one = |run: &Run| {
+    let one = |run: &R| {
         let answer = work(run);
         progress(done.fetch_add(1, Ordering::Relaxed) + 1);
         answer

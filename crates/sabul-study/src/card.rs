@@ -6,9 +6,11 @@
 //! scenarios run one after another (`lab`), and those whose numbers do not count leave reasons.
 //!
 //! A card of the [`Contract`] has other tests (`contract`) and is planned, run and written in the same way.
+//! A [`Draw`] is the contract on random paths (`draw`), which are written down one by one.
 
 mod contract;
 mod cost;
+mod draw;
 mod head;
 mod lab;
 mod measure;
@@ -30,6 +32,7 @@ use crate::folder::Folder;
 use crate::runs::{self, Finished};
 use crate::{COMMIT, Error, Observer, SCHEMA, simulate};
 pub use contract::{Contract, Order};
+pub use draw::{Draw, DrawSeed, PATHS_MAX, SEEDS};
 use head::Head;
 use lab::LabPart;
 use measure::{Answer, Marks};
@@ -80,6 +83,8 @@ pub struct Request {
     pub out: Option<PathBuf>,
     /// The contract with TCP in place of the tests.
     pub contract: Option<Contract>,
+    /// The contract on random paths in place of the tests and of `contract`; in the simulator only.
+    pub draw: Option<Draw>,
 }
 
 impl Request {
@@ -97,6 +102,7 @@ impl Request {
             threads: None,
             out: None,
             contract: None,
+            draw: None,
         }
     }
 }
@@ -142,6 +148,7 @@ pub struct Card {
 enum Paper {
     Tests(Box<Sheet>),
     Contract(Box<contract::Sheet>),
+    Draw(Box<draw::Sheet>),
 }
 
 impl Card {
@@ -150,10 +157,11 @@ impl Card {
         match &self.paper {
             Paper::Tests(sheet) => page::text(sheet),
             Paper::Contract(sheet) => contract::text(sheet),
+            Paper::Draw(sheet) => draw::text(sheet),
         }
     }
 
-    /// The card as `card.json` or `contract.json` holds it.
+    /// The card as `card.json`, `contract.json` or `draw.json` holds it.
     ///
     /// # Errors
     /// If a number cannot be put down.
@@ -161,6 +169,7 @@ impl Card {
         match &self.paper {
             Paper::Tests(sheet) => serde_json::to_string(sheet),
             Paper::Contract(sheet) => serde_json::to_string(sheet),
+            Paper::Draw(sheet) => serde_json::to_string(sheet),
         }
         .map_err(cannot_say)
     }
@@ -173,6 +182,7 @@ impl Card {
         match &self.paper {
             Paper::Tests(sheet) => serde_json::to_value(sheet),
             Paper::Contract(sheet) => serde_json::to_value(sheet),
+            Paper::Draw(sheet) => serde_json::to_value(sheet),
         }
         .map_err(cannot_say)
     }
@@ -181,6 +191,7 @@ impl Card {
         match &self.paper {
             Paper::Tests(sheet) => &sheet.head,
             Paper::Contract(sheet) => &sheet.head,
+            Paper::Draw(sheet) => &sheet.head,
         }
     }
 
@@ -215,6 +226,7 @@ pub struct Sitting {
 enum Exams {
     Tests { exams: Vec<Exam>, seconds_per_flow: f64 },
     Contract { exams: Vec<Exam<contract::Question>>, order: Order },
+    Draw { exams: Vec<Exam<draw::Question>>, draw: Draw, paths: Vec<draw::Path> },
 }
 
 /// Makes a card of a controller. In the lab the process must be the lab's own
@@ -234,12 +246,21 @@ impl Sitting {
     pub fn new(request: Request) -> Result<Self, Error> {
         let entry = registry::find(&request.cc)?;
         entry.build(&request.params, Bytes(1500))?;
-        let has_contract = request.contract.is_some();
+        let has_contract = request.contract.is_some() || request.draw.is_some();
         request.settings.iter().try_for_each(|given| check_setting(given, has_contract))?;
         let transport = transport(entry, request.transport)?;
         let subject = Subject { entry, params: &request.params, transport };
-        let exams = match request.contract {
-            None => {
+        let exams = match (request.draw, request.contract) {
+            (Some(_), _) if request.arm == Arm::Lab => {
+                return Err(Error::usage(
+                    "--arm lab: random paths of the contract are for the simulator; use --arm sim",
+                ));
+            }
+            (Some(draw), _) => {
+                let paths = draw::paths(draw, &request.only)?;
+                Exams::Draw { exams: draw::exams(&subject, &paths), draw, paths }
+            }
+            (None, None) => {
                 let extent = match request.arm {
                     Arm::Sim => &SIM,
                     Arm::Lab => &LAB,
@@ -248,7 +269,7 @@ impl Sitting {
                 let exams = chosen(subject.exams(extent, seconds_per_flow), &request.only)?;
                 Exams::Tests { exams, seconds_per_flow }
             }
-            Some(contract) => Exams::Contract {
+            (None, Some(contract)) => Exams::Contract {
                 exams: contract::exams(&subject, request.arm, contract, &request.only)?,
                 order: contract.order,
             },
@@ -259,6 +280,7 @@ impl Sitting {
         let all = match &exams {
             Exams::Tests { exams, .. } => read(&request, exams)?,
             Exams::Contract { exams, .. } => read(&request, exams)?,
+            Exams::Draw { exams, .. } => read(&request, exams)?,
         };
         // Before the runs, which take their time.
         if let Some(dir) = &request.out {
@@ -273,6 +295,9 @@ impl Sitting {
     /// If the controller is at fault, the observer ends it, or files cannot be written.
     pub fn run(self, observer: &Observer) -> Result<Card, Error> {
         let started = Clock::now();
+        if let Exams::Draw { exams, draw, paths } = &self.exams {
+            return self.draw(exams, *draw, paths, started, observer);
+        }
         let (finished, machine) = match self.request.arm {
             Arm::Sim => (run_all(&self.all, self.request.threads, observer)?, None),
             Arm::Lab => {
@@ -314,6 +339,54 @@ fn chosen(exams: Vec<Exam>, only: &[String]) -> Result<Vec<Exam>, Error> {
 }
 
 impl Sitting {
+    /// Runs a draw path by path, and makes its card.
+    fn draw(
+        &self,
+        exams: &[Exam<draw::Question>],
+        draw: Draw,
+        paths: &[draw::Path],
+        started: Clock,
+        observer: &Observer,
+    ) -> Result<Card, Error> {
+        let Self { request, entry, transport, all, .. } = self;
+        let identity = draw::Identity {
+            cc: entry.name.to_owned(),
+            transport: transport.name().to_owned(),
+            params: request.params.iter().cloned().collect(),
+            settings: settings(all),
+            commit: COMMIT.to_owned(),
+            seeds: request.seeds,
+            draw_seed: draw.seed.number(),
+        };
+        let how = (request.threads, request.out.as_deref());
+        let marks = draw::run(paths, exams, all, &identity, how, observer)?;
+        let head = Head {
+            schema: SCHEMA,
+            arm: request.arm.name(),
+            cc: entry.name,
+            transport: transport.name(),
+            params: identity.params,
+            commit: COMMIT,
+            seeds: request.seeds,
+            settings: identity.settings,
+            wall_s: started.elapsed().as_secs_f64(),
+            lab: None,
+        };
+        let sheet = draw::Sheet::new(head, draw, marks);
+        let first = all.iter().step_by(request.seeds as usize);
+        let scenario = |(exam, run): (&Exam<_>, &Run)| {
+            (format!("{SCENARIOS}/{}.toml", exam.name), run.text.clone())
+        };
+        let mut files: Vec<_> = exams.iter().zip(first).map(scenario).collect();
+        files.push(("report.html".to_owned(), draw::page(&sheet).to_html()));
+        files.push(("draw.csv".to_owned(), draw::csv(&sheet)));
+        let card = Card { paper: Paper::Draw(Box::new(sheet)) };
+        if let Some(dir) = &request.out {
+            write(dir, &card, &files)?;
+        }
+        Ok(card)
+    }
+
     /// Makes the card of what has been run.
     fn mark(
         self,
@@ -356,6 +429,7 @@ impl Sitting {
                 files.push(("contract.csv".to_owned(), contract::csv(&sheet)));
                 (Card { paper: Paper::Contract(Box::new(sheet)) }, files)
             }
+            Exams::Draw { .. } => unreachable!("`run` has returned the card of a draw"),
         };
         if let Some(dir) = &request.out {
             write(dir, &card, &files)?;
@@ -472,6 +546,7 @@ fn write(dir: &Path, card: &Card, files: &[(String, String)]) -> Result<(), Erro
     let (name, seconds_per_flow, order) = match &card.paper {
         Paper::Tests(sheet) => ("card.json", Some(sheet.seconds_per_flow), None),
         Paper::Contract(sheet) => ("contract.json", None, Some(sheet.order)),
+        Paper::Draw(_) => ("draw.json", None, None),
     };
     let manifest = |files: &[String]| {
         Ok(serde_json::to_string_pretty(&Manifest {

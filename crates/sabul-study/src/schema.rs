@@ -8,7 +8,7 @@ mod tables;
 
 use serde_json::{Map, Value, json};
 
-use tables::{CARD, COMPARISON, CONTRACT, DEMO, LAB, PRESETS, REPRODUCTIONS, RUN};
+use tables::{CARD, COMPARISON, CONTRACT, DEMO, DRAW, LAB, PRESETS, REPRODUCTIONS, RUN};
 
 /// For each document: its name, and what prints it.
 pub const DOCUMENTS: &[(&str, &str)] = &[
@@ -17,7 +17,8 @@ pub const DOCUMENTS: &[(&str, &str)] = &[
     ("lab-compare", "sabul lab compare --json"),
     ("lab-presets", "sabul lab presets --json"),
     ("card", "sabul card --json, without --contract"),
-    ("card-contract", "sabul card --contract --json"),
+    ("card-contract", "sabul card --contract --json, without --draw"),
+    ("card-draw", "sabul card --contract --draw --json"),
     ("reproduce", "sabul reproduce run --json"),
     ("demo", "sabul demo --json"),
 ];
@@ -30,6 +31,7 @@ pub fn of(name: &str) -> Option<Value> {
         "lab-compare" => COMPARISON,
         "lab-presets" => PRESETS,
         "card-contract" => CONTRACT,
+        "card-draw" => DRAW,
         "reproduce" => REPRODUCTIONS,
         "demo" => DEMO,
         "card" => CARD,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use sabul_study::card::{Contract, Request, Sitting, card};
+use sabul_study::card::{Contract, Draw, DrawSeed, Request, Sitting, card};
 use sabul_study::{Cause, Observer};
 
 fn request() -> Request {
@@ -68,4 +68,56 @@ fn the_contract_says_what_cubic_keeps_on_each_path_that_is_asked_for() {
     assert_eq!(read("contract.csv").lines().count(), 3);
     assert!(read("report.html").contains("What CUBIC keeps: 100 Mb/s"));
     assert!(read("manifest.json").contains("reference-100mbps-10ms-1bdp-0pct.toml"));
+}
+
+/// Small paths of the draw with seed 7.
+fn draw(only: &str) -> Request {
+    Request {
+        only: vec![only.to_owned()],
+        seeds: 2,
+        draw: Some(Draw { paths: 40, seed: DrawSeed::Number(7) }),
+        ..Request::new("cubic")
+    }
+}
+
+#[test]
+fn a_draw_answers_four_questions_on_each_path_and_goes_on_after_an_interruption() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = Some(folder.path().to_owned());
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let ear = Arc::clone(&heard);
+    let observer =
+        Observer::silent().with_notes(move |line| ear.lock().unwrap().push(line.to_owned()));
+    card(Request { out: out.clone(), ..draw("18") }, &observer).unwrap();
+    let whole = card(Request { out, ..draw("18,27") }, &observer).unwrap();
+    let heard = heard.lock().unwrap().join("\n");
+    for part in ["1 paths, 6 runs", "1 paths of an earlier run are kept", "path 27: "] {
+        assert!(heard.contains(part), "{part}: {heard}");
+    }
+    assert_eq!(heard.matches("path 18: ").count(), 1, "{heard}");
+
+    // The same numbers as without an interruption, on any number of threads.
+    let at_once = card(Request { threads: Some(1), ..draw("18,27") }, &Observer::silent()).unwrap();
+    let (whole, at_once) = (whole.to_value().unwrap(), at_once.to_value().unwrap());
+    assert_eq!(whole["met"], at_once["met"]);
+    let paths = whole["paths"].as_array().unwrap();
+    assert_eq!(paths.len(), 2);
+    for (path, other) in paths.iter().zip(at_once["paths"].as_array().unwrap()) {
+        for key in ["number", "cubic_bps", "met", "background"] {
+            assert_eq!(path[key], other[key], "{key}");
+        }
+        // CUBIC in the place of CUBIC.
+        let keeps = path["cubic_keeps"]["value"].as_f64().unwrap();
+        assert!((0.6..1.7).contains(&keeps), "{path}");
+        let ratio = |above: &str, below: &str| {
+            path[above].as_f64().unwrap() / path[below].as_f64().unwrap()
+        };
+        assert!((ratio("cubic_bps", "reference_cubic_bps") - keeps).abs() < 1e-6, "{path}");
+        assert_ne!(path["ours_bps"], path["reference_ours_bps"], "their starts differ");
+    }
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(read("draw.csv").lines().count(), 3);
+    assert_eq!(read("paths.jsonl").lines().count(), 3);
+    assert!(read("report.html").contains("Contract met on "));
+    assert!(read("manifest.json").contains("path-27-reference.toml"));
 }

@@ -2,6 +2,8 @@
 
 use clap::{Args, ValueEnum};
 
+use sabul_study::card::{DrawSeed, PATHS_MAX};
+
 use super::{Arm, OutputArgs, parse_count, parse_param};
 
 /// From where each flow has a few seconds of its own to where a run takes eight and a half hours.
@@ -59,19 +61,29 @@ pub(crate) struct CardArgs {
     /// A coarse grid for the contract: 18 paths [6 in the lab].
     #[arg(long, requires = "contract")]
     pub(crate) quick: bool,
+    /// The contract on N random paths in place of the grid: rates from 0.5 Mb/s to 10 Gb/s, round trips from 0.2 to
+    /// 500 ms, any queue, one to sixteen flows of either kind, with bursts or other traffic.
+    #[arg(long, value_name = "N", requires = "contract", conflicts_with_all = ["order", "quick"],
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(PATHS_MAX)))]
+    pub(crate) draw: Option<u32>,
+    /// Seed of the random paths: tune (to choose constants on), judge (to judge a controller on), or a number
+    /// [default: tune].
+    #[arg(long, value_name = "SEED", requires = "draw")]
+    pub(crate) draw_seed: Option<DrawSeed>,
     /// Only this test, repeatable: regions, loss, beside-cubic, rtt-fairness, convergence, queue, mice,
     /// cross, or the name of one scenario, such as regions-10ms. For the contract only these paths:
-    /// rate_mbps, rtt_ms, queue_bdp or loss=VALUE[,VALUE...]; or others, the other tables.
+    /// rate_mbps, rtt_ms, queue_bdp or loss=VALUE[,VALUE...]; or others, the other tables. For a draw only
+    /// the paths of these numbers: N[,N...].
     #[arg(long, value_name = "TEST")]
     pub(crate) only: Vec<String>,
     /// Seconds from one flow to the next in the test of seven regions, which takes 8.5 times that
     /// [default: 120; 8 in the lab].
     #[arg(long, value_name = "SECONDS", value_parser = parse_region)]
     pub(crate) seconds_per_flow: Option<f64>,
-    /// Run everything with the seeds 1 to N and take means.
-    #[arg(long, value_name = "N", default_value_t = 1,
+    /// Run everything with the seeds 1 to N and take means [default: 1; 10 for a draw].
+    #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) seeds: u32,
+    pub(crate) seeds: Option<u32>,
     /// Change a setting in every scenario of the card, repeatable: link.bottleneck.KEY or flow.*.KEY.
     #[arg(long, value_name = "KEY=VALUE", value_parser = sabul_scenario::parse_override)]
     pub(crate) set: Vec<sabul_scenario::Override>,
@@ -91,6 +103,7 @@ Examples:
   sabul card cubic --arm lab --only regions          the kernel's CUBIC, seven regions only
   sabul card bbr3 --contract --out contract          what it leaves to TCP, on a hundred paths
   sabul card bbr3 --contract --only rate_mbps=100 --only rtt_ms=10,50
+  sabul card bbr3 --contract --draw 200 --draw-seed judge --out draw
 
 What is measured, and on which paths: docs/manual/card.md.
 
@@ -123,11 +136,21 @@ mod tests {
     #[test]
     fn a_name_is_enough() {
         let args = card(&["cubic"]).unwrap();
-        assert_eq!((args.cc.as_str(), args.arm, args.seeds), ("cubic", Arm::Sim, 1));
+        assert_eq!((args.cc.as_str(), args.arm, args.seeds), ("cubic", Arm::Sim, None));
         assert_eq!((args.seconds_per_flow, args.transport), (None, None));
         let args = card(&["cubic", "--cc-param", "a=1", "--seconds-per-flow", "2.5s"]).unwrap();
         assert_eq!(args.cc_params, [("a".to_owned(), "1".to_owned())]);
         assert_eq!(args.seconds_per_flow, Some(2.5));
+    }
+
+    #[test]
+    fn a_draw_has_a_named_seed_or_a_number() {
+        let args = card(&["cubic", "--contract", "--draw", "9"]).unwrap();
+        assert_eq!((args.draw, args.draw_seed), (Some(9), None));
+        for (text, wanted) in [("judge", DrawSeed::Judge), ("7", DrawSeed::Number(7))] {
+            let args = card(&["cubic", "--contract", "--draw", "9", "--draw-seed", text]).unwrap();
+            assert_eq!(args.draw_seed, Some(wanted));
+        }
     }
 
     #[test]
@@ -143,6 +166,11 @@ mod tests {
             (&["cubic", "--contract", "--seconds-per-flow", "5"], "--seconds-per-flow"),
             (&["cubic", "--contract", "--order", "last"], "cubic-last"),
             (&["cubic", "--transport", "ip"], "sabul, tcp"),
+            (&["cubic", "--draw", "5"], "--contract"),
+            (&["cubic", "--contract", "--draw", "0"], "--draw"),
+            (&["cubic", "--contract", "--draw-seed", "5"], "--draw"),
+            (&["cubic", "--contract", "--draw", "5", "--quick"], "--quick"),
+            (&["cubic", "--contract", "--draw", "5", "--draw-seed", "x"], "tune, judge"),
             (&[], "CC"),
         ] {
             let error = card(arguments).expect_err("is refused");

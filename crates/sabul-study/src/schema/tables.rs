@@ -143,6 +143,84 @@ pub(super) const CONTRACT: &[Field] = card!(
     Field("links", List(KIND_OF_LINK), "The controller and others, alone where the rate is not constant."),
 );
 
+pub(super) const DRAW: &[Field] = card!(
+    Field("draw", Text, "Name of the draw: tune, judge, or its seed."),
+    Field("draw_seed", Count, "The seed that the paths are drawn from."),
+    Field("resamples", Count, "Resamples of a bootstrap interval."),
+    Field("terms", Object(DRAW_TERMS), "The bounds of the contract."),
+    Field("met", Object(TALLY), "Paths by the verdict on all four questions."),
+    Field("alone", Object(TALLY), "Paths by the verdict on one flow alone."),
+    Field("cubic_keeps", Object(TALLY), "Paths by the verdict on what CUBIC keeps."),
+    Field("ours_have", Object(TALLY), "Paths by the verdict on what flows of the controller have."),
+    Field("own_loss", Object(TALLY), "Paths by the verdict on own loss beside CUBIC."),
+    Field("paths", List(DRAWN), "An entry each path, in the order of their numbers."),
+);
+
+const DRAW_TERMS: &[Field] = &[
+    Field("alone_share_min", Number, "Least part of what can arrive, of one flow alone, 0 to 1."),
+    Field("alone_own_loss_max", Number, "Own loss of one flow alone is below this, 0 to 1."),
+    Field("alone_queue_bdp_max", Number, "Largest mean queue of one flow alone, in bandwidth-delay products; the larger of both limits counts."),
+    Field("alone_queue_packets_max", Number, "The same in packets."),
+    Field("cubic_keeps_plain_min", Number, "Least part that CUBIC keeps with one flow each and no background."),
+    Field("cubic_keeps_min", Number, "Least part that CUBIC keeps elsewhere."),
+    Field("ours_have_min", Number, "Least goodput of the controller's flows, as a part of that of CUBIC flows in their place."),
+    Field("own_loss_max", Number, "Own loss beside CUBIC is below this, 0 to 1; on a tiny path what is more than CUBIC's."),
+];
+
+const TALLY: &[Field] = &[
+    Field("yes", Count, "Paths where the interval is on the good side of the bound."),
+    Field("open", Count, "Paths where the interval contains the bound."),
+    Field("no", Count, "Paths where the interval is on the bad side."),
+    Field("yes_at_least", Number, "Lower bound (95 %, Wilson) of the probability of a yes, 0 to 1."),
+];
+
+const FINDING: &[Field] = &[
+    Field("value", Number, "Over all seeds."),
+    Field("low", Number, "Lower end of the interval of 95 %."),
+    Field("high", Number, "Upper end of the interval."),
+    Field("bound", Number, "What the contract asks."),
+    Field("verdict", Text, "yes, no or open."),
+];
+
+const DRAWN: &[Field] = &[
+    Field("number", Count, "Number of the path in the draw, from 1."),
+    Field("rate_mbps", Number, "Rate of the link, in Mb/s."),
+    Field("rate_drawn_mbps", Number, "The rate before the limit of packets lowered it, in Mb/s."),
+    Field("rtt_ms", Number, "Base round trip, in milliseconds."),
+    Field("queue_packets", Count, "Room of the queue, in packets."),
+    Field("queue_bdp", Number, "Room of the queue, in bandwidth-delay products."),
+    Field("loss", Number, "Share of the packets that the link loses at random, 0 to 1."),
+    Field("ours", Count, "Flows of the controller."),
+    Field("theirs", Count, "CUBIC flows."),
+    Field("first", Text, "The group that starts first: ours or theirs."),
+    Field("background", Text, "none, shaper, load or two-way."),
+    Field("burst_mbps", OptionalNumber, "Peak rate of a shaper, in Mb/s."),
+    Field("bucket_bytes", OptionalNumber, "Depth of the bucket of a shaper."),
+    Field("load_mbps", OptionalNumber, "Inelastic load, in Mb/s."),
+    Field("duration_s", Number, "Length of a run, in seconds."),
+    Field("warmup_s", Number, "Part of a run before averages begin, in seconds."),
+    Field("is_shortened", Truth, "Whether the limit of packets shortened the runs."),
+    Field("alone_share", Object(FINDING), "One flow alone: goodput as a part of what can arrive."),
+    Field("alone_own_loss", Object(FINDING), "One flow alone: loss beyond the path's random loss."),
+    Field("alone_queue_packets", Object(FINDING), "One flow alone: mean queue, in packets."),
+    Field("cubic_keeps", Object(FINDING), "Goodput of CUBIC beside the controller ÷ beside CUBIC."),
+    Field("ours_have", Object(FINDING), "Goodput of the controller beside CUBIC ÷ that of CUBIC in its place."),
+    Field("own_loss", Object(FINDING), "Loss of the controller beside CUBIC beyond random loss; in a tiny path less that of CUBIC in its place."),
+    Field("is_tiny", Truth, "Whether own loss is held against that of CUBIC."),
+    Field("failed_runs", Count, "Runs without numbers, because the controller failed: the path is not met."),
+    Field("fault", MaybeText, "Why the first of these failed, or null."),
+    Field("cubic_bps", Number, "Goodput of CUBIC beside the controller, in bit/s."),
+    Field("ours_bps", Number, "Goodput of the controller beside CUBIC, in bit/s."),
+    Field("reference_cubic_bps", Number, "Goodput of CUBIC beside CUBIC, in bit/s."),
+    Field("reference_ours_bps", Number, "Goodput of CUBIC in the controller's place, in bit/s."),
+    Field("reference_own_loss", Number, "Loss of CUBIC in the controller's place beyond random loss."),
+    Field("alone_verdict", Text, "One flow alone: yes, no or open."),
+    Field("keeps_verdict", Text, "CUBIC keeps enough: yes, no or open."),
+    Field("have_verdict", Text, "The controller has enough: yes, no or open."),
+    Field("loss_verdict", Text, "Own loss is small enough: yes, no or open."),
+    Field("met", Text, "All four: yes, no or open."),
+];
+
 const TERMS: &[Field] = &[
     Field("kept_min", Number, "Part that CUBIC keeps of what it has beside another CUBIC, 0 to 1."),
     Field("emptier_max", Number, "How much emptier than with two CUBICs the link may be, 0 to 1."),

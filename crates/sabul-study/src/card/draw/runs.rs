@@ -1,0 +1,315 @@
+//! Runs of a draw on several threads. A path that is done is a line of `paths.jsonl` at once, so an
+//! interrupted draw goes on where it ended.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sabul_scenario::Run;
+use serde::{Deserialize, Serialize};
+
+use super::super::measure::{Trial, nonsense};
+use super::super::plan::Exam;
+use super::judge::{Look, Looks, PathMark};
+use super::paths::{PACKETS_MAX, Path, Question, Role};
+use crate::{Cause, Error, Observer, simulate};
+
+/// Packets that the simulator carries a second of one processor. Measured: 1.9 to 4.0 million on links that make
+/// up the time of a draw; 0.6 to 1.1 million on small links where a third of the packets is lost.
+const PACKETS_PER_SECOND: f64 = 2e6;
+const JOURNAL: &str = "paths.jsonl";
+
+/// Everything that the numbers of a path depend on: the first line of the journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in super::super) struct Identity {
+    pub(in super::super) cc: String,
+    pub(in super::super) transport: String,
+    pub(in super::super) params: BTreeMap<String, String>,
+    pub(in super::super) settings: BTreeMap<String, String>,
+    pub(in super::super) commit: String,
+    pub(in super::super) seeds: u32,
+    pub(in super::super) draw_seed: u64,
+}
+
+/// One run, and the place of its numbers.
+struct Job {
+    path: usize,
+    role: Role,
+    seed: usize,
+    run: Run,
+}
+
+/// Numbers of a path whose runs are under way.
+struct Desk {
+    looks: Vec<Looks>,
+    /// Reasons of failed runs by seed and scenario.
+    faults: BTreeMap<(usize, &'static str), String>,
+    left: usize,
+}
+
+/// Shared by the threads.
+struct Books {
+    desks: Vec<Desk>,
+    marks: Vec<Option<PathMark>>,
+    journal: Option<(PathBuf, File)>,
+}
+
+/// Runs every path and judges each. `all` has the seeds of the first exam, then those of the next.
+pub(in super::super) fn run(
+    paths: &[Path],
+    exams: &[Exam<Question>],
+    all: &[Run],
+    identity: &Identity,
+    (threads, dir): (Option<usize>, Option<&std::path::Path>),
+    observer: &Observer,
+) -> Result<Vec<PathMark>, Error> {
+    let seeds = identity.seeds as usize;
+    let (kept, journal) = match dir {
+        None => (Vec::new(), None),
+        Some(dir) => {
+            let file = dir.join(JOURNAL);
+            open(&file, identity)
+                .map(|(kept, journal)| (kept, Some((file.clone(), journal))))
+                .map_err(|error| Error::failed(format!("cannot use {}: {error}", file.display())))?
+        }
+    };
+    // A mark of another program's version of the draw is not of this path.
+    let known = |path: &Path| {
+        kept.iter()
+            .find(|mark| mark.path.number == path.number && is_same(&mark.path, path))
+            .cloned()
+    };
+    let marks: Vec<Option<PathMark>> = paths.iter().map(known).collect();
+    let done = marks.iter().flatten().count();
+    let mut jobs = Vec::new();
+    for (exam, runs) in exams.iter().zip(all.chunks(seeds)) {
+        let Question { path, role } = exam.question;
+        if marks[path].is_none() {
+            let job = |(seed, run): (usize, &Run)| Job { path, role, seed, run: run.clone() };
+            jobs.extend(runs.iter().enumerate().map(job));
+        }
+    }
+    announce(paths, done, &jobs, threads, observer);
+    let desk = || Desk {
+        looks: vec![Looks::default(); seeds],
+        faults: BTreeMap::new(),
+        left: Role::ALL.len() * seeds,
+    };
+    let books = Mutex::new(Books { desks: paths.iter().map(|_| desk()).collect(), marks, journal });
+    let is_broken = AtomicBool::new(false);
+    let work = |job: &Job| {
+        if is_broken.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let answer = work_off(job, paths, &books, observer);
+        if answer.is_err() {
+            is_broken.store(true, Ordering::Relaxed);
+        }
+        answer
+    };
+    sabul_scenario::run_all_with_progress(&jobs, threads, |_| {}, work)
+        .into_iter()
+        .collect::<Result<(), Error>>()?;
+    Ok(books
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .marks
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+/// Whether a kept path is the drawn one. Numbers from a file may differ in their last bit.
+fn is_same(kept: &Path, path: &Path) -> bool {
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs();
+    near(kept.queue_bdp, path.queue_bdp)
+        && Path { queue_bdp: 0.0, ..*kept } == Path { queue_bdp: 0.0, ..*path }
+}
+
+fn announce(
+    paths: &[Path],
+    done: usize,
+    jobs: &[Job],
+    threads: Option<usize>,
+    observer: &Observer,
+) {
+    let packets: f64 = jobs.iter().map(|job| paths[job.path].packets()).sum();
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = threads.unwrap_or(processors).min(processors);
+    let hours = packets / PACKETS_PER_SECOND / threads as f64 / 3600.0;
+    observer.note(format_args!(
+        "{} paths, {} runs of at most {} million packets, {:.1} billion packets in all: about {hours:.1} h on \
+         {threads} processors",
+        paths.len() - done,
+        jobs.len(),
+        PACKETS_MAX / 1e6,
+        packets / 1e9,
+    ));
+    if done > 0 {
+        observer.note(format_args!(
+            "{done} paths of an earlier run are kept; remove {JOURNAL} to run them again"
+        ));
+    }
+}
+
+fn lock(books: &Mutex<Books>) -> MutexGuard<'_, Books> {
+    books.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Desk {
+    /// The mark of a path whose runs are done. A seed with a failed run does not count in numbers.
+    fn mark(&self, path: Path) -> PathMark {
+        let has_failed = |seed: usize| self.faults.keys().any(|(failed, _)| *failed == seed);
+        let good = self.looks.iter().enumerate().filter(|(seed, _)| !has_failed(*seed));
+        let good: Vec<Looks> = good.map(|(_, looks)| *looks).collect();
+        let faults: Vec<String> = self.faults.values().cloned().collect();
+        PathMark::new(path, &good, &faults)
+    }
+}
+
+/// Numbers of a run, or the reason why there are none: a controller may fail on one path of many, and the
+/// others are judged all the same.
+///
+/// # Errors
+/// If the run cannot be simulated as it was asked for.
+fn look(job: &Job, path: &Path) -> Result<Result<Look, String>, Error> {
+    let finished = match simulate(&job.run) {
+        Ok(finished) => finished,
+        Err(error) if error.cause() == Cause::Request => return Err(error),
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let trial = Trial { run: job.run.clone(), finished };
+    Ok(match nonsense(&trial) {
+        Some(what) => Err(format!("scenario '{}', {what}", job.run.scenario.name)),
+        None => Ok(Look::new(path, job.role, &trial)),
+    })
+}
+
+fn work_off(
+    job: &Job,
+    paths: &[Path],
+    books: &Mutex<Books>,
+    observer: &Observer,
+) -> Result<(), Error> {
+    let path = paths[job.path];
+    let look = look(job, &path)?;
+    let mut books = lock(books);
+    let desk = &mut books.desks[job.path];
+    let looks = &mut desk.looks[job.seed];
+    match (look, job.role) {
+        (Ok(look), Role::Alone) => looks.alone = look,
+        (Ok(look), Role::Beside) => looks.beside = look,
+        (Ok(look), Role::Reference) => looks.reference = look,
+        (Err(fault), role) => {
+            desk.faults.insert((job.seed, role.name()), fault);
+        }
+    }
+    desk.left -= 1;
+    if desk.left > 0 {
+        return Ok(());
+    }
+    let mark = desk.mark(path);
+    let verdict = mark.met.name();
+    if let Some((file, journal)) = &mut books.journal {
+        write_line(journal, &mark).map_err(|error| {
+            Error::failed(format!("cannot write to {}: {error}", file.display()))
+        })?;
+    }
+    books.marks[job.path] = Some(mark);
+    let done = books.marks.iter().flatten().count();
+    observer.note(format_args!(
+        "path {}: {} ({done} of {} done)",
+        path.number,
+        verdict,
+        paths.len()
+    ));
+    Ok(())
+}
+
+fn write_line(journal: &mut File, line: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_string(line)?;
+    text.push('\n');
+    journal.write_all(text.as_bytes())
+}
+
+/// Opens the journal. Marks of an earlier run with the same identity are kept; anything else is not.
+fn open(file: &std::path::Path, identity: &Identity) -> io::Result<(Vec<PathMark>, File)> {
+    let kept = match File::open(file) {
+        Ok(old) => read(BufReader::new(old), identity)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    // A new file replaces the old one whole, so a crash here loses nothing.
+    let fresh = file.with_extension("jsonl.new");
+    let mut journal = File::create(&fresh)?;
+    write_line(&mut journal, identity)?;
+    kept.iter().try_for_each(|mark| write_line(&mut journal, mark))?;
+    fs::rename(&fresh, file)?;
+    Ok((kept, journal))
+}
+
+fn read(old: BufReader<File>, identity: &Identity) -> io::Result<Vec<PathMark>> {
+    let mut lines = old.lines();
+    let first = lines.next().transpose()?.unwrap_or_default();
+    if serde_json::from_str::<Identity>(&first).ok().as_ref() != Some(identity) {
+        return Ok(Vec::new());
+    }
+    // The last line of a killed program may be cut.
+    Ok(lines.map_while(Result::ok).map_while(|line| serde_json::from_str(&line).ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(seeds: u32) -> Identity {
+        Identity {
+            cc: "cubic".to_owned(),
+            transport: "tcp".to_owned(),
+            params: BTreeMap::new(),
+            settings: BTreeMap::new(),
+            commit: "abc".to_owned(),
+            seeds,
+            draw_seed: 7,
+        }
+    }
+
+    #[test]
+    fn a_seed_with_a_failed_run_does_not_count_in_numbers() {
+        let looks = |bps: f64| {
+            let look = Look { theirs_bps: bps, ..Look::default() };
+            Looks { beside: look, reference: look, ..Looks::default() }
+        };
+        let faults = [((1, "beside"), "too fast".to_owned())];
+        let desk = Desk { looks: vec![looks(2e6), looks(0.0)], faults: faults.into(), left: 0 };
+        let mark = desk.mark(Path::drawn(7, 1));
+        assert!((mark.cubic_bps - 2e6).abs() < 1.0, "{mark:?}");
+        assert_eq!((mark.failed_runs, mark.fault.as_deref()), (1, Some("too fast")));
+    }
+
+    #[test]
+    fn a_journal_keeps_whole_lines_of_the_same_draw() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(JOURNAL);
+        let marks: Vec<PathMark> = (1..=40)
+            .map(|number| PathMark { path: Path::drawn(7, number), ..PathMark::default() })
+            .collect();
+        let (kept, mut journal) = open(&file, &identity(2)).unwrap();
+        assert!(kept.is_empty());
+        marks.iter().for_each(|mark| write_line(&mut journal, mark).unwrap());
+        journal.write_all(b"{\"number\": 41, \"rate").unwrap();
+        let (kept, _) = open(&file, &identity(2)).unwrap();
+        assert_eq!(kept.len(), 40);
+        for (kept, mark) in kept.iter().zip(&marks) {
+            assert!(is_same(&kept.path, &mark.path), "{kept:?} {mark:?}");
+        }
+        assert!(!is_same(&kept[0].path, &marks[1].path));
+        let (kept, _) = open(&file, &identity(2)).unwrap();
+        assert_eq!(kept.len(), 40, "the cut line is gone and the others are there");
+        let (kept, _) = open(&file, &identity(3)).unwrap();
+        assert!(kept.is_empty(), "another number of seeds makes other numbers");
+    }
+}
