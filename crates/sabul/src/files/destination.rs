@@ -2,7 +2,8 @@
 //!
 //! Content goes to a part beside the final name (`part.rs`), so a reader sees the old file or the
 //! whole new one and nothing between. With `sync`, content is on the disk before its file gets its
-//! name, and an entry counts as kept only when its name is on the disk too (`group.rs`).
+//! name, and an entry counts as kept only when its name is on the disk too (`group.rs`). Small files
+//! are written several at a time when they are whole (`destination/small.rs`).
 //!
 //! What an interrupted transfer leaves for the next one is in `destination/held.rs`.
 

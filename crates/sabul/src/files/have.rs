@@ -70,8 +70,8 @@ impl Have {
         self.whole(path, size) == Some(front(hash))
     }
 
-    /// How the hash of a small file begins that is there whole.
-    fn whole(&self, path: &[u8], size: u64) -> Option<[u8; 8]> {
+    /// First 8 bytes of the hash of a small file that the receiver holds whole; `None` without one.
+    pub(super) fn whole(&self, path: &[u8], size: u64) -> Option<[u8; 8]> {
         if self.wholes.is_empty() || !(1..=WHOLE_BYTES_MAX).contains(&size) {
             return None;
         }

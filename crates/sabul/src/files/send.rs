@@ -281,9 +281,15 @@ impl Sender<'_> {
     fn send_small(&mut self, found: &Found, small: Small, have: &Have) -> Result<(), Stopped> {
         let index = self.announce_found(found)?;
         let size = small.content.len() as u64;
-        let is_there = |hash: &[u8; 32]| have.has_whole(&found.entry.path, size, hash);
-        // What the receiver has is another, or nothing.
-        let start = if small.outcome.as_ref().is_ok_and(is_there) { size } else { 0 };
+        let path = &found.entry.path;
+        let start = match &small.outcome {
+            Ok(hash) if have.has_whole(path, size, hash) => size,
+            Ok(_) if have.whole(path, size).is_some() => {
+                tell_changed(found, 0);
+                0
+            }
+            _ => 0,
+        };
         self.summary.resumed += start;
         self.packer.begin(index, start);
         let mut rest = if start == 0 { &small.content[..] } else { &[] };

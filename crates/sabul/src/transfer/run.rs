@@ -737,7 +737,9 @@ async fn tell_what_is_there(
     });
     let (writer, messages) = told.await.ok_or(Error::Cancelled)?;
     for message in messages.into_iter().flatten() {
-        cx.control.send_when_room(&message).await;
+        if !cx.control.send_when_room(&message).await {
+            break;
+        }
     }
     Ok(writer)
 }
