@@ -17,7 +17,7 @@ pub const SYN_INTERVAL: Span = Span::from_millis(10);
 
 /// Ours: an ACK goes out four times a round trip where that is shorter than the SYN interval, but not
 /// more often than this.
-const ACK_INTERVAL_MIN: Span = Span::from_micros(250);
+pub(crate) const ACK_INTERVAL_MIN: Span = Span::from_micros(250);
 
 /// How long after an ACK a receiver under the standard rules may send the next, where the smallest
 /// round trip is known: four times a round trip, at least each SYN interval. DEV-005: [SABUL §II-D] has

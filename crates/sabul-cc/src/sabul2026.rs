@@ -708,6 +708,7 @@ impl Controller for Sabul2026 {
     }
 
     fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
+        self.path.resolve(cx.now < self.fallback.bound_until);
         let epoch = self.path.on_ack(acked, cx, self.syn_interval());
         let is_held = self.hold_until.is_some_and(|until| cx.now < until);
         if let Some(search) = &mut self.start.search {

@@ -5,16 +5,20 @@
 //! Model:       epoch  = a round trip by packet numbers, at least a SYN interval
 //!              queue  = mean of the smallest round trips of each few SYN intervals of the epoch - base
 //!              jitter = average change from one sample to the next
-//!              base   = smallest round trip; a larger one only after drains that saw it
+//!              base   = smallest round trip; a larger one only after drains that saw it; at least `RESOLUTION`, unless
+//!                       losses bound the window
 //! Invariants:  base is positive; queue >= 0.
 
 use sabul_units::{Instant, Span};
 
-use crate::controller::{Acked, Context, SentNumber};
+use crate::controller::{ACK_INTERVAL_MIN, Acked, Context, SentNumber};
 
 /// Ours: the base round trip where none is known, in seconds, and the least that is believed.
 const BASE_UNKNOWN: f64 = 0.1;
 const BASE_MIN: f64 = 1e-6;
+/// Ours: shorter round trips count as this one, in seconds: the least interval between two ACKs. Ends handle packets in
+/// batches, so above the round trip of an idle loopback, 16 us, each batch would look like a standing queue.
+const RESOLUTION: f64 = ACK_INTERVAL_MIN.as_nanos() as f64 / 1e9;
 /// Ours: what the smallest round trip is taken of, so that flows of long and of short round trips see the
 /// same queue.
 const SPELL: Span = Span::from_millis(30);
@@ -146,6 +150,15 @@ impl Spells {
     }
 }
 
+/// The round trip of an empty path, in seconds.
+#[derive(Debug)]
+struct Base {
+    /// Smallest round trip, once one was seen.
+    least: Option<f64>,
+    /// Shorter round trips count as this one.
+    resolution: f64,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Path {
@@ -157,7 +170,7 @@ pub(super) struct Path {
     newest: [f64; 3],
     is_limited: bool,
     last: Option<f64>,
-    base: Option<f64>,
+    base: Base,
     /// Of the newest epoch, and of the one before.
     queues: [f64; 2],
     longest: f64,
@@ -184,7 +197,7 @@ impl Path {
             newest: [f64::INFINITY; 3],
             is_limited: false,
             last: None,
-            base: None,
+            base: Base { least: None, resolution: BASE_MIN },
             queues: [0.0; 2],
             longest: 0.0,
             peaks: Recent::of(0.0),
@@ -196,14 +209,19 @@ impl Path {
         }
     }
 
-    /// Round trip of an empty path, in seconds.
+    /// Round trip of an empty path, in seconds; at least the resolution.
     pub(super) fn base(&self) -> f64 {
-        self.base.unwrap_or(BASE_UNKNOWN)
+        self.base.least.unwrap_or(BASE_UNKNOWN).max(self.base.resolution)
     }
 
-    /// The same, once it was seen.
+    /// Sets the resolution of round trips: the least interval between two ACKs, or none while losses bound the window.
+    pub(super) const fn resolve(&mut self, is_bound: bool) {
+        self.base.resolution = if is_bound { BASE_MIN } else { RESOLUTION };
+    }
+
+    /// Smallest round trip in seconds, once one was seen, without the resolution.
     pub(super) const fn known_base(&self) -> Option<f64> {
-        self.base
+        self.base.least
     }
 
     /// Queueing delay that stands, in seconds.
@@ -266,7 +284,7 @@ impl Path {
         } else if least.is_finite() {
             self.higher = (self.higher.0 + 1, self.higher.1.min(least));
             if self.higher.0 >= if is_alone { HIGHER_ALONE } else { HIGHER_SHARED } {
-                self.base = Some(self.higher.1);
+                self.base.least = Some(self.higher.1);
                 self.higher = NONE_HIGHER;
             }
         }
@@ -275,7 +293,8 @@ impl Path {
     /// Takes an ACK in; an epoch if one is over.
     pub(super) fn on_ack(&mut self, acked: &Acked, cx: &Context<'_>, syn: Span) -> Option<Epoch> {
         let rtt = cx.rtt?.latest.as_secs_f64().max(BASE_MIN);
-        self.note_rtt(rtt, cx.now);
+        self.base.least = Some(self.base.least.map_or(rtt, |least| least.min(rtt)));
+        self.note_rtt(rtt.max(self.base.resolution), cx.now);
         self.is_limited |= acked.is_app_limited || acked.is_room_limited;
         let here = Began {
             total: acked.total.0,
@@ -325,7 +344,6 @@ impl Path {
         *peak = peak.max(rtt);
         self.newest.rotate_left(1);
         self.newest[2] = rtt;
-        self.base = Some(self.base.map_or(rtt, |base| base.min(rtt)));
         self.rtts = (self.rtts.0.min(rtt), self.rtts.1.max(rtt));
         if let Some(last) = self.last.replace(rtt) {
             self.jitter += ((rtt - last).abs() - self.jitter) * JITTER_WEIGHT;
@@ -333,5 +351,22 @@ impl Path {
         if let Some(drain) = &mut self.drain {
             drain.least = drain.least.min(rtt);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_below_the_resolution_counts_as_the_resolution_unless_losses_bind() {
+        let mut path = Path::new();
+        path.base.least = Some(16e-6);
+        assert!((path.base() - 16e-6).abs() < 1e-12);
+        path.resolve(false);
+        assert!((path.base() - 250e-6).abs() < 1e-12);
+        assert_eq!(path.known_base(), Some(16e-6), "later flows compare the round trip itself");
+        path.resolve(true);
+        assert!((path.base() - 16e-6).abs() < 1e-12);
     }
 }
