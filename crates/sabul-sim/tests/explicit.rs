@@ -473,6 +473,35 @@ fn a_router_that_gives_away_what_its_link_has_not_is_left_and_then_nothing_is_lo
     }
 }
 
+/// So many flows that join within some seconds, one after another, on a link with a queue of that many packets.
+fn crowd(
+    cc: &str,
+    mbps: u64,
+    packets: u64,
+    n: u64,
+    within: Span,
+) -> (Vec<LinkPlan>, Vec<FlowPlan>) {
+    let mut link = link("l", mbps, Some(cc));
+    let forward = link.forward.to_builder().with_queue(QueueLimit::Packets(packets));
+    link.forward = forward.build().unwrap();
+    let join = |k: u64| {
+        let mut flow = flow(cc, 0, 40, vec![0]);
+        flow.id = format!("{cc}-{k}");
+        flow.start = Instant::ZERO + within * k / n;
+        flow
+    };
+    (vec![link], (0..n).map(join).collect())
+}
+
+#[test]
+fn a_crowd_that_joins_overflows_a_queue_for_seconds_and_leaves_no_router() {
+    let (links, flows) = crowd("rcp", 200, 667, 20, Span::from_secs(4));
+    assert_eq!(fallbacks(links.clone(), flows.clone(), 10), []);
+    let results = run(links, flows, 10, 3);
+    assert!(results.jain > 0.999, "{}", results.jain);
+    assert!(results.links[0].utilisation > 0.98 && results.links[0].drops == 0);
+}
+
 /// A link of 200 Mb/s with a queue of one product, behind whose router somebody writes what he likes.
 fn forged(cc: &str, how: Forgery) -> Vec<LinkPlan> {
     let mut link = link("l", 200, Some(cc));

@@ -251,7 +251,9 @@ impl Controller for Explicit {
     fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
         self.note(cx);
         if !self.is_fallen {
-            match self.watch.note(acked, cx) {
+            let rate = self.law.limits().gap.rate(self.packet_bytes);
+            let rate = rate.map_or(f64::INFINITY, |rate| rate.0 as f64);
+            match self.watch.note(acked, rate, cx) {
                 Some(evidence) if self.beside.is_some() => {
                     cx.tell(Reason::Own(evidence.word()));
                     self.is_fallen = true;

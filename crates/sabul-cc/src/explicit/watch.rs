@@ -7,10 +7,10 @@
 //!     queue       elsewhere > threshold, the larger of a quarter of the round trip and `QUEUE_MIN`
 //!     loss        more than `LOSS_PART` lost, and no told queue above the threshold
 //!     overload    more than `LOSS_PART` lost, whatever is told, in rounds that last longer by `LASTING` than the
-//!                 others of late
+//!                 others of late, since the law's rate has last fallen by `LOSS_PART`
 //! A router that has its link's rate right overflows its queue for some round trips after a join or an end of
-//! silence, and then no more; one whose link is slower than it believes does so for good. What is lost within `START`
-//! of the first ACK is no overload.
+//! silence, and then no more; one whose link is slower than it believes does so for good. Where flows join one after
+//! another the losses go on, but the rate falls with each join. What is lost within `START` of the first ACK is no overload.
 //! The base is the least such delay of the last ten to twenty seconds, since clocks drift.
 
 use sabul_units::{Bytes, Instant, Span};
@@ -28,6 +28,8 @@ const LOST_MIN: u64 = 4;
 /// Ours: losses that last so long, in round trips and at least in time, are no join's.
 const LASTING: u64 = 8;
 const LASTING_MIN: Span = Span::from_millis(500);
+/// Ours: a law's rate counts up to so many times what arrives. A rate far above that falls for seconds and stays too high.
+const OVER: f64 = 4.0;
 /// Ours: what a flow loses so soon after its start may be of its start, which two that begin at once take this long to
 /// hear of where a price has to rise first.
 const START: Span = Span::from_secs(2);
@@ -86,8 +88,10 @@ pub(super) struct Watch {
     /// Bits a second that arrived in the rounds before.
     delivered: [f64; 2],
     is_measured: bool,
-    /// How long rounds with much loss have lasted, less those without.
+    /// How long rounds with much loss have lasted, less those without, since `lowest` has last fallen.
     lossy: Span,
+    /// Bits a second: the law's least rate since rounds began to lose much, or its rate before that.
+    lowest: f64,
 }
 
 impl Watch {
@@ -96,8 +100,9 @@ impl Watch {
         self.is_measured.then(|| self.delivered[0].max(self.delivered[1]))
     }
 
-    /// Takes note of an ACK; says what it shows, if it shows something.
-    pub(super) fn note(&mut self, acked: &Acked, cx: &Context<'_>) -> Option<Evidence> {
+    /// Takes note of an ACK that comes while the law has that rate in bits a second; says what it shows, if it shows
+    /// something.
+    pub(super) fn note(&mut self, acked: &Acked, rate: f64, cx: &Context<'_>) -> Option<Evidence> {
         let header = acked.echo.map(|echo| echo.header).filter(|header| header.routers > 0);
         if header.is_none() && !self.has_had_router {
             return Some(Evidence::NoRouter);
@@ -123,7 +128,9 @@ impl Watch {
             return None;
         }
         self.round = Some(Round::new(acked, cx.now));
-        self.end_round(&round, acked, cx.now, base.as_secs_f64())
+        let evidence = self.end_round(&round, acked, cx.now, base.as_secs_f64());
+        let rate = rate.min(self.delivered[0].max(self.delivered[1]) * OVER);
+        evidence.or_else(|| self.overload(&round, acked, rate, cx.now))
     }
 
     fn end_round(
@@ -145,17 +152,32 @@ impl Watch {
         if untold.is_finite() && untold > threshold {
             return Some(Evidence::QueueElsewhere);
         }
-        let lost = acked.lost.0.saturating_sub(round.lost);
-        let sent = acked.total.0.saturating_sub(round.total) + lost;
-        let is_much = lost >= LOST_MIN && lost as f64 > LOSS_PART * sent as f64;
-        if is_much && round.told_max < threshold {
-            return Some(Evidence::LossElsewhere);
-        }
-        let length = now.since(round.began);
+        (round.lost_much(acked) && round.told_max < threshold).then_some(Evidence::LossElsewhere)
+    }
+
+    /// Whether losses last in a flow whose rate does not fall.
+    fn overload(
+        &mut self,
+        round: &Round,
+        acked: &Acked,
+        rate: f64,
+        now: Instant,
+    ) -> Option<Evidence> {
         if self.started.is_none_or(|started| now < started + START) {
+            self.lowest = rate;
             return None;
         }
-        self.lossy = if is_much { self.lossy + length } else { self.lossy.saturating_sub(length) };
+        let length = now.since(round.began);
+        if !round.lost_much(acked) {
+            self.lossy = self.lossy.saturating_sub(length);
+        } else if rate < self.lowest * (1.0 - LOSS_PART) {
+            self.lossy = Span::ZERO;
+        } else {
+            self.lossy += length;
+        }
+        if self.lossy == Span::ZERO {
+            self.lowest = rate;
+        }
         (self.lossy >= (length * LASTING).max(LASTING_MIN)).then_some(Evidence::LastingLoss)
     }
 
@@ -182,5 +204,12 @@ impl Round {
             told_max: 0.0,
             has_router: false,
         }
+    }
+
+    /// Whether more than chance was lost from its beginning to that ACK.
+    fn lost_much(&self, acked: &Acked) -> bool {
+        let lost = acked.lost.0.saturating_sub(self.lost);
+        let sent = acked.total.0.saturating_sub(self.total) + lost;
+        lost >= LOST_MIN && lost as f64 > LOSS_PART * sent as f64
     }
 }

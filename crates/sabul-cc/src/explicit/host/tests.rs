@@ -238,6 +238,29 @@ fn losses_that_last_are_left_whatever_routers_tell_and_those_that_come_and_go_ar
 }
 
 #[test]
+fn losses_that_last_while_a_router_lowers_the_rate_are_joins_and_after_the_last_they_are_not() {
+    let mut flow = Flow::new(Rate::from_mbps(300));
+    flow.begin();
+    (flow.lose_percent, flow.late) = (10, Span::from_millis(60));
+    let queued = flow.late;
+    // A join every four round trips, for three seconds.
+    let mut told = 300e6;
+    for n in 0..300 {
+        told *= if n % 16 == 0 { 0.95 } else { 1.0 };
+        let fields = CongestionFields::Own([rate_of(told).0, 0, 0, 0]);
+        flow.header = Some(CongestionHeader { routers: 1, queued, fields });
+        flow.step();
+        assert!(!flow.is_fallen(), "{n}");
+    }
+    let start = flow.ms;
+    let fell = (0..100).any(|_| {
+        flow.step();
+        flow.is_fallen()
+    });
+    assert!(fell && (400..700).contains(&(flow.ms - start)), "{} ms", flow.ms - start);
+}
+
+#[test]
 fn who_leaves_for_losses_begins_anew_once_where_they_end_soon() {
     // Milliseconds from the last loss to the silence before the new beginning.
     let begins_after = |flow: &mut Flow, lossy_steps: u64| {
