@@ -502,6 +502,16 @@ fn a_crowd_that_joins_overflows_a_queue_for_seconds_and_leaves_no_router() {
     assert!(results.links[0].utilisation > 0.98 && results.links[0].drops == 0);
 }
 
+#[test]
+fn piqi_rcp_fills_a_link_with_flows_of_three_packets_a_round_trip() {
+    let (links, flows) = crowd("piqi-rcp", 100, 333, 100, Span::from_secs(2));
+    let results = run(links, flows, 12, 3);
+    assert!(results.jain > 0.999, "{}", results.jain);
+    let used = results.links[0].utilisation;
+    assert!((used / 0.95 - 1.0).abs() < 0.01, "{used}");
+    assert_eq!(results.links[0].drops, 0);
+}
+
 /// A link of 200 Mb/s with a queue of one product, behind whose router somebody writes what he likes.
 fn forged(cc: &str, how: Forgery) -> Vec<LinkPlan> {
     let mut link = link("l", 200, Some(cc));

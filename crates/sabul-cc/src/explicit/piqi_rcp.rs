@@ -5,7 +5,8 @@
 //! Model of a router, each T = min(d, `interval_ms`), y what came, d the mean round trip (`load`), g = eta C:
 //!     R *= 1 + kappa1 (T / d)(g - y) / g - kappa2 (y - y before) / g
 //! or, with `integral_scaling=per_interval`, without T / d. The factor stays within `FACTOR`. Headers and hosts
-//! as RCP's.
+//! as RCP's. T is at least `PACKETS` / R, where d is as long: in a shorter interval only a part of the flows sends, and the
+//! proportional term amplifies how large that part is.
 //! Linearised about g, with h = d / T intervals of delay: r(k+1) = r(k) - (kappa1 / h) r(k-h) -
 //! kappa2 (r(k-h) - r(k-h-1)): kappa2 < 1 is necessary, and for kappa2 = 0.25 kappa1 < 0.92 (h = 1) to 1.70.
 //! Invariants:  RCP's `RATE_PART` of a packet a round trip <= R <= eta C.
@@ -22,6 +23,9 @@ use crate::params::{ParamSpec, Unit};
 
 /// Ours: ten flows that join at once would otherwise make one interval's factor negative.
 const FACTOR: (f64, f64) = (0.5, 2.0);
+
+/// Ours: two packets of 1500 bytes of each flow in an interval, in bits. With less than one packet, 1000 flows used 0.61 of a link.
+const PACKETS: f64 = 2.0 * 12_000.0;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "piqi-rcp",
@@ -70,7 +74,7 @@ pub(super) const ROUTER: RouterEntry = RouterEntry {
             unit: Unit::Millis,
             default: "10",
             range: (0.1, 1000.0),
-            doc: "Longest control interval; the mean round trip where that is shorter",
+            doc: "Control interval; longer where a flow sends less than two packets in it, and no longer than the mean round trip",
             source: "ours: DEV-082",
         },
         ParamSpec {
@@ -150,7 +154,8 @@ impl<N: Number> RouterController for PiqiRouter<N> {
     }
 
     fn interval(&self) -> Span {
-        self.load.interval(self.longest)
+        let longest = self.longest.max(Span::from_secs_f64(PACKETS / self.rate));
+        self.load.interval(longest)
     }
 
     fn told(&self) -> Option<Rate> {

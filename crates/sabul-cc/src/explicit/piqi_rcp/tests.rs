@@ -85,6 +85,20 @@ fn it_is_stable_below_the_bounds_of_its_linear_form_and_not_above() {
 }
 
 #[test]
+fn an_interval_has_two_packets_of_each_flow_but_is_no_longer_than_a_round_trip() {
+    let mut router = router(0.4, 0.5);
+    router.load.rtt = 0.04;
+    // 12 000 bits a packet.
+    for (mbps, ms) in [(100.0, 10.0), (2.4, 10.0), (1.2, 20.0), (0.1, 40.0)] {
+        router.rate = mbps * 1e6;
+        let interval = router.interval().as_millis_f64();
+        assert!((interval - ms).abs() < 1e-6, "{mbps} Mb/s: {interval} ms");
+    }
+    (router.load.rtt, router.rate) = (0.002, 1e6);
+    assert_eq!(router.interval(), Span::from_millis(2));
+}
+
+#[test]
 fn a_link_at_its_target_is_where_it_stays_whatever_waits() {
     let mut full = router(0.4, 0.5);
     (full.load.rtt, full.rate, full.before) = (0.05, 333e6, 1e9);
