@@ -13,7 +13,7 @@
 //!     gap     = (base + newest queue) / window               in flight at most window + an ACK's worth
 //! Congestion (`losses`): losses beyond the path's random loss beside a standing queue, or that a test with less sent ends.
 //!     It cuts the window to 0.85 of what arrived and drains the queue. For ten seconds only CUBIC's window counts if the
-//!     queue holds less than 1/0.6 of what the law asks for, if no queue was seen, or if over 3 % is lost.
+//!     queue holds less than 1/0.6 of what the law asks for, or if no queue was seen.
 //! States:      Search --rate found--> Cruise
 //!              Cruise --two to three seconds, and no queue--> Probe --three epochs--> Settle | Probe
 //!              Cruise --congestion--> Drain | Settle --> Cruise
@@ -29,6 +29,7 @@ mod link;
 mod losses;
 mod path;
 mod policy;
+mod probing;
 mod rival;
 mod room;
 mod start;
@@ -36,10 +37,11 @@ mod start;
 use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
 
 use self::cubic::{CubicWindow, Fallback};
-use self::link::Link;
+use self::link::{Link, Share, packets_per_second};
 use self::losses::{Around, CHANCE_MAX, Losses, Meaning, Verdict};
 use self::path::{Drains, Epoch, Path};
 use self::policy::{Manner, spread};
+use self::probing::Probing;
 use self::rival::{Rival, Seen};
 use self::room::Room;
 use self::start::Start;
@@ -79,14 +81,6 @@ const STEP: f64 = 1.3;
 const WEIGHT: f64 = 0.5;
 /// Ours: base round trip from which the law counts twice, so that long round trips need no longer to agree.
 const TWICE_BASE: f64 = 0.1;
-/// Ours: what a probe adds to the window at first and, each doubling the one before while it finds room, at last.
-const PROBE_PART: f64 = 1.0 / 16.0;
-const PROBE_PART_MAX: f64 = 0.5;
-/// Ours: wall clock, so that no round trip probes more often than another. [BBR3 §5.3.3.8] has the same.
-const PROBE_WAIT: Span = Span::from_secs(2);
-const PROBE_WAIT_MORE_NS: u64 = 1_000_000_000;
-/// Ours: epochs in which a probe's packets spread over the round trip; the one after is measured.
-const PROBE_SETTLES: u32 = 2;
 /// Ours: after a drain the queue is no measure for this long.
 const DRAIN_REST: Span = Span::from_millis(500);
 /// [BBR3 §2] Longest time without an empty queue. A flow that came late drains this soon after its search, and one
@@ -103,6 +97,15 @@ const CUT: f64 = 0.85;
 const DRAIN_PART: f64 = 0.8;
 /// Ours: an overflow is evidence of a rival if the law asks for less than this part of the room.
 const ASK_PART_MAX: f64 = 0.6;
+/// Ours: an overflow is evidence of a rival if the queue stood before it: at this part of what the law asks for, and at
+/// this part of the room. The train of a newcomer overflows an empty queue, too.
+const STOOD_ASK_PART: f64 = 0.6;
+const STOOD_ROOM_PART: f64 = 0.12;
+/// Ours: packets of queue that a flow asks for while the link's rate is unknown, as [FAST] does; all flows then have the
+/// same rate, half a packet a queueing delay.
+const BLIND_PACKETS: f64 = 0.5;
+/// Ours: least time between two searches.
+const SEARCH_WAIT: Span = Span::from_secs(5);
 /// Ours: the window beside a new rival begins with at least this part of the largest rate of the last seconds.
 const CARRIED_PART: f64 = 1.0 / 3.0;
 /// Ours: how long congestion that the law cannot avoid bounds the window.
@@ -114,8 +117,6 @@ const PEAK_JITTERS: f64 = 4.0;
 const FULL_PART: f64 = 0.8;
 /// Ours: with more loss of late than this, beyond chance, a flow does not probe, and does not resume after a silence.
 const LOST_LIGHT: f64 = 0.01;
-/// Ours: with more loss of late than this, beyond chance, the law does not count.
-const LOST_HEAVY: f64 = 0.03;
 /// Ours: flows up to which random loss can be told from the loss of a crowd.
 const FEW: f64 = 8.0;
 /// Ours: packets of queue that can be seen.
@@ -138,11 +139,10 @@ pub(crate) const ENTRY: Entry = Entry {
 const PARAMS: &[ParamSpec] = &[ParamSpec {
     name: "theta_ms",
     unit: Unit::Millis,
-    default: "2",
+    default: "1",
     range: (0.1, 100.0),
-    doc: "Queueing delay that each further flow of this kind adds; less where the round trip or the \
-          room in front of the link is short",
-    source: "ours, calculated: two flows whose bases differ by 1.3 ms then still have Jain 0.98",
+    doc: "Queueing delay that each of the first four flows of this kind adds; less where the round trip is short",
+    source: "ours, by experiment: twice as much overflows half a product of queue with 16 flows at 40 ms",
 }];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -189,22 +189,18 @@ struct Sabul2026 {
     /// Seconds.
     theta: f64,
     manner: Manner,
-    probe_at: Instant,
-    probe_part: f64,
+    probing: Probing,
     room: Room,
     rival: Rival,
     fallback: Fallback,
     drains: Drains,
+    share: Share,
 }
 
 fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controller>, ConfigError> {
     let mut controller = Sabul2026::new(params.number("theta_ms") / 1e3);
     controller.start.begin();
     Ok(Box::new(controller))
-}
-
-fn packets_per_second(rate: Rate, packet_bytes: Bytes) -> f64 {
-    rate.0 as f64 / (8.0 * packet_bytes.0.max(1) as f64)
 }
 
 impl Sabul2026 {
@@ -220,12 +216,12 @@ impl Sabul2026 {
             losses: Losses::new(),
             theta,
             manner: Manner::of(Policy::Fair),
-            probe_at: Instant::ZERO,
-            probe_part: PROBE_PART,
+            probing: Probing::new(),
             room: Room::new(),
             rival: Rival::none(),
             fallback: Fallback { cubic: None, bound_until: Instant::ZERO },
             drains: Drains { emptied_at: Instant::ZERO, began_at: Instant::ZERO },
+            share: Share::new(),
         }
     }
 
@@ -281,7 +277,7 @@ impl Sabul2026 {
         self.hold_until = hold.map(|span| cx.now + span);
         if hold.is_none() && self.is_alone(packets_per_second(rate, cx.packet_bytes)) {
             // No queue has shown that this is all: trains that a machine stretched say less than the link carries.
-            self.probe_at = cx.now;
+            self.probing.at = cx.now;
         }
     }
 
@@ -307,19 +303,13 @@ impl Sabul2026 {
         let trained = trained.map(|found| packets_per_second(found, cx.packet_bytes));
         self.link.train(trained, cx.now);
         self.set_window(rate * (self.path.base() + self.omega()));
-        self.schedule_probe(cx);
+        self.probing.schedule(cx);
         if !self.link.is_trained() {
-            self.start.ask_again(self.probe_at);
+            self.start.ask_again(self.probing.at + SEARCH_WAIT);
         }
         // Who came late has taken the others' queue for part of the path.
         self.drains.emptied_at =
             cx.now - if self.is_alone(rate) { Span::ZERO } else { DRAIN_AGE - FIRST_DRAIN };
-    }
-
-    fn schedule_probe(&mut self, cx: &mut Context<'_>) {
-        let more = Span::from_nanos(cx.random.below(PROBE_WAIT_MORE_NS));
-        self.probe_at = cx.now + PROBE_WAIT + more;
-        self.probe_part = PROBE_PART;
     }
 
     fn on_epoch(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
@@ -329,6 +319,7 @@ impl Sabul2026 {
             return;
         }
         self.end_silence();
+        self.share.note(epoch, self.path.base() + self.path.queue());
         let around = self.around(epoch);
         let meaning = self.losses.note(epoch, &around);
         if self.yields(cx) {
@@ -370,7 +361,7 @@ impl Sabul2026 {
                 self.path.end_drain();
                 self.state = State::Cruise;
                 self.drains.emptied_at = cx.now;
-                self.probe_at = self.probe_at.max(cx.now + DRAIN_REST);
+                self.probing.at = self.probing.at.max(cx.now + DRAIN_REST);
             }
         }
     }
@@ -389,8 +380,8 @@ impl Sabul2026 {
             }
             State::Probe { .. } if meaning == Meaning::Congestion => {
                 self.losses.note_overflow(epoch);
-                self.state = State::Settle(PROBE_SETTLES);
-                self.schedule_probe(cx);
+                self.state = State::Settle(probing::SETTLES);
+                self.probing.schedule(cx);
             }
             State::Cruise if meaning == Meaning::Unclear => {
                 cx.tell(Reason::Own("suspect-losses"));
@@ -428,13 +419,18 @@ impl Sabul2026 {
         self.start.before_silence = None;
         cx.tell(Reason::LossEpoch);
         if is_queued {
-            let count = self.count(epoch.rate);
+            let count = self.count(self.share.lately().max(epoch.rate));
             let asked = self.omega() + self.theta() * spread(count);
-            if asked >= ASK_PART_MAX * (epoch.longest - self.path.base()) {
+            let longest = epoch.longest - self.path.base();
+            let least = self.path.least_queue();
+            if asked >= ASK_PART_MAX * longest {
                 // The queue has no room for the law's signal.
                 self.fallback.bound_until = cx.now + BOUND_AGE;
                 self.fallback.cubic.get_or_insert_with(|| CubicWindow::new(self.window, cx.now));
-            } else if !self.rival.is_known() && count > 1.0 / ALONE_PART {
+            } else if !self.rival.is_known()
+                && count > 1.0 / ALONE_PART
+                && least > (STOOD_ASK_PART * asked).max(STOOD_ROOM_PART * longest)
+            {
                 self.rival.note_overflow(cx.now);
             }
             self.losses.note_overflow(epoch);
@@ -442,10 +438,6 @@ impl Sabul2026 {
             self.fallback.bound_until = cx.now + BOUND_AGE;
             let carried = epoch.rate * self.path.base();
             self.fallback.cubic.get_or_insert_with(|| CubicWindow::new(carried, cx.now));
-        }
-        if self.losses.recent() > LOST_HEAVY {
-            self.fallback.bound_until = cx.now + BOUND_AGE;
-            self.fallback.cubic.get_or_insert_with(|| CubicWindow::new(self.window, cx.now));
         }
         let left = self.window * CUT * (1.0 - epoch.lost);
         self.set_window(left);
@@ -456,8 +448,8 @@ impl Sabul2026 {
             let is_bound = cx.now < self.fallback.bound_until;
             self.set_window(if is_bound { cubic } else { left.max(self.kept()) });
         }
-        self.schedule_probe(cx);
-        self.room.wait(self.probe_at);
+        self.probing.schedule(cx);
+        self.room.wait(self.probing.at);
         if is_queued && !self.rival.is_known() && cx.now > self.drains.began_at + DRAIN_SPACING {
             // All flows of this kind see the overflow and drain together.
             self.start_drain(epoch, cx);
@@ -512,6 +504,10 @@ impl Sabul2026 {
             theta: self.theta(),
             thetas: spread(self.count(epoch.rate)),
         };
+        let most = seen.omega + seen.theta * spread(COUNT_MAX);
+        if self.link.is_trained() {
+            self.rival.note_level(seen.least > most, cx.now);
+        }
         if self.rival.judge(&seen, cx.now) {
             self.drains.emptied_at = cx.now - (DRAIN_AGE - FIRST_DRAIN);
         }
@@ -532,9 +528,12 @@ impl Sabul2026 {
         let queue = self.path.queue();
         self.watch(epoch, cx);
         if !epoch.is_limited && !self.manner.rests(cx.now) {
-            self.follow(epoch, cx.now);
+            self.follow(cx.now);
         }
-        if self.start.is_due(cx.now) {
+        if self.start.is_due(cx.now) && self.losses.recent() > LOST_LIGHT {
+            // A full queue drops trains, which shows nothing.
+            self.start.ask_again(cx.now + SEARCH_WAIT);
+        } else if self.start.is_due(cx.now) {
             self.start.begin();
             // What is on the way would be taken for a train.
             let round = Span::from_secs_f64(2.0 * (self.path.base() + queue));
@@ -552,7 +551,7 @@ impl Sabul2026 {
         }
         if cx.now > self.drains.emptied_at + DRAIN_AGE {
             self.start_drain(epoch, cx);
-        } else if cx.now > self.probe_at && !epoch.is_limited {
+        } else if cx.now > self.probing.at && !epoch.is_limited {
             let is_light = self.losses.recent() < LOST_LIGHT;
             if is_light
                 && queue <= self.omega() * 1.5
@@ -560,16 +559,20 @@ impl Sabul2026 {
             {
                 self.start_probe(epoch);
             } else {
-                self.schedule_probe(cx);
+                self.probing.schedule(cx);
             }
         }
     }
 
     /// The law: the queue that stands says how many share the link.
-    fn follow(&mut self, epoch: &Epoch, now: Instant) {
+    fn follow(&mut self, now: Instant) {
         let (base, queue) = (self.path.base(), self.path.queue());
-        let count = self.count(epoch.rate);
-        let ask = self.manner.ask(self.theta(), base, count, queue > self.omega());
+        let rate = self.share.rate();
+        let ask = if self.link.is_trained() {
+            self.manner.ask(self.theta(), base, self.count(rate), queue > self.omega())
+        } else {
+            BLIND_PACKETS / rate.max(1.0)
+        };
         let aim = base + self.omega() + ask;
         // A queue that jitter may have made up is none, unless the room for one is as small.
         let noise = self.path.jitter().min(self.losses.room(base) * OMEGA_ROOM_PART);
@@ -577,7 +580,7 @@ impl Sabul2026 {
             self.room.note_queue(now);
             // Random loss is made good, but never on top of a queue that is too long.
             let chance = if base + queue <= aim { self.losses.chance() } else { 0.0 };
-            let sent = epoch.rate / (1.0 - chance.min(CHANCE_MAX));
+            let sent = rate / (1.0 - chance.min(CHANCE_MAX));
             let twice = (base / TWICE_BASE).min(1.0);
             sent * aim * (1.0 + twice * (aim / (base + queue) - 1.0))
         } else {
@@ -596,12 +599,12 @@ impl Sabul2026 {
     }
 
     fn start_probe(&mut self, epoch: &Epoch) {
-        let extra = (self.probe_part * epoch.rate * self.path.base())
+        let extra = (self.probing.part * epoch.rate * self.path.base())
             .max(4.0 * self.path.jitter() * epoch.rate)
             .min(self.losses.room(self.path.base()) * epoch.rate / 4.0)
             .max(2.0);
         let queue = self.path.queue();
-        self.state = State::Probe { extra, settles: PROBE_SETTLES, rate: epoch.rate, queue };
+        self.state = State::Probe { extra, settles: probing::SETTLES, rate: epoch.rate, queue };
     }
 
     /// More arrives, and does not wait: there is room, and perhaps for twice as much.
@@ -619,13 +622,13 @@ impl Sabul2026 {
         let expected = rate * extra / self.window;
         let is_standing = rise > self.path.jitter().max(extra / self.link.rate().max(1.0) / 4.0);
         if epoch.is_limited || is_standing || more < expected / 2.0 {
-            self.state = State::Settle(PROBE_SETTLES);
-            self.schedule_probe(cx);
+            self.state = State::Settle(probing::SETTLES);
+            self.probing.schedule(cx);
             return;
         }
         cx.tell(Reason::Own("room"));
         self.set_window(self.window + extra);
-        self.probe_part = (self.probe_part * 2.0).min(PROBE_PART_MAX);
+        self.probing.grow();
         self.start_probe(epoch);
     }
 
@@ -662,8 +665,8 @@ impl Sabul2026 {
                 let carried = rate * self.path.base();
                 self.set_window((self.window * part).max(carried.min(self.window)));
                 self.losses.note_overflow(epoch);
-                self.schedule_probe(cx);
-                self.room.wait(self.probe_at);
+                self.probing.schedule(cx);
+                self.room.wait(self.probing.at);
                 self.state = State::Cruise;
             }
         }

@@ -29,6 +29,8 @@ const FIRST_TRAIN: u64 = 32;
 /// A train grows at most this much each round trip; with no estimate, by [`GROWTH_BLIND`].
 const GROWTH_MAX: u64 = 16;
 const GROWTH_BLIND: u64 = 4;
+/// Ours: longest train, in time at the link's rate, before a train has shown what others use.
+const TRAIN_BLIND: Span = Span::from_millis(8);
 /// Ours: with fewer packets in flight a single loss would leave nothing to learn from.
 const WINDOW_MIN: u64 = 4;
 /// Ours: where nothing slows packets down, the flow window is what bounds them.
@@ -44,9 +46,11 @@ const WAKE_UP: Span = Span::from_micros(500);
 const PUSH: (u64, u64) = (9, 8);
 /// Ours: a train that is this part of what the path holds shows what others use; they are delayed by no more.
 const ENOUGH: u64 = 4;
-/// Ours: least part of the link with which the fill begins, where no train told what others use; and the
-/// part from which on nobody else is there.
+/// Ours: least part of the link with which the fill begins; for an owner that counts flows a smaller one: with an eighth,
+/// newcomers alone overflow a link with 48 flows. The part where no train told what others use; and the part from which
+/// on nobody else is there.
 const FREE_MIN: f64 = 0.125;
+const FREE_MIN_GENTLE: f64 = 1.0 / 32.0;
 const FREE_BLIND: f64 = 0.5;
 const FREE_ALL: f64 = 0.85;
 /// Ours: what arrives is what was offered from this part on, of what chance leaves of it.
@@ -166,6 +170,15 @@ struct Filled {
     is_half_over: bool,
 }
 
+/// What the owner of a search knows.
+#[derive(Debug)]
+struct Owner {
+    /// What an earlier flow saw, until the first train is over.
+    memory: Option<PathFacts>,
+    /// How many flows share the link, so that a small beginning grows fast.
+    is_gentle: bool,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct RateSearch {
@@ -190,11 +203,17 @@ pub(crate) struct RateSearch {
     trains: Trains,
     /// Fills in a row that ended where there was no room for more.
     without_room: u32,
-    /// What an earlier flow saw, until the first train is over.
-    memory: Option<PathFacts>,
+    owner: Owner,
 }
 
 impl RateSearch {
+    /// A search that takes little of a link that others use: for an owner that counts flows.
+    pub(crate) const fn gentle() -> Self {
+        let mut search = Self::new();
+        search.owner.is_gentle = true;
+        search
+    }
+
     pub(crate) const fn new() -> Self {
         Self {
             stage: Stage::Ramp,
@@ -211,13 +230,13 @@ impl RateSearch {
             is_below_rate: false,
             trains: Trains::NONE,
             without_room: 0,
-            memory: None,
+            owner: Owner { memory: None, is_gentle: false },
         }
     }
 
     /// What an earlier flow saw of what may be the same path.
     pub(crate) const fn remember(&mut self, facts: PathFacts) {
-        self.memory = Some(facts);
+        self.owner.memory = Some(facts);
     }
 
     pub(crate) const fn limits(&self) -> SendLimits {
@@ -405,7 +424,7 @@ impl RateSearch {
         if acked.settled < end && !can_fill {
             return;
         }
-        let memory = self.memory.take().filter(|_| !delayed && self.round.lost == 0);
+        let memory = self.owner.memory.take().filter(|_| !delayed && self.round.lost == 0);
         if memory.is_some_and(|facts| self.recall(facts, rtt, cx)) {
             self.start_round(acked.next);
             return;
@@ -421,7 +440,12 @@ impl RateSearch {
                 return;
             }
             Some((rate, packets)) => {
-                let grown = packets.div_ceil(ENOUGH).min(self.window * GROWTH_MAX);
+                let mut grown = packets.div_ceil(ENOUGH).min(self.window * GROWTH_MAX);
+                if self.owner.is_gentle && self.gap == Gap::NONE {
+                    // The first train cannot show what others use.
+                    let short = rate.bytes_in(TRAIN_BLIND).0 / cx.packet_bytes.0.max(1);
+                    grown = grown.min(short.max(FIRST_TRAIN));
+                }
                 self.window = grown.clamp(WINDOW_MIN, WINDOW_MAX);
                 self.gap = rate.mul_ratio(PUSH.0, PUSH.1).gap(cx.packet_bytes);
             }
@@ -449,19 +473,22 @@ impl RateSearch {
     /// The part of the link that others leave, by the rate at which a train that left faster arrived.
     /// Says on the way whether it did leave faster.
     fn free(&mut self, cx: &Context<'_>) -> f64 {
+        let least = if self.owner.is_gentle { FREE_MIN_GENTLE } else { FREE_MIN };
+        let is_lossy = self.trains.told.lost + self.round.lost > 0;
+        let blind = if self.owner.is_gentle && is_lossy { least } else { FREE_BLIND };
         let (Some(link), Some(arrived)) = (self.estimate, self.passed.mean_bps()) else {
-            return FREE_BLIND;
+            return blind;
         };
         // A train without a gap arrives at the link's rate, whoever else uses it.
         let Some(sent) = self.gap.rate(cx.packet_bytes) else {
             self.is_ceiling = true;
-            return FREE_BLIND;
+            return blind;
         };
         let (link, sent) = (link.0 as f64, sent.0 as f64);
         self.is_ceiling = arrived * 1.05 < sent;
         let others = sent * (link / arrived - 1.0);
         let free = 1.0 - others / link;
-        if free >= FREE_ALL { 1.0 } else { free.max(FREE_MIN) }
+        if free >= FREE_ALL { 1.0 } else { free.max(least) }
     }
 
     /// Whether what arrives while the path is filled is what it carries.

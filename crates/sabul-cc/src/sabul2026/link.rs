@@ -6,12 +6,18 @@
 //! Not here:    trains later on: a link that became slower is taken for one with more flows, which costs a
 //!              queue of theta for each.
 
-use sabul_units::{Instant, Span};
+use sabul_units::{Bytes, Instant, Rate, Span};
+
+use super::path::Epoch;
 
 /// Ours: how long a rate that arrived counts, at least.
 const AGE: Span = Span::from_secs(5);
 /// Ours: the same for the rate before somebody else took it.
 const AGE_BEFORE: Span = Span::from_secs(30);
+
+pub(super) fn packets_per_second(rate: Rate, packet_bytes: Bytes) -> f64 {
+    rate.0 as f64 / (8.0 * packet_bytes.0.max(1) as f64)
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -75,9 +81,67 @@ impl Link {
     }
 }
 
+/// Ours: packets over which the rate of a flow is averaged. A flow with three packets a round trip would read a rate
+/// that is a third too high or too low.
+const SHARE_PACKETS: f64 = 16.0;
+/// Ours: seconds over which the rate is averaged where a drain must not count.
+const SHARE_SECONDS: f64 = 1.0;
+
+/// Rate at which packets of this flow arrive, averaged; packets a second.
+#[derive(Debug)]
+pub(super) struct Share {
+    rate: f64,
+    lately: f64,
+}
+
+impl Share {
+    pub(super) const fn new() -> Self {
+        Self { rate: 0.0, lately: 0.0 }
+    }
+
+    /// Takes in an epoch that lasted `rtt` seconds.
+    pub(super) fn note(&mut self, epoch: &Epoch, rtt: f64) {
+        let average = |old: f64, weight: f64| {
+            if old > 0.0 { old + (epoch.rate - old) * weight.min(1.0) } else { epoch.rate }
+        };
+        self.rate = average(self.rate, epoch.packets / SHARE_PACKETS);
+        self.lately = average(self.lately, rtt / SHARE_SECONDS);
+    }
+
+    /// Average over 16 packets; of an epoch with more packets its own rate.
+    pub(super) const fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Average over a second.
+    pub(super) const fn lately(&self) -> f64 {
+        self.lately
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_few_packets_are_averaged_and_many_count_at_once() {
+        let epoch = |rate: f64, packets: f64| Epoch {
+            rate,
+            carried: rate,
+            packets,
+            lost: 0.0,
+            shortest: 0.1,
+            longest: 0.1,
+            is_limited: false,
+        };
+        let mut share = Share::new();
+        share.note(&epoch(100.0, 4.0), 0.1);
+        share.note(&epoch(200.0, 4.0), 0.1);
+        assert!((share.rate() - 125.0).abs() < 1e-9, "a quarter of 16 packets");
+        assert!((share.lately() - 110.0).abs() < 1e-9, "a tenth of a second");
+        share.note(&epoch(400.0, 16.0), 2.0);
+        assert!((share.rate() - 400.0).abs() < 1e-9 && (share.lately() - 400.0).abs() < 1e-9);
+    }
 
     #[test]
     fn trains_are_the_least_and_what_arrived_counts_for_five_to_ten_seconds() {

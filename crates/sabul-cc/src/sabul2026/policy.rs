@@ -12,8 +12,10 @@ use sabul_units::{Instant, Rate, Span};
 use crate::policy::Policy;
 use crate::search::SearchStep;
 
-/// Ours: number of flows up to which each adds a theta.
-const LINEAR: f64 = 8.0;
+/// Ours: number of flows up to which each adds a theta, and thetas that each doubling adds beyond. With both at 8 the
+/// queue of 16 flows overflows 20 ms of room.
+const LINEAR: f64 = 4.0;
+const DOUBLING: f64 = 1.5;
 /// Ours: count from which a weighted flow asks for all of its queue; less, and it may be alone. A flow of
 /// weight two beside one fair flow counts 1.5.
 const SHARED_COUNT: f64 = 1.25;
@@ -145,7 +147,7 @@ pub(super) fn spread(count: f64) -> f64 {
     while rest >= 2.0 {
         (rest, doublings) = (rest / 2.0, doublings + 1.0);
     }
-    LINEAR - 1.0 + LINEAR * (doublings + rest - 1.0)
+    LINEAR - 1.0 + DOUBLING * (doublings + rest - 1.0)
 }
 
 #[cfg(test)]
@@ -163,6 +165,13 @@ mod tests {
         // A link shared by one flow of weight 2 and two fair ones: counts of 2 and 4 ask for the same queue.
         assert!((ask(Policy::High, 2.0, true) - ask(Policy::Fair, 4.0, true)).abs() < 1e-9);
         assert!((ask(Policy::High, 1.5, true) - ask(Policy::Fair, 3.0, true)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn beyond_four_flows_each_doubling_adds_as_much() {
+        for (count, thetas) in [(1.0, 0.0), (2.0, 1.0), (4.0, 3.0), (8.0, 4.5), (256.0, 12.0)] {
+            assert!((spread(count) - thetas).abs() < 1e-9, "{count}");
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl Start {
     }
 
     pub(super) fn begin(&mut self) {
-        self.search = Some(RateSearch::new());
+        self.search = Some(RateSearch::gentle());
         self.count += 1;
         self.again_at = Instant::MAX;
     }

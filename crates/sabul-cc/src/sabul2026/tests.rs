@@ -8,7 +8,8 @@ const LINK: f64 = 10_000.0;
 
 /// A controller that has found the rate of the link.
 fn found(rate: f64) -> Sabul2026 {
-    let mut controller = Sabul2026 { probe_at: Instant::MAX, ..Sabul2026::new(0.002) };
+    let mut controller = Sabul2026::new(0.002);
+    controller.probing.at = Instant::MAX;
     controller.link.train(Some(LINK), Instant::ZERO);
     controller.set_window(rate * 0.1);
     controller
@@ -164,9 +165,9 @@ fn losses_that_go_away_in_a_test_leave_what_the_link_carried() {
     assert!(controller.window > LINK * 0.1 * 0.94, "{}", controller.window);
 }
 
-/// A flow with this rate whose packets are lost beside a queue of 20 ms, and its window before.
-fn overflown(rate: f64) -> (Sabul2026, f64) {
-    let mut controller = found(rate);
+/// A flow with this rate and theta whose packets are lost beside a queue of 20 ms, and its window before.
+fn overflown(rate: f64, theta: f64) -> (Sabul2026, f64) {
+    let mut controller = Sabul2026 { theta, ..found(rate) };
     let mut facts = Facts::new();
     // Longer than the least time between two drains.
     facts.tell(&mut controller, rate, 0.0, 0.0, 12);
@@ -180,7 +181,7 @@ fn overflown(rate: f64) -> (Sabul2026, f64) {
 
 #[test]
 fn loss_beside_a_queue_cuts_the_window_drains_the_queue_and_shows_the_room() {
-    let (controller, before) = overflown(LINK / 2.0);
+    let (controller, before) = overflown(LINK / 2.0, 0.002);
     assert_eq!(controller.phase(), "drain");
     assert!(controller.window < before * 0.9, "{} of {before}", controller.window);
     assert!((controller.losses.room(0.1) - 0.02).abs() < 1e-4);
@@ -190,10 +191,39 @@ fn loss_beside_a_queue_cuts_the_window_drains_the_queue_and_shows_the_room() {
 
 #[test]
 fn a_flow_whose_queue_does_not_fit_becomes_a_cubic_flow() {
-    // A tenth of the link: ten flows ask for 9.5 thetas of 2 ms, and the queue holds 20 ms.
-    let (controller, _) = overflown(LINK / 10.0);
+    // A tenth of the link: ten flows ask for 4.9 thetas of 3 ms, and the queue holds 20 ms.
+    let (controller, _) = overflown(LINK / 10.0, 0.003);
     let cubic = controller.fallback.cubic.expect("the law does not fit").window();
     assert!((controller.window - cubic).abs() < 1e-9);
+}
+
+#[test]
+fn a_queue_longer_than_any_number_of_flows_asks_for_shows_a_rival_after_two_seconds() {
+    let mut controller = found(LINK / 10.0);
+    let mut facts = Facts::new();
+    facts.tell(&mut controller, LINK / 10.0, 0.0, 0.0, 3);
+    // 256 flows ask for 12 thetas of 2 ms.
+    for (queue_ms, is_rival) in [(20.0, false), (40.0, true)] {
+        let end = facts.now + Span::from_secs(4);
+        while facts.now < end {
+            facts.tell_once(&mut controller, LINK / 10.0, queue_ms, 0.0);
+        }
+        assert_eq!(controller.rival.is_known(), is_rival, "{queue_ms} ms");
+    }
+    assert!(controller.window >= controller.fallback.cubic.expect("a floor").window() - 1e-9);
+}
+
+#[test]
+fn without_the_rate_of_the_link_a_flow_keeps_half_a_packet_queued() {
+    let mut controller = Sabul2026::new(0.002);
+    controller.probing.at = Instant::MAX;
+    controller.set_window(100.0);
+    let mut facts = Facts::new();
+    // A hundred packets a second, each with 5 ms of queue: half a packet waits.
+    facts.tell(&mut controller, 100.0, 0.0, 0.0, 2);
+    facts.tell(&mut controller, 100.0, 5.0 + 0.3, 0.0, 35);
+    let held = 100.0 * (0.1 + controller.omega()) + BLIND_PACKETS;
+    assert!((controller.window / held - 1.0).abs() < 0.1, "{} of {held}", controller.window);
 }
 
 #[test]
@@ -245,7 +275,7 @@ fn a_search_that_met_no_queue_is_followed_by_a_probe_at_once() {
     let probes_at_once = |share, hold| {
         let mut controller = found(LINK);
         controller.take_step(SearchStep::Found { rate: percent(share), hold }, &mut cx(now, BASE));
-        controller.probe_at <= now
+        controller.probing.at <= now
     };
     assert!(probes_at_once(90, None));
     assert!(!probes_at_once(90, Some(Span::from_millis(5))), "the link was full");
