@@ -4,7 +4,7 @@
 //! reasons are in `docs/algorithms/sabul2026.md`.
 //! Model, once an epoch (one RTT, at least a SYN interval), D packets arrive a second, C the link's rate:
 //!     count   = C / D                                        flows like this flow on the link
-//!     aim     = base + omega + theta × spread(count)         RTT at which all flows have the same share
+//!     aim     = base + omega + theta × spread(count)         RTT of equal shares; C unknown: half a packet queued
 //!     window  = window × aim / (base + queue)                without a standing queue: D may be held back
 //!     window += (S × aim × again - window) / 2               with a standing queue: S = D / (1 - chance)
 //!     again   = 1 + twice × (aim / (base + queue) - 1)       twice = base / 100 ms, at most 1

@@ -170,12 +170,12 @@ struct Filled {
     is_half_over: bool,
 }
 
-/// What the owner of a search knows.
+/// Knowledge of the owner of a search.
 #[derive(Debug)]
 struct Owner {
-    /// What an earlier flow saw, until the first train is over.
+    /// Facts of an earlier flow on this path, until the first train is over.
     memory: Option<PathFacts>,
-    /// How many flows share the link, so that a small beginning grows fast.
+    /// The owner counts the flows on the link, so a small beginning grows fast.
     is_gentle: bool,
 }
 

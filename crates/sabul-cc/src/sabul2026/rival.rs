@@ -1,10 +1,11 @@
 //! Detection of a flow of another kind that fills the queue.
 //!
 //! Source: ours; [COPA] detects buffer-filling flows by a queue that never empties, too. Flows of this kind all drain
-//! together, so a queue that stands after a drain belongs to another kind. Flows of this kind keep the queue below half
-//! of the room, so an overflow shows another kind, too.
+//! together, so a queue that stands after a drain belongs to another kind. The law bounds the queue that any number of
+//! flows of this kind asks for, so a longer queue belongs to another kind, too.
 //! Model:       evidence: a drain that leaves a queue counts three, a drain that empties the queue takes one away; an
-//!                overflow while the law asks for little is enough after any evidence, or after another one
+//!                overflow of a queue that stood is enough after any evidence, or after another overflow; a queue
+//!                longer than the bound for two seconds is enough
 //! States:      Unknown --evidence of seven--> Known --none left, or half a minute without more--> Unknown
 //! Invariants:  after Known, one further piece of evidence is enough.
 //! Not here:    the window that is kept beside a rival (`cubic`).
