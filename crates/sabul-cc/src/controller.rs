@@ -205,6 +205,8 @@ pub struct Acked {
     /// Packets that later arrivals have shown to be lost on the path since the start, whether a
     /// [`LossReport`] has told of them yet or not.
     pub lost: Packets,
+    /// ACKs that have not arrived since the start, by their serial numbers; zero where ACKs have no numbers.
+    pub acks_lost: u64,
     /// The application had less to send than the window allowed when the newest packet left, so what
     /// arrives says only that the path is at least so fast.
     pub is_app_limited: bool,

@@ -45,9 +45,7 @@ use self::probing::Probing;
 use self::rival::{Rival, Seen};
 use self::room::Room;
 use self::start::Start;
-use crate::controller::{
-    Acked, Context, Controller, IntervalReport, LossReport, SendLimits, ack_interval,
-};
+use crate::controller::{Acked, Context, Controller, IntervalReport, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::memory::PathFacts;
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
@@ -695,7 +693,7 @@ impl Controller for Sabul2026 {
         let gap = (base + self.path.queue_now()) / window;
         // What has arrived counts as on the way until the next ACK.
         let late = self.path.lateness().min((base - LATE_BASE).max(0.0) / 2.0);
-        let waiting = (ack_interval(Span::from_secs_f64(base)).as_secs_f64() + late) / gap;
+        let waiting = (self.path.ack_interval() + late) / gap;
         SendLimits {
             gap: Gap(Span::from_secs_f64(gap)),
             window: Some(Packets((window + waiting.clamp(2.0, WINDOW_MAX)).max(1.0) as u64)),

@@ -18,9 +18,15 @@ struct Path {
     rtt_ms: u64,
     queue_bdp: f64,
     loss: f64,
+    /// Of packets on the way back, which are ACKs.
+    loss_back: f64,
 }
 
 impl Path {
+    const fn new(mbps: u64, rtt_ms: u64, queue_bdp: f64, loss: f64) -> Self {
+        Self { mbps, rtt_ms, queue_bdp, loss, loss_back: 0.0 }
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     fn product(self) -> f64 {
         (self.mbps * 1000 * self.rtt_ms) as f64 / 12_000.0
@@ -42,6 +48,7 @@ fn run(path: Path, flows: &[Flow], from_s: u64, to_s: u64) -> Results {
         .with_delay(Span::from_micros(500))
         .with_queue(QueueLimit::Packets((path.product() * path.queue_bdp) as u64));
     let forward = back.clone().with_loss(Probability::new(path.loss).unwrap());
+    let back = back.with_loss(Probability::new(path.loss_back).unwrap());
     let (forward, back) = (forward.build().unwrap(), back.build().unwrap());
     let flow = |(n, (transport, cc, rtt_ms, start_s)): (usize, &Flow)| {
         let mut flow = FlowPlan::new(&format!("{n}-{cc}"), *transport, cc, vec![0]);
@@ -58,7 +65,7 @@ fn run(path: Path, flows: &[Flow], from_s: u64, to_s: u64) -> Results {
         ..Scenario::default()
     };
     let results = World::new(scenario).unwrap().run().unwrap().results;
-    let Path { mbps, rtt_ms, queue_bdp, loss } = path;
+    let Path { mbps, rtt_ms, queue_bdp, loss, .. } = path;
     println!(
         "{mbps} Mb/s x {rtt_ms} ms, queue {queue_bdp}, loss {loss}, {flows:?}: {:.3} of the link, mean queue {:.3} \
          products, lost {:.4}, Jain {:.3}, Mb/s {:.1?}",
@@ -80,7 +87,7 @@ fn goodput(results: &Results) -> Vec<f64> {
 fn alone_it_fills_the_path_at_any_loss_and_leaves_the_queue_almost_empty() {
     for (mbps, rtt_ms) in [(100, 40), (300, 100)] {
         for loss in [0.0, 0.001, 0.01, 0.1] {
-            let path = Path { mbps, rtt_ms, queue_bdp: 1.0, loss };
+            let path = Path::new(mbps, rtt_ms, 1.0, loss);
             let results = run(path, &[ours(0, rtt_ms)], 5, 15);
             let share = goodput(&results)[0] / (mbps as f64 * PAYLOAD * (1.0 - loss));
             let least = if loss > 0.05 { 0.93 } else { 0.97 };
@@ -96,7 +103,7 @@ fn a_tenth_lost_by_chance_is_no_reason_to_cut_the_start_short() {
     for loss in [0.05, 0.1, 0.2] {
         // At 1 Gb/s what the second train lost is told while the third is on the way.
         for mbps in (300..306).chain(1000..1003) {
-            let path = Path { mbps, rtt_ms: 100, queue_bdp: 1.0, loss };
+            let path = Path::new(mbps, 100, 1.0, loss);
             // The search takes half a second; cut short, it left the link almost empty for five.
             let results = run(path, &[ours(0, 100)], 1, 5);
             #[expect(clippy::cast_precision_loss, reason = "small numbers")]
@@ -108,9 +115,18 @@ fn a_tenth_lost_by_chance_is_no_reason_to_cut_the_start_short() {
 }
 
 #[test]
+fn a_third_of_all_acks_lost_costs_less_than_a_twentieth() {
+    for (mbps, rtt_ms) in [(100, 50), (20, 10)] {
+        let path = Path { loss_back: 0.3, ..Path::new(mbps, rtt_ms, 1.0, 0.0) };
+        let used = run(path, &[ours(0, rtt_ms)], 5, 20).links[0].utilisation;
+        assert!(used > 0.95, "{mbps} Mb/s × {rtt_ms} ms: {used:.3}");
+    }
+}
+
+#[test]
 fn a_queue_shorter_than_it_would_like_is_found_by_a_test_and_is_not_overrun() {
     // 0.1 products of 40 ms: 33 packets, where 0.3 ms of 100 Mb/s are 2.
-    let path = Path { mbps: 100, rtt_ms: 40, queue_bdp: 0.1, loss: 0.0 };
+    let path = Path::new(100, 40, 0.1, 0.0);
     let results = run(path, &[ours(0, 40)], 5, 20);
     assert!(results.flows[0].loss_rate < 0.002, "{}", results.flows[0].loss_rate);
     assert!(goodput(&results)[0] > 93.0, "{:?}", goodput(&results));
@@ -118,7 +134,7 @@ fn a_queue_shorter_than_it_would_like_is_found_by_a_test_and_is_not_overrun() {
 
 #[test]
 fn flows_that_come_late_and_have_other_round_trips_get_a_like_share_within_twenty_seconds() {
-    let path = |rtt_ms| Path { mbps: 200, rtt_ms, queue_bdp: 1.0, loss: 0.0 };
+    let path = |rtt_ms| Path::new(200, rtt_ms, 1.0, 0.0);
     for (rtt_ms, flows) in [
         (40, vec![ours(0, 40), ours(10, 40)]),
         (100, vec![ours(0, 100), ours(10, 100)]),
@@ -135,7 +151,7 @@ fn flows_that_come_late_and_have_other_round_trips_get_a_like_share_within_twent
 fn cubic_keeps_at_least_four_fifths_of_what_it_has_beside_cubic() {
     let cubic = |start_s| (Transport::Tcp, "cubic", 40, start_s);
     for (queue_bdp, loss) in [(0.25, 0.0), (1.0, 0.0), (4.0, 0.0), (1.0, 0.001)] {
-        let path = Path { mbps: 100, rtt_ms: 40, queue_bdp, loss };
+        let path = Path::new(100, 40, queue_bdp, loss);
         let reference = run(path, &[cubic(0), cubic(1)], 20, 80);
         let beside = run(path, &[cubic(0), ours(1, 40)], 20, 80);
         let fair = goodput(&reference).iter().sum::<f64>() / 2.0;
@@ -151,7 +167,7 @@ fn beside_cubic_it_keeps_a_share_and_leaves_four_of_them_theirs() {
     let cubic = |start_s| (Transport::Tcp, "cubic", 40, start_s);
     // Without a share it had 10 and 2.
     for (queue_bdp, least) in [(1.0, 12.0), (4.0, 18.0)] {
-        let path = Path { mbps: 100, rtt_ms: 40, queue_bdp, loss: 0.0 };
+        let path = Path::new(100, 40, queue_bdp, 0.0);
         // When the rival becomes known is chance, and so a single run's share.
         let ones = [1, 2, 3].map(|at| goodput(&run(path, &[cubic(0), ours(at, 40)], 40, 100))[1]);
         let one = ones.iter().sum::<f64>() / 3.0;
@@ -166,7 +182,7 @@ fn beside_cubic_it_keeps_a_share_and_leaves_four_of_them_theirs() {
 
 #[test]
 fn a_queue_of_four_packets_shared_with_cubic_is_not_flooded() {
-    let path = Path { mbps: 100, rtt_ms: 1, queue_bdp: 0.5, loss: 0.001 };
+    let path = Path::new(100, 1, 0.5, 0.001);
     let cubic = (Transport::Tcp, "cubic", 1, 0);
     let results = run(path, &[cubic, ours(1, 1)], 15, 60);
     // Two CUBIC flows lose 0.041 each there: a queue of four packets is below what the contract covers.
@@ -176,7 +192,7 @@ fn a_queue_of_four_packets_shared_with_cubic_is_not_flooded() {
 #[test]
 fn a_link_on_which_a_packet_takes_milliseconds_is_filled_too() {
     for (mbps, rtt_ms) in [(2, 50), (5, 110), (10, 20), (20, 100)] {
-        let path = Path { mbps, rtt_ms, queue_bdp: 2.0, loss: 0.0 };
+        let path = Path::new(mbps, rtt_ms, 2.0, 0.0);
         let results = run(path, &[ours(0, rtt_ms)], 5, 20);
         // Without the time of a packet in omega, its larger packets were a queue: 0.74 at 5 Mb/s.
         assert!(results.links[0].utilisation > 0.95, "{mbps} Mb/s, {rtt_ms} ms");

@@ -287,6 +287,7 @@ impl<'a> Drive<'a> {
             let acked = Acked {
                 sent_at: None,
                 echo: None,
+                acks_lost: 0,
                 is_room_limited: false,
                 newly: Packets(newly),
                 total: Packets(self.arrived),

@@ -11,7 +11,7 @@
 
 use sabul_units::{Instant, Span};
 
-use crate::controller::{ACK_INTERVAL_MIN, Acked, Context, SentNumber};
+use crate::controller::{ACK_INTERVAL_MIN, Acked, Context, SentNumber, ack_interval};
 
 /// Ours: the base round trip where none is known, in seconds, and the least that is believed.
 const BASE_UNKNOWN: f64 = 0.1;
@@ -150,6 +150,50 @@ impl Spells {
     }
 }
 
+/// Average change from one RTT sample to the next, in seconds.
+#[derive(Debug)]
+struct Jitter {
+    average: f64,
+    last: Option<f64>,
+}
+
+impl Jitter {
+    fn note(&mut self, rtt: f64) {
+        if let Some(last) = self.last.replace(rtt) {
+            self.average += ((rtt - last).abs() - self.average) * JITTER_WEIGHT;
+        }
+    }
+}
+
+/// Times between ACKs.
+#[derive(Debug)]
+struct Acks {
+    /// Time of the newest ACK, and ACKs lost before it since the start.
+    newest: Option<(Instant, u64)>,
+    /// Longest time between two ACKs of the last [`LOWS`] with a lost ACK between them, in seconds.
+    spacings: Recent,
+}
+
+impl Acks {
+    const fn new() -> Self {
+        Self { newest: None, spacings: Recent::of(0.0) }
+    }
+
+    /// Zero without lost ACKs.
+    const fn spacing(&self) -> f64 {
+        self.spacings.spells[0].max(self.spacings.spells[1])
+    }
+
+    fn note(&mut self, lost: u64, now: Instant) {
+        let longest = self.spacings.present(now, LOWS, 0.0);
+        if let Some((at, lost_before)) = self.newest.replace((now, lost))
+            && lost > lost_before
+        {
+            *longest = longest.max(now.since(at).as_secs_f64());
+        }
+    }
+}
+
 /// The round trip of an empty path, in seconds.
 #[derive(Debug)]
 struct Base {
@@ -169,17 +213,17 @@ pub(super) struct Path {
     /// The newest round trips.
     newest: [f64; 3],
     is_limited: bool,
-    last: Option<f64>,
     base: Base,
     /// Of the newest epoch, and of the one before.
     queues: [f64; 2],
     longest: f64,
     /// Longest round trips of the last [`PEAKS`].
     peaks: Recent,
-    jitter: f64,
+    jitter: Jitter,
     spread: f64,
     /// Smallest round trips of the last [`LOWS`].
     lows: Recent,
+    acks: Acks,
     drain: Option<Drain>,
     /// Drains in a row that saw a higher base, and the least that they saw.
     higher: (u32, f64),
@@ -196,14 +240,14 @@ impl Path {
             spells: Spells::new(),
             newest: [f64::INFINITY; 3],
             is_limited: false,
-            last: None,
             base: Base { least: None, resolution: BASE_MIN },
             queues: [0.0; 2],
             longest: 0.0,
             peaks: Recent::of(0.0),
-            jitter: 0.0,
+            jitter: Jitter { average: 0.0, last: None },
             spread: 0.0,
             lows: Recent::of(f64::INFINITY),
+            acks: Acks::new(),
             drain: None,
             higher: NONE_HIGHER,
         }
@@ -244,15 +288,24 @@ impl Path {
         self.spread
     }
 
+    /// Longest time between two ACKs, in seconds: the ACK interval, or the time that a lost ACK left in the last seconds,
+    /// at most the base RTT.
+    pub(super) fn ack_interval(&self) -> f64 {
+        let base = self.base();
+        let interval = ack_interval(Span::from_secs_f64(base)).as_secs_f64();
+        interval.max(self.acks.spacing().min(base))
+    }
+
     /// Seconds.
     pub(super) const fn jitter(&self) -> f64 {
-        self.jitter
+        self.jitter.average
     }
 
     /// Whether the queue fell, by no doing of this flow.
     pub(super) fn has_fallen(&self) -> bool {
         let [queue, before] = self.queues;
-        before > FALLEN_MIN.max(FALLEN_JITTERS * self.jitter) && queue < before * FALLEN_PART
+        before > FALLEN_MIN.max(FALLEN_JITTERS * self.jitter.average)
+            && queue < before * FALLEN_PART
     }
 
     /// Longest round trip of the last five to ten seconds.
@@ -279,7 +332,7 @@ impl Path {
     pub(super) fn end_drain(&mut self) {
         let Some(Drain { least, is_alone }) = self.drain.take() else { return };
         let base = self.base();
-        if least <= base + self.jitter.max(base * HIGHER_PART) {
+        if least <= base + self.jitter.average.max(base * HIGHER_PART) {
             self.higher = NONE_HIGHER;
         } else if least.is_finite() {
             self.higher = (self.higher.0 + 1, self.higher.1.min(least));
@@ -293,6 +346,7 @@ impl Path {
     /// Takes an ACK in; an epoch if one is over.
     pub(super) fn on_ack(&mut self, acked: &Acked, cx: &Context<'_>, syn: Span) -> Option<Epoch> {
         let rtt = cx.rtt?.latest.as_secs_f64().max(BASE_MIN);
+        self.acks.note(acked.acks_lost, cx.now);
         self.base.least = Some(self.base.least.map_or(rtt, |least| least.min(rtt)));
         self.note_rtt(rtt.max(self.base.resolution), cx.now);
         self.is_limited |= acked.is_app_limited || acked.is_room_limited;
@@ -345,9 +399,7 @@ impl Path {
         self.newest.rotate_left(1);
         self.newest[2] = rtt;
         self.rtts = (self.rtts.0.min(rtt), self.rtts.1.max(rtt));
-        if let Some(last) = self.last.replace(rtt) {
-            self.jitter += ((rtt - last).abs() - self.jitter) * JITTER_WEIGHT;
-        }
+        self.jitter.note(rtt);
         if let Some(drain) = &mut self.drain {
             drain.least = drain.least.min(rtt);
         }
@@ -357,6 +409,21 @@ impl Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_between_acks_counts_where_an_ack_was_lost_and_for_three_seconds() {
+        let at = |ms| Instant::ZERO + Span::from_millis(ms);
+        let mut path = Path::new();
+        path.acks.note(5, at(0));
+        path.acks.note(5, at(30));
+        assert!(path.acks.spacing() < 1e-9, "late, and none lost");
+        path.acks.note(6, at(50));
+        assert!((path.acks.spacing() - 0.02).abs() < 1e-9);
+        path.acks.note(6, at(1600));
+        assert!((path.acks.spacing() - 0.02).abs() < 1e-9);
+        path.acks.note(6, at(3200));
+        assert!(path.acks.spacing() < 1e-9);
+    }
 
     #[test]
     fn a_round_trip_below_the_resolution_counts_as_the_resolution_unless_losses_bind() {

@@ -15,6 +15,8 @@ const NUMBERS_MAX: usize = 1 << 21;
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     ack_serial: u64,
+    /// Serial numbers below it that did not come.
+    pub(super) acks_lost: u64,
     largest: Option<PacketNumber>,
     /// When that left.
     largest_sent_at: Option<Instant>,
@@ -54,6 +56,7 @@ impl Sender {
             return Ok(());
         }
         self.skips.check(ack)?;
+        self.heard.acks_lost += ack.serial - self.heard.ack_serial - 1;
         self.heard.ack_serial = ack.serial;
         if ack.packets > 0 {
             self.skips.note(now, &ack.missing, Some(ack.largest), self.ledger.numbers.next());
@@ -152,6 +155,7 @@ impl Sender {
         // What is missing below it is on the way here as lost, and goes out by another number.
         acked.settled = acked.largest;
         acked.lost = Packets(self.stats.lost);
+        acked.acks_lost = self.heard.acks_lost;
         acked.next = SentNumber(self.ledger.numbers.next().0);
         acked.delivered = Bytes(self.delivered_on_wire());
         acked.sent_at = self.heard.largest_sent_at;

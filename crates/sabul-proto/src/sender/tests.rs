@@ -76,6 +76,17 @@ fn a_block_is_cut_into_pieces_and_released_when_acknowledged() {
 }
 
 #[test]
+fn serial_numbers_that_an_ack_skips_are_lost_acks() {
+    let mut sender = sender(LossPolicy::Current, &[]);
+    sender.push_block(10_000);
+    drain(&mut sender, at_ms(0));
+    for (serial, largest, lost) in [(2, 0, 1), (3, 1, 1), (7, 2, 4), (5, 3, 4)] {
+        sender.handle_feedback(at_ms(50), &ack(serial, largest + 1, largest)).unwrap();
+        assert_eq!(sender.heard.acks_lost, lost, "ACK {serial}");
+    }
+}
+
+#[test]
 fn retransmissions_go_before_new_data_and_have_new_numbers() {
     let mut sender = sender(LossPolicy::Current, &[("window_packets", "5")]);
     sender.push_block(10_000);
