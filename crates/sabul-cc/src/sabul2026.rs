@@ -318,7 +318,7 @@ impl Sabul2026 {
         }
         self.end_silence();
         self.share.note(epoch, self.path.base() + self.path.queue());
-        let around = self.around(epoch);
+        let around = self.around(epoch, cx.now);
         let meaning = self.losses.note(epoch, &around);
         if self.yields(cx) {
             return;
@@ -397,7 +397,7 @@ impl Sabul2026 {
     }
 
     /// Facts about this epoch that decide the meaning of its losses.
-    fn around(&self, epoch: &Epoch) -> Around {
+    fn around(&self, epoch: &Epoch, now: Instant) -> Around {
         let (base, jitter, link) = (self.path.base(), self.path.jitter(), self.link.rate());
         let room = self.losses.room(base);
         let shown = SHOWN_PACKETS / link.max(1.0);
@@ -408,6 +408,7 @@ impl Sabul2026 {
             is_queued: self.path.queue() > low || epoch.longest - base > peak,
             is_full: epoch.longest - base > FULL_PART * (self.path.peak() - base),
             may_be_few: self.link.is_trained() && epoch.rate * FEW >= (1.0 - epoch.lost) * link,
+            is_bound: now < self.fallback.bound_until,
             shows_queues: self.path.longest_queue() > 1.25 * low + shown,
         }
     }
@@ -550,9 +551,9 @@ impl Sabul2026 {
         if cx.now > self.drains.emptied_at + DRAIN_AGE {
             self.start_drain(epoch, cx);
         } else if cx.now > self.probing.at && !epoch.is_limited {
-            let is_light = self.losses.recent() < LOST_LIGHT;
-            if is_light
-                && queue <= self.omega() * 1.5
+            let packet = 1.0 / self.link.rate().max(1.0);
+            if self.losses.recent() < LOST_LIGHT
+                && queue <= self.path.empty_queue(self.omega(), packet)
                 && self.manner.may_probe(self.count(epoch.rate), cx.now)
             {
                 self.start_probe(epoch);

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
-use sabul_path::{LinkConfig, LinkPlan, QueueLimit};
+use sabul_path::{LinkConfig, LinkPlan, QueueLimit, TokenBucket};
 use sabul_run::results::Results;
 use sabul_run::scenario::{FlowPlan, Scenario, Transport};
 use sabul_sim::World;
@@ -20,11 +20,12 @@ struct Path {
     loss: f64,
     /// Of packets on the way back, which are ACKs.
     loss_back: f64,
+    policer: Option<TokenBucket>,
 }
 
 impl Path {
     const fn new(mbps: u64, rtt_ms: u64, queue_bdp: f64, loss: f64) -> Self {
-        Self { mbps, rtt_ms, queue_bdp, loss, loss_back: 0.0 }
+        Self { mbps, rtt_ms, queue_bdp, loss, loss_back: 0.0, policer: None }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
@@ -47,7 +48,8 @@ fn run(path: Path, flows: &[Flow], from_s: u64, to_s: u64) -> Results {
         .with_rate(Some(Rate::from_mbps(path.mbps)))
         .with_delay(Span::from_micros(500))
         .with_queue(QueueLimit::Packets((path.product() * path.queue_bdp) as u64));
-    let forward = back.clone().with_loss(Probability::new(path.loss).unwrap());
+    let forward =
+        back.clone().with_loss(Probability::new(path.loss).unwrap()).with_policer(path.policer);
     let back = back.with_loss(Probability::new(path.loss_back).unwrap());
     let (forward, back) = (forward.build().unwrap(), back.build().unwrap());
     let flow = |(n, (transport, cc, rtt_ms, start_s)): (usize, &Flow)| {
@@ -120,6 +122,20 @@ fn a_third_of_all_acks_lost_costs_less_than_a_twentieth() {
         let path = Path { loss_back: 0.3, ..Path::new(mbps, rtt_ms, 1.0, 0.0) };
         let used = run(path, &[ours(0, rtt_ms)], 5, 20).links[0].utilisation;
         assert!(used > 0.95, "{mbps} Mb/s × {rtt_ms} ms: {used:.3}");
+    }
+}
+
+#[test]
+fn behind_a_policer_it_has_most_of_the_rate_and_loses_little() {
+    for (mbps, bucket_bytes) in [(100, 20_000), (30, 10_000), (50, 2_000_000)] {
+        let rate = Rate::from_mbps(mbps);
+        let policer = TokenBucket { rate, bytes: bucket_bytes };
+        let path = Path { policer: Some(policer), ..Path::new(1000, 40, 1.0, 0.0) };
+        let results = run(path, &[ours(0, 40)], 15, 60);
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        let share = goodput(&results)[0] / (mbps as f64 * PAYLOAD);
+        assert!(share > 0.85, "{mbps} Mb/s, {bucket_bytes} bytes: {share:.3}");
+        assert!(results.flows[0].loss_rate < 0.02, "{}", results.flows[0].loss_rate);
     }
 }
 

@@ -6,6 +6,7 @@
 //! Model:       chance  = average share lost in epochs with an empty queue
 //!              excess  = losses beyond chance and four deviations (those of losses in pairs)
 //!              queue stands, longest of late         -> excess is congestion
+//!              losses bound the window               -> chance does not rise with losses that grow slowly
 //!              queue stands, and was longer of late  -> up to a twentieth is chance, more is congestion
 //!              queue empty, path shows queues        -> up to a twentieth is chance
 //!              otherwise                             -> a test with less sent decides; in a crowd it is congestion
@@ -71,6 +72,8 @@ pub(super) struct Around {
     pub(super) may_be_few: bool,
     /// The queue was about as long as the longest queue of the last seconds.
     pub(super) is_full: bool,
+    /// Only losses bound the window, so that a rise of the loss is the flow's own.
+    pub(super) is_bound: bool,
     /// The path has shown queues long enough to be seen, so an overflow would not look like an empty queue.
     pub(super) shows_queues: bool,
 }
@@ -141,7 +144,8 @@ impl Losses {
             return Meaning::Congestion;
         }
         if !is_excess {
-            if !around.is_queued || !around.is_full || epoch.lost < self.chance {
+            let is_kept = around.is_bound || (around.is_queued && around.is_full);
+            if !is_kept || epoch.lost < self.chance {
                 self.learn(epoch);
             }
             return Meaning::Random;
@@ -221,8 +225,13 @@ mod tests {
     use super::*;
 
     const NOW: Instant = Instant::ZERO;
-    const EMPTY: Around =
-        Around { is_queued: false, is_full: false, may_be_few: true, shows_queues: true };
+    const EMPTY: Around = Around {
+        is_queued: false,
+        is_full: false,
+        may_be_few: true,
+        is_bound: false,
+        shows_queues: true,
+    };
 
     fn epoch(packets: f64, lost: f64) -> Epoch {
         Epoch {
@@ -249,6 +258,20 @@ mod tests {
         assert_eq!(losses.note(&epoch(1000.0, 0.027), &full), Meaning::Random);
         assert_eq!(losses.note(&epoch(1000.0, 0.03), &full), Meaning::Congestion);
         assert!((losses.chance() - 0.01).abs() < 1e-4, "a full queue teaches nothing");
+    }
+
+    #[test]
+    fn loss_that_grows_slowly_is_chance_unless_losses_bound_the_window() {
+        // A tenth of a per cent more each epoch, up to 4 %; each step is far below four deviations.
+        let rise = |around: &Around| {
+            let mut losses = Losses::new();
+            (1..=40).map(|n| losses.note(&epoch(1000.0, f64::from(n) / 1000.0), around)).last()
+        };
+        assert_eq!(rise(&EMPTY), Some(Meaning::Random));
+        let bound = Around { is_bound: true, shows_queues: false, ..EMPTY };
+        assert_eq!(rise(&bound), Some(Meaning::Unclear), "a test decides");
+        let crowd = Around { may_be_few: false, ..bound };
+        assert_eq!(rise(&crowd), Some(Meaning::Congestion));
     }
 
     #[test]

@@ -313,6 +313,14 @@ impl Path {
         self.peaks.spells[0].max(self.peaks.spells[1])
     }
 
+    /// Longest queue in seconds that counts as empty for a probe; `packet` is the time of a packet on the link. A policer
+    /// drops without a queue: where no RTT of the last seconds is a quarter of a packet's time longer than the base,
+    /// delays below a packet's time are no queue.
+    pub(super) fn empty_queue(&self, omega: f64, packet: f64) -> f64 {
+        let has_queue = self.peak() - self.base() > packet / 4.0;
+        1.5 * omega + if has_queue { 0.0 } else { packet }
+    }
+
     /// Longest queue that stood for an epoch so far, in seconds.
     pub(super) const fn longest_queue(&self) -> f64 {
         self.longest
