@@ -408,7 +408,7 @@ impl Sabul2026 {
             is_queued: self.path.queue() > low || epoch.longest - base > peak,
             is_full: epoch.longest - base > FULL_PART * (self.path.peak() - base),
             may_be_few: self.link.is_trained() && epoch.rate * FEW >= (1.0 - epoch.lost) * link,
-            is_bound: now < self.fallback.bound_until,
+            is_bound: self.fallback.bound(now).is_some(),
             shows_queues: self.path.longest_queue() > 1.25 * low + shown,
         }
     }
@@ -443,9 +443,7 @@ impl Sabul2026 {
         if let Some(cubic) = &mut self.fallback.cubic {
             let beta = if is_queued { cubic::BETA } else { CUT };
             cubic.shrink(beta.min(1.0 - epoch.lost), cx.now);
-            let cubic = cubic.window();
-            let is_bound = cx.now < self.fallback.bound_until;
-            self.set_window(if is_bound { cubic } else { left.max(self.kept()) });
+            self.bind(cx.now);
         }
         self.probing.schedule(cx);
         self.room.wait(self.probing.at);
@@ -513,12 +511,11 @@ impl Sabul2026 {
         if self.rival.is_known() != was_known {
             cx.tell(Reason::Own(if was_known { "rival-gone" } else { "rival" }));
         }
-        let is_bound = cx.now < self.fallback.bound_until;
         if self.rival.is_known() && self.fallback.cubic.is_none() {
             let rtt = self.path.base() + self.path.queue();
             let carried = CARRIED_PART * self.link.carried_before() * rtt;
             self.fallback.cubic = Some(CubicWindow::new(self.window.max(carried), cx.now));
-        } else if !self.rival.is_known() && !is_bound {
+        } else if !self.rival.is_known() && self.fallback.bound(cx.now).is_none() {
             self.fallback.cubic = None;
         }
     }
@@ -590,11 +587,14 @@ impl Sabul2026 {
         };
         let target = target.clamp(self.window / STEP, self.window * STEP);
         self.set_window(self.window + WEIGHT * (target - self.window));
-        match self.fallback.cubic {
-            // Nothing but losses shows how much is too much.
-            Some(cubic) if now < self.fallback.bound_until => self.set_window(cubic.window()),
-            _ => self.set_window(self.window.max(self.kept())),
-        }
+        self.bind(now);
+    }
+
+    /// Bounds the window by CUBIC's, or keeps a share beside a rival; a flow that yields does neither to have more.
+    fn bind(&mut self, now: Instant) {
+        let most = if self.manner.keeps_share() { f64::INFINITY } else { self.window };
+        let kept = self.window.max(self.kept());
+        self.set_window(self.fallback.bound(now).map_or(kept, |bound| bound.min(most)));
     }
 
     fn start_probe(&mut self, epoch: &Epoch) {

@@ -98,6 +98,13 @@ pub(super) struct Fallback {
     pub(super) bound_until: Instant,
 }
 
+impl Fallback {
+    /// CUBIC's window in packets while that window alone counts.
+    pub(super) fn bound(&self, now: Instant) -> Option<f64> {
+        self.cubic.filter(|_| now < self.bound_until).map(|cubic| cubic.window())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
