@@ -155,14 +155,18 @@ fn two_flows_share_whoever_comes_first() {
 fn a_round_trip_five_times_as_long_costs_no_share() {
     // [UDT4 §7.2] All rise once each SYN interval, whatever their round trips. Told the capacity, for a flow that
     // starts beside another may find too small a one (DEV-041), and then udt1 has 31 beside 61 Mb/s.
+    // A microsecond decides which flow loses in an overflow, so the median of five paths counts.
     for cc in ALL {
-        let mut flows = vec![flow(0, cc), flow(1, cc)];
-        flows[1].access_delay = Span::from_millis(40);
-        for flow in &mut flows {
-            flow.params = vec![("capacity_mbps".to_owned(), SHORT.mbps.to_string())];
-        }
-        let jain = run_flows(SHORT, flows, 60).jain;
-        assert!(jain > 0.98, "{cc}: {jain}");
+        let mut jain = [38, 39, 40, 41, 42].map(|extra_ms| {
+            let mut flows = vec![flow(0, cc), flow(1, cc)];
+            flows[1].access_delay = Span::from_millis(extra_ms);
+            for flow in &mut flows {
+                flow.params = vec![("capacity_mbps".to_owned(), SHORT.mbps.to_string())];
+            }
+            run_flows(SHORT, flows, 60).jain
+        });
+        jain.sort_by(f64::total_cmp);
+        assert!(jain[2] > 0.98, "{cc}: {jain:.3?}");
     }
 }
 

@@ -1,20 +1,25 @@
 //! Small packets that the sender owes the peer, or wants of it.
 
 use sabul_units::{Instant, Span};
+use sabul_wire::Ack;
 
 use super::asks::Asks;
 
 /// Ours: an idle channel asks for an ACK this often, so that each end knows of the other.
 const PING_INTERVAL: Span = Span::from_millis(500);
-/// Ours: ACKs are confirmed at most this often unless they list losses.
+/// Ours: least time between two confirmations, unless the ACK lists losses.
 pub(super) const ACK2_INTERVAL: Span = Span::from_millis(10);
+/// Ours: DATA packets between two confirmations, unless an RTT has passed. Small packets fill a queue that counts packets:
+/// with a confirmation each 10 ms, 48 flows at 100 Mb/s × 40 ms lost 1.3 instead of 0.03 %.
+const ACK2_PACKETS: u64 = 16;
 
 /// Confirmations and pings.
 #[derive(Debug)]
 pub(super) struct Answers {
     /// The ACK to confirm.
     ack2: Option<u64>,
-    next_ack2: Instant,
+    /// When an ACK was confirmed last, and the DATA packets sent until then.
+    confirmed: Option<(Instant, u64)>,
     is_ping_due: bool,
     next_ping: Instant,
     /// Where packets have congestion headers.
@@ -25,14 +30,18 @@ impl Answers {
     pub(super) fn new(now: Instant, has_headers: bool) -> Self {
         let next_ping = now + PING_INTERVAL;
         let asks = has_headers.then(|| Asks::new(now));
-        Self { ack2: None, next_ack2: now, is_ping_due: false, next_ping, asks }
+        Self { ack2: None, confirmed: None, is_ping_due: false, next_ping, asks }
     }
 
-    /// An ACK has come, with a list of losses or without.
-    pub(super) fn note_ack(&mut self, now: Instant, serial: u64, has_losses: bool) {
-        if now >= self.next_ack2 || has_losses {
-            self.ack2 = Some(serial);
-            self.next_ack2 = now + ACK2_INTERVAL;
+    /// An ACK has come, with a list of losses or without; `sent` DATA packets have left so far.
+    pub(super) fn note_ack(&mut self, now: Instant, ack: &Ack, sent: u64, rtt: Span) {
+        let is_due = self.confirmed.is_none_or(|(at, before)| {
+            let has_waited = now >= at + ACK2_INTERVAL || !ack.missing.is_empty();
+            has_waited && (sent >= before + ACK2_PACKETS || now >= at + rtt)
+        });
+        if is_due {
+            self.ack2 = Some(ack.serial);
+            self.confirmed = Some((now, sent));
         }
     }
 
@@ -51,5 +60,29 @@ impl Answers {
     pub(super) fn next(&mut self) -> Option<u64> {
         let answer = self.ack2.take();
         answer.or_else(|| std::mem::take(&mut self.is_ping_due).then_some(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sabul_wire::NumberRange;
+
+    #[test]
+    fn an_ack_is_confirmed_after_sixteen_packets_or_a_round_trip() {
+        let at = |ms| Instant::ZERO + Span::from_millis(ms);
+        let mut answers = Answers::new(at(0), false);
+        let mut confirms = |ms, sent, missing: &[NumberRange]| {
+            let ack = Ack { serial: ms, missing: missing.to_vec(), ..Ack::default() };
+            answers.note_ack(at(ms), &ack, sent, Span::from_millis(40));
+            answers.next() == Some(ms)
+        };
+        let lost = [NumberRange { first: 1, last: 1 }];
+        assert!(confirms(1, 1, &[]));
+        assert!(!confirms(11, 16, &[]) && !confirms(12, 16, &lost), "15 packets");
+        assert!(confirms(13, 17, &[]));
+        assert!(!confirms(22, 40, &[]), "less than 10 ms");
+        assert!(confirms(22, 40, &lost));
+        assert!(!confirms(61, 41, &[]) && confirms(62, 41, &[]), "an RTT");
     }
 }
