@@ -20,8 +20,9 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const LOST_LIGHT: f64 = 0.005;
 /// [RFC9438 §4.4] Largest growth in one RTT.
 const TARGET_MAX: f64 = 1.5;
-/// [RFC5681 §3.1] Least window in packets.
-const LEAST: f64 = 1.0;
+/// Ours: least window in packets, four RTTs between two packets; TCP has timeouts there. With a packet each RTT, four flows on
+/// 1 Mb/s × 2 ms with a queue of one packet lost 39 instead of 34 %.
+const LEAST: f64 = 0.25;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]

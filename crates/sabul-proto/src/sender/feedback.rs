@@ -61,7 +61,7 @@ impl Sender {
         if ack.packets > 0 {
             self.skips.note(now, &ack.missing, Some(ack.largest), self.ledger.numbers.next());
         }
-        self.answers.note_ack(now, ack, self.stats.sent, self.rate.smoothed_rtt());
+        self.answers.note_ack(now, ack, self.stats.sent);
         self.window.open_to(ack.block_limit);
         self.note_largest(now, ack);
         self.note_overflow(now, ack);
