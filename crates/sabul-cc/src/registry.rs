@@ -16,7 +16,7 @@ use crate::tcp::{
     multcp, newreno, reno, scalable,
 };
 use crate::udt::{udt1, udt2, udt4};
-use crate::{fixed, sabul2002, sabul2003, sabul2026};
+use crate::{fixed, sabul2002, sabul2003, sabul2026, tfrc};
 
 pub use crate::entry::{Build, Entry, Family};
 
@@ -48,6 +48,7 @@ pub const ENTRIES: &[Entry] = &[
     lowpriority::HSTCP_LP,
     ledbatpp::ENTRY,
     copa::ENTRY,
+    tfrc::sender::ENTRY,
     dctcp::ENTRY,
     bbr1::ENTRY,
     bbr3::ENTRY,

@@ -4,7 +4,9 @@
 //! Model:       rate = 1 / (R sqrt(2p/3) + 12 R sqrt(3p/8) p (1 + 32 p²))  packets a second   [RFC5348 §3.1]
 //!              p    = 1 / weighted mean of the last eight loss intervals                    [RFC5348 §5.4]
 //! Invariants:  the rate falls as p or R grows; an average interval is at least one packet.
-//! Not here:    the sender's other bounds, such as twice the rate that arrives (`breaker`).
+//! Not here:    the sender's other bounds, such as twice the rate that arrives (`sender`, `breaker`).
+
+pub(crate) mod sender;
 
 /// [RFC5348 §5.4] Weights of the newest to the oldest loss interval.
 const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
@@ -28,42 +30,52 @@ pub(crate) fn loss_event_rate(packets_per_second: f64, rtt: f64) -> f64 {
     high
 }
 
-/// The last eight loss intervals in packets, and the interval that is still open.
+/// The last loss intervals in packets, at most eight, and the interval that is still open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LossIntervals {
-    /// Newest first.
+    /// Newest first; `count` of them.
     closed: [f64; WEIGHTS.len()],
+    count: usize,
     open: f64,
 }
 
 impl LossIntervals {
     /// Eight intervals that make up this loss event rate.
     pub(crate) fn of(loss_event_rate: f64) -> Self {
-        Self { closed: [1.0 / loss_event_rate.clamp(1e-12, 1.0); WEIGHTS.len()], open: 0.0 }
+        let interval = 1.0 / loss_event_rate.clamp(1e-12, 1.0);
+        Self { closed: [interval; WEIGHTS.len()], count: WEIGHTS.len(), open: 0.0 }
+    }
+
+    /// One interval of this loss event rate: the history after the first loss. [RFC5348 §6.3.1]
+    fn first(loss_event_rate: f64) -> Self {
+        Self { count: 1, ..Self::of(loss_event_rate) }
     }
 
     /// Records one RTT with this many packets; losses within one RTT are one loss event. [RFC5348 §5.2]
     pub(crate) fn note(&mut self, packets: f64, is_loss: bool) {
         self.open += packets;
         if is_loss {
-            self.closed.rotate_right(1);
-            self.closed[0] = self.open.max(1.0);
-            self.open = 0.0;
+            self.close(self.open);
         }
+    }
+
+    /// A loss event ends the open interval, which has this many packets.
+    fn close(&mut self, packets: f64) {
+        self.closed.rotate_right(1);
+        self.closed[0] = packets.max(1.0);
+        self.count = (self.count + 1).min(WEIGHTS.len());
+        self.open = 0.0;
     }
 
     /// The loss event rate; the open interval counts only where it makes the rate smaller. [RFC5348 §5.4]
     pub(crate) fn loss_event_rate(&self) -> f64 {
-        let mean = |newest: f64, others: &[f64]| {
-            let all = std::iter::once(&newest).chain(others);
-            let (sum, weights) =
-                all.zip(WEIGHTS).fold((0.0, 0.0), |(sum, all), (interval, weight)| {
-                    (sum + interval * weight, all + weight)
-                });
-            sum / weights
+        let weights = &WEIGHTS[..self.count];
+        let mean = |intervals: &mut dyn Iterator<Item = &f64>| {
+            let sum: f64 = intervals.zip(weights).map(|(interval, weight)| interval * weight).sum();
+            sum / weights.iter().sum::<f64>()
         };
-        let closed = mean(self.closed[0], &self.closed[1..]);
-        let with_open = mean(self.open, &self.closed[..WEIGHTS.len() - 1]);
+        let closed = mean(&mut self.closed.iter());
+        let with_open = mean(&mut std::iter::once(&self.open).chain(&self.closed));
         1.0 / closed.max(with_open).max(1.0)
     }
 }
@@ -93,5 +105,27 @@ mod tests {
         assert!((intervals.loss_event_rate() - 1.0 / 90.0).abs() < 1e-9, "shorter than the mean");
         intervals.note(550.0, false);
         assert!(intervals.loss_event_rate() < 1.0 / 150.0);
+    }
+
+    #[test]
+    fn fewer_than_eight_intervals_have_the_first_weights() {
+        let mut intervals = LossIntervals::first(0.01);
+        assert!((intervals.loss_event_rate() - 0.01).abs() < 1e-12);
+        for packets in [40.0, 70.0, 30.0, 60.0] {
+            intervals.close(packets);
+        }
+        // Newest first 60, 30, 70, 40, 100 with weights 1, 1, 1, 1, 0.8: 280 / 4.8.
+        assert!((1.0 / intervals.loss_event_rate() - 280.0 / 4.8).abs() < 1e-9);
+        intervals.open = 200.0;
+        // 200, 60, 30, 70, 40: 200 + 60 + 30 + 70 + 0.8 × 40 = 392.
+        assert!((1.0 / intervals.loss_event_rate() - 392.0 / 4.8).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_throughput_equation_gives_the_rates_worked_by_hand() {
+        // p = 0.01: sqrt(0.02 / 3) = 0.081650; 12 × sqrt(0.00375) × 0.01 × 1.0032 = 0.0073720.
+        // 1 / (0.1 × 0.0890216) = 112.33 packets/s. p = 0.1: 0.258199 + 0.306740 = 0.564939.
+        assert!((rate(0.01, 0.1) - 112.33).abs() < 0.01, "{}", rate(0.01, 0.1));
+        assert!((rate(0.1, 0.1) - 17.70).abs() < 0.01, "{}", rate(0.1, 0.1));
     }
 }
