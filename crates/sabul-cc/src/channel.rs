@@ -4,10 +4,13 @@
 //! receiver says when. Those are rules of the channel; an algorithm names the ones it needs, and
 //! both ends follow them.
 
-use sabul_units::Packets;
+use sabul_units::{Packets, Span};
 
 /// NETBLT's buffer, in packets: the receiver answers for each as a whole. \[RFC998\]
 pub const BUFFER_PACKETS: u64 = 64;
+
+/// The packet number of the first packet of a pair is a multiple of this. [UDT4 core.cpp]
+pub const PAIR_EVERY: u64 = 16;
 
 /// Which piece leaves next, and what the receiver reports when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,12 +30,20 @@ pub enum ChannelRules {
     /// The receiver answers for each [`BUFFER_PACKETS`] in a row when the last of them comes or is
     /// overdue: all here, or what is missing. \[RFC998\]
     Buffers,
+    /// As the standard ones. Besides, of each [`PAIR_EVERY`] packets two leave back to back, and the receiver
+    /// reports the time between two such arrivals. [UDT4 core.cpp]
+    Pairs,
 }
 
 impl ChannelRules {
     /// Every one.
-    pub const ALL: [Self; 5] =
-        [Self::Standard, Self::Rounds, Self::Requests, Self::Cyclic, Self::Buffers];
+    pub const ALL: [Self; 6] =
+        [Self::Standard, Self::Rounds, Self::Requests, Self::Cyclic, Self::Buffers, Self::Pairs];
+
+    /// Whether the receiver sends a NAK for each loss; the sender sends losses first, then new data.
+    pub const fn has_naks(self) -> bool {
+        matches!(self, Self::Standard | Self::Pairs)
+    }
 
     /// Its name in messages.
     pub const fn name(self) -> &'static str {
@@ -42,6 +53,7 @@ impl ChannelRules {
             Self::Requests => "requests",
             Self::Cyclic => "cyclic",
             Self::Buffers => "buffers",
+            Self::Pairs => "pairs",
         }
     }
 }
@@ -59,4 +71,7 @@ pub enum BulkReport {
     },
     /// The receiver's filtered error rate, percent × 1000: 0 to 100 000. \[TSUNAMI\]
     ErrorRate(u32),
+    /// The receiver's filtered time between the arrivals of two packets that left back to back; not zero.
+    /// [UDT4 window.cpp]
+    PairTime(Span),
 }

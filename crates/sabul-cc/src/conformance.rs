@@ -13,7 +13,7 @@ use sabul_units::{
     Probability, Random, Rate, SeededRandom, Span,
 };
 
-use crate::channel::{BulkReport, ChannelRules};
+use crate::channel::BulkReport;
 use crate::controller::{Acked, Echo, IntervalReport, LossReport, Moment, SentNumber};
 use crate::entry::{Entry, Family};
 use crate::guard::Guarded;
@@ -129,7 +129,7 @@ fn check_adaptive(
         );
     }
     // Who hears of loss but every 350 ms, and answers with a few per cent each time, takes longer.
-    let has_naks = build().rules() == ChannelRules::Standard;
+    let has_naks = build().rules().has_naks();
     if !build().tells_chance() {
         let lossy = Path { loss: Probability::per_mille(300), ..CLEAN };
         let hurt = last_second(&run(&mut build(), lossy, if has_naks { 5 } else { 60 }).sent);
@@ -296,11 +296,12 @@ fn tell_fact(
         }
         _ => {
             let (sent, error) = (draw(), draw() % 100_001);
-            let report = if error.is_multiple_of(2) {
-                let arrived = Packets(draw().min(sent));
-                BulkReport::Account { sent: Packets(sent), arrived }
-            } else {
-                BulkReport::ErrorRate(u32::try_from(error).unwrap_or(0))
+            let report = match error % 3 {
+                0 => {
+                    BulkReport::Account { sent: Packets(sent), arrived: Packets(draw().min(sent)) }
+                }
+                1 => BulkReport::PairTime(Span::from_nanos(1 + draw())),
+                _ => BulkReport::ErrorRate(u32::try_from(error).unwrap_or(0)),
             };
             controller.on_report(&report, moment);
             format!("{report:?}")

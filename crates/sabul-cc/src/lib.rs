@@ -30,7 +30,7 @@ mod tfrc;
 mod udt;
 mod unused;
 
-pub use channel::{BUFFER_PACKETS, BulkReport, ChannelRules};
+pub use channel::{BUFFER_PACKETS, BulkReport, ChannelRules, PAIR_EVERY};
 pub use controller::{
     Acked, Context, Controller, Echo, IntervalReport, LossReport, Moment, RttEstimate,
     SYN_INTERVAL, SendLimits, SentNumber, ack_interval,

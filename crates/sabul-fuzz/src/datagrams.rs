@@ -49,7 +49,7 @@ pub(crate) fn check_report(report: &Feedback) {
         Feedback::Ack(ack) => &ack.missing,
         Feedback::Nak(nak) => &nak.ranges,
         Feedback::Missing(missing) => &missing.ranges,
-        Feedback::Syn { .. } | Feedback::ErrorRate(_) => &[],
+        Feedback::Syn { .. } | Feedback::ErrorRate(_) | Feedback::PairTime(_) => &[],
     };
     assert!(ranges.len() <= MAX_RANGES, "{} ranges", ranges.len());
     assert!(ranges.iter().all(|range| range.first <= range.last));

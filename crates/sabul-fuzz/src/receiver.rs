@@ -43,10 +43,13 @@ pub(crate) fn target(data: &[u8]) -> bool {
     let policy = if flags & 1 == 0 { LossPolicy::Current } else { LossPolicy::Historical };
     let block_limit = u32::from(flags >> 2 & 31);
     let is_bulk = flags & 0x81 == 0x80;
+    let has_pairs = flags & 0x42 == 0x40;
     let is_2002 = flags & 0x80 != 0 && !is_bulk;
     let rules = ChannelRules::ALL[usize::from(flags >> 2 & 3) + 1];
     let (policy, reports) = if is_bulk {
         ReportRule::of_rules(rules, policy)
+    } else if has_pairs {
+        ReportRule::of_rules(ChannelRules::Pairs, policy)
     } else {
         (policy, ReportRule::of_policy(policy))
     };
@@ -230,6 +233,10 @@ impl Run {
                     let come = self.seqs.range(range.first..=range.last).next();
                     assert!(come.is_none(), "{range:?} has come");
                 }
+                return;
+            }
+            Feedback::PairTime(time) => {
+                assert!(*time > Span::ZERO);
                 return;
             }
             Feedback::ErrorRate(rate) => {

@@ -352,12 +352,11 @@ impl Run {
                 self.syn_received.is_some() && *received <= self.unreported()
             }
             Feedback::Missing(missing) => {
-                self.rules != ChannelRules::Standard
-                    && missing.below.0 <= seqs
-                    && missing.serial <= self.marked
+                !self.rules.has_naks() && missing.below.0 <= seqs && missing.serial <= self.marked
             }
+            Feedback::PairTime(time) => self.rules == ChannelRules::Pairs && *time > Span::ZERO,
             Feedback::ErrorRate(_) => self.rules == ChannelRules::Requests,
-            Feedback::Nak(_) if self.rules != ChannelRules::Standard => false,
+            Feedback::Nak(_) if !self.rules.has_naks() => false,
             Feedback::Nak(nak) if nak.policy != self.policy => false,
             Feedback::Nak(nak) => match nak.policy {
                 LossPolicy::Current => below(&nak.ranges, self.next_number),

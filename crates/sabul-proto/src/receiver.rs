@@ -257,6 +257,7 @@ impl Receiver {
             self.clock.start(now);
             self.syn.start(now);
         }
+        self.rules.note_number(now, arrival.number);
         self.stats.bytes += u64::from(length);
         self.stats.marked += u64::from(arrival.is_marked);
         // Something new for the sender, even where the data is a duplicate: the ACK that would
@@ -404,6 +405,9 @@ impl Receiver {
         if !self.rules.has_naks() {
             let report = self.lists.next(&self.data, &mut self.stats)?;
             self.rules.note_listed(&report);
+            return Some(report);
+        }
+        if let Some(report) = self.rules.report_pairs(now) {
             return Some(report);
         }
         // After the losses that were noticed in the interval that it ends.

@@ -26,8 +26,8 @@ pub struct ReportRule {
     pub repeat: Repeat,
     /// Which round trip the repeats go by.
     pub repeat_rtt: RepeatRtt,
-    /// Which rules the channel follows. Others than the standard ones take the place of NAKs and
-    /// their repeats, and name data sequence numbers.
+    /// Which rules the channel follows. Those without NAKs take the place of NAKs and their repeats, and
+    /// name data sequence numbers.
     pub channel: ChannelRules,
 }
 
@@ -101,10 +101,12 @@ impl ReportRule {
         Self { ack, channel, ..Self::current() }
     }
 
-    /// The policy and rule of a channel with these rules; the given policy where they are standard.
+    /// The policy and rule of a channel with these rules; the given policy where they have NAKs.
     pub const fn of_rules(channel: ChannelRules, policy: LossPolicy) -> (LossPolicy, Self) {
         match channel {
-            ChannelRules::Standard => (policy, Self::of_policy(policy)),
+            ChannelRules::Standard | ChannelRules::Pairs => {
+                (policy, Self { channel, ..Self::of_policy(policy) })
+            }
             _ => (LossPolicy::Historical, Self::bulk(channel)),
         }
     }

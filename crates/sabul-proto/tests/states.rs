@@ -276,6 +276,7 @@ impl Inlet {
                 Feedback::Nak(nak) => format!("nak {}", ranges(&nak.ranges)),
                 Feedback::Missing(missing) => format!("missing {}", ranges(&missing.ranges)),
                 Feedback::ErrorRate(_) => "error rate".to_owned(),
+                Feedback::PairTime(_) => "pair time".to_owned(),
                 Feedback::Syn { .. } => "syn".to_owned(),
             });
         }

@@ -140,7 +140,7 @@ fn finish_sabul(table: &Table<'_>, ends: &mut SabulEnds, cc: &str, params: &[(St
     let rules = registry::find(cc)
         .and_then(|entry| entry.build(params, Bytes(FULL_PACKET)))
         .map_or(ChannelRules::Standard, |controller| controller.rules());
-    if rules != ChannelRules::Standard && ends.profile != Profile::Current {
+    if !rules.has_naks() && ends.profile != Profile::Current {
         let what = format!("{cc} brings {} channel rules of its own", rules.name());
         table.refuse("profile", format!("{what}; leave it out"));
     }

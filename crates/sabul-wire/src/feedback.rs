@@ -156,6 +156,9 @@ pub enum Feedback {
     /// How much the receiver had to ask for again, filtered: percent × 1000, at most
     /// [`ERROR_RATE_MAX`].
     ErrorRate(u32),
+    /// The time between the arrivals of two packets that left back to back, filtered: whole nanoseconds,
+    /// 1 to 2^32 - 1.
+    PairTime(Span),
 }
 
 const TAG_ACK: u8 = 1;
@@ -165,6 +168,7 @@ const TAG_SYN: u8 = 4;
 const TAG_MISSING: u8 = 5;
 const TAG_ERROR_RATE: u8 = 6;
 const TAG_ACK_ECHO: u8 = 7;
+const TAG_PAIR_TIME: u8 = 8;
 
 impl Feedback {
     /// Appends the wire form to `out`.
@@ -213,6 +217,10 @@ impl Feedback {
                 out.push(TAG_ERROR_RATE);
                 put_varint(out, u64::from(*rate));
             }
+            Self::PairTime(time) => {
+                out.push(TAG_PAIR_TIME);
+                put_varint(out, time.as_nanos());
+            }
         }
     }
 
@@ -260,6 +268,10 @@ impl Feedback {
             }
             TAG_ERROR_RATE => match u32::try_from(r.varint()?) {
                 Ok(rate) if rate <= ERROR_RATE_MAX => Self::ErrorRate(rate),
+                _ => return r.fail(Reason::Reserved),
+            },
+            TAG_PAIR_TIME => match u32::try_from(r.varint()?) {
+                Ok(ns) if ns > 0 => Self::PairTime(Span::from_nanos(ns.into())),
                 _ => return r.fail(Reason::Reserved),
             },
             other => return r.fail(Reason::UnknownKind(other)),
@@ -410,6 +422,18 @@ mod tests {
         put_varint(&mut bytes, u64::MAX);
         bytes.extend([1, 0]);
         assert_eq!(Feedback::decode(&bytes).unwrap_err().reason, Reason::BadRange);
+    }
+
+    #[test]
+    fn pair_times_are_32_bits_and_not_zero() {
+        for ns in [1, 12_001, u64::from(u32::MAX)] {
+            round_trip(&Feedback::PairTime(Span::from_nanos(ns)));
+        }
+        for ns in [0, 1 << 32, 1 << 50] {
+            let mut bytes = Vec::new();
+            Feedback::PairTime(Span::from_nanos(ns)).encode(&mut bytes);
+            assert_eq!(Feedback::decode(&bytes).unwrap_err().reason, Reason::Reserved, "{ns}");
+        }
     }
 
     #[test]

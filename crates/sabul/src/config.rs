@@ -286,8 +286,8 @@ impl TransferOptions {
             rate_limit_bps: self.rate_limit_bps,
             mtu_max: self.mtu_max,
             rules: rules_code(rules, self.loss_policy),
-            // The originals of the other rules report on TCP, and count on it.
-            control_feedback: self.carrier == Carrier::Control || rules != ChannelRules::Standard,
+            // The originals of the rules without NAKs report on TCP, and count on it.
+            control_feedback: self.carrier == Carrier::Control || !rules.has_naks(),
         };
         check_params(&params)?;
         check_controller(&params)?;

@@ -13,6 +13,8 @@ pub(crate) fn rules_code(rules: ChannelRules, policy: LossPolicy) -> u8 {
         (ChannelRules::Requests, _) => 3,
         (ChannelRules::Cyclic, _) => 4,
         (ChannelRules::Buffers, _) => 5,
+        (ChannelRules::Pairs, LossPolicy::Current) => 6,
+        (ChannelRules::Pairs, LossPolicy::Historical) => 7,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Probability, Random, SeededRandom, Span};
 
-use crate::channel::{BulkReport, ChannelRules};
+use crate::channel::BulkReport;
 use crate::controller::{
     Acked, IntervalReport, LossReport, Moment, RttEstimate, SendLimits, SentNumber,
 };
@@ -310,7 +310,7 @@ impl<'a> Drive<'a> {
     /// Those who hear of loss by other reports than NAKs hear of it by those: what the receiver had to
     /// ask for since the last, unfiltered.
     fn hear_accounts(&mut self) {
-        if self.now < self.accounts.due || self.controller.rules() == ChannelRules::Standard {
+        if self.now < self.accounts.due || self.controller.rules().has_naks() {
             return;
         }
         let (lost, came) =

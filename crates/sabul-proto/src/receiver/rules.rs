@@ -4,22 +4,24 @@
 //! it leaves. *Rounds*: all of it, when the sender's mark has come and the path has been quiet.
 //! *Requests*: each gap at once, everything outstanding with each mark and each 350 ms. *Cyclic*: some
 //! of it with every 64th packet, going round. *Buffers*: each buffer when its last packet has come, or
-//! should have.
+//! should have. A fifth, *pairs*, has NAKs, and the time between packets of a pair besides.
 
 mod buffers;
 mod cyclic;
 mod desk;
+mod pairs;
 mod requests;
 mod rounds;
 mod spacing;
 
 use sabul_cc::ChannelRules;
-use sabul_units::{Instant, SeqNo};
+use sabul_units::{Instant, PacketNumber, SeqNo};
 use sabul_wire::{Feedback, Mark, NumberRange};
 
 use buffers::Buffers;
 use cyclic::Cyclic;
 pub(super) use desk::Desk;
+use pairs::Pairs;
 use requests::Requests;
 use rounds::Rounds;
 
@@ -32,22 +34,25 @@ pub(super) enum Rules {
     Requests(Requests),
     Cyclic(Cyclic),
     Buffers(Buffers),
+    /// NAKs at once, and reports of packet pairs.
+    Pairs(Box<Pairs>),
 }
 
 impl Rules {
-    pub(super) const fn new(rules: ChannelRules) -> Self {
+    pub(super) fn new(rules: ChannelRules) -> Self {
         match rules {
             ChannelRules::Standard => Self::Naks,
             ChannelRules::Rounds => Self::Rounds(Rounds::new()),
             ChannelRules::Requests => Self::Requests(Requests::new()),
             ChannelRules::Cyclic => Self::Cyclic(Cyclic::new()),
             ChannelRules::Buffers => Self::Buffers(Buffers::new()),
+            ChannelRules::Pairs => Self::Pairs(Box::new(Pairs::new())),
         }
     }
 
     /// Gaps are told by NAK.
     pub(super) const fn has_naks(&self) -> bool {
-        matches!(self, Self::Naks)
+        matches!(self, Self::Naks | Self::Pairs(_))
     }
 
     /// The sender may mark what it has sent.
@@ -63,12 +68,28 @@ impl Rules {
         }
     }
 
+    /// A DATA packet has arrived under this number.
+    #[inline]
+    pub(super) fn note_number(&mut self, now: Instant, number: PacketNumber) {
+        if let Self::Pairs(pairs) = self {
+            pairs.note(now, number);
+        }
+    }
+
+    /// The report of packet pairs that is due.
+    pub(super) fn report_pairs(&mut self, now: Instant) -> Option<Feedback> {
+        match self {
+            Self::Pairs(pairs) => pairs.report(now),
+            _ => None,
+        }
+    }
+
     /// Numbers are missing that nobody knew of.
     pub(super) fn on_gap(&mut self, desk: &mut Desk<'_>, gap: NumberRange) {
         match self {
             Self::Requests(requests) => requests.on_gap(desk, gap),
             Self::Buffers(buffers) => buffers.on_gap(desk, gap),
-            Self::Naks | Self::Rounds(_) | Self::Cyclic(_) => {}
+            Self::Naks | Self::Pairs(_) | Self::Rounds(_) | Self::Cyclic(_) => {}
         }
     }
 
@@ -76,7 +97,7 @@ impl Rules {
     #[inline]
     pub(super) fn on_piece(&mut self, desk: &mut Desk<'_>, seq: SeqNo) {
         match self {
-            Self::Naks => {}
+            Self::Naks | Self::Pairs(_) => {}
             Self::Rounds(rounds) => rounds.on_piece(desk.now),
             Self::Requests(requests) => requests.on_piece(desk),
             Self::Cyclic(cyclic) => cyclic.on_piece(desk),
@@ -91,7 +112,7 @@ impl Rules {
             Self::Rounds(rounds) => rounds.on_mark(desk.now, mark),
             Self::Requests(requests) => requests.ask_again(desk),
             Self::Buffers(buffers) => buffers.on_mark(desk, tail),
-            Self::Naks | Self::Cyclic(_) => {}
+            Self::Naks | Self::Pairs(_) | Self::Cyclic(_) => {}
         }
     }
 
@@ -101,7 +122,7 @@ impl Rules {
         match self {
             Self::Rounds(rounds) => rounds.run(desk),
             Self::Buffers(buffers) => buffers.run(desk),
-            Self::Naks | Self::Requests(_) | Self::Cyclic(_) => {}
+            Self::Naks | Self::Pairs(_) | Self::Requests(_) | Self::Cyclic(_) => {}
         }
     }
 
@@ -117,7 +138,7 @@ impl Rules {
         match self {
             Self::Rounds(rounds) => rounds.due(),
             Self::Buffers(buffers) => buffers.due(),
-            Self::Naks | Self::Requests(_) | Self::Cyclic(_) => None,
+            Self::Naks | Self::Pairs(_) | Self::Requests(_) | Self::Cyclic(_) => None,
         }
     }
 
@@ -125,7 +146,7 @@ impl Rules {
         match self {
             Self::Requests(requests) => requests.check_invariants(),
             Self::Buffers(buffers) => buffers.check_invariants(),
-            Self::Naks | Self::Rounds(_) | Self::Cyclic(_) => {}
+            Self::Naks | Self::Pairs(_) | Self::Rounds(_) | Self::Cyclic(_) => {}
         }
     }
 }

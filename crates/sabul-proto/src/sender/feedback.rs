@@ -44,6 +44,7 @@ impl Sender {
             Feedback::Syn { received } => return self.handle_syn(now, *received),
             Feedback::Missing(missing) => self.handle_missing(now, missing)?,
             Feedback::ErrorRate(rate) => self.handle_error_rate(now, *rate)?,
+            Feedback::PairTime(time) => return self.handle_pair_time(now, *time),
         }
         self.silence.note_heard(now);
         Ok(())

@@ -20,6 +20,8 @@ pub(super) enum From {
         /// This is the first one.
         is_first: bool,
     },
+    /// The next packet leaves at once, and its gap counts as that of a single packet. [UDT4 core.cpp]
+    Pair,
 }
 
 /// The gaps of one sender.
@@ -95,6 +97,11 @@ impl Pace {
             return self.note_burst(now);
         }
         let due = match from {
+            From::Pair => {
+                self.base = None;
+                self.next = self.next.max(now - LATE);
+                return;
+            }
             From::Due => {
                 let is_held = std::mem::take(&mut self.is_held);
                 let (late, at_once) = if is_held { (BURST, Span::ZERO) } else { (LATE, BURST / 2) };

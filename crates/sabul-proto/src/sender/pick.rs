@@ -1,9 +1,10 @@
 //! Which packet leaves next, and what keeps it back.
 
-use sabul_cc::{BulkReport, FALLBACK};
-use sabul_units::{Instant, PacketNumber, Packets, SeqNo};
+use sabul_cc::{BulkReport, ChannelRules, FALLBACK, PAIR_EVERY};
+use sabul_units::{Instant, PacketNumber, Packets, SeqNo, Span};
 use sabul_wire::{LossPolicy, Missing};
 
+use super::pace::From;
 use super::records::Place;
 use super::rules::{Totals, Verdict};
 use super::{DataPacket, PeerError, Sender, Timer, Transmit, WaitReason};
@@ -50,7 +51,9 @@ impl Sender {
             return Err((WaitReason::Pacing, self.pace.next()));
         }
         let packet = self.next_piece(now, new).map_err(|why| (why, idle_check))?;
-        self.pace.note_sent(now, self.rules.pace_from());
+        let is_first_of_pair = self.has_pairs() && packet.number.0.is_multiple_of(PAIR_EVERY);
+        let from = if is_first_of_pair { From::Pair } else { self.rules.pace_from() };
+        self.pace.note_sent(now, from);
         Ok(packet)
     }
 
@@ -185,6 +188,19 @@ impl Sender {
                 self.rate.on_report(now, &account.report());
             }
         }
+        Ok(())
+    }
+
+    fn has_pairs(&self) -> bool {
+        self.config.reports.channel == ChannelRules::Pairs
+    }
+
+    /// The receiver's time between packets of a pair.
+    pub(super) fn handle_pair_time(&mut self, now: Instant, time: Span) -> Result<(), PeerError> {
+        if !self.has_pairs() || time == Span::ZERO {
+            return Err(PeerError("it reports packet pairs that were not sent"));
+        }
+        self.rate.on_report(now, &BulkReport::PairTime(time));
         Ok(())
     }
 

@@ -41,7 +41,7 @@ pub(super) enum Rules {
 impl Rules {
     pub(super) const fn new(rules: ChannelRules) -> Self {
         match rules {
-            ChannelRules::Standard => Self::LossesFirst,
+            ChannelRules::Standard | ChannelRules::Pairs => Self::LossesFirst,
             ChannelRules::Rounds => Self::Rounds(Rounds::new()),
             ChannelRules::Requests => Self::Requests(Marks::new(MARK_INTERVAL_REQUESTS)),
             ChannelRules::Cyclic => Self::Cyclic(Cyclic::new()),

@@ -346,7 +346,7 @@ impl Turn {
             // DEV-006: [SABUL §II-B] sends reports on TCP; the default sends them on sealed UDP.
             if !self.on_control {
                 let kind = match feedback {
-                    Feedback::Ack(_) | Feedback::Syn { .. } => Kind::Ack,
+                    Feedback::Ack(_) | Feedback::Syn { .. } | Feedback::PairTime(_) => Kind::Ack,
                     Feedback::Nak(_) | Feedback::Missing(_) | Feedback::ErrorRate(_) => Kind::Nak,
                 };
                 let number = self.take_number();

@@ -1,0 +1,141 @@
+//! Time between the two packets of a pair: what the slowest link of the path takes for a packet.
+//!
+//! Source: [UDT4 window.cpp]: the median of the newest 64 times; the mean of those within a factor of 8 of the median.
+//! Invariants:  a recorded time is positive; a report leaves at most once a SYN interval.
+
+use sabul_cc::{PAIR_EVERY, SYN_INTERVAL};
+use sabul_units::{Instant, PacketNumber, Span};
+use sabul_wire::Feedback;
+
+/// [UDT4 core.cpp] Times that are remembered.
+const TIMES: usize = 64;
+/// [UDT4 window.cpp] Each time before there is one, in nanoseconds.
+const TIME_NS_START: u32 = 1_000_000;
+/// [UDT4 window.cpp] Times count within this factor of the median, bounds excluded.
+const ALIKE: u32 = 8;
+
+/// See the module.
+#[derive(Debug)]
+pub(in crate::receiver) struct Pairs {
+    /// The newest first packet of a pair, and when it arrived.
+    first: Option<(PacketNumber, Instant)>,
+    times_ns: [u32; TIMES],
+    oldest: usize,
+    is_fresh: bool,
+    next_report: Instant,
+}
+
+impl Pairs {
+    pub(super) fn new() -> Self {
+        Self {
+            first: None,
+            times_ns: [TIME_NS_START; TIMES],
+            oldest: 0,
+            is_fresh: false,
+            next_report: Instant::ZERO,
+        }
+    }
+
+    /// A DATA packet has arrived.
+    #[inline]
+    pub(super) fn note(&mut self, now: Instant, number: PacketNumber) {
+        match number.0 % PAIR_EVERY {
+            0 => self.first = Some((number, now)),
+            1 => self.note_second(now, number),
+            _ => {}
+        }
+    }
+
+    fn note_second(&mut self, now: Instant, number: PacketNumber) {
+        let Some((_, at)) = self.first.take().filter(|(first, _)| first.0 + 1 == number.0) else {
+            return;
+        };
+        let time_ns = u32::try_from(now.since(at).as_nanos()).unwrap_or(u32::MAX);
+        // Zero: both were read in one system call, which has one time.
+        if time_ns > 0 {
+            self.times_ns[self.oldest] = time_ns;
+            self.oldest = (self.oldest + 1) % TIMES;
+            self.is_fresh = true;
+        }
+    }
+
+    /// The report that is due, if a time is new.
+    pub(super) fn report(&mut self, now: Instant) -> Option<Feedback> {
+        if !self.is_fresh || now < self.next_report {
+            return None;
+        }
+        self.is_fresh = false;
+        self.next_report = now + SYN_INTERVAL;
+        Some(Feedback::PairTime(self.filtered()))
+    }
+
+    fn filtered(&self) -> Span {
+        let mut sorted = self.times_ns;
+        sorted.sort_unstable();
+        let median = sorted[TIMES / 2];
+        let is_alike = |time: &u32| *time > median / ALIKE && *time < median.saturating_mul(ALIKE);
+        // The source counts the median once more.
+        let alike = || sorted.into_iter().filter(is_alike).chain([median]);
+        let sum: u64 = alike().map(u64::from).sum();
+        Span::from_nanos(sum / alike().count() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at_us(us: u64) -> Instant {
+        Instant::ZERO + Span::from_micros(us)
+    }
+
+    /// Pairs of these numbers with this time between their packets, one each millisecond.
+    fn arrive(pairs: &mut Pairs, numbers: std::ops::Range<u64>, apart_us: u64) {
+        for pair in numbers {
+            let number = PacketNumber(pair * PAIR_EVERY);
+            pairs.note(at_us(pair * 1000), number);
+            pairs.note(at_us(pair * 1000 + apart_us), PacketNumber(number.0 + 1));
+        }
+    }
+
+    #[test]
+    fn the_report_is_the_mean_of_the_times_near_the_median() {
+        let mut pairs = Pairs::new();
+        assert_eq!(pairs.report(at_us(0)), None);
+        arrive(&mut pairs, 0..64, 12);
+        let report = Feedback::PairTime(Span::from_micros(12));
+        assert_eq!(pairs.report(at_us(64_000)), Some(report));
+        assert_eq!(pairs.report(at_us(90_000)), None, "nothing is new");
+        // Times of 1.5 µs and less, and of 96 µs and more, do not count: 44 of 12 µs and 8 of 64.
+        for (numbers, apart) in [(64..70, 1), (70..76, 96), (76..84, 64)] {
+            arrive(&mut pairs, numbers, apart);
+        }
+        // (45 × 12 + 8 × 64) / 53 = 19.849 µs.
+        let report = Feedback::PairTime(Span::from_nanos(19_849));
+        assert_eq!(pairs.report(at_us(84_000)), Some(report));
+    }
+
+    #[test]
+    fn a_report_leaves_once_a_syn_interval_and_starts_at_a_millisecond() {
+        let mut pairs = Pairs::new();
+        arrive(&mut pairs, 1..9, 200);
+        // 56 of 1000 µs and the median, 8 of 200: 58 600 / 65.
+        let report = Feedback::PairTime(Span::from_nanos(901_538));
+        assert_eq!(pairs.report(at_us(9000)), Some(report));
+        arrive(&mut pairs, 9..10, 200);
+        assert_eq!(pairs.report(at_us(18_999)), None);
+        assert!(pairs.report(at_us(19_000)).is_some());
+    }
+
+    #[test]
+    fn packets_of_two_pairs_or_of_one_time_say_nothing() {
+        let mut pairs = Pairs::new();
+        pairs.note(at_us(0), PacketNumber(16));
+        pairs.note(at_us(5), PacketNumber(33));
+        pairs.note(at_us(9), PacketNumber(17));
+        pairs.note(at_us(20), PacketNumber(48));
+        pairs.note(at_us(20), PacketNumber(49));
+        pairs.note(at_us(30), PacketNumber(u64::MAX));
+        assert_eq!(pairs.report(at_us(50_000)), None);
+    }
+}
