@@ -88,6 +88,8 @@ fn reports_beyond_what_was_sent_or_of_other_rules_are_refused() {
     let cases = [
         ("sabul2003", missing(0, 0, 1, &[])),
         ("sabul2003", Feedback::ErrorRate(0)),
+        ("sabul2003", Feedback::PairTime(Span::from_micros(12))),
+        ("udt4", Feedback::PairTime(Span::ZERO)),
         ("rbudp", missing(1, 0, 1_000_000, &[])),
         ("rbudp", missing(1, 0, 5, &[(5, u64::MAX - 1)])),
         ("rbudp", missing(u64::MAX, 0, 1, &[])),
@@ -106,6 +108,18 @@ fn reports_beyond_what_was_sent_or_of_other_rules_are_refused() {
         let mut sender = sender(cc, &[], 10);
         assert!(sender.handle_feedback(at_us(1), &Feedback::Nak(nak)).is_err(), "{cc}");
     }
+}
+
+#[test]
+fn packets_of_a_pair_leave_at_once_and_their_time_is_reported() {
+    let mut sender = sender("udt4", &[], 40);
+    assert_eq!(leave(&mut sender, 0).0, [0, 1], "the others have a gap of 1 us");
+    assert!(sender.handle_feedback(at_us(1), &Feedback::PairTime(Span::from_micros(12))).is_ok());
+    let mut receiver = receiver(ChannelRules::Pairs);
+    arrive(&mut receiver, 0, 0, 0);
+    arrive(&mut receiver, 12, 1, 0);
+    let is_pair_time = |report: &Feedback| matches!(report, Feedback::PairTime(_));
+    assert!(said(&mut receiver, 12).iter().any(is_pair_time));
 }
 
 #[test]

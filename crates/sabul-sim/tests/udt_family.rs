@@ -112,7 +112,10 @@ fn random_loss_leaves_udt4_the_rate_at_which_cuts_and_increases_are_even() {
     // 100 to 1000 Mb/s of headroom: a packet each 10 ms, 10^4 packets/s each second, against a ninth of the rate R
     // for each of p R losses: R² = 9 × 10^4 / p, 113.8 Mb/s and 36 Mb/s. libudt 4 has 129 and 42 of payload.
     let path = Path { mbps: 1000, rtt_ms: 100 };
-    for (per_million, mbps) in [(1000, 113.8), (10_000, 36.0)] {
+    // What packet pairs show of the capacity does as well as the capacity.
+    for (per_million, mbps, is_told) in
+        [(1000, 113.8, true), (1000, 113.8, false), (10_000, 36.0, true), (10_000, 36.0, false)]
+    {
         let mut link = path.link();
         link.forward = LinkConfig::builder()
             .with_rate(Some(Rate::from_mbps(path.mbps)))
@@ -121,14 +124,14 @@ fn random_loss_leaves_udt4_the_rate_at_which_cuts_and_increases_are_even() {
             .with_loss(Probability::new(f64::from(per_million) / 1e6).unwrap())
             .build()
             .unwrap();
-        let results = run_over(link, path, udt4(path, &[100], true), 60);
+        let results = run_over(link, path, udt4(path, &[100], is_told), 60);
         let found = results.flows[0].goodput_bps / 1e6 / mbps;
-        assert!((0.75..1.3).contains(&found), "{per_million} in a million: {found}");
+        assert!((0.75..1.3).contains(&found), "{per_million} in a million, {is_told}: {found}");
     }
 }
 
 #[test]
-fn a_round_trip_eight_times_as_long_costs_udt4_no_share_where_it_knows_the_capacity() {
+fn a_round_trip_eight_times_as_long_costs_udt4_no_share() {
     let path = Path { mbps: 100, rtt_ms: 10 };
     let mut link = path.link();
     link.forward = LinkConfig::builder()
@@ -138,9 +141,8 @@ fn a_round_trip_eight_times_as_long_costs_udt4_no_share_where_it_knows_the_capac
         .build()
         .unwrap();
     let jain = |is_told| run_over(link.clone(), path, udt4(path, &[10, 80], is_told), 60).jain;
-    // DEV-041: the one of 80 ms finds too small a capacity at its start, and rises by a lower decade.
     assert!(jain(true) > 0.98);
-    assert!(jain(false) < 0.9, "if it has become better, the page of udt4 can say so");
+    assert!(jain(false) > 0.98);
 }
 
 #[test]

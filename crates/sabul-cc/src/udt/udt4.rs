@@ -19,6 +19,7 @@ use sabul_units::{Bytes, Gap, Packets, Random, Span};
 
 use super::arrivals::{Arrivals, Average, Capacity};
 use super::{CAPACITY, CUT, PERIOD_US_MAX, WINDOW, draw, increase, risen};
+use crate::channel::{BulkReport, ChannelRules};
 use crate::controller::{
     Acked, Context, Controller, IntervalReport, LossReport, SYN_INTERVAL, SendLimits, SentNumber,
 };
@@ -77,6 +78,8 @@ struct Udt4 {
     arrivals: Arrivals,
     speed: Average,
     capacity: Capacity,
+    /// The newest report of packet pairs.
+    pair_time: Option<Span>,
     /// Packets that have arrived since the last report, if an ACK came.
     newly: Option<f64>,
     has_lost: bool,
@@ -133,6 +136,7 @@ impl Udt4 {
             arrivals: Arrivals::new(ALIKE),
             speed: Average(SPEED_START),
             capacity: Capacity::new(params.number_or_word(CAPACITY.name)),
+            pair_time: None,
             newly: None,
             has_lost: false,
             epoch: Epoch::none(),
@@ -149,6 +153,12 @@ impl Udt4 {
     fn end_slow_start(&mut self) {
         self.is_slow_start = false;
         self.period_us = (1e6 / self.speed.0).clamp(PERIOD_US_MIN, PERIOD_US_MAX);
+    }
+
+    /// The speed that pairs show, or runs of ACKs where they show more: DEV-041.
+    fn shown(&self) -> Option<f64> {
+        let by_pairs = self.pair_time.map(|time| 1.0 / time.as_secs_f64());
+        by_pairs.into_iter().chain(self.arrivals.fastest()).max_by(f64::total_cmp)
     }
 
     fn rise(&mut self, packet_bytes: Bytes) {
@@ -182,7 +192,7 @@ impl Controller for Udt4 {
     fn on_interval(&mut self, _report: &IntervalReport, cx: &mut Context<'_>) {
         let Some(newly) = self.newly.take() else { return };
         self.speed.take(self.arrivals.speed());
-        self.capacity.take(self.arrivals.fastest());
+        self.capacity.take(self.shown());
         if self.is_slow_start {
             // One more than what was acknowledged, since both ends of the range are counted.
             self.window += newly + 1.0;
@@ -228,6 +238,16 @@ impl Controller for Udt4 {
             // DEV-042: published is nothing.
             self.cut();
         }
+    }
+
+    fn on_report(&mut self, report: &BulkReport, _cx: &mut Context<'_>) {
+        if let BulkReport::PairTime(time) = report {
+            self.pair_time = Some(*time);
+        }
+    }
+
+    fn rules(&self) -> ChannelRules {
+        ChannelRules::Pairs
     }
 
     fn phase(&self) -> &'static str {
