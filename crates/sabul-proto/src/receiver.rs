@@ -36,6 +36,7 @@ use acks::Acks;
 use echoes::Echoes;
 use lists::Lists;
 use numbers::Numbers;
+pub(crate) use numbers::REPLAY_WINDOW;
 pub(crate) use reorder::WINDOW_MAX;
 use repeats::{K_START, Repeats};
 use rules::{Desk, Rules};

@@ -78,7 +78,8 @@ fn a_round_ends_with_a_mark_that_is_said_again_until_it_is_answered() {
     sender.handle_feedback(at_us(211_000), &missing(1, 0, 10, &[(2, 3), (9, 9)])).unwrap();
     let second = Mark { serial: 2, end: SeqNo(10) };
     assert_eq!(leave(&mut sender, 220_000), (vec![3, 9], vec![second]));
-    let ack = Ack { serial: 1, seq: SeqNo(10), packets: 10, ..Ack::default() };
+    let largest = PacketNumber(14);
+    let ack = Ack { serial: 1, seq: SeqNo(10), largest, packets: 10, ..Ack::default() };
     sender.handle_feedback(at_us(230_000), &Feedback::Ack(ack)).unwrap();
     assert!(sender.is_idle());
 }

@@ -12,7 +12,7 @@ use super::reorder::Gaps;
 use crate::interval_set::IntervalSet;
 
 /// Ours: packet numbers this far below the largest are forgotten and count as replayed.
-const REPLAY_WINDOW: u64 = 1 << 20;
+pub(crate) const REPLAY_WINDOW: u64 = 1 << 20;
 
 /// What is known of the packet numbers.
 #[derive(Debug)]

@@ -262,6 +262,17 @@ fn a_list_that_is_not_full_is_complete() {
 }
 
 #[test]
+fn a_number_older_than_what_is_remembered_is_replayed() {
+    let mut receiver = receiver(LossPolicy::Current);
+    arrive(&mut receiver, 0, 0, 0);
+    arrive(&mut receiver, 0, 10, 10);
+    assert!(!receiver.is_replayed(PacketNumber(5)), "missing, and remembered");
+    arrive(&mut receiver, 1, 10 + REPLAY_WINDOW, 11);
+    assert!((0..10).all(|number| receiver.is_replayed(PacketNumber(number))));
+    assert!(!receiver.is_replayed(PacketNumber(11)), "missing, and remembered");
+}
+
+#[test]
 fn holes_are_bounded_however_they_come_about() {
     let mut receiver = with_rule(LossPolicy::Historical, ReportRule::sabul2003());
     let far = 4 * HOLES_MAX as u64;

@@ -9,7 +9,7 @@ use super::{Expiry, PeerError, Sender};
 
 /// Ours: transmissions remembered for a peer that never acknowledges the oldest. Also what an opener
 /// two key epochs behind could still follow.
-const NUMBERS_MAX: usize = 1 << 21;
+pub(super) const NUMBERS_MAX: usize = 1 << 21;
 
 /// What the peer has told so far.
 #[derive(Debug, Default)]
@@ -60,7 +60,8 @@ impl Sender {
         self.heard.acks_lost += ack.serial - self.heard.ack_serial - 1;
         self.heard.ack_serial = ack.serial;
         if ack.packets > 0 {
-            self.skips.note(now, &ack.missing, Some(ack.largest), self.ledger.numbers.next());
+            let numbers = &self.ledger.numbers;
+            self.skips.note_ack(now, ack, numbers.next(), numbers.named());
         }
         self.answers.note_ack(now, ack, self.stats.sent);
         self.window.open_to(ack.block_limit);
@@ -97,6 +98,11 @@ impl Sender {
             || ack.marked > ack.packets
         {
             return Err(PeerError("it received more than was sent"));
+        }
+        if ack.packets > ack.largest.0.saturating_add(1) {
+            return Err(PeerError(
+                "it received more packets than there are numbers up to the largest",
+            ));
         }
         Ok(())
     }
@@ -202,7 +208,7 @@ impl Sender {
         match nak.policy {
             LossPolicy::Historical => self.lose_seqs(now, &nak.ranges),
             LossPolicy::Current => {
-                self.skips.note(now, &nak.ranges, None, self.ledger.numbers.next());
+                self.skips.note_missing(&nak.ranges, self.ledger.numbers.next());
                 self.lose_numbers(now, &nak.ranges);
             }
         }

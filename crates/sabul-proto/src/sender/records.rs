@@ -112,6 +112,8 @@ pub(super) struct Numbers {
     ring: VecDeque<Sent>,
     /// Numbers that loss reports have named: a report that names them again costs nothing.
     reported: IntervalSet,
+    /// Numbers that were ever in there.
+    named: u64,
     /// Everything below has arrived or been overtaken.
     settled: PacketNumber,
     /// DATA packets from there on.
@@ -124,6 +126,7 @@ impl Numbers {
             first,
             ring: VecDeque::new(),
             reported: IntervalSet::new(),
+            named: 0,
             settled: first,
             in_flight: 0,
         }
@@ -173,6 +176,10 @@ impl Numbers {
         let index = number.checked_sub(self.first.0)?;
         self.ring.get_mut(usize::try_from(index).ok()?)?.seq.take()
     }
+    /// Numbers that loss reports have named so far, each counted once.
+    pub(super) const fn named(&self) -> u64 {
+        self.named
+    }
     /// Forgets the oldest transmissions up to `largest` that are settled or acknowledged.
     pub(super) fn trim(&mut self, largest: PacketNumber, acknowledged: SeqNo) {
         while let Some(sent) = self.ring.front() {
@@ -193,6 +200,7 @@ impl Numbers {
         }
         let known = NumberRange { first, last };
         let new = self.reported.lacking(known);
+        self.named += new.iter().map(|part| part.count()).sum::<u64>();
         self.reported.insert(known);
         new
     }

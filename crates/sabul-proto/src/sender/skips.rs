@@ -5,6 +5,11 @@
 //! [`WINDOW_MAX`] after a larger number has come to it, and then in every list until one is confirmed.
 //! So a peer that has acknowledged a number which left that much later than the larger one was heard
 //! of, in an ACK with a complete list that lacks the one left out, has lied. \[RFC9000 §21.4\]
+//!
+//! A full list may lack some missing numbers. An honest receiver then lists all of them in turn, a round, which
+//! takes one list for each [`MAX_RANGES`] of them; at the end of a round its reports have named them all, so the
+//! sender knows how long a round can be. After [`ROUNDS_MAX`] rounds of full lists that all lack the number left
+//! out, the peer has lied.
 //! Invariants:  one number at a time is under watch; none of them counts as sent or lost.
 
 use std::fmt;
@@ -13,14 +18,18 @@ use sabul_units::{Instant, PacketNumber, Random};
 use sabul_wire::{Ack, MAX_RANGES, NumberRange};
 
 use super::error::PeerError;
-use crate::receiver::WINDOW_MAX;
+use crate::receiver::{REPLAY_WINDOW, WINDOW_MAX};
 
 /// Ours: numbers before the first one that is left out, at least; up to twice as many.
 const DISTANCE_MIN: u64 = 256;
 /// Ours: the distance doubles each time up to this.
 const DISTANCE_MAX: u64 = 1 << 16;
-/// Ours: behind so many numbers a receiver may have forgotten what was missing.
-const WATCH_NUMBERS: u64 = 1 << 19;
+/// Behind so many numbers a receiver may have forgotten which were missing.
+const WATCH_NUMBERS: u64 = REPLAY_WINDOW;
+
+/// Ours: rounds of full lists without the number under watch. Of an honest peer all these ACKs were lost:
+/// at a loss rate of 30 % one watch in 10^8.
+const ROUNDS_MAX: u64 = 16;
 
 const LIE: PeerError = PeerError("it acknowledged a packet that was never sent");
 
@@ -32,6 +41,8 @@ struct Watch {
     passed_at: Option<Instant>,
     /// An ACK that tells of this one must have listed it.
     due: Option<PacketNumber>,
+    /// Full lists without this one since then.
+    full_lists: u64,
 }
 
 /// Which numbers are left out, and whether the peer knows that they are missing.
@@ -41,6 +52,35 @@ pub(super) struct Skips {
     next: PacketNumber,
     distance: u64,
     watch: Option<Watch>,
+    named: Named,
+}
+
+/// Missing numbers that the peer has reported lately: of the last one to two [`REPLAY_WINDOW`]s. Older
+/// numbers are in no list, since receivers forget them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Named {
+    /// Which window the next number to be sent is in.
+    window: u64,
+    /// Reported before this window and the one before began.
+    before: [u64; 2],
+    total: u64,
+}
+
+impl Named {
+    const fn note(&mut self, next: PacketNumber, total: u64) {
+        let window = next.0 / REPLAY_WINDOW;
+        if window != self.window {
+            let last = if window == self.window + 1 { self.before[0] } else { self.total };
+            self.before = [self.total, last];
+            self.window = window;
+        }
+        self.total = total;
+    }
+
+    /// Full lists in which an honest receiver names each of its missing numbers once.
+    const fn lists_in_a_round(&self) -> u64 {
+        1 + (self.total - self.before[1]) / MAX_RANGES as u64
+    }
 }
 
 impl fmt::Debug for Skips {
@@ -48,13 +88,20 @@ impl fmt::Debug for Skips {
         f.debug_struct("Skips")
             .field("next", &self.next)
             .field("watch", &self.watch)
+            .field("named", &self.named)
             .finish_non_exhaustive()
     }
 }
 
 impl Skips {
     pub(super) const fn none() -> Self {
-        Self { random: None, next: PacketNumber(u64::MAX), distance: DISTANCE_MIN, watch: None }
+        Self {
+            random: None,
+            next: PacketNumber(u64::MAX),
+            distance: DISTANCE_MIN,
+            watch: None,
+            named: Named { window: 0, before: [0; 2], total: 0 },
+        }
     }
 
     /// Leaves numbers out from now on.
@@ -84,7 +131,7 @@ impl Skips {
         if number < self.next {
             return false;
         }
-        self.watch = Some(Watch { number, passed_at: None, due: None });
+        self.watch = Some(Watch { number, passed_at: None, due: None, full_lists: 0 });
         true
     }
 
@@ -98,28 +145,42 @@ impl Skips {
     /// Whether an ACK can be true.
     pub(super) fn check(&self, ack: &Ack) -> Result<(), PeerError> {
         let Some(watch) = self.watch.filter(|_| ack.packets > 0) else { return Ok(()) };
-        let is_complete = ack.missing.len() < MAX_RANGES;
-        let is_overdue = watch.due.is_some_and(|due| ack.largest >= due) && is_complete;
-        if ack.largest == watch.number || (is_overdue && !names(&ack.missing, watch.number)) {
+        let lists_max = match ack.missing.len() {
+            MAX_RANGES => ROUNDS_MAX * self.named.lists_in_a_round(),
+            _ => 0,
+        };
+        if ack.largest == watch.number || (watch.lacks(ack) && watch.full_lists >= lists_max) {
             return Err(LIE);
         }
         Ok(())
     }
 
-    /// Numbers that the peer lists as missing; `largest` where it says what has come, too.
-    pub(super) fn note(
-        &mut self,
-        now: Instant,
-        missing: &[NumberRange],
-        largest: Option<PacketNumber>,
-        next: PacketNumber,
-    ) {
+    /// Takes note of an ACK that has been checked. `named` is how many missing numbers the peer has reported
+    /// before, each counted once.
+    pub(super) fn note_ack(&mut self, now: Instant, ack: &Ack, next: PacketNumber, named: u64) {
+        self.named.note(next, named);
+        self.note_missing(&ack.missing, next);
         let Some(watch) = &mut self.watch else { return };
-        if names(missing, watch.number) {
-            self.close(next);
-        } else if largest.is_some_and(|largest| largest > watch.number) {
+        if ack.largest > watch.number {
             watch.passed_at.get_or_insert(now);
         }
+        watch.full_lists += u64::from(watch.lacks(ack));
+    }
+
+    /// Takes note of numbers that the peer reports missing.
+    pub(super) fn note_missing(&mut self, missing: &[NumberRange], next: PacketNumber) {
+        if self.watch.is_some_and(|watch| names(missing, watch.number)) {
+            self.close(next);
+        }
+    }
+}
+
+impl Watch {
+    /// Whether the number is due in the lists of this ACK and not in this one.
+    fn lacks(&self, ack: &Ack) -> bool {
+        let is_due = self.due.is_some_and(|due| ack.largest >= due);
+        let is_kept = ack.largest.0.saturating_sub(self.number.0) <= WATCH_NUMBERS;
+        is_due && is_kept && !names(&ack.missing, self.number)
     }
 }
 

@@ -4,6 +4,9 @@ use sabul_wire::{Ack, Feedback, Nak, NumberRange};
 
 use super::*;
 
+#[path = "tests/lies.rs"]
+mod lies;
+
 const PAYLOAD: u32 = 1000;
 
 fn sender(policy: LossPolicy, params: &[(&str, &str)]) -> Sender {
@@ -433,74 +436,6 @@ fn what_the_receivers_socket_is_said_to_drop_excuses_no_more_than_may_be_lost() 
     let stats = sender.stats();
     assert_eq!(stats.lost_at_receiver, 4, "{stats:?}");
     assert!(stats.lost >= 6, "{stats:?}");
-}
-
-/// A sender that leaves numbers out, paced at one packet a millisecond, against a peer that says at
-/// each tenth what it says of what has been sent so far; the time at which it is found out.
-fn found_out_at(mut say: impl FnMut(&Sender, u64, &[u64]) -> Feedback) -> Option<u64> {
-    let mut sender = sender(LossPolicy::Current, &[("rate_mbps", "12")]);
-    sender.skip_numbers(Box::new(sabul_units::SeededRandom::new(3)));
-    let (mut numbers, mut pushed) = (Vec::new(), 0);
-    for ms in 0..10_000 {
-        while pushed < sender.released_blocks() + 4 {
-            sender.push_block(10_000);
-            pushed += 1;
-        }
-        numbers.extend(drain(&mut sender, at_ms(ms)).into_iter().map(|(number, _)| number));
-        if ms % 10 == 9 {
-            let report = say(&sender, ms / 10 + 1, &numbers);
-            if let Err(error) = sender.handle_feedback(at_ms(ms), &report) {
-                assert_eq!(error.0, "it acknowledged a packet that was never sent");
-                return Some(ms);
-            }
-        }
-    }
-    assert_eq!(sender.stats().lost, 0, "what was left out is not lost");
-    None
-}
-
-#[test]
-fn a_peer_that_acknowledges_what_it_has_not_received_is_found_out() {
-    let all = |sender: &Sender, serial, numbers: &[u64], missing| {
-        let largest = PacketNumber(*numbers.last().unwrap());
-        let (seq, packets) = (sender.ledger.pieces.next(), sender.stats().sent);
-        Feedback::Ack(Ack {
-            serial,
-            seq,
-            largest,
-            packets,
-            block_limit: 1000,
-            missing,
-            ..Ack::default()
-        })
-    };
-    let liar = found_out_at(|sender, serial, numbers| all(sender, serial, numbers, Vec::new()));
-    // The first is among the first 512, and half a second later it counts.
-    assert!((256..1200).contains(&liar.expect("it is found out")), "{liar:?}");
-    // The same peer, but it lists what it was not sent, as an honest one does.
-    let honest = found_out_at(|sender, serial, numbers| {
-        let gaps = numbers.windows(2).filter(|pair| pair[1] > pair[0] + 1);
-        // ACK2s take numbers, too.
-        let ranges = gaps.map(|pair| NumberRange { first: pair[0] + 1, last: pair[1] - 1 });
-        let missing: Vec<_> = ranges.collect();
-        let from = missing.len().saturating_sub(sabul_wire::MAX_RANGES - 1);
-        all(sender, serial, numbers, missing[from..].to_vec())
-    });
-    assert_eq!(honest, None);
-}
-
-#[test]
-fn an_ack_of_the_very_number_that_was_left_out_is_a_lie() {
-    let mut sender = sender(LossPolicy::Current, &[]);
-    sender.skip_numbers(Box::new(sabul_units::SeededRandom::new(3)));
-    for _ in 0..60 {
-        sender.push_block(10_000);
-    }
-    let numbers: Vec<_> =
-        drain(&mut sender, at_ms(0)).into_iter().map(|(number, _)| number).collect();
-    let pair = numbers.windows(2).find(|pair| pair[1] > pair[0] + 1).expect("one was left out");
-    assert!(sender.handle_feedback(at_ms(1), &ack(1, 1, pair[0] + 1)).is_err());
-    sender.handle_feedback(at_ms(1), &ack(1, 1, pair[0])).unwrap();
 }
 
 #[test]

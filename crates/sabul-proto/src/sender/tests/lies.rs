@@ -1,0 +1,202 @@
+//! Peers that report what cannot be true.
+
+use sabul_wire::MAX_RANGES;
+
+use super::super::feedback::NUMBERS_MAX;
+use super::super::skips::Skips;
+use super::*;
+
+/// A sender that leaves numbers out, paced at one packet a millisecond, against a peer that says at
+/// each tenth what it says of what has been sent so far; the time at which it is found out.
+fn found_out_at(mut say: impl FnMut(&Sender, u64, &[u64]) -> Feedback) -> Option<u64> {
+    let mut sender = sender(LossPolicy::Current, &[("rate_mbps", "12")]);
+    sender.skip_numbers(Box::new(sabul_units::SeededRandom::new(3)));
+    let (mut numbers, mut pushed) = (Vec::new(), 0);
+    for ms in 0..10_000 {
+        while pushed < sender.released_blocks() + 4 {
+            sender.push_block(10_000);
+            pushed += 1;
+        }
+        numbers.extend(drain(&mut sender, at_ms(ms)).into_iter().map(|(number, _)| number));
+        if ms % 10 == 9 {
+            let report = say(&sender, ms / 10 + 1, &numbers);
+            if let Err(error) = sender.handle_feedback(at_ms(ms), &report) {
+                assert_eq!(error.0, "it acknowledged a packet that was never sent");
+                return Some(ms);
+            }
+        }
+    }
+    assert_eq!(sender.stats().lost, 0, "what was left out is not lost");
+    None
+}
+
+/// Acknowledges all that has been sent, with this list of missing numbers.
+fn all(sender: &Sender, serial: u64, numbers: &[u64], missing: Vec<NumberRange>) -> Feedback {
+    Feedback::Ack(Ack {
+        serial,
+        seq: sender.ledger.pieces.next(),
+        largest: PacketNumber(*numbers.last().unwrap()),
+        packets: sender.stats().sent,
+        block_limit: 100_000,
+        missing,
+        ..Ack::default()
+    })
+}
+
+/// The numbers that did not carry data: those that were left out, and those of ACK2s.
+fn gaps(numbers: &[u64]) -> Vec<NumberRange> {
+    let gaps = numbers.windows(2).filter(|pair| pair[1] > pair[0] + 1);
+    gaps.map(|pair| NumberRange { first: pair[0] + 1, last: pair[1] - 1 }).collect()
+}
+
+#[test]
+fn a_peer_that_acknowledges_what_it_has_not_received_is_found_out() {
+    let liar = found_out_at(|sender, serial, numbers| all(sender, serial, numbers, Vec::new()));
+    // The first is among the first 512, and half a second later it counts.
+    assert!((256..1200).contains(&liar.expect("it is found out")), "{liar:?}");
+    // The same peer, but it lists what it was not sent, as an honest one does.
+    let honest = found_out_at(|sender, serial, numbers| {
+        let missing = gaps(numbers);
+        let from = missing.len().saturating_sub(MAX_RANGES - 1);
+        all(sender, serial, numbers, missing[from..].to_vec())
+    });
+    assert_eq!(honest, None);
+}
+
+#[test]
+fn full_lists_of_numbers_settled_long_ago_do_not_hide_a_lie() {
+    let liar = found_out_at(|sender, serial, numbers| {
+        let missing = if *numbers.last().unwrap() > 4 * MAX_RANGES as u64 {
+            (0..MAX_RANGES as u64).map(|n| NumberRange { first: 2 * n, last: 2 * n }).collect()
+        } else {
+            gaps(numbers)
+        };
+        all(sender, serial, numbers, missing)
+    });
+    assert!((800..3000).contains(&liar.expect("it is found out")), "{liar:?}");
+}
+
+/// How many full lists without the number under watch pass, where the peer has named so many numbers before.
+fn full_lists_that_pass(named_at: PacketNumber, named: u64) -> u64 {
+    let mut skips = Skips::none();
+    skips.start(named_at, Box::new(sabul_units::SeededRandom::new(3)));
+    let full: Vec<_> = (0..MAX_RANGES as u64).map(|n| NumberRange { first: n, last: n }).collect();
+    let mut next = named_at;
+    let number = loop {
+        let is_left_out = skips.take(at_ms(0), next);
+        next = next.next();
+        if is_left_out {
+            break PacketNumber(next.0 - 1);
+        }
+    };
+    let ack = |largest| Ack { largest, packets: 1, missing: full.clone(), ..Ack::default() };
+    // Named at another time than the first ACK.
+    skips.note_ack(at_ms(0), &ack(number), named_at, named);
+    skips.note_ack(at_ms(0), &ack(next), next, named);
+    assert!(!skips.take(at_ms(600), next), "from here on the number is due");
+    (0..10_000)
+        .find(|_| {
+            let result = skips.check(&ack(next));
+            skips.note_ack(at_ms(610), &ack(next), next.next(), named);
+            result.is_err()
+        })
+        .expect("it is found out")
+}
+
+#[test]
+fn a_peer_may_send_as_many_full_lists_as_it_takes_to_name_all_that_is_missing() {
+    let far = PacketNumber(5 << 20);
+    assert_eq!(full_lists_that_pass(PacketNumber(0), 0), 16);
+    assert_eq!(full_lists_that_pass(PacketNumber(0), 1000), 16 * 6);
+    assert_eq!(full_lists_that_pass(far, 1000), 16 * 6);
+}
+
+#[test]
+fn a_full_list_in_turn_that_names_the_number_left_out_ends_the_watch() {
+    let mut serials = 0..;
+    let honest = found_out_at(|sender, serial, numbers| {
+        let missing = gaps(numbers);
+        let round = missing.len().div_ceil(MAX_RANGES).max(1);
+        let turn = serials.next().unwrap_or(0) % round;
+        let from = (turn * MAX_RANGES).min(missing.len().saturating_sub(MAX_RANGES));
+        all(sender, serial, numbers, missing.into_iter().skip(from).take(MAX_RANGES).collect())
+    });
+    assert_eq!(honest, None);
+}
+
+#[test]
+fn an_ack_of_the_very_number_that_was_left_out_is_a_lie() {
+    let mut sender = sender(LossPolicy::Current, &[]);
+    sender.skip_numbers(Box::new(sabul_units::SeededRandom::new(3)));
+    for _ in 0..60 {
+        sender.push_block(10_000);
+    }
+    let numbers: Vec<_> =
+        drain(&mut sender, at_ms(0)).into_iter().map(|(number, _)| number).collect();
+    let pair = numbers.windows(2).find(|pair| pair[1] > pair[0] + 1).expect("one was left out");
+    assert!(sender.handle_feedback(at_ms(1), &ack(1, 1, pair[0] + 1)).is_err());
+    sender.handle_feedback(at_ms(1), &ack(1, 1, pair[0])).unwrap();
+}
+
+/// A sender of which ten packets have left and nothing has been acknowledged.
+fn sender_of_ten() -> Sender {
+    let mut sender = sender(LossPolicy::Current, &[]);
+    sender.push_block(10_000);
+    assert_eq!(drain(&mut sender, at_ms(0)).len(), 10);
+    sender
+}
+
+#[test]
+fn an_ack_of_what_cannot_have_happened_ends_the_channel_and_changes_nothing() {
+    type Change = fn(&mut Ack);
+    let cases: [(&str, Change); 8] = [
+        ("largest", |ack| ack.largest = PacketNumber(10)),
+        ("seq", |ack| ack.seq = SeqNo(11)),
+        ("missing", |ack| ack.missing = vec![NumberRange { first: 9, last: 10 }]),
+        ("packets", |ack| ack.packets = 11),
+        ("packets up to the largest", |ack| ack.largest = PacketNumber(4)),
+        ("bytes", |ack| ack.bytes = 10_001),
+        ("marked", |ack| ack.marked = 7),
+        ("marked, with few packets", |ack| (ack.packets, ack.marked) = (1, 2)),
+    ];
+    let honest = || Ack { serial: 1, largest: PacketNumber(9), packets: 6, ..Ack::default() };
+    for (what, change) in cases {
+        let mut sender = sender_of_ten();
+        let mut ack = honest();
+        change(&mut ack);
+        assert!(sender.handle_feedback(at_ms(5), &Feedback::Ack(ack)).is_err(), "{what}");
+        assert_eq!((sender.stats().arrived, sender.stats().lost), (0, 0), "{what}");
+        sender.handle_feedback(at_ms(5), &Feedback::Ack(honest())).unwrap();
+        assert_eq!(sender.stats().arrived, 6, "{what}");
+    }
+}
+
+#[test]
+fn an_ack_that_a_newer_one_has_overtaken_changes_nothing() {
+    let mut sender = sender_of_ten();
+    sender.handle_feedback(at_ms(5), &ack(2, 3, 2)).unwrap();
+    for serial in [1, 2] {
+        let Feedback::Ack(mut late) = ack(serial, 5, 6) else { unreachable!() };
+        late.missing = vec![NumberRange { first: 4, last: 5 }];
+        sender.handle_feedback(at_ms(6), &Feedback::Ack(late)).unwrap();
+    }
+    assert_eq!((sender.stats().arrived, sender.stats().lost), (3, 0));
+    assert_eq!(sender.ledger.pieces.first(), SeqNo(3));
+    sender.handle_feedback(at_ms(7), &ack(3, 5, 6)).unwrap();
+    assert_eq!(sender.stats().arrived, 7);
+}
+
+#[test]
+fn a_peer_that_never_acknowledges_the_oldest_packet_ends_the_channel_at_a_bound() {
+    let mut sender = sender_of_ten();
+    let push_until = |sender: &mut Sender, count| {
+        while sender.ledger.numbers.len() < count {
+            sender.ledger.numbers.push_other();
+        }
+    };
+    push_until(&mut sender, NUMBERS_MAX);
+    let report = nak(LossPolicy::Current, &[(1, 1)]);
+    sender.handle_feedback(at_ms(5), &report).unwrap();
+    push_until(&mut sender, NUMBERS_MAX + 1);
+    assert!(sender.handle_feedback(at_ms(6), &report).is_err());
+}
