@@ -7,16 +7,24 @@
 use super::lines::MARK;
 
 /// Where a sabul may be, beside the PATH, which is short for commands over ssh: what installers for one user
-/// take, then what was pushed there before. Each is a pattern.
+/// take.
 const PLACES: &str = "\"$HOME\"/.local/bin/sabul \"$HOME\"/.cargo/bin/sabul /usr/local/bin/sabul \
-    /opt/sabul/bin/sabul \"${XDG_CACHE_HOME:-$HOME/.cache}\"/sabul/sabul-*";
+    /opt/sabul/bin/sabul";
+
+/// The account's folder of pushed programs, `$d`; `o FILE` is true where the file or folder is the account's own and no
+/// link. `k` is true where the folder is, and no other user can write to it from then on.
+const CACHE: &str = "d=${XDG_CACHE_HOME:-$HOME/.cache}/sabul; \
+    o() { [ -O \"$1\" ] && [ ! -L \"$1\" ]; }; \
+    k() { o \"$d\" && chmod 700 \"$d\"; }";
 
 /// Finds a program: `$1` is its path or nothing. Leaves it in `f`.
 fn find() -> String {
     format!(
-        "f=; case $1 in \
+        "{CACHE}; f=; case $1 in \
          \"\") f=$(command -v sabul 2>/dev/null) || for i in {PLACES}; \
-         do if [ -x \"$i\" ]; then f=$i; break; fi; done;; \
+         do if [ -x \"$i\" ]; then f=$i; break; fi; done; \
+         if [ -z \"$f\" ] && k; then for i in \"$d\"/sabul-*; \
+         do if o \"$i\" && [ -x \"$i\" ]; then f=$i; break; fi; done; fi;; \
          \"~/\"*) f=$HOME/${{1#\"~/\"}};; \
          *) f=$1;; esac; \
          if [ -z \"$f\" ] || [ ! -x \"$f\" ]; then \
@@ -28,12 +36,14 @@ fn find() -> String {
 /// there yet comes by standard input. Leaves it in `f`.
 fn push() -> String {
     format!(
-        "umask 077; d=${{XDG_CACHE_HOME:-$HOME/.cache}}/sabul; f=$d/sabul-$3; \
+        "m=$(umask); umask 077; {CACHE}; f=$d/sabul-$3; \
          h() {{ (sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\") 2>/dev/null \
          | cut -c 1-64; }}; \
-         if [ \"$(h \"$f\")\" = \"$3\" ]; then :; else \
+         mkdir -p \"$d\" && k || \
+         {{ printf \"{MARK}damaged %s\\n\" \"$d cannot be made, is a link or another user's\"; exit 1; }}; \
+         if o \"$f\" && [ \"$(h \"$f\")\" = \"$3\" ]; then :; else \
          t=$d/incoming-$$; \
-         mkdir -p \"$d\" && : > \"$t\" || \
+         rm -f \"$t\" && (set -C; : > \"$t\") || \
          {{ printf \"{MARK}damaged %s\\n\" \"cannot write into $d\"; exit 1; }}; \
          printf \"{MARK}wants %s\\n\" \"$(uname -sm)\"; \
          head -c \"$4\" > \"$t\" || \
@@ -41,7 +51,7 @@ fn push() -> String {
          if [ \"$(h \"$t\")\" = \"$3\" ]; then chmod 700 \"$t\" && mv -f \"$t\" \"$f\"; else \
          rm -f \"$t\"; printf \"{MARK}damaged %s\\n\" \"its hash there is another, or no sha256sum is there\"; \
          exit 1; fi; \
-         for i in \"$d\"/sabul-*; do [ \"$i\" = \"$f\" ] || rm -f \"$i\"; done; fi"
+         for i in \"$d\"/sabul-*; do [ \"$i\" = \"$f\" ] || rm -f \"$i\"; done; fi; umask \"$m\""
     )
 }
 
@@ -175,6 +185,75 @@ mod tests {
         fs::write(cache.join(format!("sabul-{hash}")), "x").unwrap();
         let said = text(&run(home.path(), &command, PROGRAM.as_bytes()));
         assert!(said.starts_with("@sabul wants ") && said.contains("ran serve"), "{said}");
+    }
+
+    /// A pushed program that prints its umask where it is to serve.
+    const WITH_UMASK: &str = "#!/bin/sh\nif [ \"$1\" = serve ]; then umask; fi\n";
+
+    #[test]
+    fn a_pushed_program_runs_with_the_accounts_own_umask() {
+        let home = tempfile::tempdir().unwrap();
+        let hash = crate::ssh::push::hash(WITH_UMASK.as_bytes());
+        let command = remote("", "1-2", Some((&hash, WITH_UMASK.len() as u64)));
+        let said = text(&run(home.path(), &format!("umask 027; {command}"), WITH_UMASK.as_bytes()));
+        assert_eq!(said.lines().last(), Some("0027"), "{said}");
+        let cache = fs::metadata(home.path().join(".cache/sabul")).unwrap();
+        assert_eq!(cache.permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_cache_that_others_can_write_to_is_closed_and_links_in_it_are_not_followed() {
+        let home = tempfile::tempdir().unwrap();
+        let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
+        let command = remote("", "1-2", Some((&hash, PROGRAM.len() as u64)));
+        let cache = home.path().join(".cache/sabul");
+        let open = || fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+        fs::create_dir_all(&cache).unwrap();
+        open();
+        // Links to a program with the right content, and at the name under which the next one arrives: `exec` keeps
+        // the process id.
+        let (outside, victim) = (home.path().join("outside"), home.path().join("victim"));
+        program(&outside);
+        fs::write(&victim, "as it was").unwrap();
+        std::os::unix::fs::symlink(&outside, cache.join(format!("sabul-{hash}"))).unwrap();
+        let command = format!("ln -s ../../victim .cache/sabul/incoming-$$; exec {command}");
+        let said = text(&run(home.path(), &command, PROGRAM.as_bytes()));
+        assert!(said.starts_with("@sabul wants ") && said.contains("ran serve"), "{said}");
+        assert_eq!(fs::read(&victim).unwrap(), b"as it was");
+        let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(&cache) & 0o777, 0o700);
+        assert!(!cache.join(format!("sabul-{hash}")).is_symlink());
+        // Where nothing is pushed, the program that lies there is found, and its folder is closed first.
+        open();
+        let said = text(&run(home.path(), &remote("", "1-2", None), b""));
+        assert!(said.contains("/.cache/sabul/sabul-") && said.contains("ran serve"), "{said}");
+        assert_eq!(mode(&cache) & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_cache_of_another_user_or_behind_a_link_is_not_used() {
+        let home = tempfile::tempdir().unwrap();
+        let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
+        let pushing = remote("", "1-2", Some((&hash, PROGRAM.len() as u64)));
+        let (cache, real) = (home.path().join(".cache/sabul"), home.path().join("real"));
+        program(&real.join("sabul-x"));
+        fs::create_dir_all(cache.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(&real, &cache).unwrap();
+        let check = |what: &str| {
+            let said = text(&run(home.path(), &pushing, PROGRAM.as_bytes()));
+            assert!(said.starts_with("@sabul damaged ") && !said.contains("ran"), "{what}: {said}");
+            let said = text(&run(home.path(), &remote("", "1-2", None), b""));
+            assert!(said.starts_with("@sabul missing "), "{what}: {said}");
+        };
+        check("link");
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped the rest: only root can give a folder away");
+            return;
+        }
+        fs::remove_file(&cache).unwrap();
+        fs::rename(&real, &cache).unwrap();
+        std::os::unix::fs::chown(&cache, Some(1000), Some(1000)).unwrap();
+        check("another user's");
     }
 
     #[test]
