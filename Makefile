@@ -70,7 +70,7 @@ doc:
 tidy: ## check the repository's own rules only (part of test)
 	$(CARGO) run $(CARGOFLAGS) -q -p xtask -- tidy
 
-test-lab: lint-lab unit-lab scripts-lab ## everything that makes network namespaces; needs root and iproute2
+test-lab: lint-lab unit-lab scripts-lab ## everything that makes namespaces or mounts; needs root and iproute2
 
 lint-lab:
 	$(CARGO) clippy $(CARGOFLAGS) -p sabul-lab -p sabul-cli --all-targets $(NAMESPACES) -- -D warnings
@@ -83,6 +83,7 @@ scripts-lab: build
 	tests/lab.sh
 	tests/router.sh
 	tests/ssh.sh
+	tests/failing-disk.sh
 
 cuts: build ## KILLS=200 CUTS=50 interruptions of copies between namespaces; needs root and iproute2; half an hour
 	tests/cuts.sh $(or $(KILLS),200) $(or $(CUTS),50)

@@ -455,20 +455,23 @@ impl DiskFile for File {
     }
 }
 
-/// Flushes a whole file system, where one call does that and tells of every error: those that
-/// live on a disk of this machine, from Linux 5.8 on.
+/// Flushes a whole file system, where one call does that and returns every write error: from Linux 5.8 on.
 #[cfg(target_os = "linux")]
 fn sync_file_system(file: &File) -> io::Result<()> {
-    /// ext2 to ext4, XFS, Btrfs, F2FS, tmpfs and overlays of these, as `statfs` calls them.
-    const LOCAL: [u64; 6] =
-        [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994, 0x794C_7630];
-    let unsupported = || io::ErrorKind::Unsupported.into();
     // The types differ between machines; the numbers have 32 bits.
     let kind = u64::try_from(rustix::fs::fstatfs(file)?.f_type).unwrap_or(0);
-    if !LOCAL.contains(&kind) || !tells_errors() {
-        return Err(unsupported());
+    if !syncfs_returns_errors(kind) || !tells_errors() {
+        return Err(io::ErrorKind::Unsupported.into());
     }
     Ok(rustix::fs::syncfs(file)?)
+}
+
+/// Whether `syncfs` returns every write error on a file system of this type, as `statfs` numbers it: ext2 to ext4, XFS,
+/// Btrfs, F2FS and tmpfs, whose superblocks record the errors of writeback. The superblock of an overlay records no error
+/// of the file system below it (measured on Linux 6.18), so files on an overlay are flushed by `fsync`, one by one.
+#[cfg(target_os = "linux")]
+const fn syncfs_returns_errors(kind: u64) -> bool {
+    matches!(kind, 0xEF53 | 0x5846_5342 | 0x9123_683E | 0xF2F5_2010 | 0x0102_1994)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -493,4 +496,51 @@ fn tells_errors() -> bool {
 /// The error of a call on a path that a disk in memory makes up.
 pub(crate) fn made_up(operation: &'static str, path: &JailPath, errno: Errno) -> JailError {
     jail::fail(operation, path, errno)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::fs::{Mode, OFlags};
+
+    use super::*;
+
+    /// A file that is open as a path only: every flush of it fails, if the system is called at all.
+    fn cannot_be_flushed(folder: &str) -> Option<File> {
+        let dir = tempfile::tempdir_in(folder).ok()?;
+        std::fs::write(dir.path().join("f"), "content").unwrap();
+        let path = dir.path().join("f");
+        rustix::fs::open(&path, OFlags::PATH, Mode::empty()).ok().map(File::from)
+    }
+
+    #[test]
+    fn a_flush_that_the_system_refuses_fails() {
+        let file = cannot_be_flushed(&std::env::temp_dir().display().to_string()).unwrap();
+        let refused = Some(Errno::BADF.raw_os_error());
+        assert_eq!(DiskFile::sync(&file).unwrap_err().raw_os_error(), refused);
+        // A tmpfs is one of the file systems that are flushed as a whole.
+        let Some(file) = cannot_be_flushed("/dev/shm") else {
+            println!("SKIPPED the flush of a whole file system: no tmpfs at /dev/shm");
+            return;
+        };
+        assert_eq!(DiskFile::sync_file_system(&file).unwrap_err().raw_os_error(), refused);
+    }
+
+    #[test]
+    fn only_file_systems_whose_syncfs_returns_errors_are_flushed_as_a_whole() {
+        for (kind, name) in [
+            (0x794C_7630, "overlay"),
+            (0x6573_5546, "FUSE"),
+            (0x6969, "NFS"),
+            (0xFF53_4D42, "CIFS"),
+            (0xF15F, "eCryptfs"),
+            (0x2FC1_2FC1, "ZFS"),
+            (0, "unknown"),
+        ] {
+            assert!(!syncfs_returns_errors(kind), "{name}");
+        }
+        assert!(syncfs_returns_errors(0xEF53), "ext4");
+        let Ok(shm) = File::open("/dev/shm") else { return };
+        let kind = u64::try_from(rustix::fs::fstatfs(&shm).unwrap().f_type).unwrap();
+        assert!(syncfs_returns_errors(kind), "tmpfs is {kind:#x}");
+    }
 }
