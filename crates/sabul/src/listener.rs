@@ -12,7 +12,7 @@ use rustls::ServerConfig;
 use sabul_wire::control::{CONTROL_VERSION, Failure, FailureCode, Message};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{debug, info, warn};
@@ -327,10 +327,19 @@ struct Caller {
 }
 
 impl Caller {
-    /// Waits until the listener's part of the handshake may begin.
-    async fn begin(&self) {
+    /// Waits in line until the listener's part of the handshake may begin, which the permit is for. Only the first
+    /// of the line waits for the rate of all, so nobody else wakes up for it.
+    async fn begin(&self) -> Option<SemaphorePermit<'_>> {
+        self.pause(Door::line_up).await;
+        // It is never closed.
+        let first = self.porch.processors.acquire().await.ok();
+        self.pause(Door::begin).await;
+        first
+    }
+
+    async fn pause(&self, until: fn(&mut Door, Instant, u64) -> Result<(), Duration>) {
         loop {
-            let asked = self.porch.door().begin(Instant::now(), self.number);
+            let asked = until(&mut self.porch.door(), Instant::now(), self.number);
             match asked {
                 Ok(()) => return,
                 Err(wait) => tokio::time::sleep(wait).await,
@@ -347,6 +356,7 @@ impl Caller {
 
 impl Drop for Caller {
     fn drop(&mut self) {
+            Verdict::LineIsFull => Err("too many callers wait for a handshake"),
         self.leave();
     }
 }
@@ -375,9 +385,8 @@ async fn greet(newcomer: Newcomer, caller: &Caller, gate: &Gate) -> Result<Sessi
     stream.set_nodelay(true).map_err(|error| text(&error))?;
     let hello = tls::client_hello(stream).await.map_err(|error| text(&error))?;
     caller.porch.door().speaks(caller.number);
-    caller.begin().await;
     let handshake = {
-        let _one_at_a_time = caller.porch.processors.acquire().await;
+        let _one_at_a_time = caller.begin().await;
         hello.answer(Arc::clone(&gate.tls))
     };
     let stream = handshake.await.map_err(|error| text(&error))?;
