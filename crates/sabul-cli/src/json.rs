@@ -1,9 +1,12 @@
 //! Printing JSON documents: one, or a line for each thing that happens.
 
-use sabul::{Progress, Transfer};
+use std::io;
+
+use sabul::{Progress, Transfer, steers};
 use sabul_front::json::ErrorJson;
 use sabul_front::lines::{CopyEvent, Teller};
 use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
 
 use crate::error::CliError;
 use crate::exit;
@@ -16,9 +19,34 @@ pub(crate) fn error(error: &CliError) -> ErrorJson {
 
 /// Prints one document on a line.
 pub(crate) fn print(document: &impl Serialize) -> Result<(), CliError> {
-    let text = serde_json::to_string(document)
+    let mut text = Vec::new();
+    document
+        .serialize(&mut Serializer::with_formatter(&mut text, Escaping))
         .map_err(|error| CliError::failed(format!("cannot write JSON: {error}")))?;
-    output::print_line(text)
+    text.push(b'\n');
+    output::print(text)
+}
+
+/// Compact JSON in which characters that steer a terminal are escapes of JSON, beyond those that JSON asks for.
+struct Escaping;
+
+impl Formatter for Escaping {
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let mut units = [0; 2];
+        for part in fragment.split_inclusive(steers) {
+            let last = part.chars().next_back().filter(|last| steers(*last));
+            let plain = part.len() - last.map_or(0, char::len_utf8);
+            writer.write_all(&part.as_bytes()[..plain])?;
+            for unit in last.iter().flat_map(|last| last.encode_utf16(&mut units).to_vec()) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Prints a line of what happens, where lines are wanted. One that cannot be written is told of by the last.
@@ -33,5 +61,20 @@ pub(crate) fn follow(teller: &mut Teller, transfer: &Transfer, progress: &Progre
     let failed = teller.failed(&transfer.failures_after(teller.failures()));
     for line in failed.into_iter().chain(teller.look(progress)) {
         let _ = print(&line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_steers_no_terminal_and_keeps_every_text() {
+        let text = "a\"\\\u{1b}[2J\u{9b}31m\u{7f}\u{202e}b\u{1f600}é";
+        let mut line = Vec::new();
+        text.serialize(&mut Serializer::with_formatter(&mut line, Escaping)).unwrap();
+        let line = String::from_utf8(line).unwrap();
+        assert!(!line.contains(steers), "{line}");
+        assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
     }
 }

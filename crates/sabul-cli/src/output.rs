@@ -1,7 +1,10 @@
-//! Writing to standard output and standard error.
+//! Writing to standard output and standard error. Names, errors and log lines hold text from files and from other
+//! machines; this module escapes everything but results.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
+
+use sabul::Printable;
 
 use sabul_scenario::Run;
 use sabul_study::runs::{self, Finished};
@@ -51,7 +54,27 @@ pub(crate) fn error_width() -> Option<usize> {
 
 /// Writes a line for people to standard error, where a failure has no one left to be told to.
 pub(crate) fn note(line: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let _ = writeln!(io::stderr().lock(), "{}", escaped(line.to_string().as_bytes()));
+}
+
+/// Lines for a terminal: only their ends steer the terminal.
+fn escaped(text: &[u8]) -> String {
+    let lines = text.split(|&byte| byte == b'\n').map(|line| Printable(line).to_string());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Where log lines go: each comes whole.
+struct Log;
+
+impl Write for Log {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        io::stderr().lock().write_all(escaped(lines).as_bytes())?;
+        Ok(lines.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Writes an error to standard error.
@@ -70,9 +93,19 @@ pub(crate) fn warn_of_debug_build() {
 pub(crate) fn start_log() {
     let asked = std::env::var("SABUL_LOG").ok().and_then(|level| level.parse().ok());
     tracing_subscriber::fmt()
-        .with_writer(io::stderr)
+        .with_writer(|| Log)
         .with_ansi(false)
         .with_max_level(asked.unwrap_or(tracing_subscriber::filter::LevelFilter::WARN))
         .with_target(false)
         .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ends_of_lines_steer_the_terminal() {
+        assert_eq!(escaped(b"a\n  \x1b[31mb\r\n"), "a\n  \\u{1b}[31mb\\r\n");
+    }
 }

@@ -30,6 +30,7 @@ case $host in
     banner) printf 'Welcome to banner\r\n\nlast login: never\n@sabul\nno newline at the end: ' ;;
     late) sleep 0.3; echo "motd"; sleep 0.3 ;;
     mute) exit 0 ;;
+    steering) printf '@sabul failed \033]0;owned\007\033[31mred\n'; exit 1 ;;
     sftp-only) echo "This service allows sftp connections only."; exit 1 ;;
     endless) yes 'all work and no play' ; exit 0 ;;
     bare) PATH=/usr/bin:/bin ;;
@@ -325,4 +326,20 @@ fn the_end_of_ssh_is_the_end_of_the_other_end() {
     let output = copying.finish();
     assert_ne!(common::code(&output), 0);
     assert!(!bridge.path("home/b").exists());
+}
+
+#[test]
+fn neither_the_far_end_nor_a_local_name_steers_the_terminal() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    let output = bridge.try_cp(&["a", "steering:"]);
+    expect_words(&output, 1, &["owned", "red"]);
+    let json = bridge.try_cp(&["--json", "a", "steering:"]);
+    let name = bridge.try_cp(&["\u{1b}[31ma'b:c", "a"]);
+    expect_words(&name, 2, &["\\u{1b}[31ma"]);
+    for output in [output, json, name] {
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert!(!said.replace('\n', "").contains(sabul_transfer::steers), "{said:?}");
+    }
 }

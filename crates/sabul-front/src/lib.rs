@@ -6,6 +6,7 @@
 pub mod course;
 pub mod desk;
 pub mod dry;
+mod foreign;
 pub mod json;
 pub mod kept;
 pub mod limiter;

@@ -16,5 +16,5 @@ pub use check::is_copied_attribute;
 pub use layout::Layout;
 pub use packer::Packer;
 pub use path::{MAX_COMPONENT, MAX_PATH, PathError, PathFlaw, RelativePath};
-pub use sabul_wire::Printable;
+pub use sabul_wire::{Printable, steers};
 pub use tree::{CHUNK, Tree};

@@ -23,4 +23,4 @@ pub use feedback::{
     Ack, ERROR_RATE_MAX, Echo, Feedback, LossPolicy, MAX_RANGES, Mark, Missing, Nak, NumberRange,
 };
 pub use header::{ConnectionId, HEADER_LEN, Header, Kind, MAX_CONGESTION_HEADER, TAG_LEN, VERSION};
-pub use printable::Printable;
+pub use printable::{Printable, steers};

@@ -11,7 +11,7 @@ pub struct Printable<'a>(pub &'a [u8]);
 
 /// Whether a character moves the cursor, starts a sequence of commands or turns the direction of
 /// writing.
-fn steers(c: char) -> bool {
+pub fn steers(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }

@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
+use sabul_transfer::Printable;
+
 use crate::error::Error;
 use crate::ticket::Ticket;
 
@@ -53,7 +55,7 @@ impl Place {
     /// If it could be two things, or names no host; the error says how to write it.
     pub fn parse(argument: &OsStr) -> Result<Self, Error> {
         let bytes = argument.as_bytes();
-        let shown = argument.to_string_lossy();
+        let shown = Printable(bytes);
         if let Some(rest) = bytes.strip_prefix(SCHEME) {
             let end = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
             let (authority, path) = rest.split_at(end);

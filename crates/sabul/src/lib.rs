@@ -96,7 +96,7 @@ pub use patience::Patience;
 pub use policy::{Controllers, SendPolicy};
 pub use retry::Retry;
 pub use sabul_cc::Policy;
-pub use sabul_transfer::Printable;
+pub use sabul_transfer::{Printable, steers};
 pub use sabul_udp::SocketOptions;
 pub use sabul_wire::control::{
     CONTROL_VERSION as PROTOCOL_VERSION, Facts, Failure, FailureCode, NotKept, Range, Rule, Seen,

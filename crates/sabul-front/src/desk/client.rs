@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::folder;
 use super::words::{ANSWER_MAX, Answer, Ask, Change, JobJson};
+use crate::foreign;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -118,5 +119,5 @@ fn ask_once(socket: &Path, ask: &Ask) -> io::Result<Answer> {
     desk.write_all(&text)?;
     let mut line = Vec::new();
     BufReader::new(desk.take(ANSWER_MAX)).read_until(b'\n', &mut line)?;
-    serde_json::from_slice(&line).map_err(io::Error::from)
+    foreign::document(&line).map_err(io::Error::from)
 }

@@ -101,6 +101,45 @@ fn a_folder_that_others_may_enter_is_not_used() {
     assert!(folder::make(&link).is_err(), "a link may lead anywhere");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_desk_answers_cannot_steer_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("1.sock");
+    let fake = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        let running = words::RunningJson {
+            peer: "\u{202e}".to_owned(),
+            names: vec!["\x1b[5m".to_owned()],
+            direction: "a\nb".to_owned(),
+            ..Default::default()
+        };
+        let job = words::JobJson {
+            what: "\x1b]0;owned\x07\x1b[31m".to_owned(),
+            policy: Some("\u{9b}2J".to_owned()),
+            running: vec![running],
+            ..Default::default()
+        };
+        let answers = [Answer::Job(job), Answer::Refused("\x1b[2Jno".to_owned())];
+        for answer in answers {
+            let mut guest = fake.accept().unwrap().0;
+            let _ = guest.read(&mut [0; 4096]);
+            let answer = serde_json::to_string(&answer).unwrap() + "\n";
+            guest.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    let path = socket.clone();
+    let asked =
+        tokio::task::spawn_blocking(move || [(); 2].map(|()| client::ask(&path, &Ask::Look)));
+    let [job, refused] = asked.await.unwrap();
+    let (Answer::Job(job), Answer::Refused(why)) = (job.unwrap(), refused.unwrap()) else {
+        panic!("not as it was answered")
+    };
+    let shown = job.lines() + &why + &job.running[0].direction;
+    assert!(!shown.replace('\n', "").contains(sabul::steers), "{shown:?}");
+    assert_eq!(job.lines().lines().count(), 2, "a line for each");
+    assert!(why.contains("\\u{1b}[2Jno"), "{why}");
+}
+
 #[test]
 fn a_rate_that_makes_no_sense_changes_nothing() {
     let job = Job::new("cp", "a host:").with_rates("fair", None, Some(5_000_000));

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
+use crate::foreign;
+
 /// What each of our lines starts with.
 pub(super) const MARK: &str = "@sabul ";
 /// Version of these lines.
@@ -92,8 +94,8 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     pub(super) async fn next(&mut self) -> Heard {
         loop {
             let Some(line) = self.line().await else { return Heard::End };
-            let text = String::from_utf8_lossy(&line);
-            match Said::read(text.trim_end()) {
+            let text = foreign::line(line.trim_ascii_end());
+            match Said::read(&text) {
                 Some(said) => return Heard::Said(said),
                 None => self.keep(&text),
             }
@@ -123,8 +125,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     }
 
     fn keep(&mut self, text: &str) {
-        let line: String =
-            text.trim().chars().filter(|sign| !sign.is_control()).take(TAIL_SIGNS).collect();
+        let line: String = text.trim().replace('\t', " ").chars().take(TAIL_SIGNS).collect();
         if line.is_empty() {
             return;
         }
@@ -171,6 +172,20 @@ mod tests {
         let [version, ticket] = ["0.1.0", "sabul1-abc"].map(str::to_owned);
         assert_eq!(said, [found, Said::Ready { protocol: 4, version, ticket }]);
         assert!(tail.contains("Welcome!") && tail.ends_with("bye"), "{tail}");
+    }
+
+    #[test]
+    fn the_far_end_cannot_steer_the_terminal_with_any_line() {
+        let said = hear(
+            b"\x1b[2Jbanner\n@sabul missing \x1b[31mLinux\t\x9b2J\xc2\x9bx\n@sabul wants \x1b\n\
+            @sabul damaged \x1b[31mx\n@sabul found /\x1bx\tsabul \x1b[5m9\n@sabul failed \x1b]0;o\x07\n\
+            @sabul ready 1 4 \x1b[31m \x1b\n",
+        );
+        let shown = format!("{said:?}");
+        assert_eq!(said.0.len(), 6, "{shown}");
+        // Debug escapes an escape character, and leaves a text that is escaped already with two backslashes.
+        assert!(!shown.replace("\\\\u{", "").contains("\\u{"), "{shown}");
+        assert!(said.1.contains("\\u{1b}[2Jbanner"), "{}", said.1);
     }
 
     #[test]

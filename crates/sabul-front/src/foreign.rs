@@ -1,0 +1,48 @@
+//! Text from elsewhere (the far end of ssh, other processes' control sockets), escaped where it enters, so that
+//! no error, log, terminal or JSON line can be steered by it.
+
+use sabul::Printable;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// A line as text; tabs, which separate its parts, stay.
+pub(crate) fn line(bytes: &[u8]) -> String {
+    let parts = bytes.split(|&byte| byte == b'\t').map(|part| Printable(part).to_string());
+    parts.collect::<Vec<_>>().join("\t")
+}
+
+/// A JSON document whose texts and keys are all escaped.
+///
+/// # Errors
+/// If it is no JSON, or not of this form.
+pub(crate) fn document<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
+    serde_json::from_value(printable(serde_json::from_slice(bytes)?))
+}
+
+fn printable(value: Value) -> Value {
+    let text = |text: String| Printable(text.as_bytes()).to_string();
+    match value {
+        Value::String(it) => Value::String(text(it)),
+        Value::Array(items) => Value::Array(items.into_iter().map(printable).collect()),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(key, it)| (text(key), printable(it))).collect()
+        }
+        plain => plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_enters_can_steer_a_terminal() {
+        assert_eq!(line(b"a\x1b[2J\tb\x07\xff"), "a\\u{1b}[2J\tb\\u{7}\u{fffd}");
+        let json = r#"{"a": ["\u001b]0;x\u0007", 1], "\u009b": {"b": "\u202e"}}"#;
+        let escaped: Value = document(json.as_bytes()).unwrap();
+        let text = escaped.to_string();
+        assert!(text.chars().all(|c| !c.is_control() && c != '\u{202e}'), "{text}");
+        assert_eq!(escaped["a"][1], 1);
+        assert!(document::<Value>(b"{").is_err());
+    }
+}
