@@ -15,7 +15,7 @@ use sabul::{
     Session, Transfer, TransferOptions,
 };
 use sabul_front::course::Minimum;
-use sabul_front::desk::{Desk, Job};
+use sabul_front::desk::Job;
 use sabul_front::json::{Document, ErrorJson, TransferJson};
 use sabul_front::kept;
 use sabul_front::limiter;
@@ -32,7 +32,7 @@ use crate::files::dial;
 use crate::interrupt::Interrupt;
 use crate::policy::{self, controller};
 use crate::progress::{Meter, follow};
-use crate::{json, output};
+use crate::{desk, json, output};
 
 /// Most failures of single files that are spelt out on standard error.
 const FAILURES_SHOWN: usize = 20;
@@ -124,8 +124,7 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
     }
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
-    // Where there is no place for one, a copy goes without.
-    let _desk = Desk::open(outcome.job.clone());
+    let _desk = desk::open(&outcome.job);
     let pipe_closed = Arc::default();
     let result = attempts(args, plan, &options, &interrupt, events.as_ref(), outcome, &pipe_closed);
     let result = result.await;

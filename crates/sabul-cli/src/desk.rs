@@ -1,14 +1,31 @@
-//! `sabul ps` and `sabul set`: what runs, and changing it.
+//! `sabul ps` and `sabul set`: what runs, and changing it; and the control sockets that both use.
 
 use sabul_front::desk::client::{self, AskError};
+use sabul_front::desk::{Desk, Job};
 
 use crate::args::{PsArgs, SetArgs};
 use crate::error::CliError;
 use crate::{exit, json, output};
 
+/// Opens the control socket of this command. Without one the command runs all the same, and a note says so where
+/// another user could be the reason.
+pub(crate) fn open(job: &Job) -> Option<Desk> {
+    match Desk::open(job.clone()) {
+        Ok(desk) => Some(desk),
+        // An error of the system, such as a file system that is read-only: nobody stands in the way.
+        Err(why) if why.raw_os_error().is_some() => None,
+        Err(why) => {
+            output::note(format_args!(
+                "no control socket ({why}): 'sabul ps' and 'sabul set' do not reach this command"
+            ));
+            None
+        }
+    }
+}
+
 /// Runs `sabul ps`; the result is the exit code.
 pub(crate) fn list(args: &PsArgs) -> Result<u8, CliError> {
-    let (jobs, silent) = client::list();
+    let (jobs, silent) = client::list(args.sockets.as_deref());
     for job in &jobs {
         if args.json {
             json::print(job)?;
@@ -25,7 +42,8 @@ pub(crate) fn list(args: &PsArgs) -> Result<u8, CliError> {
 
 /// Runs `sabul set`; the result is the exit code.
 pub(crate) fn set(args: &SetArgs) -> Result<u8, CliError> {
-    let job = client::set(args.pid, &args.change()).map_err(|error| match error {
+    let sockets = args.sockets.as_deref();
+    let job = client::set(sockets, args.pid, &args.change()).map_err(|error| match error {
         AskError::Refused(_) | AskError::Several(_) => CliError::usage(error.to_string()),
         error => CliError::failed(error.to_string()),
     })?;

@@ -6,7 +6,7 @@ use sabul::{
     ChannelStats, Direction, Host, MeasureLimit, Report, Session, Stretch, Transfer,
     TransferOptions,
 };
-use sabul_front::desk::{Desk, Job};
+use sabul_front::desk::Job;
 use sabul_front::json::{Document, IntervalJson, PerfJson, TransferJson, rate_bps};
 use sabul_front::lines::{PerfEvent, Teller};
 use sabul_run::statistics;
@@ -18,7 +18,7 @@ use crate::args::TestArgs;
 use crate::error::CliError;
 use crate::exit;
 use crate::interrupt::Interrupt;
-use crate::{json, output};
+use crate::{desk, json, output};
 
 /// How long a test takes where nothing else is asked for, in seconds.
 const DEFAULT_TIME_S: f64 = 10.0;
@@ -123,8 +123,7 @@ async fn measure(
     let policy = if controller == "fixed" { controller } else { "fair" };
     let job = Job::new("perf", args.address.as_deref().unwrap_or_default());
     let job = job.with_rates(policy, options.rate_limit_bps, None);
-    // Where there is no place for one, it goes without.
-    let _desk = Desk::open(job.clone());
+    let _desk = desk::open(&job);
     let mut transfers = Vec::new();
     for _ in 0..args.streams {
         let started = tokio::select! {

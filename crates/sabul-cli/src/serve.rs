@@ -8,7 +8,7 @@ use std::time::Duration;
 use sabul::{
     Ceiling, Controllers, Listener, ListenerConfig, MemoryBudget, SendPolicy, Service, Session,
 };
-use sabul_front::desk::{Desk, Job};
+use sabul_front::desk::Job;
 use sabul_front::lines::{ServeEvent, ServedJson, Teller};
 use sabul_front::{listen, served, ssh};
 use tokio::task::JoinSet;
@@ -18,7 +18,7 @@ use crate::error::CliError;
 use crate::events::EventFile;
 use crate::exit::{self, End, FAILED, INTERRUPTED};
 use crate::interrupt::Interrupt;
-use crate::{json, output, paths};
+use crate::{desk, json, output, paths};
 
 /// How long sessions get to clean up after an interrupt.
 const CLEAN_UP: Duration = Duration::from_secs(3);
@@ -95,8 +95,7 @@ async fn run(
     if let (Some(sent), Some(received)) = ceilings {
         job = job.serving(&sent, &received);
     }
-    // Where there is no place for one, it goes without.
-    let _desk = Desk::open(job.clone());
+    let _desk = desk::open(&job);
     announce(args, &listener, what, example)?;
     let log = if args.json_lines { Log::Json(Teller::default()) } else { Log::Text };
     log.json(|| ServeEvent::Started { address: listener.local_addr().to_string() });

@@ -2,7 +2,8 @@
 //!
 //! Model:       each running command has a [`Desk`], a Unix socket that is named by its process id in a folder of its user
 //!              (`folder`); who connects asks once ([`words`]), is answered once, and is let go.
-//! Trust:       the folder is its user's alone (0700, checked), and a desk turns away everybody else but root.
+//! Trust:       the folder is its user's alone (0700, checked, for root too), no other user can replace it (`own`), a
+//!              desk turns away everybody else but root, and texts of an answer are escaped where they enter.
 //! Bounds:      `GUESTS_MAX` at a time, [`words::ASK_MAX`] bytes and `PATIENCE` for each.
 
 pub mod client;
@@ -42,7 +43,7 @@ impl Desk {
     /// Opens the desk of this process. Sockets that crashed ones left in the folder are removed.
     ///
     /// # Errors
-    /// If there is no folder that is this user's alone, or no socket in it. Whatever runs can run without a desk.
+    /// If there is no folder that is this user's alone, or no socket in it. Commands run without a desk, too.
     pub fn open(job: Job) -> io::Result<Self> {
         Self::open_in(folder::own()?, job)
     }

@@ -12,6 +12,7 @@ pub mod kept;
 pub mod limiter;
 pub mod lines;
 pub mod listen;
+mod own;
 pub mod paths;
 pub mod pipe;
 pub mod schema;

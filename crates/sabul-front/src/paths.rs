@@ -4,15 +4,20 @@
 //! Invariants:  the file is whole at any time, and its owner's alone; who cannot read or write it goes without.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, fs};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::process::geteuid;
 use sabul::{KnownPath, PathMemory};
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+use crate::own;
 
 /// Its place below the user's folder for caches.
 const PLACE: &str = "sabul/paths.json";
@@ -50,7 +55,8 @@ pub struct PathFile {
 
 impl PathFile {
     /// That of this user: `sabul/paths.json` in the folder for caches that `XDG_CACHE_HOME` names, or in `.cache` of the
-    /// home. Without either, and where the file cannot be read or is none of ours, nothing is known.
+    /// home. Without either, and where the file cannot be read or is none of ours, nothing is known. Nothing is read
+    /// or kept in a folder of another user, or on a way that another user can redirect.
     pub fn of_user() -> Self {
         let absolute =
             |name: &str| env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
@@ -60,6 +66,8 @@ impl PathFile {
 
     fn open(file: Option<PathBuf>) -> Self {
         let memory = PathMemory::default();
+        let is_own = |file: &PathBuf| file.parent().is_some_and(|it| own::check_place(it).is_ok());
+        let file = file.filter(is_own);
         file.as_deref().into_iter().for_each(|file| read(file, &memory));
         Self { file, memory }
     }
@@ -84,25 +92,32 @@ impl PathFile {
         }
         let all: BTreeMap<_, _> =
             all.paths().iter().map(|(peer, path)| (*peer, Written::of(path))).collect();
-        if let Some(folder) = file.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let mut suffix = OsString::from(file);
-        suffix.push(format!(".{}", std::process::id()));
-        let aside = PathBuf::from(suffix);
-        let written =
-            write(&aside, &serde_json::to_vec(&all)?).and_then(|()| fs::rename(&aside, file));
-        if written.is_err() {
-            let _ = fs::remove_file(&aside);
-        }
-        written
+        let folder = file.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        own::check(folder)?;
+        // A new file of mode 0600, under a name that nobody can guess.
+        let mut aside = NamedTempFile::new_in(folder)?;
+        aside.write_all(&serde_json::to_vec(&all)?)?;
+        aside.persist(file)?;
+        Ok(())
     }
+}
+
+/// Opens a regular file of this user, not through a link, and without waiting for the writer of a FIFO.
+fn open(file: &Path) -> io::Result<fs::File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = fs::File::from(rustix::fs::open(file, flags, Mode::empty())?);
+    let facts = file.metadata()?;
+    if !facts.is_file() || facts.uid() != geteuid().as_raw() {
+        return Err(io::Error::other("it is no file of this user"));
+    }
+    Ok(file)
 }
 
 /// Notes what a file has, as far as it is one of ours.
 fn read(file: &Path, memory: &PathMemory) {
     let mut text = Vec::new();
-    let is_read = fs::File::open(file).and_then(|it| it.take(SIZE_MAX).read_to_end(&mut text));
+    let is_read = open(file).and_then(|it| it.take(SIZE_MAX).read_to_end(&mut text));
     let known: BTreeMap<IpAddr, Written> =
         is_read.ok().and_then(|_| serde_json::from_slice(&text).ok()).unwrap_or_default();
     for (peer, written) in known {
@@ -110,14 +125,6 @@ fn read(file: &Path, memory: &PathMemory) {
             memory.note(peer, path);
         }
     }
-}
-
-fn write(file: &Path, text: &[u8]) -> io::Result<()> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(file)?.write_all(text)
 }
 
 #[cfg(test)]
@@ -180,6 +187,39 @@ mod tests {
             file.keep().unwrap();
             assert_eq!(rates(&PathFile::open(Some(place.clone()))), [(PEERS[0], 5)], "{text}");
         }
+    }
+
+    #[test]
+    fn a_planted_link_or_fifo_is_neither_followed_nor_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let (place, victim) = (folder.path().join("paths.json"), folder.path().join("victim"));
+        fs::write(&victim, r#"{"192.0.2.9": {"rate_bps": 1, "rtt_us": 1, "seen": 1}}"#).unwrap();
+        let before = fs::read(&victim).unwrap();
+        std::os::unix::fs::symlink(&victim, &place).unwrap();
+        let file = PathFile::open(Some(place.clone()));
+        assert_eq!(rates(&file), []);
+        file.memory.note(PEERS[0], now(5));
+        file.keep().unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), before);
+        assert!(fs::symlink_metadata(&place).unwrap().is_file(), "the link is replaced");
+        fs::remove_file(&place).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&place).status().unwrap();
+        assert!(made.success());
+        assert_eq!(rates(&PathFile::open(Some(place))), []);
+    }
+
+    #[test]
+    fn root_keeps_nothing_in_another_users_home() {
+        if !geteuid().is_root() {
+            println!("skipped: only root can give a folder away");
+            return;
+        }
+        let home = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(home.path(), Some(1000), Some(1000)).unwrap();
+        let file = PathFile::open(Some(home.path().join(".cache/sabul/paths.json")));
+        file.memory.note(PEERS[0], now(5));
+        file.keep().unwrap();
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Arguments of the commands about what runs: `ps` and `set`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use sabul::Policy;
@@ -15,6 +17,9 @@ pub(crate) struct PsArgs {
     /// Print a line of JSON for each; `sabul schema ps` describes them.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Look for control sockets in this folder only, such as that of a service, whose user may be another.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) sockets: Option<PathBuf>,
 }
 
 /// Arguments of `sabul set`.
@@ -26,6 +31,9 @@ pub(crate) struct SetArgs {
     pub(crate) pid: Option<u32>,
     #[command(flatten)]
     change: ChangeArgs,
+    /// Look for control sockets in this folder only, such as that of a service, whose user may be another.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) sockets: Option<PathBuf>,
     /// Print how it is then as one JSON document; `sabul schema set` describes it.
     #[arg(long)]
     pub(crate) json: bool,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::folder;
@@ -25,6 +25,8 @@ pub enum AskError {
     NoAnswer(u32, io::Error),
     /// It refuses.
     Refused(String),
+    /// Control sockets may be in a folder that is not this user's alone.
+    Foreign(io::Error),
 }
 
 impl fmt::Display for AskError {
@@ -43,16 +45,23 @@ impl fmt::Display for AskError {
                 write!(f, "the sabul with the process id {pid} does not answer: {error}")
             }
             Self::Refused(why) => f.write_str(why),
+            Self::Foreign(why) => write!(
+                f,
+                "control sockets are left alone where {why}; --sockets names a folder to look into all the same"
+            ),
         }
     }
 }
 
 impl std::error::Error for AskError {}
 
-/// What runs, in the order of process ids; and what went wrong with those that do not answer.
-pub fn list() -> (Vec<JobJson>, Vec<AskError>) {
+/// What runs, in the order of process ids; and what went wrong with those that do not answer. Of this user, or with
+/// sockets in a folder that the caller names, which may be another user's.
+pub fn list(named: Option<&Path>) -> (Vec<JobJson>, Vec<AskError>) {
     let (mut jobs, mut silent) = (Vec::new(), Vec::new());
-    for (pid, answer) in folder::all().iter().flat_map(|folder| ask_all(folder)) {
+    let (sockets, foreign) = sockets(named);
+    silent.extend(foreign.into_iter().map(AskError::Foreign));
+    for (pid, answer) in ask_all(sockets) {
         match answer {
             Ok(Answer::Job(job)) => jobs.push(job),
             Ok(Answer::Refused(why)) => silent.push(AskError::Refused(why)),
@@ -63,11 +72,28 @@ pub fn list() -> (Vec<JobJson>, Vec<AskError>) {
     (jobs, silent)
 }
 
-/// Asks everybody in a folder; those that ended meanwhile are left out, and what crashed ones left is removed.
-pub(super) fn ask_all(folder: &Path) -> Vec<(u32, io::Result<Answer>)> {
-    folder::sweep(folder);
-    let asked =
-        folder::sockets(folder).into_iter().map(|(pid, path)| (pid, ask(&path, &Ask::Look)));
+/// Sockets in the folders of this user, from which those that crashed commands left are removed; or in a folder that the
+/// caller names, where nothing is removed. Also why folders of that name are left alone.
+fn sockets(named: Option<&Path>) -> (Vec<(u32, PathBuf)>, Vec<io::Error>) {
+    let (mut sockets, mut foreign) = (Vec::new(), Vec::new());
+    if let Some(named) = named {
+        return (folder::sockets(named), foreign);
+    }
+    for folder in folder::all() {
+        match folder {
+            Ok(folder) => {
+                folder::sweep(&folder);
+                sockets.extend(folder::sockets(&folder));
+            }
+            Err(why) => foreign.push(why),
+        }
+    }
+    (sockets, foreign)
+}
+
+/// Asks everybody; those that ended meanwhile are left out.
+pub(super) fn ask_all(sockets: Vec<(u32, PathBuf)>) -> Vec<(u32, io::Result<Answer>)> {
+    let asked = sockets.into_iter().map(|(pid, path)| (pid, ask(&path, &Ask::Look)));
     let is_over = |error: &io::Error| {
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
     };
@@ -78,15 +104,10 @@ pub(super) fn ask_all(folder: &Path) -> Vec<(u32, io::Result<Answer>)> {
 ///
 /// # Errors
 /// If it is not known which, it does not answer, or it refuses.
-pub fn set(pid: Option<u32>, change: &Change) -> Result<JobJson, AskError> {
-    let sockets: Vec<_> = folder::all()
-        .iter()
-        .flat_map(|folder| {
-            folder::sweep(folder);
-            folder::sockets(folder)
-        })
-        .filter(|(found, _)| pid.is_none_or(|pid| pid == *found))
-        .collect();
+pub fn set(named: Option<&Path>, pid: Option<u32>, change: &Change) -> Result<JobJson, AskError> {
+    let (sockets, _) = sockets(named);
+    let is_meant = |found: u32| pid.is_none_or(|pid| pid == found);
+    let sockets: Vec<_> = sockets.into_iter().filter(|(found, _)| is_meant(*found)).collect();
     let (pid, socket) = match &sockets[..] {
         [] => return Err(AskError::Nobody(pid)),
         [one] => one,

@@ -1,12 +1,14 @@
 //! Where the sockets of this user's running commands are.
 
 use std::fs::{self, DirBuilder};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, geteuid, test_kill_process};
+
+use crate::own;
 
 /// What sockets are called behind the process id.
 const SUFFIX: &str = ".sock";
@@ -25,9 +27,11 @@ pub(super) fn own() -> io::Result<PathBuf> {
     Err(last)
 }
 
-/// All folders in which commands of this user may be: another one may have been started without the variable.
-pub(super) fn all() -> Vec<PathBuf> {
-    places().into_iter().filter(|folder| check(folder).is_ok()).collect()
+/// All folders in which commands of this user may be, since another one may have been started without the variable;
+/// and why a folder of that name is not looked into.
+pub(super) fn all() -> Vec<io::Result<PathBuf>> {
+    let found = places().into_iter().map(|folder| check(&folder).map(|()| folder));
+    found.filter(|it| !it.as_ref().is_err_and(|why| why.kind() == ErrorKind::NotFound)).collect()
 }
 
 fn places() -> Vec<PathBuf> {
@@ -38,32 +42,24 @@ fn places() -> Vec<PathBuf> {
 }
 
 pub(super) fn make(folder: &Path) -> io::Result<()> {
+    // Nothing is made where another user could replace it.
+    if let Some(outer) = folder.parent() {
+        own::check_way(outer)?;
+    }
     match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => match owner(folder)? == geteuid().as_raw() {
-            true => Ok(()),
-            false => Err(io::Error::other(format!("'{}' is another user's", folder.display()))),
-        },
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => check(folder),
     }
 }
 
-/// Refuses a folder that others may write to; root may look into everybody's.
+/// Refuses a folder that is not this user's alone, whoever the user is.
 fn check(folder: &Path) -> io::Result<()> {
-    let (owner, user) = (owner(folder)?, geteuid().as_raw());
-    if user != 0 && owner != user {
-        return Err(io::Error::other(format!("'{}' is another user's", folder.display())));
-    }
-    Ok(())
-}
-
-/// Whose folder it is, if nobody else may enter it.
-fn owner(folder: &Path) -> io::Result<u32> {
-    let facts = fs::symlink_metadata(folder)?;
-    if !facts.is_dir() || facts.mode() & 0o077 != 0 {
+    let facts = own::check(folder)?;
+    if facts.mode() & 0o077 != 0 {
         let text = format!("'{}' is no folder of mode 0700; remove it", folder.display());
         return Err(io::Error::other(text));
     }
-    Ok(facts.uid())
+    Ok(())
 }
 
 /// The socket of this process.
@@ -96,7 +92,7 @@ pub(super) fn sweep(folder: &Path) {
 
 /// Removes a socket at which nobody answers.
 fn remove_dead(path: &Path) {
-    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    let refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
     // One that answers belongs to a process of another container that shares the folder.
     if UnixStream::connect(path).is_err_and(refused) {
         let _ = fs::remove_file(path);

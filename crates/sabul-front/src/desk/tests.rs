@@ -80,7 +80,11 @@ async fn what_a_crash_left_is_removed_and_what_lives_stays() {
     }
     fs::write(folder.path().join("notes"), "").unwrap();
     let path = folder.path().to_owned();
-    let answers = tokio::task::spawn_blocking(move || client::ask_all(&path)).await.unwrap();
+    let answers = tokio::task::spawn_blocking(move || {
+        folder::sweep(&path);
+        client::ask_all(folder::sockets(&path))
+    });
+    let answers = answers.await.unwrap();
     assert_eq!(answers.len(), 1, "{answers:?}");
     assert!(!gone.exists() && alive.exists() && desk.socket.exists());
     assert!(folder.path().join("notes").exists(), "what is no socket of ours stays");
@@ -99,6 +103,24 @@ fn a_folder_that_others_may_enter_is_not_used() {
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
     std::os::unix::fs::symlink(&folder, &link).unwrap();
     assert!(folder::make(&link).is_err(), "a link may lead anywhere");
+}
+
+#[test]
+fn a_desk_in_a_folder_of_another_user_is_neither_made_nor_asked_even_by_root() {
+    if !geteuid().is_root() {
+        println!("skipped: only root can give a folder away");
+        return;
+    }
+    let outer = tempfile::tempdir().unwrap();
+    let folder = outer.path().join("sabul-0");
+    folder::make(&folder).unwrap();
+    std::os::unix::fs::chown(&folder, Some(1000), Some(1000)).unwrap();
+    let why = folder::make(&folder).unwrap_err();
+    assert!(why.to_string().contains("belongs to another user"), "{why}");
+    assert_eq!(why.raw_os_error(), None, "the program says this");
+    // Whoever owns the folder above can put another one in its place.
+    let inner = folder.join("sabul");
+    assert!(folder::make(&inner).is_err() && !inner.exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
