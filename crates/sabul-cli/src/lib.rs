@@ -42,6 +42,7 @@ mod stop;
 
 use std::future::Future;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser as _;
@@ -61,6 +62,7 @@ pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
         return ExitCode::from(exit::USAGE);
     }
     panics::tell_as_faults();
+    fail_writes_beyond_the_size_limit();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -73,6 +75,13 @@ pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
         output::complain(&error);
         error.code()
     }))
+}
+
+/// A write beyond the limit of file size (`ulimit -f`, `LimitFSIZE=`) fails with EFBIG and ends one transfer; without a
+/// handler the signal would end the process. Rust ignores SIGPIPE by itself.
+fn fail_writes_beyond_the_size_limit() {
+    // Only signals that cannot be caught are refused.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }
 
 /// Runs a command; the result is the exit code.

@@ -6,7 +6,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use sabul::{
-    Ceiling, Controllers, Listener, ListenerConfig, MemoryBudget, SendPolicy, Service, Session,
+    Ceiling, Controllers, LISTENER_FILES_MIN, Listener, ListenerConfig, MemoryBudget, SendPolicy,
+    Service, Session,
 };
 use sabul_front::desk::Job;
 use sabul_front::lines::{ServeEvent, ServedJson, Teller};
@@ -145,6 +146,12 @@ fn prepare(
     controllers: Controllers,
 ) -> Result<(ListenerConfig, Option<EventFile>), CliError> {
     sabul::allow_many_files();
+    if let Some(limit) = sabul::files_limit().filter(|limit| *limit < LISTENER_FILES_MIN) {
+        return Err(CliError::usage(format!(
+            "cannot serve with at most {limit} open files, of which sessions would get none: allow {LISTENER_FILES_MIN} or \
+             more (ulimit -Hn, LimitNOFILE=)"
+        )));
+    }
     let mut config = ListenerConfig::new(args.listen);
     let rate_limit_bps = args.bwlimit.map(|rate| rate.0);
     config.memory = args.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);

@@ -38,6 +38,15 @@ pub fn allow_many_files() {
     }
 }
 
+/// The least limit of open files with which a listener can let anybody in: below, what is kept for files and channels
+/// leaves no session.
+pub const LISTENER_FILES_MIN: u64 = 2 * FOR_FILES;
+
+/// How many files this process may open at most, where there is a limit.
+pub fn files_limit() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
 /// How many of how many are open, where this new one is one too many for its purpose.
 pub(crate) fn shortage(newest: &impl AsFd, purpose: Purpose) -> Option<String> {
     let limit = getrlimit(Resource::Nofile).current?;
@@ -70,6 +79,12 @@ mod tests {
         assert_eq!(most(1024, Purpose::Channel), 960);
         assert_eq!(most(65_536, Purpose::Session), 49_088);
         assert_eq!(most(10, Purpose::Channel), 0);
+    }
+
+    #[test]
+    fn the_least_limit_of_a_listener_leaves_room_for_sessions() {
+        // Standard streams, ports, wake-ups of the runtime and of its threads take some.
+        assert!(most(LISTENER_FILES_MIN, Purpose::Session) >= 32);
     }
 
     #[test]

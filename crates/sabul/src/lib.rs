@@ -86,7 +86,7 @@ pub use config::{
     RemoteDestination, Service, TransferOptions,
 };
 pub use connector::{connect, connect_to};
-pub use descriptors::allow_many_files;
+pub use descriptors::{LISTENER_FILES_MIN, allow_many_files, files_limit};
 pub use error::{Error, ErrorKind};
 pub use events::{EventSink, Told};
 pub use files::Totals;
