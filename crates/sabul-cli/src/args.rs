@@ -283,6 +283,10 @@ pub(crate) struct ListenArgs {
     /// Print a line of JSON for each thing as it happens; `sabul schema serve-lines` describes them.
     #[arg(long, requires = "ticket_file")]
     pub(crate) json_lines: bool,
+    /// Keep all rights of this user. Otherwise the server gives up, before anybody calls, what it does not need, as far
+    /// as the kernel can: files outside the root (Landlock), programs and privileges (seccomp).
+    #[arg(long)]
+    pub(crate) no_sandbox: bool,
 }
 
 /// Which controllers clients may choose for what the server sends.

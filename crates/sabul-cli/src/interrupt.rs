@@ -1,5 +1,11 @@
 //! Ctrl-C and SIGTERM: the first stops cleanly, the second at once. SIGUSR1 asks how far it is.
 
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -13,17 +19,38 @@ pub(crate) struct Interrupt {
     questions: watch::Receiver<()>,
 }
 
+/// The same signals before there is a runtime: the first is kept for [`Interrupt::listen_after`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Early(Arc<AtomicBool>);
+
+impl Early {
+    /// Takes over the handling of these signals.
+    pub(crate) fn catch() -> Result<Self, CliError> {
+        let early = Self::default();
+        for kind in [SIGINT, SIGTERM] {
+            flag::register(kind, Arc::clone(&early.0)).map_err(|error| no_signals(&error))?;
+        }
+        Ok(early)
+    }
+}
+
+fn no_signals(error: &io::Error) -> CliError {
+    CliError::failed(format!("cannot wait for signals: {error}"))
+}
+
 impl Interrupt {
     /// Takes over the handling of these signals.
     pub(crate) fn listen() -> Result<Self, CliError> {
-        let catch = |kind| {
-            signal(kind)
-                .map_err(|error| CliError::failed(format!("cannot wait for signals: {error}")))
-        };
+        Self::listen_after(&Early::default())
+    }
+
+    /// The same; a signal that has come before counts.
+    pub(crate) fn listen_after(early: &Early) -> Result<Self, CliError> {
+        let catch = |kind| signal(kind).map_err(|error| no_signals(&error));
         let (interrupt, terminate) =
             (catch(SignalKind::interrupt())?, catch(SignalKind::terminate())?);
         let mut status = catch(SignalKind::user_defined1())?;
-        let (sender, seen) = watch::channel(false);
+        let (sender, seen) = watch::channel(early.0.load(Ordering::SeqCst));
         tokio::spawn(count(interrupt, terminate, sender));
         let (asker, questions) = watch::channel(());
         tokio::spawn(async move {

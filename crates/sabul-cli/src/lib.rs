@@ -35,6 +35,7 @@ mod policy;
 mod progress;
 mod reproduce;
 mod router;
+mod sandbox;
 mod schema;
 mod serve;
 mod sim;
@@ -100,9 +101,10 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Mkdir(args) => block_on(files::mkdir(args)),
         Command::Ps(args) => desk::list(&args),
         Command::Set(args) => desk::set(&args),
-        Command::Serve(args) => block_on(serve::files(args)),
+        // Before anything starts a thread.
+        Command::Serve(args) => serve::files(&args),
         Command::Perf(args) => match args.command {
-            Some(PerfCommand::Serve(args)) => block_on(serve::perf(args)),
+            Some(PerfCommand::Serve(args)) => serve::perf(&args),
             None => block_on(perf::run(args.test)),
         },
         Command::Cc(args) => info::controllers(&args),

@@ -6,10 +6,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use sabul::{
-    Ceiling, Controllers, LISTENER_FILES_MIN, Listener, ListenerConfig, MemoryBudget, SendPolicy,
-    Service, Session,
+    Bound, Ceiling, Controllers, LISTENER_FILES_MIN, Listener, ListenerConfig, MemoryBudget,
+    SendPolicy, Service, Session,
 };
-use sabul_front::desk::Job;
+use sabul_front::desk::{Desk, Job};
 use sabul_front::lines::{ServeEvent, ServedJson, Teller};
 use sabul_front::{listen, served, ssh};
 use tokio::task::JoinSet;
@@ -18,17 +18,18 @@ use crate::args::{AllowArgs, ListenArgs, ServeArgs};
 use crate::error::CliError;
 use crate::events::EventFile;
 use crate::exit::{self, End, FAILED, INTERRUPTED};
-use crate::interrupt::Interrupt;
-use crate::{desk, json, output, paths};
+use crate::interrupt::{Early, Interrupt};
+use crate::sandbox::{self, Files, Sandbox};
+use crate::{block_on, desk, json, output, paths};
 
 /// How long sessions get to clean up after an interrupt.
 const CLEAN_UP: Duration = Duration::from_secs(3);
 /// How long a server that ssh started waits for a session; ssh may not notice that its other end is gone.
 const ALONE: Duration = Duration::from_secs(600);
 
-/// Runs `sabul serve`; the result is the exit code.
-pub(crate) async fn files(args: ServeArgs) -> Result<u8, CliError> {
-    let Some(root) = &args.root else { return over_ssh(&args).await };
+/// Runs `sabul serve`; the result is the exit code. Call it while there is no other thread.
+pub(crate) fn files(args: &ServeArgs) -> Result<u8, CliError> {
+    let Some(root) = &args.root else { return over_ssh(args) };
     let refuse = |why: String| CliError::usage(format!("cannot serve '{}': {why}", root.display()));
     let root = std::fs::canonicalize(root)
         .map_err(|error| refuse(format!("{error}; give --root a directory that exists")))?;
@@ -41,7 +42,7 @@ pub(crate) async fn files(args: ServeArgs) -> Result<u8, CliError> {
         if args.read_only { ", for reading only" } else { "" }
     );
     let service = Service {
-        root: Some(root),
+        root: Some(root.clone()),
         read_only: args.read_only,
         remove: args.allow_rm,
         measure: true,
@@ -52,92 +53,120 @@ pub(crate) async fn files(args: ServeArgs) -> Result<u8, CliError> {
     } else {
         |address: &str| format!("sabul cp FILE sabul://{address}/")
     };
-    let controllers = controllers(args.allow)?;
-    run("serve", &args.listen, service, controllers, &what, example).await
+    let controllers = controllers(&args.allow)?;
+    let files = Files::Below { root: &root, read_only: args.read_only };
+    run("serve", &args.listen, service, files, controllers, &what, example)
 }
 
-/// Runs `sabul perf serve`; the result is the exit code.
-pub(crate) async fn perf(args: ListenArgs) -> Result<u8, CliError> {
+/// Runs `sabul perf serve`; the result is the exit code. Call it while there is no other thread.
+pub(crate) fn perf(args: &ListenArgs) -> Result<u8, CliError> {
     output::warn_of_debug_build();
     let service = Service { read_only: true, measure: true, ..Service::default() };
     // Measuring is what it is for.
     let example = |address: &str| format!("sabul perf {address}");
-    run("perf serve", &args, service, Controllers::Any, "answering tests", example).await
+    run("perf serve", args, service, Files::None, Controllers::Any, "answering tests", example)
 }
 
 /// Which controllers clients may choose.
-fn controllers(args: AllowArgs) -> Result<Controllers, CliError> {
+fn controllers(args: &AllowArgs) -> Result<Controllers, CliError> {
     for name in &args.allow_cc {
         sabul_cc::registry::find(name)?;
     }
     Ok(match args {
         AllowArgs { any_cc: true, .. } => Controllers::Any,
-        AllowArgs { allow_cc, .. } if !allow_cc.is_empty() => Controllers::Named(allow_cc),
+        AllowArgs { allow_cc, .. } if !allow_cc.is_empty() => Controllers::Named(allow_cc.clone()),
         AllowArgs { .. } => Controllers::Adaptive,
     })
 }
 
-async fn run(
+/// Serves until an interrupt. Everything that the sandbox forbids comes before it: ports, files and the ticket.
+fn run(
     command: &'static str,
     args: &ListenArgs,
     service: Service,
+    files: Files<'_>,
     controllers: Controllers,
     what: &str,
     example: fn(&str) -> String,
 ) -> Result<u8, CliError> {
-    let interrupt = Interrupt::listen()?;
     let (config, events) = prepare(args, controllers)?;
     let ceilings = (config.sending.ceiling.clone(), config.receiving.clone());
     let address = args.listen;
-    let listener = listen::bind(config).await.map_err(|error| {
+    let bound = listen::bind(config).map_err(|error| {
         CliError::usage(format!("cannot serve at {address}: {error}; give another --listen"))
     })?;
-    let mut job = Job::new(command, &format!("{what}, at {}", listener.local_addr()));
+    let mut job = Job::new(command, &format!("{what}, at {}", bound.local_addr()));
     if let (Some(sent), Some(received)) = ceilings {
         job = job.serving(&sent, &received);
     }
-    let _desk = desk::open(&job);
-    announce(args, &listener, what, example)?;
-    let log = if args.json_lines { Log::Json(Teller::default()) } else { Log::Text };
-    log.json(|| ServeEvent::Started { address: listener.local_addr().to_string() });
-    let answering = Answering { service, interrupt, once: args.once, log: log.clone(), job };
-    let code = answering.all(listener, std::future::pending()).await?;
-    log.json(|| ServeEvent::Done { exit: code });
-    events.map_or(Ok(()), |events| events.finish())?;
-    Ok(code)
+    // A script that waits for the ticket may end the server at once.
+    let early = Early::catch()?;
+    if let Some(file) = &args.ticket_file {
+        bound.ticket().write_file(file).map_err(|error| CliError::usage(error.to_string()))?;
+    }
+    let sandbox = confine(args, files);
+    block_on(async {
+        let interrupt = Interrupt::listen_after(&early)?;
+        let _desk = desk::open(&job);
+        announce(args, &bound, what, example)?;
+        let in_force = sandbox.as_ref().map(Sandbox::in_force).unwrap_or_default();
+        output::note(sandbox.map_or_else(|| "sandbox: none".to_owned(), |it| it.to_string()));
+        let log = if args.json_lines { Log::Json(Teller::default()) } else { Log::Text };
+        log.json(|| ServeEvent::Started {
+            address: bound.local_addr().to_string(),
+            sandbox: in_force,
+        });
+        let once = args.once;
+        let answering = Answering { service, interrupt, once, log: log.clone(), job };
+        let code = answering.all(bound.listen()?, std::future::pending()).await?;
+        log.json(|| ServeEvent::Done { exit: code });
+        events.map_or(Ok(()), |events| events.finish())?;
+        Ok(code)
+    })
 }
 
-/// Serves whoever started this process over ssh, as its user, until standard input ends.
-async fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
-    let interrupt = Interrupt::listen()?;
-    let ready = async {
-        // Who may log in may run any program.
-        let (config, events) = prepare(&args.listen, Controllers::Any)?;
+/// Gives up what the server does not need; none where that was not wanted.
+fn confine(args: &ListenArgs, files: Files<'_>) -> Option<Sandbox> {
+    // Made now, since no folder can be made later; where it cannot be made, the desk says so.
+    let sockets = Desk::folder().ok();
+    (!args.no_sandbox).then(|| sandbox::enter(files, sockets.as_deref()))
+}
+
+/// Serves the user who started this process over ssh, until standard input ends.
+fn over_ssh(args: &ServeArgs) -> Result<u8, CliError> {
+    // Who may log in may run any program.
+    let ready = prepare(&args.listen, Controllers::Any).and_then(|(config, events)| {
         let connection = std::env::var("SSH_CONNECTION").ok();
-        let listener = ssh::listen(config, args.ports, connection.as_deref()).await?;
-        Ok::<_, CliError>((listener, events))
-    };
-    let (listener, events) = match ready.await {
+        Ok((ssh::bind(config, args.ports, connection.as_deref())?, events))
+    });
+    let (bound, events) = match ready {
         Ok(ready) => ready,
         Err(error) => {
             output::print_line(ssh::failed_line(&error))?;
             return Ok(error.code());
         }
     };
-    output::print_line(ssh::ready_line(&listener, env!("CARGO_PKG_VERSION")))?;
-    let service = Service {
-        as_user: true,
-        read_only: args.read_only,
-        // As anybody can who may log in.
-        remove: true,
-        measure: true,
-        ..Service::default()
-    };
-    let job = Job::new("serve", "a copy through ssh");
-    let answering = Answering { service, interrupt, once: false, log: Log::Silent, job };
-    let code = answering.all(listener, ssh::input_end()).await?;
-    events.map_or(Ok(()), |events| events.finish())?;
-    Ok(code)
+    // What is in force has nowhere to be said: standard error is the terminal of the user at the other end.
+    confine(&args.listen, Files::All);
+    block_on(async {
+        let interrupt = Interrupt::listen()?;
+        let ticket = bound.ticket().clone();
+        let listener = bound.listen()?;
+        output::print_line(ssh::ready_line(&ticket, env!("CARGO_PKG_VERSION")))?;
+        let service = Service {
+            as_user: true,
+            read_only: args.read_only,
+            // As anybody can who may log in.
+            remove: true,
+            measure: true,
+            ..Service::default()
+        };
+        let job = Job::new("serve", "a copy through ssh");
+        let answering = Answering { service, interrupt, once: false, log: Log::Silent, job };
+        let code = answering.all(listener, ssh::input_end()).await?;
+        events.map_or(Ok(()), |events| events.finish())?;
+        Ok(code)
+    })
 }
 
 /// How to listen, and where events go.
@@ -240,21 +269,20 @@ impl Answering {
     }
 }
 
-/// Says what is there, and hands out the ticket last: whoever has it may call at once.
+/// Says what is there, and hands out the ticket last: its holder may call at once.
 fn announce(
     args: &ListenArgs,
-    listener: &Listener,
+    bound: &Bound,
     what: &str,
     example: fn(&str) -> String,
 ) -> Result<(), CliError> {
-    let ticket = listener.ticket();
-    let address = listener.local_addr();
+    let ticket = bound.ticket();
+    let address = bound.local_addr();
     let dial = ticket.addresses().first().map_or_else(|| address.to_string(), String::clone);
     output::note(format_args!("{what}, at {address} (TCP and UDP)"));
     let file = args.ticket_file.as_deref().unwrap_or_else(|| Path::new("TICKET"));
     let line = format!("{} --ticket {}", example(&dial), file.display());
     if args.ticket_file.is_some() {
-        ticket.write_file(file).map_err(|error| CliError::usage(error.to_string()))?;
         output::note(format_args!("ready: {line}"));
     } else {
         output::note(format_args!(

@@ -1,4 +1,4 @@
-//! A server and the system around it: limits of the process, folders of other users.
+//! A server and the system around it: the sandbox, limits of the process, folders of other users.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -6,11 +6,77 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, chown};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, geteuid, prlimit};
 
 use common::{Bench, Running, content, expect_code, run, sabul, stderr, wait_for};
+
+/// How every thread of a process stands: values of `Seccomp` and `NoNewPrivs`, each once.
+fn confinement(pid: u32) -> Vec<(String, String)> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let mut found: Vec<_> = threads
+        .map(|thread| {
+            let status = fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+            let value = |key: &str| {
+                let line = status.lines().find_map(|line| line.strip_prefix(key));
+                line.unwrap_or_default().trim().to_owned()
+            };
+            (value("Seccomp:"), value("NoNewPrivs:"))
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Ends the server and gives what it said.
+fn end(bench: &mut Bench) -> Output {
+    let server = bench.server.take().unwrap();
+    server.signal(Signal::TERM);
+    server.finish()
+}
+
+#[test]
+fn every_thread_of_a_server_is_confined_before_anybody_calls_and_copies_go_both_ways() {
+    let mut bench = Bench::with(&["serve", "--root", "root", "--allow-rm"]);
+    let bytes = content(1, 300_000);
+    fs::write(bench.path("a"), &bytes).unwrap();
+    let run_all = |commands: &[&[&str]]| {
+        for command in commands {
+            expect_code(&run(bench.sabul().args(*command)), 0);
+        }
+    };
+    let (there, folder, made) = (bench.url("a"), bench.url("d/"), bench.url("d/e"));
+    run_all(&[
+        &["cp", "-q", "a", &there],
+        &["cp", "-q", &there, "b"],
+        &["mkdir", "-p", &made],
+        &["cp", "-q", "a", "b", &folder],
+        &["ls", &folder],
+        &["ps", "--json"],
+        &["set", "--bwlimit-total", "900M"],
+        &["rm", "-r", &folder],
+    ]);
+    assert_eq!(fs::read(bench.path("b")).unwrap(), bytes);
+    assert!(!bench.root("d").exists());
+    let threads = confinement(bench.server.as_ref().unwrap().id());
+    let said = stderr(&end(&mut bench));
+    if said.contains("sandbox: landlock, seccomp\n") {
+        assert_eq!(threads, [("2".to_owned(), "1".to_owned())], "{said}");
+    } else {
+        assert!(said.contains("sandbox: "), "{said}");
+        println!("skipped: {said}");
+    }
+}
+
+#[test]
+fn a_server_without_a_sandbox_says_so_and_is_as_whoever_starts_it() {
+    let mut bench = Bench::with(&["serve", "--root", "root", "--no-sandbox"]);
+    let threads = confinement(bench.server.as_ref().unwrap().id());
+    assert_eq!(threads, confinement(std::process::id()));
+    assert!(stderr(&end(&mut bench)).contains("sandbox: none\n"));
+}
 
 #[test]
 fn a_limit_of_file_size_fails_the_transfer_and_not_the_server() {

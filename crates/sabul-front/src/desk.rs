@@ -40,6 +40,14 @@ pub struct Desk {
 }
 
 impl Desk {
+    /// The folder of this user's sockets, for a process that soon may make none any more.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn folder() -> io::Result<PathBuf> {
+        folder::own()
+    }
+
     /// Opens the desk of this process. Sockets that crashed ones left in the folder are removed.
     ///
     /// # Errors

@@ -81,6 +81,8 @@ pub enum ServeEvent {
     Started {
         /// Where, for TCP and UDP.
         address: String,
+        /// What keeps the server in: `landlock`, `seccomp`; empty with `--no-sandbox` and where the kernel has neither.
+        sandbox: Vec<&'static str>,
     },
     /// A transfer is over, well or badly, or another request was refused or failed.
     Transfer(ServedJson),

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use sabul::{Error, Listener, ListenerConfig};
+use sabul::{Bound, Error, ListenerConfig};
 
 /// Port that listeners take where none is written.
 const PORT: u16 = 4850;
@@ -26,19 +26,19 @@ pub fn parse(text: &str) -> Result<SocketAddr, &'static str> {
         )
 }
 
-/// Listens; where all addresses were asked for and there is no IPv6, at those of IPv4.
+/// Takes the port; where all addresses were asked for and there is no IPv6, at those of IPv4.
 ///
 /// # Errors
-/// As [`Listener::bind`].
-pub async fn bind(config: ListenerConfig) -> Result<Listener, Error> {
-    let SocketAddr::V6(address) = config.address else { return Listener::bind(config).await };
-    match Listener::bind(config.clone()).await {
+/// As [`Bound::new`].
+pub fn bind(config: ListenerConfig) -> Result<Bound, Error> {
+    let SocketAddr::V6(address) = config.address else { return Bound::new(config) };
+    match Bound::new(config.clone()) {
         Err(Error::Io { source, .. })
             if address.ip().is_unspecified()
                 && !matches!(source.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied) =>
         {
             let address = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port());
-            Listener::bind(ListenerConfig { address, ..config }).await
+            Bound::new(ListenerConfig { address, ..config })
         }
         other => other,
     }

@@ -14,7 +14,7 @@ mod lines;
 mod push;
 mod script;
 
-pub use answer::{Ports, failed_line, input_end, listen, ready_line};
+pub use answer::{Ports, bind, failed_line, input_end, ready_line};
 pub use bridge::Bridge;
 pub use command::{Program, SplitError};
 pub use dial::{Dialled, Order, connect};

@@ -90,7 +90,7 @@ pub use descriptors::{LISTENER_FILES_MIN, allow_many_files, files_limit};
 pub use error::{Error, ErrorKind};
 pub use events::{EventSink, Told};
 pub use files::Totals;
-pub use listener::Listener;
+pub use listener::{Bound, Listener};
 pub use paths::{KnownPath, PathMemory};
 pub use patience::Patience;
 pub use policy::{Controllers, SendPolicy};

@@ -23,7 +23,7 @@ use crate::descriptors::{self, Purpose};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::machine::Machine;
-use crate::path::Demux;
+use crate::path::{Demux, DemuxPort};
 use crate::seal::Suite;
 use crate::session::{Session, software};
 use crate::ticket::{self, Ticket};
@@ -47,6 +47,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// Authenticated sessions that may wait for [`Listener::accept`].
 const SESSIONS_WAITING: usize = 16;
+/// Connections that the system keeps until they are accepted; that of tokio.
+const BACKLOG: i32 = 1024;
 /// Times a port is chosen anew when it is free for TCP and not for UDP.
 const PORT_ATTEMPTS: usize = 8;
 
@@ -59,13 +61,25 @@ pub struct Listener {
     acceptor: JoinHandle<()>,
 }
 
-impl Listener {
-    /// Listens on TCP and UDP, with a new identity and a new ticket.
+/// The ports of a listener that accepts nothing yet: no thread has started, so whatever the process gives up now, all
+/// threads of the listener are without.
+#[derive(Debug)]
+pub struct Bound {
+    config: ListenerConfig,
+    tcp: std::net::TcpListener,
+    udp: DemuxPort,
+    address: SocketAddr,
+    ticket: Ticket,
+    tls: Arc<ServerConfig>,
+}
+
+impl Bound {
+    /// Takes the port for TCP and UDP, with a new identity and a new ticket. Callers wait from now on.
     ///
     /// # Errors
     /// If the port is not free for both, or an address to advertise is none.
-    pub async fn bind(config: ListenerConfig) -> Result<Self, Error> {
-        let (tcp, demux) = bind_both(&config).await?;
+    pub fn new(config: ListenerConfig) -> Result<Self, Error> {
+        let (tcp, udp) = bind_both(&config)?;
         let address =
             tcp.local_addr().map_err(|source| Error::Io { action: "learn the port", source })?;
         let internal = |error: tls::TlsError| Error::Io {
@@ -81,6 +95,28 @@ impl Listener {
         };
         let ticket = Ticket::generate(advertise, identity.fingerprint())
             .map_err(|error| Error::Config(error.to_string()))?;
+        Ok(Self { config, tcp, udp, address, ticket, tls })
+    }
+
+    /// What connectors need to find, recognise and use this listener.
+    pub fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    /// Where it listens, on TCP and UDP.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Accepts callers, from within a tokio runtime.
+    ///
+    /// # Errors
+    /// If a thread cannot be started, or the runtime does not take the port.
+    pub fn listen(self) -> Result<Listener, Error> {
+        let Self { config, tcp, udp, address, ticket, tls } = self;
+        let tcp = TcpListener::from_std(tcp)
+            .map_err(|source| Error::Io { action: "listen on TCP", source })?;
+        let demux = udp.start()?;
         let (accepted, sessions) = mpsc::channel(SESSIONS_WAITING);
         let gate = Gate {
             tls,
@@ -99,7 +135,17 @@ impl Listener {
             farewells: Semaphore::new(FAREWELLS_MAX),
         };
         let acceptor = tokio::spawn(accept_all(tcp, Arc::new(gate), accepted));
-        Ok(Self { ticket, address, sessions: tokio::sync::Mutex::new(sessions), acceptor })
+        Ok(Listener { ticket, address, sessions: tokio::sync::Mutex::new(sessions), acceptor })
+    }
+}
+
+impl Listener {
+    /// Listens on TCP and UDP, with a new identity and a new ticket.
+    ///
+    /// # Errors
+    /// If the port is not free for both, or an address to advertise is none.
+    pub async fn bind(config: ListenerConfig) -> Result<Self, Error> {
+        Bound::new(config)?.listen()
     }
 
     /// What connectors need to find, recognise and use this listener.
@@ -140,22 +186,30 @@ struct Gate {
     farewells: Semaphore,
 }
 
-async fn bind_both(config: &ListenerConfig) -> Result<(TcpListener, Demux), Error> {
+fn bind_both(config: &ListenerConfig) -> Result<(std::net::TcpListener, DemuxPort), Error> {
     let mut attempt = 1;
     loop {
-        let tcp = TcpListener::bind(config.address)
-            .await
+        let tcp = listen_on(config.address)
             .map_err(|source| Error::Io { action: "listen on TCP", source })?;
         let address =
             tcp.local_addr().map_err(|source| Error::Io { action: "learn the port", source })?;
-        match Demux::start(address, &config.sockets) {
-            Ok(demux) => return Ok((tcp, demux)),
+        match DemuxPort::bind(address, &config.sockets) {
+            Ok(udp) => return Ok((tcp, udp)),
             Err(error) if config.address.port() != 0 || attempt >= PORT_ATTEMPTS => {
                 return Err(error);
             }
             Err(_) => attempt += 1,
         }
     }
+}
+
+/// A port for TCP, as tokio takes one.
+fn listen_on(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let tcp = std::net::TcpListener::bind(address)?;
+    // The standard library's queue is shorter; so many callers may wait while we are busy.
+    rustix::net::listen(&tcp, BACKLOG)?;
+    tcp.set_nonblocking(true)?;
+    Ok(tcp)
 }
 
 /// Addresses at which others may find a listener on `address`, the likeliest first.
@@ -293,6 +347,7 @@ impl Porch {
             }
             Verdict::SourceIsFull => Err("too many others from its address are greeting"),
             Verdict::Unlucky => Err("too many callers are greeting"),
+            Verdict::LineIsFull => Err("too many callers wait for a handshake"),
         }
     }
 
@@ -356,7 +411,6 @@ impl Caller {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-            Verdict::LineIsFull => Err("too many callers wait for a handshake"),
         self.leave();
     }
 }

@@ -306,12 +306,25 @@ impl Drop for Expectation {
     }
 }
 
-impl Demux {
-    /// Serves the UDP port of `address`.
-    pub(crate) fn start(address: SocketAddr, options: &SocketOptions) -> Result<Self, Error> {
+/// The UDP port of a listener that nobody serves yet.
+#[derive(Debug)]
+pub(crate) struct DemuxPort {
+    socket: UdpSocket,
+    options: SocketOptions,
+}
+
+impl DemuxPort {
+    /// Takes the UDP port of `address`.
+    pub(crate) fn bind(address: SocketAddr, options: &SocketOptions) -> Result<Self, Error> {
         let options = SocketOptions { reuse_port: true, ..options.clone() };
         let socket = UdpSocket::bind(address, &options)
             .map_err(|error| Error::Io { action: "listen on UDP", source: error.into() })?;
+        Ok(Self { socket, options })
+    }
+
+    /// Serves it, in a thread of its own.
+    pub(crate) fn start(self) -> Result<Demux, Error> {
+        let Self { socket, options } = self;
         let waker = socket.waker();
         let shared = Arc::new(DemuxShared {
             socket,
@@ -325,9 +338,11 @@ impl Demux {
             .name("sabul-demux".to_owned())
             .spawn(move || served.run())
             .map_err(|source| Error::Io { action: "start a thread", source })?;
-        Ok(Self { shared, waker })
+        Ok(Demux { shared, waker })
     }
+}
 
+impl Demux {
     /// Expects the hello of a channel.
     pub(crate) fn expect(
         &self,
@@ -492,8 +507,10 @@ mod tests {
     }
 
     fn demux() -> (Demux, SocketAddr) {
-        let demux =
-            Demux::start("127.0.0.1:0".parse().unwrap(), &SocketOptions::default()).unwrap();
+        let demux = DemuxPort::bind("127.0.0.1:0".parse().unwrap(), &SocketOptions::default())
+            .unwrap()
+            .start()
+            .unwrap();
         let address = demux.shared.socket.local_addr();
         (demux, address)
     }

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use sabul::{Error, Listener, ListenerConfig, PROTOCOL_VERSION};
+use sabul::{Bound, Error, ListenerConfig, PROTOCOL_VERSION, Ticket};
 use tokio::sync::oneshot;
 
 use super::lines::{LINES, MARK};
@@ -62,21 +62,21 @@ impl Ports {
     }
 }
 
-/// Listens at the first free one of these ports, at all addresses. The ticket names the address at which ssh
+/// Takes the first free one of these ports, at all addresses. The ticket names the address at which ssh
 /// came in, by `connection`, the value of SSH_CONNECTION.
 ///
 /// # Errors
 /// If none of the ports is free for TCP and UDP.
-pub async fn listen(
+pub fn bind(
     config: ListenerConfig,
     ports: Ports,
     connection: Option<&str>,
-) -> Result<Listener, Error> {
+) -> Result<Bound, Error> {
     let own = connection.and_then(own_address);
     for port in ports.candidates() {
         let address = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
         let advertise = own.map(|own| SocketAddr::new(own, port).to_string()).into_iter().collect();
-        let result = listen::bind(ListenerConfig { address, advertise, ..config.clone() }).await;
+        let result = listen::bind(ListenerConfig { address, advertise, ..config.clone() });
         match result {
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::AddrInUse => {}
             other => return other,
@@ -93,9 +93,9 @@ fn own_address(connection: &str) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// The line that tells the near end that this listener is ready; it holds the ticket, **secret included**.
-pub fn ready_line(listener: &Listener, version: &str) -> String {
-    format!("{MARK}ready {LINES} {PROTOCOL_VERSION} {version} {}", listener.ticket())
+/// The line that tells the near end that a listener is ready; it holds the ticket, **secret included**.
+pub fn ready_line(ticket: &Ticket, version: &str) -> String {
+    format!("{MARK}ready {LINES} {PROTOCOL_VERSION} {version} {ticket}")
 }
 
 /// The line that tells the near end why there will be no listener.
@@ -148,16 +148,13 @@ mod tests {
 
     #[test]
     fn the_first_free_port_is_taken_and_a_full_range_is_named() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let config = || ListenerConfig::new(([0, 0, 0, 0], 0).into());
-            let first = listen(config(), "0".parse().unwrap(), None).await.unwrap();
-            let taken = first.local_addr().port();
-            let one: Ports = taken.to_string().parse().unwrap();
-            let error = listen(config(), one, None).await.unwrap_err().to_string();
-            assert!(error.contains(&format!("every port of {taken} is in use")), "{error}");
-            assert!(ready_line(&first, "0.1.0").starts_with("@sabul ready 1 "));
-        });
+        let config = || ListenerConfig::new(([0, 0, 0, 0], 0).into());
+        let first = bind(config(), "0".parse().unwrap(), None).unwrap();
+        let taken = first.local_addr().port();
+        let one: Ports = taken.to_string().parse().unwrap();
+        let error = bind(config(), one, None).unwrap_err().to_string();
+        assert!(error.contains(&format!("every port of {taken} is in use")), "{error}");
+        assert!(ready_line(first.ticket(), "0.1.0").starts_with("@sabul ready 1 "));
         assert_eq!(failed_line("a\nb\tc"), "@sabul failed a b c");
     }
 }

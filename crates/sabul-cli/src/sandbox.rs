@@ -1,0 +1,365 @@
+//! Server sandbox: Landlock and a seccomp filter, in force before the first byte comes from the network.
+//!
+//! Both hold for the calling thread and every thread that it starts, so [`enter`] runs before there are any. Neither
+//! can be taken back. A kernel without them leaves the server as it was, which [`Sandbox`] says.
+//!
+//! Landlock:    files below the root only (reading only with `--read-only`), no TCP connections to elsewhere and no more
+//!              TCP ports, no signals to other processes.
+//! seccomp:     no programs, no other processes, no other sockets than IP and Unix ones, no new executable memory, and
+//!              none of the calls that take or change privileges, namespaces, mounts, clocks or the kernel.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset,
+    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
+};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Compare,
+    SeccompCondition as Condition, SeccompFilter, SeccompRule,
+};
+
+/// Files that the memory budget reads.
+const FACTS: [&str; 3] = ["/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup"];
+
+/// Which files a server reaches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Files<'a> {
+    /// None.
+    None,
+    /// Those below a folder.
+    Below { root: &'a Path, read_only: bool },
+    /// All that its user reaches: Landlock leaves files alone.
+    All,
+}
+
+/// What keeps a server in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sandbox {
+    landlock: Result<(), String>,
+    seccomp: Result<(), String>,
+}
+
+impl Sandbox {
+    /// What is in force, in words for programs.
+    pub(crate) fn in_force(&self) -> Vec<&'static str> {
+        let parts = [(&self.landlock, "landlock"), (&self.seccomp, "seccomp")];
+        parts.iter().filter(|(part, _)| part.is_ok()).map(|(_, name)| *name).collect()
+    }
+}
+
+impl fmt::Display for Sandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.in_force()[..] {
+            [] => f.write_str("sandbox: none")?,
+            ref parts => write!(f, "sandbox: {}", parts.join(", "))?,
+        }
+        for (part, name) in [(&self.landlock, "Landlock"), (&self.seccomp, "seccomp")] {
+            if let Err(why) = part {
+                write!(f, "; no {name}: {why}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gives up everything that a server with these files does not need. `sockets` is the folder of its control socket.
+pub(crate) fn enter(files: Files<'_>, sockets: Option<&Path>) -> Sandbox {
+    let landlock = match restrict(files, sockets) {
+        Ok(RulesetStatus::NotEnforced) => Err("this kernel has none".to_owned()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    };
+    let seccomp = filters().and_then(|filters| {
+        let install = |filter: &BpfProgram| seccompiler::apply_filter(filter);
+        filters.iter().try_for_each(install).map_err(|error| error.to_string())
+    });
+    Sandbox { landlock, seccomp }
+}
+
+fn restrict(files: Files<'_>, sockets: Option<&Path>) -> Result<RulesetStatus, RulesetError> {
+    let mut rules = Ruleset::default();
+    if !matches!(files, Files::All) {
+        rules = rules.handle_access(AccessFs::from_all(ABI::V5))?;
+    }
+    let rules = rules.handle_access(AccessNet::from_all(ABI::V4))?.scope(Scope::Signal)?;
+    let mut rules = rules.create()?;
+    if let Files::Below { root, read_only } = files {
+        rules = allow(rules, root, rights(read_only))?;
+    }
+    if !matches!(files, Files::All) {
+        for fact in FACTS {
+            rules = allow(rules, Path::new(fact), AccessFs::ReadFile | AccessFs::ReadDir)?;
+        }
+        if let Some(sockets) = sockets {
+            let all = AccessFs::MakeSock | AccessFs::RemoveFile | AccessFs::ReadDir;
+            rules = allow(rules, sockets, all)?;
+        }
+    }
+    Ok(rules.restrict_self()?.ruleset)
+}
+
+/// Rights below the root: everything that copying, removing and making files and folders needs, and nothing with devices.
+fn rights(read_only: bool) -> BitFlags<AccessFs> {
+    let reading = AccessFs::ReadFile | AccessFs::ReadDir;
+    let writing = AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::MakeReg
+        | AccessFs::MakeDir
+        | AccessFs::MakeSym
+        | AccessFs::RemoveFile
+        | AccessFs::RemoveDir
+        | AccessFs::Refer;
+    if read_only { reading } else { reading | writing }
+}
+
+/// Allows `rights` at a place, where there is one.
+fn allow(
+    rules: RulesetCreated,
+    place: &Path,
+    rights: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    let Ok(fd) = PathFd::new(place) else { return Ok(rules) };
+    // A file takes no rights of folders.
+    let rights = if place.is_dir() { rights } else { rights & AccessFs::from_file(ABI::V5) };
+    rules.add_rule(PathBeneath::new(fd, rights))
+}
+
+/// Two programs for the kernel: calls that are refused with EPERM, and clone3, whose flags no filter can read, with
+/// ENOSYS, after which C libraries take clone.
+fn filters() -> Result<[BpfProgram; 2], String> {
+    let refused = filter(refused()?, libc::EPERM)?;
+    let absent = filter(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
+    Ok([refused, absent])
+}
+
+fn filter(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) -> Result<BpfProgram, String> {
+    let target = std::env::consts::ARCH.try_into();
+    let target = target.map_err(|_| "not for this processor".to_owned())?;
+    let refuse = SeccompAction::Errno(errno.unsigned_abs());
+    SeccompFilter::new(rules, SeccompAction::Allow, refuse, target)
+        .and_then(BpfProgram::try_from)
+        .map_err(|error| error.to_string())
+}
+
+/// Calls that a server never needs, whatever their arguments.
+const NEVER: &[i64] = &[
+    // Programs and other processes.
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_tkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_memfd_create,
+    libc::SYS_personality,
+    // Ways around the root and the filter.
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_userfaultfd,
+    libc::SYS_mknodat,
+    // Namespaces and mounts.
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_chroot,
+    libc::SYS_pivot_root,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    // Privileges and keys.
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setfsuid,
+    libc::SYS_setfsgid,
+    libc::SYS_setgroups,
+    libc::SYS_capset,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    // The kernel and the machine.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_fanotify_init,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+];
+
+/// The same of calls that only x86 has, most of them older forms of those.
+#[cfg(target_arch = "x86_64")]
+const NEVER_ON_X86: &[i64] = &[
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_mknod,
+    libc::SYS_iopl,
+    libc::SYS_ioperm,
+    libc::SYS_modify_ldt,
+    libc::SYS_kexec_file_load,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const NEVER_ON_X86: &[i64] = &[];
+
+/// Puts a sign into the input of a terminal; the same number on every processor of these filters.
+const TIOCSTI: u64 = 0x5412;
+/// Numbers of the calls of x32, a second way to every call, start here.
+const X32: i64 = 0x4000_0000;
+
+/// What is refused.
+fn refused() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
+    let never = NEVER.iter().chain(NEVER_ON_X86).map(|&call| (call, Vec::new()));
+    let mut rules: BTreeMap<_, _> = never.collect();
+    let [unix, v4, v6] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(word);
+    let executable = [(2, Compare::MaskedEq(word(libc::PROT_EXEC)), word(libc::PROT_EXEC))];
+    let some: &[(i64, &[(u8, Compare, u64)])] = &[
+        // Threads only.
+        (libc::SYS_clone, &[(0, Compare::MaskedEq(word(libc::CLONE_THREAD)), 0)]),
+        // Whether a process is there may be asked.
+        (libc::SYS_kill, &[(1, Compare::Ne, 0)]),
+        (libc::SYS_tgkill, &[(0, Compare::Ne, u64::from(std::process::id()))]),
+        (libc::SYS_socket, &[(0, Compare::Ne, unix), (0, Compare::Ne, v4), (0, Compare::Ne, v6)]),
+        // Signs put into a terminal's input.
+        (libc::SYS_ioctl, &[(1, Compare::Eq, TIOCSTI)]),
+        (libc::SYS_mmap, &executable),
+        (libc::SYS_mprotect, &executable),
+        (libc::SYS_pkey_mprotect, &executable),
+    ];
+    for (call, conditions) in some {
+        let conditions = conditions.iter().map(|(argument, compare, value)| {
+            Condition::new(*argument, Length::Dword, compare.clone(), *value)
+        });
+        let rule = conditions.collect::<Result<Vec<_>, _>>().and_then(SeccompRule::new);
+        rules.entry(*call).or_default().push(rule.map_err(|error| error.to_string())?);
+    }
+    if cfg!(target_arch = "x86_64") {
+        let second: Vec<_> = rules.iter().map(|(call, rule)| (call | X32, rule.clone())).collect();
+        rules.extend(second);
+    }
+    Ok(rules)
+}
+
+/// A constant of C as the kernel compares it.
+fn word(constant: i32) -> u64 {
+    u64::from(constant.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::ErrorKind::PermissionDenied;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::process::Command;
+    use std::thread;
+
+    use super::*;
+
+    /// Runs a test in a thread of its own, since a sandbox is for ever; not at all where the kernel has none.
+    fn inside(files: Files<'_>, test: impl FnOnce() + Send) {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let sandbox = enter(files, None);
+                println!("{sandbox}");
+                if sandbox.in_force() == ["landlock", "seccomp"] {
+                    test();
+                } else {
+                    println!("skipped: {sandbox}");
+                }
+            });
+        });
+    }
+
+    #[test]
+    fn a_server_reaches_no_file_outside_its_root() {
+        let outer = tempfile::tempdir().unwrap();
+        let (root, secret) = (outer.path().join("root"), outer.path().join("secret"));
+        fs::create_dir_all(root.join("folder")).unwrap();
+        fs::write(&secret, "x").unwrap();
+        fs::write(root.join("file"), "x").unwrap();
+        inside(Files::Below { root: &root, read_only: false }, || {
+            let denied = |result: std::io::Result<()>| {
+                assert_eq!(result.unwrap_err().kind(), PermissionDenied);
+            };
+            denied(File::open(&secret).map(drop));
+            denied(File::open("/etc/passwd").map(drop));
+            denied(fs::write(outer.path().join("new"), "x"));
+            denied(fs::remove_file(&secret));
+            denied(fs::rename(&secret, root.join("secret")));
+            // All that a copy does inside.
+            assert_eq!(fs::read(root.join("file")).unwrap(), b"x");
+            fs::write(root.join("new"), "x").unwrap();
+            fs::rename(root.join("new"), root.join("folder/new")).unwrap();
+            fs::hard_link(root.join("file"), root.join("folder/link")).unwrap();
+            std::os::unix::fs::symlink("file", root.join("soft")).unwrap();
+            fs::create_dir(root.join("made")).unwrap();
+            fs::remove_dir(root.join("made")).unwrap();
+            fs::remove_file(root.join("folder/link")).unwrap();
+            File::options().write(true).open(root.join("file")).unwrap().set_len(0).unwrap();
+            File::open(&root).unwrap().sync_all().unwrap();
+            assert!(fs::read_to_string("/proc/meminfo").is_ok());
+            thread::spawn(move || assert!(File::open("/etc/passwd").is_err())).join().unwrap();
+        });
+        inside(Files::Below { root: &root, read_only: true }, || {
+            assert_eq!(fs::read(root.join("folder/new")).unwrap(), b"x");
+            assert_eq!(fs::write(root.join("b"), "x").unwrap_err().kind(), PermissionDenied);
+            assert!(fs::remove_file(root.join("file")).is_err());
+        });
+        inside(Files::None, || assert!(fs::read(root.join("file")).is_err()));
+        inside(Files::All, || assert!(fs::read("/etc/passwd").is_ok()));
+    }
+
+    #[test]
+    fn a_server_starts_no_program_and_calls_nobody() {
+        let outside = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = outside.local_addr().unwrap();
+        inside(Files::All, || {
+            assert!(Command::new("/bin/true").status().is_err());
+            assert_eq!(TcpStream::connect(address).unwrap_err().kind(), PermissionDenied);
+            assert_eq!(TcpListener::bind("127.0.0.1:0").unwrap_err().kind(), PermissionDenied);
+            // Channels have sockets of their own, and threads.
+            UdpSocket::bind("127.0.0.1:0").unwrap().connect("127.0.0.1:9").unwrap();
+            thread::spawn(|| vec![0_u8; 1 << 24].len()).join().unwrap();
+        });
+    }
+
+    #[test]
+    fn what_is_in_force_is_said_with_the_reason_for_the_rest() {
+        let none = || Err("this kernel has none".to_owned());
+        let show = |landlock, seccomp| Sandbox { landlock, seccomp }.to_string();
+        assert_eq!(show(Ok(()), Ok(())), "sandbox: landlock, seccomp");
+        assert_eq!(show(none(), Ok(())), "sandbox: seccomp; no Landlock: this kernel has none");
+        assert!(show(none(), none()).starts_with("sandbox: none; no Landlock"));
+    }
+}
