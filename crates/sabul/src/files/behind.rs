@@ -149,6 +149,17 @@ pub(super) fn read_on(
     to: u64,
     tree: &mut Tree,
 ) -> io::Result<()> {
+    read_from(file, layout, 0, to, tree)
+}
+
+/// As [`read_on`]; the stream begins at this byte of the file.
+pub(super) fn read_from(
+    file: &dyn DiskFile,
+    layout: &Layout,
+    start: u64,
+    to: u64,
+    tree: &mut Tree,
+) -> io::Result<()> {
     let mut buffer = Vec::new();
     while tree.at() < to {
         let (place, run) = layout.place(tree.at());
@@ -160,7 +171,7 @@ pub(super) fn read_on(
             buffer = Vec::new();
         }
         buffer.reserve_exact(most);
-        match file.read_at(&mut buffer, place) {
+        match file.read_at(&mut buffer, start + place) {
             Ok(0) => break,
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

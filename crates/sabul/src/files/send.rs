@@ -12,7 +12,7 @@ use sabul_wire::block::Record;
 use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode};
 use tracing::{info, warn};
 
-use super::behind::Behind;
+use super::behind::{Behind, read_from};
 use super::hands::{Hands, RUN, SMALL_BYTES};
 use super::have::{Have, Known, same_whole};
 use super::outlet::{Outlet, Stopped};
@@ -30,6 +30,8 @@ const AHEAD_BYTES: usize = 256 << 10;
 const READ_AT_ONCE: usize = 64;
 /// Bytes of what the receiver has that are read before it is asked whether anybody still wants them.
 const BEHIND_BYTES: u64 = 64 << 20;
+/// Times a file is read again whose last change has another time.
+const READ_AGAIN_MAX: u32 = 3;
 
 /// How to send.
 #[derive(Clone, Copy, Debug)]
@@ -190,28 +192,71 @@ fn read_whole(found: &Found, tree: &Tree, content: &mut Vec<u8>) -> Result<[u8; 
     content.truncate(most);
     let mut hashes = ContentTree::new(0);
     hashes.update(content);
-    confirm(found, &*file, content.len() as u64, (size, grew))?;
-    Ok(hashes.hash())
+    let hash = hashes.hash();
+    confirm(found, &*file, content.len() as u64, (size, grew), hash, || false)?;
+    Ok(hash)
 }
 
-/// Whether a file is what was announced, now that so much of it was read.
+/// Whether a file is what was announced, now that so much of it was read, with this hash. Where nothing but the time of its
+/// last change differs, which a new name or other bits change too, it is read again: it is the same if that gives the same
+/// hash.
 fn confirm(
     found: &Found,
     file: &dyn DiskFile,
     sent: u64,
     (size, grew): (u64, bool),
+    hash: [u8; 32],
+    is_over: impl Fn() -> bool,
 ) -> Result<(), Failure> {
     let path = found.path.as_os_str().as_bytes();
     let all = found.part.map_or_else(|| Layout::of(&found.entry).file_bytes(size), |(_, all)| all);
-    let now = file.metadata().map_err(|error| read_failure(path, &error))?;
     let grew = grew || (found.part.is_none() && is_longer(file, all));
-    match change(&now, (sent, size), all, grew, &found.entry) {
-        None => Ok(()),
-        Some(how) => {
-            let text = format!("'{}' {how} while it was read; copy it again", Printable(path));
-            Err(Failure::new(FailureCode::Changed, text))
+    let changed = |how| {
+        let text = format!("'{}' {how} while it was read; copy it again", Printable(path));
+        Err(Failure::new(FailureCode::Changed, text))
+    };
+    let mut last = found.changed;
+    for _ in 0..READ_AGAIN_MAX {
+        let now = file.metadata().map_err(|error| read_failure(path, &error))?;
+        if let Some(how) = change(&now, (sent, size), all, grew, &found.entry) {
+            return changed(how);
+        }
+        if now.ctime == last {
+            return Ok(());
+        }
+        last = now.ctime;
+        match hash_again(found, file, size, &is_over).map_err(|error| read_failure(path, &error))? {
+            Some(again) if again == hash => {}
+            Some(_) => return changed("changed"),
+            // Nobody wants it any more.
+            None => return Ok(()),
         }
     }
+    changed("changed again and again")
+}
+
+/// The hash of what a file has now; nothing where it is over before.
+fn hash_again(
+    found: &Found,
+    file: &dyn DiskFile,
+    size: u64,
+    is_over: impl Fn() -> bool,
+) -> io::Result<Option<[u8; 32]>> {
+    let layout = Layout::of(&found.entry);
+    let start = found.part.map_or(0, |(before, _)| before);
+    let mut tree = ContentTree::new(0);
+    while tree.at() < size {
+        let from = tree.at();
+        if is_over() {
+            return Ok(None);
+        }
+        let to = size.min(from.saturating_add(BEHIND_BYTES));
+        read_from(file, &layout, start, to, &mut tree)?;
+        if tree.at() == from {
+            break;
+        }
+    }
+    Ok(Some(layout.hash(tree.hash())))
 }
 
 /// What the receiver has of a file, to be found to be so.
@@ -403,8 +448,9 @@ impl Sender<'_> {
             }
             tree = all;
         }
-        let outcome = confirm(found, file, sent, (size, grew));
-        Ok((sent, outcome.map(|()| layout.hash(tree.hash()))))
+        let hash = layout.hash(tree.hash());
+        let outcome = confirm(found, file, sent, (size, grew), hash, || self.outlet.is_over());
+        Ok((sent, outcome.map(|()| hash)))
     }
 
     /// Goes on with a file at this place: where that is, and what hashes from there on.

@@ -27,6 +27,7 @@ use super::rules::Rules;
 use super::tree::{Children, FactKind, Facts, Links, Tree, sorted_part, unreadable};
 use super::trouble::read_failure;
 use crate::disk::Disk;
+use crate::jail::FileTime;
 
 /// Name of the entry that carries standard input, until the destination names it.
 const STDIN_NAME: &[u8] = b"stdin";
@@ -286,6 +287,8 @@ pub(super) struct Found {
     pub(super) part: Option<(u64, u64)>,
     /// Numbers of its owner and group.
     pub(super) owner: (u32, u32),
+    /// When anything about it last changed, as the system counts.
+    pub(super) changed: FileTime,
 }
 
 /// What comes of a step of a walk.
@@ -425,14 +428,14 @@ impl Walk {
     /// Looks at a path; nothing where it is a file under construction.
     fn visit(&mut self, path: PathBuf, name: Vec<u8>) -> Option<Found> {
         match self.try_visit(&path, &name) {
-            Ok(Some((kind, Facts { mode, modified_ns, owner, group, .. }, more))) => {
+            Ok(Some((kind, Facts { mode, modified_ns, changed, owner, group, .. }, more))) => {
                 let owner = (owner, group);
                 let (kind, part) = match self.part_of(kind, &path) {
                     Ok(part) => part,
                     Err(failure) => return Some(failed(name, path, failure)),
                 };
                 let entry = Entry { path: name, kind, mode: Some(mode), modified_ns, more };
-                Some(Found { entry, path, failure: None, part, owner })
+                Some(Found { entry, path, failure: None, part, owner, changed })
             }
             Ok(None) => None,
             Err(failure) => Some(failed(name, path, failure)),
@@ -559,7 +562,8 @@ fn failed(name: Vec<u8>, path: PathBuf, failure: Failure) -> Found {
     let name = if RelativePath::new(&*name).is_ok() { name } else { b"unnamed".to_vec() };
     let entry =
         Entry { path: name, kind: EntryKind::File(0), mode: None, modified_ns: None, more: None };
-    Found { entry, path, failure: Some(failure), part: None, owner: (0, 0) }
+    let changed = FileTime { seconds: 0, nanoseconds: 0 };
+    Found { entry, path, failure: Some(failure), part: None, owner: (0, 0), changed }
 }
 
 /// What comes behind the last slash, those at the end aside.

@@ -4,6 +4,7 @@ mod all;
 mod crashes;
 mod hostile;
 mod look;
+mod owners;
 mod parts;
 mod resume;
 mod streams;
@@ -40,6 +41,8 @@ struct Record {
     may_be_short: bool,
     /// Runs when the first entry is announced, before any content is read.
     after_first: Option<Box<dyn FnMut()>>,
+    /// Runs before each block is taken.
+    before_block: Option<Box<dyn FnMut()>>,
 }
 
 impl Outlet for Record {
@@ -48,6 +51,9 @@ impl Outlet for Record {
     }
 
     fn block(&mut self, block: Vec<u8>) -> Result<(), Stopped> {
+        if let Some(act) = &mut self.before_block {
+            act();
+        }
         assert!(!block.is_empty() && block.len() <= self.block_bytes);
         if let Some(last) = self.blocks.back().filter(|_| !self.may_be_short) {
             let room_for_part = self.block_bytes - MAX_PART;

@@ -42,6 +42,7 @@ pub(super) struct Facts {
     pub(super) allocated: u64,
     pub(super) mode: u32,
     pub(super) modified_ns: Option<i64>,
+    pub(super) changed: FileTime,
     pub(super) owner: u32,
     pub(super) group: u32,
 }
@@ -212,6 +213,7 @@ impl Facts {
             allocated: metadata.allocated,
             mode: metadata.mode,
             modified_ns: modified_ns(metadata.mtime),
+            changed: metadata.ctime,
             owner: metadata.owner,
             group: metadata.group,
         }
@@ -232,8 +234,11 @@ fn local_facts(metadata: &fs::Metadata) -> Facts {
     } else {
         FactKind::Other(SPECIAL)
     };
-    let nanoseconds = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
-    let mtime = FileTime { seconds: metadata.mtime(), nanoseconds };
+    let time = |seconds, nanoseconds| {
+        let nanoseconds = u32::try_from(nanoseconds).unwrap_or(0);
+        FileTime { seconds, nanoseconds }
+    };
+    let mtime = time(metadata.mtime(), metadata.mtime_nsec());
     Facts {
         kind,
         identity: (metadata.dev(), metadata.ino()),
@@ -241,6 +246,7 @@ fn local_facts(metadata: &fs::Metadata) -> Facts {
         allocated: metadata.blocks().saturating_mul(512),
         mode: metadata.mode() & 0o7777,
         modified_ns: modified_ns(mtime),
+        changed: time(metadata.ctime(), metadata.ctime_nsec()),
         owner: metadata.uid(),
         group: metadata.gid(),
     }
