@@ -84,6 +84,7 @@ scripts-lab: build
 	tests/router.sh
 	tests/ssh.sh
 	tests/failing-disk.sh
+	tests/others.sh
 
 cuts: build ## KILLS=200 CUTS=50 interruptions of copies between namespaces; needs root and iproute2; half an hour
 	tests/cuts.sh $(or $(KILLS),200) $(or $(CUTS),50)

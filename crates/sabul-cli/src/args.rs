@@ -165,6 +165,9 @@ pub(crate) struct CpArgs {
     /// lists. What could not be kept is said at the end.
     #[arg(short, long)]
     pub(crate) archive: bool,
+    /// Follow symbolic links that lead out of the sources too; otherwise they are reported.
+    #[arg(short = 'L', long, conflicts_with = "archive")]
+    pub(crate) copy_links: bool,
     #[command(flatten)]
     pub(crate) channel: ChannelArgs,
     /// Never send faster than this, in bit/s with k, M or G, such as 500M.
@@ -182,6 +185,9 @@ pub(crate) struct CpArgs {
     /// Do not wait for the receiver's disk: faster, but a power cut soon after may cost files.
     #[arg(long)]
     pub(crate) no_sync: bool,
+    /// Read each file back from the receiver's disk and compare it, before it gets its name.
+    #[arg(long, conflicts_with = "no_sync")]
+    pub(crate) read_back: bool,
     /// Say what would be copied, made and left out, and change nothing on either side.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,

@@ -101,6 +101,8 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
         all_of_files: args.archive,
         sync: !args.no_sync,
         resume: !args.no_resume,
+        read_back: args.read_back,
+        links_out: args.copy_links,
         rules: args.rules.0.clone(),
         ..args.channel.transfer_options(controller(args))?
     };

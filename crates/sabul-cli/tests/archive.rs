@@ -75,12 +75,26 @@ fn all_of_a_tree_arrives_up_and_down_and_again_the_same() {
 }
 
 #[test]
-fn without_a_links_are_followed_as_before() {
+fn without_a_links_are_followed_inside_of_what_was_named() {
     let bench = Bench::new();
     make_tree(&bench.path("tree"));
-    fs::remove_file(bench.path("tree/outward")).unwrap();
     fs::remove_file(bench.path("tree/sub/broken")).unwrap();
-    expect_code(&run(&mut bench.cp(["-r", "tree", &bench.url("")])), 0);
+    // One that leads out is reported, and followed on request; both ways.
+    make_tree(&bench.root("far"));
+    fs::remove_file(bench.root("far/sub/broken")).unwrap();
+    for (from, to) in [("tree".to_owned(), bench.url("")), (bench.url("far"), "near".to_owned())] {
+        let copied = run(&mut bench.cp(["-r", &from, &to]));
+        expect_code(&copied, 1);
+        let said = stderr(&copied);
+        assert!(said.contains("outward"), "{said}");
+    }
+    assert!(!bench.root("tree/outward").exists() && !bench.path("near/outward").exists());
+    assert!(bench.path("near/inward").exists());
+    expect_code(&run(&mut bench.cp(["-rL", "tree", &bench.url("")])), 0);
+    let passwd = fs::read("/etc/passwd").unwrap();
+    assert_eq!(fs::read(bench.root("tree/outward")).unwrap(), passwd);
+    // Nothing leads out of what a server serves.
+    expect_code(&run(&mut bench.cp(["-rL", &bench.url("far"), "nearer"])), 1);
     assert!(bench.root("tree/inward").symlink_metadata().unwrap().is_file());
     let inode = |name: &str| fs::metadata(bench.root(name)).unwrap().ino();
     assert_ne!(inode("tree/a"), inode("tree/sub/also-a"));

@@ -28,7 +28,7 @@ pub use more::{
 };
 
 /// Version of the control messages.
-pub const CONTROL_VERSION: u16 = 7;
+pub const CONTROL_VERSION: u16 = 8;
 /// Longest body of any message, in bytes; [`body_limit`] is lower for most kinds.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Longest body of a greeting, in bytes: all that a stranger may make us read.
@@ -53,6 +53,8 @@ pub const MAX_HAVE_WHOLES: usize = 8000;
 pub const MAX_MARKS: usize = 64;
 /// Most sources of one request.
 pub const MAX_SOURCES: usize = 4096;
+/// Most sources of a [`Request::Put`] by which leftovers are found.
+pub const MAX_ORIGINS: usize = 1024;
 /// Longest sentence about a failure, in bytes; longer ones lose their middle.
 pub const MAX_TEXT: usize = 1 << 10;
 /// Longest name of a stream, in bytes.
@@ -275,6 +277,12 @@ pub enum Request {
         preserve: bool,
         /// Have everything on the disk before it counts as finished.
         sync: bool,
+        /// Read what was written back from the disk, and compare it before a file gets its name.
+        read_back: bool,
+        /// The first bytes of a hash of each source as the sender knows it: leftovers of the same source are told of, and no
+        /// others. At most [`MAX_ORIGINS`].
+        #[serde(deserialize_with = "bounds::list::<_, _, MAX_ORIGINS>")]
+        origins: Vec<[u8; 8]>,
     },
     /// Files from the sender (pull).
     Get {
@@ -291,6 +299,8 @@ pub enum Request {
         range: Option<Range>,
         /// Links as links, with owners and extended attributes.
         archive: bool,
+        /// Follow links out of the sources too.
+        links_out: bool,
     },
     /// A byte stream between applications.
     Stream {
@@ -557,7 +567,7 @@ impl Open {
         let of_rules =
             |rules: &[Rule]| -> usize { rules.iter().map(|rule| ITEM + rule.pattern.len()).sum() };
         let request = match &self.request {
-            Request::Put { destination, .. } => destination.len(),
+            Request::Put { destination, origins, .. } => destination.len() + 8 * origins.len(),
             Request::Get { sources, rules, .. } => names(sources) + of_rules(rules),
             Request::Look { places, rules, .. } => names(places) + of_rules(rules),
             Request::Remove { places, .. } | Request::MakeFolders { places, .. } => names(places),

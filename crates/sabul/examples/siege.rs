@@ -226,6 +226,8 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
             into_directory: true,
             preserve: false,
             sync: false,
+            read_back: false,
+            origins: Vec::new(),
         };
         for n in 0.. {
             let number = 2 * u32::try_from(n).unwrap() + 1;
@@ -241,6 +243,7 @@ async fn ticket_holder(mode: &str, ticket: &Ticket, until: Instant) {
                             rules: Vec::new(),
                             range: None,
                             archive: false,
+                            links_out: false,
                         },
                     )
                 }

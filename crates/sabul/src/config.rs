@@ -241,6 +241,11 @@ pub struct TransferOptions {
     pub sync: bool,
     /// Go on with what an interrupted transfer left at the destination, as far as it is the same.
     pub resume: bool,
+    /// Read what was written back from the disk and compare it before a file gets its name, on whichever side files are
+    /// written. Needs `sync`.
+    pub read_back: bool,
+    /// Follow symbolic links out of the sources too, on whichever side files are read.
+    pub links_out: bool,
     /// What is taken and what is left out, on whichever side files are read: the first rule that fits
     /// decides ([`Rules`](crate::files::Rules)).
     pub rules: Vec<Rule>,
@@ -264,6 +269,8 @@ impl Default for TransferOptions {
             carrier: Carrier::Udp,
             sync: true,
             resume: true,
+            read_back: false,
+            links_out: false,
             rules: Vec::new(),
             range: None,
         }

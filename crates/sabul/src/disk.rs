@@ -137,6 +137,16 @@ pub trait Disk: Send + Sync + fmt::Debug {
         None
     }
 
+    /// The same disk for reading below this folder, where links lead no further than that; nothing where there are no links.
+    fn within(&self, _folder: &JailPath) -> Option<Box<dyn Disk>> {
+        None
+    }
+
+    /// Number of the user who owns the files that are created here.
+    fn user(&self) -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
     /// Bits for a name that nobody else has or can guess.
     ///
     /// # Errors
@@ -208,7 +218,16 @@ pub trait DiskFile: Send + fmt::Debug {
     /// Asks the system to begin to write a range to the disk; waits for nothing.
     fn start_writeback(&self, offset: u64, bytes: u64);
 
-    /// Sets the permission bits.
+    /// Whether every writer of the file system obeys a lock, on other machines too.
+    ///
+    /// # Errors
+    /// If the system cannot tell.
+    fn has_shared_locks(&self) -> io::Result<bool>;
+
+    /// Forgets what of its content is on the disk, so that the next read comes from there.
+    fn drop_cache(&self) {}
+
+    /// Sets the permission bits, the sticky bit included.
     ///
     /// # Errors
     /// As the system says.
@@ -356,6 +375,10 @@ impl Disk for Jail {
         self.near(folder).ok().map(|near| Box::new(near) as Box<dyn Disk>)
     }
 
+    fn within(&self, folder: &JailPath) -> Option<Box<dyn Disk>> {
+        self.within(folder).ok().map(|inside| Box::new(inside) as Box<dyn Disk>)
+    }
+
     fn draw(&self) -> io::Result<u64> {
         let mut bytes = [0; 8];
         aws_lc_rs::rand::fill(&mut bytes)
@@ -446,6 +469,15 @@ impl DiskFile for File {
         }
     }
 
+    fn has_shared_locks(&self) -> io::Result<bool> {
+        is_local(self)
+    }
+
+    fn drop_cache(&self) {
+        // Only pages that were flushed go; that they are gone, nobody tells.
+        let _ = rustix::fs::fadvise(self, 0, None, Advice::DontNeed);
+    }
+
     fn close(self: Box<Self>) -> io::Result<()> {
         match nix::unistd::close(*self) {
             // Linux has closed it nevertheless.
@@ -453,6 +485,18 @@ impl DiskFile for File {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Whether only this machine writes to the file system: ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, overlays, ZFS or bcachefs.
+#[cfg(target_os = "linux")]
+fn is_local(file: &File) -> io::Result<bool> {
+    let kind = u64::try_from(rustix::fs::fstatfs(file)?.f_type).unwrap_or(0);
+    Ok(syncfs_returns_errors(kind) || matches!(kind, 0x794C_7630 | 0x2FC1_2FC1 | 0xCA45_1A4E))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_local(_file: &File) -> io::Result<bool> {
+    Ok(false)
 }
 
 /// Flushes a whole file system, where one call does that and returns every write error: from Linux 5.8 on.

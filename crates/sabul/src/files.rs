@@ -38,6 +38,7 @@ pub use rules::Rules;
 pub(crate) use scan::Scan;
 pub use scan::Totals;
 pub use send::{SendOptions, SendSummary, send_files};
+pub(crate) use source::origins_of;
 pub use source::{Source, SourceSet};
 pub use stream::{StreamReceiver, StreamSink};
 pub use trouble::{MAX_KEPT_FAILURES, Trouble};

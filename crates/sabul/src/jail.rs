@@ -125,6 +125,11 @@ impl Metadata {
     pub fn of(file: &File) -> io::Result<Self> {
         Ok(examine(file.as_fd())?)
     }
+
+    /// Whether this user owns it and no group and nobody else may write to it.
+    pub const fn is_only_of(&self, user: u32) -> bool {
+        self.owner == user && self.mode & 0o022 == 0
+    }
 }
 
 impl From<&Stat> for Metadata {
@@ -263,6 +268,15 @@ impl Jail {
         };
         let root = rustix::io::fcntl_dupfd_cloexec(&self.root, 0).map_err(fault)?;
         Ok(Self { root, resolver: self.resolver, near: Some((folder.clone(), held)) })
+    }
+
+    /// The jail of a folder below.
+    ///
+    /// # Errors
+    /// If there is none, or the way to it leads out.
+    pub fn within(&self, folder: &JailPath) -> Result<Self, JailError> {
+        let root = self.resolve("open", folder, resolve::DIRECTORY, Links::FollowInside)?;
+        Ok(Self { root, resolver: self.resolver, near: None })
     }
 
     /// Opens a plain file for reading. Links that stay inside are followed.
@@ -455,13 +469,13 @@ impl Jail {
     }
 }
 
-/// Sets an open file's permission bits, of which the lowest nine count: a mode from a peer must
+/// Sets an open file's permission bits. Only the lowest nine and the sticky bit count: a mode from a peer must
 /// not make a program run as its owner.
 ///
 /// # Errors
 /// If the system refuses.
 pub fn set_mode(file: &File, mode: u32) -> io::Result<()> {
-    Ok(rustix::fs::fchmod(file, permissions(mode))?)
+    Ok(rustix::fs::fchmod(file, permissions(mode) | Mode::from_bits_truncate(mode & 0o1000))?)
 }
 
 /// Sets an open file's time of modification.

@@ -28,7 +28,7 @@ use crate::disk::Disk;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::files::{
-    Destination, FileReceiver, Rules, SourceSet, StreamReceiver, local_destination,
+    Destination, FileReceiver, Rules, SourceSet, StreamReceiver, local_destination, origins_of,
 };
 use crate::seal::Suite;
 use crate::steer::Steering;
@@ -147,10 +147,13 @@ impl Session {
             into_directory: destination.into_directory || sources.needs_directory(),
             preserve: options.preserve || options.all_of_files,
             sync: options.sync,
+            read_back: options.read_back,
+            origins: sources.origins(),
         };
         let resume = if options.resume { Resume::Yes } else { Resume::No };
         let rules = Rules::new(&options.rules).map_err(Error::from_failure)?;
         let sources = sources.with_rules(rules).with_all_of_files(options.all_of_files);
+        let sources = sources.with_links_out(options.links_out);
         let announce_times = options.preserve || options.all_of_files;
         let work = Work::Send { set: sources, announce_times, resume };
         self.open(Direction::Send, request, options, |_| Ok(work))
@@ -171,33 +174,39 @@ impl Session {
     ) -> Result<Transfer, Error> {
         let is_content = |source: &Vec<u8>| source.ends_with(b"/");
         let needs_directory = sources.len() > 1 || sources.iter().any(is_content);
-        let &TransferOptions { preserve, sync, resume, all_of_files: archive, .. } = options;
-        let preserve = preserve || archive;
+        let &TransferOptions { sync, resume, read_back, links_out, all_of_files: archive, .. } =
+            options;
+        let preserve = options.preserve || archive;
+        let origins = origins_of(sources.iter().map(Vec::as_slice));
+        let place = move |path, into_directory| Destination {
+            path,
+            into_directory,
+            preserve,
+            sync,
+            resume,
+            read_back,
+            origins,
+        };
         let writes_files = !matches!(destination, LocalDestination::Writer(_));
         let prepared = self.inner.cx.machine.block(move || match destination {
             LocalDestination::Path { path, into_directory } => {
                 let into_directory = into_directory || needs_directory;
                 let (jail, path) = local_destination(&path, into_directory)?;
-                Ok(Prepared::Files(
-                    Arc::new(jail),
-                    Destination { path, into_directory, preserve, sync, resume },
-                ))
+                Ok(Prepared::Files(Arc::new(jail), place(path, into_directory)))
             }
             LocalDestination::Writer(writer) => Ok(Prepared::Writer(writer)),
             #[cfg(test)]
             LocalDestination::Disk(disk, path) => {
                 let into_directory = true;
-                Ok(Prepared::Files(
-                    disk,
-                    Destination { path, into_directory, preserve, sync, resume },
-                ))
+                Ok(Prepared::Files(disk, place(path, into_directory)))
             }
         });
         let prepared = prepared.await.ok_or(Error::Cancelled)?.map_err(Error::from_failure)?;
         let mut asked = Asked::new(&sources, recursive, archive);
         let gate = move |entry: &Entry| asked.check(entry);
         let (rules, range) = (options.rules.clone(), options.range);
-        let request = control::Request::Get { sources, recursive, rules, range, archive };
+        let request =
+            control::Request::Get { sources, recursive, rules, range, archive, links_out };
         let options = &TransferOptions { sync: sync && writes_files, ..options.clone() };
         self.open(Direction::Receive, request, options, |number| {
             let writer: Box<dyn Writer> = match prepared {
@@ -692,7 +701,15 @@ impl PutRequest {
     ) -> Result<Transfer, Error> {
         let Some(Open {
             transfer,
-            request: control::Request::Put { destination, into_directory, preserve, sync },
+            request:
+                control::Request::Put {
+                    destination,
+                    into_directory,
+                    preserve,
+                    sync,
+                    read_back,
+                    origins,
+                },
             ..
         }) = self.pending.open().cloned()
         else {
@@ -702,7 +719,8 @@ impl PutRequest {
         let resume = true;
         let open = move || {
             let (disk, path) = place(destination, into_directory)?;
-            let destination = Destination { path, into_directory, preserve, sync, resume };
+            let destination =
+                Destination { path, into_directory, preserve, sync, resume, read_back, origins };
             FileReceiver::new(disk, &destination, transfer)
         };
         let receiver = self.pending.cx.endpoint.look(open).await.and_then(|opened| opened);
@@ -746,7 +764,7 @@ impl GetRequest {
         set: impl FnOnce(Vec<Vec<u8>>, bool) -> SourceSet,
     ) -> Result<Transfer, Error> {
         let Some(Open {
-            request: control::Request::Get { sources, recursive, rules, range, archive },
+            request: control::Request::Get { sources, recursive, rules, range, archive, links_out },
             ..
         }) = self.pending.open().cloned()
         else {
@@ -755,6 +773,7 @@ impl GetRequest {
         self.pending.accept(Direction::Send, |_| {
             let set = set(sources, recursive).with_patterns().with_range(range);
             let set = set.with_rules(Rules::new(&rules)?).with_all_of_files(archive);
+            let set = set.with_links_out(links_out);
             Ok(Work::Send { set, announce_times: true, resume: Resume::Yes })
         })
     }

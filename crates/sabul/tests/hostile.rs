@@ -137,6 +137,7 @@ fn a_ticket_holder_cannot_make_a_listener_hold_much() {
             rules: Vec::new(),
             range: None,
             archive: false,
+            links_out: false,
         };
         // More sources than a request may have: not even decoded.
         let (ticket, served) = serving(Patience::default()).await;

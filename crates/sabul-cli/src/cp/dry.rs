@@ -105,7 +105,8 @@ async fn ask(args: &CpArgs, plan: Plan, session: &Session) -> Result<Vec<Step>, 
                 Rules::new(rules).map_err(|failure| CliError::usage(failure.to_string()))?;
             let sources = source_set(&sources, args.recursive)?
                 .with_rules(rules)
-                .with_all_of_files(args.archive);
+                .with_all_of_files(args.archive)
+                .with_links_out(args.copy_links);
             let path = destination.path;
             let into_directory =
                 sources.needs_directory() || path.is_empty() || path.ends_with(b"/");

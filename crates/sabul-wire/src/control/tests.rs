@@ -90,6 +90,7 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
             rules,
             range,
             archive: false,
+            links_out: false,
         }))
     };
     let params = |count| {
@@ -101,8 +102,11 @@ fn more_than_a_message_may_hold_is_refused_at_both_ends() {
     };
     let place = |length| {
         let destination = vec![b'a'; length];
-        let (into_directory, preserve, sync) = (false, false, false);
-        Message::Open(open(Request::Put { destination, into_directory, preserve, sync }))
+        let (into_directory, preserve, sync, read_back) = (false, false, false, false);
+        let origins = Vec::new();
+        #[rustfmt::skip]
+        let put = Request::Put { destination, into_directory, preserve, sync, read_back, origins };
+        Message::Open(open(put))
     };
     let stream = |length| Message::Open(open(Request::Stream { name: "n".repeat(length) }));
     let hello = |suites, software: usize| Message::Hello {
@@ -304,8 +308,9 @@ fn what_is_asked_and_answered_about_files_is_written_byte_by_byte() {
                 rules: rules.clone(),
                 range,
                 archive: true,
+                links_out: true,
             },
-            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1][..],
+            &[1, 1, 1, b'x', 1, 1, 0, 3, b'*', b'.', b'o', 1, 5, 0, 1, 1][..],
         ),
         (
             Request::Look { places: places.clone(), view: View::Tree, rules },

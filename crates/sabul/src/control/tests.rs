@@ -236,6 +236,7 @@ async fn requests_that_wait_are_bounded_by_weight() {
         rules: Vec::new(),
         range: None,
         archive: false,
+        links_out: false,
     };
     for number in (1..512).step_by(2) {
         say(&mut far, Message::Open(Open { transfer: number, ..open.clone() })).await;

@@ -61,6 +61,10 @@ struct World {
     has_short_writes: bool,
     /// Names that differ in case only are one.
     folds_case: bool,
+    /// Content is altered when it is flushed.
+    alters: bool,
+    /// Writers on other machines do not see locks.
+    has_own_locks: bool,
     room: Option<u64>,
 }
 
@@ -68,6 +72,7 @@ struct World {
 struct Node {
     kind: Kind,
     mode: u32,
+    owner: u32,
     mtime: FileTime,
     ctime_ns: i64,
     born_ns: i64,
@@ -90,6 +95,7 @@ impl Node {
         Self {
             kind,
             mode,
+            owner: 0,
             mtime: time(now_ns),
             ctime_ns: now_ns,
             born_ns: now_ns,
@@ -103,7 +109,10 @@ impl Node {
         }
     }
 
-    fn flush(&mut self) {
+    fn flush(&mut self, alters: bool) {
+        if let Some(last) = self.content.last_mut().filter(|_| alters && !self.written.is_empty()) {
+            *last ^= 1;
+        }
         self.written.clear();
         if !self.has_lost {
             self.kept.clone_from(&self.content);
@@ -127,7 +136,7 @@ impl Node {
             mode: self.mode,
             mtime: self.mtime,
             ctime: time(self.ctime_ns),
-            owner: 0,
+            owner: self.owner,
             group: 0,
         }
     }
@@ -256,6 +265,8 @@ impl MemoryDisk {
             is_read_only: false,
             has_short_writes: false,
             folds_case: false,
+            has_own_locks: false,
+            alters: false,
             room: None,
         };
         Self { world: Arc::new(Mutex::new(world)), process: 0 }
@@ -314,6 +325,29 @@ impl MemoryDisk {
         self.lock_world().folds_case = true;
     }
 
+    /// Alters what is flushed, from now on.
+    pub fn alter(&self) {
+        self.lock_world().alters = true;
+    }
+
+    /// Hides locks from writers on other machines, from now on.
+    pub fn keep_locks_to_itself(&self) {
+        self.lock_world().has_own_locks = true;
+    }
+
+    /// Gives what is at this path to another user, and these bits. Not a call.
+    ///
+    /// # Errors
+    /// If nothing is there.
+    pub fn own(&self, path: &JailPath, owner: u32, mode: u32) -> Result<(), JailError> {
+        let mut world = self.lock_world();
+        let found = world.resolve(path);
+        let node = found.and_then(|inode| world.node(inode));
+        let node = node.map_err(|errno| made_up("own", path, errno))?;
+        (node.owner, node.mode) = (owner, mode);
+        Ok(())
+    }
+
     /// Leaves room for so many bytes more.
     pub fn leave_room(&self, bytes: u64) {
         self.lock_world().room = Some(bytes);
@@ -346,7 +380,7 @@ impl MemoryDisk {
         }
         let inode = world.make(path, Kind::File, 0o644).map_err(fail)?;
         world.node(inode).map_err(fail)?.content = content.to_vec();
-        world.nodes.values_mut().for_each(Node::flush);
+        world.nodes.values_mut().for_each(|node| node.flush(false));
         Ok(())
     }
 
@@ -548,6 +582,10 @@ impl Disk for MemoryDisk {
         remove().map_err(|errno| made_up("remove", path, errno))
     }
 
+    fn user(&self) -> u32 {
+        0
+    }
+
     fn draw(&self) -> io::Result<u64> {
         Ok(self.lock_world().random.next_u64())
     }
@@ -629,7 +667,17 @@ impl DiskFile for MemoryFile {
     fn set_mode(&self, mode: u32) -> io::Result<()> {
         let mut world = self.disk.call("set mode")?;
         world.writable()?;
-        world.node(self.inode)?.mode = mode & 0o777;
+        let now = world.clock_ns;
+        let node = world.node(self.inode)?;
+        (node.mode, node.ctime_ns) = (mode & 0o1777, now);
+        Ok(())
+    }
+
+    fn set_owner(&self, user: Option<u32>, _group: u32) -> io::Result<()> {
+        let mut world = self.disk.call("own")?;
+        world.writable()?;
+        let node = world.node(self.inode)?;
+        node.owner = user.unwrap_or(node.owner);
         Ok(())
     }
 
@@ -643,8 +691,9 @@ impl DiskFile for MemoryFile {
     fn sync(&self) -> io::Result<()> {
         match self.disk.call("flush") {
             Ok(mut world) => {
+                let alters = world.alters;
                 let node = world.node(self.inode)?;
-                node.flush();
+                node.flush(alters);
                 if std::mem::take(&mut node.has_lost) { Err(Errno::IO.into()) } else { Ok(()) }
             }
             Err(errno) => {
@@ -659,7 +708,8 @@ impl DiskFile for MemoryFile {
     fn sync_file_system(&self) -> io::Result<()> {
         match self.disk.call("flush all") {
             Ok(mut world) => {
-                world.nodes.values_mut().for_each(Node::flush);
+                let alters = world.alters;
+                world.nodes.values_mut().for_each(|node| node.flush(alters));
                 Ok(())
             }
             Err(errno) => {
@@ -680,6 +730,10 @@ impl DiskFile for MemoryFile {
         let owner = (self.disk.process, self.handle);
         let held = *world.locks.entry(self.inode).or_insert(owner);
         Ok(if held == owner { Lock::Held } else { Lock::Busy })
+    }
+
+    fn has_shared_locks(&self) -> io::Result<bool> {
+        Ok(!self.disk.lock_world().has_own_locks)
     }
 
     fn close(self: Box<Self>) -> io::Result<()> {

@@ -55,13 +55,18 @@ pub struct Destination {
     /// The path is a directory to put entries in, made where missing; so is one that ends in `/`.
     /// Otherwise, entries go into the path if it is a directory, and else take its name.
     pub into_directory: bool,
-    /// Keep modification times and permission bits, without the bits that lend rights (setuid,
-    /// setgid) or the sticky bit. Otherwise files are new and the umask applies to their bits.
+    /// Keep modification times and permission bits, the sticky bit of directories included, without the bits that lend rights (setuid,
+    /// setgid). Otherwise a file that is replaced hands down owner, group and bits, and the umask applies to those of a new one.
     pub preserve: bool,
     /// Have each file on the disk before it gets its name, and its name before it counts as kept.
     pub sync: bool,
     /// Leave what is there when the transfer is interrupted, and go on with what an earlier one left.
     pub resume: bool,
+    /// Read what was written back from the disk and compare it before a file gets its name; with `sync`.
+    pub read_back: bool,
+    /// Which sources are sent, as [`SourceSet::origins`](super::SourceSet::origins) says; nothing where that is not known.
+    /// What an interrupted transfer left is gone on with where it sent one of these.
+    pub origins: Vec<[u8; 8]>,
 }
 
 impl FileReceiver {
@@ -83,6 +88,7 @@ impl FileReceiver {
             place,
             preserve: destination.preserve,
             sync: destination.sync,
+            read_back: destination.read_back && destination.sync,
             parts: BTreeMap::new(),
             small: small::SmallFiles::default(),
             small_max: SMALL_BYTES,
@@ -95,7 +101,7 @@ impl FileReceiver {
             lost: Lost::default(),
             landed: landed::Landed::default(),
             searched: BTreeSet::new(),
-            ledger: destination.resume.then(Ledger::default),
+            ledger: destination.resume.then(|| Ledger::new(&destination.origins)),
             now: Duration::ZERO,
         };
         Ok(Self::with_sink(sink, transfer))
@@ -147,6 +153,7 @@ pub struct FileSink {
     place: Place,
     preserve: bool,
     sync: bool,
+    read_back: bool,
     /// Files under construction that are not verified, by index.
     parts: BTreeMap<u64, Part>,
     /// Small files, which have none yet.
@@ -203,7 +210,9 @@ impl Place {
         match disk.stat(&path, LinkTarget::Follow) {
             Ok(metadata) if metadata.kind == Kind::Directory => {
                 let may_be_begun = destination.resume && !is_directory_wanted;
-                let head = may_be_begun.then(|| held::begun_for(disk, &path)).flatten();
+                let head = may_be_begun
+                    .then(|| held::begun_for(disk, &path, &destination.origins))
+                    .flatten();
                 Ok(match head {
                     Some(head) => Self::Begun { path, head },
                     None => Self::Inside(path),
@@ -303,9 +312,9 @@ impl FileSink {
 
     /// Creates a part, with descriptors of those that wait for their flush where there are no more.
     fn create_part(&mut self, target: JailPath, entry: &Entry) -> Result<Part, Trouble> {
-        match Part::create(&*self.disk, target.clone(), entry) {
+        match Part::create(&*self.disk, target.clone(), entry, self.preserve) {
             Err(trouble) if trouble.lacks_descriptors && self.group.free_descriptors() => {
-                Part::create(&*self.disk, target, entry)
+                Part::create(&*self.disk, target, entry, self.preserve)
             }
             result => result,
         }
@@ -351,7 +360,7 @@ impl FileSink {
     /// Writes these; gives back those for which there were no descriptors.
     fn write_some(&mut self, files: Vec<small::Whole>) -> Vec<(small::Whole, Trouble)> {
         let (mut created, mut lacking) = (Vec::new(), Vec::new());
-        for (file, part) in small::create(&*self.disk, &self.hands, files) {
+        for (file, part) in small::create(&*self.disk, &self.hands, files, self.preserve) {
             match part {
                 Ok(part) => {
                     self.tidy(&part);
@@ -364,9 +373,10 @@ impl FileSink {
         }
         let mut ready = Vec::new();
         let written = small::write(&self.hands, created, (self.sync, self.preserve));
-        for (small::Whole { index, entry, hash, .. }, part, result) in written {
+        for (small::Whole { index, entry, hash, .. }, mut part, result) in written {
             match result {
                 Ok(lost) => {
+                    part.read_back = self.read_back.then_some(hash);
                     self.lost.add(lost);
                     if let Some(ledger) = &mut self.ledger {
                         ledger.finished(index, &entry.path, &part, hash, Kept::Later);
@@ -420,8 +430,8 @@ impl FileSink {
         if self.searched.contains(&folder) {
             return;
         }
-        if let Some(now) = part.touched() {
-            reclaim(&*self.disk, &folder, now);
+        if let Some(own) = part.metadata() {
+            reclaim(&*self.disk, &folder, &own);
         }
         self.note_searched(folder);
     }
@@ -631,6 +641,7 @@ impl Sink for FileSink {
             }
             _ => Ok(false),
         };
+        part.read_back = self.read_back.then_some(hash);
         let result = noted.and_then(|_| self.ready(&mut part, entry));
         if let (Ok(kept), Some(ledger)) = (&result, &mut self.ledger) {
             ledger.finished(index, &entry.path, &part, hash, *kept);
@@ -729,8 +740,9 @@ impl Sink for FileSink {
         }
         self.small.clear();
         while let Some((_, part)) = self.parts.pop_first() {
-            if self.ledger.is_none() || part.noted.number.is_none() {
-                part.remove(&*self.disk);
+            match &mut self.ledger {
+                Some(ledger) if part.noted.number.is_some() => ledger.note_left(&part),
+                _ => part.remove(&*self.disk),
             }
         }
         self.group.abort();

@@ -265,7 +265,7 @@ impl Group {
     }
 
     /// Gives a complete file its name, whether its content is on the disk or not.
-    pub(super) fn rename(&mut self, part: &Part) -> Result<(), Trouble> {
+    pub(super) fn rename(&mut self, part: &mut Part) -> Result<(), Trouble> {
         give_name(&*self.disk, part, |id| self.own.contains(id))?;
         self.own.insert(part.id());
         Ok(())
@@ -277,10 +277,10 @@ impl Group {
         let in_folder = |list: Vec<Verified>| {
             let mut near = Nearby::new(disk);
             let mut made = Vec::new();
-            let rename = |verified: Verified| {
-                let part = &verified.part;
+            let rename = |mut verified: Verified| {
+                let part = &mut verified.part;
                 let is_own = |id| own.contains(id) || made.contains(&id);
-                let result = give_name(near.at(part.target()), part, is_own);
+                let result = give_name(near.at(&part.target().clone()), part, is_own);
                 made.extend(result.is_ok().then_some(part.id()));
                 (verified, result)
             };
@@ -433,13 +433,18 @@ impl Load {
 
     /// Waits until all of it is on the disk.
     fn flush(&self, disk: &dyn Disk) -> Outcome {
+        let content = |whole: Result<(), Trouble>, verified: &Verified| {
+            whole.and_then(|()| verified.part.check_disk())
+        };
         if let Some(whole) = self.flush_whole() {
-            return Outcome { names: whole.clone(), contents: vec![whole; self.verified.len()] };
+            let contents = self.verified.iter().map(|verified| content(whole.clone(), verified));
+            return Outcome { names: whole.clone(), contents: contents.collect() };
         }
         let mut folders = self.folders.iter();
         let names =
             folders.try_for_each(|(folder, unflushed)| sync_folder(disk, folder, *unflushed));
-        let contents = self.verified.iter().map(|verified| verified.part.sync()).collect();
+        let contents = self.verified.iter();
+        let contents = contents.map(|verified| content(verified.part.sync(), verified)).collect();
         Outcome { names, contents }
     }
 
@@ -465,11 +470,16 @@ impl Load {
 }
 
 /// Gives a complete file its name, where that of no other file of this transfer is replaced.
-fn give_name(disk: &dyn Disk, part: &Part, is_own: impl Fn(FileId) -> bool) -> Result<(), Trouble> {
+fn give_name(
+    disk: &dyn Disk,
+    part: &mut Part,
+    is_own: impl Fn(FileId) -> bool,
+) -> Result<(), Trouble> {
     match disk.stat(part.target(), LinkTarget::Itself) {
         Ok(there) if is_own(there.id) => return Err(comes_twice(part.target()).into()),
+        Ok(there) => part.replace(disk, &there)?,
         Err(error) if !error.is_not_found() => return Err(jail_trouble(&error)),
-        _ => {}
+        Err(_) => {}
     }
     part.rename(disk)
 }

@@ -6,7 +6,7 @@
 //! again, and compared with the source's, before it counts.
 //!
 //! ```text
-//! head     "sabul resume 3\n"
+//! head     "sabul resume 4\n"
 //! record   length (4, little-endian) | check (8) | body (postcard)
 //! ```
 //! A check is the start of the BLAKE3 hash of the check before and the body, so records count up to
@@ -26,7 +26,7 @@ use crate::disk::{Disk, DiskFile, Lock};
 use crate::jail::{FileId, FileTime, JailError, JailPath, LinkTarget};
 
 /// The first bytes; the number grows with the format.
-const HEAD: &[u8] = b"sabul resume 3\n";
+const HEAD: &[u8] = b"sabul resume 4\n";
 /// Length and check of a record, in bytes.
 const FRONT: usize = 4 + CHECK;
 const CHECK: usize = 8;
@@ -35,7 +35,7 @@ const BODY_MAX: usize = 128 << 10;
 /// What was noted is handed over when it is so long, in bytes.
 const WRITE_FROM: usize = 16 << 10;
 /// How many may lie in a folder. Ours: as many transfers into it at a time can be resumed.
-const SLOTS: usize = 8;
+const SLOTS: usize = 16;
 /// Longest that is read, in bytes. Ours: some 25 million files.
 const READ_MAX: u64 = 4 << 30;
 /// How much is read at a time, in bytes; more than a record.
@@ -53,6 +53,9 @@ impl From<FileId> for Stamp {
     }
 }
 
+/// What stands for a source.
+pub(super) type Origin = [u8; 8];
+
 /// One thing to know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Record {
@@ -66,6 +69,8 @@ pub(super) enum Record {
         target: Vec<u8>,
         part: Vec<u8>,
         stamp: Stamp,
+        /// Permission bits that the finished file has.
+        mode: u32,
     },
     /// So much of a part is there.
     Mark {
@@ -89,6 +94,10 @@ pub(super) enum Record {
     },
     /// Comes before what is said of a file with holes: how long it is, and where it has data.
     Holes { entry: Vec<u8>, bytes: u64, data: Vec<Extent> },
+    /// A transfer ended early, and its part last changed at this time: seconds and nanoseconds.
+    Left { number: u32, changed: (i64, u32) },
+    /// Comes first: which sources the transfer sends.
+    Origins(Vec<Origin>),
 }
 
 impl Record {
@@ -101,6 +110,24 @@ impl Record {
     pub(super) const fn mark(number: u32, mark: Mark, is_synced: bool) -> Self {
         let Mark { from, bytes, hash } = mark;
         Self::Mark { number, from, bytes, hash, is_synced }
+    }
+}
+
+/// Whether a name is that of a journal.
+pub(super) fn is_journal(name: &[u8]) -> bool {
+    let number = name.strip_prefix(b".resume-").and_then(|name| name.strip_suffix(SUFFIX));
+    number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+}
+
+/// Whether a journal that begins with this record is of a transfer of one of these sources, or of nobody.
+fn fits(first: Option<&Record>, origins: &[Origin]) -> bool {
+    match first {
+        None => true,
+        Some(Record::Origins(list)) => {
+            let is_same = |origin| origins.contains(origin);
+            list.iter().any(is_same) || (list.is_empty() && origins.is_empty())
+        }
+        Some(_) => false,
     }
 }
 
@@ -213,6 +240,7 @@ struct Open {
 pub(super) struct Journal {
     disk: Arc<dyn Disk>,
     folder: JailPath,
+    origins: Vec<Origin>,
     /// The first is written to.
     open: Vec<Open>,
     /// What is not written.
@@ -223,15 +251,18 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Takes over what earlier transfers left in this folder; tells what it says, with the number of the journal.
+    /// Takes over what earlier transfers of one of these sources left in this folder; tells what it says, with the number of
+    /// the journal. Other journals are not even locked.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         folder: JailPath,
+        origins: Vec<Origin>,
         mut tell: impl FnMut(usize, Record),
     ) -> Self {
         let mut journal = Self {
             disk,
             folder,
+            origins,
             open: Vec::new(),
             pending: Vec::new(),
             next_number: 0,
@@ -245,16 +276,21 @@ impl Journal {
         journal
     }
 
-    /// The first that `wanted` finds in what the journals of a folder say, whoever has them.
+    /// The first that `wanted` finds in what this user's journals of a folder say, whoever has them locked.
     pub(super) fn find<T>(
         disk: &dyn Disk,
         folder: &JailPath,
+        origins: &[Origin],
         wanted: impl Fn(Record) -> Option<T>,
     ) -> Option<T> {
         let find_in = |slot| {
-            let file = disk.open_read(&Self::slot(folder, slot).ok()?).ok()?;
+            let file = disk.open_file(&Self::slot(folder, slot).ok()?).ok()?;
+            file.metadata().ok().filter(|found| found.is_only_of(disk.user()))?;
             let (mut reading, _) =
                 Reading::start(|bytes: &mut Vec<u8>, at| file.read_at(bytes, at)).ok()?;
+            if !fits(reading.next().ok()?.as_ref(), origins) {
+                return None;
+            }
             while let Ok(Some(record)) = reading.next() {
                 let found = wanted(record);
                 if found.is_some() {
@@ -294,6 +330,14 @@ impl Journal {
             Err(error) if error.is_not_found() => return Ok(()),
             result => result?,
         };
+        // Nobody makes us go on with what another user left, or may have altered.
+        if !file.metadata()?.is_only_of(self.disk.user()) {
+            return Ok(());
+        }
+        let read = |bytes: &mut Vec<u8>, at| file.read_at(bytes, at);
+        if !fits(Reading::start(read)?.0.next()?.as_ref(), &self.origins) {
+            return Ok(());
+        }
         if file.lock()? != Lock::Held {
             return Ok(());
         }
@@ -352,6 +396,9 @@ impl Journal {
         let Some(open) = self.open.first_mut() else { return Ok(()) };
         if open.length_before == 0 && open.check == [0; CHECK] && self.pending.is_empty() {
             self.pending.extend(HEAD);
+            let origins = Record::Origins(self.origins.clone());
+            let check = encode(&origins, open.check, &mut self.pending);
+            open.check = check.ok_or(io::ErrorKind::InvalidInput)?;
         }
         let check = encode(record, open.check, &mut self.pending);
         open.check = check.ok_or(io::ErrorKind::InvalidInput)?;
@@ -475,7 +522,7 @@ mod tests {
         let (entry, target, part) = (path("d/a"), path("d/a"), path("d/a.kept.sabul-part"));
         let mark = Mark { from: 3, bytes: 7, hash: [8; 32] };
         vec![
-            Record::Part { number: 4, entry, target, part, stamp },
+            Record::Part { number: 4, entry, target, part, stamp, mode: 0o644 },
             Record::mark(4, mark, true),
             Record::Whole {
                 entry: path("b"),
@@ -539,6 +586,6 @@ mod tests {
         let [one, other] = [&all, &turned].map(|records| encoded(records));
         let cut = encoded(&all[..1]).len();
         assert_eq!(decode(&[&one[..cut], &other[cut..]].concat()).0, all[..1]);
-        assert_eq!(decode(b"sabul resume 4\n").1, 0);
+        assert_eq!(decode(b"sabul resume 5\n").1, 0);
     }
 }

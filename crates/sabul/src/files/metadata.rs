@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 
-use sabul_wire::control::{Entry, NotKept, Owner, Trait};
+use sabul_wire::control::{Entry, EntryKind, NotKept, Owner, Trait};
 
 use crate::disk::DiskFile;
 use crate::jail::FileTime;
 
 /// The bits that let the owner read and write.
 const OWNERS: u32 = 0o600;
-/// The bits that are never kept: setuid, setgid and the sticky one.
-const LENDING: u32 = 0o7000;
+/// The bits that are never kept: setuid and setgid. Of files the sticky one neither: it has no meaning there.
+const LENDING: u32 = 0o6000;
+/// The bit of a folder in which nobody may rename or remove files of others.
+const STICKY: u32 = 0o1000;
 
 /// What was not kept of entries that are otherwise there, and why the first of each kind.
 #[derive(Debug, Default)]
@@ -48,9 +50,6 @@ pub(super) fn keep_metadata(file: &dyn DiskFile, entry: &Entry) -> io::Result<Lo
         // The system takes rights away from what changes hands, so bits come after.
         if let Some(owner) = more.owner {
             keep_owner(file, owner, &mut lost)?;
-            if mode.is_some_and(|mode| mode & LENDING != 0) {
-                lost.note(Trait::Bits, 1, "they lend rights");
-            }
         }
         if let Some(mode) =
             mode.filter(|mode| !more.attributes.is_empty() && mode & OWNERS != OWNERS)
@@ -71,7 +70,12 @@ pub(super) fn keep_metadata(file: &dyn DiskFile, entry: &Entry) -> io::Result<Lo
         }
     }
     if let Some(mode) = mode {
-        file.set_mode(mode)?;
+        let is_directory = entry.kind == EntryKind::Directory;
+        let dropped = if is_directory { LENDING } else { LENDING | STICKY };
+        if mode & dropped != 0 {
+            lost.note(Trait::Bits, 1, "they lend rights");
+        }
+        file.set_mode(mode & !dropped)?;
     }
     if let Some(time) = entry.modified_ns.map(file_time) {
         file.set_mtime(time)?;

@@ -6,6 +6,9 @@
 //! written. So two writers of one name never touch each other's bytes, and the lock of a dead one
 //! is free: what it left is removed when a later transfer writes into the folder.
 //!
+//! A leftover counts only if this user owns it and nobody else may write to it: bytes that another user left, or may
+//! change later, become no file of ours. A part that is kept has mode 0600 until it gets its final name.
+//!
 //! A part that is worth going on with is kept: it gets a name that says so, and what there is of it
 //! is in the journal of its transfer (`journal.rs`). When its writer dies, or gives up, it stays for
 //! [`KEPT_PATIENCE`].
@@ -16,12 +19,13 @@ use sabul_transfer::{Layout, Tree};
 use sabul_wire::control::{Entry, Failure, FailureCode, Mark};
 use tracing::{debug, info};
 
-use super::behind::Behind;
+use super::behind::{Behind, hash_of};
+use super::journal::is_journal;
 use super::metadata::{Lost, keep_metadata};
 use super::trouble::{Trouble, jail_trouble, trouble};
 use crate::disk::{Disk, DiskFile, Lock};
 use crate::jail::{
-    Entry as Name, FileId, FileTime, JailError, JailPath, Kind, LinkTarget, MAX_NAME, Metadata,
+    Entry as Name, FileId, JailError, JailPath, Kind, LinkTarget, MAX_NAME, Metadata,
 };
 
 /// What the name of a file under construction ends in.
@@ -43,6 +47,11 @@ const RESERVE_STEPS: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;
 const WRITEBACK_BYTES: u64 = 8 << 20;
 /// How long a kept part may be waited for, in seconds: a week.
 pub(super) const KEPT_PATIENCE: i64 = 7 * 86_400;
+/// How long any part is left alone after its last change, in seconds, where a writer on another machine may have a lock that
+/// is not seen here. Ours: a live writer changes its part every few seconds.
+const LOCAL_LOCK_PATIENCE: i64 = 600;
+/// Permission bits of a part that is kept.
+pub(super) const KEPT_MODE: u32 = 0o600;
 /// What is read behind at a time where nothing comes, as bytes that came. Ours: some milliseconds.
 const IDLE_BYTES: u64 = 4 << 20;
 /// Most names of a folder that are searched for parts left behind. Ours: a tenth of a second.
@@ -102,6 +111,13 @@ pub(super) struct Part {
     handed_over: u64,
     /// What was there when it was gone on with.
     behind: Option<Behind>,
+    /// Permission bits that it has when it gets its final name.
+    mode: u32,
+    /// The hash that it has when it is read from the disk again, where that is wanted.
+    pub(super) read_back: Option<[u8; 32]>,
+    /// A file that it replaces hands down owner and bits, and what that file was at the beginning.
+    keeps_old: bool,
+    old: Option<Metadata>,
     /// What is in the journal of it.
     pub(super) noted: Noted,
 }
@@ -119,11 +135,13 @@ pub(super) struct Noted {
 }
 
 impl Part {
-    /// Begins a file, without its space.
+    /// Begins a file, without its space. With `preserve` it has the bits that are announced for it in the end; otherwise those of
+    /// a file that it replaces.
     pub(super) fn create(
         disk: &dyn Disk,
         target: JailPath,
         entry: &Entry,
+        preserve: bool,
     ) -> Result<Self, Trouble> {
         let (Some(parent), Some(name)) = (target.parent(), target.name()) else {
             return Err(jail_trouble(&JailError::IsADirectory(target.to_string())));
@@ -135,16 +153,20 @@ impl Part {
             return Err(Failure::new(FailureCode::Refused, message).into());
         }
         let fail = |error: io::Error| trouble(target.as_bytes(), &error);
+        let keeps_old = !preserve || entry.mode.is_none();
+        let old = replaced(disk, &target, keeps_old);
+        // Under construction it is open to nobody to whom the old file was closed.
+        let mode = entry.mode.unwrap_or(0o666) & old.map_or(0o777, |old| old.mode | 0o600);
         for _ in 0..ATTEMPTS {
             let path = parent
                 .join(part_name(name, disk.draw().map_err(fail)?))
                 .map_err(|error| jail_trouble(&error))?;
-            let file = match disk.create_file(&path, entry.mode.unwrap_or(0o666)) {
+            let file = match disk.create_file(&path, mode) {
                 Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => continue,
                 result => result.map_err(|error| jail_trouble(&error))?,
             };
-            let begun = file.metadata().and_then(|metadata| Ok((metadata.id, file.lock()?)));
-            let (id, lock) = match begun {
+            let begun = file.metadata().and_then(|metadata| Ok((metadata, file.lock()?)));
+            let (Metadata { id, mode, .. }, lock) = match begun {
                 Ok(begun) => begun,
                 Err(error) => {
                     // It is empty; what else it may be, its lock is free soon.
@@ -159,7 +181,8 @@ impl Part {
             let (behind, noted) = (None, Noted::default());
             #[rustfmt::skip]
             let mut part = Self {
-                path, target, id, file, size, layout, written, reserved, step, handed_over, behind, noted,
+                path, target, id, file, size, layout, written, reserved, step, handed_over, behind, mode, keeps_old,
+                old, noted, read_back: None,
             };
             // Somebody who tidies up may have met it before it was locked, and will remove it.
             if lock != Lock::Busy && part.has_its_name(disk)? {
@@ -171,12 +194,13 @@ impl Part {
         Err(Failure::new(FailureCode::Unwritable, message).into())
     }
 
-    /// Goes on with a part that is kept, from the last of these marks on.
+    /// Goes on with a part that is kept, from the last of these marks on. The finished file has the bits of `mode`.
     pub(super) fn reopen(
         disk: &dyn Disk,
         path: JailPath,
         target: JailPath,
         entry: &Entry,
+        (mode, preserve): (u32, bool),
         marks: Vec<Mark>,
     ) -> Result<Self, Trouble> {
         let fail = |error: io::Error| trouble(target.as_bytes(), &error);
@@ -184,13 +208,17 @@ impl Part {
         let found = file.metadata().map_err(fail)?;
         let layout = Layout::of(entry);
         let offset = marks.last().map_or(0, |mark| mark.bytes);
-        if file.lock().map_err(fail)? != Lock::Held || found.size < layout.reach(offset) {
+        let is_ours = found.is_only_of(disk.user());
+        if !is_ours || file.lock().map_err(fail)? != Lock::Held || found.size < layout.reach(offset)
+        {
             let message = format!(
                 "cannot go on with '{target}': another transfer writes what was left of it; copy it \
                  again"
             );
             return Err(Failure::new(FailureCode::Unwritable, message).into());
         }
+        let keeps_old = !preserve || entry.mode.is_none();
+        let old = replaced(disk, &target, keeps_old);
         let mut part = Self {
             path,
             target,
@@ -203,6 +231,10 @@ impl Part {
             step: *RESERVE_STEPS.start(),
             handed_over: 0,
             behind: None,
+            mode,
+            read_back: None,
+            keeps_old,
+            old,
             noted: Noted::default(),
         };
         part.go_on(marks)?;
@@ -263,10 +295,18 @@ impl Part {
         let path = self.kept_path()?;
         if path != self.path {
             self.require_its_name(disk)?;
+            if let Some(file) = &self.file {
+                file.set_mode(KEPT_MODE).map_err(|error| self.trouble(&error))?;
+            }
             disk.rename(&self.path, &path).map_err(|error| jail_trouble(&error))?;
             self.path = path;
         }
         Ok(())
+    }
+
+    /// Permission bits that it has when it gets its final name.
+    pub(super) const fn mode(&self) -> u32 {
+        self.mode
     }
 
     /// Where it will be.
@@ -299,9 +339,9 @@ impl Part {
         self.written
     }
 
-    /// When its name was made or its content written, by the clock of the disk.
-    pub(super) fn touched(&self) -> Option<FileTime> {
-        self.file.as_ref().and_then(|file| file.metadata().ok()).map(|metadata| metadata.ctime)
+    /// What the disk says of it.
+    pub(super) fn metadata(&self) -> Option<Metadata> {
+        self.file.as_ref().and_then(|file| file.metadata().ok())
     }
 
     /// Fails at once where the disk has no room for what was announced.
@@ -380,11 +420,74 @@ impl Part {
     }
 
     /// Sets what was announced beside the content; tells what could not be kept.
-    pub(super) fn keep_metadata(&self, entry: &Entry) -> Result<Lost, Trouble> {
-        match &self.file {
-            Some(file) => keep_metadata(&**file, entry).map_err(|error| self.trouble(&error)),
-            None => Ok(Lost::default()),
+    pub(super) fn keep_metadata(&mut self, entry: &Entry) -> Result<Lost, Trouble> {
+        let Some(file) = &self.file else { return Ok(Lost::default()) };
+        let result = match entry.mode {
+            Some(mode) if is_kept_name(&self.path) => {
+                self.mode = mode & 0o777;
+                let mode = Some(mode & !0o777 | KEPT_MODE);
+                keep_metadata(&**file, &Entry { mode, ..entry.clone() })
+            }
+            _ => keep_metadata(&**file, entry),
+        };
+        result.map_err(|error| self.trouble(&error))
+    }
+
+    /// Gives it the permission bits that it has from now on.
+    fn open_up(&mut self) -> Result<(), Trouble> {
+        if let (Some(old), Some(_)) = (self.old.take(), &self.file) {
+            self.take_after(&old, None)?;
         }
+        match &self.file {
+            Some(file) if is_kept_name(&self.path) => {
+                file.set_mode(self.mode).map_err(|error| self.trouble(&error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Prepares it to replace this file.
+    pub(super) fn replace(&mut self, disk: &dyn Disk, old: &Metadata) -> Result<(), Trouble> {
+        if !self.keeps_old || old.kind != Kind::File {
+            return Ok(());
+        }
+        self.old = None;
+        if self.file.is_some() {
+            return self.take_after(old, None);
+        }
+        self.require_its_name(disk)?;
+        let now =
+            disk.stat(&self.path, LinkTarget::Itself).map_err(|error| jail_trouble(&error))?;
+        if (now.owner, now.group, now.mode) == (old.owner, old.group, old.mode & 0o777) {
+            return Ok(());
+        }
+        let file = disk.open_read(&self.path).map_err(|error| jail_trouble(&error))?;
+        self.take_after(old, Some(&*file))
+    }
+
+    /// Gives it permission bits, owner and group of the file that it replaces, as far as the system allows; by `file` where
+    /// it is closed. Where the group stays another one, its members may do no more than everybody.
+    fn take_after(&mut self, old: &Metadata, file: Option<&dyn DiskFile>) -> Result<(), Trouble> {
+        let Some(file) = file.or(self.file.as_deref()) else { return Ok(()) };
+        let fail = |error: io::Error| trouble(self.target.as_bytes(), &error);
+        let mut now = file.metadata().map_err(fail)?;
+        if (now.owner, now.group) != (old.owner, old.group) {
+            let owner = Some(old.owner).filter(|owner| *owner != now.owner);
+            if file.set_owner(owner, old.group).is_err() && now.group != old.group {
+                // A member of the group may do that much.
+                let _ = file.set_owner(None, old.group);
+            }
+            now = file.metadata().map_err(fail)?;
+        }
+        let mut mode = old.mode & 0o777;
+        if now.group != old.group {
+            mode &= !0o070 | (mode & 0o007) << 3;
+        }
+        if now.mode != mode {
+            file.set_mode(mode).map_err(fail)?;
+        }
+        self.mode = mode;
+        Ok(())
     }
 
     /// Waits until its content is on the disk.
@@ -395,8 +498,20 @@ impl Part {
         }
     }
 
+    /// Reads what is on the disk, where that is wanted: it has to be what was written. After [`Self::sync`].
+    pub(super) fn check_disk(&self) -> Result<(), Trouble> {
+        let (Some(hash), Some(file)) = (self.read_back, &self.file) else { return Ok(()) };
+        file.drop_cache();
+        let found = hash_of(&**file, &self.layout, self.written);
+        if found.map_err(|error| self.trouble(&error))? == (self.written, hash) {
+            return Ok(());
+        }
+        Err(differs_on_disk(&self.target))
+    }
+
     /// Closes it; its lock is free then.
     pub(super) fn close(&mut self) -> Result<(), Trouble> {
+        self.open_up()?;
         match self.file.take() {
             Some(file) => file.close().map_err(|error| self.trouble(&error)),
             None => Ok(()),
@@ -404,8 +519,9 @@ impl Part {
     }
 
     /// Gives it its final name; what had that name is replaced.
-    pub(super) fn rename(&self, disk: &dyn Disk) -> Result<(), Trouble> {
+    pub(super) fn rename(&mut self, disk: &dyn Disk) -> Result<(), Trouble> {
         self.require_its_name(disk)?;
+        self.open_up()?;
         disk.rename(&self.path, &self.target).map_err(|error| jail_trouble(&error))
     }
 
@@ -454,15 +570,32 @@ pub(super) fn fresh_name(disk: &dyn Disk, target: &JailPath) -> Result<JailPath,
     parent.join(part_name(name, bits)).map_err(|error| jail_trouble(&error))
 }
 
-/// Removes the parts in a folder that nobody writes any more; tells how many. `now` is the time by
-/// the clock of the disk.
-pub(super) fn reclaim(disk: &dyn Disk, folder: &JailPath, now: FileTime) -> usize {
+/// What was read from the disk is not what was written.
+pub(super) fn differs_on_disk(target: &JailPath) -> Trouble {
+    let message = format!(
+        "the disk returns other bytes for '{target}' than were written to it; the file got no name: check the disk"
+    );
+    Failure::new(FailureCode::Verification, message).into()
+}
+
+/// The file that has this name now, where one that replaces it is to be like it.
+fn replaced(disk: &dyn Disk, target: &JailPath, keeps_old: bool) -> Option<Metadata> {
+    if !keeps_old {
+        return None;
+    }
+    disk.stat(target, LinkTarget::Itself).ok().filter(|old| old.kind == Kind::File)
+}
+
+/// Removes the parts and journals in a folder that nobody writes any more; tells how many. `own` is a file that was just made
+/// there: only what has the same owner is removed, and its time is that of the disk.
+pub(super) fn reclaim(disk: &dyn Disk, folder: &JailPath, own: &Metadata) -> usize {
     let Ok(names) = disk.names(folder) else { return 0 };
     let mut removed = 0;
     for Name { name, kind } in names.take(NAMES_SEARCHED).map_while(Result::ok) {
-        let Some(patience) = recognise(&name).filter(|_| kind == Kind::File) else { continue };
+        let patience = recognise(&name).or_else(|| is_journal(&name).then_some(KEPT_PATIENCE));
+        let Some(patience) = patience.filter(|_| kind == Kind::File) else { continue };
         let Ok(path) = folder.join(&name) else { continue };
-        match remove_if_dead(disk, &path, patience, now) {
+        match remove_if_dead(disk, &path, patience, own) {
             Ok(true) => {
                 info!(part = %path, "removed what an earlier transfer left unfinished");
                 removed += 1;
@@ -478,14 +611,18 @@ fn remove_if_dead(
     disk: &dyn Disk,
     path: &JailPath,
     patience: i64,
-    now: FileTime,
+    own: &Metadata,
 ) -> Result<bool, Box<dyn std::error::Error>> {
     let file = disk.open_file(path)?;
-    if file.lock()? != Lock::Held {
+    let found = file.metadata()?;
+    if found.owner != own.owner || file.lock()? != Lock::Held {
         return Ok(false);
     }
+    let patience =
+        if file.has_shared_locks()? { patience } else { patience.max(LOCAL_LOCK_PATIENCE) };
+    // Only now nobody writes to it.
     let found = file.metadata()?;
-    let is_recent = now.seconds.saturating_sub(found.ctime.seconds) < patience;
+    let is_recent = own.ctime.seconds.saturating_sub(found.ctime.seconds) < patience;
     // Its writer may have renamed it before it was locked here.
     if is_recent || disk.stat(path, LinkTarget::Itself)?.id != found.id {
         return Ok(false);

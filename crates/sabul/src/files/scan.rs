@@ -245,7 +245,9 @@ impl Shared {
     /// Counts one; what cannot be looked at counts as an entry without bytes, as it will when it is sent.
     fn visit(&self, path: PathBuf, name: &[u8], above: Option<&Arc<Directory>>) {
         let is_source = above.is_none();
-        let facts = self.tree.look(&path, is_source, self.links);
+        let ancestors = || std::iter::successors(above, |directory| directory.above.as_ref());
+        let named = ancestors().last().map(|directory| &*directory.path);
+        let facts = self.tree.look(&path, named, self.links);
         let holes = facts.as_ref().is_ok_and(Facts::may_have_holes);
         let allocated = facts.as_ref().map_or(0, |facts| facts.allocated);
         let identity = match facts.map(|facts| facts.kind) {
@@ -259,15 +261,16 @@ impl Shared {
             Ok(FactKind::File(_)) if holes => return self.count(allocated),
             Ok(FactKind::File(size)) => return self.count(size),
             Ok(FactKind::Directory(identity)) => identity,
-            Ok(FactKind::Link | FactKind::Other(_)) | Err(_) => return self.count(0),
+            Ok(FactKind::Link | FactKind::LinkOut | FactKind::Other(_)) | Err(_) => {
+                return self.count(0);
+            }
         };
         // The content of a source that ends in '/' or '.' goes to the top, without an entry of its own.
         let is_entry = !(is_source && is_content(name) && self.is_recursive);
         if is_entry {
             self.count(0);
         }
-        let mut ancestors = std::iter::successors(above, |directory| directory.above.as_ref());
-        let is_loop = identity.is_some() && ancestors.any(|above| above.identity == identity);
+        let is_loop = identity.is_some() && ancestors().any(|above| above.identity == identity);
         if !self.is_recursive || is_loop {
             return;
         }

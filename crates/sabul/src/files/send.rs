@@ -140,6 +140,12 @@ pub fn send_files(
     if walk.left_out() > 0 {
         warn!(files = walk.left_out(), "files under construction (.sabul-part) were left out");
     }
+    if walk.led_out() > 0 {
+        warn!(
+            links = walk.led_out(),
+            "links that lead out of what is copied were not followed; -L follows them"
+        );
+    }
     Ok(summary)
 }
 

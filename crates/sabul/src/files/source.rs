@@ -2,7 +2,8 @@
 //!
 //! The walk is lazy and sorted by bytes, so that two runs send the same order; of a directory with
 //! more than [`NAMES_HELD`] names it sorts one part after the other, so that memory stays bounded.
-//! Links are followed, as scp does, unless all of files is wanted (`all.rs`); a link to a
+//! Links are followed as far as they stay in the directory that was named, unless all of files is wanted (`all.rs`); one that
+//! leads out of it is followed on request only, since whoever made the tree would decide what leaves this machine. A link to a
 //! directory that contains it is reported. Below a listener's root, links to files are followed as
 //! far as they stay inside, and links to directories are reported. Nothing but regular files is ever opened: opening a
 //! FIFO or a device can wait for ever or act on hardware.
@@ -16,10 +17,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sabul_transfer::{Printable, RelativePath};
-use sabul_wire::control::{Entry, EntryKind, Failure, FailureCode, More, Owner, Range};
+use sabul_wire::control::{
+    Entry, EntryKind, Failure, FailureCode, MAX_ORIGINS, More, Owner, Range,
+};
 
 use super::all::{AllOfFiles, add_attributes};
 use super::glob;
+use super::have::name_of;
 use super::look::Planned;
 use super::part::is_reserved;
 use super::prompt::Prompt;
@@ -131,7 +135,7 @@ impl SourceSet {
             rules: Rules::default(),
             range: None,
             are_patterns: false,
-            links: Links::Follow,
+            links: Links::Inside,
         })
     }
 
@@ -146,7 +150,7 @@ impl SourceSet {
             rules: Rules::default(),
             range: None,
             are_patterns: false,
-            links: Links::Follow,
+            links: Links::Inside,
         }
     }
 
@@ -164,8 +168,18 @@ impl SourceSet {
             rules: Rules::default(),
             range: None,
             are_patterns: false,
-            links: Links::Follow,
+            links: Links::Inside,
         }
+    }
+
+    /// What stands for each source, by which what an interrupted transfer of it left is found again.
+    pub fn origins(&self) -> Vec<[u8; 8]> {
+        let absolute = |root: &PathBuf| match &self.tree {
+            Tree::Local => std::path::absolute(root).unwrap_or_else(|_| root.clone()),
+            Tree::Disk(_) => root.clone(),
+        };
+        let roots: Vec<PathBuf> = self.roots.iter().map(absolute).collect();
+        origins_of(roots.iter().map(|root| root.as_os_str().as_bytes()))
     }
 
     /// Leaves out what these rules leave out.
@@ -190,7 +204,13 @@ impl SourceSet {
     /// or follows links and sends no more than modes and times.
     #[must_use]
     pub fn with_all_of_files(self, is_wanted: bool) -> Self {
-        Self { links: if is_wanted { Links::Keep } else { Links::Follow }, ..self }
+        Self { links: if is_wanted { Links::Keep } else { self.links }, ..self }
+    }
+
+    /// Follows symbolic links out of the named directories too.
+    #[must_use]
+    pub fn with_links_out(self, is_wanted: bool) -> Self {
+        Self { links: if is_wanted { Links::Follow } else { self.links }, ..self }
     }
 
     /// What would be sent, in order, without reading any of it; standard input aside.
@@ -206,7 +226,7 @@ impl SourceSet {
         let failure = |root: &PathBuf| {
             let bytes = root.as_os_str().as_bytes();
             let links = if is_content(bytes) { Links::Follow } else { self.links };
-            let failure = self.tree.look(root, true, links).err()?;
+            let failure = self.tree.look(root, None, links).err()?;
             (failure.code == FailureCode::NotFound).then(|| (last_component(bytes), failure))
         };
         self.roots.iter().map(failure).collect::<Option<_>>().unwrap_or_default()
@@ -260,13 +280,20 @@ impl SourceSet {
             rules,
             range,
             are_patterns,
+            links,
             all: (links == Links::Keep).then(AllOfFiles::default),
             stack: Vec::new(),
             names_held: NAMES_HELD,
             left_out: 0,
+            led_out: 0,
         };
         (walk, stream)
     }
+}
+
+/// What stands for each of these sources, up to a bound.
+pub(crate) fn origins_of<'a>(sources: impl Iterator<Item = &'a [u8]>) -> Vec<[u8; 8]> {
+    sources.take(MAX_ORIGINS).map(name_of).collect()
 }
 
 /// Whether a source stands for what is in a directory: it ends in `/`, `.` or `..`.
@@ -311,11 +338,13 @@ pub(super) struct Walk {
     rules: Rules,
     range: Option<Range>,
     are_patterns: bool,
+    links: Links,
     /// Links and the like are kept.
     all: Option<AllOfFiles>,
     stack: Vec<Level>,
     names_held: usize,
     left_out: u64,
+    led_out: u64,
 }
 
 /// A directory whose children are being visited.
@@ -443,8 +472,8 @@ impl Walk {
     }
 
     fn try_visit(&mut self, path: &Path, name: &[u8]) -> Result<Option<Visited>, Failure> {
-        let links = if self.all.is_some() { Links::Keep } else { Links::Follow };
-        let facts = match self.tree.look(path, self.stack.is_empty(), links) {
+        let named = self.stack.first().map(|level| &*level.path);
+        let facts = match self.tree.look(path, named, self.links) {
             Ok(facts) => facts,
             Err(_) if !self.rules.take(name, false) => return Ok(None),
             Err(failure) => return Err(failure),
@@ -505,6 +534,11 @@ impl Walk {
                 more.get_or_insert_default().target = self.tree.read_link(path)?;
                 EntryKind::SymbolicLink
             }
+            FactKind::LinkOut => {
+                self.led_out += 1;
+                let why = "is a link that leads out of what is copied; -L follows it";
+                return Err(unreadable(path, why));
+            }
             FactKind::Other(what) => return Err(unreadable(path, &format!("is {what}"))),
         };
         Ok(Some((kind, facts, more.map(Box::new))))
@@ -524,6 +558,11 @@ impl Walk {
         })?;
         let length = range.length.map_or(rest, |length| rest.min(length));
         Ok((EntryKind::File(length), Some((range.offset, size))))
+    }
+
+    /// Links that were met and lead out of what is sent.
+    pub(super) fn led_out(&self) -> u64 {
+        self.led_out
     }
 
     /// Files under construction that were met and left out.

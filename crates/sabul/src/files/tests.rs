@@ -178,6 +178,7 @@ fn receiver(root: &Path, path: &str, into_directory: bool) -> FileReceiver {
         preserve: true,
         sync: false,
         resume: false,
+        ..Destination::default()
     };
     FileReceiver::new(jail(root), &destination, TRANSFER).unwrap()
 }
@@ -494,8 +495,13 @@ fn times_and_bits_are_kept_on_request_without_those_that_lend_rights() {
     for preserve in [true, false] {
         let to = TempDir::new().unwrap();
         let path = Vec::new();
-        let destination =
-            Destination { path, into_directory: true, preserve, sync: true, resume: false };
+        let destination = Destination {
+            path,
+            into_directory: true,
+            preserve,
+            sync: true,
+            ..Destination::default()
+        };
         let mut receiver = FileReceiver::new(jail(to.path()), &destination, TRANSFER).unwrap();
         let set = local(&[&from.path().join("d")]);
         replay(record(set, SendOptions { preserve, ..OPTIONS }).0, &mut receiver);

@@ -53,6 +53,8 @@ pub(super) enum FactKind {
     Directory(Option<(u64, u64)>),
     /// A symbolic link, where they are not followed.
     Link,
+    /// A symbolic link that leads out of the named directory.
+    LinkOut,
     /// Something that is not copied.
     Other(&'static str),
 }
@@ -62,15 +64,26 @@ pub(super) enum FactKind {
 pub(super) enum Links {
     /// They are followed, as far as that is allowed.
     Follow,
+    /// They are followed as far as they stay in the directory that was named, and where they were named themselves.
+    Inside,
     /// They are what they are.
     Keep,
 }
 
 impl Tree {
-    /// What a path is, or leads to where links are followed; `is_root` says that the user named it.
-    pub(super) fn look(&self, path: &Path, is_root: bool, links: Links) -> Result<Facts, Failure> {
+    /// What a path is, or leads to where links are followed. It is below `named`, which the user named, or was named itself.
+    pub(super) fn look(
+        &self,
+        path: &Path,
+        named: Option<&Path>,
+        links: Links,
+    ) -> Result<Facts, Failure> {
         match links {
-            Links::Follow => self.facts(path, is_root),
+            Links::Inside => match named {
+                Some(named) => self.inside(path, named),
+                None => self.facts(path, true),
+            },
+            Links::Follow => self.facts(path, named.is_none()),
             Links::Keep => self.examine(path, LinkTarget::Itself).map(|metadata| {
                 let kind = match metadata.kind {
                     Kind::File => FactKind::File(metadata.size),
@@ -80,6 +93,41 @@ impl Tree {
                 };
                 Facts::new(kind, &metadata)
             }),
+        }
+    }
+
+    /// What a path below this directory is, or leads to if that is below it too.
+    fn inside(&self, path: &Path, named: &Path) -> Result<Facts, Failure> {
+        let found = self.examine(path, LinkTarget::Itself)?;
+        let kind = match found.kind {
+            Kind::File => FactKind::File(found.size),
+            Kind::Directory => {
+                let identity = (found.id.device, found.id.inode);
+                FactKind::Directory(matches!(self, Self::Local).then_some(identity))
+            }
+            Kind::Symlink if self.leads_out(path, named) => FactKind::LinkOut,
+            Kind::Symlink => return self.facts(path, false),
+            Kind::Other => FactKind::Other(SPECIAL),
+        };
+        Ok(Facts::new(kind, &found))
+    }
+
+    /// Whether a link leads to something outside of this directory. One that leads nowhere does not.
+    fn leads_out(&self, link: &Path, named: &Path) -> bool {
+        match self {
+            Self::Local => match (fs::canonicalize(link), fs::canonicalize(named)) {
+                (Ok(link), Ok(named)) => !link.starts_with(named),
+                _ => false,
+            },
+            Self::Disk(disk) => {
+                let below = link.strip_prefix(named).ok().map(jail_path);
+                let (Some(Ok(below)), Ok(named)) = (below, jail_path(named)) else { return true };
+                let is_there =
+                    |disk: &dyn Disk, path: &JailPath| disk.stat(path, LinkTarget::Follow).is_ok();
+                let leads_somewhere = jail_path(link).is_ok_and(|link| is_there(&**disk, &link));
+                let inside = disk.within(&named);
+                leads_somewhere && inside.is_some_and(|inside| !is_there(&*inside, &below))
+            }
         }
     }
 

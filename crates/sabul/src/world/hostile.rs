@@ -119,6 +119,7 @@ impl Malice {
                 rules: Vec::new(),
                 range: None,
                 archive: self.0.below(2) == 0,
+                links_out: self.0.below(2) == 0,
             },
             1 => Request::Stream { name: self.text() },
             2 => Request::Measure { bytes: Some(self.size()), millis: None },
@@ -127,6 +128,8 @@ impl Malice {
                 into_directory: self.0.below(2) == 0,
                 preserve: true,
                 sync: self.0.below(2) == 0,
+                read_back: self.0.below(2) == 0,
+                origins: vec![[1; 8]],
             },
         }
     }

@@ -14,7 +14,7 @@ use crate::files::behind::{Behind, hash_of};
 use crate::files::hands::Nearby;
 use crate::files::have::{WHOLE_BYTES_MAX, whole};
 use crate::files::journal::{Record, Stamp, kept_time};
-use crate::files::part::is_kept_name;
+use crate::files::part::{KEPT_MODE, is_kept_name};
 use crate::jail::{FileId, JailPath, Kind, LinkTarget, Metadata};
 
 /// What is there of a file.
@@ -23,12 +23,16 @@ pub(super) struct Claim {
     pub(super) target: JailPath,
     pub(super) what: What,
     pub(super) layout: Layout,
+    /// Permission bits that the finished file has.
+    pub(super) mode: u32,
     pub(super) marks: Vec<Mark>,
     /// Which of the journals says so, and by which number.
     pub(super) journal: usize,
     pub(super) number: u32,
     /// So many bytes from the beginning were on the disk.
     pub(super) synced: u64,
+    /// When it last changed, if its transfer could tell.
+    left: Option<(i64, u32)>,
 }
 
 #[derive(Clone, Debug)]
@@ -84,8 +88,8 @@ impl<'a> Claims<'a> {
 
     fn claim(&self, target: JailPath, what: What, entry: &[u8], number: u32) -> Claim {
         let layout = self.layouts.get(entry).cloned().unwrap_or_default();
-        let (marks, journal, synced) = (Vec::new(), self.journal, 0);
-        Claim { target, what, layout, marks, journal, number, synced }
+        let (marks, journal, mode, synced) = (Vec::new(), self.journal, KEPT_MODE, 0);
+        Claim { target, what, layout, mode, marks, journal, number, synced, left: None }
     }
 
     /// Where a claim of this entry may be about.
@@ -101,19 +105,26 @@ impl<'a> Claims<'a> {
             self.journal = journal;
         }
         match record {
+            Record::Origins(_) => {}
+            Record::Left { number, changed } => {
+                if let Some((_, claim, _)) = self.parts.get_mut(&number) {
+                    claim.left = Some(changed);
+                }
+            }
             Record::Holes { entry, bytes, data } => {
                 if let Some(layout) = Layout::with_holes(bytes, &data) {
                     self.layouts.insert(entry, layout);
                 }
             }
-            Record::Part { number, entry, target, part, stamp } => {
+            Record::Part { number, entry, target, part, stamp, mode } => {
                 let part = above(&self.folder, &part);
                 let (Some(target), Some(part)) = (self.target(&entry, &target), part) else {
                     return;
                 };
                 // Nobody makes us take another file for a part.
                 if is_kept_name(&part) && part.parent() == target.parent() {
-                    let claim = self.claim(target, What::Part(part), &entry, number);
+                    let mut claim = self.claim(target, What::Part(part), &entry, number);
+                    claim.mode = mode & 0o777;
                     self.parts.insert(number, (entry, claim, stamp));
                 }
             }
@@ -124,6 +135,7 @@ impl<'a> Claims<'a> {
                     if from > 0 && !claim.marks.iter().any(begins_there) {
                         return;
                     }
+                    claim.left = None;
                     claim.marks.push(Mark { from, bytes, hash });
                     claim.synced = if is_synced { bytes } else { claim.synced.min(bytes) };
                 }
@@ -162,9 +174,12 @@ impl<'a> Claims<'a> {
             let part = &part;
             let find = |path| {
                 let found = disk.stat(path, LinkTarget::Itself).ok()?;
-                (Stamp::from(found.id) == stamp && found.kind == Kind::File).then_some(found)
+                let is_it = Stamp::from(found.id) == stamp && found.kind == Kind::File;
+                // Somebody else's, or one that somebody else may write to, is left alone.
+                (is_it && found.owner == disk.user()).then_some(found)
             };
-            let Some(size) = find(part).map(|found| found.size) else {
+            let is_kept = |found: &Metadata| found.is_only_of(disk.user());
+            let Some(Metadata { size, ctime, .. }) = find(part).filter(is_kept) else {
                 // It may have its name by now.
                 let last = claim.marks.last().copied();
                 if let (Some(found), Some(last)) = (find(&claim.target), last)
@@ -177,6 +192,10 @@ impl<'a> Claims<'a> {
                 continue;
             };
             claim.marks.retain(|mark| (1..=size).contains(&claim.layout.reach(mark.bytes)));
+            if claim.left.is_some_and(|left| left != kept_time(ctime)) {
+                // Somebody has changed it since, so all of it is read again.
+                claim.synced = 0;
+            }
             // What was not flushed counts only as far as it can be, and is read again.
             if claim.marks.last().is_some_and(|last| last.bytes > claim.synced) {
                 keep_true(disk, part, &mut claim, self.sync);

@@ -20,7 +20,7 @@ use crate::disk::Disk;
 use crate::files::behind::read_on;
 use crate::files::hands::Nearby;
 use crate::files::have::name_of;
-use crate::files::journal::{Journal, Record, kept_time};
+use crate::files::journal::{Journal, Origin, Record, kept_time};
 use crate::files::metadata::keep_metadata;
 use crate::files::part::{Noted, Part};
 use crate::files::receive::{Kept, Left, Settled};
@@ -57,6 +57,8 @@ struct Whole {
 #[derive(Debug)]
 pub(in crate::files) struct Ledger {
     journal: Option<Journal>,
+    /// Which sources come.
+    origins: Vec<Origin>,
     /// What earlier attempts left, by path of the entry.
     claims: BTreeMap<Vec<u8>, Claim>,
     /// Small files that they left whole, by name.
@@ -79,6 +81,7 @@ impl Default for Ledger {
     fn default() -> Self {
         Self {
             journal: None,
+            origins: Vec::new(),
             claims: BTreeMap::new(),
             small: Arc::default(),
             journals: 0,
@@ -94,6 +97,11 @@ impl Default for Ledger {
 }
 
 impl Ledger {
+    /// Of a transfer of these sources.
+    pub(in crate::files) fn new(origins: &[Origin]) -> Self {
+        Self { origins: origins.to_vec(), ..Self::default() }
+    }
+
     /// Whether enough of a part has come since its last mark.
     pub(super) fn wants_mark(&self, part: &Part, now: Duration) -> bool {
         let Some(size) = part.size().filter(|_| self.can_note() && !part.is_full()) else {
@@ -266,6 +274,15 @@ impl Ledger {
         Ok(true)
     }
 
+    /// A part stays for the next attempt as it is now.
+    pub(super) fn note_left(&mut self, part: &Part) {
+        if let (Some(journal), Some(number), Some(found)) =
+            (&mut self.journal, part.noted.number, part.metadata())
+        {
+            journal.note(&Record::Left { number, changed: kept_time(found.ctime) });
+        }
+    }
+
     /// The transfer ends before its end.
     pub(super) fn interrupt(mut self, disk: &dyn Disk, sync: bool) {
         self.note_wholes(disk);
@@ -313,11 +330,11 @@ fn note_part(journal: &mut Journal, number: u32, entry: &Entry, part: &Part) {
     let folder = journal.folder();
     let Ok(path) = part.kept_path() else { return };
     if let (Some(target), Some(path)) = (below(folder, part.target()), below(folder, &path)) {
-        let (entry, stamp) = (entry.path.clone(), part.id().into());
+        let (entry, stamp, mode) = (entry.path.clone(), part.id().into(), part.mode());
         if let Some(holes) = Record::holes(&entry, part.layout()) {
             journal.note(&holes);
         }
-        journal.note(&Record::Part { number, entry, target, part: path, stamp });
+        journal.note(&Record::Part { number, entry, target, part: path, stamp, mode });
     }
 }
 
@@ -331,10 +348,10 @@ fn below(folder: &JailPath, path: &JailPath) -> Option<Vec<u8>> {
 }
 
 /// What an unfinished transfer made a folder in place of: the first name of its entries.
-pub(super) fn begun_for(disk: &dyn Disk, path: &JailPath) -> Option<Vec<u8>> {
+pub(super) fn begun_for(disk: &dyn Disk, path: &JailPath, origins: &[Origin]) -> Option<Vec<u8>> {
     let folder = path.parent()?;
     let name = path.name()?;
-    Journal::find(disk, &folder, |record| {
+    Journal::find(disk, &folder, origins, |record| {
         let (Record::Part { entry, target, .. } | Record::Whole { entry, target, .. }) = record
         else {
             return None;
@@ -351,7 +368,8 @@ impl FileSink {
         let (disk, folder) = (Arc::clone(&self.disk), self.place.folder());
         let would_be = |entry: &[u8]| self.place.would_be(entry);
         let mut claims = Claims::new(folder.clone(), &would_be, &*self.disk, self.sync);
-        let journal = Journal::open(disk, folder, |at, record| claims.take(at, record));
+        let origins = ledger.origins.clone();
+        let journal = Journal::open(disk, folder, origins, |at, record| claims.take(at, record));
         ledger.journals = journal.taken_over();
         ledger.journal = Some(journal);
         let (found, small) = claims.end();
@@ -441,7 +459,10 @@ impl FileSink {
                 part.go_on(marks)?;
                 part
             }
-            None => Part::reopen(&*self.disk, path, target, entry, marks)?,
+            None => {
+                let mode = (claim.mode, self.preserve);
+                Part::reopen(&*self.disk, path, target, entry, mode, marks)?
+            }
         };
         if let Some(ledger) = &mut self.ledger {
             let marks = claim.marks.clone();
@@ -504,6 +525,10 @@ impl FileSink {
         let found = file.metadata().map_err(fail)?;
         let layout = Layout::of(entry);
         let mut tree = Tree::new(0);
+        if self.read_back {
+            file.sync().map_err(fail)?;
+            file.drop_cache();
+        }
         read_on(&*file, &layout, bytes, &mut tree).map_err(fail)?;
         let is_there = (found.id, found.size) == (id, layout.file_bytes(bytes));
         if !is_there || tree.at() != bytes || entry.stream_bytes() != Some(bytes) {

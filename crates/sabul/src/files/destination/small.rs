@@ -109,11 +109,13 @@ pub(super) fn create(
     disk: &dyn Disk,
     hands: &Hands,
     files: Vec<Whole>,
+    preserve: bool,
 ) -> Vec<(Whole, Result<Part, Trouble>)> {
     let in_folder = |files: Vec<Whole>| {
         let mut near = Nearby::new(disk);
         let create = |file: Whole| {
-            let part = Part::create(near.at(&file.target), file.target.clone(), &file.entry);
+            let part =
+                Part::create(near.at(&file.target), file.target.clone(), &file.entry, preserve);
             (file, part)
         };
         files.into_iter().map(create).collect::<Vec<_>>()

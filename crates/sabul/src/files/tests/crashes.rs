@@ -92,6 +92,7 @@ impl Copy {
             preserve: true,
             sync: true,
             resume: false,
+            ..Destination::default()
         };
         let mut receiver = FileReceiver::new(disk, &destination, TRANSFER)?;
         if lag {

@@ -101,6 +101,7 @@ fn halfway(to: &Path, content: &[u8], sync: bool) -> (FileReceiver, Said) {
         preserve: false,
         sync,
         resume: false,
+        ..Destination::default()
     };
     let mut receiver = FileReceiver::new(jail(to), &destination, TRANSFER).unwrap();
     receiver.sink_mut().small_max = 0;
@@ -212,6 +213,7 @@ fn many_files_in_one_block_need_few_descriptors() {
             preserve: false,
             sync,
             resume: false,
+            ..Destination::default()
         };
         let mut receiver = FileReceiver::new(jail(to.path()), &destination, TRANSFER).unwrap();
         let mut said = Said::default();
@@ -243,6 +245,7 @@ fn a_name_that_comes_twice_fails_unless_both_are_directories() {
             preserve: true,
             sync,
             resume: false,
+            ..Destination::default()
         };
         let mut receiver = FileReceiver::new(jail(to.path()), &destination, TRANSFER).unwrap();
         let folder = || entry("d", EntryKind::Directory);
