@@ -8,6 +8,7 @@ use sabul_units::{Bytes, Gap, Packets, Rate};
 use crate::controller::{Context, Controller, IntervalReport, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::policy::CONSTANT;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "fixed",
@@ -69,6 +70,6 @@ impl Controller for Fixed {
         self.packet_bytes = cx.packet_bytes;
     }
     fn phase(&self) -> &'static str {
-        "fixed"
+        CONSTANT
     }
 }

@@ -39,5 +39,5 @@ pub use explicit::{Explicit, FALLBACK, LinkState, Router, RouterController, Rout
 pub use guard::{Catch, Fault, Guarded, Panic, catch_panic, catch_panics_with};
 pub use memory::PathFacts;
 pub use params::{ConfigError, ParamSpec, ParamValues, Unit};
-pub use policy::Policy;
+pub use policy::{CONSTANT, Policy, YIELDING};
 pub use reason::Reason;

@@ -5,6 +5,12 @@
 
 use std::fmt;
 
+/// Phase of a controller that has lowered its rate for others, as its policy asks.
+pub const YIELDING: &str = "yielding";
+
+/// Phase of a controller that sends at the constant rate that its user gave.
+pub const CONSTANT: &str = "fixed";
+
 /// How a flow stands beside others; told to a controller before the first packet, and again when it changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]

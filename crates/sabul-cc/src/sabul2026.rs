@@ -785,7 +785,7 @@ impl Controller for Sabul2026 {
     fn phase(&self) -> &'static str {
         match (&self.start.search, self.state) {
             (Some(search), _) => search.phase(),
-            (None, State::Cruise) => "cruise",
+            (None, State::Cruise) => self.manner.phase(),
             (None, State::Probe { .. }) => "probe",
             (None, State::Settle(_)) => "settle",
             (None, State::Test { .. }) => "test",

@@ -5,57 +5,75 @@ use sabul::ChannelStats;
 /// Below this share of the time nothing is named.
 const NOTABLE: f64 = 0.01;
 
-/// For each name of [`ChannelStats::limiter`]: what it means, and what to do.
+/// For each name of [`ChannelStats::limiter`]: its meaning, and what to do.
 pub const MEANINGS: &[(&str, &str, &str)] = &[
+    ("source", "reading the files to send", "use a faster disk or program on the sending machine"),
+    ("sender-cpu", "the work of this program", "use a faster processor on the sending machine"),
     (
-        "network",
-        "the rate that the path bears beside others",
-        "nothing here is slower than the path; --policy high takes the share of two",
+        "cap",
+        "a rate that somebody set: --bwlimit, --rate, a server's --bwlimit-total",
+        "raise that rate, if more is wanted",
+    ),
+    (
+        "path",
+        "the rate that the network carries beside other traffic, as the congestion controller finds it",
+        "nothing on the two machines; --policy high takes the share of two flows",
     ),
     (
         "loss",
-        "pauses after losses",
-        "see whether the path drops packets (sabul perf), or take another --cc",
+        "pauses after packet loss",
+        "see whether the network drops packets (sabul perf), or use another --cc",
     ),
     (
         "window",
-        "data that may be under way, by the controller's or the user's limit",
+        "unacknowledged data, up to --window or as much as there is memory for",
         "give both sides more --memory where the path is long, or raise the limit",
     ),
+    ("outage", "no answer over UDP", "see whether the network or the other machine was down"),
     (
-        "receiver",
-        "the other end's memory and disk",
-        "a faster disk there, more --memory there, or --no-sync",
+        "receiver-cpu",
+        "packets that the receiver's socket dropped, because its machine was too slow",
+        "use a faster processor there, or larger socket buffers",
     ),
-    ("source", "reading what is sent", "a faster disk or program on the side that sends"),
-    ("sender", "this program's own work", "a faster processor on the side that sends"),
+    (
+        "destination",
+        "the receiver's disk, program or memory",
+        "use a faster disk there, more --memory there, or --no-sync",
+    ),
+    (
+        "policy",
+        "other traffic, to which --policy low leaves the path",
+        "use --policy fair, if it is urgent",
+    ),
 ];
 
-/// What took most of the time, the most first, as `network 70 %, receiver 20 %`. Empty where this end does not
+/// What took most of the time, the most first, as `path 70 %, destination 20 %`. Empty where this end does not
 /// know, since the other one sends.
 pub fn shares(channel: &ChannelStats) -> String {
-    let notable: Vec<String> = sorted(channel)
-        .into_iter()
-        .map(|(name, share)| format!("{name} {:.0} %", share * 100.0))
-        .collect();
-    notable.join(", ")
+    listed(channel.limiter.iter().copied())
+}
+
+/// The same of shares from elsewhere.
+pub fn listed<'a>(shares: impl Iterator<Item = (&'a str, f64)>) -> String {
+    let notable = sorted(shares).into_iter();
+    let notable = notable.map(|(name, share)| format!("{name} {:.0} %", share * 100.0));
+    notable.collect::<Vec<_>>().join(", ")
 }
 
 /// The name of what took most of the time.
 pub fn main(channel: &ChannelStats) -> Option<&'static str> {
-    sorted(channel).first().map(|&(name, _)| name)
+    sorted(channel.limiter.iter().copied()).first().map(|&(name, _)| name)
 }
 
 /// One sentence: what limited a transfer most, and what to do.
 pub fn advice(channel: &ChannelStats) -> Option<String> {
-    let &(name, share) = sorted(channel).first()?;
+    let &(name, share) = sorted(channel.limiter.iter().copied()).first()?;
     let (_, what, remedy) = MEANINGS.iter().find(|(known, ..)| *known == name)?;
     Some(format!("limited by {name} for {:.0} % of the time ({what}): {remedy}", share * 100.0))
 }
 
-fn sorted(channel: &ChannelStats) -> Vec<(&'static str, f64)> {
-    let mut shares = channel.limiter.clone();
-    shares.retain(|(_, share)| *share >= NOTABLE);
+fn sorted<'a>(shares: impl Iterator<Item = (&'a str, f64)>) -> Vec<(&'a str, f64)> {
+    let mut shares: Vec<_> = shares.filter(|(_, share)| *share >= NOTABLE).collect();
     shares.sort_by(|one, other| other.1.total_cmp(&one.1));
     shares
 }
@@ -66,10 +84,10 @@ mod tests {
 
     #[test]
     fn the_largest_share_comes_first_and_small_ones_are_left_out() {
-        let limiter = vec![("network", 0.2), ("receiver", 0.7), ("loss", 0.001)];
+        let limiter = vec![("path", 0.2), ("destination", 0.7), ("loss", 0.001)];
         let channel = ChannelStats { limiter, ..ChannelStats::default() };
-        assert_eq!(shares(&channel), "receiver 70 %, network 20 %");
-        assert_eq!(main(&channel), Some("receiver"));
+        assert_eq!(shares(&channel), "destination 70 %, path 20 %");
+        assert_eq!(main(&channel), Some("destination"));
         assert!(advice(&channel).unwrap().contains("--no-sync"));
         let unknown = ChannelStats::default();
         assert_eq!(

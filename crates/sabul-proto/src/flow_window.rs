@@ -37,6 +37,11 @@ impl FlowWindow {
         unacknowledged.0 < self.unacknowledged_max && in_flight.0 < self.in_flight_max
     }
 
+    /// Whether it is drops at the receiver's socket that forbid one more.
+    pub const fn is_shrunk_below(&self, in_flight: Packets) -> bool {
+        in_flight.0 >= self.in_flight_max
+    }
+
     /// Whether the receiver has room for this block.
     pub const fn has_room_for(&self, block: u32) -> bool {
         block < self.block_limit
@@ -86,6 +91,7 @@ mod tests {
         assert!(
             window.allows(Packets(80), Packets(59)) && !window.allows(Packets(80), Packets(60))
         );
+        assert!(!window.is_shrunk_below(Packets(59)) && window.is_shrunk_below(Packets(60)));
         window.grow(at(9), Span::from_millis(10));
         assert!(!window.allows(Packets(80), Packets(60)), "not before a round trip");
         window.grow(at(10), Span::from_millis(10));

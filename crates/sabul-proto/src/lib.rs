@@ -29,6 +29,6 @@ pub use receiver::{
 };
 pub use reports::{AckRule, Repeat, RepeatRtt, ReportRule};
 pub use sender::{
-    DataPacket, Expiry, Limiter, PeerError, Sender, SenderConfig, SenderStats, Transmit,
+    Cause, DataPacket, Expiry, Limiter, PeerError, Sender, SenderConfig, SenderStats, Transmit,
     WaitReason, congestion_bytes,
 };

@@ -23,7 +23,7 @@ mod stream;
 mod waits;
 
 use sabul_cc::events::Event;
-use sabul_cc::{Fault, Guarded, LossReport, PathFacts, Policy, RttEstimate, SendLimits};
+use sabul_cc::{Fault, Guarded, LossReport, PathFacts, Policy, RttEstimate, SendLimits, YIELDING};
 use sabul_units::{
     Bytes, CongestionHeader, Instant, PacketNumber, Packets, Polled, Random, Rate, SeqNo, Span,
 };
@@ -48,7 +48,7 @@ use waits::Waits;
 pub use error::PeerError;
 pub use rate::congestion_bytes;
 pub use silence::Expiry;
-pub use waits::{Limiter, WaitReason};
+pub use waits::{Cause, Limiter, WaitReason};
 
 /// How a sender behaves.
 #[derive(Clone, Copy, Debug)]
@@ -352,7 +352,7 @@ impl Sender {
     }
 
     /// What held the sender back so far.
-    pub fn limiters(&self) -> [Limiter; 5] {
+    pub fn limiters(&self) -> [Limiter; 9] {
         self.waits.limiters()
     }
 
@@ -397,10 +397,27 @@ impl Sender {
         };
         let numbers = &self.ledger.numbers;
         self.rate.note_held(why, numbers.in_flight(), numbers.next());
-        self.waits.begin(why, now);
+        self.waits.begin(self.cause(why), now);
         let (loss, interval) = (self.due(Timer::Loss), self.due(Timer::Interval));
         let timers = [loss, interval, self.due(Timer::Expiry), Some(until)];
         Polled::Wait { until: Instant::earliest(timers), because: why }
+    }
+
+    /// What a wait is accounted to.
+    fn cause(&self, why: WaitReason) -> Cause {
+        let in_flight = Packets(self.ledger.numbers.in_flight());
+        match why {
+            _ if self.silence.is_outage() => Cause::Outage,
+            WaitReason::Pacing if self.pace.is_capped() => Cause::Cap,
+            WaitReason::Pacing | WaitReason::Window if self.phase() == YIELDING => Cause::Policy,
+            WaitReason::Pacing => Cause::Path,
+            WaitReason::Freeze => Cause::Freeze,
+            WaitReason::Window if self.is_controller_window_full() => Cause::Path,
+            WaitReason::Window if self.window.is_shrunk_below(in_flight) => Cause::Overflow,
+            WaitReason::Window => Cause::Window,
+            WaitReason::Receiver => Cause::Receiver,
+            WaitReason::Application => Cause::Application,
+        }
     }
 
     fn note_sent(&mut self, now: Instant, length: u32, is_repeat: bool) {
@@ -488,7 +505,7 @@ impl Sender {
             }
         }
         // The first expiry may be no more than a lost tail.
-        if count > 1 {
+        if self.silence.is_outage() {
             self.rate.on_timeout(now);
         }
         self.silence.go_on(now, self.rate.longest_rtt(), self.report_interval());

@@ -8,6 +8,7 @@ use crate::channel::ChannelRules;
 use crate::controller::{Context, Controller, IntervalReport, LossReport, SendLimits};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
+use crate::policy::CONSTANT;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "rbudp",
@@ -54,6 +55,6 @@ impl Controller for Rbudp {
         ChannelRules::Rounds
     }
     fn phase(&self) -> &'static str {
-        "fixed"
+        CONSTANT
     }
 }

@@ -9,7 +9,7 @@
 
 use sabul_units::{Instant, Rate, Span};
 
-use crate::policy::Policy;
+use crate::policy::{Policy, YIELDING};
 use crate::search::SearchStep;
 
 /// Ours: number of flows up to which each adds a theta, and thetas that each doubling adds beyond. With both at 8 the
@@ -41,6 +41,8 @@ const LOW_GAIN: f64 = 0.25;
 pub(super) struct Manner {
     policy: Policy,
     rest_until: Instant,
+    /// It has given way, and has not taken anything since.
+    is_yielding: bool,
     /// Queue in seconds that it has made itself, or given way to, in the last epochs: the next ones may show it.
     known: [f64; 2],
     /// What stands until then may be what its own probe left.
@@ -49,7 +51,8 @@ pub(super) struct Manner {
 
 impl Manner {
     pub(super) const fn of(policy: Policy) -> Self {
-        Self { policy, rest_until: Instant::ZERO, known: [0.0; 2], probed_until: Instant::ZERO }
+        let (rest_until, probed_until) = (Instant::ZERO, Instant::ZERO);
+        Self { policy, rest_until, is_yielding: false, known: [0.0; 2], probed_until }
     }
 
     /// How a flow that gives way starts: small, once a train has shown how fast the link is, and without filling it.
@@ -109,6 +112,7 @@ impl Manner {
         let [last, before] = self.known;
         let known = own.max(last).max(before);
         self.known = [own, last];
+        self.is_yielding &= self.rests(now);
         if !self.policy.yields()
             || now < self.probed_until
             || queue <= known + jitter.max(FOREIGN_MIN)
@@ -118,6 +122,7 @@ impl Manner {
         // What left before still stands in it.
         self.known = [queue, 0.0];
         self.rest_until = now + REST;
+        self.is_yielding = true;
         Some(RETREAT)
     }
 
@@ -127,6 +132,11 @@ impl Manner {
             self.rest_until = self.rest_until.max(until);
             self.probed_until = until;
         }
+    }
+
+    /// The name of the steady phase.
+    pub(super) const fn phase(self) -> &'static str {
+        if self.is_yielding { YIELDING } else { "cruise" }
     }
 
     /// Whether it takes nothing more for now.
@@ -191,6 +201,9 @@ mod tests {
         assert!(!low.rests(now));
         assert_eq!(low.keep(now, 0.0012, 0.0003, 0.0), Some(RETREAT));
         assert!(low.rests(now) && !low.rests(now + REST));
+        assert_eq!(low.phase(), YIELDING);
+        assert_eq!(low.keep(now + REST, 0.0, 0.0003, 0.0), None);
+        assert_eq!(low.phase(), "cruise", "the rest is over and no queue of others stands");
         for policy in [Policy::Fair, Policy::High] {
             assert_eq!(Manner::of(policy).keep(now, 1.0, 0.0003, 0.0), None);
         }

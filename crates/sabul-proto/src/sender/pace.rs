@@ -63,6 +63,11 @@ impl Pace {
         self.cap = cap;
     }
 
+    /// Whether the cap, and not the controller, sets the gap.
+    pub(super) fn is_capped(&self) -> bool {
+        self.cap.is_some() && self.gap == self.gap_min
+    }
+
     /// When the next packet may leave.
     pub(super) fn next(&self) -> Instant {
         self.floor().map_or(self.next, |floor| self.next.max(floor))

@@ -91,18 +91,23 @@ impl Sender {
         }
         let unacknowledged = self.ledger.pieces.len();
         let in_flight = self.ledger.numbers.in_flight();
-        let controlled = match self.config.policy {
-            // DEV-001: [SABUL §II-D] counts what is not acknowledged; a lost packet stalls that, so
-            // the current policy counts what may still be on the path.
-            LossPolicy::Historical => unacknowledged,
-            LossPolicy::Current => in_flight,
-        };
         if !self.window.allows(Packets(unacknowledged), Packets(in_flight))
-            || self.rate.limits().window.is_some_and(|window| controlled >= window.0)
+            || self.is_controller_window_full()
         {
             return Err(WaitReason::Window);
         }
         self.stream.cut().ok_or_else(|| self.stream.why_empty())
+    }
+
+    /// Whether the controller's window is what forbids new data.
+    pub(super) fn is_controller_window_full(&self) -> bool {
+        let controlled = match self.config.policy {
+            // DEV-001: [SABUL §II-D] counts what is not acknowledged; a lost packet stalls that, so
+            // the current policy counts what may still be on the path.
+            LossPolicy::Historical => self.ledger.pieces.len(),
+            LossPolicy::Current => self.ledger.numbers.in_flight(),
+        };
+        self.rate.limits().window.is_some_and(|window| controlled >= window.0)
     }
 
     /// Sends a piece that has had no sequence number so far.

@@ -53,6 +53,11 @@ impl Silence {
         self.count == 0 || self.rule == Expiry::Everything
     }
 
+    /// Whether the path counts as out. One expiry may be no more than a lost tail.
+    pub(super) const fn is_outage(&self) -> bool {
+        self.count > 1
+    }
+
     pub(super) const fn expires(&self) -> Option<Instant> {
         self.expires
     }

@@ -19,16 +19,48 @@ pub enum WaitReason {
     Application,
 }
 
-impl WaitReason {
-    const ALL: [Self; 5] =
-        [Self::Pacing, Self::Freeze, Self::Window, Self::Receiver, Self::Application];
+/// What holds a sender back, as an account of its time names it: finer than [`WaitReason`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The controller's rate or window.
+    Path,
+    /// The configured highest rate, which is below the controller's.
+    Cap,
+    /// The controller's rate, which it has lowered for others because its policy asks for that.
+    Policy,
+    /// The controller holds everything for a round trip after a loss.
+    Freeze,
+    /// The window of the configuration is full, or this end's memory.
+    Window,
+    /// The bound on packets in flight after drops at the receiver's socket.
+    Overflow,
+    /// The receiver has no room.
+    Receiver,
+    /// The application has given nothing to send.
+    Application,
+    /// Neither ACK nor NAK of outstanding data has come, since the second expiry in a row.
+    Outage,
+}
+
+impl Cause {
+    const ALL: [Self; 9] = [
+        Self::Path,
+        Self::Cap,
+        Self::Policy,
+        Self::Freeze,
+        Self::Window,
+        Self::Overflow,
+        Self::Receiver,
+        Self::Application,
+        Self::Outage,
+    ];
 }
 
 /// What held the sender back, for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limiter {
-    /// The reason.
-    pub why: WaitReason,
+    /// The cause.
+    pub why: Cause,
     /// Time spent so.
     pub time: Span,
 }
@@ -37,12 +69,12 @@ pub struct Limiter {
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     pub(super) fired: FiredLog,
-    present: Option<(WaitReason, Instant)>,
-    spent: [Span; WaitReason::ALL.len()],
+    present: Option<(Cause, Instant)>,
+    spent: [Span; Cause::ALL.len()],
 }
 
 impl Waits {
-    pub(super) const fn begin(&mut self, why: WaitReason, now: Instant) {
+    pub(super) const fn begin(&mut self, why: Cause, now: Instant) {
         self.present = Some((why, now));
     }
 
@@ -53,7 +85,7 @@ impl Waits {
         }
     }
 
-    pub(super) fn limiters(&self) -> [Limiter; WaitReason::ALL.len()] {
-        WaitReason::ALL.map(|why| Limiter { why, time: self.spent[why as usize] })
+    pub(super) fn limiters(&self) -> [Limiter; Cause::ALL.len()] {
+        Cause::ALL.map(|why| Limiter { why, time: self.spent[why as usize] })
     }
 }

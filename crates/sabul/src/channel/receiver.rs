@@ -195,6 +195,8 @@ impl Turn {
                 packets_refused: self.link.refused,
                 mtu: u32::try_from(self.largest_datagram + self.header_bytes).unwrap_or(0),
                 phase: "receiving".to_owned(),
+                silence: self.silence.lasted(now, self.last_heard).into(),
+                silence_limit: self.silence.limit().into(),
                 hint: self.hint.clone(),
                 ..ChannelStats::default()
             };

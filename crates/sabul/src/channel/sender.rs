@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabul_cc::{ChannelRules, ConfigError, FALLBACK, Guarded, Policy, registry};
+use sabul_cc::{CONSTANT, ChannelRules, ConfigError, FALLBACK, Guarded, Policy, registry};
 use sabul_proto::{
-    DataPacket, Expiry, Sender, SenderConfig, Transmit, WaitReason, congestion_bytes,
+    Cause, DataPacket, Expiry, Limiter, Sender, SenderConfig, Transmit, WaitReason,
+    congestion_bytes,
 };
 use sabul_udp::{MAX_GSO_BYTES, MAX_GSO_SEGMENTS, RecvBuffers, SendStatus, Wait};
 use sabul_units::{Bytes, Instant, Polled, Rate, SeededRandom, Span};
@@ -15,6 +16,7 @@ use sabul_wire::{
     DATA_HEADER_LEN, DATA_OVERHEAD, DataHeader, Feedback, HEADER_LEN, Header, Kind, TAG_LEN,
     encode_congestion,
 };
+use tracing::debug;
 
 use super::engine::{Datagrams, Engine, Pause, Turned};
 use super::link::{Clock, Link, ReplayWindow};
@@ -152,6 +154,35 @@ impl Engine for Turn {
             self.remember();
         }
     }
+}
+
+/// The names of what held a sender back, with their shares of `total`. The rest of the time the sender worked.
+fn shares(limiters: &[Limiter], total: Span, phase: &str) -> Vec<(&'static str, f64)> {
+    let total = total.as_secs_f64().max(1e-9);
+    let mut shares = vec![("sender-cpu", 1.0)];
+    for Limiter { why, time } in limiters {
+        let share = time.as_secs_f64() / total;
+        shares[0].1 -= share;
+        let name = match why {
+            // Its rate is the user's.
+            Cause::Path if phase == CONSTANT => "cap",
+            Cause::Path => "path",
+            Cause::Cap => "cap",
+            Cause::Policy => "policy",
+            Cause::Freeze => "loss",
+            Cause::Window => "window",
+            Cause::Overflow => "receiver-cpu",
+            Cause::Receiver => "destination",
+            Cause::Application => "source",
+            Cause::Outage => "outage",
+        };
+        match shares.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += share,
+            None => shares.push((name, share)),
+        }
+    }
+    shares.retain(|(_, share)| *share > 0.0);
+    shares
 }
 
 /// The controller that was asked for, for packets of this size.
@@ -320,21 +351,7 @@ impl Turn {
         let stats = self.sender.stats();
         let limits = self.sender.limits();
         let rtt = self.sender.rtt();
-        let total = now.elapsed().as_secs_f64().max(1e-9);
         let phase = self.sender.phase();
-        let limiter = self.sender.limiters().map(|limiter| {
-            let name = match limiter.why {
-                WaitReason::Pacing if phase == FALLBACK => FALLBACK,
-                WaitReason::Pacing => "network",
-                WaitReason::Freeze => "loss",
-                WaitReason::Window => "window",
-                WaitReason::Receiver => "receiver",
-                WaitReason::Application => "source",
-            };
-            (name, limiter.time.as_secs_f64() / total)
-        });
-        let waiting: f64 = limiter.iter().map(|(_, share)| share).sum();
-        let busy = ("sender", (1.0 - waiting).clamp(0.0, 1.0));
         let published = ChannelStats {
             bytes: stats.delivered,
             packets: stats.sent,
@@ -347,8 +364,10 @@ impl Turn {
             gap_ns: limits.gap.0.as_nanos() as f64,
             mtu: self.mtu.packet(),
             phase: phase.to_owned(),
-            limiter: limiter.into_iter().chain([busy]).collect(),
+            limiter: shares(&self.sender.limiters(), now.elapsed(), phase),
             packets_refused: self.link.refused,
+            silence: self.silence.lasted(now, self.sender.last_heard()).into(),
+            silence_limit: self.silence.limit().into(),
             hint: if phase == FALLBACK { Some(NO_ROUTER.to_owned()) } else { self.hint.clone() },
         };
         self.shared.lock().stats = published;
@@ -387,6 +406,7 @@ impl Turn {
                 if let Some(size) = body.first_chunk::<4>()
                     && self.mtu.confirmed(now, u32::from_be_bytes(*size))
                 {
+                    debug!(mtu = self.mtu.packet(), "packets of this size pass");
                     self.sender.set_payload_bytes(self.mtu.payload());
                 }
                 Ok(())
@@ -451,6 +471,7 @@ impl Turn {
     /// The machine does not send datagrams of this size, or no longer.
     fn shrink(&mut self, datagram: u32) {
         if self.mtu.refused(self.clock.now(), datagram, self.link.socket.path_mtu()) {
+            debug!(mtu = self.mtu.packet(), "larger packets do not pass");
             self.sender.set_payload_bytes(self.mtu.payload());
         }
     }
@@ -593,7 +614,29 @@ impl Turn {
 
 #[cfg(test)]
 mod tests {
-    use super::has_number;
+    use super::*;
+
+    #[test]
+    fn time_has_the_names_of_the_manual_and_the_rest_is_work() {
+        let time = |why, percent: u64| Limiter { why, time: Span::from_millis(percent * 10) };
+        let of = |why, phase| shares(&[time(why, 60)], Span::from_secs(1), phase);
+        for (why, phase, name) in [
+            (Cause::Path, "cruise", "path"),
+            (Cause::Path, CONSTANT, "cap"),
+            (Cause::Cap, "cruise", "cap"),
+            (Cause::Policy, "yielding", "policy"),
+            (Cause::Freeze, "cruise", "loss"),
+            (Cause::Window, "cruise", "window"),
+            (Cause::Overflow, "cruise", "receiver-cpu"),
+            (Cause::Receiver, "cruise", "destination"),
+            (Cause::Application, "cruise", "source"),
+            (Cause::Outage, "cruise", "outage"),
+        ] {
+            assert_eq!(of(why, phase), [("sender-cpu", 0.4), (name, 0.6)]);
+        }
+        let both = [time(Cause::Path, 60), time(Cause::Cap, 40)];
+        assert_eq!(shares(&both, Span::from_secs(1), CONSTANT), [("cap", 1.0)]);
+    }
 
     #[test]
     fn block_numbers_end_before_they_begin_again() {

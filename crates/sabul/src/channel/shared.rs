@@ -75,10 +75,14 @@ pub struct ChannelStats {
     pub mtu: u32,
     /// What the controller is doing.
     pub phase: String,
-    /// Shares of the time in which each of these held the sender back, in 0..=1.
+    /// Shares of the time in which each of these held the sender back, in 0..=1; only those above 0.
     pub limiter: Vec<(&'static str, f64)>,
     /// Datagrams refused: forged, replayed or malformed.
     pub packets_refused: u64,
+    /// How long the peer has sent nothing over UDP, while something was due from it.
+    pub silence: Duration,
+    /// Silence after which the channel ends; zero before it begins.
+    pub silence_limit: Duration,
     /// One sentence about what this machine should change, where there is something.
     pub hint: Option<String>,
 }

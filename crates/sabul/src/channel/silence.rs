@@ -27,7 +27,12 @@ impl Silence {
             self.since = now;
         }
         self.looked_at = now;
-        now.since(heard.max(self.since)) > self.limit
+        self.lasted(now, heard) > self.limit
+    }
+
+    /// How long a peer last heard at `heard` has been silent while something was due, as of the last look.
+    pub(super) fn lasted(&self, now: Instant, heard: Instant) -> Span {
+        now.since(heard.max(self.since))
     }
 
     pub(super) const fn limit(&self) -> Span {
