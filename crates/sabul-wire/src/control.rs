@@ -208,6 +208,11 @@ pub enum Message {
         /// Never send faster than this, in bit/s.
         rate_limit_bps: Option<u64>,
     },
+    /// Receiver to sender, after [`Message::Done`] and its answer: what was kept for a next attempt is removed.
+    Settled {
+        /// Which transfer.
+        transfer: u32,
+    },
 }
 
 /// What a receiver has of a file, from its beginning.

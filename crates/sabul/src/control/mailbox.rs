@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sabul_wire::control::{BULK_CREDIT, Failure, Message, NotKept};
 use tokio::sync::{Semaphore, mpsc};
+use tracing::debug;
 
 use super::ending::{Ending, broke, out_of_memory};
 use super::router::Router;
@@ -15,6 +16,11 @@ use crate::steer::Change;
 
 /// Messages that may wait for one transfer's task; it never rests for long.
 pub(super) const EVENTS_MAX: usize = 1024;
+
+/// Messages that may wait before one about progress.
+const PROGRESS_MAX: usize = 16;
+/// How long a sender waits for the receiver to remove what it kept for a next attempt.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What happens to a transfer.
 #[derive(Debug)]
@@ -157,6 +163,24 @@ impl Mailbox {
     }
 }
 
+impl Mailbox {
+    /// Waits until a receiver that is done has removed what it kept for a next attempt; not longer than
+    /// [`SETTLE_PATIENCE`], nor where nobody wants to wait.
+    pub(crate) async fn settled(&mut self) {
+        let is_over = async {
+            while let Some(event) = self.events.recv().await {
+                let is_settled = matches!(event, Event::Control(Message::Settled { .. }));
+                if is_settled || matches!(event, Event::Ended(_) | Event::Abort) {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(SETTLE_PATIENCE, is_over).await.is_err() {
+            debug!(transfer = self.number, "the receiver still removes what it kept");
+        }
+    }
+}
+
 impl Drop for Mailbox {
     fn drop(&mut self) {
         self.end_bulk();
@@ -183,6 +207,7 @@ impl Role {
             | Message::Stop { .. }
             | Message::Credit { .. }
             | Message::Steer { .. }
+            | Message::Settled { .. }
             | Message::Done(_) => self == Self::Sender,
             _ => true,
         }
@@ -212,7 +237,7 @@ pub(super) struct Slot {
 impl Slot {
     /// Gives a message to the transfer.
     pub(super) fn take(&mut self, message: Message) -> Result<(), Failure> {
-        if self.is_over {
+        if self.is_over && !matches!(message, Message::Settled { .. }) {
             return Ok(());
         }
         let is_last = matches!(message, Message::Cancel { .. } | Message::Done(_));
@@ -253,9 +278,9 @@ impl Slot {
                 let _ = self.input.send(Input::Message(message));
                 return Ok(());
             }
-            // The next one says more.
+            // The next one says more; the last one comes just before the end.
             Message::Progress { .. } | Message::Totals { is_all: false, .. }
-                if self.waiting.load(Ordering::Acquire) > 0 =>
+                if self.waiting.load(Ordering::Acquire) >= PROGRESS_MAX =>
             {
                 return Ok(());
             }
@@ -264,7 +289,7 @@ impl Slot {
             _ => {}
         }
         self.intake.memory.add(message.weight() as usize).map_err(out_of_memory)?;
-        self.is_over = is_last;
+        self.is_over |= is_last;
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let _ = self.events.send(Event::Control(message));
         Ok(())

@@ -286,6 +286,7 @@ impl Router {
             | Message::EntryFailed { transfer, .. }
             | Message::Feedback { transfer, .. }
             | Message::Stop { transfer }
+            | Message::Settled { transfer }
             | Message::Credit { transfer, .. }
             | Message::Steer { transfer, .. }
             | Message::Have { transfer, .. }

@@ -256,6 +256,7 @@ async fn what_the_role_of_a_transfer_cannot_hear_breaks_the_protocol() {
             Message::EntryFailed { transfer: 1, index: 0, failure: failure() },
             Message::Feedback { transfer: 1, report: Vec::new() },
             Message::Stop { transfer: 1 },
+            Message::Settled { transfer: 1 },
             Message::Credit { transfer: 1, weight: 0 },
             Message::Steer { transfer: 1, policy: "low".to_owned(), rate_limit_bps: Some(1) },
             done(1),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use sabul_wire::control::{Failure, NotKept};
+use sabul_wire::control::{Failure, Message, NotKept};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -33,6 +33,8 @@ pub struct Progress {
     /// Entries that the receiver has finished, well or badly; with
     /// [`sync`](crate::TransferOptions::sync) they are on its disk.
     pub entries: u64,
+    /// How many of those failed.
+    pub entries_failed: u64,
     /// Entries other than directories that are complete and verified.
     pub files: u64,
     /// Entries in all, once known.
@@ -136,6 +138,7 @@ struct BoardState {
     /// A stream is among the entries, so nobody knows how many bytes there will be.
     has_stream: bool,
     entries: u64,
+    entries_failed: u64,
     files: u64,
     entries_total: Option<u64>,
     ahead: Option<Totals>,
@@ -257,6 +260,14 @@ impl Board {
         state.names_first += surplus as u64;
     }
 
+    /// The receiver reports progress.
+    pub(crate) fn follow(&self, message: &Message) {
+        if let &Message::Progress { bytes, resumed, durable, entries, files, at_us, .. } = message {
+            let counts = Counts { bytes, resumed, durable, entries, files, failed: 0 };
+            self.advance(counts, Duration::from_micros(at_us));
+        }
+    }
+
     /// The receiver has come so far, by its own clock.
     pub(crate) fn advance(&self, counts: Counts, at: Duration) {
         let Counts { bytes, resumed, durable, entries, files, .. } = counts;
@@ -293,6 +304,7 @@ impl Board {
     /// The receiver reports that an entry failed.
     pub(crate) fn entry_failed(&self, index: u64, failure: Failure) {
         let mut state = self.lock();
+        state.entries_failed += 1;
         let name = index
             .checked_sub(state.names_first)
             .and_then(|at| state.names.get(usize::try_from(at).ok()?).cloned())
@@ -303,7 +315,9 @@ impl Board {
     }
 
     pub(crate) fn add_failures(&self, failures: Vec<(Vec<u8>, Failure)>) {
-        let kept = &mut self.lock().failures;
+        let mut state = self.lock();
+        state.entries_failed += failures.len() as u64;
+        let kept = &mut state.failures;
         let room = crate::files::MAX_KEPT_FAILURES.saturating_sub(kept.len());
         kept.extend(failures.into_iter().take(room));
     }
@@ -322,6 +336,7 @@ impl Board {
             bytes_durable: state.bytes_durable,
             bytes_total: state.bytes_total,
             entries: state.entries,
+            entries_failed: state.entries_failed,
             files: state.files,
             entries_total: state.entries_total,
             ahead: state.ahead,
@@ -343,6 +358,7 @@ impl Board {
         state.bytes_resumed = bytes_resumed;
         state.bytes_durable = bytes_durable;
         state.entries = entries + entries_failed;
+        state.entries_failed = entries_failed;
         state.files = files;
         state.elapsed = elapsed;
         let failures = std::mem::take(&mut state.failures);

@@ -214,6 +214,8 @@ impl Run {
         }
         let is_measure = work.is_measure();
         let peer = path.socket.peer_addr();
+        let suite = *self.cx.router.suite().borrow();
+        debug!(transfer = self.mailbox.number, ?peer, ?suite, rtt = ?path.rtt, "UDP path");
         let start = ChannelStart {
             path: peer.map(|peer| self.cx.endpoint.paths.of(peer.ip())),
             socket: path.socket,
@@ -493,7 +495,7 @@ impl Run {
             end: TellsEnd::new(self.mailbox.tell.clone()),
         });
         let result = match spawned {
-            Ok(()) => self.wait_for_done(&handle).await,
+            Ok(()) => self.wait_for_done(&handle, waits).await,
             Err(error) => Err(error),
         };
         // The report has the last figures; what is not acknowledged now will not be missed.
@@ -517,8 +519,9 @@ impl Run {
         }
     }
 
-    async fn wait_for_done(&mut self, handle: &SenderHandle) -> Result<Report, Error> {
+    async fn wait_for_done(&mut self, handle: &SenderHandle, waits: bool) -> Result<Report, Error> {
         let (mut done, mut is_sent, mut channel_over) = (None::<Done>, false, false);
+        let mut is_settled = !waits;
         // Since when, and why, nothing but our own reading thread can be waited for.
         let mut ended = None::<(Instant, Ending)>;
         loop {
@@ -534,18 +537,7 @@ impl Run {
                 None => return Err(Error::Cancelled),
             };
             match event {
-                Event::Control(Message::Progress {
-                    bytes,
-                    resumed,
-                    durable,
-                    entries,
-                    files,
-                    at_us,
-                    ..
-                }) => {
-                    let counts = Counts { bytes, resumed, durable, entries, files, failed: 0 };
-                    self.board.advance(counts, Duration::from_micros(at_us));
-                }
+                Event::Control(message @ Message::Progress { .. }) => self.board.follow(&message),
                 Event::Control(Message::EntryFailed { index, failure, .. }) => {
                     self.board.entry_failed(index, failure);
                 }
@@ -557,6 +549,7 @@ impl Run {
                 }
                 Event::Sent => is_sent = true,
                 Event::Channel(_) => channel_over = true,
+                Event::Control(Message::Settled { .. }) => is_settled = true,
                 _ => {}
             }
             // Only a channel that is over has published its last figures.
@@ -567,6 +560,9 @@ impl Run {
                 report.not_kept.clone_from(&done.not_kept);
                 report.cpu_sender = Some(self.board.cpu_used());
                 report.cpu_receiver = Some(Duration::from_micros(done.cpu_us));
+                if !is_settled && ended.is_none() {
+                    self.mailbox.settled().await;
+                }
                 return Ok(report);
             }
         }
@@ -677,6 +673,7 @@ impl Run {
                 // It says nothing, and drops its end.
                 let _ = gone_writer.await;
             }
+            self.cx.control.send(Message::Settled { transfer: self.mailbox.number });
             let mut report = self.board.report(counts);
             report.not_kept = written.not_kept;
             report.cpu_receiver = Some(cpu);
