@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
+use tracing::debug;
 
 use crate::config::ConnectConfig;
 use crate::control::Connection;
@@ -134,7 +135,11 @@ async fn dial_once(
     let peer = stream.peer_addr().map_err(unreachable)?;
     let handshake = tokio::time::timeout_at(deadline, tls::connect(stream, ticket.fingerprint()));
     match handshake.await {
-        Ok(Ok(stream)) => Ok((stream, peer)),
+        Ok(Ok(stream)) => {
+            let suite = stream.get_ref().1.negotiated_cipher_suite().map(|suite| suite.suite());
+            debug!(%peer, ?suite, "control connection, TLS");
+            Ok((stream, peer))
+        }
         Ok(Err(error)) => Err(Failed::Tls(error)),
         Err(late_by) => {
             let silent = late(late_by).to_string();
@@ -147,6 +152,7 @@ async fn dial_once(
 /// Connects to the first address of a name that takes the connection.
 async fn connect_to_name(address: &str) -> io::Result<TcpStream> {
     let addresses = in_turns(tokio::net::lookup_host(address).await?.collect());
+    debug!(%address, ?addresses, "dialling");
     first_of(addresses, TcpStream::connect).await
 }
 

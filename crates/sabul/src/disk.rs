@@ -22,6 +22,11 @@ use crate::jail::{
 
 /// A tree of folders and files; paths are relative to its root and never leave it.
 pub trait Disk: Send + Sync + fmt::Debug {
+    /// A path as the user of this disk knows it, made printable.
+    fn shown(&self, path: &JailPath) -> String {
+        path.to_string()
+    }
+
     /// What the path stands for.
     ///
     /// # Errors
@@ -301,6 +306,10 @@ pub trait DiskFile: Send + fmt::Debug {
 }
 
 impl Disk for Jail {
+    fn shown(&self, path: &JailPath) -> String {
+        self.shown(path)
+    }
+
     fn stat(&self, path: &JailPath, link: LinkTarget) -> Result<Metadata, JailError> {
         self.stat(path, link)
     }

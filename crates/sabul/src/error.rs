@@ -195,6 +195,15 @@ impl Error {
     }
 }
 
+/// What the system said, without the number of the error.
+pub(crate) fn os_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(number) => text.trim_end_matches(&format!(" (os error {number})")).to_owned(),
+        None => text,
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -206,8 +215,9 @@ impl fmt::Display for Error {
             | Self::Permission(text) => f.write_str(text),
             Self::Unreachable { address, source } => write!(
                 f,
-                "cannot reach {address}: {source}; check the address, that the listener runs, and \
-                 that TCP to its port is allowed"
+                "cannot reach {address}: {}; check the address, that the listener runs, and that TCP \
+                 to its port is allowed",
+                os_text(source)
             ),
             Self::NotSabul { address, reason } => write!(
                 f,
@@ -222,7 +232,7 @@ impl fmt::Display for Error {
             ),
             Self::Failed(failure) => failure.fmt(f),
             Self::Cancelled => f.write_str("the transfer was cancelled"),
-            Self::Io { action, source } => write!(f, "cannot {action}: {source}"),
+            Self::Io { action, source } => write!(f, "cannot {action}: {}", os_text(source)),
         }
     }
 }

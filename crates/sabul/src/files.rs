@@ -7,6 +7,7 @@
 
 mod all;
 mod behind;
+mod content;
 mod destination;
 pub(crate) mod glob;
 mod group;

@@ -232,6 +232,8 @@ pub struct Jail {
     resolver: Resolver,
     /// A folder that is held open: names in it are found without walking to it.
     near: Option<(JailPath, OwnedFd)>,
+    /// The path of `root` in messages; empty for the paths as they are.
+    name: Vec<u8>,
 }
 
 impl Jail {
@@ -251,7 +253,25 @@ impl Jail {
             fail("open", root.display().to_string(), errno)
         })?;
         let resolver = Resolver::detect(root.as_fd());
-        Ok(Self { root, resolver, near: None })
+        Ok(Self { root, resolver, near: None, name: Vec::new() })
+    }
+
+    /// The same jail, whose root has this path in messages for its user.
+    #[must_use]
+    pub(crate) fn named(self, name: &[u8]) -> Self {
+        let name = if name == b"." { Vec::new() } else { name.to_vec() };
+        Self { name, ..self }
+    }
+
+    /// A path as the user of this jail knows it.
+    pub(crate) fn shown(&self, path: &JailPath) -> String {
+        let path = path.as_bytes();
+        let shown = match &self.name[..] {
+            name if name.is_empty() || path.is_empty() => [name, path].concat(),
+            name if name.ends_with(b"/") => [name, path].concat(),
+            name => [name, b"/", path].concat(),
+        };
+        sabul_transfer::Printable(&shown).to_string()
     }
 
     /// The same jail for somebody who does much in one folder: names in it are found where the folder is now, without
@@ -267,7 +287,8 @@ impl Jail {
             self.resolve("open folder", folder, resolve::DIRECTORY, Links::Refuse)?
         };
         let root = rustix::io::fcntl_dupfd_cloexec(&self.root, 0).map_err(fault)?;
-        Ok(Self { root, resolver: self.resolver, near: Some((folder.clone(), held)) })
+        let (resolver, name) = (self.resolver, self.name.clone());
+        Ok(Self { root, resolver, near: Some((folder.clone(), held)), name })
     }
 
     /// The jail of a folder below.

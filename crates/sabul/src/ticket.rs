@@ -304,10 +304,20 @@ impl fmt::Display for TicketError {
                 shell_quoted(path)
             ),
             Self::Read { path, source } => {
-                write!(f, "cannot read ticket file {}: {source}", path.display())
+                write!(
+                    f,
+                    "cannot read ticket file {}: {}",
+                    path.display(),
+                    crate::error::os_text(source)
+                )
             }
             Self::Write { path, source } => {
-                write!(f, "cannot write ticket file {}: {source}", path.display())
+                write!(
+                    f,
+                    "cannot write ticket file {}: {}",
+                    path.display(),
+                    crate::error::os_text(source)
+                )
             }
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
             Self::NoRandomness => f.write_str("the system's random number generator failed"),

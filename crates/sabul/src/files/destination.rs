@@ -122,11 +122,14 @@ pub fn local_destination(path: &Path, into_directory: bool) -> Result<(Jail, Vec
     } else if !is_directory {
         let name = path.file_name().ok_or_else(|| fail(io::ErrorKind::NotFound.into()))?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let jail = Jail::open(parent.unwrap_or_else(|| Path::new(".")), RootLink::Follow);
-        return Ok((jail.map_err(|error| jail_write_failure(&error))?, name.as_bytes().to_vec()));
+        let jail = Jail::open(parent.unwrap_or_else(|| Path::new(".")), RootLink::Follow)
+            .map_err(|error| jail_trouble(&error).at(Some(Printable(bytes).to_string())))?;
+        let parent = parent.map_or(&b""[..], |parent| parent.as_os_str().as_bytes());
+        return Ok((jail.named(parent), name.as_bytes().to_vec()));
     }
-    let jail = Jail::open(path, RootLink::Follow).map_err(|error| jail_write_failure(&error))?;
-    Ok((jail, Vec::new()))
+    let jail = Jail::open(path, RootLink::Follow)
+        .map_err(|error| jail_trouble(&error).at(Some(Printable(bytes).to_string())))?;
+    Ok((jail.named(bytes), Vec::new()))
 }
 
 /// Creates a directory and those above it, each on the disk when this returns.
@@ -203,9 +206,10 @@ impl Place {
     fn resolve(disk: &dyn Disk, destination: &Destination) -> Result<Self, Failure> {
         let bytes = &destination.path;
         let names = bytes.split(|&byte| byte == b'/');
-        let fail = |error: JailError| jail_write_failure(&error);
-        let path =
-            JailPath::new(names.filter(|name| !matches!(*name, b"" | b"."))).map_err(fail)?;
+        let path = JailPath::new(names.filter(|name| !matches!(*name, b"" | b".")))
+            .map_err(|error| jail_write_failure(&error))?;
+        let shown = disk.shown(&path);
+        let fail = |error: JailError| jail_trouble(&error).at(Some(shown.clone()));
         let is_directory_wanted = destination.into_directory || bytes.ends_with(b"/");
         match disk.stat(&path, LinkTarget::Follow) {
             Ok(metadata) if metadata.kind == Kind::Directory => {
@@ -218,11 +222,9 @@ impl Place {
                     None => Self::Inside(path),
                 })
             }
-            Ok(_) if is_directory_wanted => {
-                Err(jail_write_failure(&JailError::NotADirectory(path.to_string())))
-            }
+            Ok(_) if is_directory_wanted => Err(fail(JailError::NotADirectory(path.to_string()))),
             Ok(metadata) if metadata.kind == Kind::Other => {
-                Err(jail_write_failure(&JailError::NotAFile(path.to_string())))
+                Err(fail(JailError::NotAFile(path.to_string())))
             }
             Err(error) if error.is_not_found() && is_directory_wanted => {
                 make_all(disk, &path).map_err(fail)?;
@@ -490,14 +492,14 @@ impl FileSink {
                 if sync { directory.sync().map(|()| lost) } else { Ok(lost) }
             };
             let result = match self.disk.open_dir(&path) {
-                Ok(directory) => {
-                    set(directory).map_err(|error| write_failure(path.as_bytes(), &error))
-                }
-                Err(error) => Err(jail_write_failure(&error)),
+                Ok(directory) => set(directory).map_err(|error| trouble(path.as_bytes(), &error)),
+                Err(error) => Err(jail_trouble(&error)),
             };
             match result {
                 Ok(lost) => self.lost.add(lost),
-                Err(failure) => failures.push((index, entry.path, failure)),
+                Err(trouble) => {
+                    failures.push((index, entry.path, trouble.at(Some(self.disk.shown(&path)))));
+                }
             }
         }
         failures
@@ -559,6 +561,10 @@ impl Sink for FileSink {
 
     fn not_kept(&self) -> Vec<NotKept> {
         self.lost.list()
+    }
+
+    fn shown(&self, path: &[u8]) -> Option<String> {
+        self.place.would_be(path).map(|place| self.disk.shown(&place))
     }
 
     fn folder(&self) -> Option<JailPath> {

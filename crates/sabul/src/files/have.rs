@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use sabul_transfer::{CHUNK, Layout};
+use sabul_transfer::{CHUNK, Layout, Printable};
 use sabul_wire::control::{Held, Mark, Whole};
+use tracing::debug;
 
 use super::behind::hash_of;
 use crate::disk::DiskFile;
@@ -12,6 +13,9 @@ use crate::disk::DiskFile;
 /// Files of up to so many bytes are told of without their names. Ours: to read one again because it has changed costs
 /// little, and there may be millions.
 pub(super) const WHOLE_BYTES_MAX: u64 = 16 << 20;
+
+/// Most files that are named in the log.
+const FILES_LOGGED: usize = 20;
 
 /// What the receiver has told, by path of the entry.
 #[derive(Debug, Default)]
@@ -52,6 +56,14 @@ impl Have {
             self.wholes.extend(Some(wholes).filter(|wholes| !wholes.is_empty()));
             self.files.extend(files.into_iter().map(|held| (held.path, held.marks)));
             self.is_complete = is_last;
+        }
+        if is_last {
+            let wholes: usize = self.wholes.iter().map(Vec::len).sum();
+            debug!(files = self.files.len(), wholes, "resume: what the receiver has");
+            for (path, marks) in self.files.iter().take(FILES_LOGGED) {
+                let bytes = marks.last().map_or(0, |mark| mark.bytes);
+                debug!(file = %Printable(path), bytes, "resume: a file goes on there, if it is the same");
+            }
         }
     }
 

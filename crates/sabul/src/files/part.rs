@@ -557,7 +557,15 @@ impl Part {
     }
 
     fn trouble(&self, error: &io::Error) -> Trouble {
-        trouble(self.target.as_bytes(), error)
+        let trouble = trouble(self.target.as_bytes(), error);
+        let free = self.file.as_ref().and_then(|file| file.free_bytes().ok());
+        match (error.kind(), self.size, free) {
+            (io::ErrorKind::StorageFull, Some(size), Some(free)) => {
+                let rest = size.saturating_sub(self.reserved.max(self.written));
+                trouble.with_missing(rest.saturating_sub(free))
+            }
+            _ => trouble,
+        }
     }
 }
 

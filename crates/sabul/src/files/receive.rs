@@ -13,7 +13,8 @@ use sabul_wire::control::{
     Message, NotKept, Whole,
 };
 
-use super::trouble::{MAX_KEPT_FAILURES, Trouble};
+use super::content::Content;
+use super::trouble::{LostFolder, MAX_KEPT_FAILURES, Trouble};
 use crate::jail::JailPath;
 
 /// Most that parts and large files weigh which the sender is told of. Ours: a hundred thousand; what is not told of is
@@ -125,6 +126,11 @@ pub trait Sink {
     /// # Errors
     /// Why it cannot be written.
     fn create(&mut self, index: u64, entry: &Entry) -> Result<(), Trouble>;
+
+    /// The place of an entry as the user of this end knows it, where there is one.
+    fn shown(&self, _path: &[u8]) -> Option<String> {
+        None
+    }
 
     /// The folder in or below which everything is, where it is one.
     fn folder(&self) -> Option<JailPath> {
@@ -241,7 +247,7 @@ pub trait Sink {
 /// What a transfer came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Content bytes handed to the sink or there before, in bytes.
+    /// Content bytes handed to the sink or there before, those of entries that failed aside.
     pub bytes: u64,
     /// How many of them were there before.
     pub resumed: u64,
@@ -266,20 +272,6 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// The entry under way, as far as it counts.
-#[derive(Clone, Copy, Debug)]
-struct Current {
-    index: u64,
-    bytes: u64,
-    resumed: u64,
-}
-
-impl Default for Current {
-    fn default() -> Self {
-        Self { index: u64::MAX, bytes: 0, resumed: 0 }
-    }
-}
-
 /// Receives one transfer into a sink. Dropping it before the end aborts.
 #[derive(Debug)]
 pub struct Receiver<S: Sink> {
@@ -295,8 +287,9 @@ pub struct Receiver<S: Sink> {
     free: Vec<Vec<u8>>,
     /// Entries that failed and whose content is still coming.
     dropping: BTreeSet<u64>,
-    current: Current,
+    content: Content,
     counts: Counts,
+    lost_folder: LostFolder,
     failures: Vec<(Vec<u8>, Failure)>,
     messages: Vec<Message>,
     /// When the last progress was told, and what it was.
@@ -325,8 +318,9 @@ impl<S: Sink> Receiver<S> {
             admitted: 0,
             free: Vec::new(),
             dropping: BTreeSet::new(),
-            current: Current::default(),
+            content: Content::default(),
             counts: Counts::default(),
+            lost_folder: LostFolder::default(),
             failures: Vec::new(),
             messages: Vec::new(),
             told: None,
@@ -403,7 +397,8 @@ impl<S: Sink> Receiver<S> {
             self.take_settled();
         }
         self.counts.durable = self.sink.durable();
-        let is_due = self.told.is_none_or(|(when, _)| now >= when + PROGRESS_INTERVAL);
+        let is_due = self.over.is_some()
+            || self.told.is_none_or(|(when, _)| now >= when + PROGRESS_INTERVAL);
         let is_news = self.told.map(|(_, what)| what).unwrap_or_default() != self.counts;
         if is_news && (is_due || self.is_finished) {
             self.told = Some((now, self.counts));
@@ -563,6 +558,7 @@ impl<S: Sink> Receiver<S> {
         | Op::Write { index, .. }
         | Op::Finish { index, .. }) = op;
         let entry = self.assembler.entry(index).expect("an operation is about a known entry");
+        let is_folder = matches!(op, Op::MakeDirectory(_));
         let has_more = !matches!(op, Op::MakeDirectory(_) | Op::MakeLink(_) | Op::Finish { .. });
         let (mut read_back, mut is_cut) = (None, false);
         let result = match op {
@@ -581,19 +577,13 @@ impl<S: Sink> Receiver<S> {
                 .make_link(index, entry)
                 .map(|kept| self.counts.entries += u64::from(kept == Kept::Now)),
             Op::Create(_) => {
-                self.current = Current::default();
+                self.content.begin(index);
                 self.sink.create(index, entry)
             }
-            Op::Resume { offset, .. } => self.sink.resume(index, entry, offset).map(|()| {
-                // What it goes back over does not count.
-                if self.current.index == index {
-                    self.counts.bytes -= self.current.bytes;
-                    self.counts.resumed -= self.current.resumed;
-                }
-                self.counts.bytes += offset;
-                self.counts.resumed += offset;
-                self.current = Current { index, bytes: offset, resumed: offset };
-            }),
+            Op::Resume { offset, .. } => self
+                .sink
+                .resume(index, entry, offset)
+                .map(|()| self.content.go_on(index, offset, &mut self.counts)),
             Op::ReadBack(_) => loop {
                 match self.sink.read_back(index) {
                     // There may be hours of it.
@@ -608,8 +598,7 @@ impl<S: Sink> Receiver<S> {
             },
             Op::Write { range, .. } => {
                 let block = self.block.as_ref().expect("a write is about the current block");
-                self.counts.bytes += range.len() as u64;
-                self.current.bytes += range.len() as u64;
+                self.content.add(range.len() as u64, &mut self.counts);
                 self.sink.write(index, entry, &block[range]).and_then(|()| {
                     let is_due = self.sink.wants_mark(index);
                     if let Some((_, marks)) = is_due.then(|| self.assembler.marks()).flatten() {
@@ -622,6 +611,7 @@ impl<S: Sink> Receiver<S> {
                 self.sink.finish(index, entry, hash).map(|kept| {
                     self.counts.entries += u64::from(kept == Kept::Now);
                     self.counts.files += u64::from(kept == Kept::Now);
+                    self.content.finish(index, kept);
                 })
             }
             Op::Finish { verified: Err(rejection), .. } => {
@@ -633,6 +623,9 @@ impl<S: Sink> Receiver<S> {
         };
         if let Err(trouble) = result {
             let path = entry.path.clone();
+            if is_folder {
+                self.lost_folder.note(&path, &trouble);
+            }
             if trouble.ends_transfer {
                 self.sink.give_up(index);
             } else {
@@ -655,6 +648,7 @@ impl<S: Sink> Receiver<S> {
         for Settled { index, path, is_directory, result } in self.sink.settled() {
             match result {
                 Ok(()) => {
+                    self.content.settle(index);
                     self.counts.entries += 1;
                     self.counts.files += u64::from(!is_directory);
                 }
@@ -664,7 +658,9 @@ impl<S: Sink> Receiver<S> {
     }
 
     fn fail_for(&mut self, index: u64, path: Vec<u8>, trouble: Trouble) {
-        let Trouble { failure, ends_transfer, .. } = trouble;
+        let trouble = self.lost_folder.explain(&path, trouble);
+        let ends_transfer = trouble.ends_transfer;
+        let failure = trouble.at(self.sink.shown(&path));
         if ends_transfer {
             self.over.get_or_insert_with(|| failure.clone());
         }
@@ -673,6 +669,7 @@ impl<S: Sink> Receiver<S> {
 
     fn fail(&mut self, index: u64, path: Vec<u8>, failure: Failure, is_known_to_sender: bool) {
         self.counts.failed += 1;
+        self.content.lose(index, &mut self.counts);
         if !is_known_to_sender {
             let (transfer, failure) = (self.transfer, failure.clone());
             self.messages.push(Message::EntryFailed { transfer, index, failure });

@@ -5,6 +5,7 @@ use std::{fmt, io};
 use rustix::io::Errno;
 
 use super::path::NameFault;
+use crate::error::os_text;
 
 /// Why an operation in a jail failed.
 #[derive(Debug)]
@@ -67,6 +68,40 @@ impl JailError {
     }
 }
 
+impl JailError {
+    /// Why it failed, without the path.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Io { source, .. } => os_text(source),
+            Self::BadName { .. } | Self::OtherFolder { .. } => self.to_string(),
+            Self::Escapes(path)
+            | Self::Link(path)
+            | Self::Shared(path)
+            | Self::IsADirectory(path)
+            | Self::NotADirectory(path)
+            | Self::NotAFile(path) => {
+                let text = self.to_string();
+                text.strip_prefix(&format!("{path}: ")).unwrap_or(&text).to_owned()
+            }
+        }
+    }
+
+    /// The path that it is about, relative to the jail.
+    pub(crate) fn path(&self) -> &str {
+        match self {
+            Self::BadName { name: path, .. }
+            | Self::Escapes(path)
+            | Self::Link(path)
+            | Self::Shared(path)
+            | Self::IsADirectory(path)
+            | Self::NotADirectory(path)
+            | Self::NotAFile(path)
+            | Self::OtherFolder { from: path, .. }
+            | Self::Io { path, .. } => path,
+        }
+    }
+}
+
 impl fmt::Display for JailError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -93,7 +128,7 @@ impl fmt::Display for JailError {
                 write!(f, "cannot rename {from} to {to}: a part file keeps its folder")
             }
             Self::Io { operation, path, source } => {
-                write!(f, "cannot {operation} {path}: {source}")
+                write!(f, "cannot {operation} '{path}': {}", os_text(source))
             }
         }
     }

@@ -503,3 +503,23 @@ fn the_root_may_be_a_link_only_where_that_is_allowed() {
     assert!(error.is_not_found(), "{error}");
     assert_eq!(error.io_kind(), Some(io::ErrorKind::NotFound));
 }
+
+#[test]
+fn messages_have_the_path_as_its_user_writes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let jail =
+        |name: &str| Jail::open(folder.path(), RootLink::Follow).unwrap().named(name.as_bytes());
+    let path = JailPath::new([&b"d"[..], b"f"]).unwrap();
+    for (name, shown) in
+        [("", "d/f"), (".", "d/f"), ("/", "/d/f"), ("/a", "/a/d/f"), ("a/", "a/d/f")]
+    {
+        assert_eq!(jail(name).shown(&path), shown, "{name}");
+    }
+    assert_eq!(jail("/a").shown(&JailPath::root()), "/a");
+    let refused = io::Error::from_raw_os_error(13);
+    let operation = "create";
+    let error = JailError::Io { operation, path: "d/f.sabul-part".to_owned(), source: refused };
+    assert_eq!(error.to_string(), "cannot create 'd/f.sabul-part': Permission denied");
+    assert_eq!(error.reason(), "Permission denied");
+    assert!(JailError::Link("x: y".to_owned()).reason().starts_with("a symbolic link"));
+}

@@ -1,0 +1,94 @@
+//! Content of entries as a receiver counts it: what failed has not arrived.
+
+use std::collections::BTreeMap;
+
+use super::receive::{Counts, Kept};
+
+/// Content of one entry.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bytes {
+    all: u64,
+    /// How many of them were there before.
+    resumed: u64,
+}
+
+/// The entry under way, and those that are to be kept later.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    current: Option<(u64, Bytes)>,
+    unsettled: BTreeMap<u64, Bytes>,
+}
+
+impl Content {
+    /// An entry begins without content.
+    pub(super) fn begin(&mut self, index: u64) {
+        self.current = Some((index, Bytes::default()));
+    }
+
+    /// An entry goes on from an offset in bytes; what it goes back over does not count.
+    pub(super) fn go_on(&mut self, index: u64, offset: u64, counts: &mut Counts) {
+        self.lose(index, counts);
+        self.current = Some((index, Bytes { all: offset, resumed: offset }));
+        counts.bytes += offset;
+        counts.resumed += offset;
+    }
+
+    /// So many bytes of the present entry have come.
+    pub(super) fn add(&mut self, bytes: u64, counts: &mut Counts) {
+        if let Some((_, current)) = &mut self.current {
+            current.all += bytes;
+        }
+        counts.bytes += bytes;
+    }
+
+    /// The present entry is complete.
+    pub(super) fn finish(&mut self, index: u64, kept: Kept) {
+        let current = self.current.take();
+        if let (Some((_, bytes)), Kept::Later) = (current, kept) {
+            self.unsettled.insert(index, bytes);
+        }
+    }
+
+    /// An entry that was to be kept later is where it belongs.
+    pub(super) fn settle(&mut self, index: u64) {
+        self.unsettled.remove(&index);
+    }
+
+    /// An entry has failed.
+    pub(super) fn lose(&mut self, index: u64, counts: &mut Counts) {
+        let lost = match self.current.take_if(|(current, _)| *current == index) {
+            Some((_, bytes)) => bytes,
+            None => self.unsettled.remove(&index).unwrap_or_default(),
+        };
+        counts.bytes -= lost.all;
+        counts.resumed -= lost.resumed;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_an_entry_that_fails_at_any_time_are_not_counted() {
+        let (mut content, mut counts) = (Content::default(), Counts::default());
+        content.begin(0);
+        content.add(10, &mut counts);
+        content.finish(0, Kept::Later);
+        content.begin(1);
+        content.add(5, &mut counts);
+        content.finish(1, Kept::Now);
+        content.go_on(2, 7, &mut counts);
+        content.add(1, &mut counts);
+        assert_eq!((counts.bytes, counts.resumed), (23, 7));
+        content.go_on(2, 3, &mut counts);
+        assert_eq!((counts.bytes, counts.resumed), (18, 3), "it went back");
+        content.lose(2, &mut counts);
+        assert_eq!((counts.bytes, counts.resumed), (15, 0));
+        content.lose(0, &mut counts);
+        content.lose(0, &mut counts);
+        assert_eq!(counts.bytes, 5, "it could not be kept");
+        content.lose(1, &mut counts);
+        assert_eq!(counts.bytes, 5, "it arrived");
+    }
+}
