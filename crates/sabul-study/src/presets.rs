@@ -9,6 +9,9 @@ use crate::path::{show_chance, show_ms, show_outages, show_queue, show_rate, sho
 
 /// Where text is wrapped.
 const TEXT_WIDTH: usize = 78;
+/// Index of the column of summaries, and how much of them is worth a column.
+const SUMMARY: usize = 5;
+const SUMMARY_WIDTH: usize = 24;
 /// Wide enough for every summary, where there is no terminal.
 pub const TABLE_WIDTH: usize = 200;
 
@@ -34,9 +37,36 @@ fn queue(link: &LinkConfig) -> String {
     }
 }
 
-/// A row for each; where the ways differ, there / back.
-pub fn table(presets: &[PathPreset]) -> Table {
-    let columns = vec![
+/// A row for each, in so many columns of text; where the ways differ, there / back. Names are whole: what does not fit
+/// beside them is left out, the summary first.
+pub fn table(presets: &[PathPreset], width: usize) -> Table {
+    let both = |preset: &PathPreset, value: fn(&LinkConfig) -> String| {
+        let (there, back) = (value(&preset.forward), value(&preset.back));
+        if there == back { there } else { format!("{there} / {back}") }
+    };
+    let row = |preset: &PathPreset| {
+        [
+            preset.name.to_owned(),
+            both(preset, rate),
+            show_ms(rtt(preset)),
+            both(preset, |link| show_share(mean_loss(link))),
+            both(preset, queue),
+            preset.summary.to_owned(),
+        ]
+    };
+    let rows: Vec<_> = presets.iter().map(row).collect();
+    let widest = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        // A summary is understood when it is cut.
+        if column == SUMMARY { cells.min(SUMMARY_WIDTH) } else { cells }
+    };
+    let mut taken = 0;
+    let fitting = (0..=SUMMARY).take_while(|column| {
+        taken += widest(*column) + 2;
+        *column == 0 || taken <= width + 2
+    });
+    let fitting = fitting.count();
+    let mut columns = vec![
         Column::text("name"),
         Column::number("rate", ""),
         Column::number("RTT", ""),
@@ -44,21 +74,10 @@ pub fn table(presets: &[PathPreset]) -> Table {
         Column::number("queue", ""),
         Column::text("summary"),
     ];
-    let both = |preset: &PathPreset, value: fn(&LinkConfig) -> String| {
-        let (there, back) = (value(&preset.forward), value(&preset.back));
-        if there == back { there } else { format!("{there} / {back}") }
-    };
-    let row = |preset: &PathPreset| {
-        vec![
-            preset.name.into(),
-            both(preset, rate).into(),
-            show_ms(rtt(preset)).into(),
-            both(preset, |link| show_share(mean_loss(link))).into(),
-            both(preset, queue).into(),
-            preset.summary.into(),
-        ]
-    };
-    let rows = presets.iter().map(row).collect();
+    columns.truncate(fitting);
+    let cells =
+        |row: [String; SUMMARY + 1]| row.into_iter().take(fitting).map(Into::into).collect();
+    let rows = rows.into_iter().map(cells).collect();
     Table { title: String::new(), columns, rows }
 }
 
@@ -190,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_row_for_each_preset_with_its_numbers_and_its_whole_summary() {
-        let text = table(&presets()).to_text(TABLE_WIDTH);
+        let text = table(&presets(), TABLE_WIDTH).to_text(TABLE_WIDTH);
         assert_eq!(text.lines().count(), 2 + presets().len(), "{text}");
         for preset in presets() {
             let row = text.lines().find(|line| line.starts_with(preset.name)).unwrap();
@@ -199,6 +218,18 @@ mod tests {
         let row = text.lines().find(|line| line.starts_with("satellite")).unwrap();
         for part in ["50 Mbit/s", "558 ms", "0.12 %", "2325 packets"] {
             assert!(row.contains(part), "{part}: {row}");
+        }
+    }
+
+    #[test]
+    fn names_are_whole_at_eighty_columns_and_below() {
+        for width in [40, 80, 100, 120] {
+            let text = table(&presets(), width).to_text(width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            for preset in presets() {
+                let is_row = |line: &str| line.split_whitespace().next() == Some(preset.name);
+                assert!(text.lines().any(is_row), "{} is cut at {width}: {text}", preset.name);
+            }
         }
     }
 

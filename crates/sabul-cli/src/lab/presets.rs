@@ -21,9 +21,8 @@ pub(super) fn run(args: &LabPresetsArgs) -> Result<u8, CliError> {
     } else if args.name.is_some() {
         output::print(chosen.iter().map(presets::details).collect::<String>())?;
     } else {
-        output::print(
-            presets::table(&chosen).to_text(output::width().unwrap_or(presets::TABLE_WIDTH)),
-        )?;
+        let width = output::width().unwrap_or(presets::TABLE_WIDTH);
+        output::print(presets::table(&chosen, width).to_text(width))?;
     }
     Ok(exit::DONE)
 }
