@@ -297,8 +297,15 @@ fn a_dry_run_up_says_what_would_happen_and_changes_nothing() {
     let missing = run(&mut bench.cp(["-n", "none", "x", &bench.url("")]));
     expect_code(&missing, 1);
     assert!(stderr(&missing).contains("would not be copied"), "{}", stderr(&missing));
+    // A copy of one file makes no folder above it.
+    for (from, to) in [("data/a.nc", bench.url("no/such/file")), ("data/a.nc", bench.url("no/x"))] {
+        let dry = run(&mut bench.cp(["-n", "--json", from, &to]));
+        expect_code(&dry, 1);
+        assert_eq!(entries(&dry), pairs(&[("skip", "a.nc")]));
+        expect_code(&run(&mut bench.cp([from, &to])), 1);
+    }
     assert_eq!((files_below(&bench.root("")), files_below(&bench.path("data"))), before);
-    assert!(!bench.root("far").exists());
+    assert!(!bench.root("far").exists() && !bench.root("no").exists());
 }
 
 #[test]
@@ -321,6 +328,9 @@ fn a_dry_run_down_says_what_would_happen_and_changes_nothing() {
     assert!(!bench.path("gone").exists());
     assert_eq!(files_below(&bench.path("here")).len(), 1);
     assert_eq!(fs::read(bench.path("here/data/a.nc")).unwrap(), b"old");
+    let nowhere = run(&mut bench.cp(["-n", "--json", &bench.url("data/b.nc"), "no/such/file"]));
+    expect_code(&nowhere, 1);
+    assert_eq!(entries(&nowhere), pairs(&[("skip", "b.nc")]));
     let several = run(&mut bench.cp(["-n", &bench.url("data/*.nc"), "one"]));
     assert_eq!(code(&several), 2, "{}", stderr(&several));
     let nowhere = run(&mut bench.cp(["-n", &bench.url("x"), "-"]));

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use sabul::files::SourceSet;
 use sabul::{
-    Error, Facts, Failure, FailureCode, RemoteDestination, Rule, Seen, SeenKind, Session, View,
+    Error, Facts, Failure, FailureCode, Printable, RemoteDestination, Rule, Seen, SeenKind,
+    Session, View,
 };
 
 /// Most places that are asked about at once.
@@ -109,8 +110,11 @@ pub async fn upload(
     // The destination itself is made where it is a folder, and what is missing above it.
     let is_folder = into
         || matches!(&sources[..], [Seen { outcome: Ok(first), .. }, ..] if first.kind == SeenKind::Directory);
-    let above = if is_folder { folders(plain(place), into) } else { Vec::new() };
-    let mut steps: Vec<Step> = missing(session, above).await?.into_iter().map(made).collect();
+    let above = missing(session, folders(plain(place), is_folder && into)).await?;
+    if !is_folder && !above.is_empty() {
+        return Ok(sources.iter().map(|seen| without_folder(seen, plain(place))).collect());
+    }
+    let mut steps: Vec<Step> = above.into_iter().map(made).collect();
     let tops: BTreeSet<Vec<u8>> = targets
         .iter()
         .map(|name| target(name.map(|name| name.split(|&b| b == b'/').next().unwrap_or(name))))
@@ -161,9 +165,12 @@ pub async fn download(
         step(seen, kind)
     });
     let mut steps: Vec<Step> = steps.collect();
+    let bytes = destination.as_os_str().as_bytes();
+    let is_missing = |folder: &Vec<u8>| fs::metadata(OsStr::from_bytes(folder)).is_err();
+    if !into && folders(plain(bytes), false).iter().any(is_missing) {
+        return Ok(found.iter().map(|seen| without_folder(seen, plain(bytes))).collect());
+    }
     if into {
-        let bytes = destination.as_os_str().as_bytes();
-        let is_missing = |folder: &Vec<u8>| fs::metadata(OsStr::from_bytes(folder)).is_err();
         let new = folders(plain(bytes), true).into_iter().filter(is_missing).map(made);
         steps.splice(..0, new.collect::<Vec<_>>());
     }
@@ -209,6 +216,14 @@ fn step(seen: &Seen, there: Option<SeenKind>) -> Step {
         (_, Some(SeenKind::Other)) => skip("a device, pipe or socket has its name"),
     };
     Step { path, bytes: facts.size, what }
+}
+
+/// A file would not be copied: a copy makes no folder above it.
+fn without_folder(seen: &Seen, place: &[u8]) -> Step {
+    let text = format!("cannot write '{}': No such file or directory", Printable(place));
+    let failure = Failure::new(FailureCode::Unwritable, text);
+    let failure = seen.outcome.as_ref().err().cloned().unwrap_or(failure);
+    Step { path: seen.path.clone(), bytes: 0, what: What::Skip(failure) }
 }
 
 /// A folder of the destination that would be made, under the name that it was given.
