@@ -1,6 +1,7 @@
 //! `sabul cp`: files to or from a listener.
 
 mod dry;
+mod whole;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,6 +17,7 @@ use sabul::{
 };
 use sabul_front::course::Minimum;
 use sabul_front::desk::Job;
+use sabul_front::failures::{self, Machines};
 use sabul_front::json::{Document, ErrorJson, TransferJson};
 use sabul_front::kept;
 use sabul_front::limiter;
@@ -33,8 +35,11 @@ use crate::interrupt::Interrupt;
 use crate::policy::{self, controller};
 use crate::progress::{Meter, follow};
 use crate::{desk, json, output};
+use whole::Whole;
 
-/// Most failures of single files that are spelt out on standard error.
+/// Time between two lines while there is no connection.
+const LINE_INTERVAL: Duration = Duration::from_millis(1800);
+/// Most lines about failures of single files on standard error.
 const FAILURES_SHOWN: usize = 20;
 
 /// From this time on it is said what limited a transfer.
@@ -49,10 +54,17 @@ pub(crate) async fn run(mut args: CpArgs) -> Result<u8, CliError> {
     let nothing = TransferJson::nothing(controller(&args));
     let lines = args.json_lines.then(Teller::default);
     let job = job(&args);
-    let mut outcome = Outcome { json: nothing, code: exit::DONE, reconnects: 0, lines, job };
+    let mut outcome = Outcome {
+        json: nothing,
+        code: exit::DONE,
+        lines,
+        job,
+        whole: Whole::default(),
+        machines: Machines::default(),
+    };
     let result = copy(&args, &mut outcome).await;
     outcome.json.policy = Some(args.policy.name());
-    outcome.json.reconnects = outcome.reconnects;
+    outcome.whole.complete(&mut outcome.json);
     if let Err(error) = &result {
         outcome.json.errors.push(json::error(error));
     }
@@ -72,12 +84,14 @@ pub(crate) async fn run(mut args: CpArgs) -> Result<u8, CliError> {
 struct Outcome {
     json: TransferJson,
     code: u8,
-    /// Attempts after the first.
-    reconnects: u64,
     /// A line for each thing that happens.
     lines: Option<Teller>,
     /// For whoever asks from outside.
     job: Job,
+    /// All attempts together.
+    whole: Whole,
+    /// The two machines, for messages.
+    machines: Machines,
 }
 
 /// The copy as `sabul ps` shows it.
@@ -94,6 +108,7 @@ fn job(args: &CpArgs) -> Job {
 
 async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
     let plan = Plan::of(args)?;
+    outcome.machines = plan.machines();
     sabul::allow_many_files();
     let mut options = TransferOptions {
         rate_limit_bps: args.bwlimit.map(|rate| rate.0),
@@ -117,7 +132,7 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
             "--retry goes on with files; what comes from '-' or goes there cannot be repeated",
         ));
     }
-    let missing = plan.all_missing(args.archive)?;
+    let missing = plan.none_to_send(args)?;
     if !missing.is_empty() {
         outcome.json.errors =
             missing.iter().map(|(path, why)| ErrorJson::of_entry(path, why)).collect();
@@ -140,11 +155,18 @@ async fn copy(args: &CpArgs, outcome: &mut Outcome) -> Result<(), CliError> {
         Err(_) if interrupt.is_seen() => {
             Err(CliError::interrupted(format!("interrupted: {}", what_stays(outcome))))
         }
-        Err(error) if outcome.json.files > 0 => {
-            let message = format!("{error}; {}", what_stays(outcome));
+        Err(error) => {
+            // A failure of a file that ended everything names its machine, too.
+            let message = match error.failure_code() {
+                Some(code) => outcome.machines.place(code, &error.to_string()),
+                None => error.to_string(),
+            };
+            let message = match outcome.json.files {
+                0 => message,
+                _ => format!("{message}; {}", what_stays(outcome)),
+            };
             Err(error.in_words(message))
         }
-        Err(error) => Err(error),
     }
 }
 
@@ -173,10 +195,22 @@ async fn attempts(
     pipe_closed: &Arc<AtomicBool>,
 ) -> Result<Report, CliError> {
     let mut retry = Retry::new(args.retry.unwrap_or_default());
+    let mut lost = None;
     loop {
         let before = outcome.json.bytes;
-        let result = match dial(&args.channel, &args.ssh, plan.server(), interrupt, events).await {
+        retry.begin();
+        let dialled = async {
+            let dialled = dial(&args.channel, &args.ssh, plan.server(), interrupt, events);
+            match (retry.deadline(), lost.take()) {
+                (Some(until), Some(lost)) => {
+                    tokio::time::timeout_at(until, dialled).await.unwrap_or(Err(lost))
+                }
+                _ => dialled.await,
+            }
+        };
+        let result = match outcome.meanwhile(args, dialled).await {
             Ok((session, bridge)) => {
+                outcome.whole.connected();
                 let pipe = Pipe::closing(pipe_closed);
                 let result =
                     transfer(args, plan.clone(), &session, options, interrupt, outcome, pipe).await;
@@ -189,7 +223,6 @@ async fn attempts(
             }
             Err(error) => Err(error),
         };
-        outcome.reconnects = retry.attempts();
         let error = match result {
             Err(error) if !interrupt.is_seen() => error,
             result => return result,
@@ -206,9 +239,38 @@ async fn attempts(
         let (attempt, pause_s) = (retry.attempts(), pause.as_secs_f64());
         let event = CopyEvent::Reconnect { attempt, pause_s, error: json::error(&error) };
         json::tell(outcome.lines.as_ref(), event);
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = interrupt.wait() => return Err(error),
+        let pause = async {
+            tokio::select! {
+                () = tokio::time::sleep(pause) => false,
+                () = interrupt.wait() => true,
+            }
+        };
+        if outcome.meanwhile(args, pause).await {
+            return Err(error);
+        }
+        lost = Some(error);
+    }
+}
+
+impl Outcome {
+    /// Waits for something between two attempts, and says meanwhile that there is no connection.
+    async fn meanwhile<T>(&self, args: &CpArgs, work: impl Future<Output = T>) -> T {
+        let Some(since) = self.whole.lost_at else { return work.await };
+        let mut meter = Meter::new(args.quiet || args.json_lines, true);
+        let mut work = std::pin::pin!(work);
+        let mut ticks = tokio::time::interval(LINE_INTERVAL);
+        ticks.tick().await;
+        loop {
+            tokio::select! {
+                result = &mut work => {
+                    meter.clear();
+                    return result;
+                }
+                _ = ticks.tick() => {}
+            }
+            let line = self.lines.as_ref().and_then(Teller::still);
+            line.iter().for_each(|line| drop(json::print(line)));
+            meter.say(format!("no connection for {} s; dialling again", since.elapsed().as_secs()));
         }
     }
 }
@@ -223,7 +285,7 @@ async fn transfer(
     outcome: &mut Outcome,
     pipe: Pipe,
 ) -> Result<Report, CliError> {
-    let mut meter = Meter::new(args.quiet || args.json_lines);
+    let mut meter = Meter::new(args.quiet || args.json_lines, args.retry.is_some());
     let started = tokio::select! {
         started = plan.start(session, args.recursive, options, pipe) => started,
         () = interrupt.wait() => Err(CliError::interrupted("interrupted")),
@@ -239,6 +301,7 @@ async fn transfer(
                 follow(&mut transfer, &mut meter, interrupt, &mut minimum, &mut outcome.lines)
                     .await;
             outcome.json = TransferJson::of_progress(controller(args), &progress);
+            outcome.whole.add(&progress);
             let finished = transfer.finish().await.map_err(CliError::from);
             match slow {
                 // What came before it was looked at is done all the same.
@@ -261,32 +324,10 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
         return;
     }
     tell_failures(&report.failures, report.entries_failed, outcome);
+    outcome.whole.complete(&mut outcome.json);
     let is_all_lost = report.entries == 0 && outcome.code != exit::DONE;
     if !args.quiet && !is_all_lost {
-        let failed = match report.entries_failed {
-            0 => String::new(),
-            failed => format!(", {failed} failed"),
-        };
-        let limits = match limiter::shares(&report.channel) {
-            shares if shares.is_empty() || report.elapsed < WORTH_A_WORD => String::new(),
-            shares => format!("; limited by {shares}"),
-        };
-        output::note(format_args!(
-            "{} in {}{}{failed}, {:.2} s, {}{}{limits}",
-            show_bytes(report.bytes),
-            count(report.files, "file"),
-            match report.bytes_resumed {
-                0 => String::new(),
-                there => format!(" ({} were there)", show_bytes(there)),
-            },
-            report.elapsed.as_secs_f64(),
-            show_rate(report.goodput_bps),
-            match (report.entries > 0 && report.verified, report.durable) {
-                (true, true) => ", verified, durable",
-                (true, false) => ", verified",
-                (false, _) => "",
-            }
-        ));
+        output::note(summary(report, &outcome.json));
         if let Some(line) = kept::line(&report.not_kept) {
             output::note(line);
         }
@@ -294,6 +335,33 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
             output::note(format_args!("hint: {hint}"));
         }
     }
+}
+
+/// One line about a transfer that reached its end: how much arrived, how, in what time, and what did not.
+fn summary(report: &Report, json: &TransferJson) -> String {
+    let mut line = format!("{} in {}", show_bytes(json.bytes), count(json.files, "file"));
+    if json.resumed_bytes > 0 {
+        line += &format!(" ({} were there)", show_bytes(json.resumed_bytes));
+    }
+    // Said of the files before it alone.
+    line += match (report.entries > 0 && report.verified, report.durable) {
+        (true, true) => ", verified, durable",
+        (true, false) => ", verified",
+        (false, _) => "",
+    };
+    line += &format!(", {:.2} s", json.seconds);
+    if json.reconnects > 0 {
+        line += &format!(" with {}", count(json.reconnects, "reconnect"));
+    }
+    line += &format!(", {}", show_rate(json.goodput_bps));
+    if report.entries_failed > 0 {
+        line += &format!("; {} failed", report.entries_failed);
+    }
+    let shares = limiter::listed(json.limiter.iter().map(|(name, share)| (name.as_str(), *share)));
+    if !shares.is_empty() && json.seconds >= WORTH_A_WORD.as_secs_f64() {
+        line += &format!("; limited by {shares}");
+    }
+    line
 }
 
 /// Tells what failed, `count` entries in all, those that were told before aside; the gravest decides the exit code.
@@ -304,17 +372,8 @@ fn tell_failures(failures: &[(Vec<u8>, Failure)], count: u64, outcome: &mut Outc
             let _ = json::print(&line);
         }
     }
-    for (path, failure) in failures.iter().take(FAILURES_SHOWN) {
-        let (path, text) = (Printable(path).to_string(), failure.to_string());
-        if text.contains(&path) {
-            output::complain(text);
-        } else {
-            output::complain(format_args!("{path}: {text}"));
-        }
-    }
-    let shown = failures.len().min(FAILURES_SHOWN) as u64;
-    if count > shown {
-        output::complain(format_args!("and {} more failures", count - shown));
+    for line in failures::lines(failures, count, &outcome.machines, FAILURES_SHOWN) {
+        output::complain(line);
     }
     if count > 0 || !failures.is_empty() {
         outcome.code = code_of_failures(failures.iter().map(|(_, failure)| failure));
@@ -379,13 +438,26 @@ impl Plan {
         matches!(self, Self::Get { destination, .. } if destination == "-")
     }
 
-    /// What is wrong with each local source, where none of them is there.
-    fn all_missing(&self, are_links_kept: bool) -> Result<Vec<(Vec<u8>, Failure)>, CliError> {
+    /// The names of the two machines.
+    fn machines(&self) -> Machines {
+        let name = match self.server() {
+            Server::Ticket => "the server".to_owned(),
+            Server::Listener(host) => host.name().to_owned(),
+            Server::Ssh(account) => account.clone(),
+        };
         match self {
-            // What comes from standard input is there.
+            Self::Put { .. } => Machines { source: None, destination: Some(name) },
+            Self::Get { .. } => Machines { source: Some(name), destination: None },
+        }
+    }
+
+    /// Why each local source cannot be sent, where none of them can: nothing is dialled then.
+    fn none_to_send(&self, args: &CpArgs) -> Result<Vec<(Vec<u8>, Failure)>, CliError> {
+        match self {
+            // Standard input can always be sent.
             Self::Put { sources, .. } if !self.reads_stdin() => {
-                let set = source_set(sources, false)?.with_all_of_files(are_links_kept);
-                Ok(set.all_missing())
+                let set = source_set(sources, args.recursive)?.with_all_of_files(args.archive);
+                Ok(set.none_to_send())
             }
             _ => Ok(Vec::new()),
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sabul::ErrorKind;
+use sabul::{ErrorKind, FailureCode};
 use sabul_front::ssh::SshError;
 use sabul_lab::LabError;
 use sabul_router::RouterError;
@@ -14,6 +14,8 @@ use crate::exit::End;
 pub(crate) struct CliError {
     end: End,
     message: String,
+    /// The class of the failure of a transfer, where it was one.
+    failure: Option<FailureCode>,
 }
 
 impl CliError {
@@ -29,7 +31,7 @@ impl CliError {
 
     /// It was slower than it was allowed to be.
     pub(crate) fn too_slow(message: impl Into<String>) -> Self {
-        Self { end: End::Slow, message: message.into() }
+        Self { end: End::Slow, message: message.into(), failure: None }
     }
 
     /// A person stopped it.
@@ -38,7 +40,7 @@ impl CliError {
     }
 
     fn of(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { end: End::Error(kind), message: message.into() }
+        Self { end: End::Error(kind), message: message.into(), failure: None }
     }
 
     /// The same end in other words.
@@ -51,6 +53,11 @@ impl CliError {
         self.end
     }
 
+    /// The class of the failure of a transfer, where it was one.
+    pub(crate) const fn failure_code(&self) -> Option<FailureCode> {
+        self.failure
+    }
+
     /// The exit code.
     pub(crate) const fn code(&self) -> u8 {
         self.end.code()
@@ -61,16 +68,35 @@ impl fmt::Display for CliError {
     /// A sentence, and where it is followed by a list, a line for each of that.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = self.message.lines().map(str::trim).filter(|line| !line.is_empty());
-        f.write_str(lines.next().unwrap_or("failed"))?;
-        lines.try_for_each(|line| write!(f, "\n  {line}"))
+        f.write_str(&without_number(lines.next().unwrap_or("failed")))?;
+        lines.try_for_each(|line| write!(f, "\n  {}", without_number(line)))
     }
+}
+
+/// The text without the numbers that Rust puts behind the system's words for an error.
+fn without_number(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => out += rest,
+            _ => out += &format!(" (os error {part}"),
+        }
+    }
+    out
 }
 
 impl std::error::Error for CliError {}
 
 impl From<sabul::Error> for CliError {
     fn from(error: sabul::Error) -> Self {
-        Self::of(error.kind(), error.to_string())
+        let failure = match &error {
+            sabul::Error::Failed(failure) => Some(failure.code),
+            sabul::Error::NoSpace(_) => Some(FailureCode::NoSpace),
+            sabul::Error::Permission(_) => Some(FailureCode::Permission),
+            _ => None,
+        };
+        Self { failure, ..Self::of(error.kind(), error.to_string()) }
     }
 }
 
@@ -95,7 +121,7 @@ impl From<RouterError> for CliError {
 
 impl From<sabul_study::Error> for CliError {
     fn from(error: sabul_study::Error) -> Self {
-        Self { end: error.cause().into(), message: error.to_string() }
+        Self { end: error.cause().into(), message: error.to_string(), failure: None }
     }
 }
 
@@ -113,6 +139,9 @@ mod tests {
     fn a_list_keeps_its_lines() {
         assert_eq!(CliError::failed("a\n\n  b\n").to_string(), "a\n  b");
         assert_eq!(CliError::failed("").to_string(), "failed");
+        let text = "cannot read 'a': No such file or directory (os error 2); look (os error) there";
+        let shown = "cannot read 'a': No such file or directory; look (os error) there";
+        assert_eq!(CliError::failed(text).to_string(), shown);
     }
 
     #[test]

@@ -7,24 +7,20 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sabul::{Progress, Transfer};
 use sabul_front::course::{Course, Minimum};
 use sabul_front::lines::Teller;
+use tokio::time::MissedTickBehavior;
 
 use crate::interrupt::Interrupt;
 use crate::{json, output};
 
-/// Time between two lines where there is no terminal.
-const LINE_INTERVAL: Duration = Duration::from_secs(2);
+/// Time between two lines where there is no terminal. A line leaves at the first tick after this, so
+/// that two lines are never more than 2 s apart.
+const LINE_INTERVAL: Duration = Duration::from_millis(1800);
+/// Time between two looks at a transfer, whether anything has come or not.
+const TICK: Duration = Duration::from_millis(200);
 /// How often a minimum is looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// Redraws of the live line per second.
-const REDRAW_HZ: u8 = 5;
-/// Steps of the bar.
-const STEPS: f64 = 1000.0;
-/// Where nobody knows how much there is.
-const OPEN: &str = "{wide_msg}";
-/// Where the total is certain.
-const BAR: &str = "[{bar:16}] {percent:>3}% {wide_msg}";
-/// Columns of that before the message.
-const BAR_COLUMNS: usize = 24;
+/// A transfer that has brought nothing is shown from this time on: most refusals come before.
+const SHOW_AFTER: Duration = Duration::from_secs(1);
 
 /// Shows how far a transfer has come: bytes that have arrived at the receiver.
 #[derive(Debug)]
@@ -36,23 +32,23 @@ pub(crate) struct Meter {
 #[derive(Debug)]
 enum Style {
     Quiet,
-    Live { bar: ProgressBar, has_total: bool },
+    Live(ProgressBar),
     Lines { next: Instant },
 }
 
 impl Meter {
-    /// For standard error as it is, or silent.
-    pub(crate) fn new(is_quiet: bool) -> Self {
+    /// For standard error as it is, or silent; of a copy that dials again when it has given up, or does not.
+    pub(crate) fn new(is_quiet: bool, is_repeated: bool) -> Self {
         let style = if is_quiet {
             Style::Quiet
         } else if io::stderr().is_terminal() {
-            let bar = ProgressBar::new(1000).with_style(style(OPEN));
-            bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(REDRAW_HZ));
-            Style::Live { bar, has_total: false }
+            let style = ProgressStyle::with_template("{wide_msg}").expect("a constant template");
+            let target = ProgressDrawTarget::stderr();
+            Style::Live(ProgressBar::with_draw_target(None, target).with_style(style))
         } else {
             Style::Lines { next: Instant::now() + LINE_INTERVAL }
         };
-        Self { style, course: Course::default() }
+        Self { style, course: Course::new(is_repeated) }
     }
 
     /// Takes in the latest state.
@@ -60,43 +56,42 @@ impl Meter {
         let view = self.course.look(progress);
         match &mut self.style {
             Style::Quiet => {}
-            Style::Live { bar, has_total } => {
-                if view.share.is_some() != *has_total {
-                    *has_total = view.share.is_some();
-                    bar.set_style(style(if *has_total { BAR } else { OPEN }));
+            Style::Live(bar) => {
+                if progress.bytes > 0 || progress.elapsed >= SHOW_AFTER {
+                    // The only call that draws.
+                    bar.set_message(view.fitting(output::error_width().unwrap_or(usize::MAX)));
                 }
-                // The text first: whatever is drawn next has both.
-                let taken = if *has_total { BAR_COLUMNS } else { 0 };
-                let room = output::error_width().unwrap_or(usize::MAX).saturating_sub(taken);
-                bar.set_message(view.fitting(room).to_owned());
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "0..=1000"
-                )]
-                bar.set_position((view.share.unwrap_or_default() * STEPS) as u64);
             }
             Style::Lines { next } => {
                 if Instant::now() >= *next {
                     *next = Instant::now() + LINE_INTERVAL;
-                    output::note(view.line);
+                    output::note(view.line());
                 }
             }
         }
     }
 
+    /// Shows this text in place of the state of a transfer.
+    pub(crate) fn say(&mut self, text: String) {
+        match &self.style {
+            Style::Live(bar) => bar.set_message(text),
+            Style::Lines { .. } => output::note(text),
+            Style::Quiet => {}
+        }
+    }
+
     /// Says how far it is now, because somebody asked.
     fn tell(&mut self, progress: &Progress) {
-        let line = self.course.look(progress).line;
+        let line = self.course.look(progress).line();
         match &self.style {
-            Style::Live { bar, .. } => bar.suspend(|| output::note(line)),
+            Style::Live(bar) => bar.suspend(|| output::note(line)),
             Style::Quiet | Style::Lines { .. } => output::note(line),
         }
     }
 
     /// Takes the live line away.
     pub(crate) fn clear(&self) {
-        if let Style::Live { bar, .. } = &self.style {
+        if let Style::Live(bar) = &self.style {
             bar.finish_and_clear();
         }
     }
@@ -112,18 +107,26 @@ pub(crate) async fn follow(
     lines: &mut Option<Teller>,
 ) -> (Progress, Option<String>) {
     let mut slow = None;
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut look = tokio::time::interval(LOOK);
     let mut questions = interrupt.questions();
+    let mut is_due = true;
     loop {
         let progress = transfer.progress();
-        meter.update(&progress);
-        if let Some(teller) = lines {
-            json::follow(teller, transfer, &progress);
+        if is_due || progress.is_finished {
+            meter.update(&progress);
+            if let Some(teller) = lines {
+                json::follow(teller, transfer, &progress);
+            }
         }
         if progress.is_finished {
             break;
         }
+        is_due = false;
         tokio::select! {
+            // By the clock: an outage changes nothing that would wake this up.
+            _ = ticks.tick() => is_due = true,
             () = transfer.changed() => {}
             Ok(()) = questions.changed() => meter.tell(&transfer.progress()),
             _ = look.tick(), if minimum.is_some() => {
@@ -146,10 +149,4 @@ pub(crate) async fn follow(
     }
     meter.clear();
     (transfer.progress(), slow)
-}
-
-fn style(template: &'static str) -> ProgressStyle {
-    ProgressStyle::with_template(template)
-        .expect("a constant template, which tests draw")
-        .progress_chars("=> ")
 }

@@ -12,6 +12,10 @@ use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
+use sabul_path::{LinkConfig, Outage};
+use sabul_units::{Instant, Span};
+use serde_json::Value;
+
 use common::{Bench, Running, content, expect_code, run, slow_link, stderr, wait_for_part};
 
 /// A terminal: the end of whoever looks at it, and the end of programs.
@@ -84,13 +88,8 @@ fn screens(command: &mut Command, input: &[u8], columns: u16) -> Vec<String> {
 }
 
 fn percent(line: &str) -> Option<u32> {
-    line.split_once('%')?
-        .0
-        .rsplit([' ', ']'])
-        .next()?
-        .parse()
-        .ok()
-        .filter(|_| line.starts_with('['))
+    let (front, _) = line.split_once("% ")?;
+    front.rsplit([' ', ']']).next()?.parse().ok().filter(|_| !front.contains(','))
 }
 
 #[test]
@@ -114,6 +113,7 @@ fn a_tree_has_its_true_total_from_the_start_and_fits_the_terminal() {
     assert!(bars.is_sorted(), "{bars:?}");
     for line in screens.iter().filter(|line| percent(line).is_some()) {
         assert!(line.contains(" of 2.9 MiB, "), "{line}");
+        assert!(line.contains(" of 300 entries"), "{line}");
         // What the bar says is what the text beside it says.
         let is_none = line.contains("% 0 B of");
         assert!(!is_none || percent(line) == Some(0), "{line}");
@@ -149,6 +149,8 @@ fn a_table_fits_the_terminal() {
     let shown = on_terminal(command.args(["lab", "presets"]), 80);
     assert!(shown.len() > 10, "{shown:#?}");
     assert!(shown.iter().all(|line| line.chars().count() <= 80), "{shown:#?}");
+    let has = |name: &str| shown.iter().any(|line| line.split_whitespace().next() == Some(name));
+    assert!(has("satellite") && has("lossy"), "names can be typed as they are shown: {shown:#?}");
     let piped = run(common::sabul().args(["lab", "presets"]));
     let text = String::from_utf8_lossy(&piped.stdout).into_owned();
     assert!(text.lines().any(|line| line.chars().count() > 80), "elsewhere nothing is cut");
@@ -180,13 +182,137 @@ fn a_signal_asks_how_far_it_is() {
     assert!(stderr(&output).contains("of 5.7 MiB, "), "{}", stderr(&output));
 }
 
+/// A link of 20 Mb/s that carries nothing from this second on, for so many.
+fn link_with_outage(from_s: u64, for_s: u64) -> LinkConfig {
+    let outage =
+        Outage { at: Instant::ZERO + Span::from_secs(from_s), lasts: Span::from_secs(for_s) };
+    slow_link().to_builder().with_outages(vec![outage]).build().unwrap()
+}
+
+#[test]
+fn an_outage_is_on_the_screen_by_the_clock() {
+    let bench = Bench::new();
+    fs::write(bench.path("a"), content(4, 10_000_000)).unwrap();
+    let relay = bench.relay(link_with_outage(2, 6), false);
+    let url = format!("sabul://{}/", relay.addr());
+    let screens = screens(&mut bench.cp(["a", &url]), b"", 80);
+    let silent: Vec<_> = screens.iter().filter(|line| line.contains("no answer for ")).collect();
+    for second in 2..=5 {
+        let text = format!(", 0 bit/s, no answer for {second} s, gives up at 30 s");
+        assert!(silent.iter().any(|line| line.ends_with(&text)), "{text}: {screens:#?}");
+    }
+    for line in silent {
+        assert!(!line.contains(" left") && !line.contains("limited by"), "{line}");
+    }
+    let last = screens.last().unwrap();
+    assert!(last.contains("limited by ") && last.contains("outage "), "{last}");
+    // Each state is drawn once: two in a row differ, or a fifth of a second is between them.
+    assert!(screens.len() < 5 * 40, "{}", screens.len());
+}
+
+#[test]
+fn without_a_terminal_lines_of_an_outage_are_at_most_two_seconds_apart() {
+    let bench = Bench::new();
+    fs::write(bench.path("a"), content(5, 8_000_000)).unwrap();
+    let relay = bench.relay(link_with_outage(1, 6), false);
+    let url = format!("sabul://{}/", relay.addr());
+    let output = run(&mut bench.cp(["--json-lines", "a", &url]));
+    expect_code(&output, 0);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let times: Vec<f64> = lines.iter().map(|line| line["t_s"].as_f64().unwrap()).collect();
+    // Half a second for a busy machine.
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] <= 2.5), "{times:?}");
+    let silent = |line: &&Value| line["silence_s"].as_f64().is_some_and(|silence| silence > 2.5);
+    let silent: Vec<_> = lines.iter().filter(silent).collect();
+    assert!(silent.len() >= 2, "{lines:#?}");
+    assert!(silent.iter().all(|line| line["goodput_bps"] == 0.0), "{silent:#?}");
+    let relay = bench.relay(link_with_outage(1, 6), false);
+    let url = format!("sabul://{}/b", relay.addr());
+    let output = run(&mut bench.cp(["a", &url]));
+    expect_code(&output, 0);
+    let text = stderr(&output);
+    assert!(text.lines().filter(|line| line.contains("no answer for ")).count() >= 2, "{text}");
+}
+
+#[test]
+fn a_directory_without_r_is_refused_before_anything_is_dialled_or_drawn() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("run7")).unwrap();
+    let (mut terminal, slave) = terminal(80);
+    let mut command = bench.cp(["run7", "nobody.invalid:"]);
+    command.args(["--ssh", "false"]).stdout(Stdio::null()).stderr(slave).env("TERM", "xterm");
+    let status = command.status().unwrap();
+    command.stderr(Stdio::null());
+    let (mut seen, mut part) = (Vec::new(), [0; 4096]);
+    while let Ok(n @ 1..) = terminal.read(&mut part) {
+        seen.extend_from_slice(&part[..n]);
+    }
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&seen), "sabul: 'run7' is a directory; copy it with -r\r\n");
+}
+
+#[test]
+fn only_what_arrived_is_counted_and_many_failures_are_one_line() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("run7")).unwrap();
+    for n in 0..9 {
+        fs::write(bench.path(format!("run7/f{n}.nc")), content(n, 200_000)).unwrap();
+    }
+    fs::write(bench.path("run7/small"), "xy").unwrap();
+    // Folders stand where files should be written.
+    fs::create_dir_all(bench.root("to/run7")).unwrap();
+    for n in 0..9 {
+        fs::create_dir(bench.root(format!("to/run7/f{n}.nc"))).unwrap();
+    }
+    let output = run(&mut bench.cp(["-r", "--json", "run7", &bench.url("to")]));
+    let text = stderr(&output);
+    assert!(text.contains("2 B in 1 file, verified, durable, "), "{text}");
+    assert!(text.contains("; 9 failed"), "{text}");
+    assert!(text.contains("cannot write into '127.0.0.1:to/run7': "), "{text}");
+    assert!(text.contains(" (9 entries)\n") && !text.contains("sabul-part"), "{text}");
+    assert!(!text.contains("os error"), "{text}");
+    let document = common::json(&output);
+    assert_eq!((&document["bytes"], &document["durable_bytes"]), (&2.into(), &2.into()));
+    assert_eq!((&document["files"], &document["failed"]), (&1.into(), &9.into()));
+    let mut bench = bench;
+    let server = bench.server.take().unwrap();
+    server.signal(Signal::TERM);
+    let log = stderr(&server.finish());
+    assert!(log.contains(": 2 B in 1 file, 9 failed, "), "{log}");
+}
+
+#[test]
+fn nothing_of_ours_is_left_when_an_upload_reports_success() {
+    let bench = Bench::new();
+    fs::write(bench.path("a"), content(6, 3_000_000)).unwrap();
+    for name in ["one", "two", "three", "four"] {
+        expect_code(&run(&mut bench.cp(["a", &bench.url(name)])), 0);
+        let names = fs::read_dir(bench.root("")).unwrap().map(|entry| entry.unwrap().file_name());
+        let left: Vec<_> = names.filter(|it| it.to_string_lossy().contains("sabul-part")).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn a_retry_ends_when_its_time_is_over() {
+    let bench = Bench::new();
+    fs::write(bench.path("a"), "x").unwrap();
+    let begun = std::time::Instant::now();
+    let output = run(&mut bench.cp(["--retry", "3s", "a", "sabul://127.0.0.1:1/"]));
+    expect_code(&output, 3);
+    let took = begun.elapsed().as_secs_f64();
+    assert!((2.5..8.0).contains(&took), "{took}");
+}
+
 #[test]
 fn what_failed_is_counted_and_nothing_is_not_praised() {
     let bench = Bench::new();
     fs::write(bench.path("a"), "x").unwrap();
     let some = run(&mut bench.cp(["a", "missing", &bench.url("to/")]));
     expect_code(&some, 1);
-    assert!(stderr(&some).contains("1 B in 1 file, 1 failed, "), "{}", stderr(&some));
+    assert!(stderr(&some).contains("1 B in 1 file, verified, durable, "), "{}", stderr(&some));
+    assert!(stderr(&some).contains("bit/s; 1 failed\n"), "{}", stderr(&some));
     let none = run(&mut bench.cp(["missing", &bench.url("to/")]));
     expect_code(&none, 1);
     assert!(!stderr(&none).contains("0 B in"), "{}", stderr(&none));

@@ -10,114 +10,235 @@ use crate::limiter;
 
 /// Over how long the shown rate is averaged.
 const RATE_WINDOW: Duration = Duration::from_secs(2);
+/// The same where nothing has come for longer.
+const RATE_WINDOW_MAX: Duration = Duration::from_secs(20);
 /// Time from the start that no minimum counts.
 const START_UP: Duration = Duration::from_secs(5);
 /// Over how long a transfer has to be too slow.
 const MINIMUM_WINDOW: Duration = Duration::from_secs(30);
 
+/// Silence of the peer that is mentioned. An idle peer answers a ping each half second.
+const SILENCE_SHOWN: Duration = Duration::from_secs(2);
+/// Columns of a bar, its brackets aside: wide, and narrow.
+const BARS: [usize; 2] = [16, 8];
+
 /// Follows a copy.
 #[derive(Debug, Default)]
 pub struct Course {
-    samples: VecDeque<(Duration, u64)>,
+    samples: VecDeque<Sample>,
+    /// Whether the copy dials again after it has given up the present connection.
+    is_repeated: bool,
+}
+
+/// How far a copy was at a time.
+#[derive(Clone, Debug, Default)]
+struct Sample {
+    at: Duration,
+    bytes: u64,
+    /// Seconds spent for each limiter.
+    spent: Vec<(&'static str, f64)>,
+}
+
+/// How much a part of the line matters; the least goes first where there is little room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Weight {
+    Loss,
+    RoundTrip,
+    Time,
+    Limiter,
+    Entries,
+    Rate,
+    Always,
 }
 
 /// A state of a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
-    /// Everything as one line.
-    pub line: String,
-    /// How much of it is done, 0..=1; none where nobody knows how much there is.
+    parts: Vec<(Weight, String)>,
+    /// How much of it has arrived, 0..=1; none where nobody knows how much there is. Below 1 where
+    /// something failed.
     pub share: Option<f64>,
 }
 
 impl View {
-    /// As much of the line as fits so many columns, in whole parts: what matters least goes first.
-    pub fn fitting(&self, columns: usize) -> &str {
-        let mut line = self.line.as_str();
-        while line.chars().count() > columns
-            && let Some((shorter, _)) = line.rsplit_once(", ")
-        {
-            line = shorter;
+    /// Everything as one line.
+    pub fn line(&self) -> String {
+        self.from(Weight::Loss, "limited by ")
+    }
+
+    /// A bar, and as much of the line as fits so many columns, in whole parts.
+    pub fn fitting(&self, columns: usize) -> String {
+        let full = "limited by ";
+        let [wide, narrow] = BARS;
+        let levels = [
+            (wide, Weight::Loss, full),
+            (wide, Weight::RoundTrip, full),
+            (wide, Weight::Time, full),
+            (narrow, Weight::Time, full),
+            (0, Weight::Time, full),
+            (0, Weight::Time, ""),
+            (0, Weight::Limiter, ""),
+            (0, Weight::Entries, ""),
+            (0, Weight::Rate, ""),
+        ];
+        let draw = |(bar, weight, prefix)| self.bar(bar) + &self.from(weight, prefix);
+        let lines = levels.into_iter().map(draw);
+        let smallest = || draw((0, Weight::Always, ""));
+        lines.into_iter().find(|line| line.chars().count() <= columns).unwrap_or_else(smallest)
+    }
+
+    /// The parts that matter so much.
+    fn from(&self, least: Weight, prefix: &str) -> String {
+        let parts = self.parts.iter().filter(|(weight, _)| *weight >= least);
+        let text = |(weight, text): &(Weight, String)| match weight {
+            Weight::Limiter => format!("{prefix}{text}"),
+            _ => text.clone(),
+        };
+        parts.map(text).collect::<Vec<_>>().join(", ")
+    }
+
+    /// A bar of so many columns and the percentage, where that is known.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0..=100")]
+    fn bar(&self, columns: usize) -> String {
+        let Some(share) = self.share else { return String::new() };
+        let percent = format!("{:>3}% ", (share * 100.0) as u64);
+        if columns == 0 {
+            return percent;
         }
-        line
+        let done = (share * columns as f64) as usize;
+        let head = if done < columns { ">" } else { "" };
+        format!("[{:<columns$}] {percent}", "=".repeat(done) + head)
     }
 }
 
 impl Course {
+    /// Of a copy that dials again when it has given up, or does not.
+    pub fn new(is_repeated: bool) -> Self {
+        Self { is_repeated, ..Self::default() }
+    }
+
     /// Takes in a state.
     pub fn look(&mut self, progress: &Progress) -> View {
-        let rate =
-            self.rate(progress.elapsed, progress.bytes.saturating_sub(progress.bytes_resumed));
+        let new = progress.bytes.saturating_sub(progress.bytes_resumed);
+        let spent = progress.channel.limiter.iter();
+        let total_s = progress.elapsed.as_secs_f64();
+        let spent = spent.map(|&(name, share)| (name, share * total_s)).collect();
+        let is_silent = progress.channel.silence >= SILENCE_SHOWN;
+        let rate = self.take(Sample { at: progress.elapsed, bytes: new, spent }, is_silent);
         let totals = match (progress.bytes_total, progress.entries_total) {
             (Some(bytes), Some(entries)) => Some(Totals { entries, bytes, is_all: true }),
             _ => progress.ahead,
         };
-        View { line: describe(progress, totals, rate), share: share(progress, totals) }
+        View { parts: self.describe(progress, totals, rate), share: share(progress, totals) }
     }
 
-    fn rate(&mut self, at: Duration, bytes: u64) -> f64 {
-        self.samples.push_back((at, bytes));
-        while self.samples.get(1).is_some_and(|(next, _)| at.saturating_sub(*next) >= RATE_WINDOW) {
+    /// Keeps a sample; the rate in bit/s since the oldest sample that is kept. That is some two seconds old, or older as
+    /// long as nothing has come since and the peer answers: content comes in blocks, which take their time on slow paths.
+    fn take(&mut self, sample: Sample, is_silent: bool) -> f64 {
+        let (at, bytes) = (sample.at, sample.bytes);
+        self.samples.push_back(sample);
+        while let Some(next) = self.samples.get(1) {
+            let age = at.saturating_sub(next.at);
+            let has_come = bytes > next.bytes || is_silent || age >= RATE_WINDOW_MAX;
+            if age < RATE_WINDOW || !has_come {
+                break;
+            }
             self.samples.pop_front();
         }
-        let (from, before) = self.samples.front().copied().unwrap_or_default();
-        rate_bps(bytes.saturating_sub(before), at.saturating_sub(from))
+        self.samples.front().map_or(0.0, |first| {
+            rate_bps(bytes.saturating_sub(first.bytes), at.saturating_sub(first.at))
+        })
+    }
+
+    /// The limiter of the most time since the oldest sample.
+    fn limiter(&self) -> Option<&'static str> {
+        let (first, last) = (self.samples.front()?, self.samples.back()?);
+        let before = |name| first.spent.iter().find(|(it, _)| *it == name).map_or(0.0, |it| it.1);
+        let spent = last.spent.iter().map(|&(name, time)| (name, time - before(name)));
+        let most = spent.max_by(|one, other| one.1.total_cmp(&other.1));
+        most.filter(|(_, time)| *time > 0.0).map(|(name, _)| name)
+    }
+
+    /// How much, how fast, how long still, what limits it, over what kind of path.
+    fn describe(
+        &self,
+        progress: &Progress,
+        totals: Option<Totals>,
+        rate_bps: f64,
+    ) -> Vec<(Weight, String)> {
+        let mut parts = vec![(Weight::Always, amount(progress.bytes, totals))];
+        parts.push((Weight::Rate, show_rate(rate_bps)));
+        let channel = &progress.channel;
+        let is_silent = channel.silence >= SILENCE_SHOWN;
+        let left = totals.filter(|totals| totals.is_all);
+        let left = left.map(|totals| totals.bytes.saturating_sub(progress.bytes));
+        if let Some(left) = left.filter(|&left| left > 0 && rate_bps >= 1.0 && !is_silent) {
+            #[expect(clippy::cast_precision_loss, reason = "a time needs few digits")]
+            let seconds = (left as f64 * 8.0 / rate_bps).ceil().min(359_999.0);
+            let left = show_time(Duration::from_secs_f64(seconds));
+            parts.push((Weight::Time, format!("{left} left")));
+        }
+        // All is there, and the receiver still waits for its disk.
+        if left == Some(0) && (1..progress.bytes).contains(&progress.bytes_durable) {
+            parts.push((Weight::Time, format!("{} on disk", show_bytes(progress.bytes_durable))));
+        }
+        parts.extend(entries(progress, totals).map(|text| (Weight::Entries, text)));
+        if progress.entries_failed > 0 {
+            parts.push((Weight::Always, format!("{} failed", progress.entries_failed)));
+        }
+        if is_silent {
+            let then = if self.is_repeated { "dials again" } else { "gives up" };
+            let (silence, limit) = (channel.silence.as_secs(), channel.silence_limit.as_secs());
+            let text = format!("no answer for {silence} s, {then} at {limit} s");
+            parts.push((Weight::Always, text));
+            return parts;
+        }
+        if let Some(name) = self.limiter() {
+            parts.push((Weight::Limiter, name.to_owned()));
+        }
+        if channel.rtt_ms > 0.0 {
+            parts.push((Weight::RoundTrip, format!("RTT {:.1} ms", channel.rtt_ms)));
+        }
+        parts.push((Weight::Loss, format!("loss {:.2} %", channel.loss_rate() * 100.0)));
+        parts
     }
 }
 
-/// A bar is drawn from certain totals alone: one that shrinks is worse than none.
+/// A bar is drawn from certain totals alone: a bar that shrinks is worse than none.
 fn share(progress: &Progress, totals: Option<Totals>) -> Option<f64> {
     let totals = totals.filter(|totals| totals.is_all)?;
+    let arrived = progress.entries.saturating_sub(progress.entries_failed);
     let (done, all) = match totals.bytes {
-        0 => (progress.entries, totals.entries),
+        0 => (arrived, totals.entries),
         bytes => (progress.bytes, bytes),
     };
+    let most = if progress.entries_failed > 0 { 0.99 } else { 1.0 };
     #[expect(clippy::cast_precision_loss, reason = "a share needs few digits")]
-    let share = (all > 0).then(|| (done as f64 / all as f64).clamp(0.0, 1.0));
+    let share = (all > 0).then(|| (done as f64 / all as f64).clamp(0.0, most));
     share
 }
 
-/// How much, how fast, how long still, what limits it, over what kind of path: what matters most first, since
-/// terminals cut the line.
-fn describe(progress: &Progress, totals: Option<Totals>, rate_bps: f64) -> String {
-    let mut line = show_bytes(progress.bytes);
+/// How much of all, such as `10.0 of 40.0 MiB`.
+fn amount(bytes: u64, totals: Option<Totals>) -> String {
+    let done = show_bytes(bytes);
+    let Some(Totals { bytes, is_all, .. }) = totals else { return done };
+    let all = show_bytes(bytes);
+    let done = match (done.split_once(' '), all.split_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same => number,
+        _ => &done,
+    };
+    format!("{done} of {}{all}", if is_all { "" } else { "at least " })
+}
+
+/// How many entries of all, where there are several.
+fn entries(progress: &Progress, totals: Option<Totals>) -> Option<String> {
+    let done = progress.entries;
     match totals {
-        Some(Totals { bytes, is_all: true, .. }) => line += &format!(" of {}", show_bytes(bytes)),
-        Some(Totals { bytes, .. }) => line += &format!(" of at least {}", show_bytes(bytes)),
-        None => {}
+        Some(Totals { entries: ..=1, is_all: true, .. }) => None,
+        Some(Totals { entries, is_all: true, .. }) => Some(format!("{done} of {entries} entries")),
+        Some(Totals { entries, .. }) => Some(format!("{done} of at least {entries} entries")),
+        None => (done > 1).then(|| format!("{done} entries")),
     }
-    line += &format!(", {}", show_rate(rate_bps));
-    let left = totals.filter(|totals| totals.is_all);
-    let left = left.map(|totals| totals.bytes.saturating_sub(progress.bytes));
-    if let Some(left) = left.filter(|&left| left > 0 && rate_bps >= 1.0) {
-        #[expect(clippy::cast_precision_loss, reason = "a time needs few digits")]
-        let seconds = (left as f64 * 8.0 / rate_bps).ceil().min(359_999.0);
-        line += &format!(", {} left", show_time(Duration::from_secs_f64(seconds)));
-    }
-    // All is there, and the receiver still waits for its disk.
-    if left == Some(0) && (1..progress.bytes).contains(&progress.bytes_durable) {
-        line += &format!(", {} on disk", show_bytes(progress.bytes_durable));
-    }
-    match totals {
-        Some(Totals { entries: ..=1, is_all: true, .. }) => {}
-        Some(Totals { entries, is_all: true, .. }) => {
-            line += &format!(", {} of {entries} entries", progress.entries);
-        }
-        Some(Totals { entries, .. }) => {
-            line += &format!(", {} of at least {entries} entries", progress.entries);
-        }
-        None if progress.entries > 1 => line += &format!(", {} entries", progress.entries),
-        None => {}
-    }
-    let channel = &progress.channel;
-    if let Some(name) = limiter::main(channel) {
-        line += &format!(", limited by {name}");
-    }
-    if channel.rtt_ms > 0.0 {
-        line += &format!(", RTT {:.1} ms", channel.rtt_ms);
-    }
-    line += &format!(", loss {:.2} %", channel.loss_rate() * 100.0);
-    line
 }
 
 /// A time as `m:ss`, or `h:mm:ss` from an hour on.
@@ -202,26 +323,108 @@ mod tests {
         let mut course = Course::default();
         let view = course.look(&progress(14_680_064, 90));
         assert_eq!(view.share, None);
-        assert_eq!(view.line, "14.0 MiB, 0 bit/s, 90 entries, loss 0.00 %");
+        assert_eq!(view.line(), "14.0 MiB, 0 bit/s, 90 entries, loss 0.00 %");
         let ahead = Totals { entries: 800, bytes: 40 << 20, is_all: false };
         let view = course.look(&with(progress(14 << 20, 90), ahead));
         assert_eq!(view.share, None);
-        assert!(view.line.starts_with("14.0 MiB of at least 40.0 MiB, "), "{}", view.line);
-        assert!(view.line.contains(", 90 of at least 800 entries"), "{}", view.line);
+        assert!(view.line().starts_with("14.0 of at least 40.0 MiB, "), "{}", view.line());
+        assert!(view.line().contains(", 90 of at least 800 entries"), "{}", view.line());
         let all = Totals { is_all: true, ..ahead };
         let view = course.look(&with(progress(10 << 20, 90), all));
         assert_eq!(view.share, Some(0.25));
-        assert!(view.line.starts_with("10.0 MiB of 40.0 MiB, "), "{}", view.line);
-        assert!(view.line.contains(", 90 of 800 entries"), "{}", view.line);
+        assert!(view.line().starts_with("10.0 of 40.0 MiB, "), "{}", view.line());
+        assert!(view.line().contains(", 90 of 800 entries"), "{}", view.line());
+    }
+
+    /// A copy of a tree, two seconds after its start.
+    fn tree(bytes: u64, all: u64, done: u64, entries: u64, limiter: &'static str) -> View {
+        let mut course = Course::default();
+        let totals = Totals { entries, bytes: all, is_all: true };
+        course.look(&Progress { elapsed: second(0), ..with(progress(0, 0), totals) });
+        let mut state = with(progress(bytes, done), totals);
+        (state.elapsed, state.channel.rtt_ms) = (second(2), 40.0);
+        state.channel.limiter = vec![(limiter, 0.9)];
+        course.look(&state)
+    }
+
+    #[test]
+    fn eighty_columns_have_room_for_the_entries_and_the_limiter_of_a_tree() {
+        let view = tree(7_100_000, 40 << 20, 12, 800, "path");
+        assert_eq!(
+            view.fitting(80),
+            " 16% 6.8 of 40.0 MiB, 28.4 Mbit/s, 0:10 left, 12 of 800 entries, limited by path"
+        );
+        let view = tree(1_099_500_000_000, 1_099_511_000_000, 12_345, 54_321, "destination");
+        assert_eq!(
+            view.fitting(80),
+            " 99% 1024.0 of 1024.0 GiB, 4398.0 Gbit/s, 12345 of 54321 entries, destination"
+        );
+        let view = tree(7_100_000, 40 << 20, 0, 1, "path");
+        assert_eq!(
+            view.fitting(80),
+            "[==>             ]  16% 6.8 of 40.0 MiB, 28.4 Mbit/s, 0:10 left, limited by path"
+        );
     }
 
     #[test]
     fn a_narrow_terminal_shows_whole_parts_of_the_line() {
-        let view = View { line: "1 B of 2 B, 3 bit/s, 0:04 left".to_owned(), share: None };
-        assert_eq!(view.fitting(30), view.line);
-        assert_eq!(view.fitting(29), "1 B of 2 B, 3 bit/s");
-        assert_eq!(view.fitting(18), "1 B of 2 B");
-        assert_eq!(view.fitting(3), "1 B of 2 B", "the first part is cut by the terminal");
+        let view = tree(7_100_000, 40 << 20, 12, 800, "path");
+        assert!(view.fitting(200).ends_with(", limited by path, RTT 40.0 ms, loss 0.00 %"));
+        assert!(view.fitting(200).starts_with("[==>             ]  16% 6.8 of 40.0 MiB, "));
+        for columns in 21..200 {
+            let line = view.fitting(columns);
+            assert!(line.chars().count() <= columns, "{columns}: {line}");
+        }
+        assert_eq!(view.fitting(3), " 16% 6.8 of 40.0 MiB", "the terminal cuts the first part");
+    }
+
+    #[test]
+    fn an_outage_is_named_with_its_length_and_the_rate_falls_to_zero() {
+        let mut course = Course::new(false);
+        let total = Totals { entries: 1, bytes: 20 << 20, is_all: true };
+        let mut line = String::new();
+        // 1 MiB a second for 5 s, then nothing, looked at ten times a second.
+        for tenth in 0..=120 {
+            let time = Duration::from_millis(tenth * 100);
+            let mut state = with(progress((tenth.min(50) << 20) / 10, 0), total);
+            state.elapsed = time;
+            state.channel.silence = time.saturating_sub(second(5));
+            state.channel.silence_limit = second(30);
+            state.channel.limiter = vec![("path", 0.5)];
+            line = course.look(&state).line();
+            assert_eq!(line.contains("no answer"), tenth >= 70, "{tenth}: {line}");
+            assert_eq!(line.contains(", 0 bit/s"), tenth == 0 || tenth >= 70, "{tenth}: {line}");
+        }
+        assert_eq!(line, "5.0 of 20.0 MiB, 0 bit/s, no answer for 7 s, gives up at 30 s");
+        let mut course = Course::new(true);
+        let mut state = with(progress(0, 0), total);
+        (state.channel.silence, state.channel.silence_limit) = (second(7), second(30));
+        assert!(course.look(&state).line().ends_with("no answer for 7 s, dials again at 30 s"));
+    }
+
+    #[test]
+    fn the_limiter_shown_is_that_of_the_last_two_seconds() {
+        let mut course = Course::default();
+        let mut state = progress(0, 0);
+        for s in 0..=10_u32 {
+            state.elapsed = second(s.into());
+            let cap = f64::from(s.saturating_sub(6)) / f64::from(s.max(1));
+            state.channel.limiter = vec![("path", 1.0 - cap), ("cap", cap)];
+            let line = course.look(&state).line();
+            assert_eq!(line.contains("limited by cap"), s >= 8, "{s}: {line}");
+        }
+    }
+
+    #[test]
+    fn a_bar_never_reaches_its_end_where_something_failed() {
+        for (total, share) in [(0, Some(0.75)), (100, Some(0.5)), (50, Some(0.99))] {
+            let mut state = progress(50, 4);
+            (state.bytes_total, state.entries_total) = (Some(total), Some(4));
+            state.entries_failed = 1;
+            let view = Course::default().look(&state);
+            assert_eq!(view.share, share, "{total}");
+            assert!(view.line().contains(", 4 of 4 entries, 1 failed"), "{}", view.line());
+        }
     }
 
     #[test]
@@ -231,7 +434,7 @@ mod tests {
         let ahead = Totals { entries: 9, bytes: 900, is_all: true };
         let view = Course::default().look(&with(state, ahead));
         assert_eq!(view.share, Some(0.5));
-        assert!(view.line.starts_with("50 B of 100 B, "), "{}", view.line);
+        assert!(view.line().starts_with("50 of 100 B, "), "{}", view.line());
     }
 
     #[test]
@@ -240,7 +443,7 @@ mod tests {
         (state.bytes_total, state.entries_total) = (None, Some(1));
         let view = Course::default().look(&state);
         assert_eq!(view.share, None);
-        assert!(view.line.starts_with("1.0 MiB, "), "{}", view.line);
+        assert!(view.line().starts_with("1.0 MiB, "), "{}", view.line());
     }
 
     #[test]
@@ -256,13 +459,13 @@ mod tests {
         let total = Totals { entries: 1, bytes: 61_000_000, is_all: true };
         course.look(&Progress { elapsed: second(0), ..with(progress(0, 0), total) });
         let mut state = progress(1_000_000, 0);
-        state.channel.limiter = vec![("network", 0.9)];
-        let line = course.look(&with(state.clone(), total)).line;
-        assert!(line.contains("8.0 Mbit/s") && line.contains("limited by network"), "{line}");
+        state.channel.limiter = vec![("path", 0.9)];
+        let line = course.look(&with(state.clone(), total)).line();
+        assert!(line.contains("8.0 Mbit/s") && line.contains("limited by path"), "{line}");
         assert!(line.contains("8.0 Mbit/s, 1:00 left"), "{line}");
         state.bytes = 60_999_000;
         state.elapsed = second(2);
-        let line = course.look(&with(state, total)).line;
+        let line = course.look(&with(state, total)).line();
         assert!(line.contains(", 0:01 left"), "what is left takes some time: {line}");
         assert_eq!(show_time(Duration::from_secs(3_723)), "1:02:03");
     }
@@ -272,9 +475,9 @@ mod tests {
         let total = Totals { entries: 1, bytes: 8 << 20, is_all: true };
         let line = |bytes: u64, bytes_durable: u64| {
             let state = Progress { bytes_durable, ..progress(bytes << 20, 0) };
-            Course::default().look(&with(state, total)).line
+            Course::default().look(&with(state, total)).line()
         };
-        assert!(line(8, 5 << 20).starts_with("8.0 MiB of 8.0 MiB, 0 bit/s, 5.0 MiB on disk"));
+        assert!(line(8, 5 << 20).starts_with("8.0 of 8.0 MiB, 0 bit/s, 5.0 MiB on disk"));
         assert!(!line(7, 5 << 20).contains("on disk"), "the network is waited for");
         assert!(!line(8, 8 << 20).contains("on disk"), "nothing is waited for");
         assert!(!line(8, 0).contains("on disk"), "nothing was promised, or nothing is known");
@@ -282,17 +485,33 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_the_last_two_seconds() {
+        let sample = |s, bytes| Sample { at: second(s), bytes, spent: Vec::new() };
         let mut course = Course::default();
         // 1 MB a second for 10 s, then nothing.
         for s in 0..=10 {
-            let rate = course.rate(second(s), s * 1_000_000);
+            let rate = course.take(sample(s, s * 1_000_000), false);
             assert!(s == 0 || (rate - 8e6).abs() < 1.0, "{rate} at {s}");
         }
         let mut rate = 0.0;
         for s in 11..=13 {
-            rate = course.rate(second(s), 10_000_000);
+            rate = course.take(sample(s, 10_000_000), true);
         }
         assert!(rate.abs() < 1.0, "{rate}");
+    }
+
+    #[test]
+    fn a_slow_path_has_a_rate_between_two_blocks() {
+        let sample = |s, bytes| Sample { at: second(s), bytes, spent: Vec::new() };
+        let mut course = Course::default();
+        // A block of 1 MB every four seconds.
+        for s in 0..40 {
+            let rate = course.take(sample(s, s / 4 * 1_000_000), false);
+            assert!(s < 4 || (1e6..=4.1e6).contains(&rate), "{rate} at {s}");
+        }
+        for s in 40..62 {
+            course.take(sample(s, 9_000_000), false);
+        }
+        assert!(course.take(sample(62, 9_000_000), false).abs() < 1.0, "not for ever");
     }
 
     #[test]
@@ -322,10 +541,10 @@ mod tests {
 
     #[test]
     fn the_verdict_names_what_limited_it_first() {
-        let limiter = vec![("network", 0.2), ("receiver", 0.7), ("loss", 0.001)];
+        let limiter = vec![("path", 0.2), ("destination", 0.7), ("loss", 0.001)];
         let channel = ChannelStats { limiter, ..ChannelStats::default() };
         let text = Minimum::new(Rate(8_000_000)).verdict(1e6, &channel);
-        assert!(text.ends_with("limited by: receiver 70 %, network 20 % of the time"), "{text}");
+        assert!(text.ends_with("limited by: destination 70 %, path 20 % of the time"), "{text}");
         let text = Minimum::new(Rate(8_000_000)).verdict(1e6, &ChannelStats::default());
         assert!(text.contains("the end that sends"), "{text}");
     }

@@ -38,7 +38,9 @@ pub struct TransferJson {
     pub bytes: u64,
     /// Files that are complete and verified.
     pub files: u64,
-    /// From the opening of the transfer to its end, in seconds.
+    /// Files and directories that failed; their content is not in `bytes`.
+    pub failed: u64,
+    /// From the opening of the first transfer to the end of the last, in seconds.
     pub seconds: f64,
     /// New content bytes over `seconds`, in bit/s.
     pub goodput_bps: f64,
@@ -65,7 +67,7 @@ pub struct TransferJson {
     pub mtu: u32,
     /// Bytes of `bytes` that were there before, from an earlier attempt.
     pub resumed_bytes: u64,
-    /// Attempts after the first.
+    /// Connections after the first.
     pub reconnects: u64,
     /// Every file that counts was compared with its hash.
     pub verified: bool,
@@ -231,10 +233,12 @@ impl TransferJson {
         json.bytes = report.bytes;
         json.resumed_bytes = report.bytes_resumed;
         json.files = report.files;
+        json.failed = report.entries_failed;
         json.seconds = report.elapsed.as_secs_f64();
         json.goodput_bps = report.goodput_bps;
-        json.verified = report.verified;
-        json.durable = report.durable;
+        let has_arrived = report.entries > 0 || report.entries_failed == 0;
+        json.verified = report.verified && has_arrived;
+        json.durable = report.durable && has_arrived;
         json.durable_bytes = report.bytes_durable;
         json.not_kept = NotKeptJson::of(&report.not_kept);
         json.cpu_seconds_sender = report.cpu_sender.as_ref().map(Duration::as_secs_f64);
@@ -251,6 +255,7 @@ impl TransferJson {
         json.resumed_bytes = progress.bytes_resumed;
         json.durable_bytes = progress.bytes_durable;
         json.files = progress.files;
+        json.failed = progress.entries_failed;
         json.seconds = progress.elapsed.as_secs_f64();
         json.goodput_bps =
             rate_bps(progress.bytes - progress.bytes_resumed.min(progress.bytes), json.seconds);
@@ -344,6 +349,7 @@ mod tests {
             "schema",
             "bytes",
             "files",
+            "failed",
             "seconds",
             "goodput_bps",
             "cc",

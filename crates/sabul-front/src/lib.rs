@@ -6,6 +6,7 @@
 pub mod course;
 pub mod desk;
 pub mod dry;
+pub mod failures;
 mod foreign;
 pub mod json;
 pub mod kept;

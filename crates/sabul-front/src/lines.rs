@@ -36,7 +36,7 @@ pub enum CopyEvent {
         /// How it stands beside other traffic.
         policy: String,
     },
-    /// It has come so far; about once a second.
+    /// It has come so far; about once a second, also while nothing comes.
     Progress(ProgressJson),
     /// A file or directory failed, and the rest goes on.
     Failed(ErrorJson),
@@ -115,12 +115,16 @@ pub struct ProgressJson {
     pub bytes_total: Option<u64>,
     /// Files and directories that are finished, well or badly.
     pub entries: u64,
+    /// How many of them failed.
+    pub failed: u64,
     /// All of them, or as many as were found so far.
     pub entries_total: Option<u64>,
     /// The totals are all there is; otherwise there is at least so much.
     pub is_total_certain: bool,
     /// What has arrived since the last line, in bit/s.
     pub goodput_bps: f64,
+    /// How long the other end has not answered over UDP though an answer was due, in seconds.
+    pub silence_s: f64,
     /// The averaged round trip, in milliseconds.
     pub rtt_ms: f64,
     /// Share of this side's packets that the path lost, 0 to 1.
@@ -189,13 +193,15 @@ pub struct Teller {
     begun: Instant,
     next: Instant,
     last: (Duration, u64),
+    /// The newest line of progress, and when it left.
+    newest: Option<(ProgressJson, Instant)>,
     failures: usize,
 }
 
 impl Default for Teller {
     fn default() -> Self {
         let now = Instant::now();
-        Self { begun: now, next: now, last: (Duration::ZERO, 0), failures: 0 }
+        Self { begun: now, next: now, last: (Duration::ZERO, 0), newest: None, failures: 0 }
     }
 }
 
@@ -237,18 +243,29 @@ impl Teller {
             (None, Some(ahead)) => (Some(ahead.bytes), Some(ahead.entries)),
             _ => (progress.bytes_total, known),
         };
-        Some(self.line(CopyEvent::Progress(ProgressJson {
+        let newest = ProgressJson {
             bytes: progress.bytes,
             durable_bytes: progress.bytes_durable,
             bytes_total,
             entries: progress.entries,
+            failed: progress.entries_failed,
             entries_total,
             is_total_certain: known.is_some() || progress.ahead.is_some_and(|ahead| ahead.is_all),
             goodput_bps: rate_bps(new, time.as_secs_f64()),
+            silence_s: progress.channel.silence.as_secs_f64(),
             rtt_ms: progress.channel.rtt_ms,
             loss_rate: progress.channel.loss_rate(),
             limiter: limiter(&progress.channel),
-        })))
+        };
+        self.newest = Some((newest.clone(), Instant::now()));
+        Some(self.line(CopyEvent::Progress(newest)))
+    }
+
+    /// The same state again, while there is no connection; nothing before the first.
+    pub fn still(&self) -> Option<Line<CopyEvent>> {
+        let (newest, at) = self.newest.clone()?;
+        let silence_s = newest.silence_s + at.elapsed().as_secs_f64();
+        Some(self.line(CopyEvent::Progress(ProgressJson { goodput_bps: 0.0, silence_s, ..newest })))
     }
 }
 
@@ -267,6 +284,9 @@ mod tests {
         assert_eq!((&line["event"], &line["schema"]), (&"progress".into(), &1.into()));
         assert_eq!((&line["bytes_total"], &line["is_total_certain"]), (&900.into(), &false.into()));
         assert!(teller.look(&progress).is_none(), "not every change is worth a line");
+        let line = serde_json::to_value(teller.still().unwrap()).unwrap();
+        assert_eq!((&line["bytes"], &line["goodput_bps"]), (&10.into(), &0.0.into()));
+        assert!(line["silence_s"].as_f64().unwrap() > 0.0, "{line}");
         let failure = Failure::new(FailureCode::NoSpace, "full");
         let lines = teller.failed(&[(b"a/b".to_vec(), failure)]);
         let line = serde_json::to_value(&lines[0]).unwrap();

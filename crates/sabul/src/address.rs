@@ -139,6 +139,11 @@ fn check_account(account: &str) -> Result<String, &'static str> {
 }
 
 impl Host {
+    /// The name or IP address, without brackets.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Reads `host`, `host:port`, `[IPv6]` or `[IPv6]:port`.
     ///
     /// # Errors

@@ -19,8 +19,10 @@ const REFUSALS: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct Retry {
     patience: Duration,
-    /// Since when nothing has come.
+    /// Since when nothing has come, once an attempt has failed.
     away_since: Option<Instant>,
+    /// When the present attempt began, until content comes in it.
+    began: Option<Instant>,
     pause: Duration,
     attempts: u64,
 }
@@ -28,12 +30,22 @@ pub struct Retry {
 impl Retry {
     /// Tries again for so long after each loss; not at all where that is zero.
     pub const fn new(patience: Duration) -> Self {
-        Self { patience, away_since: None, pause: *PAUSES.start(), attempts: 0 }
+        Self { patience, away_since: None, began: None, pause: *PAUSES.start(), attempts: 0 }
+    }
+
+    /// An attempt begins.
+    pub fn begin(&mut self) {
+        self.began = Some(Instant::now());
+    }
+
+    /// When to give up; none before the first failure, and while content comes.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.away_since.map(|since| since + self.patience)
     }
 
     /// Content has come.
     pub fn came_on(&mut self) {
-        self.away_since = None;
+        (self.away_since, self.began) = (None, None);
         self.pause = *PAUSES.start();
     }
 
@@ -47,11 +59,11 @@ impl Retry {
         }
         let now = Instant::now();
         let until = match (kind, self.away_since) {
-            (ErrorKind::Unreachable, since) => since.unwrap_or(now) + self.patience,
+            (ErrorKind::Unreachable, since) => since.or(self.began).unwrap_or(now) + self.patience,
             (ErrorKind::Authentication, Some(since)) => since + self.patience.min(REFUSALS),
             _ => return None,
         };
-        self.away_since.get_or_insert(now);
+        self.away_since.get_or_insert(self.began.unwrap_or(now));
         let rest = until.saturating_duration_since(now);
         if rest.is_zero() {
             return None;
@@ -107,6 +119,26 @@ mod tests {
         assert!(retry.lost(ErrorKind::Unreachable).is_some(), "who is silent is waited for longer");
         retry.came_on();
         assert_eq!(retry.lost(ErrorKind::Authentication), None, "a refusal out of the blue");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_brings_nothing_is_part_of_the_patience() {
+        let mut retry = Retry::new(Duration::from_secs(5));
+        let start = Instant::now();
+        retry.begin();
+        assert_eq!(retry.deadline(), None, "the first attempt takes as long as it takes");
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(retry.lost(ErrorKind::Unreachable), Some(Duration::from_millis(500)));
+        assert_eq!(retry.deadline(), Some(start + Duration::from_secs(5)));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(retry.lost(ErrorKind::Unreachable), None);
+        // A transfer that brought content is not.
+        let mut retry = Retry::new(Duration::from_secs(5));
+        retry.begin();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        retry.came_on();
+        assert!(retry.lost(ErrorKind::Unreachable).is_some());
+        assert_eq!(retry.deadline(), Some(Instant::now() + Duration::from_secs(5)));
     }
 
     #[tokio::test(start_paused = true)]

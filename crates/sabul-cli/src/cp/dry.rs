@@ -76,7 +76,7 @@ async fn find(args: &CpArgs) -> Result<Vec<Step>, CliError> {
     if plan.reads_stdin() || plan.writes_stdout() {
         return Err(CliError::usage("--dry-run has nothing to say about '-'; name files"));
     }
-    let missing = plan.all_missing(args.archive)?;
+    let missing = plan.none_to_send(args)?;
     if !missing.is_empty() {
         let skip = |(path, failure)| Step { path, bytes: 0, what: What::Skip(failure) };
         return Ok(missing.into_iter().map(skip).collect());

@@ -40,6 +40,9 @@ const STDIN_NAME: &[u8] = b"stdin";
 /// down may have a hundredth of them. Ours: some 5 MB of usual names.
 const NAMES_HELD: usize = 100_000;
 
+/// Why a directory is not sent.
+const NOT_RECURSIVE: &str = "is a directory; copy it with -r";
+
 /// Names that a walk looks at and leaves out before it pauses.
 const PAUSE_AFTER: usize = 1000;
 
@@ -218,16 +221,24 @@ impl SourceSet {
         Planned { walk: self.into_parts().0 }
     }
 
-    /// What is wrong with each source, where nothing is there of any of them; a look at each.
-    pub fn all_missing(&self) -> Vec<(Vec<u8>, Failure)> {
+    /// Why each source cannot be sent, where none of them can: nothing is there, or it is a directory and the set is not
+    /// recursive. A look at each.
+    pub fn none_to_send(&self) -> Vec<(Vec<u8>, Failure)> {
         if self.stream.is_some() {
             return Vec::new();
         }
         let failure = |root: &PathBuf| {
             let bytes = root.as_os_str().as_bytes();
             let links = if is_content(bytes) { Links::Follow } else { self.links };
-            let failure = self.tree.look(root, None, links).err()?;
-            (failure.code == FailureCode::NotFound).then(|| (last_component(bytes), failure))
+            let failure = match self.tree.look(root, None, links) {
+                Ok(facts) if matches!(facts.kind, FactKind::Directory(_)) && !self.recursive => {
+                    unreadable(root, NOT_RECURSIVE)
+                }
+                Ok(_) => return None,
+                Err(failure) if failure.code == FailureCode::NotFound => failure,
+                Err(_) => return None,
+            };
+            Some((last_component(bytes), failure))
         };
         self.roots.iter().map(failure).collect::<Option<_>>().unwrap_or_default()
     }
@@ -578,7 +589,7 @@ impl Walk {
         identity: Option<(u64, u64)>,
     ) -> Result<(), Failure> {
         if !self.recursive {
-            return Err(unreadable(path, "is a directory; copy it with -r"));
+            return Err(unreadable(path, NOT_RECURSIVE));
         }
         if identity.is_some() && self.stack.iter().any(|level| level.identity == identity) {
             return Err(unreadable(path, "is a link to a directory that contains it"));

@@ -1,0 +1,100 @@
+//! All attempts of a copy together: their time, and what limited it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use sabul::Progress;
+use sabul_front::json::{TransferJson, rate_bps};
+
+/// The sum of the attempts so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Whole {
+    /// When the first transfer was opened.
+    begun: Option<Instant>,
+    /// Bytes that were there before the first attempt that brought any.
+    resumed: Option<u64>,
+    /// Seconds in which each limiter held the transfers up.
+    spent: BTreeMap<String, f64>,
+    /// Time in transfers.
+    busy: Duration,
+    /// Since when there is no connection, after one that was lost.
+    pub(super) lost_at: Option<Instant>,
+    /// Connections, lost ones among them.
+    connections: u64,
+}
+
+impl Whole {
+    /// There is a connection, the first or another.
+    pub(super) const fn connected(&mut self) {
+        self.connections += 1;
+    }
+
+    /// Adds an attempt that is over.
+    pub(super) fn add(&mut self, progress: &Progress) {
+        let now = Instant::now();
+        self.begun.get_or_insert(now.checked_sub(progress.elapsed).unwrap_or(now));
+        if progress.bytes > 0 {
+            self.resumed.get_or_insert(progress.bytes_resumed);
+        }
+        for &(name, share) in &progress.channel.limiter {
+            *self.spent.entry(name.to_owned()).or_default() +=
+                share * progress.elapsed.as_secs_f64();
+        }
+        self.busy += progress.elapsed;
+        self.lost_at = Some(now);
+    }
+
+    /// Puts all attempts in place of the last, where there were several.
+    pub(super) fn complete(&self, json: &mut TransferJson) {
+        json.reconnects = self.connections.saturating_sub(1);
+        let Some(begun) = self.begun.filter(|_| json.reconnects > 0) else { return };
+        let seconds = begun.elapsed().as_secs_f64();
+        json.seconds = seconds;
+        json.resumed_bytes = json.resumed_bytes.min(self.resumed.unwrap_or(0));
+        json.goodput_bps = rate_bps(json.bytes.saturating_sub(json.resumed_bytes), seconds);
+        if self.spent.is_empty() {
+            return;
+        }
+        let mut limiter = self.spent.clone();
+        *limiter.entry("outage".to_owned()).or_default() += seconds - self.busy.as_secs_f64();
+        limiter.values_mut().for_each(|time| *time = (*time / seconds).clamp(0.0, 1.0));
+        json.limiter = limiter;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabul::ChannelStats;
+
+    use super::*;
+
+    fn attempt(seconds: u64, bytes: u64, resumed: u64, limiter: &'static str) -> Progress {
+        let channel = ChannelStats { limiter: vec![(limiter, 1.0)], ..ChannelStats::default() };
+        let elapsed = Duration::from_secs(seconds);
+        Progress { bytes, bytes_resumed: resumed, elapsed, channel, ..Progress::default() }
+    }
+
+    #[test]
+    fn time_and_rate_are_those_of_all_attempts_with_the_pause_between_them() {
+        let mut whole = Whole::default();
+        whole.add(&attempt(30, 15_000_000, 5_000_000, "path"));
+        whole.add(&attempt(10, 45_000_000, 15_000_000, "path"));
+        // Ten seconds of pause: the first attempt began 50 s ago.
+        whole.begun = Instant::now().checked_sub(Duration::from_secs(50));
+        let mut json = TransferJson {
+            bytes: 45_000_000,
+            resumed_bytes: 15_000_000,
+            ..TransferJson::default()
+        };
+        whole.connected();
+        whole.complete(&mut json);
+        assert_eq!((json.reconnects, json.resumed_bytes), (0, 15_000_000), "one stays as it is");
+        whole.connected();
+        whole.complete(&mut json);
+        assert_eq!((json.reconnects, json.resumed_bytes), (1, 5_000_000));
+        assert!((json.seconds - 50.0).abs() < 1.0, "{}", json.seconds);
+        assert!((json.goodput_bps / 6.4e6 - 1.0).abs() < 0.05, "{}", json.goodput_bps);
+        assert!((json.limiter["path"] - 0.8).abs() < 0.02, "{:?}", json.limiter);
+        assert!((json.limiter["outage"] - 0.2).abs() < 0.02, "{:?}", json.limiter);
+    }
+}
