@@ -265,13 +265,16 @@ impl Jail {
 
     /// A path as the user of this jail knows it.
     pub(crate) fn shown(&self, path: &JailPath) -> String {
+        sabul_transfer::Printable(&self.join(path)).to_string()
+    }
+
+    fn join(&self, path: &JailPath) -> Vec<u8> {
         let path = path.as_bytes();
-        let shown = match &self.name[..] {
+        match &self.name[..] {
             name if name.is_empty() || path.is_empty() => [name, path].concat(),
             name if name.ends_with(b"/") => [name, path].concat(),
             name => [name, b"/", path].concat(),
-        };
-        sabul_transfer::Printable(&shown).to_string()
+        }
     }
 
     /// The same jail for somebody who does much in one folder: names in it are found where the folder is now, without
@@ -297,7 +300,7 @@ impl Jail {
     /// If there is none, or the way to it leads out.
     pub fn within(&self, folder: &JailPath) -> Result<Self, JailError> {
         let root = self.resolve("open", folder, resolve::DIRECTORY, Links::FollowInside)?;
-        Ok(Self { root, resolver: self.resolver, near: None })
+        Ok(Self { root, resolver: self.resolver, near: None, name: self.join(folder) })
     }
 
     /// Opens a plain file for reading. Links that stay inside are followed.
