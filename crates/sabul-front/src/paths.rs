@@ -92,7 +92,7 @@ impl PathFile {
         }
         let all: BTreeMap<_, _> =
             all.paths().iter().map(|(peer, path)| (*peer, Written::of(path))).collect();
-        let folder = file.parent().unwrap_or(Path::new("."));
+        let folder = file.parent().unwrap_or_else(|| Path::new("."));
         fs::create_dir_all(folder)?;
         own::check(folder)?;
         // A new file of mode 0600, under a name that nobody can guess.
