@@ -382,7 +382,8 @@ fn what_cannot_be_sent_is_named_and_the_rest_arrives() {
     let _socket = std::os::unix::net::UnixListener::bind(at("d/socket")).unwrap();
     write(from.path(), "last", b"last");
 
-    let set = local(&[&at("missing"), &at("d"), Path::new("/dev/null"), &at("last")]);
+    let set = local(&[&at("missing"), &at("d"), Path::new("/dev/null"), &at("last")])
+        .with_links_out(true);
     let (sent, summary) = record(set, OPTIONS);
     let reasons: Vec<_> = summary
         .failures
@@ -684,8 +685,8 @@ fn a_listener_serves_what_is_below_its_root_and_nothing_else() {
         .unwrap();
     let up = format!("d/../../{}/secret", outside.path().file_name().unwrap().to_str().unwrap());
     let sources = [b"/d".to_vec(), b"y".to_vec(), up.into_bytes(), b"none".to_vec()];
-    let (sent, summary) =
-        record(SourceSet::in_disk(jail(from.path()), sources.to_vec(), true), OPTIONS);
+    let set = SourceSet::in_disk(jail(from.path()), sources.to_vec(), true).with_links_out(true);
+    let (sent, summary) = record(set, OPTIONS);
     let to = TempDir::new().unwrap();
     let mut receiver = receiver(to.path(), "", true);
     replay(sent, &mut receiver);
