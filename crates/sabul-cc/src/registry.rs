@@ -3,9 +3,10 @@
 //! Program, scenarios, simulator and lab all read this table. A program may [`add`] controllers of its
 //! own, once, before anything else.
 
+use std::fmt;
 use std::sync::OnceLock;
 
-use sabul_units::nearest;
+use sabul_units::near;
 
 use crate::bulk::{fobs, netblt, rbudp, tsunami};
 use crate::explicit::{emkc, jetmax, maxnet, piqi_rcp, rcp, xcp};
@@ -133,20 +134,42 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(is_plain)
 }
 
+/// The registry has no controller of this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownController {
+    /// The name.
+    pub name: String,
+    /// Names that are near, the nearest first.
+    pub near: Vec<&'static str>,
+}
+
+impl fmt::Display for UnknownController {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown controller '{}'; ", self.name)?;
+        if !self.near.is_empty() {
+            write!(f, "nearest: {}; ", self.near.join(", "))?;
+        }
+        f.write_str("'sabul cc list' lists all")
+    }
+}
+
+impl std::error::Error for UnknownController {}
+
+impl From<UnknownController> for ConfigError {
+    fn from(error: UnknownController) -> Self {
+        let names: Vec<_> = all().map(|entry| entry.name).collect();
+        refusal("controller".to_owned(), &error.name, &format!("one of: {}", names.join(", ")))
+    }
+}
+
 /// The entry of this name.
 ///
 /// # Errors
-/// If there is none; the error names the nearest and lists all.
-pub fn find(name: &str) -> Result<&'static Entry, ConfigError> {
+/// If there is none; the error names the nearest.
+pub fn find(name: &str) -> Result<&'static Entry, UnknownController> {
     all().find(|entry| entry.name == name).ok_or_else(|| {
         let names: Vec<_> = all().map(|entry| entry.name).collect();
-        let hint = nearest(name, &names)
-            .map_or_else(String::new, |known| format!("'{known}' (the nearest), or "));
-        ConfigError {
-            setting: "controller".to_owned(),
-            value: name.to_owned(),
-            allowed: format!("{hint}one of: {}", names.join(", ")),
-        }
+        UnknownController { name: name.to_owned(), near: near(name, &names) }
     })
 }
 
@@ -185,15 +208,16 @@ mod tests {
 
     #[test]
     fn an_unknown_name_suggests_the_nearest() {
-        let text = find("sabul2004").unwrap_err().to_string();
-        assert!(text.contains("'sabul2003' (the nearest)"), "{text}");
-        for (typed, meant) in [("hstcp", "htcp"), ("renno", "reno"), ("bick", "bic")] {
-            let text = find(typed).unwrap_err().to_string();
-            assert!(text.contains(&format!("'{meant}' (the nearest)")), "{text}");
+        let text = |name| find(name).unwrap_err().to_string();
+        assert_eq!(
+            text("bbr"),
+            "unknown controller 'bbr'; nearest: bbr1, bbr3; 'sabul cc list' lists all"
+        );
+        for (typed, meant) in [("sabul2004", "sabul2003"), ("hstcp", "htcp"), ("renno", "reno")] {
+            assert!(find(typed).unwrap_err().near.contains(&meant), "{}", text(typed));
         }
         for stranger in ["zzz", "", "q"] {
-            let text = find(stranger).unwrap_err().to_string();
-            assert!(!text.contains("nearest") && text.contains("highspeed"), "{text}");
+            assert!(!text(stranger).contains("nearest"), "{}", text(stranger));
         }
         // Whoever names a policy and no controller gets it.
         assert!(find(DEFAULT).is_ok_and(|entry| entry.follows_policy));

@@ -170,7 +170,7 @@ pub(crate) struct CpArgs {
     pub(crate) copy_links: bool,
     #[command(flatten)]
     pub(crate) channel: ChannelArgs,
-    /// Never send faster than this, in bit/s with k, M or G, such as 500M.
+    /// Never send faster than this, in bit/s with k, M or G, such as 500M, or in bytes, such as 60MB/s.
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Rate>,
     /// How it stands beside other traffic; high and low take a controller that follows policies.

@@ -131,6 +131,12 @@ impl From<sabul_cc::ConfigError> for CliError {
     }
 }
 
+impl From<sabul_cc::registry::UnknownController> for CliError {
+    fn from(error: sabul_cc::registry::UnknownController) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

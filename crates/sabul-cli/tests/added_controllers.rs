@@ -212,7 +212,7 @@ fn added_controllers_are_listed_and_shown() {
 fn a_wrong_name_or_parameter_is_refused() {
     let unknown = run(program().args(["cc", "show", "stury"]));
     expect_code(&unknown, 2);
-    assert!(stderr(&unknown).contains("'sturdy' (the nearest)"), "{}", stderr(&unknown));
+    assert!(stderr(&unknown).contains("nearest: sturdy;"), "{}", stderr(&unknown));
     let folder = scenario("sturdi", "");
     let output = sim(folder.path(), &[]);
     expect_code(&output, 2);

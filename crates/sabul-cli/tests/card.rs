@@ -156,7 +156,7 @@ fn a_card_of_one_test_has_nothing_else_and_names_its_transport() {
 #[test]
 fn what_cannot_be_meant_is_refused_before_anything_runs() {
     for (arguments, parts) in [
-        (&["cubik"][..], &["'cubic' (the nearest)", "sabul2003"][..]),
+        (&["cubik"][..], &["unknown controller 'cubik'; nearest: cubic;", "sabul cc list"][..]),
         (&["sabul2003", "--cc-param", "syn_interval_ms=0"], &["syn_interval_ms", "'0'", " to "]),
         (&["sabul2003", "--cc-param", "speed=9"], &["speed"]),
         (&["fast", "--arm", "lab"], &["kernel", "'fast'", "--transport sabul"]),

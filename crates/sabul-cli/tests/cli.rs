@@ -321,7 +321,10 @@ fn usage_errors_exit_with_2_and_name_the_way_out() {
         (&["a", ":path"], "HOST:PATH"),
         (&["--cc", "sabul2004", "a", &url], "sabul2003"),
         (&["--cc-param", "speed=9", "a", &url], "speed"),
-        (&["--bwlimit", "5MB/s", "a", &url], "bits per second"),
+        (&["--bwlimit", "5MB", "a", &url], "bits per second"),
+        (&["-avzP", "a", &url], "does not compress"),
+        (&["--delete", "a", &url], "sabul rm"),
+        (&["-u", "a", &url], "leave -u out"),
         (&["--bwlimit", "0", "a", &url], "positive number"),
         (&["--min-rate", "2T", "a", &url], "up to 1T"),
         (&["--policy", "rude", "a", &url], "fair, high, low, fixed"),
@@ -658,7 +661,7 @@ fn settings_of_a_server_that_cannot_be_are_refused_with_2() {
         (&["--allow-cc", "sabul2004"][..], "sabul2003"),
         (&["--allow-cc", "cubic", "--any-cc"], "--any-cc"),
         (&["--memory", "1M"], "16 MiB"),
-        (&["--bwlimit", "5MB/s"], "bits per second"),
+        (&["--bwlimit", "5MB"], "bits per second"),
     ] {
         let mut command = sabul();
         command.current_dir(folder.path()).args([

@@ -138,7 +138,8 @@ fn check_times(table: &Table<'_>, plan: &FlowPlan, end: Instant) {
 /// What a profile and a controller, or a profile and its defects, are together.
 fn finish_sabul(table: &Table<'_>, ends: &mut SabulEnds, cc: &str, params: &[(String, String)]) {
     let rules = registry::find(cc)
-        .and_then(|entry| entry.build(params, Bytes(FULL_PACKET)))
+        .ok()
+        .and_then(|entry| entry.build(params, Bytes(FULL_PACKET)).ok())
         .map_or(ChannelRules::Standard, |controller| controller.rules());
     if !rules.has_naks() && ends.profile != Profile::Current {
         let what = format!("{cc} brings {} channel rules of its own", rules.name());

@@ -83,6 +83,12 @@ impl From<sabul_cc::ConfigError> for Error {
     }
 }
 
+impl From<sabul_cc::registry::UnknownController> for Error {
+    fn from(error: sabul_cc::registry::UnknownController) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,6 +25,6 @@ pub use random::{Probability, ProbabilityError, Random, SeededRandom};
 pub use rate::{Bytes, Gap, Packets, ParseRateError, Rate};
 pub use seq::{PacketNumber, SeqNo, expand_u32};
 pub use size::{parse_bytes, show_bytes};
-pub use spelling::nearest;
+pub use spelling::{near, nearest};
 pub use time::{Instant, Span};
 pub use words::{count, show_rate};

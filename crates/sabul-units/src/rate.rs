@@ -119,7 +119,7 @@ impl fmt::Display for ParseRateError {
         write!(
             f,
             "'{}' is not a rate: write bits per second as a positive number with k, M, G or T \
-             (powers of 1000), such as 500M or 2.5G",
+             (powers of 1000), such as 500M or 2.5G, or bytes per second, such as 60MB/s",
             self.text
         )
     }
@@ -130,20 +130,31 @@ impl std::error::Error for ParseRateError {}
 impl FromStr for Rate {
     type Err = ParseRateError;
 
-    /// Reads `800M`, `2.5G`, `64000`, `10Gbit/s`, `10Gbps`. Bits per second, powers of 1000; a text
-    /// that could mean bytes is refused.
+    /// Reads `800M`, `2.5G`, `64000`, `10Gbit/s`, `10Gbps`: bits per second, powers of 1000. With `B/s` at the end the
+    /// number counts bytes: `10MB/s`, and `10MiB/s` with powers of 1024. A text that could mean either is refused.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "range checked")]
     fn from_str(text: &str) -> Result<Self, ParseRateError> {
         let fail = || ParseRateError { text: text.to_owned() };
         let t = text.trim();
-        let t = ["bit/s", "bps"].iter().find_map(|unit| t.strip_suffix(unit)).unwrap_or(t).trim();
-        let (number, factor) = match t.chars().last().ok_or_else(fail)? {
-            'k' | 'K' => (&t[..t.len() - 1], 1e3),
-            'M' | 'm' => (&t[..t.len() - 1], 1e6),
-            'G' | 'g' => (&t[..t.len() - 1], 1e9),
-            'T' | 't' => (&t[..t.len() - 1], 1e12),
-            _ => (t, 1.0),
+        let (t, bits, base) = if let Some(t) = t.strip_suffix("iB/s") {
+            (t, 8.0, 1024.0_f64)
+        } else if let Some(t) = t.strip_suffix("B/s") {
+            (t, 8.0, 1000.0)
+        } else {
+            let bits = ["bit/s", "bps"].iter().find_map(|unit| t.strip_suffix(unit));
+            (bits.unwrap_or(t), 1.0, 1000.0)
         };
+        let t = t.trim();
+        let (number, power) = match t.chars().last().ok_or_else(fail)? {
+            'k' | 'K' => (&t[..t.len() - 1], 1),
+            'M' | 'm' => (&t[..t.len() - 1], 2),
+            'G' | 'g' => (&t[..t.len() - 1], 3),
+            'T' | 't' => (&t[..t.len() - 1], 4),
+            // 'iB/s' without a prefix is no unit.
+            _ if base > 1000.0 => return Err(fail()),
+            _ => (t, 0),
+        };
+        let factor = bits * base.powi(power);
         if !number.trim().chars().all(|c| c.is_ascii_digit() || c == '.') {
             return Err(fail());
         }
@@ -172,8 +183,16 @@ mod tests {
         assert_eq!("500M".parse(), Ok(Rate(500_000_000)));
         assert_eq!("2.5G".parse(), Ok(Rate(2_500_000_000)));
         assert_eq!("10 Gbit/s".parse(), Ok(Rate(10_000_000_000)));
-        for bad in ["", "fast", "-5M", "0", "1MB/s", "inf", "nan", "1e99", "5MiB"] {
+        for bad in ["", "fast", "-5M", "0", "1MB", "inf", "nan", "1e99", "5MiB", "5iB/s", "B/s"] {
             assert!(bad.parse::<Rate>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_rate_in_bytes_per_second_counts_eight_bits_for_each() {
+        assert_eq!("10MB/s".parse(), Ok(Rate(80_000_000)));
+        assert_eq!("1.5 kB/s".parse(), Ok(Rate(12_000)));
+        assert_eq!("10MiB/s".parse(), Ok(Rate(83_886_080)));
+        assert_eq!("125 B/s".parse(), Ok(Rate(1_000)));
     }
 }

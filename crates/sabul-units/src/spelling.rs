@@ -18,6 +18,23 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     (distance <= (near.len() / 3).max(1)).then_some(near)
 }
 
+/// The known words that a mistyped one may mean, the most likely first; at most three. A word that only lacks its end is
+/// near too.
+pub fn near<'a>(word: &str, known: &[&'a str]) -> Vec<&'a str> {
+    if word.is_empty() || word.len() > 64 {
+        return Vec::new();
+    }
+    let mut words: Vec<_> = known
+        .iter()
+        .map(|near| (distance(word, near), *near))
+        .filter(|(distance, near)| {
+            *distance <= (near.len() / 3).max(1) || (word.len() > 1 && near.starts_with(word))
+        })
+        .collect();
+    words.sort_by_key(|(distance, _)| *distance);
+    words.into_iter().take(3).map(|(_, near)| near).collect()
+}
+
 /// Letters to insert, drop, change or swap with their neighbour to make one word the other.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();
@@ -51,6 +68,16 @@ mod tests {
         assert_eq!(nearest("", &known), None);
         assert_eq!(nearest("colour", &known), None);
         assert_eq!(nearest(&"x".repeat(1000), &known), None);
+    }
+
+    #[test]
+    fn all_near_words_are_named_the_nearest_first_and_no_other() {
+        let known = ["bic", "bbr1", "bbr3", "sabul2026", "sabul2003"];
+        assert_eq!(near("bbr", &known), ["bbr1", "bbr3"]);
+        assert_eq!(near("sabul", &known), ["sabul2026", "sabul2003"]);
+        assert_eq!(near("sabul2004", &known), ["sabul2003", "sabul2026"]);
+        assert!(near("vegas", &known).is_empty() && near("", &known).is_empty());
+        assert!(near("b", &known).is_empty());
     }
 
     #[test]

@@ -351,7 +351,8 @@ pub(crate) fn check_controller(params: &ChannelParams) -> Result<(), Error> {
 fn needed_rules(controller: &str, params: &[(String, String)]) -> Result<ChannelRules, Error> {
     // The size of a packet is not known yet; any will do to check names and values.
     registry::find(controller)
-        .and_then(|entry| entry.build(params, Bytes(1500)))
+        .map_err(|error| Error::Config(error.to_string()))?
+        .build(params, Bytes(1500))
         .map(|controller| controller.rules())
         .map_err(|error| Error::Config(error.to_string()))
 }

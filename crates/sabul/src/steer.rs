@@ -92,9 +92,8 @@ impl Steering {
 
 /// Refuses a policy that the controller would not follow.
 pub(crate) fn check_policy(controller: &str, policy: Policy) -> Result<(), Error> {
-    registry::find(controller)
-        .and_then(|entry| registry::check_policy(entry, policy))
-        .map_err(|error| Error::Config(error.to_string()))
+    let entry = registry::find(controller).map_err(|error| Error::Config(error.to_string()))?;
+    registry::check_policy(entry, policy).map_err(|error| Error::Config(error.to_string()))
 }
 
 /// Refuses a limit with which nothing would be sent.

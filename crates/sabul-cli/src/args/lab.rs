@@ -271,7 +271,7 @@ mod tests {
         for (arguments, parts) in [
             (&["shell", "--rtt", "10", "--delay", "5"][..], &["--rtt", "--delay"][..]),
             (&["shell", "--rate", "fast"], &["--rate", "500M"]),
-            (&["shell", "--rate", "1MB/s"], &["--rate", "bits per second"]),
+            (&["shell", "--rate", "1MB"], &["--rate", "bits per second"]),
             (&["shell", "--delay=-1"], &["--delay", "0 to 3600000"]),
             (&["shell", "--loss", "5"], &["--loss", "0.01", "1%"]),
             (&["shell", "--loss", "101%"], &["--loss", "1%"]),

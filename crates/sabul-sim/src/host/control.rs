@@ -42,7 +42,8 @@ impl ControlConnection {
             is_paced: false,
         };
         let controller = registry::find("newreno")
-            .and_then(|entry| entry.build(&[], Bytes(plan.packet_bytes.into())))
+            .expect("newreno is a controller")
+            .build(&[], Bytes(plan.packet_bytes.into()))
             .expect("newreno with its defaults");
         Self {
             writer: TcpSender::new(now, config, controller),
