@@ -266,6 +266,9 @@ pub(crate) struct ListenArgs {
     /// printed on standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) ticket_file: Option<PathBuf>,
+    /// What the ticket names in place of this machine's addresses, such as its name for other machines; repeatable.
+    #[arg(long, value_name = "NAME[:PORT]")]
+    pub(crate) advertise: Vec<String>,
     /// End after one session; the exit code tells how it went.
     #[arg(long)]
     pub(crate) once: bool,
@@ -316,7 +319,7 @@ pub(crate) struct ServeArgs {
     pub(crate) root: Option<PathBuf>,
     /// Serve whoever started this over ssh, as that user: the ticket goes to standard output, and the end of
     /// standard input is the end. What `sabul cp FILE HOST:` runs.
-    #[arg(long, conflicts_with_all = ["root", "listen", "ticket_file", "once", "json_lines"])]
+    #[arg(long, conflicts_with_all = ["root", "listen", "ticket_file", "advertise", "once", "json_lines"])]
     pub(crate) stdio: bool,
     /// With --stdio, the ports of which the first free one is taken.
     #[arg(long, value_name = "A-B", requires = "stdio", default_value_t)]

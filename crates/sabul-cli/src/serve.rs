@@ -182,6 +182,7 @@ fn prepare(
         )));
     }
     let mut config = ListenerConfig::new(args.listen);
+    config.advertise.clone_from(&args.advertise);
     let rate_limit_bps = args.bwlimit.map(|rate| rate.0);
     config.memory = args.memory.map_or_else(MemoryBudget::default, MemoryBudget::new);
     config.patience = config.patience.with_silence(args.timeout);

@@ -31,7 +31,8 @@ const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 4096..=16 << 20;
 pub struct ListenerConfig {
     /// Where to listen, on TCP and UDP; port 0 lets the system choose one that is free for both.
     pub address: SocketAddr,
-    /// The `host:port` texts to put in the ticket; empty derives them from `address`.
+    /// What the ticket names, each `host` or `host:port`, without a port with that of the listener; empty names the
+    /// addresses of this machine.
     pub advertise: Vec<String>,
     /// Memory for sessions and transfers.
     pub memory: MemoryBudget,

@@ -1,10 +1,11 @@
 //! Waiting for connectors: one TCP port, the same UDP port, a ticket that lets them in.
 
+mod addresses;
 mod door;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -89,9 +90,10 @@ impl Bound {
         let identity = Identity::generate().map_err(internal)?;
         let tls = identity.server_config().map_err(internal)?;
         let advertise = if config.advertise.is_empty() {
-            reachable(address).into_iter().map(|address| address.to_string()).collect()
+            addresses::reachable(address)
         } else {
-            config.advertise.clone()
+            let port = address.port();
+            config.advertise.iter().map(|text| addresses::with_port(text, port)).collect()
         };
         let ticket = Ticket::generate(advertise, identity.fingerprint())
             .map_err(|error| Error::Config(error.to_string()))?;
@@ -210,29 +212,6 @@ fn listen_on(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     rustix::net::listen(&tcp, BACKLOG)?;
     tcp.set_nonblocking(true)?;
     Ok(tcp)
-}
-
-/// Addresses at which others may find a listener on `address`, the likeliest first.
-fn reachable(address: SocketAddr) -> Vec<SocketAddr> {
-    if !address.ip().is_unspecified() {
-        return vec![address];
-    }
-    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    // Connecting a UDP socket sends nothing and tells which of our addresses faces the world; the
-    // destinations are reserved for documentation.
-    let facing =
-        ["0.0.0.0:0 192.0.2.1:9", "[::]:0 [2001:db8::1]:9"].into_iter().filter_map(|pair| {
-            let (local, remote) = pair.split_once(' ')?;
-            if remote.starts_with('[') && address.is_ipv4() {
-                return None;
-            }
-            let socket = std::net::UdpSocket::bind(local).ok()?;
-            socket.connect(remote).ok()?;
-            Some(socket.local_addr().ok()?.ip())
-        });
-    let mut ips: Vec<IpAddr> = facing.chain([loopback]).collect();
-    ips.dedup();
-    ips.into_iter().map(|ip| SocketAddr::new(ip, address.port())).collect()
 }
 
 /// Takes whoever calls, at once, and gives those who prove that they hold the ticket to the
