@@ -4,6 +4,8 @@ mod card;
 mod channel;
 mod desk;
 mod files;
+mod first;
+mod foreign;
 mod lab;
 mod router;
 mod rules;
@@ -15,7 +17,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use sabul::Policy;
 use sabul_front::listen;
 use sabul_front::ssh::Ports;
@@ -26,6 +28,8 @@ pub(crate) use card::{CardArgs, CardTransport, ContractOrder};
 pub(crate) use channel::ChannelArgs;
 pub(crate) use desk::{PsArgs, SetArgs};
 pub(crate) use files::{CatArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, StatArgs};
+pub(crate) use first::{first_screen, without_far_tips};
+pub(crate) use foreign::ForeignArgs;
 pub(crate) use lab::{
     LabArgs, LabCommand, LabCompareArgs, LabPresetsArgs, LabRunArgs, LabShellArgs,
 };
@@ -33,19 +37,11 @@ pub(crate) use router::RouterArgs;
 pub(crate) use rules::RulesArgs;
 use sabul_units::parse_bytes;
 pub(crate) use ssh::SshArgs;
-use values::{parse_memory, parse_param, parse_timeout};
-
-/// What somebody who has never used it wants to see.
-const START: &str = "\
-Start here:
-  sabul cp big.iso host:       copy to another machine through ssh (--push: it has no sabul)
-  sabul cp -r host:data .      and back
-  sabul demo                   see it beside TCP on an emulated path, here alone
-  sabul help cp                all about copying";
+use values::{ControllerName, parse_memory, parse_param, parse_timeout};
 
 /// Reliable, encrypted bulk transfer over UDP for long and fast paths.
 #[derive(Debug, Parser)]
-#[command(name = "sabul", version, before_help = START, after_help = exit::LIST, max_term_width = 100)]
+#[command(name = "sabul", version, before_help = first::START, after_help = exit::LIST, max_term_width = 100)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -209,6 +205,14 @@ pub(crate) struct CpArgs {
     /// Print errors only.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// Print more lines: where the connection goes, and at the end what the path was like; twice, the log too.
+    #[arg(short, long, action = ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+    /// Accepted for users of rsync; progress and partial files are always on.
+    #[arg(short = 'P', long, alias = "partial", action = ArgAction::Count, hide = true)]
+    pub(crate) progress: u8,
+    #[command(flatten)]
+    pub(crate) foreign: ForeignArgs,
     /// Last, for its heading.
     #[command(flatten)]
     pub(crate) ssh: SshArgs,
@@ -303,7 +307,8 @@ pub(crate) struct ListenArgs {
 pub(crate) struct AllowArgs {
     /// Controllers that clients may choose for what is sent to them, with commas between or
     /// repeated [default: those that react to loss].
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = ControllerName,
+          hide_possible_values = true)]
     pub(crate) allow_cc: Vec<String>,
     /// Clients may choose any controller, also such as send at one rate whatever happens.
     #[arg(long, conflicts_with = "allow_cc")]
@@ -406,7 +411,8 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "256MiB")]
     pub(crate) size: u64,
     /// Congestion controller; `sabul cc list` shows them.
-    #[arg(long, value_name = "NAME", default_value = sabul_cc::registry::DEFAULT)]
+    #[arg(long, value_name = "NAME", default_value = sabul_cc::registry::DEFAULT,
+          value_parser = ControllerName, hide_possible_values = true)]
     pub(crate) cc: String,
     /// Parameter of the controller, repeatable.
     #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]
@@ -440,6 +446,7 @@ pub(crate) enum CcCommand {
     /// Show one: where it comes from and its parameters
     Show {
         /// Its name.
+        #[arg(value_parser = ControllerName, hide_possible_values = true)]
         name: String,
     },
 }

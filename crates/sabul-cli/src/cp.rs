@@ -47,6 +47,9 @@ const WORTH_A_WORD: Duration = Duration::from_secs(1);
 
 /// Runs the command; the result is the exit code.
 pub(crate) async fn run(mut args: CpArgs) -> Result<u8, CliError> {
+    if let Some(reason) = args.foreign.refusal() {
+        return Err(CliError::usage(reason));
+    }
     args.recursive |= args.archive;
     if args.dry_run {
         return dry::run(&args).await;
@@ -211,6 +214,9 @@ async fn attempts(
         let result = match outcome.meanwhile(args, dialled).await {
             Ok((session, bridge)) => {
                 outcome.whole.connected();
+                if args.verbose > 0 {
+                    output::note(format_args!("connected to {}", session.peer_addr()));
+                }
                 let pipe = Pipe::closing(pipe_closed);
                 let result =
                     transfer(args, plan.clone(), &session, options, interrupt, outcome, pipe).await;
@@ -328,6 +334,9 @@ fn conclude(args: &CpArgs, report: &Report, pipe_closed: &AtomicBool, outcome: &
     let is_all_lost = report.entries == 0 && outcome.code != exit::DONE;
     if !args.quiet && !is_all_lost {
         output::note(summary(report, &outcome.json));
+        if args.verbose > 0 {
+            output::note(path_line(&outcome.json));
+        }
         if let Some(line) = kept::line(&report.not_kept) {
             output::note(line);
         }
@@ -362,6 +371,20 @@ fn summary(report: &Report, json: &TransferJson) -> String {
         line += &format!("; limited by {shares}");
     }
     line
+}
+
+/// What the path was like, for `--verbose`.
+fn path_line(copy: &TransferJson) -> String {
+    format!(
+        "path: RTT {:.2} ms (least {:.2}), loss {:.3} %, packets of {} bytes, {} sent, {} of them again, controller {}",
+        copy.rtt_ms,
+        copy.rtt_ms_min,
+        copy.loss_rate * 100.0,
+        copy.mtu,
+        copy.packets_sent,
+        copy.packets_retransmitted,
+        copy.cc,
+    )
 }
 
 /// Tells what failed, `count` entries in all, those that were told before aside; the gravest decides the exit code.

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8, CliError> {
             )),
         }
     }
-    output::start_log();
+    output::start_log(output::WARN);
     let shown = demo::over_relay(&request, &Stop::listen()?.observer(!is_loud(args)))?;
     show(args, shown.is_verified(), || shown.json(), || shown.text())
 }

@@ -48,6 +48,7 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use sabul_cc::registry::{self, Entry};
+use tracing_subscriber::filter::LevelFilter;
 
 use args::{Cli, Command, PerfCommand, ReproduceCommand, SimCommand};
 use error::CliError;
@@ -64,9 +65,14 @@ pub fn run_with(controllers: &'static [Entry]) -> ExitCode {
     }
     panics::tell_as_faults();
     fail_writes_beyond_the_size_limit();
+    if std::env::args_os().len() < 2 {
+        output::note(args::first_screen());
+        return ExitCode::from(exit::USAGE);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            let error = args::without_far_tips(error);
             // Help and version go to standard output; whoever closed it does not want them.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { exit::DONE });
@@ -93,7 +99,10 @@ fn run(command: Command) -> Result<u8, CliError> {
         Command::Demo(args) => demo::run(&args),
         Command::Card(args) => card::run(&args),
         Command::Router(args) => router::run(args),
-        Command::Cp(args) => block_on(cp::run(args)),
+        Command::Cp(args) => {
+            let level = if args.verbose > 1 { output::DEBUG } else { output::WARN };
+            block_on_at(level, cp::run(args))
+        }
         Command::Ls(args) => block_on(files::ls(args)),
         Command::Stat(args) => block_on(files::stat(args)),
         Command::Cat(args) => block_on(files::cat(args)),
@@ -124,7 +133,15 @@ fn run(command: Command) -> Result<u8, CliError> {
 
 /// Runs one command to its end on a runtime of its own.
 fn block_on(work: impl Future<Output = Result<u8, CliError>>) -> Result<u8, CliError> {
-    output::start_log();
+    block_on_at(output::WARN, work)
+}
+
+/// The same with this level of the log.
+fn block_on_at(
+    level: LevelFilter,
+    work: impl Future<Output = Result<u8, CliError>>,
+) -> Result<u8, CliError> {
+    output::start_log(level);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -8,6 +8,7 @@ use sabul::Printable;
 
 use sabul_scenario::Run;
 use sabul_study::runs::{self, Finished};
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::error::CliError;
 
@@ -89,13 +90,18 @@ pub(crate) fn warn_of_debug_build() {
     }
 }
 
-/// Sends warnings of the library to standard error, or what SABUL_LOG asks for: error, warn, info, debug, trace.
-pub(crate) fn start_log() {
+/// Warnings and errors.
+pub(crate) const WARN: LevelFilter = LevelFilter::WARN;
+/// What a developer wants to see.
+pub(crate) const DEBUG: LevelFilter = LevelFilter::DEBUG;
+
+/// Sends what the library logs to standard error, up to this level or that of SABUL_LOG: error, warn, info, debug, trace.
+pub(crate) fn start_log(level: LevelFilter) {
     let asked = std::env::var("SABUL_LOG").ok().and_then(|level| level.parse().ok());
     tracing_subscriber::fmt()
         .with_writer(|| Log)
         .with_ansi(false)
-        .with_max_level(asked.unwrap_or(tracing_subscriber::filter::LevelFilter::WARN))
+        .with_max_level(asked.unwrap_or(level))
         .with_target(false)
         .init();
 }

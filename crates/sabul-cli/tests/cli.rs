@@ -87,6 +87,32 @@ fn the_first_screen_says_where_to_start() {
 }
 
 #[test]
+fn without_arguments_there_is_one_screen_and_no_more() {
+    let output = run(&mut sabul());
+    expect_code(&output, 2);
+    let text = stderr(&output);
+    assert!(text.contains("Copying:     cp") && text.contains("Laboratory:  demo"), "{text}");
+    assert!(text.lines().count() <= 20, "{text}");
+}
+
+#[test]
+fn v_prints_more_lines_and_p_in_capitals_changes_nothing() {
+    let bench = Bench::new();
+    fs::write(bench.path("a"), "x").unwrap();
+    let output = run(&mut bench.cp(["-avP", "--bwlimit", "10MB/s", "a", &bench.url("")]));
+    expect_code(&output, 0);
+    let text = stderr(&output);
+    assert!(text.contains("connected to 127.0.0.1:") && text.contains("path: RTT "), "{text}");
+}
+
+#[test]
+fn completions_name_the_controllers() {
+    let output = run(sabul().args(["completion", "bash"]));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("sabul2026 sabul2003"), "--cc completes nothing");
+}
+
+#[test]
 fn standard_input_and_output_are_files_too() {
     let bench = Bench::new();
     let bytes = content(2, 2_500_000);

@@ -40,6 +40,7 @@ pub(crate) enum ContractOrder {
 pub(crate) struct CardArgs {
     /// The controller; `sabul cc list` shows them.
     #[arg(value_name = "CC")]
+    #[arg(value_parser = super::values::ControllerName, hide_possible_values = true)]
     pub(crate) cc: String,
     /// Parameter of the controller, repeatable; `sabul cc show NAME` lists them.
     #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::values::{parse_memory, parse_param, parse_timeout};
+use super::values::{ControllerName, parse_memory, parse_param, parse_timeout};
 
 /// How a connection is made and how its channel behaves.
 #[derive(Clone, Debug, Args)]
@@ -14,7 +14,7 @@ pub(crate) struct ChannelArgs {
     #[arg(long, value_name = "FILE", env = "SABUL_TICKET_FILE", hide_env_values = true)]
     pub(crate) ticket: Option<PathBuf>,
     /// Congestion controller; `sabul cc list` shows them and the default.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = ControllerName, hide_possible_values = true)]
     pub(crate) cc: Option<String>,
     /// Parameter of the controller, repeatable; `sabul cc show NAME` lists them.
     #[arg(long = "cc-param", value_name = "KEY=VALUE", value_parser = parse_param)]

@@ -1,6 +1,10 @@
 //! How values are read that commands of several files take.
 
+use std::ffi::OsStr;
 use std::time::Duration;
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use sabul_cc::registry;
 
 use sabul_units::parse_bytes;
 
@@ -9,6 +13,27 @@ pub(super) fn parse_param(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(format!("'{text}' is not KEY=VALUE, such as syn_interval_ms=10")),
+    }
+}
+
+/// The name of a controller. Completions list the controllers; an unknown name is the command's to refuse.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ControllerName;
+
+impl TypedValueParser for ControllerName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(registry::all().map(|entry| PossibleValue::new(entry.name))))
     }
 }
 

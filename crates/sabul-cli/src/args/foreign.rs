@@ -1,0 +1,38 @@
+//! Flags that people know from other programs, and that are refused with the reason.
+
+use clap::Args;
+
+/// Flags of rsync and scp that `sabul cp` does not have.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ForeignArgs {
+    /// Refused: nothing is compressed.
+    #[arg(short = 'z', long, hide = true)]
+    compress: bool,
+    /// Refused: nothing is removed.
+    #[arg(long, hide = true)]
+    delete: bool,
+    /// Refused: times are not compared.
+    #[arg(short = 'u', long, hide = true)]
+    update: bool,
+}
+
+impl ForeignArgs {
+    /// Why the first of these flags that was given is refused.
+    pub(crate) const fn refusal(self) -> Option<&'static str> {
+        if self.compress {
+            Some(
+                "-z: sabul cp does not compress; leave -z out, or send what a compressor writes: \
+                 tar cz DIR | sabul cp - HOST:DIR.tgz",
+            )
+        } else if self.delete {
+            Some(
+                "--delete: sabul cp removes no files at the destination; leave --delete out, and remove files with \
+                 sabul rm HOST:PATH",
+            )
+        } else if self.update {
+            Some("-u: sabul cp does not compare times and sends every file; leave -u out")
+        } else {
+            None
+        }
+    }
+}
