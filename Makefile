@@ -38,8 +38,8 @@ dist: ## static program as tarball and .deb in OUT=dist, tried on an empty root;
 publish-check: ## whether every crate could be published as it is; VERIFY= builds each from its package, which takes long
 	$(CARGO) publish $(CARGOFLAGS) --workspace --dry-run --allow-dirty $(VERIFY)
 
-demo: build ## send one file between two processes over an emulated path, and say how it went
-	$(SABUL) demo
+demo: build ## send one file by TCP and by sabul over an emulated path, with and without loss: bars, and a page in target/demo.html
+	$(SABUL) demo --page target/demo.html
 
 test: format lint unit own-controller interrupted doc ## format, lints, every test that needs no root, documentation
 

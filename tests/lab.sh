@@ -274,7 +274,7 @@ fi
 # ---- demo ------------------------------------------------------------------------------------------
 
 attempt 120 "$sabul" demo --size 16MiB --json
-expect "the demo runs beside the kernel's TCP" 0 '"beside"'
+expect "the demo shows TCP and sabul, alone and together" 0 '"transport":"tcp".*"sabul_goodput_bps"'
 attempt 120 "$sabul" demo --size 4MiB --json --relay
 expect "the demo runs over the relay" 0 '"relay_late_ms_p99"'
 

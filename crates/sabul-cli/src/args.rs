@@ -71,7 +71,7 @@ pub(crate) enum Command {
     Set(SetArgs),
     /// Measure a path from memory to memory
     Perf(PerfArgs),
-    /// Send one file over an emulated path on this machine, and say how it went
+    /// Send one file by TCP and by sabul over an emulated path on this machine, with and without loss
     Demo(DemoArgs),
     /// Show the congestion controllers
     Cc(CcArgs),
@@ -405,10 +405,10 @@ pub(crate) struct TestArgs {
 #[command(after_help = exit::LIST)]
 pub(crate) struct DemoArgs {
     /// The path to emulate, by name; a wrong name lists all.
-    #[arg(long, value_name = "PRESET", default_value = "1gbit-100ms")]
+    #[arg(long, value_name = "PRESET", default_value = "100mbit-100ms")]
     pub(crate) path: String,
     /// Size of the file, such as 512M.
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "256MiB")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "32MiB")]
     pub(crate) size: u64,
     /// Congestion controller; `sabul cc list` shows them.
     #[arg(long, value_name = "NAME", default_value = sabul_cc::registry::DEFAULT,
@@ -420,9 +420,12 @@ pub(crate) struct DemoArgs {
     /// Decides which packets the path loses, repeats and holds back.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Make no hosts: two processes and a relay between them, without TCP beside.
+    /// Make no hosts: two processes and a relay between them, without TCP.
     #[arg(long)]
     pub(crate) relay: bool,
+    /// Write the bars as a page into this file [default: a new file in the folder for temporary files, without --json].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) page: Option<PathBuf>,
     /// Print one JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,18 +1,18 @@
-//! `sabul demo`: one real file between two processes over an emulated path.
+//! `sabul demo`: one file by the kernel's TCP and by sabul, over an emulated path.
 //!
-//! Where hosts can be made, the file goes from one to another beside a TCP connection of the kernel.
-//! Elsewhere, or where asked for, sender and receiver are children of this process and a relay plays the
-//! path.
+//! Where hosts can be made, TCP and sabul run between them, alone and together. Elsewhere, or where asked for, sender and
+//! receiver are children of this process, a relay plays the path, and there is no TCP.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sabul::Ticket;
 use sabul_lab::isolate;
-use sabul_study::demo::{self, Request};
+use sabul_study::demo::{self, Draw, Request, Shown};
 use sabul_study::path::find_preset;
-use serde_json::Value;
 
 use crate::args::DemoArgs;
 use crate::error::CliError;
@@ -22,11 +22,25 @@ use crate::options::check_controller;
 use crate::output;
 use crate::stop::Stop;
 
+/// Flows that run at the same time.
+const FLOWS: usize = 2;
+
 /// Runs the command. The process must have one thread until then.
 pub(crate) fn run(args: &DemoArgs) -> Result<u8, CliError> {
     if isolate::is_inside() {
         isolate::settle()?;
-        return beside_tcp(args, &request(args)?);
+        let request = request(args)?;
+        let observer = Stop::listen()?.observer(is_loud(args));
+        let bars = is_loud(args).then(bars);
+        let drawn = bars.clone();
+        let draw: Draw = Arc::new(move |lines| {
+            for (n, bar) in drawn.iter().flatten().enumerate() {
+                bar.set_message(lines.get(n).cloned().unwrap_or_default());
+            }
+        });
+        let shown = demo::beside_tcp(&request, &observer, &draw);
+        bars.iter().flatten().for_each(ProgressBar::finish_and_clear);
+        return show(args, &shown?);
     }
     output::warn_of_debug_build();
     let request = request(args)?;
@@ -35,18 +49,22 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8, CliError> {
         match isolate::probe().and_then(|()| isolate::run_inside()) {
             Ok(code) => return Ok(code),
             Err(error) if !is_loud(args) => drop(error),
-            Err(error) => output::note(format_args!(
-                "no hosts here, so nothing runs beside the copy: {error}"
-            )),
+            Err(error) => output::note(format_args!("no hosts here, so no TCP: {error}")),
         }
     }
     output::start_log(output::WARN);
-    let shown = demo::over_relay(&request, &Stop::listen()?.observer(!is_loud(args)))?;
-    show(args, shown.is_verified(), || shown.json(), || shown.text())
+    show(args, &demo::over_relay(&request, &Stop::listen()?.observer(is_loud(args)))?)
 }
 
 const fn is_loud(args: &DemoArgs) -> bool {
     !args.quiet && !args.json
+}
+
+/// A live line for each flow.
+fn bars() -> [ProgressBar; FLOWS] {
+    let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{msg}").expect("the template is right");
+    [(); FLOWS].map(|()| all.add(ProgressBar::new_spinner().with_style(style.clone())))
 }
 
 fn request(args: &DemoArgs) -> Result<Request, CliError> {
@@ -71,40 +89,40 @@ fn read_address(ticket: &Path) -> Result<SocketAddr, String> {
     address.ok_or_else(|| "the ticket of the demo's server holds no IP address".to_owned())
 }
 
-/// Runs the demo inside the lab; the result is the exit code.
-fn beside_tcp(args: &DemoArgs, request: &Request) -> Result<u8, CliError> {
-    let observer = Stop::listen()?.observer(!is_loud(args));
-    let bars = is_loud(args).then(|| {
-        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{msg}").expect("the template is right");
-        [(); 2].map(|()| all.add(ProgressBar::new_spinner().with_style(style.clone())))
-    });
-    let drawn = bars.clone();
-    let shown = demo::beside_tcp(request, &observer, move |lines| {
-        for (bar, line) in drawn.iter().flatten().zip(lines) {
-            bar.set_message(line);
-        }
-    });
-    bars.iter().flatten().for_each(ProgressBar::abandon);
-    let shown = shown?;
-    show(args, shown.is_verified(), || shown.json(), || shown.text())
-}
-
-/// Prints what was shown; the result is the exit code.
-fn show(
-    args: &DemoArgs,
-    is_verified: bool,
-    document: impl FnOnce() -> Value,
-    text: impl FnOnce() -> String,
-) -> Result<u8, CliError> {
+/// Prints what was shown and writes the page; the result is the exit code.
+fn show(args: &DemoArgs, shown: &Shown) -> Result<u8, CliError> {
     if args.json {
-        json::print(&document())?;
+        json::print(&shown.json())?;
     } else {
-        output::print(text())?;
+        output::print(shown.text())?;
     }
-    if is_verified {
+    if !args.json || args.page.is_some() {
+        let at = write_page(args.page.as_deref(), &shown.page())?;
+        if is_loud(args) {
+            output::note(format_args!("The same as a page: {}", at.display()));
+        }
+    }
+    if shown.is_verified() {
         return Ok(exit::DONE);
     }
     output::complain("the file that arrived differs from the one that was sent");
     Ok(VERIFICATION)
+}
+
+/// Writes the page into this file, or into a new one in the folder for temporary files.
+fn write_page(at: Option<&Path>, page: &str) -> Result<PathBuf, CliError> {
+    let fail = |place: &Path, error: std::io::Error| {
+        CliError::failed(format!("cannot write the page '{}': {error}", place.display()))
+    };
+    if let Some(at) = at {
+        std::fs::write(at, page).map_err(|error| fail(at, error))?;
+        return Ok(at.to_owned());
+    }
+    let folder = std::env::temp_dir();
+    let mut builder = tempfile::Builder::new();
+    let file = builder.prefix("sabul-demo-").suffix(".html").tempfile_in(&folder);
+    let mut file = file.map_err(|error| fail(&folder, error))?;
+    file.write_all(page.as_bytes()).map_err(|error| fail(file.path(), error))?;
+    let (_, at) = file.keep().map_err(|error| fail(&folder, error.error))?;
+    Ok(at)
 }

@@ -119,6 +119,9 @@ fn the_demo_verifies_its_file_and_cleans_up() {
     let document = json(&output);
     expect(&document, "demo");
     expect(&document["copy"], "cp");
+    let alone = document["alone"].as_array().unwrap();
+    assert!(alone.len() == 2 && alone.iter().all(|run| run["transport"] == "sabul"), "{document}");
+    assert!(document["together"].is_null(), "{document}");
     assert_eq!(document["bytes"], 4 << 20);
     assert_eq!(document["verified"], true);
     assert!(document["goodput_bps"].as_f64().unwrap() > 1e6, "{document}");

@@ -44,6 +44,13 @@ pub fn presets() -> Vec<PathPreset> {
             path(Rate::from_mbps(1000), Span::from_millis(50), 8_333),
         ),
         symmetric(
+            "100mbit-100ms",
+            "clean long path: 100 Mb/s, 100 ms round trip, queue of one BDP (833 packets)",
+            "Our choice of round numbers, a tenth of 1gbit-100ms, so that two processors play it with ease. Queue: one \
+             bandwidth-delay product, 100 Mb/s × 100 ms = 1.25 MB = 833 packets of 1500 bytes.",
+            path(Rate::from_mbps(100), Span::from_millis(50), 833),
+        ),
+        symmetric(
             "lossy",
             "everything goes wrong: 200 Mb/s, 40 ms, 5 % loss, duplicates, reordering, damage, and \
              3 s of silence",

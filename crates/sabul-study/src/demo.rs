@@ -1,12 +1,14 @@
 //! A demonstration: one real file between two processes of the program over a named path.
 //!
-//! [`beside_tcp`] sends it from host to host beside a TCP connection of the kernel; [`over_relay`] needs no
-//! hosts: sender and receiver are children of this process and the relay plays the path. Everything that was
-//! made goes away with the call.
+//! [`beside_tcp`] sends it from host to host, and as many bytes by the kernel's TCP, with and without loss.
+//! [`over_relay`] needs no hosts: sender and receiver are children of this process and the relay plays the path.
+//! Everything that was made goes away with the call.
 
-mod beside;
 mod child;
+mod hosts;
+mod losses;
 mod relayed;
+mod shown;
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -20,8 +22,9 @@ use tempfile::TempDir;
 
 use crate::error::Error;
 use crate::observer::Observer;
-pub use beside::{Beside, beside_tcp};
-pub use relayed::{Relayed, over_relay};
+pub use hosts::{Draw, beside_tcp};
+pub use relayed::over_relay;
+pub use shown::Shown;
 
 /// Name of the file that travels.
 const FILE_NAME: &str = "demo.bin";
@@ -94,10 +97,6 @@ impl Copied {
         }
         document
     }
-
-    fn verdict(&self) -> &'static str {
-        if self.is_verified() { "BLAKE3 is equal at both ends" } else { "THE FILES DIFFER" }
-    }
 }
 
 /// Packets that the link lost, without those that asked how large a packet may be.
@@ -137,6 +136,14 @@ impl Folder {
         observer.note(format_args!("making {} of random bytes", show_bytes(size)));
         make_file(&file, size, observer)?;
         Ok(Self { folder, file, root, ticket, answer })
+    }
+
+    /// Removes what the last run left, so that the next one finds nothing.
+    fn reset(&self) {
+        for path in [&self.ticket, &self.answer, &self.root.join(FILE_NAME)] {
+            // What is not there need not be removed.
+            let _ = std::fs::remove_file(path);
+        }
     }
 
     /// What the copy said and what arrived.

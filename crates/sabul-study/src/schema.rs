@@ -71,7 +71,6 @@ enum Kind {
     OptionalCount,
     OptionalNumber,
     OptionalMaybeNumber,
-    OptionalMaybeObject(&'static [Field]),
     OptionalText,
     OptionalTexts,
     /// Objects that are not described further, and may not be there.
@@ -110,7 +109,6 @@ impl Kind {
                 | Self::OptionalCount
                 | Self::OptionalNumber
                 | Self::OptionalMaybeNumber
-                | Self::OptionalMaybeObject(_)
                 | Self::OptionalText
                 | Self::OptionalTexts
                 | Self::OptionalAnys
@@ -139,7 +137,7 @@ impl Kind {
                 json!({ "type": "object", "additionalProperties": { "type": kind } })
             }
             Self::Object(fields) | Self::OptionalObject(fields) => object(fields),
-            Self::MaybeObject(fields) | Self::OptionalMaybeObject(fields) => {
+            Self::MaybeObject(fields) => {
                 let mut schema = object(fields);
                 schema["type"] = json!(["object", "null"]);
                 schema

@@ -7,23 +7,21 @@ use std::time::{Duration, Instant};
 
 use sabul_lab::{Relay, RelayConfig, RelayStats};
 use sabul_path::PathPreset;
-use sabul_units::{Span, show_bytes};
+use sabul_units::Span;
 use serde_json::{Value, json};
 
 use super::child::{Child, Usage};
-use super::{Copied, Folder, Request, go_on, in_folder, lost, read_answer, share};
+use super::losses::Losses;
+use super::shown::{Alone, Shown};
+use super::{Copied, Folder, Request, go_on, in_folder, read_answer};
 use crate::error::Error;
 use crate::observer::Observer;
 use crate::processor::{cpu_mhz, mhz_per_mbps};
-use sabul_units::show_rate;
 
 /// How long the server may take to start, and to end after the client has.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time between two looks at the children. Their memory peaks last longer.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// Cost of UDTv2 and of TCP Reno in MHz of processor per Mb/s. [SLAC Table 1].
-const COST_UDT2: f64 = 16.2;
-const COST_RENO: f64 = 0.63;
 /// A relay that is late by more than this share of the one-way delay has bent the path. Ours.
 const LATE_SHARE: u64 = 20;
 /// Lateness below this counts as none, however short the path: the relay's own step and a wake-up.
@@ -31,7 +29,7 @@ const LATE_FLOOR: Span = Span::from_micros(500);
 
 /// What a copy over the relay has shown.
 #[derive(Debug)]
-pub struct Relayed {
+struct Relayed {
     path: PathPreset,
     cc: String,
     copied: Copied,
@@ -43,15 +41,44 @@ pub struct Relayed {
     cpu_mhz: Option<f64>,
 }
 
-/// Makes the file, sends it over the relay, and compares what arrived.
+/// Makes the file, sends it over the relay as the path is and with more loss, and compares what arrived.
 ///
 /// # Errors
 /// If a process of the program fails, the system refuses something, or the observer ends it.
-pub fn over_relay(request: &Request, observer: &Observer) -> Result<Relayed, Error> {
-    in_folder(request, observer, |folder| send(request, folder, observer))
+pub fn over_relay(request: &Request, observer: &Observer) -> Result<Shown, Error> {
+    in_folder(request, observer, |folder| {
+        let mut shown = Shown::of_relay(&request.path, &request.cc, request.bytes);
+        for losses in Losses::BOTH {
+            let link = losses.on(&request.path);
+            let path =
+                PathPreset { forward: link.forward, back: link.back, ..request.path.clone() };
+            let request = Request { path, ..request.clone() };
+            let cc = &request.cc;
+            observer
+                .note(format_args!("sabul cp ({cc}) alone, {}", Losses::Own.words(&request.path)));
+            let first = send(&request, folder, observer)?;
+            // A machine that was busy may be less so now.
+            let is_valid = first.disturbances().is_empty();
+            let relayed = if is_valid { first } else { send(&request, folder, observer)? };
+            if losses == Losses::Own {
+                shown.document = relayed.json();
+            }
+            shown.is_verified &= relayed.copied.is_verified();
+            shown.alone.push(Alone {
+                is_ours: true,
+                losses,
+                bytes: relayed.copied.bytes,
+                seconds: relayed.wall.as_secs_f64(),
+                rtt_ms: relayed.copied.number("rtt_ms"),
+                faults: relayed.disturbances(),
+            });
+        }
+        Ok(shown)
+    })
 }
 
 fn send(request: &Request, folder: &Folder, observer: &Observer) -> Result<Relayed, Error> {
+    folder.reset();
     let mut server = start_server(request, folder)?;
     let target = wait_for_ticket(&mut server, request, folder, observer)?;
     let relay = Relay::start(RelayConfig {
@@ -64,7 +91,6 @@ fn send(request: &Request, folder: &Folder, observer: &Observer) -> Result<Relay
     })
     .map_err(|error| Error::failed(error.to_string()))?;
 
-    observer.note("sending");
     let begun = Instant::now();
     let mut client = start_client(request, folder, relay.addr())?;
     while client.look()?.is_none() {
@@ -108,7 +134,8 @@ fn start_server(request: &Request, folder: &Folder) -> Result<Child, Error> {
 
 fn start_client(request: &Request, folder: &Folder, relay: SocketAddr) -> Result<Child, Error> {
     let mut command = program(request);
-    command.args(["cp", "--json", "--cc", &request.cc]);
+    // What earlier runs saw of this path would be an advantage.
+    command.args(["cp", "--json", "--fresh", "--cc", &request.cc]);
     for (key, value) in &request.params {
         command.arg("--cc-param").arg(format!("{key}={value}"));
     }
@@ -155,11 +182,6 @@ impl Relayed {
         mhz_per_mbps(cpu_seconds, self.cpu_mhz, self.wall.as_secs_f64(), self.goodput_bps())
     }
 
-    /// Whether what arrived is what was sent.
-    pub fn is_verified(&self) -> bool {
-        self.copied.is_verified()
-    }
-
     fn disturbances(&self) -> Vec<String> {
         let relay = &self.relay;
         let bound = (self.path.forward.delay() / LATE_SHARE).max(LATE_FLOOR);
@@ -179,89 +201,8 @@ impl Relayed {
         found
     }
 
-    /// The result in words.
-    pub fn text(&self) -> String {
-        let link = &self.relay.forward;
-        let verdict = self.copied.verdict();
-        let mut lines = vec![
-            format!("path     {}: {}", self.path.name, self.path.summary),
-            format!("file     {}, {verdict}", show_bytes(self.copied.bytes)),
-            format!(
-                "goodput  {} with {}: the file's bits over {:.2} s from start to end of `sabul cp`",
-                show_rate(self.goodput_bps()),
-                self.cc,
-                self.wall.as_secs_f64(),
-            ),
-            format!(
-                "loss     the path lost {} of {} packets ({:.3} %), {} of them in its full queue, and \
-                 {} larger than it carries",
-                lost(link),
-                link.arrived,
-                share(lost(link), link.arrived) * 100.0,
-                link.dropped_full,
-                link.dropped_too_large,
-            ),
-            format!(
-                "resent   {} of {} packets",
-                self.copied.number("packets_retransmitted"),
-                self.copied.number("packets_sent"),
-            ),
-            format!(
-                "RTT      {:.1} ms on average, {:.1} ms at least",
-                self.copied.number("rtt_ms"),
-                self.copied.number("rtt_ms_min"),
-            ),
-        ];
-        lines.extend(self.cost_lines());
-        lines.push(self.schedule());
-        lines.join("\n") + "\n"
-    }
-
-    /// What it took of this machine.
-    fn cost_lines(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        let costs = (self.cost(self.sender.cpu_seconds), self.cost(self.receiver.cpu_seconds));
-        if let (Some(sender), Some(receiver)) = costs {
-            lines.push(format!(
-                "cpu      sender {sender:.2}, receiver {receiver:.2} MHz/Mbps, encrypted and verified \
-                 (UDTv2 {COST_UDT2}, TCP Reno {COST_RENO} in [SLAC] Table 1)"
-            ));
-        } else {
-            lines.push("cpu      this system does not tell processor times and clock".to_owned());
-        }
-        let peaks = (self.sender.memory_peak_bytes, self.receiver.memory_peak_bytes);
-        if let (Some(sender), Some(receiver)) = peaks {
-            lines.push(format!(
-                "memory   sender {}, receiver {} at most",
-                show_bytes(sender),
-                show_bytes(receiver)
-            ));
-        }
-        lines
-    }
-
-    /// Whether the relay kept the path's schedule.
-    fn schedule(&self) -> String {
-        let late = self.relay.lateness;
-        let disturbances = self.disturbances();
-        if disturbances.is_empty() {
-            format!(
-                "relay    kept the path's schedule: 99 % of packets at most {:.2} ms late, the latest \
-                 {:.2} ms",
-                late.p99.as_millis_f64(),
-                late.max.as_millis_f64()
-            )
-        } else {
-            format!(
-                "relay    THIS RUN WAS DISTURBED, its numbers are about this machine and not about \
-                 the path: {}",
-                disturbances.join("; ")
-            )
-        }
-    }
-
     /// The result as a document.
-    pub fn json(&self) -> Value {
+    fn json(&self) -> Value {
         let relay = &self.relay;
         let own = json!({
             "seconds": self.wall.as_secs_f64(),
@@ -277,8 +218,6 @@ impl Relayed {
             "relay_late_ms_p99": relay.lateness.p99.as_millis_f64(),
             "relay_late_ms_max": relay.lateness.max.as_millis_f64(),
             "relay_dropped_packets": relay.socket_drops + relay.memory_drops,
-            "disturbed": !self.disturbances().is_empty(),
-            "disturbances": self.disturbances(),
         });
         self.copied.document(&self.path, &self.cc, &relay.forward, own)
     }

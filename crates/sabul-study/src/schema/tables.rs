@@ -3,7 +3,7 @@
 use super::Field;
 use super::Kind::{
     Any, Count, List, MaybeNumber, MaybeObject, MaybeText, Named, Number, Object, OptionalAnys, OptionalCount, OptionalList,
-    OptionalMaybeNumber, OptionalMaybeObject, OptionalNumber, OptionalObject, OptionalText, OptionalTexts, Pairs, Text,
+    OptionalMaybeNumber, OptionalNumber, OptionalObject, OptionalText, OptionalTexts, Pairs, Text,
     Texts, Truth,
 };
 
@@ -372,8 +372,9 @@ pub(super) const DEMO: &[Field] = &[
     Field("copy", Any, "What `sabul cp --json` printed: `sabul schema cp`."),
     Field("disturbed", Truth, "The numbers are about this machine and not about the path."),
     Field("disturbances", Texts, "Why."),
-    Field("arm", OptionalText, "lab, where the path is between namespaces and TCP was beside it."),
-    Field("beside", OptionalMaybeObject(RIVAL), "TCP's flow on the same path, there."),
+    Field("arm", OptionalText, "lab, where the path is between namespaces."),
+    Field("alone", List(ALONE), "One transfer after the other, each alone on the path; TCP only where arm is lab."),
+    Field("together", MaybeObject(TOGETHER), "sabul and TCP at once; null where a relay is the path."),
     Field("router_late_ms_p50", OptionalNumber, "Half of the packets left the path no later than this after they were due, in milliseconds; there."),
     Field("router_late_ms_p99", OptionalNumber, "99 % of them, in milliseconds; there."),
     Field("router_late_ms_max", OptionalNumber, "The latest, in milliseconds; there."),
@@ -392,12 +393,22 @@ pub(super) const DEMO: &[Field] = &[
     Field("relay_dropped_packets", OptionalNumber, "Packets that the relay itself lost."),
 ];
 
-const RIVAL: &[Field] = &[
-    Field("transport", Text, "tcp."),
+const ALONE: &[Field] = &[
+    Field("transport", Text, "sabul or tcp."),
     Field("cc", Text, "Its controller."),
-    Field("goodput_bps", Number, "New payload at the receiver, in bit/s."),
-    Field("retransmissions", Count, "Segments that it sent again."),
+    Field("loss_rate", Number, "Share of the data packets that the path loses at random, 0 to 1."),
+    Field("bytes", Count, "What arrived: the whole file, or of TCP on a lossy path as much as had time."),
+    Field("seconds", Number, "From its start to its end, in seconds; of sabul the whole command."),
+    Field("goodput_bps", Number, "The bytes over that time, in bit/s."),
     Field("rtt_ms", Number, "Its mean round trip, in milliseconds."),
+    Field("completed", Truth, "All bytes arrived in the time given."),
+];
+
+const TOGETHER: &[Field] = &[
+    Field("from_s", Number, "What is averaged begins so long after both began, in seconds."),
+    Field("to_s", Number, "And ends then."),
+    Field("tcp_goodput_bps", Number, "TCP's new payload at the receiver, in bit/s."),
+    Field("sabul_goodput_bps", Number, "The same of sabul."),
 ];
 
 pub(super) const PRESETS: &[Field] = &[

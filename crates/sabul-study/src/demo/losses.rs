@@ -1,0 +1,52 @@
+//! The random loss of the demonstration's path.
+
+use sabul_path::{LinkPlan, PathPreset};
+use sabul_units::Probability;
+
+use crate::path::show_chance;
+
+/// How much of the data the path loses at random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Losses {
+    /// As much as the path does anyway.
+    Own,
+    /// One packet in a thousand more.
+    More,
+}
+
+impl Losses {
+    pub(super) const BOTH: [Self; 2] = [Self::Own, Self::More];
+    /// Of packets that carry data.
+    const MORE: f64 = 0.001;
+
+    /// From 0 to 1.
+    pub(super) fn rate(self, path: &PathPreset) -> f64 {
+        let own = path.forward.loss().as_f64();
+        match self {
+            Self::Own => own,
+            Self::More => (own + Self::MORE).min(1.0),
+        }
+    }
+
+    fn chance(self, path: &PathPreset) -> Probability {
+        Probability::new(self.rate(path)).unwrap_or(Probability::ONE)
+    }
+
+    pub(super) fn words(self, path: &PathPreset) -> String {
+        match self.chance(path) {
+            Probability::ZERO => "no loss".to_owned(),
+            chance => format!("{} loss", show_chance(chance)),
+        }
+    }
+
+    /// The path with it.
+    pub(super) fn on(self, path: &PathPreset) -> LinkPlan {
+        let forward = path.forward.to_builder().with_loss(self.chance(path)).build();
+        LinkPlan {
+            id: path.name.to_owned(),
+            // A link may lose any share of its packets.
+            forward: forward.unwrap_or_else(|_| path.forward.clone()),
+            back: path.back.clone(),
+        }
+    }
+}
