@@ -362,8 +362,8 @@ pub(crate) enum PerfCommand {
 /// Arguments of one test.
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
-    /// Where `sabul perf serve` listens.
-    #[arg(value_name = "ADDR:PORT")]
+    /// `HOST:` for a host that ssh reaches, or where `sabul perf serve` listens.
+    #[arg(value_name = "HOST:|ADDR:PORT")]
     pub(crate) address: Option<String>,
     /// Send for this many seconds [default: 10].
     #[arg(short = 't', long, value_name = "SECONDS", value_parser = parse_seconds)]
@@ -398,6 +398,9 @@ pub(crate) struct TestArgs {
     /// Print a line of JSON for each interval, and the document as the last; `sabul schema perf-lines` describes them.
     #[arg(long, conflicts_with = "json")]
     pub(crate) json_lines: bool,
+    /// Last, for its heading.
+    #[command(flatten)]
+    pub(crate) ssh: SshArgs,
 }
 
 /// Arguments of `sabul demo`.

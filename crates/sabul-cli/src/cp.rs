@@ -23,9 +23,11 @@ use sabul_front::kept;
 use sabul_front::limiter;
 use sabul_front::lines::{CopyEvent, Teller};
 use sabul_front::pipe::Pipe;
+use sabul_front::ssh::Watch;
 use sabul_transfer::Printable;
 use sabul_units::{count, show_bytes, show_rate};
 
+use crate::along::Along;
 use crate::args::CpArgs;
 use crate::error::CliError;
 use crate::events::EventFile;
@@ -198,12 +200,16 @@ async fn attempts(
     pipe_closed: &Arc<AtomicBool>,
 ) -> Result<Report, CliError> {
     let mut retry = Retry::new(args.retry.unwrap_or_default());
+    let watch: Arc<dyn Watch> = Arc::new(match &outcome.lines {
+        Some(teller) => Along::in_json(teller.clone()),
+        None => Along::new(args.quiet || args.json, !plan.reads_stdin()),
+    });
     let mut lost = None;
     loop {
         let before = outcome.json.bytes;
         retry.begin();
         let dialled = async {
-            let dialled = dial(&args.channel, &args.ssh, plan.server(), interrupt, events);
+            let dialled = dial(&args.channel, &args.ssh, plan.server(), interrupt, events, &watch);
             match (retry.deadline(), lost.take()) {
                 (Some(until), Some(lost)) => {
                     tokio::time::timeout_at(until, dialled).await.unwrap_or(Err(lost))

@@ -10,9 +10,10 @@ use sabul::{
 use sabul_front::json::SeenJson;
 use sabul_front::pipe::Pipe;
 use sabul_front::show;
-use sabul_front::ssh::Bridge;
+use sabul_front::ssh::{Bridge, Watch};
 use sabul_transfer::Printable;
 
+use crate::along::Along;
 use crate::args::{
     CatArgs, ChannelArgs, LsArgs, MkdirArgs, PlacesArgs, ReachArgs, RmArgs, SshArgs, StatArgs,
 };
@@ -137,7 +138,8 @@ impl PlacesArgs {
         let interrupt = Interrupt::listen()?;
         let ReachArgs { channel, ssh } = &self.reach;
         let events = channel.event_file()?;
-        let dialled = dial(channel, ssh, server, &interrupt, events.as_ref());
+        let watch: Arc<dyn Watch> = Arc::new(Along::new(false, true));
+        let dialled = dial(channel, ssh, server, &interrupt, events.as_ref(), &watch);
         let (session, bridge) = dialled.await?;
         let code = tokio::select! {
             code = act(&session) => code,
@@ -161,12 +163,13 @@ pub(crate) async fn dial(
     server: &Server,
     interrupt: &Interrupt,
     events: Option<&EventFile>,
+    watch: &Arc<dyn Watch>,
 ) -> Result<(Session, Option<Bridge>), CliError> {
     match server {
         Server::Ticket => Ok((channel.connect(None, interrupt, events).await?, None)),
         Server::Listener(host) => Ok((channel.connect(Some(host), interrupt, events).await?, None)),
         Server::Ssh(account) => {
-            let order = ssh.order(account);
+            let order = ssh.order(account, watch);
             let dialled = channel.connect_by_ssh(&order, interrupt, events).await?;
             Ok((dialled.session, Some(dialled.bridge)))
         }

@@ -12,6 +12,7 @@
 //! }
 //! ```
 
+mod along;
 mod args;
 mod card;
 mod cp;

@@ -1,22 +1,27 @@
 //! `sabul perf`: how fast a path is from memory to memory, and what that costs.
 
+use std::ffi::OsStr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sabul::{
-    ChannelStats, Direction, Host, MeasureLimit, Report, Session, Stretch, Transfer,
+    ChannelStats, Direction, Host, MeasureLimit, Place, Report, Server, Session, Stretch, Transfer,
     TransferOptions,
 };
 use sabul_front::desk::Job;
 use sabul_front::json::{Document, IntervalJson, PerfJson, TransferJson, rate_bps};
 use sabul_front::lines::{PerfEvent, Teller};
+use sabul_front::ssh::Watch;
 use sabul_run::statistics;
 use sabul_study::processor::{cpu_mhz, mhz_per_mbps};
 use sabul_units::show_bytes;
 use sabul_units::show_rate;
 
+use crate::along::Along;
 use crate::args::TestArgs;
 use crate::error::CliError;
 use crate::exit;
+use crate::files::dial;
 use crate::interrupt::Interrupt;
 use crate::{desk, json, output};
 
@@ -55,16 +60,14 @@ pub(crate) async fn run(args: TestArgs) -> Result<u8, CliError> {
 }
 
 async fn test(args: &TestArgs, document: &mut PerfJson, teller: &Teller) -> Result<(), CliError> {
-    let address = args.address.as_deref().ok_or_else(|| {
-        CliError::usage("name the server as ADDR:PORT, or run `sabul perf serve` there")
-    })?;
-    let host = Host::parse(address).map_err(|why| {
-        CliError::usage(format!("'{address}' {why}; write ADDR:PORT, an IPv6 address in brackets"))
-    })?;
+    let server = server(args)?;
     let options = options(args)?;
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
-    let session = args.channel.connect(Some(&host), &interrupt, events.as_ref()).await?;
+    let is_silent = args.json || args.json_lines;
+    let watch: Arc<dyn Watch> = Arc::new(Along::new(is_silent, true));
+    let dialled = dial(&args.channel, &args.ssh, &server, &interrupt, events.as_ref(), &watch);
+    let (session, bridge) = dialled.await?;
     let (transfers, was_stopped) = measure(args, &session, &options, &interrupt, teller).await?;
     let mut reports = Vec::with_capacity(transfers.len());
     for transfer in transfers {
@@ -74,9 +77,28 @@ async fn test(args: &TestArgs, document: &mut PerfJson, teller: &Teller) -> Resu
         })?);
     }
     session.close().await;
+    if let Some(bridge) = bridge {
+        bridge.close().await;
+    }
     events.map_or(Ok(()), |events| events.finish())?;
     fill(document, args, &reports);
     Ok(())
+}
+
+/// Whom the test is with: `HOST:` through ssh, `ADDR:PORT` with a ticket.
+fn server(args: &TestArgs) -> Result<Server, CliError> {
+    const FORMS: &str = "write HOST: for a host that ssh reaches, or ADDR:PORT for a `sabul perf serve`, an IPv6 \
+         address in brackets";
+    let address =
+        args.address.as_deref().ok_or_else(|| CliError::usage(format!("no host: {FORMS}")))?;
+    if address.ends_with(':') {
+        return match Place::parse(OsStr::new(address))? {
+            Place::Remote(remote) => Ok(remote.server),
+            Place::Local(_) => Err(CliError::usage(format!("'{address}' names no host: {FORMS}"))),
+        };
+    }
+    let host = Host::parse(address);
+    host.map(Server::Listener).map_err(|why| CliError::usage(format!("'{address}' {why}; {FORMS}")))
 }
 
 /// The options of each stream.

@@ -5,9 +5,10 @@
 mod common;
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
@@ -27,6 +28,7 @@ export HOME="$here/home" SSH_CONNECTION="127.0.0.1 9 127.0.0.1 22" PATH="$here/b
 unset SABUL_TICKET_FILE
 case $host in
     refused) echo "ssh: connect to host refused port 22: Connection refused" >&2; exit 255 ;;
+    denied) echo "me@denied: Permission denied (publickey,password)." >&2; exit 255 ;;
     banner) printf 'Welcome to banner\r\n\nlast login: never\n@sabul\nno newline at the end: ' ;;
     late) sleep 0.3; echo "motd"; sleep 0.3 ;;
     mute) exit 0 ;;
@@ -196,6 +198,11 @@ fn each_way_of_not_getting_there_has_its_own_words() {
         3,
         &["Connection refused", "ssh did not get to refused"],
     );
+    expect_words(
+        &bridge.try_cp(&["a", "me@denied:"]),
+        4,
+        &["me@denied: Permission denied (publickey,password).", "could not log in"],
+    );
     expect_words(&bridge.try_cp(&["a", "mute:"]), 3, &["without a sabul", "nothing was said"]);
     expect_words(
         &bridge.try_cp(&["a", "sftp-only:"]),
@@ -216,13 +223,13 @@ fn a_host_without_sabul_is_told_where_it_was_looked_for() {
     fs::write(bridge.path("near/a"), "x").unwrap();
     expect_words(
         &bridge.try_cp(&["a", "bare:"]),
-        3,
+        1,
         &["bare (Linux ", "no sabul in /usr/bin:/bin", "--push", "--remote-sabul"],
     );
     let there = bridge.path("bin/sabul");
     expect_code(&bridge.try_cp(&["--remote-sabul", there.to_str().unwrap(), "a", "bare:"]), 0);
     let output = bridge.try_cp(&["--remote-sabul", "/no/such", "a", "bare:"]);
-    expect_words(&output, 3, &["no program /no/such on bare"]);
+    expect_words(&output, 1, &["no program /no/such on bare"]);
 }
 
 #[test]
@@ -248,7 +255,18 @@ fn a_sabul_of_another_version_is_named() {
 fn push_takes_the_program_along_once() {
     let bridge = Bridge::new();
     fs::write(bridge.path("near/a"), "x").unwrap();
-    expect_code(&bridge.try_cp(&["--push", "a", "bare:one"]), 0);
+    let output = bridge.try_cp(&["--push", "--json-lines", "a", "bare:one"]);
+    expect_code(&output, 0);
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    let push: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &serde_json::Value| line["event"] == "push")
+        .collect();
+    let last = push.last().unwrap_or_else(|| panic!("{lines}"));
+    assert!(push.len() >= 2 && last["bytes"] == last["bytes_total"], "{lines}");
+    let own = fs::metadata(env!("CARGO_BIN_EXE_sabul")).unwrap().len();
+    assert!(last["bytes"].as_u64().unwrap() < own / 4, "{last} of {own}");
     let cache = bridge.path("home/.cache/sabul");
     let pushed = |cache: &Path| fs::read_dir(cache).unwrap().next().unwrap().unwrap().path();
     let first = pushed(&cache);
@@ -261,6 +279,49 @@ fn push_takes_the_program_along_once() {
     assert_eq!(names, [true; 3]);
     let output = bridge.try_cp(&["--push=/no/such", "a", "bare:"]);
     expect_words(&output, 2, &["cannot read the program to push, '/no/such'"]);
+}
+
+#[test]
+fn a_terminal_is_asked_whether_to_send_the_program_along() {
+    let bridge = Bridge::new();
+    fs::write(bridge.path("near/a"), "x").unwrap();
+    let ask = |answer: &str, name: &str| {
+        let (mut terminal, slave) = common::terminal(80);
+        let mut command = bridge.cp(&["a", &format!("bare:{name}")]);
+        command.stdin(slave.try_clone().unwrap()).stdout(Stdio::null()).stderr(slave);
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let (mut seen, mut part) = (Vec::new(), [0; 4096]);
+        let mut is_answered = false;
+        // The end of the last slave is an error of the terminal.
+        while let Ok(n @ 1..) = terminal.read(&mut part) {
+            seen.extend_from_slice(&part[..n]);
+            if !is_answered && String::from_utf8_lossy(&seen).contains("[y/N]") {
+                is_answered = true;
+                terminal.write_all(answer.as_bytes()).unwrap();
+            }
+        }
+        (child.wait().unwrap().code(), String::from_utf8_lossy(&seen).into_owned())
+    };
+    let (code, seen) = ask("n\n", "one");
+    assert!(code == Some(1) && seen.contains("bare (Linux "), "{seen}");
+    assert!(seen.contains("has no sabul. Send it along? ") && seen.contains("--push"), "{seen}");
+    assert!(!bridge.path("home/one").exists() && !bridge.path("home/.cache").exists());
+    let (code, seen) = ask("y\n", "two");
+    assert!(code == Some(0) && seen.contains("sending sabul to bare: "), "{seen}");
+    assert_eq!(fs::read(bridge.path("home/two")).unwrap(), b"x");
+}
+
+#[test]
+fn perf_measures_a_host_that_ssh_reaches() {
+    let bridge = Bridge::new();
+    let output = run(&mut bridge.sabul(&["perf", "host:", "-n", "3M", "--json"]));
+    expect_code(&output, 0);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["bytes"], 3 << 20, "{document}");
+    bridge.expect_nobody_there();
+    let output = run(&mut bridge.sabul(&["perf", "me@denied:"]));
+    expect_words(&output, 4, &["could not log in"]);
 }
 
 #[test]

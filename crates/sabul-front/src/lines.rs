@@ -29,6 +29,13 @@ pub struct Line<E> {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum CopyEvent {
+    /// A copy of this program is being sent to a host that has none (`--push`).
+    Push {
+        /// So much is on its way.
+        bytes: u64,
+        /// All of it, as it is sent: compressed, if the host can unpack it.
+        bytes_total: u64,
+    },
     /// A transfer has begun; once for each attempt.
     Started {
         /// The controller.

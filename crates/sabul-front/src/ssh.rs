@@ -11,8 +11,11 @@ mod command;
 mod dial;
 mod error;
 mod lines;
+mod messages;
 mod push;
 mod script;
+mod strip;
+mod watch;
 
 pub use answer::{Ports, bind, failed_line, input_end, ready_line};
 pub use bridge::Bridge;
@@ -20,3 +23,4 @@ pub use command::{Program, SplitError};
 pub use dial::{Dialled, Order, connect};
 pub use error::SshError;
 pub use push::Push;
+pub use watch::{Unwatched, Watch};

@@ -1,9 +1,10 @@
 //! Flags about hosts that ssh reaches.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use clap::Args;
-use sabul_front::ssh::{Order, Ports, Program, Push};
+use sabul_front::ssh::{Order, Ports, Program, Push, Watch};
 
 /// How `[USER@]HOST:PATH` is reached.
 #[derive(Clone, Debug, Args)]
@@ -27,7 +28,7 @@ pub(crate) struct SshArgs {
 
 impl SshArgs {
     /// What is asked of ssh for this account.
-    pub(crate) fn order(&self, account: &str) -> Order {
+    pub(crate) fn order(&self, account: &str, watch: &Arc<dyn Watch>) -> Order {
         Order {
             account: account.to_owned(),
             program: self.program.clone(),
@@ -35,6 +36,7 @@ impl SshArgs {
             ports: self.ports,
             push: self.push.clone().unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION"),
+            watch: Arc::clone(watch),
         }
     }
 }

@@ -1,15 +1,18 @@
 //! `sabul cp --dry-run`: what would be copied, and nothing is.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use sabul::files::Rules;
 use sabul::{RemoteDestination, Session, View};
 use sabul_front::dry::{self, Step, Sums, What};
 use sabul_front::json::DryJson;
+use sabul_front::ssh::Watch;
 use sabul_transfer::Printable;
 use sabul_units::{count, show_bytes};
 
 use super::{Plan, is_into, source_set};
+use crate::along::Along;
 use crate::args::CpArgs;
 use crate::error::CliError;
 use crate::exit::{self, code_of_failures};
@@ -83,7 +86,9 @@ async fn find(args: &CpArgs) -> Result<Vec<Step>, CliError> {
     }
     let interrupt = Interrupt::listen()?;
     let events = args.channel.event_file()?;
-    let dialled = files::dial(&args.channel, &args.ssh, plan.server(), &interrupt, events.as_ref());
+    let watch: Arc<dyn Watch> = Arc::new(Along::new(args.quiet || args.json, true));
+    let dialled =
+        files::dial(&args.channel, &args.ssh, plan.server(), &interrupt, events.as_ref(), &watch);
     let (session, bridge) = dialled.await?;
     let steps = tokio::select! {
         steps = ask(args, plan, &session) => steps,

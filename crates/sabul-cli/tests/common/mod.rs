@@ -14,6 +14,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use sabul_lab::{Relay, RelayConfig};
 use sabul_path::LinkConfig;
 use sabul_units::{Rate, Span};
@@ -37,6 +39,18 @@ pub(crate) fn sabul_apart(folder: &Path) -> Command {
     let mut command = sabul();
     command.current_dir(folder).env("XDG_RUNTIME_DIR", folder).env("TMPDIR", folder);
     command
+}
+
+/// A terminal: the end of whoever looks at it, and the end of programs.
+pub(crate) fn terminal(columns: u16) -> (fs::File, fs::File) {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&terminal, size).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+    let slave = fs::File::options().read(true).write(true).open(name).unwrap();
+    (fs::File::from(terminal), slave)
 }
 
 /// A child with its output on the way; ended when dropped.

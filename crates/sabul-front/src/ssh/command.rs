@@ -71,15 +71,15 @@ impl Program {
         Path::new(self.name()).file_name() == Some(OsStr::new("ssh"))
     }
 
-    /// Runs `remote` at the other end, with pipes for its input and output. What ssh has to say or ask
-    /// reaches the terminal.
+    /// Runs `remote` at the other end, with pipes for its input, output and messages. What ssh asks reaches the terminal.
     pub(super) fn command(&self, account: &str, remote: &str) -> Command {
         let mut command = Command::new(self.name());
         if self.is_openssh() {
             command.args(OPENSSH);
         }
         command.args(&self.words[1..]).arg("--").arg(account).arg(remote);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.kill_on_drop(true);
         command
     }
 

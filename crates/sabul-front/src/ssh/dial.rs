@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sabul::{ConnectConfig, Error, ErrorKind, PROTOCOL_VERSION, Session, Ticket, connect_to};
@@ -14,11 +15,15 @@ use super::bridge::Bridge;
 use super::command::Program;
 use super::error::SshError;
 use super::lines::{Heard, Lines, Said};
+use super::messages::Messages;
 use super::push::{Parcel, Push};
 use super::script;
+use super::watch::Watch;
 
 /// Pause before the next address of a host is tried beside those that have not answered. That of RFC 8305 §8.
 const STAGGER: Duration = Duration::from_millis(250);
+/// Bytes of a program that are sent between two looks at the progress.
+const PIECE: usize = 64 << 10;
 /// What ssh ends with where it did not come as far as the command.
 const SSH_FAILED: i32 = 255;
 
@@ -37,6 +42,8 @@ pub struct Order {
     pub push: Push,
     /// This program's version, for errors.
     pub version: &'static str,
+    /// Who sees a program being sent, and decides whether to send one.
+    pub watch: Arc<dyn Watch>,
 }
 
 /// A session with a sabul that ssh started.
@@ -54,8 +61,8 @@ pub struct Dialled {
 /// If ssh cannot be run or does not get there, no sabul is found or started, its version is another, or its
 /// ports cannot be reached.
 pub async fn connect(order: &Order, config: ConnectConfig) -> Result<Dialled, SshError> {
-    let parcel = order.push.parcel()?;
-    let pushed = parcel.as_ref().map(|parcel| (parcel.hash.as_str(), parcel.bytes.len() as u64));
+    let parcel = order.push.parcel()?.map(Arc::new);
+    let pushed = parcel.as_ref().map(|parcel| parcel.hash.as_str());
     let path = order.remote_path.as_deref().unwrap_or_default();
     let remote = script::remote(path, &order.ports.to_string(), pushed);
     let mut child = order.program.command(&order.account, &remote).spawn().map_err(|error| {
@@ -72,15 +79,18 @@ pub async fn connect(order: &Order, config: ConnectConfig) -> Result<Dialled, Ss
     let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(SshError::new(ErrorKind::Failure, "ssh has no input and output"));
     };
+    let messages = Messages::pass_on(child.stderr.take());
     let bridge = Bridge { child, input, lines: Lines::new(BufReader::new(output)) };
-    Dialling { order, parcel, bridge, found: None }.run(config).await
+    Dialling { order, parcel, bridge, messages, found: None }.run(config).await
 }
 
 /// On the way there.
 struct Dialling<'a> {
     order: &'a Order,
-    parcel: Option<Parcel>,
+    parcel: Option<Arc<Parcel>>,
     bridge: Bridge,
+    /// What ssh says.
+    messages: Messages,
     /// Path and version of the program that runs at the other end.
     found: Option<(String, String)>,
 }
@@ -114,7 +124,9 @@ impl Dialling<'_> {
         loop {
             match self.bridge.lines.next().await {
                 Heard::Said(Said::Found { path, version }) => self.found = Some((path, version)),
-                Heard::Said(Said::Wants { system }) => self.send_program(&system).await?,
+                Heard::Said(Said::Wants { system, has_gzip }) => {
+                    self.send_program(&system, has_gzip).await?;
+                }
                 Heard::Said(Said::Ready { protocol, version, ticket }) => {
                     if protocol != u32::from(PROTOCOL_VERSION) {
                         return Err(self.skew(&format!("sabul {version}")));
@@ -122,7 +134,9 @@ impl Dialling<'_> {
                     return ticket.parse().map_err(|_| self.skew(&format!("sabul {version}")));
                 }
                 Heard::Said(Said::Missing { system, searched }) => {
-                    return Err(missing(self.order, &system, &searched));
+                    if !self.offer(&system).await? {
+                        return Err(missing(self.order, &system, &searched));
+                    }
                 }
                 Heard::Said(Said::Damaged { why }) => {
                     let text = format!("the program pushed to {account} cannot run there: {why}");
@@ -145,9 +159,34 @@ impl Dialling<'_> {
         }
     }
 
-    async fn send_program(&mut self, system: &str) -> Result<(), SshError> {
+    /// Offers to send this program to a host that has none; true if it was accepted and the other end knows.
+    async fn offer(&mut self, system: &str) -> Result<bool, SshError> {
+        let order = self.order;
+        if order.remote_path.is_some() || order.push != Push::No {
+            return Ok(false);
+        }
+        let Some(parcel) = Push::Own.parcel()?.filter(|parcel| parcel.system == Some(system))
+        else {
+            return Ok(false);
+        };
+        let parcel = Arc::new(parcel);
+        let (watch, shared) = (Arc::clone(&order.watch), Arc::clone(&parcel));
+        let (account, system) = (order.account.clone(), system.to_owned());
+        let asked = tokio::task::spawn_blocking(move || {
+            watch.send_along(&account, &system, &|| shared.packed().len() as u64)
+        });
+        if !asked.await.unwrap_or(false) {
+            return Ok(false);
+        }
+        // If ssh has ended, that is the next thing that is read.
+        let _ = self.bridge.input.write_all(format!("{}\n", parcel.hash).as_bytes()).await;
+        self.parcel = Some(parcel);
+        Ok(true)
+    }
+
+    async fn send_program(&mut self, system: &str, has_gzip: bool) -> Result<(), SshError> {
         let account = &self.order.account;
-        let Some(parcel) = &self.parcel else {
+        let Some(parcel) = self.parcel.clone() else {
             let text = format!("{account} asks for a program, and none was to be pushed");
             return Err(SshError::new(ErrorKind::Unreachable, text));
         };
@@ -162,9 +201,29 @@ impl Dialling<'_> {
             );
             return Err(SshError::new(ErrorKind::Request, text));
         }
-        // If it cannot be sent, ssh has ended, and that is heard next.
-        let _ = self.bridge.input.write_all(&parcel.bytes).await;
-        let _ = self.bridge.input.flush().await;
+        let shared = Arc::clone(&parcel);
+        if has_gzip {
+            let pack = move || shared.packed().len();
+            tokio::task::spawn_blocking(pack).await.map_err(|error| {
+                SshError::new(ErrorKind::Internal, format!("cannot pack the program: {error}"))
+            })?;
+        }
+        let bytes = if has_gzip { parcel.packed() } else { &parcel.bytes };
+        let (watch, total) = (&self.order.watch, bytes.len() as u64);
+        let input = &mut self.bridge.input;
+        // If the program cannot be sent, ssh has ended, and that is the next thing that is read.
+        let mut result = input.write_all(format!("{total}\n").as_bytes()).await;
+        let mut sent = 0;
+        for piece in bytes.chunks(PIECE) {
+            watch.sending(account, sent, total);
+            if result.is_ok() {
+                result = input.write_all(piece).await;
+            }
+            sent += piece.len() as u64;
+        }
+        if result.is_ok() && input.flush().await.is_ok() {
+            watch.sending(account, sent, total);
+        }
         Ok(())
     }
 
@@ -181,6 +240,15 @@ impl Dialling<'_> {
                 ErrorKind::Unreachable,
                 format!("{version} at {path} on {account} did not get ready ({how}); {tail}"),
             ),
+            None if code == Some(SSH_FAILED) && self.messages.name_a_refusal().await => {
+                SshError::new(
+                    ErrorKind::Authentication,
+                    format!(
+                        "ssh reached {account} and could not log in; the message of ssh is above. Try: {} {account} true",
+                        self.order.program.name()
+                    ),
+                )
+            }
             None if code == Some(SSH_FAILED) => SshError::new(
                 ErrorKind::Unreachable,
                 format!(
@@ -254,7 +322,7 @@ fn missing(order: &Order, system: &str, searched: &str) -> SshError {
              one there with --push, install it, or name it with --remote-sabul PATH"
         ),
     };
-    SshError::new(ErrorKind::Unreachable, text)
+    SshError::new(ErrorKind::Failure, text)
 }
 
 /// A file of this machine of which somebody may have thought.

@@ -24,8 +24,8 @@ const TAIL_SIGNS: usize = 200;
 pub(super) enum Said {
     /// The script has no sabul to run; this is the system, `uname -sm`, and where it looked.
     Missing { system: String, searched: String },
-    /// The script wants the program, for this system.
-    Wants { system: String },
+    /// The script wants the program, for this system, and unpacks it where the system has gzip.
+    Wants { system: String, has_gzip: bool },
     /// What arrived is not what was sent.
     Damaged { why: String },
     /// The script runs this program, of this version.
@@ -48,7 +48,7 @@ impl Said {
         let mut part = || parts.next().unwrap_or_default();
         Some(match word {
             "missing" => Self::Missing { system: part(), searched: part() },
-            "wants" => Self::Wants { system: part() },
+            "wants" => Self::Wants { system: part(), has_gzip: part() == "gzip" },
             "damaged" => Self::Damaged { why: part() },
             "found" => Self::Found { path: part(), version: part() },
             "failed" => Self::Failed { why: part() },

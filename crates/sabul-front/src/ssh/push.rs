@@ -1,12 +1,18 @@
 //! A program to take along: our own, or one for another system.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 use data_encoding::HEXLOWER;
 use sabul::ErrorKind;
 
 use super::error::SshError;
+use super::strip::stripped;
 
 /// The program that the other end is to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +31,7 @@ pub enum Push {
 pub(super) struct Parcel {
     pub(super) bytes: Vec<u8>,
     pub(super) hash: String,
+    packed: OnceLock<Vec<u8>>,
     /// The system it is made for, as `uname -sm` says it; none where we do not know.
     pub(super) system: Option<&'static str>,
 }
@@ -37,12 +44,25 @@ impl Push {
             Self::Own => Path::new("/proc/self/exe"),
             Self::File(path) => path.as_path(),
         };
-        let bytes = fs::read(path).map_err(|error| {
+        let whole = fs::read(path).map_err(|error| {
             let text = format!("cannot read the program to push, '{}': {error}", path.display());
             SshError::new(ErrorKind::Request, text)
         })?;
-        let (hash, system) = (hash(&bytes), system_of(&bytes));
-        Ok(Some(Parcel { bytes, hash, system }))
+        let system = system_of(&whole);
+        let bytes = stripped(whole);
+        Ok(Some(Parcel { hash: hash(&bytes), bytes, system, packed: OnceLock::new() }))
+    }
+}
+
+impl Parcel {
+    /// As gzip compresses it. Every Unix has gzip; zstd and xz save a quarter more and are often missing.
+    pub(super) fn packed(&self) -> &[u8] {
+        self.packed.get_or_init(|| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+            // Memory takes all that is written.
+            let _ = encoder.write_all(&self.bytes);
+            encoder.finish().unwrap_or_default()
+        })
     }
 }
 
@@ -85,6 +105,15 @@ mod tests {
         let error = Push::File("/none/sabul".into()).parcel().unwrap_err();
         assert!(error.to_string().contains("/none/sabul"), "{error}");
         assert_eq!(Push::No.parcel().unwrap().map(|parcel| parcel.hash), None);
+    }
+
+    #[test]
+    fn a_packed_program_is_what_gzip_unpacks() {
+        let parcel = Push::Own.parcel().unwrap().unwrap();
+        assert!(parcel.packed().len() < parcel.bytes.len() / 2);
+        let mut bytes = Vec::new();
+        std::io::copy(&mut flate2::read::GzDecoder::new(parcel.packed()), &mut bytes).unwrap();
+        assert!(bytes == parcel.bytes);
     }
 
     #[test]

@@ -17,7 +17,8 @@ const CACHE: &str = "d=${XDG_CACHE_HOME:-$HOME/.cache}/sabul; \
     o() { [ -O \"$1\" ] && [ ! -L \"$1\" ]; }; \
     k() { o \"$d\" && chmod 700 \"$d\"; }";
 
-/// Finds a program: `$1` is its path or nothing. Leaves it in `f`.
+/// Finds a program: `$1` is its path or nothing. Leaves it in `f`. Where there is none, the near end may name the hash of
+/// one that it sends along, as a line; the end of standard input is a no.
 fn find() -> String {
     format!(
         "{CACHE}; f=; case $1 in \
@@ -28,30 +29,33 @@ fn find() -> String {
          \"~/\"*) f=$HOME/${{1#\"~/\"}};; \
          *) f=$1;; esac; \
          if [ -z \"$f\" ] || [ ! -x \"$f\" ]; then \
-         printf \"{MARK}missing %s\\t%s\\n\" \"$(uname -sm)\" \"${{1:-$PATH}}\"; exit 127; fi"
+         printf \"{MARK}missing %s\\t%s\\n\" \"$(uname -sm)\" \"${{1:-$PATH}}\"; \
+         read -r w && [ -n \"$w\" ] || exit 127; p \"$w\"; fi"
     )
 }
 
-/// Has the program of this hash in the account's cache: `$3` is its SHA-256, `$4` its size in bytes. What is not
-/// there yet comes by standard input. Leaves it in `f`.
+/// A function that has the program of this hash in the account's cache: `$1` is its SHA-256. A program that is not
+/// there yet comes by standard input: a line with the number of bytes, then these, as gzip packs them where the system
+/// has gzip. Leaves the program in `f`.
 fn push() -> String {
     format!(
-        "m=$(umask); umask 077; {CACHE}; f=$d/sabul-$3; \
+        "p() {{ m=$(umask); umask 077; {CACHE}; f=$d/sabul-$1; \
          h() {{ (sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\") 2>/dev/null \
          | cut -c 1-64; }}; \
          mkdir -p \"$d\" && k || \
          {{ printf \"{MARK}damaged %s\\n\" \"$d cannot be made, is a link or another user's\"; exit 1; }}; \
-         if o \"$f\" && [ \"$(h \"$f\")\" = \"$3\" ]; then :; else \
+         if o \"$f\" && [ \"$(h \"$f\")\" = \"$1\" ]; then :; else \
          t=$d/incoming-$$; \
          rm -f \"$t\" && (set -C; : > \"$t\") || \
          {{ printf \"{MARK}damaged %s\\n\" \"cannot write into $d\"; exit 1; }}; \
-         printf \"{MARK}wants %s\\n\" \"$(uname -sm)\"; \
-         head -c \"$4\" > \"$t\" || \
+         g=; if command -v gzip >/dev/null 2>&1; then g=gzip; fi; \
+         printf \"{MARK}wants %s\\t%s\\n\" \"$(uname -sm)\" \"$g\"; read -r z; \
+         if [ -n \"$g\" ]; then head -c \"$z\" | gzip -dc > \"$t\"; else head -c \"$z\" > \"$t\"; fi || \
          {{ rm -f \"$t\"; printf \"{MARK}damaged %s\\n\" \"cannot write it into $d: is there room\"; exit 1; }}; \
-         if [ \"$(h \"$t\")\" = \"$3\" ]; then chmod 700 \"$t\" && mv -f \"$t\" \"$f\"; else \
+         if [ \"$(h \"$t\")\" = \"$1\" ]; then chmod 700 \"$t\" && mv -f \"$t\" \"$f\"; else \
          rm -f \"$t\"; printf \"{MARK}damaged %s\\n\" \"its hash there is another, or no sha256sum is there\"; \
          exit 1; fi; \
-         for i in \"$d\"/sabul-*; do [ \"$i\" = \"$f\" ] || rm -f \"$i\"; done; fi; umask \"$m\""
+         for i in \"$d\"/sabul-*; do [ \"$i\" = \"$f\" ] || rm -f \"$i\"; done; fi; umask \"$m\"; }}"
     )
 }
 
@@ -63,14 +67,12 @@ fn serve() -> String {
     )
 }
 
-/// The whole command for the other end. `pushed` is the hash and size of a program to have there.
-pub(super) fn remote(path: &str, ports: &str, pushed: Option<(&str, u64)>) -> String {
-    let (get, hash, size) = match pushed {
-        Some((hash, size)) => (push(), hash.to_owned(), size.to_string()),
-        None => (find(), String::new(), String::new()),
-    };
-    let script = format!("{get}; {}", serve());
-    let words = ["sh", "-c", &script, "sabul", path, ports, &hash, &size].map(quoted);
+/// The whole command for the other end. `pushed` is the hash of a program to have there.
+pub(super) fn remote(path: &str, ports: &str, pushed: Option<&str>) -> String {
+    let get = if pushed.is_some() { "p \"$3\"".to_owned() } else { find() };
+    let script = format!("{}; {get}; {}", push(), serve());
+    let hash = pushed.unwrap_or_default();
+    let words = ["sh", "-c", &script, "sabul", path, ports, hash].map(quoted);
     words.join(" ")
 }
 
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_line_has_no_end_of_line_and_no_history_of_csh() {
-        for command in [remote("a'b", "1-2", None), remote("", "1-2", Some(("00", 7)))] {
+        for command in [remote("a'b", "1-2", None), remote("", "1-2", Some("00"))] {
             assert!(!command.contains('\n'));
             // csh takes `!x` for history, also in quotes; `[ ! -x ]` has a space behind.
             assert!(command.match_indices('!').all(|(at, _)| command[at..].starts_with("! ")));
@@ -164,17 +166,28 @@ mod tests {
         assert!(text(&output).ends_with("\t/none/sabul\n"), "{output:?}");
     }
 
+    /// What the near end sends of a program: as gzip packs it, or as it is.
+    fn parcel(program: &[u8], is_packed: bool) -> Vec<u8> {
+        let mut bytes = program.to_vec();
+        if is_packed {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Default::default());
+            encoder.write_all(program).unwrap();
+            bytes = encoder.finish().unwrap();
+        }
+        [format!("{}\n", bytes.len()).as_bytes(), &bytes].concat()
+    }
+
     #[test]
     fn a_pushed_program_is_checked_kept_and_not_wanted_again() {
         let home = tempfile::tempdir().unwrap();
         let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
-        let size = PROGRAM.len() as u64;
         let cache = home.path().join(".cache/sabul");
         fs::create_dir_all(&cache).unwrap();
         fs::write(cache.join("sabul-old"), "x").unwrap();
-        let command = remote("", "1-2", Some((&hash, size)));
-        let said = text(&run(home.path(), &command, PROGRAM.as_bytes()));
-        assert!(said.starts_with("@sabul wants Linux "), "{said}");
+        let command = remote("", "1-2", Some(&hash));
+        let parcel = parcel(PROGRAM.as_bytes(), true);
+        let said = text(&run(home.path(), &command, &parcel));
+        assert!(said.starts_with("@sabul wants Linux ") && said.contains("\tgzip\n"), "{said}");
         assert!(said.ends_with("ran serve --stdio --ports 1-2\n"), "{said}");
         assert!(!cache.join("sabul-old").exists());
         let mode = fs::metadata(cache.join(format!("sabul-{hash}"))).unwrap().permissions().mode();
@@ -183,7 +196,7 @@ mod tests {
         assert!(said.starts_with("@sabul found "), "{said}");
         // Somebody changed it: it is wanted again.
         fs::write(cache.join(format!("sabul-{hash}")), "x").unwrap();
-        let said = text(&run(home.path(), &command, PROGRAM.as_bytes()));
+        let said = text(&run(home.path(), &command, &parcel));
         assert!(said.starts_with("@sabul wants ") && said.contains("ran serve"), "{said}");
     }
 
@@ -194,8 +207,8 @@ mod tests {
     fn a_pushed_program_runs_with_the_accounts_own_umask() {
         let home = tempfile::tempdir().unwrap();
         let hash = crate::ssh::push::hash(WITH_UMASK.as_bytes());
-        let command = remote("", "1-2", Some((&hash, WITH_UMASK.len() as u64)));
-        let said = text(&run(home.path(), &format!("umask 027; {command}"), WITH_UMASK.as_bytes()));
+        let command = remote("", "1-2", Some(&hash));
+        let said = text(&run(home.path(), &format!("umask 027; {command}"), &parcel(WITH_UMASK.as_bytes(), true)));
         assert_eq!(said.lines().last(), Some("0027"), "{said}");
         let cache = fs::metadata(home.path().join(".cache/sabul")).unwrap();
         assert_eq!(cache.permissions().mode() & 0o777, 0o700);
@@ -205,7 +218,7 @@ mod tests {
     fn a_cache_that_others_can_write_to_is_closed_and_links_in_it_are_not_followed() {
         let home = tempfile::tempdir().unwrap();
         let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
-        let command = remote("", "1-2", Some((&hash, PROGRAM.len() as u64)));
+        let command = remote("", "1-2", Some(&hash));
         let cache = home.path().join(".cache/sabul");
         let open = || fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
         fs::create_dir_all(&cache).unwrap();
@@ -217,7 +230,7 @@ mod tests {
         fs::write(&victim, "as it was").unwrap();
         std::os::unix::fs::symlink(&outside, cache.join(format!("sabul-{hash}"))).unwrap();
         let command = format!("ln -s ../../victim .cache/sabul/incoming-$$; exec {command}");
-        let said = text(&run(home.path(), &command, PROGRAM.as_bytes()));
+        let said = text(&run(home.path(), &command, &parcel(PROGRAM.as_bytes(), true)));
         assert!(said.starts_with("@sabul wants ") && said.contains("ran serve"), "{said}");
         assert_eq!(fs::read(&victim).unwrap(), b"as it was");
         let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode();
@@ -234,13 +247,13 @@ mod tests {
     fn a_cache_of_another_user_or_behind_a_link_is_not_used() {
         let home = tempfile::tempdir().unwrap();
         let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
-        let pushing = remote("", "1-2", Some((&hash, PROGRAM.len() as u64)));
+        let pushing = remote("", "1-2", Some(&hash));
         let (cache, real) = (home.path().join(".cache/sabul"), home.path().join("real"));
         program(&real.join("sabul-x"));
         fs::create_dir_all(cache.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink(&real, &cache).unwrap();
         let check = |what: &str| {
-            let said = text(&run(home.path(), &pushing, PROGRAM.as_bytes()));
+            let said = text(&run(home.path(), &pushing, &parcel(PROGRAM.as_bytes(), true)));
             assert!(said.starts_with("@sabul damaged ") && !said.contains("ran"), "{what}: {said}");
             let said = text(&run(home.path(), &remote("", "1-2", None), b""));
             assert!(said.starts_with("@sabul missing "), "{what}: {said}");
@@ -257,14 +270,43 @@ mod tests {
     }
 
     #[test]
+    fn a_system_without_gzip_gets_the_program_as_it_is() {
+        let home = tempfile::tempdir().unwrap();
+        let tools = home.path().join("tools");
+        fs::create_dir(&tools).unwrap();
+        for tool in ["sh", "uname", "mkdir", "head", "chmod", "mv", "rm", "sha256sum", "cut"] {
+            let place = ["/usr/bin", "/bin"].map(|folder| Path::new(folder).join(tool));
+            let place = place.into_iter().find(|place| place.exists()).unwrap();
+            std::os::unix::fs::symlink(place, tools.join(tool)).unwrap();
+        }
+        let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
+        let command = format!("PATH={}; {}", tools.display(), remote("", "1-2", Some(&hash)));
+        let said = text(&run(home.path(), &command, &parcel(PROGRAM.as_bytes(), false)));
+        assert!(!said.contains("gzip") && said.contains("ran serve"), "{said}");
+    }
+
+    #[test]
+    fn a_host_without_one_takes_the_program_that_is_sent_along() {
+        let home = tempfile::tempdir().unwrap();
+        let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
+        let input = [format!("{hash}\n").into_bytes(), parcel(PROGRAM.as_bytes(), true)].concat();
+        let said = text(&run(home.path(), &remote("", "1-2", None), &input));
+        assert!(said.starts_with("@sabul missing ") && said.contains("@sabul wants "), "{said}");
+        assert!(said.ends_with("ran serve --stdio --ports 1-2\n"), "{said}");
+    }
+
+    #[test]
     fn what_arrives_otherwise_is_not_run() {
         let home = tempfile::tempdir().unwrap();
         let hash = crate::ssh::push::hash(PROGRAM.as_bytes());
-        let command = remote("", "1-2", Some((&hash, PROGRAM.len() as u64)));
-        let output = run(home.path(), &command, &PROGRAM.as_bytes()[1..]);
-        assert!(text(&output).contains("@sabul damaged "), "{output:?}");
-        assert!(!text(&output).contains("ran"), "{output:?}");
-        let left = fs::read_dir(home.path().join(".cache/sabul")).unwrap().count();
-        assert_eq!(left, 0);
+        let whole = parcel(PROGRAM.as_bytes(), true);
+        let other = parcel(&PROGRAM.as_bytes()[1..], true);
+        for wrong in [&whole[..whole.len() - 5], &other] {
+            let output = run(home.path(), &remote("", "1-2", Some(&hash)), wrong);
+            assert!(text(&output).contains("@sabul damaged "), "{output:?}");
+            assert!(!text(&output).contains("ran"), "{output:?}");
+            let left = fs::read_dir(home.path().join(".cache/sabul")).unwrap().count();
+            assert_eq!(left, 0);
+        }
     }
 }

@@ -1,0 +1,150 @@
+//! A copy of this program that is sent along through ssh: its progress, and whether to send one.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use sabul_front::lines::{CopyEvent, Teller};
+use sabul_front::ssh::Watch;
+
+use crate::{json, output};
+
+/// Time between two lines where there is no terminal, and between two lines of JSON.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// Before that nobody can say how long the rest takes.
+const FORESEEABLE: Duration = Duration::from_secs(1);
+
+/// Shows on standard error how far a program is, or prints a line of JSON.
+#[derive(Debug)]
+pub(crate) struct Along {
+    style: Style,
+    /// Somebody can answer a question.
+    may_ask: bool,
+    times: Mutex<Times>,
+}
+
+#[derive(Debug)]
+enum Style {
+    Silent,
+    Live(ProgressBar),
+    Lines,
+    Json(Teller),
+}
+
+/// When sending began, and when a line is due.
+#[derive(Debug, Default)]
+struct Times {
+    begun: Option<Instant>,
+    next: Option<Instant>,
+}
+
+impl Along {
+    /// For people, who are asked if `may_ask` and they are at a terminal; or silent.
+    pub(crate) fn new(is_quiet: bool, may_ask: bool) -> Self {
+        let is_terminal = io::stderr().is_terminal();
+        let style = match (is_quiet, is_terminal) {
+            (true, _) => Style::Silent,
+            (false, true) => {
+                let style = ProgressStyle::with_template("{msg}").expect("the template is right");
+                let bar = ProgressBar::new_spinner().with_style(style);
+                bar.set_draw_target(ProgressDrawTarget::hidden());
+                Style::Live(bar)
+            }
+            (false, false) => Style::Lines,
+        };
+        let may_ask = may_ask && !is_quiet && is_terminal && io::stdin().is_terminal();
+        Self { style, may_ask, times: Mutex::default() }
+    }
+
+    /// For programs: a line of JSON now and then.
+    pub(crate) fn in_json(teller: Teller) -> Self {
+        Self { style: Style::Json(teller), may_ask: false, times: Mutex::default() }
+    }
+}
+
+impl Watch for Along {
+    fn sending(&self, host: &str, sent: u64, total: u64) {
+        let now = Instant::now();
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = *times.begun.get_or_insert(now);
+        let line = || line(host, sent, total, now - begun);
+        if let Style::Live(bar) = &self.style {
+            if sent == 0 {
+                bar.set_draw_target(ProgressDrawTarget::stderr());
+            }
+            if sent < total {
+                bar.set_message(line())
+            } else {
+                bar.finish_and_clear()
+            }
+            return;
+        }
+        let is_due = times.next.is_none_or(|next| now >= next);
+        if sent < total && !is_due {
+            return;
+        }
+        times.next = Some(now + INTERVAL);
+        match &self.style {
+            Style::Lines => output::note(line()),
+            Style::Json(teller) => {
+                json::tell(Some(teller), CopyEvent::Push { bytes: sent, bytes_total: total });
+            }
+            Style::Silent | Style::Live(_) => {}
+        }
+    }
+
+    fn send_along(&self, host: &str, system: &str, bytes: &dyn Fn() -> u64) -> bool {
+        if !self.may_ask {
+            return false;
+        }
+        let size = megabytes(bytes());
+        let mut terminal = io::stderr();
+        let _ = write!(terminal, "{host} ({system}) has no sabul. Send it along? {size} [y/N] ");
+        let _ = terminal.flush();
+        let mut answer = String::new();
+        let is_read = io::stdin().read_line(&mut answer).is_ok();
+        is_read && matches!(answer.trim(), "y" | "Y" | "yes")
+    }
+}
+
+/// One line of progress.
+fn line(host: &str, sent: u64, total: u64, elapsed: Duration) -> String {
+    let mut line =
+        format!("sending sabul to {host}: {:.1} of {}", sent as f64 / 1e6, megabytes(total));
+    if elapsed >= FORESEEABLE && (1..total).contains(&sent) {
+        let left = elapsed.as_secs_f64() * (total - sent) as f64 / sent as f64;
+        let left = Duration::from_secs_f64(left.ceil()).as_secs();
+        line += &format!(", {}:{:02} left", left / 60, left % 60);
+    }
+    line
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_much_is_sent_and_how_long_the_rest_takes() {
+        let second = Duration::from_secs(1);
+        assert_eq!(line("far", 0, 7_100_000, second), "sending sabul to far: 0.0 of 7.1 MB");
+        assert_eq!(
+            line("far", 3_800_000, 7_100_000, 14 * second),
+            "sending sabul to far: 3.8 of 7.1 MB, 0:13 left"
+        );
+        assert_eq!(
+            line("far", 7_100_000, 7_100_000, 26 * second),
+            "sending sabul to far: 7.1 of 7.1 MB"
+        );
+    }
+
+    #[test]
+    fn nobody_is_asked_without_a_terminal() {
+        let along = Along { style: Style::Lines, may_ask: false, times: Mutex::default() };
+        assert!(!along.send_along("far", "Linux x86_64", &|| unreachable!()));
+    }
+}

@@ -1,0 +1,83 @@
+//! Standard error of ssh: passed on as it comes, and the end of it kept.
+
+use std::io::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt as _;
+use tokio::process::ChildStderr;
+use tokio::task::JoinHandle;
+
+/// Bytes that are kept.
+const KEPT: usize = 4096;
+/// How long the rest may take after ssh has ended. A master that ssh left in the background keeps standard error open.
+const REST: Duration = Duration::from_millis(300);
+/// Messages of the OpenSSH client where the other end answered and one of both was not let in or not trusted.
+const REFUSALS: &[&str] =
+    &["Permission denied (", "Too many authentication failures", "Host key verification failed"];
+
+/// What ssh wrote to standard error.
+#[derive(Debug)]
+pub(super) struct Messages {
+    tail: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Messages {
+    /// Passes on to standard error what comes.
+    pub(super) fn pass_on(from: Option<ChildStderr>) -> Self {
+        let tail = Arc::<Mutex<Vec<u8>>>::default();
+        let kept = Arc::clone(&tail);
+        let reader = from.map(|mut from| {
+            tokio::spawn(async move {
+                let mut buffer = [0; 1024];
+                while let Ok(length @ 1..) = from.read(&mut buffer).await {
+                    // Where nobody reads standard error, ssh goes on.
+                    let _ = std::io::stderr().write_all(&buffer[..length]);
+                    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    kept.extend_from_slice(&buffer[..length]);
+                    let old = kept.len().saturating_sub(KEPT);
+                    kept.drain(..old);
+                }
+            })
+        });
+        Self { tail, reader }
+    }
+
+    /// Whether ssh, which has ended, said that a login or a host key was refused.
+    pub(super) async fn name_a_refusal(&mut self) -> bool {
+        if let Some(reader) = &mut self.reader {
+            let _ = tokio::time::timeout(REST, reader).await;
+        }
+        is_refusal(&self.tail.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn is_refusal(said: &[u8]) -> bool {
+    let said = String::from_utf8_lossy(said);
+    REFUSALS.iter().any(|refusal| said.contains(refusal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_login_is_told_from_a_host_that_does_not_answer() {
+        for refused in [
+            "me@far: Permission denied (publickey,password).\r\n",
+            "Received disconnect from 10.0.0.1 port 22:2: Too many authentication failures\r\n",
+            "Host key verification failed.\r\n",
+        ] {
+            assert!(is_refusal(refused.as_bytes()), "{refused}");
+        }
+        for other in [
+            "ssh: connect to host far port 22: Connection refused\r\n",
+            "ssh: Could not resolve hostname far: Name or service not known\r\n",
+            "sh: 1: /opt/x: Permission denied\n",
+            "",
+        ] {
+            assert!(!is_refusal(other.as_bytes()), "{other}");
+        }
+    }
+}
