@@ -36,9 +36,8 @@ fn measure(cc: &str, window: u64, loss_per_million: u32) {
     let loss =
         Probability::new(f64::from(loss_per_million) / 1e6).expect("a fraction of a million");
     let mut random = SeededRandom::new(1);
-    let controller = registry::find(cc)
-        .and_then(|entry| entry.build(&[], Bytes(1500)))
-        .expect("registered, and its defaults are in range");
+    let entry = registry::find(cc).expect("registered");
+    let controller = entry.build(&[], Bytes(1500)).expect("its defaults are in range");
     let config = TcpConfig { window_packets: Some(window), ..TcpConfig::default() };
     let mut sender = TcpSender::new(Instant::ZERO, config, controller);
     let mut receiver = TcpReceiver::new();

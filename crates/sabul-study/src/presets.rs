@@ -277,7 +277,7 @@ mod tests {
             forward: link(20, Some(bursts)),
             back: link(200, None),
         };
-        let text = table(std::slice::from_ref(&path)).to_text(TABLE_WIDTH);
+        let text = table(std::slice::from_ref(&path), TABLE_WIDTH).to_text(TABLE_WIDTH);
         for part in ["20 Mbit/s / 200 Mbit/s", "14 ms", "62.5 % / 50 %", "20 packets / 200 packets"]
         {
             assert!(text.contains(part), "{part}: {text}");

@@ -208,7 +208,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let hash = crate::ssh::push::hash(WITH_UMASK.as_bytes());
         let command = remote("", "1-2", Some(&hash));
-        let said = text(&run(home.path(), &format!("umask 027; {command}"), &parcel(WITH_UMASK.as_bytes(), true)));
+        let said = text(&run(
+            home.path(),
+            &format!("umask 027; {command}"),
+            &parcel(WITH_UMASK.as_bytes(), true),
+        ));
         assert_eq!(said.lines().last(), Some("0027"), "{said}");
         let cache = fs::metadata(home.path().join(".cache/sabul")).unwrap();
         assert_eq!(cache.permissions().mode() & 0o777, 0o700);
