@@ -310,7 +310,7 @@ fn an_upload_needs_it_only_here_and_a_download_there() {
     expect_code(&down, 2);
     let text = stderr(&down);
     assert!(text.contains("the end that sends needs the controller"), "{text}");
-    assert!(text.contains("'sturdy'") && text.contains("sabul2003"), "{text}");
+    assert!(text.contains("'sturdy'") && text.contains("sabul cc list"), "{text}");
 }
 
 fn a_fault_ends_a_transfer() {

@@ -455,7 +455,8 @@ fn a_directory_in_the_way_stays_and_fails_with_1() {
     fs::create_dir_all(bench.root("a/full")).unwrap();
     let output = run(&mut bench.cp(["a", &bench.url("")]));
     expect_code(&output, 1);
-    assert!(stderr(&output).starts_with("sabul: a: is a folder"), "{}", stderr(&output));
+    let text = "sabul: cannot write '127.0.0.1:a': is a folder where a file is needed";
+    assert!(stderr(&output).starts_with(text), "{}", stderr(&output));
     assert!(bench.root("a/full").is_dir());
 }
 

@@ -325,7 +325,8 @@ impl Run {
     fn is_truthful(&self, report: &Feedback) -> bool {
         let counts_are_true = match report {
             Feedback::Ack(ack) => {
-                ack.packets <= self.sender.stats().sent && ack.marked <= ack.packets
+                ack.packets <= self.sender.stats().sent.min(ack.largest.0.saturating_add(1))
+                    && ack.marked <= ack.packets
             }
             _ => true,
         };

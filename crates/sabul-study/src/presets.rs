@@ -13,7 +13,7 @@ const TEXT_WIDTH: usize = 78;
 const SUMMARY: usize = 5;
 const SUMMARY_WIDTH: usize = 24;
 /// Wide enough for every summary, where there is no terminal.
-pub const TABLE_WIDTH: usize = 200;
+pub const TABLE_WIDTH: usize = 240;
 
 fn rtt(preset: &PathPreset) -> Span {
     preset.forward.delay() + preset.back.delay()

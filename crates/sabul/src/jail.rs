@@ -271,7 +271,8 @@ impl Jail {
     fn join(&self, path: &JailPath) -> Vec<u8> {
         let path = path.as_bytes();
         match &self.name[..] {
-            name if name.is_empty() || path.is_empty() => [name, path].concat(),
+            [] => path.to_vec(),
+            name if path == b"." => name.to_vec(),
             name if name.ends_with(b"/") => [name, path].concat(),
             name => [name, b"/", path].concat(),
         }

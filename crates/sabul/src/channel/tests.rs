@@ -260,7 +260,7 @@ fn rules_that_are_unknown_or_not_the_controllers_are_refused_at_both_ends() {
         assert!(matches!(refused, Err(ChannelError::Config(_))), "{refused:?}");
         assert!(crate::config::check_controller(&params).is_err());
     }
-    let params = ChannelParams { rules: 6, ..params("sabul2003") };
+    let params = ChannelParams { rules: 8, ..params("sabul2003") };
     let refused = receiving(
         start(open(), 1, 2, &params),
         memory(&params),
@@ -270,7 +270,7 @@ fn rules_that_are_unknown_or_not_the_controllers_are_refused_at_both_ends() {
     );
     assert!(matches!(refused, Err(ChannelError::Peer(_))), "{refused:?}");
     let text = crate::config::check_params(&params).unwrap_err().to_string();
-    assert!(text.contains("rules number 6") && text.contains("same version"), "{text}");
+    assert!(text.contains("rules number 8") && text.contains("same version"), "{text}");
 }
 
 #[test]

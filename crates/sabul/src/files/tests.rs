@@ -550,7 +550,7 @@ fn what_is_in_the_way_is_named_and_the_rest_arrives() {
         .collect();
     failed.sort_by_key(|(index, _)| *index);
     let expected = [
-        (0, FailureCode::Unwritable, "a: is a folder where a file is needed"),
+        (0, FailureCode::Unwritable, "'a': is a folder where a file is needed"),
         (1, FailureCode::Unwritable, "not a folder is where one is needed"),
         (2, FailureCode::Unwritable, "not a folder is where one is needed"),
     ];
@@ -561,7 +561,7 @@ fn what_is_in_the_way_is_named_and_the_rest_arrives() {
     }
     assert_eq!(
         receiver.finished().unwrap(),
-        Counts { bytes: 6011, entries: 1, files: 1, failed: 3, ..Counts::default() }
+        Counts { bytes: 11, entries: 1, files: 1, failed: 3, ..Counts::default() }
     );
     let got = tree(to.path());
     assert_eq!(got.len(), 4, "no parts stay: {:?}", names(to.path()));
