@@ -268,7 +268,7 @@ impl Outcome {
     /// Waits for something between two attempts, and says meanwhile that there is no connection.
     async fn meanwhile<T>(&self, args: &CpArgs, work: impl Future<Output = T>) -> T {
         let Some(since) = self.whole.lost_at else { return work.await };
-        let mut meter = Meter::new(args.quiet || args.json_lines, true);
+        let meter = Meter::new(args.quiet || args.json_lines, true);
         let mut work = std::pin::pin!(work);
         let mut ticks = tokio::time::interval(LINE_INTERVAL);
         ticks.tick().await;

@@ -72,7 +72,7 @@ impl Meter {
     }
 
     /// Shows this text in place of the state of a transfer.
-    pub(crate) fn say(&mut self, text: String) {
+    pub(crate) fn say(&self, text: String) {
         match &self.style {
             Style::Live(bar) => bar.set_message(text),
             Style::Lines { .. } => output::note(text),

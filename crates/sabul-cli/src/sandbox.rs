@@ -238,13 +238,16 @@ const TIOCSTI: u64 = 0x5412;
 /// Numbers of the calls of x32, a second way to every call, start here.
 const X32: i64 = 0x4000_0000;
 
-/// What is refused.
+/// A value of an argument with which a call is refused: number of the argument, comparison, value.
+type Refused = (u8, Compare, u64);
+
+/// Calls that are refused, always or with some arguments.
 fn refused() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
     let never = NEVER.iter().chain(NEVER_ON_X86).map(|&call| (call, Vec::new()));
     let mut rules: BTreeMap<_, _> = never.collect();
     let [unix, v4, v6] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(word);
     let executable = [(2, Compare::MaskedEq(word(libc::PROT_EXEC)), word(libc::PROT_EXEC))];
-    let some: &[(i64, &[(u8, Compare, u64)])] = &[
+    let some: &[(i64, &[Refused])] = &[
         // Threads only.
         (libc::SYS_clone, &[(0, Compare::MaskedEq(word(libc::CLONE_THREAD)), 0)]),
         // Whether a process is there may be asked.

@@ -111,7 +111,7 @@ fn run(
         announce(args, &bound, what, example)?;
         let in_force = sandbox.as_ref().map(Sandbox::in_force).unwrap_or_default();
         output::note(sandbox.map_or_else(|| "sandbox: none".to_owned(), |it| it.to_string()));
-        let log = if args.json_lines { Log::Json(Teller::default()) } else { Log::Text };
+        let log = if args.json_lines { Log::Json(Box::default()) } else { Log::Text };
         log.json(|| ServeEvent::Started {
             address: bound.local_addr().to_string(),
             sandbox: in_force,
@@ -215,7 +215,7 @@ enum Log {
     /// For people, on standard error.
     Text,
     /// A line of JSON each, on standard output.
-    Json(Teller),
+    Json(Box<Teller>),
 }
 
 impl Log {

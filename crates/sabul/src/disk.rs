@@ -551,7 +551,8 @@ pub(crate) fn made_up(operation: &'static str, path: &JailPath, errno: Errno) ->
     jail::fail(operation, path, errno)
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use rustix::fs::{Mode, OFlags};
 

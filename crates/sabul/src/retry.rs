@@ -63,7 +63,7 @@ impl Retry {
             (ErrorKind::Authentication, Some(since)) => since + self.patience.min(REFUSALS),
             _ => return None,
         };
-        self.away_since.get_or_insert(self.began.unwrap_or(now));
+        self.away_since.get_or_insert_with(|| self.began.unwrap_or(now));
         let rest = until.saturating_duration_since(now);
         if rest.is_zero() {
             return None;

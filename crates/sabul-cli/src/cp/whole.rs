@@ -32,7 +32,7 @@ impl Whole {
     /// Adds an attempt that is over.
     pub(super) fn add(&mut self, progress: &Progress) {
         let now = Instant::now();
-        self.begun.get_or_insert(now.checked_sub(progress.elapsed).unwrap_or(now));
+        self.begun.get_or_insert_with(|| now.checked_sub(progress.elapsed).unwrap_or(now));
         if progress.bytes > 0 {
             self.resumed.get_or_insert(progress.bytes_resumed);
         }

@@ -100,7 +100,7 @@ impl Runs<'_> {
         flow.size = FlowSize::Bytes(request.bytes);
         let outcome = self.run(&self.scenario(&path, vec![flow], patience, Span::ZERO))?;
         let flow = first(&outcome)?;
-        let seconds = flow.completed_s.unwrap_or(outcome_seconds(&outcome, patience));
+        let seconds = flow.completed_s.unwrap_or_else(|| outcome_seconds(&outcome, patience));
         let bytes = match flow.completed_s {
             Some(_) => request.bytes,
             None => bytes_of(flow.goodput_bps, seconds).min(request.bytes),

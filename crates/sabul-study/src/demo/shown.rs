@@ -292,7 +292,7 @@ impl Shown {
 fn bar(share: f64) -> String {
     let eighths = (share.clamp(0.0, 1.0) * BAR as f64 * 8.0).round() as usize;
     let mut bar = "█".repeat(eighths / 8);
-    if eighths % 8 > 0 {
+    if !eighths.is_multiple_of(8) {
         bar.push(EIGHTHS[eighths % 8]);
     }
     bar + &" ".repeat(BAR - eighths.div_ceil(8))
