@@ -37,7 +37,7 @@ expect() {
 
 expect "it is listed beside ours" 0 '^Added by this program:$' "$program" cc list
 expect "its parameters are shown" 0 'target_ms = 10 \(ms, 0.1 to 1000\)' "$program" cc show gentle
-expect "a name that is nearly its own" 2 "'gentle' \(the nearest\)" "$program" cc show gentel
+expect "a name that is nearly its own" 2 'nearest: gentle;' "$program" cc show gentel
 expect "its scenario" 0 '^gentle +sabul +gentle ' "$program" sim run "$scenario"
 expect "its scenario with TCP hosts" 0 '^gentle +tcp +gentle ' \
     "$program" sim run "$scenario" --set flow.gentle.transport=tcp
