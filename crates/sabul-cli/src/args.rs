@@ -270,7 +270,7 @@ pub(crate) struct ListenArgs {
     /// printed on standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) ticket_file: Option<PathBuf>,
-    /// What the ticket names in place of this machine's addresses, such as its name for other machines; repeatable.
+    /// Address for the ticket in place of this machine's addresses, such as its name for other machines; repeatable.
     #[arg(long, value_name = "NAME[:PORT]")]
     pub(crate) advertise: Vec<String>,
     /// End after one session; the exit code tells how it went.

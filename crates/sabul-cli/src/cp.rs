@@ -379,7 +379,7 @@ fn summary(report: &Report, json: &TransferJson) -> String {
     line
 }
 
-/// What the path was like, for `--verbose`.
+/// Line about the path, for `--verbose`.
 fn path_line(copy: &TransferJson) -> String {
     format!(
         "path: RTT {:.2} ms (least {:.2}), loss {:.3} %, packets of {} bytes, {} sent, {} of them again, controller {}",

@@ -92,7 +92,7 @@ pub(crate) fn warn_of_debug_build() {
 
 /// Warnings and errors.
 pub(crate) const WARN: LevelFilter = LevelFilter::WARN;
-/// What a developer wants to see.
+/// Level of output for developers.
 pub(crate) const DEBUG: LevelFilter = LevelFilter::DEBUG;
 
 /// Sends what the library logs to standard error, up to this level or that of SABUL_LOG: error, warn, info, debug, trace.

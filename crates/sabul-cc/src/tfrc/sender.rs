@@ -94,7 +94,7 @@ impl Rtt {
         Self { average: mean(average, sample), root: mean(root, sample.sqrt()), sample }
     }
 
-    /// What the rate is multiplied by, so that it falls at once where a queue grows. [RFC5348 §4.5]
+    /// Factor of the rate that lowers the rate at once where a queue grows. [RFC5348 §4.5]
     fn damping(&self) -> f64 {
         self.root / self.sample.sqrt()
     }
@@ -172,7 +172,7 @@ impl Tfrc {
         1.0 / PAUSE_MAX.as_secs_f64()
     }
 
-    /// What the equation returns; nothing before the first loss.
+    /// Rate of the equation; none before the first loss.
     fn equation(&self) -> Option<f64> {
         Some(rate(self.intervals?.loss_event_rate(), self.rtt?.average))
     }

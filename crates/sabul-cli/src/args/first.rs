@@ -3,7 +3,7 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use sabul_units::nearest;
 
-/// What to type first.
+/// First screen: the commands to type first.
 pub(super) const START: &str = "\
 Start here:
   sabul cp big.iso host:       copy to another machine through ssh (--push: it has no sabul)
