@@ -9,26 +9,14 @@ use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
 
 use sabul_path::{LinkConfig, Outage};
 use sabul_units::{Instant, Span};
 use serde_json::Value;
 
-use common::{Bench, Running, content, expect_code, run, slow_link, stderr, wait_for_part};
-
-/// A terminal: the end of whoever looks at it, and the end of programs.
-fn terminal(columns: u16) -> (fs::File, fs::File) {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&terminal).unwrap();
-    unlockpt(&terminal).unwrap();
-    let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(&terminal, size).unwrap();
-    let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
-    let slave = fs::File::options().read(true).write(true).open(name).unwrap();
-    (fs::File::from(terminal), slave)
-}
+use common::{
+    Bench, Running, content, expect_code, run, slow_link, stderr, terminal, wait_for_part,
+};
 
 /// Runs a command with a terminal as its standard output, and gives its lines.
 fn on_terminal(command: &mut Command, columns: u16) -> Vec<String> {
