@@ -1,4 +1,4 @@
-//! Circuit breaker: bounds the rate of a flow whose heavy loss does not end.
+//! Circuit breaker: bounds the rate of a flow with persistent heavy loss.
 //!
 //! Source: ours, after [RFC8084]; the bound is the TCP-friendly rate of [RFC5348]. The breaker is part of the
 //! guard, outside every algorithm, so that a wrong estimate inside an algorithm cannot hold a link in collapse.
@@ -18,8 +18,8 @@ use sabul_units::{Gap, Instant, Span};
 use crate::controller::{Acked, Moment, SentNumber};
 use crate::tfrc::{self, LossIntervals};
 
-/// Ours: loss that no congestion control with a working response holds for a second. CUBIC has 6 % with two packets
-/// a round trip, and at such rates the TCP-friendly rate is what CUBIC has.
+/// Ours: more loss than any working congestion control has for a second. CUBIC has 6 % with two packets per
+/// RTT, and at such rates the TCP-friendly rate equals CUBIC's.
 const HEAVY: f64 = 0.03;
 /// Ours: how long loss must be heavy, in time, rounds and lost packets, before the breaker acts.
 const HEAVY_TIME: Span = Span::from_secs(1);
@@ -31,11 +31,11 @@ const QUEUED_PART: f64 = 0.15;
 const TRIAL_SETTLES: u32 = 1;
 const TRIAL_LOST: f64 = 10.0;
 const TRIAL_ROUNDS_MAX: u32 = 16;
-/// Ours: how long the first exemption lasts; each further exemption lasts twice as long, up to 160 s. A trial of
-/// four 100 ms rounds costs 2 % of 10 s.
+/// Ours: length of the first exemption; each further exemption is twice as long, up to 160 s. A trial of four
+/// 100 ms rounds costs 2 % of 10 s.
 const EXEMPT_TIME: Span = Span::from_secs(5);
 const EXEMPT_DOUBLINGS_MAX: u32 = 5;
-/// Ours: part of the bound below which a flow is not limited by it, and how long until the breaker closes.
+/// Ours: a flow below this part of the bound is not limited by the bound; the breaker closes after this time.
 const IDLE_PART: f64 = 0.8;
 const IDLE_TIME: Span = Span::from_secs(10);
 /// Ours: the least bound, in packets an RTT.
@@ -45,20 +45,20 @@ const ARRIVED_TIMES_MAX: f64 = 2.0;
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// When loss became heavy, rounds and lost packets since then.
+    /// Start of heavy loss, rounds and lost packets since then.
     Closed {
         since: Option<Instant>,
         rounds: u32,
         lost: f64,
     },
-    /// Loss before, and rounds, packets and losses in the trial so far.
+    /// Loss before the trial, and rounds, packets and losses in the trial so far.
     Trial {
         before: f64,
         rounds: u32,
         packets: f64,
         lost: f64,
     },
-    /// Until then, unless heavy loss comes with a queue for some rounds.
+    /// Exempt until this time, unless heavy loss comes with a queue for some rounds.
     Exempt {
         until: Instant,
         queued: u32,
@@ -81,12 +81,12 @@ struct Round {
     rtt_least: Span,
 }
 
-/// See the module.
+/// State of the breaker; see the module.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     state: State,
     round: Option<Round>,
-    /// Packets a second; nothing while the rate is free.
+    /// Bound in packets a second; `None` while the rate is free.
     bound: Option<f64>,
     exemptions: u32,
     opened: u64,
@@ -97,17 +97,17 @@ impl Breaker {
         Self { state: CLOSED, round: None, bound: None, exemptions: 0, opened: 0 }
     }
 
-    /// The least gap between packets; `None` while the rate is free.
+    /// Returns the least gap between packets; `None` while the rate is free.
     pub(crate) fn gap(&self) -> Option<Gap> {
         self.bound.map(|rate| Gap(Span::from_secs_f64(1.0 / rate)))
     }
 
-    /// How often the breaker has opened.
+    /// Returns how often the breaker has opened.
     pub(crate) const fn opened(&self) -> u64 {
         self.opened
     }
 
-    /// Takes an ACK in; the word for a change of state.
+    /// Processes an ACK; returns the name of a state change.
     pub(crate) fn on_ack(&mut self, acked: &Acked, moment: &Moment) -> Option<&'static str> {
         let rtt = moment.rtt?;
         let here = Round {
@@ -208,7 +208,7 @@ impl Breaker {
         None
     }
 
-    /// Opens with half of the rate that arrives, and with a loss history that gives this rate. [RFC5348 §6.3.1]
+    /// Opens at half of the arrival rate, with a loss history that yields this rate. [RFC5348 §6.3.1]
     fn open(&mut self, round: &Ended) -> &'static str {
         let rate = (round.rate / 2.0).max(LEAST_PER_RTT / round.rtt);
         let intervals = LossIntervals::of(tfrc::loss_event_rate(rate, round.rtt));
@@ -218,12 +218,12 @@ impl Breaker {
     }
 }
 
-/// A round that has ended; times in seconds, rates in packets a second.
+/// Measurements of a completed round; times in seconds, rates in packets a second.
 #[derive(Clone, Copy, Debug)]
 struct Ended {
     now: Instant,
     rtt: f64,
-    /// At which packets arrived.
+    /// Arrival rate.
     rate: f64,
     packets: f64,
     lost: f64,
@@ -232,7 +232,7 @@ struct Ended {
 }
 
 impl Ended {
-    /// The rate at which the round's packets were sent.
+    /// Returns the sending rate of the round's packets.
     fn sent(&self) -> f64 {
         self.rate * self.packets / (self.packets - self.lost).max(1.0)
     }
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// The words of rounds from `from` ms on, one each 100 ms.
+    /// Returns the state changes of rounds from `from` ms on, one each 100 ms.
     fn words(
         breaker: &mut Breaker,
         from: u64,

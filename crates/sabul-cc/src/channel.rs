@@ -1,51 +1,52 @@
-//! What an algorithm may need of the channel beyond SABUL's own rules.
+//! Channel rules: order of transmission and kind of receiver reports that an algorithm needs.
 //!
-//! SABUL's relatives differ less in their rate than in which piece leaves next and in what the
-//! receiver says when. Those are rules of the channel; an algorithm names the ones it needs, and
-//! both ends follow them.
+//! Relatives of SABUL differ less in rate control than in the order of pieces and in the receiver's
+//! reports. An algorithm names its rules, and both ends follow them.
 
 use sabul_units::{Packets, Span};
 
-/// NETBLT's buffer, in packets: the receiver answers for each as a whole. \[RFC998\]
+/// Buffer size of NETBLT in packets: the receiver reports each buffer as a whole. \[RFC998\]
 pub const BUFFER_PACKETS: u64 = 64;
 
-/// The packet number of the first packet of a pair is a multiple of this. [UDT4 core.cpp]
+/// The first packet of a packet pair has a packet number that is a multiple of this. [UDT4
+/// core.cpp]
 pub const PAIR_EVERY: u64 = 16;
 
-/// Which piece leaves next, and what the receiver reports when.
+/// Order of transmission, and content and time of receiver reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChannelRules {
     /// Losses first, then new data; NAKs at once. [SABUL §II-D]
     #[default]
     Standard,
-    /// Everything that may be sent, then a mark, then nothing until the receiver has listed what is
-    /// missing; that is the next round. Lateness within a round is made good in full. \[RBUDP\]
+    /// Rounds: all pieces, then a mark, then silence until the receiver has listed the missing
+    /// pieces, which form the next round. Lateness within a round is compensated in full. \[RBUDP\]
     Rounds,
-    /// What the receiver asks for goes before new data. It asks at a gap, and for everything that is
-    /// outstanding each 350 ms, and tells its error rate then. \[TSUNAMI\]
+    /// Requested pieces before new data. The receiver requests missing pieces at a gap and all
+    /// missing pieces each 350 ms, together with its error rate. \[TSUNAMI\]
     Requests,
-    /// Round and round over all that is not known to have arrived. The receiver lists what has not
+    /// Cyclic passes over all pieces not known to have arrived. The receiver lists missing pieces
     /// with each 64th packet. \[FOBS\]
     Cyclic,
-    /// The receiver answers for each [`BUFFER_PACKETS`] in a row when the last of them comes or is
-    /// overdue: all here, or what is missing. \[RFC998\]
+    /// Buffers of [`BUFFER_PACKETS`]: the receiver reports a buffer as complete, or lists its
+    /// missing pieces, when its last packet arrives or is overdue. \[RFC998\]
     Buffers,
-    /// As the standard ones. Besides, of each [`PAIR_EVERY`] packets two leave back to back, and the receiver
-    /// reports the time between two such arrivals. [UDT4 core.cpp]
+    /// Standard rules, and packet pairs: of each [`PAIR_EVERY`] packets two leave back to back, and
+    /// the receiver reports the time between their arrivals. [UDT4 core.cpp]
     Pairs,
 }
 
 impl ChannelRules {
-    /// Every one.
+    /// All rules.
     pub const ALL: [Self; 6] =
         [Self::Standard, Self::Rounds, Self::Requests, Self::Cyclic, Self::Buffers, Self::Pairs];
 
-    /// Whether the receiver sends a NAK for each loss; the sender sends losses first, then new data.
+    /// Returns whether the receiver sends a NAK for each loss; the sender sends losses first, then
+    /// new data.
     pub const fn has_naks(self) -> bool {
         matches!(self, Self::Standard | Self::Pairs)
     }
 
-    /// Its name in messages.
+    /// Returns the name in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",
@@ -58,15 +59,15 @@ impl ChannelRules {
     }
 }
 
-/// What a report of the receiver says beyond which pieces are missing.
+/// Content of a receiver report besides the list of missing pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BulkReport {
-    /// Of a round, a buffer, or since the report before.
+    /// Counts of a round, of a buffer, or since the previous report.
     Account {
-        /// DATA packets that it tells the fate of.
+        /// DATA packets that the report covers.
         sent: Packets,
-        /// Those of them that arrived, at most as many.
+        /// Covered packets that arrived; at most `sent`.
         arrived: Packets,
     },
     /// The receiver's filtered error rate, percent × 1000: 0 to 100 000. \[TSUNAMI\]

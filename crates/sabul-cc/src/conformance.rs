@@ -1,8 +1,8 @@
-//! The suite that every controller passes, ours or a user's.
+//! Conformance suite for every controller, of this crate or of a user.
 //!
 //! Each check drives the controller over a small closed-loop path: one drop-tail queue of known
-//! rate and delay, advanced packet by packet in virtual time. No tolerance here is about quality;
-//! a controller that fails is broken.
+//! rate and delay, simulated packet by packet in virtual time. The tolerances do not measure
+//! quality; a controller that fails is broken.
 
 mod path;
 #[cfg(test)]
@@ -19,20 +19,20 @@ use crate::entry::{Entry, Family};
 use crate::guard::Guarded;
 use path::{Change, PACKET, Path, Trace, illegal, moment, run};
 
-/// Random sequences of facts, and how many facts each has.
+/// Number of random event sequences, and events in each sequence.
 const SHAKES: u64 = 50;
 const SHAKE_FACTS: u32 = 400;
 
-/// A rule that a controller broke.
+/// Violation of a rule by a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The rule.
+    /// The violated rule.
     pub rule: &'static str,
-    /// What was seen.
+    /// Description of the violation.
     pub seen: String,
 }
 
-/// What broke which rule.
+/// Violations found so far.
 #[derive(Debug, Default)]
 struct Findings(Vec<Violation>);
 
@@ -54,11 +54,11 @@ const CLEAN: Path = Path {
     change: None,
 };
 
-/// 10 Mb/s and 4 ms, whose queue is six times the packets on the way: there is little to tell apart.
+/// 10 Mb/s and 4 ms, with a queue of six BDPs: loss and delay signals are coarse.
 const SHORT: Path =
     Path { service: Span::from_micros(1200), rtt: Span::from_millis(4), queue: 20, ..CLEAN };
 
-/// 200 Mb/s and 150 ms: 2500 packets on the way, and marks from half a queue on.
+/// 200 Mb/s and 150 ms: a BDP of 2500 packets, and ECN marks from half a queue on.
 const LONG: Path = Path {
     service: Span::from_micros(60),
     rtt: Span::from_millis(150),
@@ -67,16 +67,16 @@ const LONG: Path = Path {
     ..CLEAN
 };
 
-/// After five seconds the application has a tenth of what the link carries.
+/// After five seconds the application offers a tenth of the link's rate.
 const LIMITED: Path = Path {
     change: Some((Instant(Span::from_secs(5).0), Change::Application(Span::from_micros(1200)))),
     ..CLEAN
 };
 
-/// Runs every check; an empty list is a pass.
+/// Runs every check and returns the violations; an empty list is a pass.
 ///
 /// # Panics
-/// If the controller's default parameters are refused by its own specs.
+/// If the controller's own specs reject its default parameters.
 pub fn check(entry: &Entry) -> Vec<Violation> {
     let build = || entry.build(&[], PACKET).expect("defaults are inside their own ranges");
     let mut found = Findings::default();
@@ -105,7 +105,7 @@ pub fn check(entry: &Entry) -> Vec<Violation> {
     found.0
 }
 
-/// What those have to do that answer to the path; `clean` is what one did over [`CLEAN`].
+/// Checks an adaptive controller; `clean` is its trace over [`CLEAN`].
 fn check_adaptive(
     build: &dyn Fn() -> Guarded,
     family: Family,
@@ -128,7 +128,7 @@ fn check_adaptive(
             format!("{name}: {filled} of {all} packets, {:?}", trace.illegal),
         );
     }
-    // Who hears of loss but every 350 ms, and answers with a few per cent each time, takes longer.
+    // Controllers with a loss report each 350 ms and decreases of a few per cent need longer.
     let has_naks = build().rules().has_naks();
     if !build().tells_chance() {
         let lossy = Path { loss: Probability::per_mille(300), ..CLEAN };
@@ -154,7 +154,8 @@ fn check_adaptive(
     check_silence(build(), found);
 }
 
-/// Who limits the packets on the way keeps the window; who limits the gap, what may leave.
+/// Checks a limited source: the window of a window-based controller, or the packets per RTT of a
+/// rate-based controller.
 fn check_limited(mut limited: Guarded, family: Family, found: &mut Findings) {
     let trace = run(&mut limited, LIMITED, 15);
     let most = |tenths: &[(u64, u64)]| {
@@ -162,7 +163,7 @@ fn check_limited(mut limited: Guarded, family: Family, found: &mut Findings) {
             |(window, round): &(u64, u64)| if family == Family::Rate { *round } else { *window };
         tenths.iter().map(limit).max().unwrap_or(0)
     };
-    // What left before the application ran dry is acknowledged within two tenths of a second.
+    // Packets sent before the application was limited are acknowledged within 0.2 s.
     let (before, after) = (most(&trace.allowed[20..50]), most(&trace.allowed[52..]));
     found.rule(
         "a limited source does not raise the limits",
@@ -185,17 +186,18 @@ fn check_silence(mut silenced: Guarded, found: &mut Findings) {
     );
 }
 
-/// Packets of the last second.
+/// Returns the packets of the last second.
 fn last_second(tenths: &[u64]) -> u64 {
     tenths.iter().rev().take(10).sum()
 }
 
-/// Tells facts that no path would put together, and says after which the answer was illegal.
+/// Sends event sequences that no path would produce; returns the event after which a value was
+/// illegal.
 fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
     let mut rng = SeededRandom::new(seed).fork("shake");
     let (mut now, mut next, mut total) = (Instant::ZERO, 0u64, 0u64);
     (0..SHAKE_FACTS).find_map(|step| {
-        // Powers of two up to 2^31, so that small numbers are as likely as large ones.
+        // Powers of two up to 2^31, so that small numbers are as likely as large numbers.
         let (kind, scale) = (rng.below(9), 1 << rng.below(32));
         let mut draw = || rng.below(scale);
         now = now + Span::from_nanos(draw());
@@ -229,7 +231,7 @@ fn shake(controller: &mut Guarded, seed: u64) -> Option<String> {
     })
 }
 
-/// What no honest router would write into a header that left with these fields.
+/// Returns header fields that no correct router would write, for a header with these fields.
 fn nonsense(fields: CongestionFields, mut draw: impl FnMut() -> u64) -> Echo {
     let mut rate = || if draw().is_multiple_of(2) { NO_RATE } else { Rate(draw()) };
     let told = rate();
@@ -268,7 +270,7 @@ fn nonsense(fields: CongestionFields, mut draw: impl FnMut() -> u64) -> Echo {
     Echo { header, delta: other.cast_signed().into() }
 }
 
-/// Tells a fact of one of four kinds that are no ACK, and says which it was.
+/// Sends one of four kinds of events other than ACKs; returns its description.
 fn tell_fact(
     controller: &mut Guarded,
     kind: u64,
@@ -309,8 +311,8 @@ fn tell_fact(
     }
 }
 
-/// What a controller says of itself on a path of 20 Mb/s and 40 ms whose queue holds one BDP, a packet
-/// of a thousand lost at random, and in three seconds of silence after it.
+/// Returns the events of a controller on a path of 20 Mb/s and 40 ms with a queue of one BDP and a
+/// random loss of one in a thousand, and in three timeouts, one second apart, after it.
 #[cfg(test)]
 pub(crate) fn events_of(entry: &Entry, params: &[(String, String)]) -> Vec<String> {
     let path = Path {
@@ -347,7 +349,7 @@ mod tests {
         assert_eq!(broken, []);
     }
 
-    /// Sends as fast as [`CLEAN`] serves, whatever it hears.
+    /// Sends as fast as [`CLEAN`] serves, whatever happens.
     #[derive(Debug)]
     struct Deaf;
 
@@ -376,7 +378,8 @@ mod tests {
     #[test]
     fn two_controllers_of_the_table_tell_chance_from_overload() {
         let tells = |entry: &&Entry| entry.build(&[], PACKET).unwrap().tells_chance();
-        // Those that go on as sabul2026 where no router answers do as that does.
+        // Controllers that use sabul2026 without router support separate random loss as sabul2026
+        // does.
         let asks_routers = |entry: &&Entry| routers::find(entry.name).is_ok();
         let names: Vec<_> =
             ENTRIES.iter().filter(|it| tells(it) && !asks_routers(it)).map(|it| it.name).collect();
@@ -386,7 +389,7 @@ mod tests {
         assert!(!find("bbr3").unwrap().build(&draft, PACKET).unwrap().tells_chance());
     }
 
-    /// Closes its window once two losses come without an ACK between them.
+    /// Closes its window after two losses without an ACK between them.
     #[derive(Debug, Default)]
     struct Closing {
         losses: u64,
@@ -418,7 +421,7 @@ mod tests {
 
     #[test]
     fn the_search_fills_paths_of_any_rate_and_leaves_at_most_one_bdp_queued() {
-        // Rows: rate, RTT. Three round trips of ramp and two of filling, at the least 100 ms.
+        // Rows: rate, RTT. Three RTTs of ramp and two of filling, at least 100 ms.
         for (mbps, rtt_ms) in [(10, 20), (100, 10), (100, 100), (1000, 20), (1000, 100)] {
             let service = Span::from_nanos(12_000_000 / mbps);
             let rtt = Span::from_millis(rtt_ms);
@@ -430,7 +433,7 @@ mod tests {
             let share = service.as_secs_f64() / limits.gap.0.as_secs_f64();
             let queue = trace.start_queue_max;
             println!("{mbps} Mb/s {rtt_ms} ms: {share:.3} at {at:?}, {queue} of {bdp} queued");
-            // The first train of 32 packets may be more than a short path holds.
+            // The first train of 32 packets may exceed the BDP of a short path.
             assert!(queue <= bdp.max(32), "{mbps} Mb/s × {rtt_ms} ms: {queue} queued, BDP {bdp}");
             assert!((0.85..=1.05).contains(&share), "{mbps} Mb/s × {rtt_ms} ms: {share}");
             assert!(at.elapsed() < rtt * 8 + Span::from_millis(60), "{mbps} × {rtt_ms}: {at:?}");

@@ -1,4 +1,4 @@
-//! The trait every algorithm implements, and the facts it is told.
+//! The [`Controller`] trait of every algorithm, and the arguments of its callbacks.
 
 use std::fmt;
 
@@ -11,33 +11,32 @@ use crate::memory::PathFacts;
 use crate::policy::Policy;
 use crate::reason::{Reason, Reasons};
 
-/// [SABUL §II-E] The SYN interval, in which rate control ticks: 0.01 s, the authors' trade-off
-/// between efficiency and fairness.
+/// [SABUL §II-E] Interval of rate control: 0.01 s, the authors' trade-off between efficiency and
+/// fairness.
 pub const SYN_INTERVAL: Span = Span::from_millis(10);
 
-/// Ours: an ACK goes out four times a round trip where that is shorter than the SYN interval, but not
-/// more often than this.
+/// Ours: least interval between ACKs; bounds the ACK rate where a quarter of the RTT is shorter.
 pub(crate) const ACK_INTERVAL_MIN: Span = Span::from_micros(250);
 
-/// How long after an ACK a receiver under the standard rules may send the next, where the smallest
-/// round trip is known: four times a round trip, at least each SYN interval. DEV-005: [SABUL §II-D] has
-/// one each SYN interval, whatever the round trip.
+/// Returns the least interval between ACKs of a receiver under the standard rules: a quarter of the
+/// smallest RTT, between 250 µs and [`SYN_INTERVAL`]. DEV-005: [SABUL §II-D] has one ACK each SYN
+/// interval, whatever the RTT.
 pub fn ack_interval(rtt_min: Span) -> Span {
     (rtt_min / 4).max(ACK_INTERVAL_MIN).min(SYN_INTERVAL)
 }
 
-/// What the sender may do; the tightest part binds.
+/// Limits on the sender; the tightest limit applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendLimits {
-    /// Least spacing between starts of DATA packets; [`Gap::NONE`] leaves pacing off.
+    /// Least time between the starts of DATA packets; [`Gap::NONE`] turns pacing off.
     pub gap: Gap,
-    /// Most DATA packets unacknowledged at once; `None` leaves it to the flow window.
+    /// Most DATA packets unacknowledged at once; `None` leaves the bound to the flow window.
     pub window: Option<Packets>,
-    /// No DATA at all before this time (SABUL's freeze).
+    /// No DATA packet leaves before this time (SABUL's freeze).
     pub hold_until: Option<Instant>,
 }
 
-/// What is known of the round trip.
+/// RTT estimate of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RttEstimate {
     /// The newest sample.
@@ -50,37 +49,37 @@ pub struct RttEstimate {
     pub min: Span,
 }
 
-/// The circumstances of a fact, as who drives a controller knows them.
+/// Time, RTT and packet size at a callback, as the driver of the controller has them.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Moment {
     /// The core's clock.
     pub now: Instant,
-    /// The round trip, once there is a sample.
+    /// RTT estimate; `None` before the first sample.
     pub rtt: Option<RttEstimate>,
     /// Size of a full DATA packet on the wire, IP header included.
     pub packet_bytes: Bytes,
 }
 
 impl Moment {
-    /// The circumstances of one fact.
+    /// Joins the three values.
     pub const fn new(now: Instant, rtt: Option<RttEstimate>, packet_bytes: Bytes) -> Self {
         Self { now, rtt, packet_bytes }
     }
 }
 
-/// What comes with every fact.
+/// Argument of every callback: the [`Moment`], random numbers, and a sink for reasons.
 #[non_exhaustive]
 pub struct Context<'a> {
     /// The core's clock.
     pub now: Instant,
-    /// The round trip, once there is a sample.
+    /// RTT estimate; `None` before the first sample.
     pub rtt: Option<RttEstimate>,
     /// Size of a full DATA packet on the wire, IP header included.
     pub packet_bytes: Bytes,
-    /// Chance: a stream of this controller's own, from the seed that its host has.
+    /// Random stream of this controller, derived from the host's seed.
     pub random: &'a mut dyn Random,
-    /// Where reasons go, while somebody listens.
+    /// Log of reasons; `None` while no listener is attached.
     reasons: Option<&'a mut Reasons>,
 }
 
@@ -95,18 +94,18 @@ impl fmt::Debug for Context<'_> {
 }
 
 impl<'a> Context<'a> {
-    /// What a controller is told with a fact.
+    /// Builds a context that drops all reasons.
     pub fn new(moment: &Moment, random: &'a mut dyn Random) -> Self {
         let Moment { now, rtt, packet_bytes } = *moment;
         Self { now, rtt, packet_bytes, random, reasons: None }
     }
 
-    /// The same, and reasons are kept here.
+    /// Returns the same context with this log of reasons.
     pub(crate) fn heard(self, reasons: Option<&'a mut Reasons>) -> Self {
         Self { reasons, ..self }
     }
 
-    /// Says why limits change with this fact, or from now on. Of no effect while nobody listens.
+    /// Records why limits change with this event, or from now on. No effect without a listener.
     #[inline]
     pub fn tell(&mut self, reason: Reason) {
         if let Some(reasons) = &mut self.reasons {
@@ -117,7 +116,7 @@ impl<'a> Context<'a> {
 
 #[cfg(test)]
 impl Context<'static> {
-    /// For tests of what chance has no part in: each draw is the middle of its range.
+    /// Context for tests without randomness: each draw is the middle of its range.
     pub(crate) fn without_chance(moment: &Moment) -> Self {
         struct Middle;
         impl Random for Middle {
@@ -125,18 +124,18 @@ impl Context<'static> {
                 1 << 63
             }
         }
-        // What has no size takes no memory, leaked or not.
+        // `Middle` is zero-sized, so leaking it costs nothing.
         Self::new(moment, Box::leak(Box::new(Middle)))
     }
 }
 
-/// The number of something that was sent: a packet's, a piece's or a segment's, in the one space that the
-/// controller's host counts in. Later ones are larger. It is no count.
+/// Number of a transmission, a piece or a TCP segment, in the one number space of the controller's
+/// host. Later numbers are larger. Not a count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SentNumber(pub u64);
 
 impl SentNumber {
-    /// The number before this one; before the first there is none less.
+    /// Returns the preceding number; 0 for the first number.
     #[must_use]
     pub const fn before(self) -> Self {
         Self(self.0.saturating_sub(1))
@@ -149,17 +148,17 @@ impl fmt::Debug for SentNumber {
     }
 }
 
-/// A loss report arrived.
+/// Loss report (NAK) from the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LossReport {
     /// Packets reported lost for the first time.
     pub first_time: Packets,
-    /// Packets in this report that earlier reports had named already.
+    /// Packets in this report that earlier reports listed already.
     pub repeats: Packets,
-    /// The smallest number that the report lists; of reports told together, that of the one furthest on.
+    /// Smallest number in the report; of merged reports, the largest such number.
     pub first_lost: SentNumber,
-    /// The largest number of the same kind sent so far.
+    /// Largest number sent so far, in the same number space.
     pub largest_sent: SentNumber,
 }
 
@@ -175,75 +174,78 @@ impl LossReport {
     }
 }
 
-/// What routers wrote into headers, as the receiver tells it.
+/// Router feedback that the receiver returns in an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
-    /// The header of the newest packet that had one.
+    /// Congestion header of the newest packet that had a header.
     pub header: CongestionHeader,
-    /// XCP: the sum of what all packets since the ACK before were given, in bytes a second.
+    /// XCP: sum of the rate changes granted to all packets since the previous ACK, in bytes per
+    /// second.
     pub delta: i64,
 }
 
-/// An ACK moved the account forward.
+/// State after an ACK that reports progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Acked {
-    /// Packets that arrived since the ACK before.
+    /// Packets that arrived since the previous ACK.
     pub newly: Packets,
     /// Packets that arrived since the start.
     pub total: Packets,
     /// Packets sent and neither known to have arrived nor known to be lost.
     pub in_flight: Packets,
-    /// Packets marked by ECN since the ACK before.
+    /// Packets with an ECN mark since the previous ACK.
     pub marked: Packets,
-    /// Largest number that has arrived, whatever is missing below it.
+    /// Largest number that has arrived, with or without gaps below it.
     pub largest: SentNumber,
-    /// All numbers up to this one are settled: each has arrived, or is lost for good and what it
-    /// carried goes by another number. Whatever began when a number was the newest (a recovery, a
-    /// round) is over once it is settled. At most [`Self::largest`].
+    /// All numbers up to this number are settled: each has arrived, or is lost for good and its
+    /// data goes by another number. A recovery or a round that began at a number ends when that
+    /// number is settled. At most [`Self::largest`].
     pub settled: SentNumber,
-    /// Packets that later arrivals have shown to be lost on the path since the start, whether a
-    /// [`LossReport`] has told of them yet or not.
+    /// Packets that later arrivals have shown to be lost on the path since the start, including
+    /// losses that no [`LossReport`] lists yet.
     pub lost: Packets,
-    /// ACKs that have not arrived since the start, by their serial numbers; zero where ACKs have no numbers.
+    /// Lost ACKs since the start, by gaps in their serial numbers; zero where ACKs have no numbers.
     pub acks_lost: u64,
-    /// The application had less to send than the window allowed when the newest packet left, so what
-    /// arrives says only that the path is at least so fast.
+    /// True if the application had less to send than the window allowed when the newest packet
+    /// left. The arrival rate is then only a lower bound of the path's rate.
     pub is_app_limited: bool,
-    /// The receiver, the flow window or this end's own memory had room for less than the window allowed
-    /// when the newest packet left: the rate at which it arrives is all that there will be.
+    /// True if the receiver, the flow window or the sender's own memory had less room than the
+    /// window when the newest packet left. The arrival rate will not rise beyond that limit.
     pub is_room_limited: bool,
-    /// The number that the next transmission will have.
+    /// Number of the next transmission.
     pub next: SentNumber,
     /// Wire bytes that have arrived since the start, IP headers included.
     pub delivered: Bytes,
-    /// When the packet of the largest number left, by the core's clock, where the host keeps that.
+    /// Time on the core's clock when the packet of the largest number left, where the host records
+    /// that.
     pub sent_at: Option<Instant>,
-    /// Receiver's clock when the newest of them arrived; a TCP host's own clock when the ACK did.
+    /// Receiver's clock when the newest packet arrived; on a TCP host, its own clock when the ACK
+    /// arrived.
     pub arrived_at: Span,
-    /// What routers say, where packets have a congestion header and the receiver knows it.
+    /// Router feedback, if packets have a congestion header and the receiver supports that header.
     pub echo: Option<Echo>,
 }
 
-/// One SYN interval ended.
+/// Counts of one SYN interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IntervalReport {
-    /// DATA packets sent in it, retransmissions included.
+    /// DATA packets sent in the interval, retransmissions included.
     pub sent: Packets,
     /// Retransmissions among them.
     pub resent: Packets,
-    /// Packets first reported lost in it.
+    /// Packets first reported lost in the interval.
     pub lost: Packets,
-    /// How long it really was.
+    /// Measured length of the interval.
     pub elapsed: Span,
-    /// For part of it something else than the gap held the sender back: nothing to send, no room, a full
-    /// window, or a machine that was late. So less left than the gap allows.
+    /// True if the sender was held back for part of the interval by something else than the gap: no
+    /// data, no room, a full window, or a late machine. Fewer packets left than the gap allows.
     pub is_below_rate: bool,
 }
 
 impl IntervalReport {
-    /// The account of one interval.
+    /// Joins the counts of one interval.
     pub const fn new(
         sent: Packets,
         resent: Packets,
@@ -255,72 +257,76 @@ impl IntervalReport {
     }
 }
 
-/// The sender half of an algorithm. Callbacks without a use keep their empty default body.
+/// Sender half of an algorithm. Optional callbacks have an empty default body.
 ///
-/// What drives one holds it behind a guard (`guard`), which hands on each call.
+/// Drivers hold a controller in a `Guarded`, which forwards each call.
 pub trait Controller: fmt::Debug + Send {
-    /// What the sender may do from now on. Pure: two calls in a row agree.
+    /// Returns the limits from now on. Pure: two calls in a row return equal values.
     fn limits(&self) -> SendLimits;
-    /// A NAK arrived. Losses that the receiver's own socket caused are not among them.
+    /// A NAK arrived. Losses that the receiver's own socket caused are not included.
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>);
-    /// Nothing was heard for a whole expiry period while data was outstanding.
+    /// An expiry period passed without feedback while data was unacknowledged.
     fn on_timeout(&mut self, cx: &mut Context<'_>);
-    /// Packets that counted as lost at the newest decrease, by a report or in silence, have arrived after all. Only
-    /// TCP hosts report that.
+    /// Packets counted as lost at the newest decrease, by a report or a timeout, have arrived after
+    /// all. Only TCP hosts call this.
     fn on_undo(&mut self, _cx: &mut Context<'_>) {}
     /// An ACK arrived.
     fn on_ack(&mut self, _acked: &Acked, _cx: &mut Context<'_>) {}
     /// One SYN interval ended.
     fn on_interval(&mut self, _report: &IntervalReport, _cx: &mut Context<'_>) {}
-    /// A report arrived that only [`Self::rules`] other than the standard ones have.
+    /// A report arrived that exists only under [`Self::rules`] other than the standard rules.
     fn on_report(&mut self, _report: &BulkReport, _cx: &mut Context<'_>) {}
-    /// How the flow stands beside others from now on. Told before the first packet unless it is fair, and when it
-    /// changes; an entry says whether its controllers follow.
+    /// Sets the flow's share beside other flows from now on. Called before the first packet unless
+    /// the policy is fair, and at each change. `Entry::follows_policy` says whether a controller
+    /// uses it.
     fn on_policy(&mut self, _policy: Policy, _cx: &mut Context<'_>) {}
-    /// What an earlier flow saw of what may be the same path. Told before the first packet and after the policy, or
-    /// never. An entry says whether its controllers make use of it.
+    /// Passes measurements of an earlier flow on what may be the same path. Called at most once,
+    /// before the first packet and after the policy. `Entry::remembers_path` says whether a
+    /// controller uses them.
     fn on_memory(&mut self, _facts: &PathFacts, _cx: &mut Context<'_>) {}
-    /// What it knows of the path by now, for a later flow, where a full packet has this size; `None` until it has seen
-    /// how much the path carries.
+    /// Returns the measured rate and RTT for a later flow, for full packets of this size; `None`
+    /// until the controller has measured the path's rate.
     fn path(&self, _packet_bytes: Bytes) -> Option<PathFacts> {
         None
     }
-    /// What the algorithm needs of the channel. Asked once, before the first packet.
+    /// Returns the channel rules that the algorithm needs. Read once, before the first packet.
     fn rules(&self) -> ChannelRules {
         ChannelRules::Standard
     }
-    /// How many packets leave back to back each time, as many gaps after the burst before. Asked
-    /// once, before the first packet.
+    /// Returns the number of packets that leave back to back; as many gaps separate two bursts.
+    /// Read once, before the first packet.
     fn burst(&self) -> Packets {
         Packets(1)
     }
-    /// Whether it tells losses that the path makes by chance from those that come of sending too much,
-    /// and leaves its rate as it is at the first. Asked once, by the [suite](crate::conformance).
+    /// Returns whether the algorithm separates random loss from congestion loss and keeps its rate
+    /// at random loss. Read once, by the [suite](crate::conformance).
     fn tells_chance(&self) -> bool {
         false
     }
-    /// Whether it counts marks, so that a TCP receiver has to tell of each once [RFC8257 §3.2], and not
-    /// until it is answered [RFC3168 §6.1.3]. Asked once, before the first packet.
+    /// Returns whether the algorithm counts ECN marks. A TCP receiver then reports each mark once
+    /// [RFC8257 §3.2], instead of repeating the report until the sender answers [RFC3168 §6.1.3].
+    /// Read once, before the first packet.
     fn counts_marks(&self) -> bool {
         false
     }
-    /// What to write into the congestion header of each DATA packet from now on; asked like [`Self::limits`]. A
-    /// controller has one form of header from its beginning, or none.
+    /// Returns the congestion header fields of each DATA packet from now on; read like
+    /// [`Self::limits`]. The form of the header (or its absence) never changes during a
+    /// controller's life.
     fn header(&self) -> Option<CongestionFields> {
         None
     }
-    /// How long the controller's own interval is.
+    /// Returns the length of the controller's own interval.
     fn syn_interval(&self) -> Span {
         SYN_INTERVAL
     }
-    /// One word for what it is doing, for traces.
+    /// Returns a one-word name of the current phase, for traces.
     fn phase(&self) -> &'static str {
         "steady"
     }
 }
 
 impl SendLimits {
-    /// The rate that the gap gives packets of this size; `None` without pacing.
+    /// Returns the rate of this gap for packets of this size; `None` without pacing.
     pub fn rate(&self, packet_bytes: Bytes) -> Option<Rate> {
         self.gap.rate(packet_bytes)
     }

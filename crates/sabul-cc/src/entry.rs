@@ -1,52 +1,53 @@
-//! What the table of controllers knows of each: name, source, parameters, how one is made.
+//! Registry entry of a controller: name, source, parameters, traits and constructor.
 //!
-//! An algorithm brings its own; the table (`registry`) only lists them.
+//! Each algorithm defines its own entry; `registry` only lists the entries.
 
 use sabul_units::Bytes;
 
 use crate::controller::Controller;
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 
-/// Makes a controller.
+/// Constructor of a controller.
 pub type Build = fn(&ParamValues, Bytes) -> Result<Box<dyn Controller>, ConfigError>;
 
-/// What a controller limits at all times.
+/// Limits that a controller always sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// The gap between packets.
+    /// Only the gap between packets.
     Rate,
-    /// The packets on the way: what a TCP host needs.
+    /// Only the window: packets in flight, as a TCP host needs.
     Window,
-    /// Both, each in need of the other: a TCP host that keeps the gap.
+    /// Window and gap, which depend on each other: a TCP host with pacing.
     PacedWindow,
 }
 
 /// One registered controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The name users type.
+    /// Name that users type.
     pub name: &'static str,
-    /// One line for lists.
+    /// One-line description for lists.
     pub summary: &'static str,
-    /// Where the algorithm comes from.
+    /// Publication or other origin of the algorithm.
     pub source: &'static str,
-    /// Its parameters.
+    /// Parameters of the controller.
     pub params: &'static [ParamSpec],
-    /// What it limits.
+    /// Limits that the controller always sets.
     pub family: Family,
-    /// Whether it reacts to loss; baselines do not.
+    /// True if the controller reacts to loss; false for baselines.
     pub is_adaptive: bool,
-    /// Whether it follows policies: its `on_policy` does something.
+    /// True if the controller follows policies: `on_policy` has an effect.
     pub follows_policy: bool,
-    /// Whether it begins with what an earlier flow saw of the path: its `on_memory` does something.
+    /// True if the controller can start from an earlier flow's measurements: `on_memory` has an
+    /// effect.
     pub remembers_path: bool,
-    /// Makes one from checked parameters and the size of a full packet on the wire.
+    /// Builds a controller from checked parameters and the size of a full packet on the wire.
     pub build: Build,
 }
 
 impl Entry {
-    /// Whether the algorithm is this project's own; its [source](Self::source) says so. Published algorithms run
-    /// as published in the simulator, without the circuit breaker.
+    /// Returns whether the algorithm is this project's own, as its [source](Self::source) says.
+    /// Published algorithms run as published in the simulator, without the circuit breaker.
     pub fn is_ours(&self) -> bool {
         self.source.starts_with("ours")
     }

@@ -1,17 +1,17 @@
-//! What a controller did, and why: one event for each fact that mattered.
+//! Event log of a controller: changes of its limits, with reasons.
 //!
-//! A fact makes an event if the controller gave a reason ([`Reason`]), if its phase or its hold changed,
-//! or if it was a loss or a timeout that changed its limits. Nothing is kept unless somebody listens.
-//! Text of an event, one line, columns separated by one blank ([`COLUMNS`]):
+//! A callback produces an event if the controller recorded a [`Reason`], if its phase or its hold
+//! changed, or if a loss or a timeout changed its limits. Nothing is recorded without a listener.
+//! The text of an event is one line with columns separated by one blank ([`COLUMNS`]):
 //!
 //! ```text
-//! t_s               time of the fact on the driver's clock, seconds with six digits
+//! t_s               time of the callback on the driver's clock, seconds with six digits
 //! fact              the callback: on_ack, on_loss, on_timeout, on_undo, on_interval, on_report
-//! phase             what the controller says it is doing, after the fact
-//! gap_ns            least spacing between packets after it, 0 without pacing
-//! window_packets    most packets on the way after it; - without a window
-//! hold_until_s      nothing is sent before this time; - where nothing is held
-//! reasons           why, joined by +; - where only phase, hold or limits changed
+//! phase             phase of the controller after the callback
+//! gap_ns            least spacing between packets after the callback, 0 without pacing
+//! window_packets    most packets in flight after the callback; - without a window
+//! hold_until_s      nothing is sent before this time; - without a hold
+//! reasons           reasons joined by +; - where only phase, hold or limits changed
 //! ```
 
 use std::collections::VecDeque;
@@ -22,37 +22,38 @@ use sabul_units::Instant;
 use crate::controller::SendLimits;
 use crate::reason::{REASONS_MAX, Reason, Reasons};
 
-/// The columns of an event's text, as a first line of a file names them.
+/// Column names of an event's text, as a file's first line lists them.
 pub const COLUMNS: &str = "t_s fact phase gap_ns window_packets hold_until_s reasons";
 
-/// Ours: events kept for whoever listens; of more, the oldest are counted and forgotten.
+/// Ours: events kept for a listener; beyond this the oldest are dropped and counted.
 const EVENTS_MAX: usize = 1024;
 
-/// One fact that mattered, and what came of it. Displayed as the module says.
+/// Event of a controller. Displayed as described in the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// When the fact was told.
+    /// Time of the callback.
     pub at: Instant,
-    /// The callback.
+    /// Name of the callback.
     pub fact: &'static str,
-    /// The phase after it.
+    /// Phase after the callback.
     pub phase: &'static str,
-    /// The limits after it.
+    /// Limits after the callback.
     pub limits: SendLimits,
     reasons: [Option<Reason>; REASONS_MAX],
 }
 
 impl Event {
-    /// Why, in the order in which the controller said it; nothing where it said nothing.
+    /// Returns the reasons in the order of their recording; empty if only phase, hold or limits
+    /// changed.
     pub fn reasons(&self) -> impl Iterator<Item = Reason> {
         self.reasons.into_iter().flatten()
     }
 }
 
 impl Event {
-    /// One JSON object with the same columns and `source`, whose controller it was: `gap_ns` and the times
-    /// are numbers, `reasons` an array, and what there is not is `null`.
+    /// Returns one JSON object with the same columns, and `of` as `source`: `gap_ns` and times are
+    /// numbers, `reasons` is an array, missing values are `null`.
     pub fn to_json(&self, of: &str) -> String {
         let Self { at, fact, phase, limits, .. } = self;
         let gap_ns = limits.gap.0.as_nanos();
@@ -70,13 +71,13 @@ impl Event {
     }
 }
 
-/// A text as JSON writes it.
+/// Returns a text as a JSON string.
 pub fn json_text(text: &str) -> String {
     let mut json = String::from("\"");
     for c in text.chars() {
         match c {
             '"' | '\\' => json.extend(['\\', c]),
-            // What has no name of its own in JSON is no part of a name here.
+            // Control characters do not occur in names; a blank replaces them.
             c if c < ' ' => json.push(' '),
             c => json.push(c),
         }
@@ -108,10 +109,10 @@ impl fmt::Display for Event {
     }
 }
 
-/// The events of one controller that nobody has fetched yet.
+/// Events that have not been fetched yet.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    /// What the controller says while it takes in a fact.
+    /// Reasons of the current callback.
     pub(crate) reasons: Reasons,
     kept: VecDeque<Event>,
     missed: u64,
@@ -122,7 +123,7 @@ impl Journal {
         Self { reasons: Reasons::default(), kept: VecDeque::with_capacity(EVENTS_MAX), missed: 0 }
     }
 
-    /// A fact was taken in; `before` and `after` are phase and limits.
+    /// Records a callback if it produces an event; `before` and `after` are phase and limits.
     pub(crate) fn note(
         &mut self,
         at: Instant,

@@ -1,7 +1,7 @@
-//! The baseline: one rate from beginning to end, whatever happens.
+//! Constant-rate baseline.
 //!
-//! Not a congestion controller. For dedicated paths, for measuring the machine, and as the
-//! flow that others are tested against.
+//! Not a congestion controller. For dedicated paths, for measuring the machine, and as a reference
+//! flow in tests.
 
 use sabul_units::{Bytes, Gap, Packets, Rate};
 

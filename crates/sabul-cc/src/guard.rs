@@ -1,16 +1,18 @@
-//! The guard around every controller: a bug in one ends the runs that use it, and nothing else.
+//! Fault guard around every controller: contains panics and rejects unusable limits.
 //!
-//! A [`Guarded`] is what senders own. It answers as the controller in it does, without being one.
+//! Senders own a [`Guarded`]. A bug in a controller then ends the runs that use it, and nothing
+//! else.
 //!
-//! Model:       each fact goes to the controller, then its answers are asked for, looked at and kept.
-//!              The first panic, or the first answer that would stop or swamp a sender, is its
-//!              [`Fault`]: from then on the controller is asked nothing, and the last good answers
-//!              stand, so that whoever drives it can go on until it asks for the fault.
-//! Bounds:      no window of zero packets, none missing where the family needs one; a gap or hold of
-//!              at most [`PAUSE_MAX`] or four round trips, whichever is longer; an interval of
+//! Model:       each call goes to the controller; its limits, header, interval and phase are then
+//!              read, checked and cached. The first panic, or the first value that would stop or flood
+//!              a sender, becomes the [`Fault`]. After a fault the controller is never called again.
+//!              The last good values stay, so a driver can continue until it reads the fault.
+//! Bounds:      no window of zero packets; a window wherever the family needs one; a gap or hold of
+//!              at most [`PAUSE_MAX`] or four RTTs, whichever is longer; an interval of
 //!              [`INTERVAL_MIN`] to [`PAUSE_MAX`]. A large window is allowed.
-//! Breaker:     optional; it bounds the rate of a flow whose heavy loss does not end (`breaker`).
-//! Not here:    whether a controller is any good (`conformance`); one that never returns from a call.
+//! Breaker:     optional; bounds the rate of a flow with persistent heavy loss (`breaker`).
+//! Not here:    the quality of a controller (`conformance`); a controller that never returns from a
+//!              call.
 
 use std::any::Any;
 use std::fmt;
@@ -33,14 +35,13 @@ use crate::params::{ConfigError, ParamValues};
 use crate::policy::Policy;
 use crate::reason::{Reason, Reasons};
 
-/// Ours: longest time that a controller may keep a sender from sending. A peer that hears nothing for
-/// half of it takes the sender for dead.
+/// Ours: longest gap or hold; a receiver declares a sender dead after half of it without a packet.
 pub(crate) const PAUSE_MAX: Span = Span::from_secs(60);
-/// Ours: the largest burst.
+/// Ours: the largest burst, in packets; a larger burst is a fault.
 const BURST_MAX: u64 = 100_000;
 /// Ours: the shortest interval; below it a sender would do nothing but end intervals.
 pub(crate) const INTERVAL_MIN: Span = Span::from_micros(10);
-/// What stands where no answer was ever good: a trickle.
+/// Limits while no good value exists: two packets, 10 ms apart.
 const TRICKLE: Answers = Answers {
     limits: SendLimits {
         gap: Gap(Span::from_millis(10)),
@@ -52,16 +53,16 @@ const TRICKLE: Answers = Answers {
     phase: "fault",
 };
 
-/// What a controller did that none may do. Displayed as one line that names it.
+/// Fault of a controller. Displayed as one line that names the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The controller's name.
     pub controller: &'static str,
-    /// The call after which it was seen, such as `on_ack`, or `build`.
+    /// The call after which the fault was seen, such as `on_ack`, or `build`.
     pub callback: &'static str,
     /// The time of that call, on the driver's clock.
     pub at: Instant,
-    /// What it did.
+    /// Description of the fault.
     pub what: String,
 }
 
@@ -79,37 +80,38 @@ impl std::error::Error for Fault {}
 
 const BUILD: &str = "build";
 
-/// A panic, in words.
+/// Description of a caught panic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Panic {
-    /// What it said, on one line.
+    /// The panic message, on one line.
     pub message: String,
-    /// Where in the source, if whoever caught it knows.
+    /// Source location, if the catcher has it.
     pub place: Option<String>,
 }
 
-/// Does the work, and catches its panic.
+/// Function that runs `work` and catches its panic.
 pub type Catch = fn(work: &mut dyn FnMut()) -> Result<(), Panic>;
 
-/// How this program catches; set at most once.
+/// The program's own catcher; set at most once.
 static CATCH: OnceLock<Catch> = OnceLock::new();
 
-/// From now on panics of controllers are caught by `catch`, which may know more of them than
-/// [`catch_panic`], say from a panic hook of the program. False if that was said before: the first stays.
+/// Sets the catcher for panics of controllers, such as a panic hook that also records the source
+/// location, in place of [`catch_panic`]. Returns false if a catcher was set before; the first
+/// stays.
 pub fn catch_panics_with(catch: Catch) -> bool {
     CATCH.set(catch).is_ok()
 }
 
-/// Does the work, and catches its panic, of which nothing but the message is known.
+/// Runs the work and catches its panic. Only the message is returned.
 ///
 /// # Errors
-/// If it panics.
+/// If the work panics.
 pub fn catch_panic(work: &mut dyn FnMut()) -> Result<(), Panic> {
     panic::catch_unwind(AssertUnwindSafe(work))
         .map_err(|cause| Panic { message: panic_text(cause.as_ref()), place: None })
 }
 
-/// Runs a controller's code; a panic in it becomes the words for it.
+/// Runs a controller's code; returns a panic as text.
 #[inline]
 fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let (mut work, mut result) = (Some(work), None);
@@ -125,14 +127,14 @@ fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     }
 }
 
-/// The message of a panic, on one line.
+/// Returns the message of a panic, on one line.
 fn panic_text(cause: &(dyn Any + Send)) -> String {
     let text = cause.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| cause.downcast_ref::<&str>().copied());
     text.unwrap_or("without a message").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What a controller says of itself between two facts.
+/// Cached return values of the controller after its newest callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Answers {
     limits: SendLimits,
@@ -155,7 +157,7 @@ impl Answers {
         self.header.map(|fields| fields.form())
     }
 
-    /// What no sender could live with.
+    /// Returns the reason if no sender can work with these values.
     fn nonsense(&self, now: Instant, rtt: Option<Span>, needs: &Needs) -> Option<String> {
         let SendLimits { gap, window, hold_until } = self.limits;
         let longest = rtt.map_or(PAUSE_MAX, |rtt| PAUSE_MAX.max(rtt * 4));
@@ -180,22 +182,22 @@ impl Answers {
     }
 }
 
-/// What the answers of one controller have in common.
+/// Constraints that all values of one controller must meet.
 #[derive(Clone, Copy, Debug)]
 struct Needs {
-    /// It always has a window.
+    /// True if the family always has a window.
     window: bool,
-    /// The form of its congestion headers, once it has been asked.
+    /// Form of the congestion headers; `None` until the form was read.
     form: Option<Option<CongestionForm>>,
 }
 
-/// A controller behind its guard: what a sender owns, tells facts and asks for limits.
+/// Controller behind its guard, as senders own it: receives events and returns limits.
 #[derive(Debug)]
 pub struct Guarded {
     name: &'static str,
     family: Family,
     needs: Needs,
-    /// None after a fault.
+    /// `None` after a fault.
     inner: Option<Box<dyn Controller>>,
     answers: Answers,
     rules: ChannelRules,
@@ -204,14 +206,14 @@ pub struct Guarded {
     counts_marks: bool,
     breaker: Option<Breaker>,
     random: SeededRandom,
-    /// None while nobody listens.
+    /// `None` without a listener.
     journal: Option<Box<Journal>>,
     fault: Option<Box<Fault>>,
 }
 
 impl Entry {
-    /// A controller of this kind; `packet_bytes` is the full packet's size on the wire. Panics and
-    /// impossible answers of it become its [`Guarded::fault`].
+    /// Builds a guarded controller; `packet_bytes` is a full packet's size on the wire. A panic or
+    /// unusable limits become its [`Guarded::fault`].
     ///
     /// # Errors
     /// On an unknown parameter or a value out of its range.
@@ -226,7 +228,7 @@ impl Entry {
 }
 
 impl Guarded {
-    /// A new controller of this kind. That it panics at its parameters is a fault.
+    /// Builds a guarded controller. A panic at its parameters becomes a fault.
     fn build(
         entry: &Entry,
         params: &ParamValues,
@@ -240,30 +242,29 @@ impl Guarded {
         Ok(guarded)
     }
 
-    /// A controller that is in no table, guarded.
+    /// Guards a controller that is not in the registry.
     pub fn around(name: &'static str, family: Family, controller: Box<dyn Controller>) -> Self {
         let mut guarded = Self::empty(name, family);
         guarded.take_in(controller);
         guarded
     }
 
-    /// Where its chance comes from. A host gives each controller a stream of its own; without one, all
-    /// have the same.
+    /// Sets the random stream. A host gives each controller its own stream; the default stream is
+    /// the same for all.
     #[must_use]
     pub fn seeded(mut self, random: SeededRandom) -> Self {
         self.random = random;
         self
     }
 
-    /// Puts the circuit breaker around the controller: on the wire for every controller, elsewhere as the
-    /// scenario says.
+    /// Adds the circuit breaker: always on the wire, elsewhere if the scenario has it.
     #[must_use]
     pub fn with_breaker(mut self) -> Self {
         self.breaker = Some(Breaker::new());
         self
     }
 
-    /// How often the circuit breaker has opened; `None` without a breaker.
+    /// Returns how often the circuit breaker has opened; `None` without a breaker.
     pub fn breaker_opened(&self) -> Option<u64> {
         self.breaker.as_ref().map(Breaker::opened)
     }
@@ -286,7 +287,7 @@ impl Guarded {
         }
     }
 
-    /// Asks what is asked once.
+    /// Reads and caches the values that are read once.
     fn take_in(&mut self, controller: Box<dyn Controller>) {
         self.inner = Some(controller);
         let (mut rules, mut burst) = (self.rules, self.burst);
@@ -305,7 +306,7 @@ impl Guarded {
         }
     }
 
-    /// Lets the controller take in one fact, and looks at what it makes of it.
+    /// Forwards one event to the controller, then reads and checks its new values.
     #[inline]
     fn tell(
         &mut self,
@@ -342,7 +343,7 @@ impl Guarded {
     fn blame(&mut self, callback: &'static str, at: Instant, what: String) {
         self.fault = Some(Box::new(Fault { controller: self.name, callback, at, what }));
         let broken = self.inner.take();
-        // What has just panicked may do so again.
+        // The controller may panic again in its destructor.
         let _ = caught(|| drop(broken));
     }
 
@@ -363,7 +364,7 @@ impl Guarded {
         );
     }
 
-    /// What the sender may do from now on.
+    /// Returns the limits from now on, bounded by the breaker.
     pub fn limits(&self) -> SendLimits {
         let limits = self.answers.limits;
         match self.breaker.as_ref().and_then(Breaker::gap) {
@@ -372,17 +373,17 @@ impl Guarded {
         }
     }
 
-    /// A NAK arrived. Losses that the receiver's own socket caused are not among them.
+    /// A NAK arrived. Losses that the receiver's own socket caused are not included.
     pub fn on_loss(&mut self, loss: &LossReport, moment: &Moment) {
         self.fact("on_loss", moment, |inner, cx| inner.on_loss(loss, cx));
     }
 
-    /// Nothing was heard for a whole expiry period while data was outstanding.
+    /// An expiry period passed without feedback while data was unacknowledged.
     pub fn on_timeout(&mut self, moment: &Moment) {
         self.fact("on_timeout", moment, |inner, cx| inner.on_timeout(cx));
     }
 
-    /// Packets that counted as lost at the newest decrease have arrived after all.
+    /// Packets counted as lost at the newest decrease have arrived after all.
     pub fn on_undo(&mut self, moment: &Moment) {
         self.fact("on_undo", moment, |inner, cx| inner.on_undo(cx));
     }
@@ -394,7 +395,7 @@ impl Guarded {
         {
             journal.reasons.tell(Reason::Own(word));
         }
-        // A controller must not take the breaker's bound for the rate of the path.
+        // Prevents that a controller takes the breaker's bound for the rate of the path.
         let is_bound = self.breaker.as_ref().is_some_and(|breaker| breaker.gap().is_some());
         let acked = &Acked { is_room_limited: acked.is_room_limited || is_bound, ..*acked };
         self.fact("on_ack", moment, |inner, cx| inner.on_ack(acked, cx));
@@ -405,90 +406,90 @@ impl Guarded {
         self.fact("on_interval", moment, |inner, cx| inner.on_interval(report, cx));
     }
 
-    /// A report arrived that only [`Self::rules`] other than the standard ones have.
+    /// A report arrived that exists only under [`Self::rules`] other than the standard rules.
     pub fn on_report(&mut self, report: &BulkReport, moment: &Moment) {
         self.fact("on_report", moment, |inner, cx| inner.on_report(report, cx));
     }
 
-    /// How the flow stands beside others from now on.
+    /// Sets the flow's share beside other flows from now on.
     pub fn on_policy(&mut self, policy: Policy, moment: &Moment) {
         self.fact("on_policy", moment, |inner, cx| inner.on_policy(policy, cx));
     }
 
-    /// What an earlier flow saw of what may be the same path; to be told before the first packet.
+    /// Passes measurements of an earlier flow on the same path; call before the first packet.
     pub fn on_memory(&mut self, facts: &PathFacts, moment: &Moment) {
         self.fact("on_memory", moment, |inner, cx| inner.on_memory(facts, cx));
     }
 
-    /// What it knows of the path by now, for a later flow, where a full packet has this size; `None` also where it
-    /// panics at that.
+    /// Returns the measured rate and RTT for a later flow, for full packets of this size; `None` if
+    /// unknown, after a fault, or if the controller panics.
     pub fn path(&self, packet_bytes: Bytes) -> Option<PathFacts> {
         let inner = self.inner.as_deref()?;
         caught(|| inner.path(packet_bytes)).ok().flatten()
     }
 
-    /// What it limits at all times.
+    /// Returns the family: which limits the controller always sets.
     pub const fn family(&self) -> Family {
         self.family
     }
 
-    /// What the algorithm needs of the channel.
+    /// Returns the channel rules that the algorithm needs.
     pub const fn rules(&self) -> ChannelRules {
         self.rules
     }
 
-    /// How many packets leave back to back each time.
+    /// Returns the number of packets that leave back to back.
     pub const fn burst(&self) -> Packets {
         self.burst
     }
 
-    /// Whether losses that the path makes by chance leave its rate as it is.
+    /// Returns whether random loss leaves the rate unchanged.
     pub const fn tells_chance(&self) -> bool {
         self.tells_chance
     }
 
-    /// Whether a TCP receiver has to tell it of each mark once.
+    /// Returns whether a TCP receiver must report each ECN mark once.
     pub const fn counts_marks(&self) -> bool {
         self.counts_marks
     }
 
-    /// What to write into the congestion header of each DATA packet; none where it has none.
+    /// Returns the congestion header fields of each DATA packet; `None` without a header.
     pub const fn header(&self) -> Option<CongestionFields> {
         self.answers.header
     }
 
-    /// How long the controller's own interval is.
+    /// Returns the length of the controller's own interval.
     pub const fn syn_interval(&self) -> Span {
         self.answers.syn_interval
     }
 
-    /// One word for what the controller is doing.
+    /// Returns a one-word name of the current phase.
     pub const fn phase(&self) -> &'static str {
         self.answers.phase
     }
 
-    /// What the controller did that none may do; whoever drives it ends the run and says so.
+    /// Returns the controller's fault; the driver then ends the run and reports the fault.
     pub fn fault(&self) -> Option<&Fault> {
         self.fault.as_deref()
     }
 
-    /// From now on keeps what the controller does, and why, until it is fetched by
-    /// [`Self::next_event`].
+    /// Starts to record events and their reasons, until [`Self::next_event`] returns them.
     pub fn listen(&mut self) {
         self.journal.get_or_insert_with(|| Box::new(Journal::new()));
     }
 
-    /// The oldest event that was not fetched yet.
+    /// Returns and removes the oldest recorded event.
     pub fn next_event(&mut self) -> Option<Event> {
         self.journal.as_mut()?.next()
     }
 
-    /// Events that were forgotten because nobody fetched them in time.
+    /// Returns the number of events dropped because they were not fetched in time.
     pub fn missed_events(&self) -> u64 {
         self.journal.as_ref().map_or(0, |journal| journal.missed())
     }
 
-    /// Whether the controller, asked again, answers as it did after the newest fact.
+    /// Returns whether the controller, read again, returns the values cached after the newest
+    /// event.
     pub(crate) fn answers_again(&self) -> bool {
         let Some(inner) = self.inner.as_deref() else { return true };
         caught(|| Answers::of(inner)).is_ok_and(|again| again == self.answers)

@@ -1,10 +1,10 @@
-//! Congestion controllers: facts in, limits out.
+//! Congestion controllers: algorithms that turn ACKs, losses and timeouts into send limits.
 //!
-//! A [`Controller`] is told what happened and answers one question, [`Controller::limits`]: what
-//! may the sender do. It sees no connection, socket or clock, so the same object runs on the wire
-//! and in the simulator. [`registry`] lists every controller with its parameters and sources, and takes
-//! those of a program's own; what senders own is [`Guarded`], which turns a controller's panics and
-//! impossible answers into a [`Fault`]. [`conformance`] is the suite that each of them must pass.
+//! A [`Controller`] receives events and returns send limits from [`Controller::limits`]. It has no
+//! connection, socket or clock, so the same object runs on the wire and in the simulator.
+//! [`registry`] lists every controller with its parameters and sources, and accepts controllers of
+//! a program. Senders own a [`Guarded`], which turns a controller's panics and unusable limits into
+//! a [`Fault`]. Every controller must pass the suite in [`conformance`].
 
 mod breaker;
 mod bulk;

@@ -1,39 +1,39 @@
-//! What one flow knows of a path that the next one may begin with.
+//! Path measurements of an earlier flow, for a faster start of the next flow.
 //!
-//! Source: [CAREFUL-RESUME], whose phases these are: what is remembered is believed only where the round trip is
-//!         like the one of then, and half of it is tried before any of it counts.
-//! Not here:    who keeps it, for how long, and for which peers, which is the host's; what a start makes of it
+//! Source: [CAREFUL-RESUME], whose phases are used: remembered values apply only where the RTT is
+//!         similar, and half of the remembered rate is tried first.
+//! Not here:    storage, lifetime and peers, which the host decides; the use in a start
 //!              (`search.rs`).
 
 use sabul_units::{Rate, Span};
 
-/// A path as a flow has seen it.
+/// Measurements of a path by one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathFacts {
-    /// What arrived of the flow at its best in its last seconds, headers included.
+    /// Largest arrival rate of the flow in its last seconds, headers included.
     pub rate: Rate,
-    /// The smallest round trip.
+    /// Smallest RTT.
     pub rtt: Span,
 }
 
-/// Round trips that differ by more than this factor are those of two paths. [CAREFUL-RESUME] takes half to ten times;
-/// ours is as narrow above as below, since a queue is no reason to send more.
+/// RTTs that differ by more than this factor belong to different paths. [CAREFUL-RESUME] allows
+/// half to ten times; ours is as narrow above as below, because a queue is no reason to send more.
 const RTT_FACTOR: u64 = 2;
-/// The part that is tried first. [CAREFUL-RESUME]
+/// The first try is the remembered rate divided by this. [CAREFUL-RESUME]
 const FIRST_PART: u64 = 2;
 
 impl PathFacts {
-    /// Whether a path with this smallest round trip may be the one.
+    /// Returns whether a path with this smallest RTT may be the remembered path.
     pub(crate) fn may_be(&self, rtt: Span) -> bool {
         self.rtt / RTT_FACTOR <= rtt && rtt / RTT_FACTOR <= self.rtt
     }
 
-    /// How many of the packets that fill the path are tried first.
+    /// Returns the number of packets of the first try, for the packets that fill the path.
     pub(crate) const fn first(packets: u64) -> u64 {
         packets / FIRST_PART
     }
 
-    /// Whether a first estimate of the rate speaks against it.
+    /// Returns whether a first rate estimate contradicts the remembered rate.
     pub(crate) fn is_refuted_by(&self, estimate: Rate) -> bool {
         estimate < self.rate.mul_ratio(1, FIRST_PART)
     }

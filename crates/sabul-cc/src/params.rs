@@ -5,7 +5,7 @@ use std::fmt;
 
 use sabul_units::Rate;
 
-/// What the number of a parameter counts.
+/// Unit of a parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Milliseconds.
@@ -38,28 +38,28 @@ impl fmt::Display for Unit {
 /// One parameter of one controller.
 #[derive(Clone, Copy, Debug)]
 pub struct ParamSpec {
-    /// Its key; the unit is the last part of the name.
+    /// Key; its last part names the unit.
     pub name: &'static str,
-    /// What it counts.
+    /// Unit of the value.
     pub unit: Unit,
-    /// The value where none is given, in the form a user would write.
+    /// Default value, as a user would write it.
     pub default: &'static str,
     /// Smallest and largest value, both allowed; not used for words.
     pub range: (f64, f64),
-    /// What it does.
+    /// Effect of the parameter.
     pub doc: &'static str,
-    /// Where the default comes from.
+    /// Source of the default.
     pub source: &'static str,
 }
 
-/// A setting is wrong: which, what it was, what it may be.
+/// Invalid setting: its name, the rejected value, and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The setting.
+    /// Name of the setting.
     pub setting: String,
-    /// The value that was refused.
+    /// The rejected value.
     pub value: String,
-    /// What would be accepted.
+    /// Description of the allowed values.
     pub allowed: String,
 }
 
@@ -125,26 +125,26 @@ impl ParamValues {
         Ok(Self { values })
     }
 
-    /// A number, in the unit of its spec.
+    /// Returns a number, in the unit of its spec.
     ///
     /// # Panics
-    /// If the controller asks for a parameter that its specs do not list.
+    /// If the specs do not list this parameter.
     pub fn number(&self, name: &str) -> f64 {
         self.word(name).parse().expect("checked against the spec when it was given")
     }
 
-    /// A number where one was given; none where the spec's word stands in its place.
+    /// Returns a number, or `None` if the value is the spec's word.
     ///
     /// # Panics
-    /// If the controller asks for a parameter that its specs do not list.
+    /// If the specs do not list this parameter.
     pub fn number_or_word(&self, name: &str) -> Option<f64> {
         self.word(name).parse().ok()
     }
 
-    /// A rate whose spec is in megabits per second.
+    /// Returns a rate whose spec is in megabits per second.
     ///
     /// # Panics
-    /// If the controller asks for a parameter that its specs do not list.
+    /// If the specs do not list this parameter.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -154,17 +154,17 @@ impl ParamValues {
         Rate((self.number(name) * 1e6) as u64)
     }
 
-    /// What a word stands for; the table has each word of its spec.
+    /// Returns the table's entry for a word.
     ///
     /// # Panics
-    /// If it lacks one, or if the controller asks for a parameter that its specs do not list.
+    /// If the table lacks the word, or if the specs do not list this parameter.
     pub fn choice<T: Copy>(&self, name: &str, table: &[(&str, T)]) -> T {
         let given = self.word(name);
         let found = table.iter().find(|(word, _)| *word == given);
         found.expect("the table has each word of the parameter's spec").1
     }
 
-    /// Whether a parameter whose words are "on" and "off" is on.
+    /// Returns whether an "on" or "off" parameter is on.
     ///
     /// # Panics
     /// As [`Self::choice`].
@@ -172,10 +172,10 @@ impl ParamValues {
         self.choice(name, &[("on", true), ("off", false)])
     }
 
-    /// A word.
+    /// Returns a word.
     ///
     /// # Panics
-    /// If the controller asks for a parameter that its specs do not list.
+    /// If the specs do not list this parameter.
     pub fn word(&self, name: &str) -> &str {
         self.values.get(name).expect("a controller asks only for parameters in its own specs")
     }

@@ -1,34 +1,34 @@
-//! How a flow stands beside others: its weight, and whether it gives way.
+//! Share policy of a flow: its weight beside other flows, and whether it yields to them.
 //!
-//! Source: ours, with the names that users of such tools know: a fair share, twice that, and what others leave.
-//! Not here:    what a law makes of it, which is the law's; a constant rate, which is a controller (`fixed`).
+//! Source: ours, with usual names: a fair share, twice that share, and left-over capacity.
+//! Not here:    the effect on a control law, which each controller defines; a constant rate (`fixed`).
 
 use std::fmt;
 
-/// Phase of a controller that has lowered its rate for others, as its policy asks.
+/// Phase name of a controller that has lowered its rate for other flows, as its policy requires.
 pub const YIELDING: &str = "yielding";
 
-/// Phase of a controller that sends at the constant rate that its user gave.
+/// Phase name of a controller with a constant rate from its user.
 pub const CONSTANT: &str = "fixed";
 
-/// How a flow stands beside others; told to a controller before the first packet, and again when it changes.
+/// Share of a flow beside others; set before the first packet and at each change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Policy {
-    /// A share like that of others.
+    /// The share of one flow.
     #[default]
     Fair,
-    /// As much as two fair flows.
+    /// The share of two fair flows.
     High,
-    /// What others leave: it gives way to all of them.
+    /// Left-over capacity: the flow yields to all others.
     Low,
 }
 
 impl Policy {
-    /// All of them, in the order shown to users.
+    /// All policies, in the order shown to users.
     pub const ALL: [Self; 3] = [Self::Fair, Self::High, Self::Low];
 
-    /// The name users type.
+    /// Returns the name that users type.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fair => "fair",
@@ -37,12 +37,12 @@ impl Policy {
         }
     }
 
-    /// The policy of this name.
+    /// Returns the policy with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|policy| policy.name() == name)
     }
 
-    /// How many fair flows this one counts as.
+    /// Returns the weight in fair flows.
     pub const fn weight(self) -> f64 {
         match self {
             Self::Fair => 1.0,
@@ -51,7 +51,7 @@ impl Policy {
         }
     }
 
-    /// Whether it gives way to whatever else uses the path.
+    /// Returns whether the flow yields to all other flows on the path.
     pub const fn yields(self) -> bool {
         matches!(self, Self::Low)
     }

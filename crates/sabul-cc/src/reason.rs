@@ -1,39 +1,39 @@
-//! Why a controller changed what it allows, in words of a fixed set.
+//! Reasons for changes of a controller's limits, as a fixed set of words.
 
 use std::fmt;
 
-/// Why limits changed, or by which rule they change from now on.
+/// Reason for a change of limits, or rule by which limits change from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// A loss beyond all that was answered: a decrease.
+    /// Loss beyond the last loss epoch: a decrease.
     LossEpoch,
-    /// More losses inside such an epoch, enough for a decrease of their own.
+    /// Further losses in the same loss epoch, enough for another decrease.
     FurtherLoss,
-    /// An ECN mark did what a loss does.
+    /// An ECN mark, treated as a loss.
     MarkEpoch,
-    /// The round trip shows a queue.
+    /// The RTT shows a queue.
     DelayRose,
-    /// What arrives has stopped growing: the path is full.
+    /// The arrival rate has stopped growing: the path is full.
     PipeFull,
-    /// The search at the start found the path's rate.
+    /// The search at the start has measured the path's rate.
     RateFound,
-    /// Losses or silence ended that search before it knew.
+    /// Losses or a timeout ended the search at the start early.
     SearchCutShort,
-    /// Losses set a bound on the rate or on what is on the way.
+    /// Losses bound the rate or the packets in flight.
     LossBound,
     /// From now on: each interval or report raises the rate.
     Rise,
-    /// From now on: the rate stands.
+    /// From now on: the rate is constant.
     Hold,
     /// From now on: each interval or report lowers the rate.
     Fall,
-    /// A reason that only this controller has, as a word without blanks.
+    /// Reason of a single controller, as a word without blanks.
     Own(&'static str),
 }
 
 impl Reason {
-    /// Its word in the text of an event.
+    /// Returns the word used in the text of an event.
     pub const fn word(self) -> &'static str {
         match self {
             Self::LossEpoch => "loss-epoch",
@@ -51,7 +51,7 @@ impl Reason {
         }
     }
 
-    /// Whether it is a rule that stays in force, told again only after something else was.
+    /// Returns whether the reason is a lasting rule, recorded again only after another reason.
     const fn is_lasting(self) -> bool {
         matches!(self, Self::Rise | Self::Hold | Self::Fall)
     }
@@ -63,10 +63,10 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Most reasons of one fact; more are left out.
+/// Most reasons recorded per callback; further reasons are dropped.
 pub(crate) const REASONS_MAX: usize = 4;
 
-/// What a controller said while it took in one fact.
+/// Reasons recorded during one callback.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reasons {
     told: [Option<Reason>; REASONS_MAX],
@@ -84,7 +84,7 @@ impl Reasons {
         }
     }
 
-    /// What was said since this was last asked.
+    /// Returns the recorded reasons and clears them.
     pub(crate) fn take(&mut self) -> [Option<Reason>; REASONS_MAX] {
         std::mem::take(&mut self.told)
     }

@@ -1,7 +1,7 @@
-//! Every controller by name: what it is, its parameters, how to build it.
+//! Registry of controllers: names, descriptions, parameters and constructors.
 //!
-//! Program, scenarios, simulator and lab all read this table. A program may [`add`] controllers of its
-//! own, once, before anything else.
+//! The program, scenarios, the simulator and the lab read this table. A program may [`add`] its own
+//! controllers once, before any other use.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -21,16 +21,16 @@ use crate::{fixed, sabul2002, sabul2003, sabul2026, tfrc};
 
 pub use crate::entry::{Build, Entry, Family};
 
-/// The controller used where none is named.
+/// Controller used if no controller is named.
 pub const DEFAULT: &str = "sabul2026";
 
-/// Longest name of a controller.
+/// Longest name of a controller, in bytes.
 const NAME_MAX: usize = 32;
 
-/// What this program has added; set at most once.
+/// Controllers added by the program; set at most once.
 static ADDED: OnceLock<&'static [Entry]> = OnceLock::new();
 
-/// The controllers of this crate, in the order shown to users. [`all`] has those of the program too.
+/// Controllers of this crate, in the order shown to users. [`all`] includes the added controllers.
 pub const ENTRIES: &[Entry] = &[
     sabul2026::ENTRY,
     sabul2003::ENTRY,
@@ -69,12 +69,12 @@ pub const ENTRIES: &[Entry] = &[
     fixed::ENTRY,
 ];
 
-/// Adds a program's own controllers to every list and choice. Once, before anything asks for one.
+/// Adds a program's own controllers to every list and choice. Call once, before any other function.
 ///
 /// # Errors
-/// If controllers were added before; if a name is not 1 to 32 letters, digits, `-` and `_`, beginning
-/// with a letter, or is taken; if a parameter's name is malformed or comes twice, or its default is
-/// not within its range. Nothing is added then.
+/// If controllers were added before; if a name is not 1 to 32 letters, digits, `-` and `_`,
+/// beginning with a letter; if a name is taken; if a parameter's name is malformed or duplicate; or
+/// if its default is outside its range. After an error no controller was added.
 pub fn add(entries: &'static [Entry]) -> Result<(), ConfigError> {
     check_added(entries)?;
     ADDED.set(entries).map_err(|_| {
@@ -83,12 +83,12 @@ pub fn add(entries: &'static [Entry]) -> Result<(), ConfigError> {
     })
 }
 
-/// The controllers that this program has added.
+/// Returns the controllers that this program has added.
 pub fn added() -> &'static [Entry] {
     ADDED.get().copied().unwrap_or_default()
 }
 
-/// Every controller, in the order shown to users: those of this crate, then those added.
+/// Returns all controllers in the order shown to users: first those of this crate, then the added.
 pub fn all() -> impl Iterator<Item = &'static Entry> {
     ENTRIES.iter().chain(added())
 }
@@ -116,7 +116,7 @@ fn check_added(entries: &'static [Entry]) -> Result<(), ConfigError> {
             if params[..index].iter().any(|taken| taken.name == spec.name) {
                 return Err(refusal(setting(), spec.name, "each name once"));
             }
-            // A default stands by the same rules as what a user gives.
+            // A default must pass the same check as a value from a user.
             let default = [(spec.name.to_owned(), spec.default.to_owned())];
             ParamValues::check(name, params, &default).map_err(|error| ConfigError {
                 setting: format!("default of {}", error.setting),
@@ -137,9 +137,9 @@ fn is_name(name: &str) -> bool {
 /// The registry has no controller of this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownController {
-    /// The name.
+    /// The name that was looked up.
     pub name: String,
-    /// Names that are near, the nearest first.
+    /// Similar names, the most similar first.
     pub near: Vec<&'static str>,
 }
 
@@ -162,10 +162,10 @@ impl From<UnknownController> for ConfigError {
     }
 }
 
-/// The entry of this name.
+/// Returns the entry with this name.
 ///
 /// # Errors
-/// If there is none; the error names the nearest.
+/// If the registry has no such name; the error lists similar names.
 pub fn find(name: &str) -> Result<&'static Entry, UnknownController> {
     all().find(|entry| entry.name == name).ok_or_else(|| {
         let names: Vec<_> = all().map(|entry| entry.name).collect();
@@ -173,10 +173,10 @@ pub fn find(name: &str) -> Result<&'static Entry, UnknownController> {
     })
 }
 
-/// Refuses a policy that the controller would not follow. A fair share is what each has by itself.
+/// Rejects a policy that the controller would ignore. `Policy::Fair` is valid for every controller.
 ///
 /// # Errors
-/// If the controller follows no policy; the error names those that do.
+/// If the controller follows no policy; the error lists the controllers that do.
 pub fn check_policy(entry: &Entry, policy: Policy) -> Result<(), ConfigError> {
     if policy == Policy::Fair || entry.follows_policy {
         return Ok(());
@@ -186,10 +186,10 @@ pub fn check_policy(entry: &Entry, policy: Policy) -> Result<(), ConfigError> {
     Err(refusal(format!("policy of controller {}", entry.name), policy.name(), &allowed))
 }
 
-/// Refuses to remember a path for a controller that would make nothing of it.
+/// Rejects a remembered path for a controller that would ignore it.
 ///
 /// # Errors
-/// If the controller makes nothing of it; the error names those that do.
+/// If the controller ignores remembered paths; the error lists the controllers that use them.
 pub fn check_memory(entry: &Entry) -> Result<(), ConfigError> {
     if entry.remembers_path {
         return Ok(());
@@ -219,7 +219,7 @@ mod tests {
         for stranger in ["zzz", "", "q"] {
             assert!(!text(stranger).contains("nearest"), "{}", text(stranger));
         }
-        // Whoever names a policy and no controller gets it.
+        // A policy without a named controller applies to the default controller.
         assert!(find(DEFAULT).is_ok_and(|entry| entry.follows_policy));
     }
 
@@ -316,12 +316,13 @@ mod tests {
         assert!(refused(vec![named("gentle", &[RANGED, RANGED])]).contains("each name once"));
     }
 
-    /// Bounds that do not go with the defaults of other parameters, and are refused by name for that.
+    /// Bounds that conflict with the defaults of other parameters. The conflicting value is
+    /// rejected by name.
     const NOT_ALONE: [&str; 6] = [
-        // A loss-free interval would leave no gap: k2 × alpha below one.
+        // k2 × alpha below one: a loss-free interval would set the gap to zero or less.
         "sabul2002 k2=1000000",
         "sabul2002 alpha=0.5",
-        // Below a packet each `period_ms_max`, or beyond the interface.
+        // A rate below one packet per `period_ms_max`, or above the interface's rate.
         "sabul2002 rate_mbps_initial=0.012",
         "sabul2002 rate_mbps_initial=100000",
         "sabul2002 nic_mbps=1",

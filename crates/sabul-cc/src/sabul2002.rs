@@ -1,16 +1,17 @@
-//! Rate control of the SABUL sender, as analysed by its critics: multiplicative both ways.
+//! SABUL's rate control of 2002: multiplicative increase and decrease of the gap.
 //!
-//! Source: [OVV-T §II] equations 1 to 5; what the papers leave open is taken from the authors' code
-//! [SABUL2] where it says so. Defects that [OVV04 §3] found are switches here, off by default.
+//! Source: [OVV-T §II] equations 1 to 5, an analysis of SABUL by others; open points are taken from
+//! the authors' code [SABUL2] where marked. Defects that [OVV04 §3] found are parameters here, off
+//! by default.
 //! Model, once a SYN report, with x the gap and rho the loss rate of the interval:
 //!     x ×= 1 + k1 × (rho − alpha), then + c      where rho > alpha    (1)
 //!     x ×= 1 + k2 × (rho − alpha)                where rho < alpha    (2)
 //!     x += d                                     where they are equal (3)
 //!     x += b                                     on the 10th NAK, then every 510th (4)
 //!     rate = L / (L / C + x)                                          (5)
-//! States:      none; it never leaves them
-//! Invariants:  L / C <= period between packet starts <= the configured longest.
-//! Not here:    when SYN and ERR reports leave (`sabul-proto`), and the defects of that.
+//! States:      none
+//! Invariants:  L / C <= time between packet starts <= the configured maximum.
+//! Not here:    the times of SYN and ERR reports (`sabul-proto`) and their defects.
 
 use sabul_units::{Bytes, Gap, Packets, Rate, Span};
 
@@ -37,11 +38,11 @@ pub(crate) const ENTRY: Entry = Entry {
 };
 
 const PS_PER_US: f64 = 1e6;
-/// [SABUL2] The ERR packet that first counts as excessive loss.
+/// [SABUL2] Number of the first ERR packet that counts as excessive loss.
 const EXCESSIVE_AT: u32 = 10;
-/// [SABUL2] After it the count restarts at −500, so the next is the 510th from there.
+/// [SABUL2] The count then restarts at −500, so the next excess follows 510 ERR packets later.
 const EXCESSIVE_AGAIN_AFTER: u32 = 510;
-/// Ours: eq (3) asks for equality, which computed fractions hardly ever have.
+/// Ours: tolerance for the equality in eq (3), which computed fractions hardly ever have.
 const EQUAL_WITHIN: f64 = 1e-12;
 
 /// The constants of equations 1 to 4; times in picoseconds.
@@ -55,10 +56,10 @@ struct Gains {
 }
 
 impl Gains {
-    /// [OVV-T §IV-B] `Pr_0`: what SABUL shipped with.
+    /// [OVV-T §IV-B] `Pr_0`: SABUL's defaults.
     const PR0: Self =
         Self { k1: 0.1, k2: 10.0, c: 0.5 * PS_PER_US, d: 0.1 * PS_PER_US, b: 2.0 * PS_PER_US };
-    /// [OVV-T §IV-B] `Pr_1`: meets the conditions of Lemma 7, so it loses more than it aims at.
+    /// [OVV-T §IV-B] `Pr_1`: meets the conditions of Lemma 7, so its loss exceeds its target.
     const PR1: Self = Self {
         k1: 0.001_01,
         k2: 100.0,
@@ -80,28 +81,28 @@ impl Gains {
     }
 }
 
-/// What the equations act on.
+/// Variable of the equations.
 #[derive(Clone, Copy, Debug)]
 enum Domain {
-    /// The silence between two packets, as in the papers.
+    /// Pause between two packets, as in the papers.
     Gap,
-    /// The time between two packet starts, as in the authors' code (Q8).
+    /// Time between two packet starts, as in the authors' code (Q8).
     Period,
 }
 
-/// Which loss rate the equations see.
+/// Loss rate used in the equations.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
-    /// The interval's own. [OVV-T §II]
+    /// Loss rate of the interval itself. [OVV-T §II]
     Instantaneous,
-    /// [SABUL2] Averaged; the newest interval weighs so much.
+    /// [SABUL2] Average over intervals; weight of the newest interval.
     Averaged { weight_new: f64 },
 }
 
-/// Defects that [OVV04 §3] found; each off unless asked for.
+/// Defects that [OVV04 §3] found; each is off by default.
 #[derive(Clone, Copy, Debug)]
 struct Defects {
-    /// Q1: packets sent are taken to be at least as many as were reported lost.
+    /// Q1: the count of sent packets is raised to the count of reported losses.
     raise_sent: bool,
     /// Q3: a loss counts each time it is reported.
     count_repeats: bool,
@@ -109,7 +110,7 @@ struct Defects {
     any_spacing: bool,
 }
 
-/// Counts of intervals that await an update.
+/// Counts of intervals that wait for an update.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     sent: u64,
@@ -131,13 +132,13 @@ struct Sabul2002 {
     loss: Loss,
     defects: Defects,
     unused: Unused,
-    /// Gap or period in picoseconds, as the domain says.
+    /// Gap or period in picoseconds, by `domain`.
     x: f64,
-    /// L / C: how long one packet occupies the sender's own interface. [OVV-T eq. 5]
+    /// L / C: transmission time of one packet on the sender's own interface. [OVV-T eq. 5]
     packet_time: Span,
     averaged_loss: f64,
     counted: Counted,
-    /// NAKs until the next counts as excessive loss.
+    /// NAKs until the next NAK counts as excessive loss.
     naks_to_excess: u32,
 }
 
@@ -183,7 +184,7 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
 }
 
 impl Sabul2002 {
-    /// Equations 1 to 3.
+    /// Applies equations 1 to 3.
     fn step(&mut self, rho: f64, is_unused: bool, cx: &mut Context<'_>) {
         let excess = rho - self.alpha;
         let Gains { k1, k2, c, d, .. } = self.gains;
@@ -202,7 +203,7 @@ impl Sabul2002 {
         self.clamp();
     }
 
-    /// DEV-021: the interface's own rate is the upper bound, whatever the packet size.
+    /// DEV-021: the interface's rate bounds the sending rate, whatever the packet size.
     fn clamp(&mut self) {
         let (least, most) = match self.domain {
             Domain::Gap => (Span::ZERO, self.period_max.saturating_sub(self.packet_time)),
@@ -211,7 +212,7 @@ impl Sabul2002 {
         self.x = self.x.clamp(least.0 as f64, most.0 as f64);
     }
 
-    /// The loss rate of what has been counted; none where nothing was sent. [SABUL2]
+    /// Returns the loss rate of the counted intervals; `None` if nothing was sent. [SABUL2]
     fn loss_rate(&mut self) -> Option<f64> {
         let Counted { mut sent, lost, reported, .. } = self.counted;
         let lost = if self.defects.count_repeats { reported } else { lost };
@@ -250,7 +251,7 @@ impl Controller for Sabul2002 {
         self.counted.sent += report.sent.0;
         self.counted.lost += report.lost.0;
         self.counted.elapsed += report.elapsed;
-        // Two SYN reports that a busy machine hands over together are one interval. [OVV04 §3]
+        // Two SYN reports that a busy machine delivers together are one interval. [OVV04 §3]
         if self.counted.elapsed < self.syn_interval / 2 && !self.defects.any_spacing {
             return;
         }
@@ -270,7 +271,7 @@ impl Controller for Sabul2002 {
         self.counted.reported += loss.first_time.0 + loss.repeats.0;
         self.naks_to_excess -= 1;
         if self.naks_to_excess == 0 {
-            // [OVV-T eq. 4], whenever it happens.
+            // [OVV-T eq. 4], at any time.
             cx.tell(Reason::FurtherLoss);
             self.naks_to_excess = EXCESSIVE_AGAIN_AFTER;
             self.x += self.gains.b;
@@ -279,7 +280,7 @@ impl Controller for Sabul2002 {
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
-        // DEV-020: silence counts as an interval of which everything was lost.
+        // DEV-020: a timeout counts as an interval in which everything was lost.
         self.step(1.0, false, cx);
     }
 

@@ -1,20 +1,20 @@
-//! Rate control of the SABUL sender, as published in 2003.
+//! SABUL's rate control as published in 2003.
 //!
-//! Source: [SABUL §II-D, §II-E]; what the paper leaves open is taken from the authors' code
-//! [SABUL2] where it says so.
-//! Model, per SYN interval while the averaged loss rate is below 0.1 %:
+//! Source: [SABUL §II-D, §II-E]; open points are taken from the authors' code [SABUL2] where
+//! marked. Model, per SYN interval while the averaged loss rate is below 0.1 %:
 //!     packets/SYN += max(10^ceil(log10(SYN / gap)) / 1000, 1 / MTU)
-//! On the NAK that opens a loss epoch: gap ×= 9/8, then silence for one RTT.
-//! On the 2^`dec_count`-th NAK inside it: gap ×= 9/8 again.
-//! States:      Starting --loss or window full--> Steady; a freeze holds either for one RTT
+//! On the NAK that opens a loss epoch: gap ×= 9/8, then a pause of one RTT.
+//! On the 2^`dec_count`-th NAK of the epoch: gap ×= 9/8 again.
+//! States:      Starting --loss or window full--> Steady; a freeze pauses either for one RTT
 //! Invariants:  `GAP_MIN` <= gap <= `GAP_MAX`; a loss epoch opens only beyond the last decrease.
 //! Not here:    retransmission order and send times (`sabul-proto`), the rate search (`search`).
 //!
-//! What bounds it: the window from what arrives (`bounds`), or as published a window and 10 µs.
+//! Bounds: a window and a largest rate from the arrival rate (`bounds`), or as published a window
+//! and 10 µs.
 //!
 //! Two starts. *published*: the application sets the rate, the flow window grows from one packet to
-//! what has been acknowledged, and the rate stands still meanwhile. *search*: ours, finds the rate
-//! by itself (DEV-008: it is the default); everything after it is as published.
+//! the number of acknowledged packets, and the rate is constant meanwhile. *search*: ours, measures
+//! the rate (DEV-008: it is the default); afterwards everything is as published.
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Rate, Span};
 
@@ -33,7 +33,7 @@ mod bounds;
 
 /// [SABUL §II-E] The rate rises only while the averaged loss rate is below 0.1 %.
 const LOSS_THRESHOLD: f64 = 0.001;
-/// [SABUL2] Weight of the newest interval in the averaged loss rate; the paper gives none.
+/// [SABUL2] Weight of the newest interval in the averaged loss rate; the paper gives no value.
 const LOSS_WEIGHT_NEW: f64 = 0.9;
 /// [SABUL §II-E] The MTU of the increase formula, a pure number there: 1/1500 in nano-packets.
 const INCREASE_FLOOR_NANO: u128 = 1_000_000_000 / 1500;
@@ -41,11 +41,11 @@ const INCREASE_FLOOR_NANO: u128 = 1_000_000_000 / 1500;
 const DEC_COUNT_START: u32 = 4;
 /// Ours, DEV-003: enough for 100 Gb/s of jumbo packets.
 const GAP_MIN: Span = Span::from_nanos(10);
-/// [SABUL2] 1.2 Gb/s of 1500-byte packets, a limit of its timers.
+/// [SABUL2] 1.2 Gb/s of 1500-byte packets, a limit of the timers of 2003.
 const GAP_MIN_PUBLISHED: Span = Span::from_micros(10);
-/// Ours, DEV-002: 1 Mb/s of 1500-byte packets. Where every interval has random losses the published
-/// rule only ever decreases, so something has to end it; the authors' code stops at 1 ms (12 Mb/s),
-/// which would flood slower paths.
+/// Ours, DEV-002: 1 Mb/s of 1500-byte packets. If every interval has random losses, the published
+/// rule only decreases and needs a lower bound. The authors' code stops at 1 ms (12 Mb/s), which
+/// would flood slower paths.
 const GAP_MAX: Span = Span::from_millis(12);
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -138,9 +138,9 @@ const FREEZES: [(&str, Freeze); 3] =
 
 #[derive(Debug)]
 enum Phase {
-    /// [SABUL §II-E] The window follows the acknowledged packets; the rate stands still.
+    /// [SABUL §II-E] The window follows the acknowledged packets; the rate is constant.
     SlowStart { window: Packets },
-    /// Ours.
+    /// Ours: the rate search.
     Search(Box<RateSearch>),
     /// [SABUL §II-E] Rate control.
     Steady,
@@ -156,11 +156,11 @@ struct Sabul2003 {
     unused: Unused,
     bounds: Bounds,
     arrivals: Arrivals,
-    /// Most on the way after the start.
+    /// Most packets in flight after the start.
     window: Option<Packets>,
     averaged_loss: f64,
     hold_until: Option<Instant>,
-    /// Largest number sent when the gap last grew for a new epoch; none before the first.
+    /// Largest number sent when the last loss epoch opened; `None` before the first.
     last_decrease: Option<SentNumber>,
     nak_count: u64,
     dec_count: u32,
@@ -218,7 +218,7 @@ const fn gap_min(bounds: Bounds) -> Span {
     }
 }
 
-/// `10^ceil(log10(syn / gap))` in millionths, exact at every power of ten. [SABUL §II-E]
+/// Returns `10^ceil(log10(syn / gap))` in millionths, exact at every power of ten. [SABUL §II-E]
 pub(crate) const fn decade_millionths(syn: Span, gap: Span) -> u128 {
     assert!(gap.0 > 0, "a zero gap means that pacing is off and has no decade");
     let target = syn.0 as u128 * 1_000_000;
@@ -229,14 +229,14 @@ pub(crate) const fn decade_millionths(syn: Span, gap: Span) -> u128 {
     decade
 }
 
-/// Packets that one loss-free interval adds, in nano-packets. [SABUL §II-E]
+/// Returns the packets that one loss-free interval adds, in nano-packets. [SABUL §II-E]
 pub(crate) const fn increase_nano(syn: Span, gap: Span) -> u128 {
     // A thousandth of a number of millionths is the same number of billionths.
     let decade = decade_millionths(syn, gap);
     if decade > INCREASE_FLOOR_NANO { decade } else { INCREASE_FLOOR_NANO }
 }
 
-/// The gap after one loss-free interval: SYN ÷ (SYN ÷ gap + inc). [SABUL §II-E]
+/// Returns the gap after one loss-free interval: SYN ÷ (SYN ÷ gap + inc). [SABUL §II-E]
 #[expect(clippy::cast_possible_truncation, reason = "the quotient is below the old gap")]
 pub(crate) const fn increased(syn: Span, gap: Span) -> Span {
     const NANO: u128 = 1_000_000_000;
@@ -255,7 +255,7 @@ impl Sabul2003 {
         gap.clamp(gap_min(self.bounds), GAP_MAX)
     }
 
-    /// One interval without noteworthy loss; what arrives may say that it is far enough.
+    /// Applies the increase of one interval, within the bounds.
     fn increase(&mut self, cx: &Context<'_>) {
         let mut gap = increased(self.syn_interval, self.gap);
         if let (Bounds::Measured, Some(rtt)) = (self.bounds, cx.rtt) {
@@ -345,8 +345,8 @@ impl Controller for Sabul2003 {
                 let step = search.on_ack(acked, cx);
                 if matches!(step, SearchStep::Overrun { .. }) {
                     cx.tell(Reason::LossEpoch);
-                    // The search already chose a rate that the path has carried: what was lost on
-                    // the way there belongs to the epoch that this closes.
+                    // The search already chose a rate that the path has carried. Losses up to here
+                    // belong to the epoch that is closed now.
                     self.last_decrease = Some(acked.next.before());
                     self.nak_count = 1;
                 }
@@ -381,7 +381,8 @@ impl Controller for Sabul2003 {
             };
             self.hold_until = Some(cx.now + freeze);
         } else {
-            // Condition 2 of [SABUL §II-E]; the count runs on, so this is at NAKs 16, 32, 64, …
+            // Condition 2 of [SABUL §II-E]; the count continues, so decreases follow at NAKs 16,
+            // 32, 64, …
             self.nak_count += 1;
             if self.dec_count < 63 && self.nak_count >= 1 << self.dec_count {
                 cx.tell(Reason::FurtherLoss);
@@ -392,7 +393,7 @@ impl Controller for Sabul2003 {
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
-        // Ours: the paper does not say what silence does to the rate. One decrease each expiry.
+        // Ours: the paper does not define the rate after a timeout. Each expiry decreases once.
         if let Phase::Search(search) = &self.phase {
             cx.tell(Reason::SearchCutShort);
             let rate = search.fallback(cx);

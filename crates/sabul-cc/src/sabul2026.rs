@@ -1,28 +1,28 @@
-//! SABUL of today: a paced delay-based law, with a CUBIC window where a delay cannot share the link.
+//! Paced, delay-based controller with a CUBIC fallback; the default of this crate.
 //!
-//! Source: ours. The delay says how many flows share a link [FRCC]; probes and drains are [FRCC]'s and [BBR3]'s; the
-//! reasons are in `docs/algorithms/sabul2026.md`.
-//! Model, once an epoch (one RTT, at least a SYN interval), D packets arrive a second, C the link's rate:
-//!     count   = C / D                                        flows like this flow on the link
-//!     aim     = base + omega + theta × spread(count)         RTT of equal shares; C unknown: half a packet queued
-//!     window  = window × aim / (base + queue)                without a standing queue: D may be held back
+//! Source: ours. The queueing delay encodes the number of flows on a link [FRCC]; probes and drains are [FRCC]'s and
+//! [BBR3]'s; the reasons are in `docs/algorithms/sabul2026.md`.
+//! Model, once an epoch (one RTT, at least a SYN interval); D packets/s arrive, C is the link's rate in packets/s:
+//!     count   = C / D                                        number of flows like this flow on the link
+//!     aim     = base + omega + theta × spread(count)         RTT at equal shares; C unknown: half a packet queued
+//!     window  = window × aim / (base + queue)                without a standing queue: the sender may limit D
 //!     window += (S × aim × again - window) / 2               with a standing queue: S = D / (1 - chance)
 //!     again   = 1 + twice × (aim / (base + queue) - 1)       twice = base / 100 ms, at most 1
 //!     window >= CUBIC's                                      beside a rival (`rival`)
 //!     window  = CUBIC's                                      where the law cannot share the link (below)
 //!     gap     = (base + newest queue) / window               in flight at most window + an ACK's worth
-//! Congestion (`losses`): losses beyond the path's random loss beside a standing queue, or that a test with less sent ends.
-//!     It cuts the window to 0.85 of what arrived and drains the queue. For ten seconds only CUBIC's window counts if the
-//!     queue holds less than 1/0.6 of what the law asks for, or if no queue was seen.
+//! Congestion (`losses`): losses beyond random loss, beside a standing queue or ended by a test at a lower rate.
+//!     The window then falls to 0.85 of the arrived packets, and the queue is drained. Only CUBIC's window counts for
+//!     ten seconds if the queue holds less than 1/0.6 of the law's target queue, or if no queue was seen.
 //! States:      Search --rate found--> Cruise
 //!              Cruise --two to three seconds, and no queue--> Probe --three epochs--> Settle | Probe
 //!              Cruise --congestion--> Drain | Settle --> Cruise
 //!              Cruise --losses that may be random--> Test --losses stay | losses end--> Cruise
 //!              Cruise --five seconds without an empty queue | another flow drains--> Drain --RTT--> Refill --> Cruise
 //!              low policy --another flow's queue stands--> Cruise with half the window, no growth for three seconds
-//! Invariants:  `WINDOW_MIN` <= window <= `WINDOW_MAX`; each estimate (random loss, room, rival) is measured again and can
-//!              be given up.
-//! Not here:    the circuit breaker (`breaker`), which bounds this controller as any other.
+//! Invariants:  `WINDOW_MIN` <= window <= `WINDOW_MAX`; each estimate (random loss, room, rival) is measured again
+//!              and can be withdrawn.
+//! Not here:    the circuit breaker (`breaker`), which bounds every controller.
 
 mod cubic;
 mod link;
@@ -53,73 +53,72 @@ use crate::policy::Policy;
 use crate::reason::Reason;
 use crate::search::SearchStep;
 
-/// Ours: four RTTs between two packets. The gap carries windows below a packet.
+/// Ours: four RTTs between two packets. The gap implements windows below one packet.
 const WINDOW_MIN: f64 = 0.25;
-/// Ours: far beyond any path, and exact in floating point.
+/// Ours: far above any path's BDP, and exact in floating point.
 const WINDOW_MAX: f64 = 1e9;
-/// Ours: theta is at most this part of the base round trip.
+/// Ours: largest theta, as a part of the base RTT.
 const THETA_BASE_PART: f64 = 1.0 / 5.0;
-/// Ours: the queue that keeps the link busy, in seconds: so many jitters, as what a late machine does not send is
-/// taken from the queue; at least the time of one packet, which the base round trip of smaller ones does not have in it; within
-/// these bounds, and at most these parts of the base round trip and of the room.
+/// Ours: omega, the queue in seconds that keeps the link busy: two jitters, because a late machine empties the queue;
+/// at least a packet's time, which a base RTT of smaller packets lacks; bounded by these times and parts of base RTT
+/// and room.
 const OMEGA_JITTERS: f64 = 2.0;
 const OMEGA_MIN: f64 = 0.0003;
 const OMEGA_MAX: f64 = 0.008;
 const OMEGA_BASE_PART: f64 = 1.0 / 8.0;
 const OMEGA_ROOM_PART: f64 = 1.0 / 4.0;
-/// Ours: base round trip up to which ACKs that are late hold back what they would let go; beyond it they may be late
-/// by half of the rest.
+/// Ours: base RTT in seconds up to which late ACKs hold back packets; above, the window allows for up to half of the rest.
 const LATE_BASE: f64 = 0.004;
-/// Ours: [FRCC] has no bound.
+/// Ours: largest number of flows counted, which bounds the queue; [FRCC] has no bound.
 const COUNT_MAX: f64 = 256.0;
 /// [FRCC] Largest change of the window in one epoch.
 const STEP: f64 = 1.3;
-/// Ours: the share of the way that the window goes in one epoch. What arrives tells of the window of two
-/// epochs ago, so with a whole step the even and the odd epochs would each go their own way.
+/// Ours: part of the distance to the target per epoch. Feedback reflects the window of two epochs ago, so even and
+/// odd epochs would diverge with full steps.
 const WEIGHT: f64 = 0.5;
-/// Ours: base round trip from which the law counts twice, so that long round trips need no longer to agree.
+/// Ours: base RTT in seconds from which the law has full gain, so that flows with long RTTs converge as fast.
 const TWICE_BASE: f64 = 0.1;
-/// Ours: after a drain the queue is no measure for this long.
+/// Ours: no probe for this long after a drain, because the queue is not yet representative.
 const DRAIN_REST: Span = Span::from_millis(500);
-/// [BBR3 §2] Longest time without an empty queue. A flow that came late drains this soon after its search, and one
-/// whose drain left a queue does so again.
+/// [BBR3 §2] Longest time without an empty queue. A flow that joined late drains `FIRST_DRAIN` after its search, and
+/// again if a drain left a queue.
 const DRAIN_AGE: Span = Span::from_secs(5);
 const FIRST_DRAIN: Span = Span::from_millis(500);
 /// Ours: least time between two drains.
 const DRAIN_SPACING: Span = Span::from_secs(1);
-/// Ours: the part of the window that a test of losses leaves, and that is left where they were its own.
+/// Ours: part of the window kept during a loss test, and after it if the flow's own queue caused the losses.
 const TEST_PART: f64 = 0.85;
-/// Ours: part of the window that congestion leaves where no rival is known.
+/// Ours: part of the window kept after congestion where no rival is known.
 const CUT: f64 = 0.85;
-/// Ours: a drain leaves this part of what the link holds of this flow without a queue.
+/// Ours: part of this flow's packets on an empty link that a drain leaves.
 const DRAIN_PART: f64 = 0.8;
-/// Ours: an overflow is evidence of a rival if the law asks for less than this part of the room.
+/// Ours: an overflow is evidence of a rival if the law's target queue is below this part of the room.
 const ASK_PART_MAX: f64 = 0.6;
-/// Ours: an overflow is evidence of a rival if the queue stood before it: at this part of what the law asks for, and at
-/// this part of the room. The train of a newcomer overflows an empty queue, too.
+/// Ours: an overflow is evidence of a rival if a queue stood before it: at least this part of the law's target queue
+/// and this part of the room. A new flow's train overflows an empty queue, too.
 const STOOD_ASK_PART: f64 = 0.6;
 const STOOD_ROOM_PART: f64 = 0.12;
-/// Ours: packets of queue that a flow asks for while the link's rate is unknown, as [FAST] does; all flows then have the
-/// same rate, half a packet a queueing delay.
+/// Ours: target queue in packets while the link's rate is unknown, as in [FAST]; all flows then have the same rate,
+/// half a packet per queueing delay.
 const BLIND_PACKETS: f64 = 0.5;
 /// Ours: least time between two searches.
 const SEARCH_WAIT: Span = Span::from_secs(5);
-/// Ours: the window beside a new rival begins with at least this part of the largest rate of the last seconds.
+/// Ours: initial window beside a new rival, at least this part of the largest rate of the last half to whole minute.
 const CARRIED_PART: f64 = 1.0 / 3.0;
-/// Ours: how long congestion that the law cannot avoid bounds the window.
+/// Ours: how long the CUBIC window limits the flow after congestion that the law cannot avoid.
 const BOUND_AGE: Span = Span::from_secs(10);
-/// Ours: part of the base above which a round trip shows a queue, where the room is not known; and jitters.
+/// Ours: part of the base RTT, and number of jitters, above which an RTT shows a queue while the room is unknown.
 const PEAK_BASE_PART: f64 = 1.0 / 8.0;
 const PEAK_JITTERS: f64 = 4.0;
-/// Ours: part of the longest queue of late from which on a queue counts as full.
+/// Ours: part of the longest recent queue from which a queue counts as full.
 const FULL_PART: f64 = 0.8;
-/// Ours: with more loss of late than this, beyond chance, a flow does not probe, and does not resume after a silence.
+/// Ours: recent loss beyond chance above which a flow neither probes nor restores its window after a timeout.
 const LOST_LIGHT: f64 = 0.01;
-/// Ours: flows up to which random loss can be told from the loss of a crowd.
+/// Ours: largest number of flows for which random loss can be separated from the loss of many competing flows.
 const FEW: f64 = 8.0;
-/// Ours: packets of queue that can be seen.
+/// Ours: shortest queue that RTTs can show, in packets.
 const SHOWN_PACKETS: f64 = 4.0;
-/// Ours: this flow is alone if it has at least this part of the link.
+/// Ours: part of the link's rate from which this flow counts as alone.
 const ALONE_PART: f64 = 0.8;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -146,31 +145,31 @@ const PARAMS: &[ParamSpec] = &[ParamSpec {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Cruise,
-    /// `extra` packets more than the window, until the epoch after `settles` more is measured against
-    /// the rate and queue of before.
+    /// `extra` packets above the window. After `settles` more epochs, the next epoch is compared with the `rate` and
+    /// `queue` before the probe.
     Probe {
         extra: f64,
         settles: u32,
         rate: f64,
         queue: f64,
     },
-    /// The window of before, for so many epochs, while what a probe left is being heard of.
+    /// The previous window for this many epochs, until feedback on the probe has arrived.
     Settle(u32),
-    /// This part of the window, less than what arrives: the share that was lost before either stays or goes away.
+    /// `part` of the window, below the arrival rate, to see whether the loss share `lost` stays or falls.
     Test {
         is_standing: bool,
         part: f64,
         lost: f64,
         rate: f64,
-        /// Base round trip before the test.
+        /// Base RTT before the test, in seconds.
         base: f64,
     },
-    /// This window until then, so that the queue empties and shows the base round trip.
+    /// This `window` until `until`, so that the queue empties and shows the base RTT.
     Drain {
         window: f64,
         until: Instant,
     },
-    /// The window again, while what the drain left of the queue is still being heard of.
+    /// The full window again, while RTTs still reflect the drain.
     Refill,
 }
 
@@ -202,7 +201,7 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 }
 
 impl Sabul2026 {
-    /// One that knows nothing of the path yet, and does not search.
+    /// Creates a controller without path estimates and without a search; `theta` in seconds.
     const fn new(theta: f64) -> Self {
         Self {
             start: Start::none(),
@@ -223,12 +222,12 @@ impl Sabul2026 {
         }
     }
 
-    /// Seconds of queue that each further flow adds.
+    /// Returns theta: seconds of queue that each further flow adds.
     fn theta(&self) -> f64 {
         self.manner.theta(self.theta).min(self.path.base() * THETA_BASE_PART)
     }
 
-    /// Seconds of queue that keep the link busy.
+    /// Returns omega: seconds of queue that keep the link busy.
     fn omega(&self) -> f64 {
         let base = self.path.base();
         let room = self.losses.room(base);
@@ -239,12 +238,12 @@ impl Sabul2026 {
         omega.min(base * OMEGA_BASE_PART).min(room * OMEGA_ROOM_PART)
     }
 
-    /// How many flows like this one share the link, if `rate` is what arrives of it.
+    /// Returns the number of flows like this flow on the link, for an arrival rate in packets/s.
     fn count(&self, rate: f64) -> f64 {
         if rate > 0.0 { (self.link.rate() / rate).clamp(1.0, COUNT_MAX) } else { COUNT_MAX }
     }
 
-    /// The window that the state allows.
+    /// Returns the window of the current state, in packets.
     fn allowed(&self) -> f64 {
         let window = match self.state {
             State::Cruise | State::Settle(_) | State::Refill => self.window,
@@ -274,12 +273,13 @@ impl Sabul2026 {
         self.end_search(rate, cx);
         self.hold_until = hold.map(|span| cx.now + span);
         if hold.is_none() && self.is_alone(packets_per_second(rate, cx.packet_bytes)) {
-            // No queue has shown that this is all: trains that a machine stretched say less than the link carries.
+            // The search saw no queue, so the link may be faster: a late machine stretches trains, and their rate is
+            // too low.
             self.probing.at = cx.now;
         }
     }
 
-    /// The most that arrived in the last seconds; nothing before the first search.
+    /// Returns the largest arrival rate of the last seconds; zero before the end of the first search.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -289,12 +289,12 @@ impl Sabul2026 {
         Rate((self.link.carried() * 8.0 * packet_bytes.0 as f64) as u64)
     }
 
-    /// Whether one who has this rate has the link to himself, by what its trains have shown.
+    /// Returns whether a flow with this rate is alone on the link; false before a train has measured the link.
     fn is_alone(&self, rate: f64) -> bool {
         self.link.is_trained() && rate >= ALONE_PART * self.link.rate()
     }
 
-    /// Goes on at this rate. Trains that arrived faster were the link's rate, whoever else used it.
+    /// Continues at this rate. Trains that arrived faster have measured the link's rate, with or without other flows.
     fn end_search(&mut self, rate: Rate, cx: &mut Context<'_>) {
         let trained = self.start.end();
         let rate = packets_per_second(rate, cx.packet_bytes);
@@ -305,14 +305,14 @@ impl Sabul2026 {
         if !self.link.is_trained() {
             self.start.ask_again(self.probing.at + SEARCH_WAIT);
         }
-        // Who came late has taken the others' queue for part of the path.
+        // A flow that joins late measures an inflated base RTT, because the other flows' queue is already there.
         self.drains.emptied_at =
             cx.now - if self.is_alone(rate) { Span::ZERO } else { DRAIN_AGE - FIRST_DRAIN };
     }
 
     fn on_epoch(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
         self.link.note(epoch.carried, cx.now);
-        // The search has a part in it.
+        // The first epochs still include packets of the search.
         if !self.start.note_epoch() {
             return;
         }
@@ -364,7 +364,7 @@ impl Sabul2026 {
         }
     }
 
-    /// Whether this epoch's losses decide what comes next.
+    /// Responds to this epoch's losses; returns whether they decide the next state.
     fn responds(
         &mut self,
         meaning: Meaning,
@@ -396,7 +396,7 @@ impl Sabul2026 {
         true
     }
 
-    /// Facts about this epoch that decide the meaning of its losses.
+    /// Returns the circumstances that decide the meaning of this epoch's losses.
     fn around(&self, epoch: &Epoch, now: Instant) -> Around {
         let (base, jitter, link) = (self.path.base(), self.path.jitter(), self.link.rate());
         let room = self.losses.room(base);
@@ -413,7 +413,7 @@ impl Sabul2026 {
         }
     }
 
-    /// A queue overflowed, or something without a queue dropped packets.
+    /// Responds to congestion: a queue overflowed, or a policer without a queue dropped packets.
     fn on_congestion(&mut self, epoch: &Epoch, is_queued: bool, cx: &mut Context<'_>) {
         self.start.before_silence = None;
         cx.tell(Reason::LossEpoch);
@@ -456,13 +456,13 @@ impl Sabul2026 {
         }
     }
 
-    /// The window that is kept beside a rival; zero without one.
+    /// Returns the window that the flow keeps beside a rival, in packets; zero without a rival.
     fn kept(&self) -> f64 {
         let is_kept = self.rival.is_known() && self.manner.keeps_share();
         self.fallback.cubic.filter(|_| is_kept).map_or(0.0, |cubic| cubic.window())
     }
 
-    /// After a silence: half of the window before, an epoch later all of it, unless a queue stands.
+    /// After a timeout: restores half of the previous window, and all of it an epoch later, unless a queue stands.
     fn end_silence(&mut self) {
         let Some(before) = self.start.before_silence else { return };
         if self.path.queue() > 2.0 * self.omega() || self.window >= before {
@@ -472,7 +472,7 @@ impl Sabul2026 {
         }
     }
 
-    /// Whether it gives way to whoever's queue stands.
+    /// Reduces the window if the low policy sees another flow's queue; returns whether the window was reduced.
     fn yields(&mut self, cx: &mut Context<'_>) -> bool {
         let (queue, omega, jitter) = (self.path.queue(), self.omega(), self.path.jitter());
         let own = match self.state {
@@ -492,7 +492,7 @@ impl Sabul2026 {
         true
     }
 
-    /// Looks for somebody who fills the queue and does not hear it.
+    /// Updates the detection of flows that fill the queue without a response to delay.
     fn watch(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
         let was_known = self.rival.is_known();
         let seen = Seen {
@@ -527,18 +527,18 @@ impl Sabul2026 {
             self.follow(cx.now);
         }
         if self.start.is_due(cx.now) && self.losses.recent() > LOST_LIGHT {
-            // A full queue drops trains, which shows nothing.
+            // A full queue drops trains, so a search would measure nothing.
             self.start.ask_again(cx.now + SEARCH_WAIT);
         } else if self.start.is_due(cx.now) {
             self.start.begin();
-            // What is on the way would be taken for a train.
+            // Packets in flight would count as part of a train.
             let round = Span::from_secs_f64(2.0 * (self.path.base() + queue));
             self.hold_until = Some(cx.now + round);
             return;
         }
         let is_rested = cx.now > self.drains.emptied_at + DRAIN_SPACING;
         if is_rested && !self.rival.is_known() && self.path.has_fallen() {
-            // Somebody drains: who joins sees the path without a queue too.
+            // Another flow drains. Draining together shows every flow the path without a queue.
             self.start_drain(epoch, cx);
             return;
         }
@@ -560,7 +560,7 @@ impl Sabul2026 {
         }
     }
 
-    /// The law: the queue that stands says how many share the link.
+    /// Applies the law: the standing queue encodes the number of flows on the link.
     fn follow(&mut self, now: Instant) {
         let (base, queue) = (self.path.base(), self.path.queue());
         let rate = self.share.rate();
@@ -570,11 +570,11 @@ impl Sabul2026 {
             BLIND_PACKETS / rate.max(1.0)
         };
         let aim = base + self.omega() + ask;
-        // A queue that jitter may have made up is none, unless the room for one is as small.
+        // A queue that jitter explains does not count, unless the room for a queue is as small.
         let noise = self.path.jitter().min(self.losses.room(base) * OMEGA_ROOM_PART);
         let target = if queue > self.omega().max(noise) / 2.0 {
             self.room.note_queue(now);
-            // Random loss is made good, but never on top of a queue that is too long.
+            // Random loss is compensated, but never while the queue is above the target.
             let chance = if base + queue <= aim { self.losses.chance() } else { 0.0 };
             let sent = rate / (1.0 - chance.min(CHANCE_MAX));
             let twice = (base / TWICE_BASE).min(1.0);
@@ -590,7 +590,7 @@ impl Sabul2026 {
         self.bind(now);
     }
 
-    /// Bounds the window by CUBIC's, or keeps a share beside a rival; a flow that yields does neither to have more.
+    /// Bounds the window by CUBIC's, or raises it beside a rival. A flow that yields is never raised.
     fn bind(&mut self, now: Instant) {
         let most = if self.manner.keeps_share() { f64::INFINITY } else { self.window };
         let kept = self.window.max(self.kept());
@@ -606,7 +606,7 @@ impl Sabul2026 {
         self.state = State::Probe { extra, settles: probing::SETTLES, rate: epoch.rate, queue };
     }
 
-    /// More arrives, and does not wait: there is room, and perhaps for twice as much.
+    /// Ends a probe. If more arrives without queueing, the window grows and a probe of twice the size follows.
     fn end_probe(
         &mut self,
         extra: f64,
@@ -631,7 +631,7 @@ impl Sabul2026 {
         self.start_probe(epoch);
     }
 
-    /// Sends less than what arrives, whatever takes this share of it.
+    /// Starts a loss test: the flow sends less than the rate that arrives, for a given share of lost packets.
     fn start_test(&mut self, lost: f64, epoch: &Epoch) {
         let excess = (lost - self.losses.chance()).max(0.0);
         let part = TEST_PART * (1.0 - excess);
@@ -641,7 +641,7 @@ impl Sabul2026 {
 
     fn end_test(&mut self, began: (f64, f64, f64, f64), epoch: &Epoch, cx: &mut Context<'_>) {
         let (part, lost, rate, base) = began;
-        // A base that falls when less is sent was the delay of a queue, which other flows keep full.
+        // If the base RTT falls at a lower rate, it contained a queue that other flows keep full.
         let packet = 1.0 / self.link.rate().max(1.0);
         let was_queue = base - self.path.base() > self.path.jitter().max(2.0 * packet);
         match self.losses.judge(lost, epoch) {
@@ -660,7 +660,7 @@ impl Sabul2026 {
             }
             Verdict::Ours => {
                 cx.tell(Reason::LossEpoch);
-                // The link carries what arrived.
+                // The rate that arrived is a rate that the link carries.
                 let carried = rate * self.path.base();
                 self.set_window((self.window * part).max(carried.min(self.window)));
                 self.losses.note_overflow(epoch);
@@ -671,7 +671,7 @@ impl Sabul2026 {
         }
     }
 
-    /// Takes this flow's part of the queue away for a round trip.
+    /// Starts a drain, which removes this flow's part of the queue for one RTT.
     fn start_drain(&mut self, epoch: &Epoch, cx: &mut Context<'_>) {
         cx.tell(Reason::Own("drain"));
         let (base, queue) = (self.path.base(), self.path.queue());
@@ -692,7 +692,7 @@ impl Controller for Sabul2026 {
         }
         let (window, base) = (self.allowed(), self.path.base());
         let gap = (base + self.path.queue_now()) / window;
-        // What has arrived counts as on the way until the next ACK.
+        // Arrived packets count as in flight until the next ACK.
         let late = self.path.lateness().min((base - LATE_BASE).max(0.0) / 2.0);
         let waiting = (self.path.ack_interval() + late) / gap;
         SendLimits {
@@ -737,21 +737,21 @@ impl Controller for Sabul2026 {
             let rate = search.fallback(cx);
             self.end_search(rate, cx);
         }
-        // [RFC5681 §3.1] is harsher; here silence halves, and goes on halving.
+        // [RFC5681 §3.1] reduces further; here each timeout halves the window.
         let rate = self.window / (self.path.base() + self.path.queue());
         let may_be_few = self.link.is_trained() && rate * FEW >= self.link.rate();
         if self.start.before_silence.is_some() || (may_be_few && self.losses.recent() < LOST_LIGHT)
         {
             self.start.before_silence.get_or_insert(self.window);
         } else {
-            // In a crowd a silence is heavy loss.
+            // Among many flows a timeout means heavy loss.
             self.fallback.bound_until = cx.now + BOUND_AGE;
             self.fallback
                 .cubic
                 .get_or_insert_with(|| CubicWindow::new(self.window, cx.now))
                 .shrink(cubic::BETA, cx.now);
         }
-        // The next epochs report the losses of the silence.
+        // The next epochs report losses from before the timeout.
         self.start.unsettle();
         self.set_window(self.window / 2.0);
         self.state = State::Cruise;

@@ -1,19 +1,21 @@
-//! A start that finds the path's rate by itself, within a few round trips.
+//! Start-up search for the path's rate, within a few RTTs.
 //!
-//! Source: ours. It is told neither bandwidth nor RTT; it reads both from ACKs.
-//! Model: packets that leave faster than the bottleneck serves them arrive spaced by it, so the
-//! arrival rate of a short train estimates the rate (packet-train dispersion). Trains grow as far as
-//! the estimate says that the path can take them. How much slower than the estimate the last and longest
-//! of them arrived says what others use of the link: a train sent at S arrives at C S / (S + others).
-//! Then the path is filled with what they leave of the estimate, twice as much each time that all of it
-//! arrives without delay, up to the estimate; what arrives is the answer.
-//! Where an earlier flow saw the path, the second train is half of what it carried then [CAREFUL-RESUME].
-//! States:      Ramp --train is a quarter of a BDP--> Fill --all of the estimate arrives | delay rises--> done
+//! Source: ours. Neither bandwidth nor RTT is configured; both are measured from ACKs.
+//! Model:       the bottleneck spaces packets that arrive faster than its rate, so the arrival rate
+//!              of a short train estimates the rate (packet-train dispersion). Trains grow as far
+//!              as the estimate allows. The last and longest train measures other flows: a train
+//!              sent at S arrives at C S / (S + others). Then the path is filled with the remaining
+//!              part of the estimate; this part doubles each time that all of it arrives without
+//!              delay, up to the estimate. The arrival rate is the result. If an earlier flow
+//!              measured the path, the second train is half of its rate [CAREFUL-RESUME].
+//! States:      Ramp --train is a quarter of a BDP--> Fill --all of the estimate arrives | delay rises-->
+//!              done
 //!              either --many losses--> done; Fill --no room for more, three times--> done
-//! Bounds:      in flight never exceeds twice (estimate × smallest RTT), so at most one BDP queues
-//!              where the estimate is right; where it is not, the rise of the delay stops the fill.
-//!              Below a millisecond of RTT, timers are coarser than the path: one millisecond queues.
-//! Not here:    what follows the start (`sabul2003`).
+//! Bounds:      at most twice (estimate × smallest RTT) in flight, so at most one BDP queues if the
+//!              estimate is right; if the estimate is wrong, the rise of the delay stops the fill.
+//!              Below a millisecond of RTT, timers are coarser than the path: one millisecond
+//!              queues.
+//! Not here:    control after the start (`sabul2003`, `sabul2026`, `bbr3`).
 
 use std::collections::VecDeque;
 
@@ -24,59 +26,59 @@ use crate::controller::{
 };
 use crate::memory::PathFacts;
 
-/// First train. Ours: enough to see a spacing, and 48 kB, about what browsers' TCP starts with.
+/// First train. Ours: enough packets to measure a spacing, and 48 kB, about the start of browsers' TCP.
 const FIRST_TRAIN: u64 = 32;
-/// A train grows at most this much each round trip; with no estimate, by [`GROWTH_BLIND`].
+/// Largest growth of a train per round; [`GROWTH_BLIND`] without an estimate.
 const GROWTH_MAX: u64 = 16;
 const GROWTH_BLIND: u64 = 4;
-/// Ours: longest train, in time at the link's rate, before a train has shown what others use.
+/// Ours: longest train, as time at the link's rate, before a train has measured other flows.
 const TRAIN_BLIND: Span = Span::from_millis(8);
-/// Ours: with fewer packets in flight a single loss would leave nothing to learn from.
+/// Ours: with fewer packets in flight a single loss would leave nothing to measure.
 const WINDOW_MIN: u64 = 4;
-/// Ours: where nothing slows packets down, the flow window is what bounds them.
+/// Ours: bound where nothing slows packets down; the flow window is smaller.
 const WINDOW_MAX: u64 = 1 << 24;
-/// Least packets between two ACKs from which an arrival rate is computed.
+/// Least packets between two ACKs for an arrival rate.
 const SAMPLE_PACKETS: u64 = 16;
-/// Queueing delay that ends the fill, as a part of the smallest RTT, and its floor.
+/// Queueing delay that ends the fill: this part of the smallest RTT, at least the floor.
 const DELAY_PART: u64 = 16;
 const DELAY_FLOOR: Span = Span::from_millis(1);
-/// Ours: how late a sender's batch may leave.
+/// Ours: largest lateness of a sender's batch.
 const WAKE_UP: Span = Span::from_micros(500);
-/// Ours: trains leave this much faster than the link serves them by what is known, as a ratio.
+/// Ours: ratio of a train's rate to the estimated rate of the link.
 const PUSH: (u64, u64) = (9, 8);
-/// Ours: a train that is this part of what the path holds shows what others use; they are delayed by no more.
+/// Ours: a train of this part of the BDP measures other flows, and delays them by no more.
 const ENOUGH: u64 = 4;
-/// Ours: least part of the link with which the fill begins; for an owner that counts flows a smaller one: with an eighth,
-/// newcomers alone overflow a link with 48 flows. The part where no train told what others use; and the part from which
-/// on nobody else is there.
+/// Ours: least part of the link at the start of a fill. A gentle search, whose controller estimates the
+/// number of flows, has a smaller part: with an eighth, new flows alone overflow a link with 48 flows. BLIND
+/// applies if no train measured other flows; from ALL on, no other flow is assumed.
 const FREE_MIN: f64 = 0.125;
 const FREE_MIN_GENTLE: f64 = 1.0 / 32.0;
 const FREE_BLIND: f64 = 0.5;
 const FREE_ALL: f64 = 0.85;
-/// Ours: what arrives is what was offered from this part on, of what chance leaves of it.
+/// Ours: the offered rate counts as carried if this part arrives, random loss deducted.
 const CARRIED: f64 = 0.9;
-/// Losses end the search when they are this many in one round, and more than half of what was sent in it while trains
-/// grow: no path is believed to lose so much by chance, and a train is over by itself. While the path is filled, when
-/// they are a tenth of it more than what trains lost, and so many deviations. The first train, which nothing spaces, is longer than
-/// the path if it lost a quarter and found a queue.
+/// Losses end the search if a round has at least MIN and a given part. For a train the part is more
+/// than half: no path loses that much at random, and a train ends by itself. For a fill the part is
+/// a tenth more than the trains' loss and so many deviations. The first train, which is not paced,
+/// is longer than the path if it lost a quarter and found a queue.
 const LOSSES_MIN: u64 = 8;
 const LOST_OF_TRAIN: f64 = 0.5;
 const LOST_OF_FIRST: f64 = 0.25;
 const LOST_OF_FILL: f64 = 0.1;
 const DEVIATIONS: f64 = 4.0;
 
-/// Ours: a fill ends after so many in a row that room held back. A receiver makes room as it is needed, so the
-/// first may be of what it had to begin with.
+/// Ours: a fill ends after this many rounds in a row limited by room. A receiver grows its room on demand, so
+/// the first limit may be the initial room.
 const ROOM_ROUNDS: u32 = 3;
 
-/// What the search asks of its owner.
+/// Result of a search step for the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SearchStep {
-    /// Nothing.
+    /// Continue the search.
     Continue,
-    /// Go on at this rate, after being silent long enough for the queue to drain.
+    /// Continue at this rate, after a pause that drains the queue.
     Found { rate: Rate, hold: Option<Span> },
-    /// Losses have cut the search short: go on at this rate, which is a guess.
+    /// Losses have ended the search early: continue at this rate, which is a guess.
     Overrun { rate: Rate },
 }
 
@@ -89,14 +91,14 @@ struct Mark {
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// Trains of `window` packets, one each round trip.
+    /// Trains of `window` packets, one per RTT.
     Ramp,
-    /// Continuous sending at this part of the estimate; `from` is set by the first arrival of a packet
-    /// sent in it.
+    /// Continuous sending at `part` of the estimate; the first arrival of a packet sent in the fill sets
+    /// `from`.
     Fill { part: f64, from: Option<Mark> },
 }
 
-/// How fast the trains of a round arrived, on average.
+/// Mean arrival rate of a round's trains.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
     sum_bps: f64,
@@ -114,7 +116,7 @@ impl Passed {
     }
 }
 
-/// Packets of which was told what became of them.
+/// Packets whose arrival or loss has been reported.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     arrived: u64,
@@ -129,26 +131,26 @@ impl Told {
     }
 }
 
-/// All trains that are over.
+/// Statistics of all completed trains.
 #[derive(Clone, Copy, Debug)]
 struct Trains {
     told: Told,
-    /// Of the last one alone.
+    /// Counts of the last train alone.
     last: Told,
-    /// The first number behind them. What is lost below it was lost of them, however late it is told.
+    /// First number after the trains. Losses below this number belong to trains, however late the report.
     end: SentNumber,
 }
 
 impl Trains {
     const NONE: Self = Self { told: Told::NONE, last: Told::NONE, end: SentNumber(0) };
 
-    /// So many were lost of them.
+    /// Adds losses of completed trains.
     const fn lose(&mut self, packets: u64) {
         self.told.lost += packets;
         self.last.lost += packets;
     }
 
-    /// This one is over; the next one begins here.
+    /// Completes this train; the next train begins at `next`.
     const fn end(&mut self, train: Told, next: SentNumber) {
         self.told.arrived += train.arrived;
         self.told.lost += train.lost;
@@ -156,30 +158,30 @@ impl Trains {
     }
 }
 
-/// What an ACK shows of a fill.
+/// Measurements of a fill at an ACK.
 #[derive(Clone, Copy, Debug)]
 struct Filled {
-    /// The arrival rate since the measurement began.
+    /// Arrival rate since the measurement began.
     rate: Rate,
-    /// The smallest of the last round trips.
+    /// Smallest of the last four RTTs.
     least: Span,
-    /// A queue delays all packets.
+    /// True if a queue delays all packets.
     delayed: bool,
     is_round_over: bool,
-    /// It has been measured for half a round trip.
+    /// True if the measurement has lasted half an RTT.
     is_half_over: bool,
 }
 
-/// Knowledge of the owner of a search.
+/// Settings from the controller that uses the search.
 #[derive(Debug)]
 struct Owner {
-    /// Facts of an earlier flow on this path, until the first train is over.
+    /// Measurements of an earlier flow, until the first train is complete.
     memory: Option<PathFacts>,
-    /// The owner counts the flows on the link, so a small beginning grows fast.
+    /// True if the controller estimates the number of flows, so a small initial rate grows fast.
     is_gentle: bool,
 }
 
-/// See the module.
+/// State of the search; see the module.
 #[derive(Debug)]
 pub(crate) struct RateSearch {
     stage: Stage,
@@ -187,27 +189,28 @@ pub(crate) struct RateSearch {
     window: u64,
     /// The round, or the measurement of the fill, ends when this packet number has arrived.
     round_end: Option<SentNumber>,
-    /// The newest ACKs, just as many as hold [`SAMPLE_PACKETS`] arrivals.
+    /// Newest ACKs, just enough for [`SAMPLE_PACKETS`] arrivals.
     recent: VecDeque<Mark>,
     /// Largest arrival rate of a train.
     estimate: Option<Rate>,
-    /// The same, before the path was filled.
+    /// Largest arrival rate before the fill.
     trained: Option<Rate>,
     passed: Passed,
-    /// The estimate is what the link makes of faster trains, not what was sent.
+    /// True if the estimate is the link's rate and not the sending rate of trains.
     is_ceiling: bool,
-    /// Round trips of the last four ACKs.
+    /// RTTs of the last four ACKs.
     delays: [Span; 4],
     round: Told,
     is_below_rate: bool,
     trains: Trains,
-    /// Fills in a row that ended where there was no room for more.
+    /// Fills in a row that were limited by room.
     without_room: u32,
     owner: Owner,
 }
 
 impl RateSearch {
-    /// A search that takes little of a link that others use: for an owner that counts flows.
+    /// Creates a search that uses little of a shared link, for a controller that estimates the number of
+    /// flows.
     pub(crate) const fn gentle() -> Self {
         let mut search = Self::new();
         search.owner.is_gentle = true;
@@ -234,7 +237,7 @@ impl RateSearch {
         }
     }
 
-    /// What an earlier flow saw of what may be the same path.
+    /// Sets measurements of an earlier flow on what may be the same path.
     pub(crate) const fn remember(&mut self, facts: PathFacts) {
         self.owner.memory = Some(facts);
     }
@@ -243,12 +246,12 @@ impl RateSearch {
         SendLimits { gap: self.gap, window: Some(Packets(self.window)), hold_until: None }
     }
 
-    /// The largest rate at which a train arrived that had left faster: the link's, whoever else uses it.
+    /// Returns the largest arrival rate of a train: the link's rate, with or without other flows.
     pub(crate) const fn train_rate(&self) -> Option<Rate> {
         self.trained
     }
 
-    /// The rate at which it fills the path, once trains have shown how much that takes.
+    /// Returns the rate of the fill; `None` while trains are sent.
     pub(crate) fn offered(&self, packet_bytes: Bytes) -> Option<Rate> {
         matches!(self.stage, Stage::Fill { .. }).then(|| self.gap.rate(packet_bytes)).flatten()
     }
@@ -277,8 +280,8 @@ impl RateSearch {
         }
     }
 
-    /// More is lost than a path with room for it would lose. Losses are told at once and arrivals by the next ACK, so
-    /// only then can it be said.
+    /// Returns whether the losses exceed those of a path with room. Losses are reported at once and arrivals
+    /// by the next ACK, so this is checked only then.
     fn is_overrun(&self) -> bool {
         let is_too_much = |of: Told, most: f64| of.lost >= LOSSES_MIN && of.lost as f64 >= most;
         let half = |of: Told| is_too_much(of, of.all() as f64 * LOST_OF_TRAIN);
@@ -295,7 +298,8 @@ impl RateSearch {
         }
     }
 
-    /// The path and its queue held less than the first train: no longer one has anything to show.
+    /// Returns whether the path and its queue hold less than the first train, so longer trains would show
+    /// nothing.
     fn is_first_train_too_long(&self) -> bool {
         let Told { lost, .. } = self.trains.last;
         let is_too_much =
@@ -303,17 +307,17 @@ impl RateSearch {
         is_too_much && self.trains.told.all() <= FIRST_TRAIN
     }
 
-    /// The part of trains that was lost.
+    /// Returns the part of the trains' packets that was lost.
     fn chance(&self) -> f64 {
         self.trains.told.lost as f64 / self.trains.told.all().max(1) as f64
     }
 
-    /// The best guess so far, for when the search is cut short.
+    /// Returns the best guess so far, for a search that ends early.
     pub(crate) fn fallback(&self, cx: &Context<'_>) -> Rate {
         let by_window = cx
             .rtt
             .map(|rtt| Rate::from_size_over(Bytes(cx.packet_bytes.0 * self.window), rtt.smoothed))
-            // What was lost of it has not been carried.
+            // Lost packets were not carried.
             .map(|rate| rate.mul_ratio(self.round.arrived + 1, self.round.all() + 1));
         let guess = match (self.offered(cx.packet_bytes), self.estimate, by_window) {
             (Some(offered), ..) => self.passed_of(offered),
@@ -324,14 +328,14 @@ impl RateSearch {
         guess.mul_ratio(9, 10)
     }
 
-    /// What arrived of this rate, by what was told of the round.
+    /// Returns the part of this rate that arrived, by the counts of the round.
     fn passed_of(&self, rate: Rate) -> Rate {
         rate.mul_ratio(self.round.arrived + 1, self.round.all() + 1)
     }
 
-    /// The link was full while `arrived` came of what was offered: that is the part which what was offered has in all that
-    /// was sent, and others sent no more than the link carries. So C <= arrived × offered / (offered - arrived), whatever a
-    /// train that a machine let go in one lump has shown.
+    /// Returns an upper bound of the link's rate C while the link is full. `arrived` relates to C at least as
+    /// `offered` to all traffic, and other flows send at most C. Hence C <= arrived × offered / (offered -
+    /// arrived), even if a train that a machine sent in one burst measured more.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -343,15 +347,16 @@ impl RateSearch {
         Some(Rate((arrived * offered / (offered - arrived)) as u64))
     }
 
-    /// The link is no faster than that.
+    /// Lowers the trained rate to the upper bound.
     fn bound_train(&mut self, arrived: Rate, cx: &Context<'_>) {
         if let Some(most) = self.most(arrived, cx) {
             self.trained = self.trained.map(|trained| trained.min(most));
         }
     }
 
-    /// The same of a small part of the link, offered for less than a round trip: others whom the trains had slowed may have
-    /// sent more than the link carries just then. If it says half of what the trains say, neither is known.
+    /// Checks the trained rate against a fill of a small part of the link for less than an RTT. Other flows
+    /// that the trains had slowed may have exceeded C at that time. If the bound is below half of the trained
+    /// rate, the trained rate is dropped.
     fn doubt_train(&mut self, arrived: Rate, cx: &Context<'_>) {
         let most = self.most(arrived, cx).unwrap_or(Rate(u64::MAX));
         self.trained = self.trained.filter(|trained| trained.0 / 2 <= most.0);
@@ -372,7 +377,7 @@ impl RateSearch {
         let Some(rtt) = cx.rtt else {
             return SearchStep::Continue;
         };
-        // A queue delays all of them, a machine that was late only some.
+        // A queue delays all four, a late machine only some.
         self.delays.rotate_left(1);
         self.delays[3] = rtt.latest;
         let least = self.delays.into_iter().min().unwrap_or(rtt.latest);
@@ -381,7 +386,7 @@ impl RateSearch {
             let rate = self.estimate.unwrap_or_else(|| self.fallback(cx)).mul_ratio(9, 10);
             return SearchStep::Overrun { rate };
         }
-        // Arrivals spread over a round trip are spaced by the window, unless a queue spaces them.
+        // Arrivals spread over an RTT are spaced by the window, unless a queue spaces them.
         let sample =
             sample.filter(|(_, time)| delayed || *time <= rtt.min / 2).map(|(rate, _)| rate);
         let is_round_over = self.round_end.is_some_and(|end| acked.settled >= end);
@@ -416,9 +421,9 @@ impl RateSearch {
         }
     }
 
-    /// The train grows with the next round, or the path can be filled.
+    /// Ends a round of the ramp: a longer train follows, or the fill.
     fn ramp(&mut self, acked: &Acked, rtt: RttEstimate, delayed: bool, cx: &Context<'_>) {
-        // The first train ends where sending has got to when it is first heard of.
+        // The first train ends at the newest number sent when its first ACK arrives.
         let end = *self.round_end.get_or_insert_with(|| acked.next.before());
         let can_fill = delayed && self.estimate.is_some();
         if acked.settled < end && !can_fill {
@@ -442,7 +447,7 @@ impl RateSearch {
             Some((rate, packets)) => {
                 let mut grown = packets.div_ceil(ENOUGH).min(self.window * GROWTH_MAX);
                 if self.owner.is_gentle && self.gap == Gap::NONE {
-                    // The first train cannot show what others use.
+                    // The first train cannot measure other flows.
                     let short = rate.bytes_in(TRAIN_BLIND).0 / cx.packet_bytes.0.max(1);
                     grown = grown.min(short.max(FIRST_TRAIN));
                 }
@@ -450,15 +455,16 @@ impl RateSearch {
                 self.gap = rate.mul_ratio(PUSH.0, PUSH.1).gap(cx.packet_bytes);
             }
             None if delayed => {}
-            // Almost nothing of the train arrived: something held it back, and a longer train shows no more.
+            // Almost nothing of the train arrived: something delays it, and a longer train would show no
+            // more.
             None if self.round.arrived * 1024 < self.window => {}
             None => self.window = (self.window * GROWTH_BLIND).min(WINDOW_MAX),
         }
         self.start_round(acked.next);
     }
 
-    /// Makes the next train as long as what is remembered allows, where that is longer than it would be anyway and the
-    /// first train does not speak against it. What arrives of it is measured as of any other.
+    /// Sizes the next train by remembered measurements, if that is longer than usual growth and the first
+    /// train does not contradict them. Returns whether they were used. The train is measured like any other.
     fn recall(&mut self, facts: PathFacts, rtt: RttEstimate, cx: &Context<'_>) -> bool {
         let packets = PathFacts::first(packets_in(facts.rate, rtt, cx)).min(WINDOW_MAX);
         let is_refuted = self.estimate.is_some_and(|rate| facts.is_refuted_by(rate));
@@ -470,8 +476,8 @@ impl RateSearch {
         is_used
     }
 
-    /// The part of the link that others leave, by the rate at which a train that left faster arrived.
-    /// Says on the way whether it did leave faster.
+    /// Returns the part of the link that other flows leave, from the arrival rate of a faster train. Also
+    /// sets `is_ceiling`.
     fn free(&mut self, cx: &Context<'_>) -> f64 {
         let least = if self.owner.is_gentle { FREE_MIN_GENTLE } else { FREE_MIN };
         let is_lossy = self.trains.told.lost + self.round.lost > 0;
@@ -479,7 +485,7 @@ impl RateSearch {
         let (Some(link), Some(arrived)) = (self.estimate, self.passed.mean_bps()) else {
             return blind;
         };
-        // A train without a gap arrives at the link's rate, whoever else uses it.
+        // An unpaced train arrives at the link's rate, with or without other flows.
         let Some(sent) = self.gap.rate(cx.packet_bytes) else {
             self.is_ceiling = true;
             return blind;
@@ -491,7 +497,7 @@ impl RateSearch {
         if free >= FREE_ALL { 1.0 } else { free.max(least) }
     }
 
-    /// Whether what arrives while the path is filled is what it carries.
+    /// Evaluates a fill: decides whether the arrival rate is the rate that the path carries.
     fn judge_fill(
         &mut self,
         part: f64,
@@ -503,7 +509,7 @@ impl RateSearch {
         let Filled { rate, least, delayed, is_round_over, is_half_over } = seen;
         let is_long = least > rtt.min + rtt.min / 2 + DELAY_FLOOR;
         if delayed && (is_round_over || is_long || part < 1.0) {
-            // Full: what arrived is what the path carries. The queue drains in silence.
+            // Full: the arrival rate is the path's rate. The queue drains during the pause.
             if part < 1.0 {
                 self.doubt_train(rate, cx);
             } else {
@@ -512,7 +518,7 @@ impl RateSearch {
             let hold = least.saturating_sub(rtt.min).min(rtt.min);
             return SearchStep::Found { rate: rate.mul_ratio(99, 100), hold: Some(hold) };
         }
-        // Delayed, but not for long: full, or a machine was late. The rest of the round tells.
+        // A short delay means a full path or a late machine. The rest of the round decides.
         if delayed || !(is_half_over || is_round_over) {
             return SearchStep::Continue;
         }
@@ -524,7 +530,7 @@ impl RateSearch {
         } else if is_carried && self.is_ceiling {
             return SearchStep::Found { rate: rate.mul_ratio(99, 100), hold: None };
         } else if is_round_over {
-            // Less arrives than was offered, and it is not that as much was lost or queued: an end is slow.
+            // Less arrives than was offered, but loss does not explain the difference: a host is slow.
             let lost = self.round.lost as f64 / self.round.all().max(1) as f64;
             let missing = 1.0 - rate.0 as f64 / offered.0.max(1) as f64;
             if !is_carried && !self.is_below_rate && lost > missing / 2.0 {
@@ -542,8 +548,8 @@ impl RateSearch {
         SearchStep::Continue
     }
 
-    /// Arrival rate over the shortest run of ACKs that ends here and has enough packets: the
-    /// shorter it is, the less of the silence between trains is in it.
+    /// Returns the arrival rate and time of the shortest run of ACKs that ends here and has enough packets. A
+    /// short run contains little of the pause between trains.
     fn sample(&mut self, here: Mark) -> Option<(Rate, Span)> {
         self.recent.push_back(here);
         let enough = |from: &Mark| here.total.0.saturating_sub(from.total.0) >= SAMPLE_PACKETS;
@@ -556,7 +562,7 @@ impl RateSearch {
 
     fn start_round(&mut self, next: SentNumber) {
         self.round_end = Some(next);
-        // What ended the round was the head of the next train: that is where its time begins.
+        // The head of the next train ended the round, so the time of the next train begins there.
         let head = self.recent.pop_back();
         self.recent.clear();
         self.recent.extend(head);
@@ -568,7 +574,7 @@ impl RateSearch {
         self.passed = Passed::default();
     }
 
-    /// Sends at this part of the estimate from now on.
+    /// Starts to send at this part of the estimate.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1/8 to 1")]
     fn fill(&mut self, part: f64, rtt: RttEstimate, cx: &Context<'_>) {
         let part = part.min(1.0);
@@ -580,14 +586,14 @@ impl RateSearch {
     }
 }
 
-/// What is in flight when the path is full: one RTT, what waits to be acknowledged, and what a machine
-/// that sleeps between batches is late by.
+/// Returns the packets in flight on a full path: one RTT, the ACK interval, and the lateness of a machine
+/// that sends in batches.
 fn packets_in(rate: Rate, rtt: RttEstimate, cx: &Context<'_>) -> u64 {
     let horizon = rtt.min + ack_interval(rtt.min) + WAKE_UP;
     (rate.bytes_in(horizon).0 / cx.packet_bytes.0.max(1)).max(1)
 }
 
-/// Arrival rate between two ACKs, where enough packets arrived over a measurable time.
+/// Returns the arrival rate between two ACKs, if enough packets arrived over a measurable time.
 fn rate_between(from: Mark, to: Mark) -> Option<Rate> {
     let time = to.arrived_at.saturating_sub(from.arrived_at);
     let packets = to.total.0.saturating_sub(from.total.0);
@@ -622,8 +628,8 @@ mod tests {
             search.on_ack(&acked, &Context::without_chance(&moment));
             search.estimate
         };
-        // 32 packets are one lump. Of the next 128 the first 45 come together, the others 1 ms later:
-        // 83 × 12 000 bit in a millisecond.
+        // 32 packets arrive at once. Of the next 128 the first 45 arrive together, the others 1 ms later: 83
+        // × 12 000 bit in a millisecond.
         assert_eq!(hear(32, 32, 50.0), None);
         assert_eq!(hear(77, 160, 151.0), None);
         assert_eq!(hear(160, 400, 152.0), Some(Rate(996_000_000)));
@@ -650,13 +656,13 @@ mod tests {
             };
             search.on_ack(&acked, &cx)
         };
-        // 10 packets a millisecond are 100 Mb/s; a machine that was away lets them go at 400 Mb/s.
+        // 10 packets a millisecond are 100 Mb/s; a machine that was suspended sends them at 400 Mb/s.
         for (from, to, next, ms) in
             [(0, 16, 32, 5.0), (16, 32, 32, 5.4), (32, 48, 137, 15.0), (48, 137, 137, 17.3)]
         {
             assert_eq!(hear(from, to, next, ms, 0), SearchStep::Continue);
         }
-        // Three of four are lost of what the fill offers.
+        // Three of four packets of the fill are lost.
         let SearchStep::Overrun { rate } = hear(137, 237, 600, 27.0, 300) else {
             panic!("three quarters are lost");
         };
@@ -675,7 +681,7 @@ mod tests {
             search.doubt_train(Rate::from_mbps(arrived), &Context::without_chance(&moment));
             search.train_rate()
         };
-        // 110 of 125 says 917 at most, 92 says 348.
+        // 110 of 125 gives a bound of 917, 92 of 348.
         let link = Some(Rate::from_mbps(1000));
         assert_eq!([125, 110, 92].map(after), [link, link, None]);
     }

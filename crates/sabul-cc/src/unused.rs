@@ -1,8 +1,8 @@
-//! A rate that is not used does not rise.
+//! Rate validation: an unused rate does not rise.
 //!
-//! Source: ours, as [RFC9438 §5.8] has it of windows.
-//! Model:       where the newest packet that arrived had left while the application had less than was allowed,
-//!              an interval in which less than half of the rate was sent says nothing of what the path holds.
+//! Source: ours, as [RFC9438 §5.8] for windows.
+//! Model:       if the newest packet that arrived left while the application limited the sender, an
+//!              interval that used less than half of the rate shows nothing about the path.
 //! Not here:    the rates (`sabul2002`, `sabul2003`).
 
 use sabul_units::{Packets, Span};
@@ -20,7 +20,7 @@ pub(crate) const UNUSED: ParamSpec = ParamSpec {
     source: "ours; the papers' sources always have data",
 };
 
-/// See the module.
+/// State of the rule; see the module.
 #[derive(Debug)]
 pub(crate) struct Unused {
     is_held: bool,
@@ -37,7 +37,8 @@ impl Unused {
         self.is_limited = acked.is_app_limited;
     }
 
-    /// DEV-070: whether an interval in which `sent` left, one each `gap` being allowed, raises nothing.
+    /// DEV-070: returns whether an interval raises nothing: `sent` packets left, with one packet
+    /// per `gap` allowed.
     pub(crate) fn holds(&self, sent: Packets, elapsed: Span, gap: Span) -> bool {
         let used = u128::from(sent.0) * u128::from(gap.0) * 2;
         self.is_held && self.is_limited && used < u128::from(elapsed.0)

@@ -1,4 +1,4 @@
-//! The path that the suite drives a controller over: one drop-tail queue of known rate and delay.
+//! Simulated path of the conformance suite: one drop-tail queue of known rate and delay.
 
 use std::collections::VecDeque;
 
@@ -14,56 +14,56 @@ use crate::guard::Guarded;
 pub(super) const PACKET: Bytes = Bytes(1500);
 /// Resolution of the path's clock.
 const STEP: Span = Span::from_micros(10);
-/// How often a receiver tells its error rate. [TSUNAMI]
+/// Interval of a receiver's error-rate reports. [TSUNAMI]
 const REPORT_INTERVAL: Span = Span::from_millis(350);
 
-/// The path of one check.
+/// Path parameters of one check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
-    /// Time to serve one packet.
+    /// Transmission time of one packet.
     pub(super) service: Span,
     pub(super) rtt: Span,
     pub(super) queue: u64,
     pub(super) loss: Probability,
-    /// Length of the queue from which on packets are marked.
+    /// Queue length in packets from which packets are marked.
     pub(super) mark: Option<u64>,
-    /// What happens on the way.
+    /// Change during the run.
     pub(super) change: Option<(Instant, Change)>,
 }
 
-/// What is otherwise from some time on.
+/// Change of the path or the application from a time on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
-    /// A packet is served in so long.
+    /// New transmission time of one packet.
     Service(Span),
-    /// The application has a packet so often, instead of always.
+    /// The application offers one packet per this time, instead of unlimited data.
     Application(Span),
 }
 
-/// What one run showed.
+/// Results of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trace {
-    /// Packets that were sent, and that arrived, in each tenth of a second.
+    /// Packets sent, and packets that arrived, in each tenth of a second.
     pub(super) sent: Vec<u64>,
     pub(super) arrived: Vec<u64>,
-    /// The largest window, and the most packets that window and gap let out in a smallest round trip, in
-    /// each tenth of a second.
+    /// Largest window, and most packets that window and gap allow per smallest RTT, in each tenth
+    /// of a second.
     pub(super) allowed: Vec<(u64, u64)>,
     lost: u64,
-    /// Longest queue, in packets, before the controller called itself steady.
+    /// Longest queue, in packets, before the controller's phase was "steady".
     pub(super) start_queue_max: u64,
-    /// When it first did, and what it allowed then.
+    /// First time of the phase "steady", and the limits at that time.
     pub(super) steady: Option<(Instant, SendLimits)>,
     pub(super) illegal: Option<String>,
 }
 
-/// What a controller is told of a time and a round trip.
+/// Returns the moment of a callback with this RTT and smallest RTT.
 pub(super) fn moment(now: Instant, rtt: Span, base: Span) -> Moment {
     let variance = Span::ZERO;
     Moment::new(now, Some(RttEstimate { latest: rtt, smoothed: rtt, variance, min: base }), PACKET)
 }
 
-/// What is illegal in the present answer.
+/// Returns the reason if the controller's current values are illegal.
 #[inline]
 pub(super) fn illegal(controller: &Guarded) -> Option<String> {
     if let Some(fault) = controller.fault() {
@@ -73,13 +73,13 @@ pub(super) fn illegal(controller: &Guarded) -> Option<String> {
     (!again).then(|| "two calls of limits in a row disagree".to_owned())
 }
 
-/// One packet's fate, decided when it is sent.
+/// Fate of one packet, decided when the packet is sent.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     number: SentNumber,
-    /// When the far end has it, on the receiver's clock; none if it was lost.
+    /// Arrival time on the receiver's clock; `None` if the packet was lost.
     arrives: Option<Instant>,
-    /// When the sender could hear of it.
+    /// Earliest time at which feedback reaches the sender.
     heard: Instant,
     is_marked: bool,
 }
@@ -99,7 +99,7 @@ pub(super) fn run(controller: &mut Guarded, path: Path, seconds: u64) -> Trace {
     drive.trace
 }
 
-/// A controller on its way over a path.
+/// Run of a controller over a path.
 struct Drive<'a> {
     controller: &'a mut Guarded,
     path: Path,
@@ -107,7 +107,7 @@ struct Drive<'a> {
     trace: Trace,
     now: Instant,
     flying: VecDeque<Sent>,
-    /// The number of the next packet, when it may leave, and when the queue is empty.
+    /// Number of the next packet, earliest send time, and time when the queue is empty.
     next: u64,
     send_at: Instant,
     free_at: Instant,
@@ -118,16 +118,16 @@ struct Drive<'a> {
     application: Application,
 }
 
-/// Packets that the application has had for sending.
+/// Data that the application has offered.
 struct Application {
     written: u64,
-    /// When the next is there.
+    /// Time of the next packet from the application.
     write_at: Instant,
-    /// Packets below this number left while the limits allowed more than there was.
+    /// Packets below this number left while the application limited the sender.
     limited_until: SentNumber,
 }
 
-/// What was sent and lost since the controller was last asked.
+/// Counts since the last interval report.
 struct Interval {
     ends: Instant,
     sent: u64,
@@ -135,7 +135,7 @@ struct Interval {
     is_starved: bool,
 }
 
-/// What a receiver tells that sends no NAKs.
+/// State of a receiver that sends no NAKs.
 struct Accounts {
     due: Instant,
     lost_told: u64,
@@ -173,7 +173,7 @@ impl<'a> Drive<'a> {
         }
     }
 
-    /// What the path is now, and whether the application has something to send.
+    /// Applies the change of the path, or offers new application data.
     fn change(&mut self) {
         let Some((_, change)) = self.path.change.filter(|(at, _)| *at <= self.now) else {
             return;
@@ -192,13 +192,13 @@ impl<'a> Drive<'a> {
         }
     }
 
-    /// Whether the application has nothing to send.
+    /// Returns whether the application has no data to send.
     fn is_starved(&self) -> bool {
         let is_slow = |(at, change)| at <= self.now && matches!(change, Change::Application(_));
         self.path.change.is_some_and(is_slow) && self.next >= self.application.written
     }
 
-    /// Sends what the limits allow now.
+    /// Sends the packets that the limits allow now.
     fn send(&mut self) {
         let limits = self.controller.limits();
         if let Some(what) = illegal(self.controller) {
@@ -236,12 +236,12 @@ impl<'a> Drive<'a> {
             count(&mut self.trace.sent, self.now);
             self.next += 1;
             self.interval.sent += 1;
-            // Lateness of up to one step of this loop is made good.
+            // Lateness of up to one step of this loop is compensated.
             self.send_at = self.send_at.max(self.now - STEP) + limits.gap.0;
         }
     }
 
-    /// The most that window and gap let out a round trip.
+    /// Records the most packets that window and gap allow per RTT.
     fn note_allowed(&mut self, window: u64, gap: Gap) {
         let round = window.min(self.path.rtt.0 / gap.0.0.max(1));
         let slot = usize::try_from(self.now.0 / Span::from_millis(100).0).unwrap_or(usize::MAX);
@@ -259,7 +259,7 @@ impl<'a> Drive<'a> {
         moment(self.now, self.path.rtt + queueing, self.path.rtt)
     }
 
-    /// Hears what has happened: at once after silence, then once each ACK interval.
+    /// Processes feedback: at once after a pause, then once each ACK interval.
     fn hear_acks(&mut self) {
         if self.now < self.ack_at || self.heard().is_none() {
             return;
@@ -294,7 +294,7 @@ impl<'a> Drive<'a> {
                 in_flight: Packets(self.flying.len() as u64),
                 marked: Packets(marked),
                 largest,
-                // What is missing below it goes out by another number.
+                // Missing pieces below it are sent again under other numbers.
                 settled: largest,
                 lost: Packets(self.trace.lost),
                 is_app_limited: largest < self.application.limited_until,
@@ -307,8 +307,8 @@ impl<'a> Drive<'a> {
         }
     }
 
-    /// Those who hear of loss by other reports than NAKs hear of it by those: what the receiver had to
-    /// ask for since the last, unfiltered.
+    /// Sends reports to a controller whose rules have no NAKs: the losses since the last report,
+    /// unfiltered.
     fn hear_accounts(&mut self) {
         if self.now < self.accounts.due || self.controller.rules().has_naks() {
             return;
@@ -334,7 +334,7 @@ impl<'a> Drive<'a> {
         }
         let syn = self.controller.syn_interval();
         let Interval { ends, sent, lost, is_starved } = self.interval;
-        // What was lost has been sent again, first of all.
+        // All lost packets have been sent again, before new data.
         let [sent, resent, lost] = [sent, lost.min(sent), lost].map(Packets);
         let report = IntervalReport::new(sent, resent, lost, syn, is_starved);
         self.controller.on_interval(&report, &moment(self.now, self.path.rtt, self.path.rtt));
@@ -348,7 +348,7 @@ impl Interval {
     }
 }
 
-/// One more in this tenth of a second.
+/// Counts one packet in this tenth of a second.
 fn count(slots: &mut [u64], at: Instant) {
     let slot = usize::try_from(at.0 / Span::from_millis(100).0).unwrap_or(usize::MAX);
     if let Some(count) = slots.get_mut(slot) {
@@ -356,7 +356,7 @@ fn count(slots: &mut [u64], at: Instant) {
     }
 }
 
-/// As the receiver does: each SYN interval, or four times in a shorter round trip.
+/// Returns the receiver's ACK interval: a SYN interval, or a quarter of a shorter RTT.
 fn ack_interval(path: Path) -> Span {
     Span::from_millis(10).min(path.rtt / 4)
 }

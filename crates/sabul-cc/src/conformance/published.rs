@@ -1,5 +1,5 @@
-//! What was published of each law, against what its controller does: the mean window at a given loss, the
-//! share that one loss leaves, and the time back. A wrong constant fails a row.
+//! Tests of controllers against published figures of their laws: mean window at a given loss rate,
+//! part of the window left by one loss, and recovery time. A wrong constant fails a row.
 
 use sabul_units::{Instant, Packets, Span};
 
@@ -9,7 +9,7 @@ use crate::guard::Guarded;
 use crate::registry::find;
 
 const RTT: Span = Span::from_millis(100);
-/// How far from a published number a mean, a share and a time may be.
+/// Tolerances for a mean window, a remaining part and a time.
 const MEAN_WITHIN: f64 = 0.1;
 const SHARE_WITHIN: f64 = 0.01;
 const TIME_WITHIN: f64 = 0.03;
@@ -19,8 +19,8 @@ fn build(name: &str, params: &[(&str, &str)]) -> Guarded {
     find(name).unwrap().build(&given, PACKET).unwrap()
 }
 
-/// A path without a queue, whatever is sent: each packet is acknowledged a round trip after it left, or
-/// is reported lost then.
+/// Path without a queue at any rate: each packet is acknowledged or reported lost one RTT after it
+/// left.
 struct Flow {
     controller: Guarded,
     now: Instant,
@@ -39,7 +39,7 @@ impl Flow {
         self.controller.limits().window.unwrap().0
     }
 
-    /// Hears of the next packet.
+    /// Processes the feedback on the next packet.
     fn hear(&mut self, is_lost: bool) {
         let window = self.window();
         self.now = self.now + RTT / window;
@@ -67,7 +67,7 @@ impl Flow {
         self.controller.on_ack(&acked, &moment);
     }
 
-    /// Packets a round trip with one in `every` lost, in the second half of `losses`.
+    /// Returns packets per RTT with one in `every` lost, over the second half of `losses`.
     fn response(mut self, every: u64, losses: u64) -> f64 {
         let mut half = (self.now, self.heard);
         for loss in 0..losses {
@@ -82,8 +82,9 @@ impl Flow {
     }
 }
 
-/// The mean window of a law that adds `gain` packets a round trip and takes `drop` of the window at a loss,
-/// after which one round trip goes by without growth; of each window a half packet is no whole one.
+/// Returns the mean window of a law that adds `gain` packets per RTT and removes the part `drop` at
+/// a loss, after which one RTT passes without growth. Half a packet is subtracted because windows
+/// are whole packets.
 fn additive(gain: f64, drop: f64, p: f64) -> f64 {
     // With W at the loss: 1/p = drop / gain × (1 - drop / 2) × W^2 + (1 - drop) × W.
     let (a, b) = (drop / gain * (1.0 - drop / 2.0), 1.0 - drop);
@@ -97,14 +98,14 @@ fn holds(row: &str, found: f64, published: f64, within: f64) -> bool {
     is_near
 }
 
-/// Where the defaults are not what was published.
+/// Parameters where the defaults differ from the published law.
 fn params(name: &str) -> Vec<(&'static str, &'static str)> {
     if name == "multcp" { vec![("flows", "2")] } else { Vec::new() }
 }
 
 #[test]
 fn a_law_has_its_published_response_to_loss() {
-    // One packet lost of so many, and losses to look at.
+    // Rows: one packet lost of so many, number of losses.
     const LOSSES: [(u64, u64); 3] = [(10_000, 40), (1000, 100), (100, 400)];
     let of = |gain, drop| LOSSES.map(|(every, _)| Some(additive(gain, drop, 1.0 / every as f64)));
     // [RFC5681]: the square root of 1.5/p where the window is large.
@@ -116,14 +117,14 @@ fn a_law_has_its_published_response_to_loss() {
         ("reno", reno),
         ("tcp-lp", reno),
         ("dctcp", reno),
-        // [MULTCP]: N a round trip, 1/(2N) off.
+        // [MULTCP]: N packets per RTT, 1/(2N) off at a loss.
         ("multcp", of(2.0, 0.25)),
         ("highspeed", highspeed),
         ("hstcp-lp", highspeed),
-        // [SCALABLE]: ln(8/7) / ln(1.01) = 13.42 round trips a cycle; one in 100 is at the border to Reno.
+        // [SCALABLE]: ln(8/7) / ln(1.01) = 13.42 RTTs a cycle; one in 100 is at the border to Reno.
         ("scalable", [Some(745.2), Some(74.5), None]),
-        // [RFC9438 §4.3]: Reno's where that is more, as here below 50 packets; above, fast convergence, which
-        // the formula does not have, leaves 0.87 of it.
+        // [RFC9438 §4.3]: Reno's window where it is larger, as here below 50 packets. Above, fast
+        // convergence, which the formula lacks, leaves 0.87 of the formula's mean.
         ("cubic", [None, reno[1], reno[2]]),
     ];
     let mut failed = Vec::new();
@@ -142,14 +143,14 @@ fn a_law_has_its_published_response_to_loss() {
 
 #[test]
 fn one_loss_takes_its_published_share_and_is_made_good_in_its_published_time() {
-    // Share that stays of 1000 packets; round trips until they are back, one of them the recovery.
+    // Part left of 1000 packets; RTTs until the window is back, one of them the recovery.
     let rows: [(&str, f64, Option<f64>); 12] = [
-        // 500 at one packet a round trip.
+        // 500 packets at one packet per RTT.
         ("newreno", 0.5, Some(501.0)),
         ("reno", 0.5, Some(501.0)),
         ("tcp-lp", 0.5, Some(501.0)),
         ("dctcp", 0.5, Some(501.0)),
-        // [MULTCP] Two flows: a quarter off, two packets a round trip.
+        // [MULTCP] Two flows: a quarter off, two packets per RTT.
         ("multcp", 0.75, Some(126.0)),
         // [RFC3649 §5]: b(1000) = 0.330, and the sum of 1/a(w) from 670 to 1000.
         ("highspeed", 0.670, Some(48.2)),
@@ -159,7 +160,8 @@ fn one_loss_takes_its_published_share_and_is_made_good_in_its_published_time() {
         ("cubic", 0.7, Some(91.9)),
         // [HTCP]: 10 packets in the first second, then 10 x + 50 x^2 + 10/12 x^3 = 490 at x = 2.96 s.
         ("htcp", 0.5, Some(40.6)),
-        // [BIC] in Linux: 16 a round trip to 936, a quarter of the rest to 996, 4 ln(64/4), and 0.2 to 1000.
+        // [BIC] in Linux: 16 per RTT to 936, a quarter of the rest to 996, 4 ln(64/4), and 0.2 to
+        // 1000.
         ("bic", 0.8, Some(40.6)),
         ("ltcp", 0.85, None),
         ("fast", 0.5, None),
@@ -198,7 +200,7 @@ fn one_loss_takes_its_published_share_and_is_made_good_in_its_published_time() {
 
 #[test]
 fn one_loss_takes_a_ninth_of_sabul_s_rate_and_89_intervals_bring_it_back() {
-    // [SABUL §II-E] 800 packets a SYN interval become 711.1; one more each interval.
+    // [SABUL §II-E] 800 packets per SYN interval become 711.1; each interval adds one packet.
     let given = [("start", "published"), ("rate_mbps_initial", "960"), ("window_packets", "64")];
     let mut sabul = build("sabul2003", &given);
     let now = moment(Instant::ZERO + RTT, RTT, RTT);

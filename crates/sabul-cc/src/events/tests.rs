@@ -1,7 +1,7 @@
-//! What each controller says of the same path, held against committed text.
+//! Golden test: events of each controller on the same path, compared with committed text.
 //!
-//! Where the algorithm or the path changes on purpose, `SABUL_GOLDEN=write cargo test -p sabul-cc events`
-//! replaces the text; explain it in the commit.
+//! After an intended change of an algorithm or of the path, `SABUL_GOLDEN=write cargo test -p
+//! sabul-cc events` rewrites the text; explain the change in the commit.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn each_controller_says_why_it_did_what_it_did() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events");
     let mut differing = Vec::new();
     for entry in ENTRIES {
-        // One that controls nothing unless it is told to.
+        // Without parameters the controller has no limits.
         let params: &[(&str, &str)] =
             if entry.name == "netblt" { &[("adaptation", "on")] } else { &[] };
         let params: Vec<_> = params.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();

@@ -1,4 +1,4 @@
-//! Controllers that break each rule, one by one.
+//! Tests of the guard with controllers that break each rule.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use crate::controller::{Context, RttEstimate, SentNumber};
 use crate::params::{ParamSpec, Unit};
 use crate::registry::find;
 
-/// Legal answers until the window it is told of in a loss report's numbers.
+/// Controller with good limits until a loss report, whose numbers select a bad value.
 #[derive(Debug)]
 struct Odd {
     limits: SendLimits,
@@ -79,7 +79,7 @@ fn at(now: Span) -> Moment {
     Moment::new(Instant::ZERO + now, None, Bytes(1500))
 }
 
-/// What comes of one loss report with these numbers, at three seconds.
+/// Returns the guarded controller after one loss report with these numbers, at three seconds.
 fn after(family: Family, first: u64, value: u64) -> Guarded {
     let mut guarded = entry(family).build(&[], Bytes(1500)).unwrap();
     assert_eq!((guarded.limits(), guarded.fault()), (GOOD, None));
@@ -95,7 +95,7 @@ fn blamed(first: u64, value: u64, word: &str) {
     assert!(text.starts_with("controller 'odd' is at fault: after 3.000 s its on_loss "), "{text}");
     assert!(text.contains(word) && !text.contains('\n'), "{text}");
     assert_eq!(guarded.limits(), GOOD, "the last good limits stand");
-    // Nothing is asked of it any more, and the first fault is kept.
+    // The controller is not called any more, and the first fault is kept.
     guarded.on_timeout(&at(Span::from_secs(4)));
     assert_eq!((guarded.limits(), guarded.syn_interval()), (GOOD, SYN_INTERVAL));
     assert_eq!(guarded.fault().unwrap().to_string(), text);
@@ -136,7 +136,7 @@ fn what_is_only_unusual_is_none() {
         assert_eq!(after(Family::Window, first, value).fault(), None, "{first} {value}");
     }
     assert_eq!(after(Family::Rate, 1, 0).fault(), None, "a controller of rates needs no window");
-    // A gap may follow a round trip, however long that is.
+    // A gap may be as long as an RTT, however long.
     let mut guarded = entry(Family::Rate).build(&[], Bytes(1500)).unwrap();
     let rtt = Span::from_secs(100);
     let estimate = RttEstimate { latest: rtt, smoothed: rtt, variance: rtt, min: rtt };
@@ -173,7 +173,8 @@ fn building_may_fail_too() {
     }
 }
 
-/// Notes which of its callbacks are called; each has an answer that is not the trait's own.
+/// Controller that records its called callbacks; each returns a value other than the trait's
+/// default.
 #[derive(Clone, Debug, Default)]
 struct Noting {
     called: Arc<Mutex<BTreeSet<&'static str>>>,
@@ -186,7 +187,7 @@ impl Noting {
     }
 }
 
-/// A path for it to remember.
+/// Path facts that the controller remembers.
 const SEEN: PathFacts = PathFacts { rate: Rate::from_mbps(3), rtt: Span::from_millis(7) };
 
 impl Controller for Noting {
@@ -249,7 +250,7 @@ impl Controller for Noting {
     }
 }
 
-/// The names of the trait's functions, as its source has them.
+/// Returns the names of the trait's functions, from its source.
 fn callbacks() -> BTreeSet<&'static str> {
     let source = include_str!("../controller.rs");
     let (_, after) = source.split_once("pub trait Controller").unwrap();
@@ -263,13 +264,13 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
     let noting = Noting::default();
     let mut guarded = Guarded::around("noting", Family::Rate, Box::new(noting.clone()));
     let cx = at(Span::from_secs(1));
-    // What a sender asks is answered as the controller answers.
+    // Calls of a sender return the controller's values.
     assert_eq!((guarded.limits(), guarded.rules()), (GOOD, ChannelRules::Cyclic));
     assert_eq!((guarded.burst(), guarded.syn_interval()), (Packets(7), Span::from_millis(8)));
     assert_eq!((guarded.phase(), guarded.tells_chance()), ("noting", true));
     assert!(guarded.counts_marks());
     assert_eq!(guarded.header(), Some(CongestionFields::Own([1, 2, 3, 4])));
-    // What it tells arrives as it was told.
+    // Events of a sender reach the controller unchanged.
     guarded.on_loss(&LossReport::new(Packets(1), Packets(0), SentNumber(5), SentNumber(6)), &cx);
     guarded.on_timeout(&cx);
     guarded.on_undo(&cx);
@@ -289,7 +290,7 @@ fn every_callback_of_the_trait_goes_through_the_guard() {
     );
 }
 
-/// Changes the form of its headers with each ACK.
+/// Controller that changes the form of its headers at an ACK.
 #[derive(Debug)]
 struct Fickle(Option<CongestionForm>);
 

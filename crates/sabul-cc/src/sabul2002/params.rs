@@ -1,4 +1,4 @@
-//! The parameters of `sabul2002`, and what must hold between them.
+//! Parameters of `sabul2002`, and the constraints between them.
 
 use sabul_units::Bytes;
 
@@ -6,7 +6,7 @@ use super::Gains;
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::unused::UNUSED;
 
-/// A gain that the set gives unless it is named.
+/// Spec of a gain; the default comes from the set.
 const fn gain(name: &'static str, max: f64, doc: &'static str) -> ParamSpec {
     ParamSpec {
         name,
@@ -18,7 +18,7 @@ const fn gain(name: &'static str, max: f64, doc: &'static str) -> ParamSpec {
     }
 }
 
-/// A defect that is off unless asked for.
+/// Spec of a defect, off by default.
 const fn defect(name: &'static str, doc: &'static str) -> ParamSpec {
     ParamSpec {
         name,
@@ -134,7 +134,7 @@ pub(crate) const PARAMS: &[ParamSpec] = &[
     UNUSED,
 ];
 
-/// What no range of one parameter says.
+/// Checks constraints between parameters.
 pub(super) fn check(params: &ParamValues, packet_bytes: Bytes) -> Result<(), ConfigError> {
     let refuse = |setting: &str, value: String, allowed: String| {
         let setting = format!("parameter {setting} of sabul2002");

@@ -37,12 +37,12 @@ fn nak(controller: &mut dyn Controller, first_time: u64, repeats: u64) {
     controller.on_loss(&report, &mut cx());
 }
 
-/// Time between packet starts.
+/// Returns the time between packet starts.
 fn period(controller: &dyn Controller) -> Span {
     controller.limits().gap.0
 }
 
-/// The papers' gap, in picoseconds.
+/// Returns the papers' gap, in picoseconds.
 fn gap(controller: &dyn Controller) -> u64 {
     period(controller).saturating_sub(PACKET_TIME).0
 }
@@ -106,7 +106,7 @@ fn the_tenth_nak_adds_b_and_then_each_510th() {
             assert_eq!(gap(&*it) - before, 2_000_000);
             steps.push(count);
         }
-        // Rate control in between changes nothing about the count.
+        // Interval reports between NAKs do not change the count.
         interval(&mut *it, 0, 0);
     }
     assert_eq!(steps, [10, 520, 1030]);
@@ -167,7 +167,7 @@ fn an_interval_without_packets_changes_nothing_unless_sent_is_raised_to_lost() {
     let mut it = controller(&[("rate_mbps_initial", "500")]);
     interval(&mut *it, 0, 5);
     assert_eq!(gap(&*it), 12_000_000);
-    // What was lost then is not held against the next interval.
+    // Those losses do not count in the next interval.
     interval(&mut *it, 1000, 0);
     assert_eq!(gap(&*it), 11_880_000);
     let mut it = controller(&[("rate_mbps_initial", "500"), ("raise_sent", "on")]);
@@ -237,7 +237,7 @@ fn larger_packets_keep_the_gap_and_take_their_own_time() {
     let mut jumbo = Context::without_chance(&Moment::new(Instant::ZERO, None, Bytes(9000)));
     let quiet = IntervalReport::new(Packets(9), Packets(0), Packets(0), T, false);
     it.on_interval(&quiet, &mut jumbo);
-    // L / C is 72 µs now; 28 µs × 0.99 stay silent.
+    // L / C is 72 µs now; the pause is 28 µs × 0.99.
     assert_eq!(period(&*it), Span::from_nanos(99_720));
 }
 

@@ -1,13 +1,13 @@
-//! What bounds the rate control of 2003 besides its own decreases.
+//! Bounds on the rate control of 2003 besides its own decreases: window and largest rate.
 //!
-//! Source: [SABUL §II-D] suggests to the application a largest window of bandwidth × RTT. That both are measured is
-//! ours; the window is UDT's [UDT4 ccc.cpp].
-//! Model, a the largest rate of arrival in the last few round trips, R the averaged round trip, at least SYN:
+//! Source: [SABUL §II-D] suggests a largest window of bandwidth × RTT, set by the application. Measuring both
+//! is ours; the window formula is UDT's [UDT4 ccc.cpp]. Model, a the largest arrival rate of the last few
+//! RTTs, R the averaged RTT, at least SYN:
 //!     W = a × (R + SYN) + 16 packets
-//!     no interval takes the rate beyond a and what the time that a needs to be seen adds
-//! While a queue grows, a stands still: what is on the way grows by a × SYN each round trip and no faster, so as much
-//! is lost when it overflows.
-//! Not here:    the rates (`sabul2003`), what is never used (`unused`).
+//!     an increase leads at most to a, plus the increases of the time after which a reflects the rate
+//! While a queue grows, a is constant: packets in flight grow by at most a × SYN per RTT, which bounds the loss at an
+//! overflow.
+//! Not here:    the rates (`sabul2003`), an unused rate (`unused`).
 
 use std::collections::VecDeque;
 
@@ -15,33 +15,33 @@ use sabul_units::{Packets, Rate, Span};
 
 use crate::controller::{Acked, Context, RttEstimate};
 
-/// [UDT4 ccc.cpp] What the window has beyond what a flow needs.
+/// [UDT4 ccc.cpp] Packets of the window beyond the flow's need.
 const SLACK: f64 = 16.0;
-/// Ours: stretches of arrivals, a smallest round trip each, of which the fastest counts. A freeze makes two of
-/// them slow at most.
+/// Ours: number of measurement periods, one smallest RTT each, of which the fastest counts. A freeze slows at
+/// most two periods.
 const STRETCHES: usize = 4;
 
-/// How the rate is bounded.
+/// Kind of bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bounds {
-    /// Ours, DEV-008: by what arrives.
+    /// Ours, DEV-008: bounds from the arrival rate.
     Measured,
-    /// By the largest window of the application, and by the timers of 2003.
+    /// The application's largest window, and the timer limit of 2003.
     Published,
-    /// By nothing.
+    /// No bounds.
     None,
 }
 
 pub(super) const BOUNDS: [(&str, Bounds); 3] =
     [("measured", Bounds::Measured), ("published", Bounds::Published), ("none", Bounds::None)];
 
-/// Rates of arrival, in packets each SYN interval.
+/// Arrival rates, in packets per SYN interval.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     syn: Span,
-    /// The receiver's clock and count when the stretch began.
+    /// Receiver's clock and count at the start of the current period.
     from: Option<(Span, Packets)>,
-    /// In part of it there was less to send than allowed.
+    /// True if the sender was limited by data or room in part of the period.
     is_limited: bool,
     stretches: VecDeque<f64>,
 }
@@ -51,14 +51,14 @@ impl Arrivals {
         Self { syn, from: None, is_limited: false, stretches: VecDeque::with_capacity(STRETCHES) }
     }
 
-    /// The start has found this rate.
+    /// Sets the rate that the start has found.
     pub(super) fn found(&mut self, rate: Rate, cx: &Context<'_>) {
         let packets = rate.bytes_in(self.syn).0 as f64 / cx.packet_bytes.0.max(1) as f64;
         self.stretches.clear();
         self.stretches.push_back(packets);
     }
 
-    /// More has arrived.
+    /// Processes an ACK.
     pub(super) fn on_ack(&mut self, acked: &Acked, rtt: RttEstimate) {
         let (began, count) = *self.from.get_or_insert((acked.arrived_at, acked.total));
         self.is_limited |= acked.is_app_limited || acked.is_room_limited;
@@ -68,7 +68,7 @@ impl Arrivals {
         }
         let packets =
             acked.total.0.saturating_sub(count.0) as f64 * self.syn.0 as f64 / time.0 as f64;
-        // What there was too little of to send shows what the path holds only where it is more.
+        // A limited period shows the path's rate only if its rate is larger.
         if !self.is_limited || self.fastest().is_none_or(|fastest| packets > fastest) {
             if self.stretches.len() == STRETCHES {
                 self.stretches.pop_front();
@@ -88,14 +88,14 @@ impl Arrivals {
         clippy::cast_sign_loss,
         reason = "positive, bounded"
     )]
-    /// Most packets on the way; none before anything has been measured.
+    /// Returns the most packets in flight; `None` before a measurement.
     pub(super) fn window(&self, rtt: RttEstimate) -> Option<Packets> {
         let intervals = (rtt.smoothed.max(self.syn) + self.syn).0 as f64 / self.syn.0 as f64;
         self.fastest().map(|arriving| Packets((arriving * intervals + SLACK) as u64))
     }
 
-    /// The least gap that a rise may lead to where each interval adds `inc` packets: what arrives now left a
-    /// round trip and up to a stretch ago, and as many intervals have added to it since.
+    /// Returns the least gap of an increase, with `inc` packets added per interval. Packets that arrive now
+    /// left between one RTT and a period more ago, and each interval since then has added `inc`.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -119,7 +119,7 @@ mod tests {
         RttEstimate { latest: smoothed, smoothed, variance: Span::ZERO, min }
     }
 
-    /// What has arrived at these times.
+    /// Sends ACKs with these times and counts.
     fn told(arrivals: &mut Arrivals, acks: &[(u64, u64, bool)]) {
         for (ms, total, is_app_limited) in acks {
             let acked = Acked {
@@ -138,7 +138,7 @@ mod tests {
         told(&mut arrivals, &[(0, 10, false), (50, 400, false)]);
         assert_eq!(arrivals.window(rtt(100, 100)), None, "not a round trip yet");
         told(&mut arrivals, &[(100, 1010, false)]);
-        // 100 packets a SYN interval; 10, 15 and, for the shortest, 1 of them, and one more.
+        // 100 packets per SYN interval; 10, 15 and, for the shortest, 1 of them, and one more.
         assert_eq!(arrivals.window(rtt(100, 100)), Some(Packets(1116)));
         assert_eq!(arrivals.window(rtt(100, 150)), Some(Packets(1616)));
         assert_eq!(arrivals.window(rtt(1, 1)), Some(Packets(216)));
@@ -173,7 +173,7 @@ mod tests {
         let mut arrivals = Arrivals::new(SYN);
         assert_eq!(arrivals.gap_min(1.0, rtt(100, 180)), None);
         told(&mut arrivals, &[(0, 0, false), (100, 9710, false)]);
-        // 971 a SYN interval, and one in each of (180 + 100 + 10) ÷ 10: 1000, which are 10 µs.
+        // 971 per SYN interval, and one more in each of (180 + 100 + 10) ÷ 10: 1000, a gap of 10 µs.
         assert_eq!(arrivals.gap_min(1.0, rtt(100, 180)), Some(Span::from_micros(10)));
     }
 }

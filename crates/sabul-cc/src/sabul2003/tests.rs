@@ -152,7 +152,7 @@ fn a_search_that_never_sees_a_spacing_stays_bounded() {
     let mut controller =
         build(&ParamValues::check("sabul2003", PARAMS, &[]).unwrap(), PACKET).unwrap();
     for round in 1..1000_u64 {
-        // Everything arrives in the same microsecond: no rate can be told from that.
+        // Everything arrives in the same microsecond, so no rate can be measured.
         let acked = Acked {
             newly: Packets(1),
             total: Packets(round),

@@ -1,7 +1,7 @@
-//! CUBIC window, which the flow keeps beside flows that only loss slows down.
+//! CUBIC window, used beside flows that only loss slows down.
 //!
-//! Source: [RFC9438], by the wall clock and once an epoch. A flow that reacts to the same losses in the same way as a
-//! CUBIC flow has the share of a CUBIC flow, for any number of both kinds.
+//! Source: [RFC9438], by the wall clock and once an epoch. Any number of flows share a link with
+//! CUBIC flows equally if they respond to the same losses in the same way.
 //! Model:       window = max(C (t - K)³ + w_max, Reno's window);  a loss leaves 0.7 of the window
 //! Invariants:  the window is at least [`LEAST`]; growth in one epoch is at most a half.
 //! Not here:    when the window counts (`sabul2026`); slow start.
@@ -9,29 +9,30 @@
 use sabul_units::Instant;
 use sabul_units::math::cube_root;
 
-/// [RFC9438 §5.1] Packets a second cubed.
+/// [RFC9438 §5.1] Packets per second cubed.
 const C: f64 = 0.4;
 /// [RFC9438 §4.6] Part of the window that is left after a loss.
 pub(super) const BETA: f64 = 0.7;
-/// [RFC9438 §4.3] Growth of Reno's window in packets an RTT, until that window is where it was.
+/// [RFC9438 §4.3] Growth of Reno's window in packets per RTT, until the window is back at its
+/// previous size.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// Ours: loss above which Reno's window grows more slowly, in proportion. A window of two packets that grows by one
-/// each RTT loses a packet of six; TCP has timeouts there instead.
+/// Ours: loss above which Reno's window grows more slowly, in proportion. A window of two packets
+/// that grows by one packet per RTT loses one packet of six; TCP has timeouts there instead.
 const LOST_LIGHT: f64 = 0.005;
 /// [RFC9438 §4.4] Largest growth in one RTT.
 const TARGET_MAX: f64 = 1.5;
-/// Ours: least window in packets, four RTTs between two packets; TCP has timeouts there. With a packet each RTT, four flows on
-/// 1 Mb/s × 2 ms with a queue of one packet lost 39 instead of 34 %.
+/// Ours: least window in packets, four RTTs between two packets; TCP has timeouts there. With one
+/// packet per RTT, four flows on 1 Mb/s × 2 ms with a queue of one packet lost 39 instead of 34 %.
 const LEAST: f64 = 0.25;
 
-/// See the module.
+/// State of the CUBIC window; see the module.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CubicWindow {
     window: f64,
     w_max: f64,
     /// Window before the last decrease.
     prior: f64,
-    /// Reno's window.
+    /// Window that Reno would have.
     w_est: f64,
     /// Seconds on the curve, and until the curve reaches `w_max`.
     elapsed: f64,
@@ -40,7 +41,7 @@ pub(super) struct CubicWindow {
 }
 
 impl CubicWindow {
-    /// Begins on the plateau of this many packets.
+    /// Creates a window on the plateau of the curve.
     pub(super) fn new(window: f64, now: Instant) -> Self {
         let window = window.max(LEAST);
         Self {
@@ -54,13 +55,13 @@ impl CubicWindow {
         }
     }
 
-    /// Packets.
+    /// Returns the window in packets.
     pub(super) const fn window(&self) -> f64 {
         self.window
     }
 
-    /// An epoch without loss is over; `rtt` in seconds, `lost` the share lost of late. Time in which something else limited the flow does not count.
-    /// [RFC9438 §5.8]
+    /// Grows after an epoch without loss; `rtt` in seconds, `lost` is the recent share of lost
+    /// packets. Time in which something else limited the flow does not count. [RFC9438 §5.8]
     pub(super) fn grow(&mut self, rtt: f64, lost: f64, is_limited: bool, now: Instant) {
         let since = now.since(self.grown_at).as_secs_f64();
         self.grown_at = now;
@@ -77,7 +78,7 @@ impl CubicWindow {
         self.window = target.clamp(self.window, self.window * TARGET_MAX);
     }
 
-    /// Congestion leaves this part of the window.
+    /// Reduces the window to this part at congestion.
     pub(super) fn shrink(&mut self, left: f64, now: Instant) {
         let window = self.window;
         self.prior = window;
@@ -90,17 +91,18 @@ impl CubicWindow {
     }
 }
 
-/// CUBIC's window for the cases in which the law cannot share the link.
+/// CUBIC window for cases in which the law cannot share the link.
 #[derive(Debug)]
 pub(super) struct Fallback {
-    /// While a rival is known, and while the window is bound.
+    /// Set while a rival is known, and while the window is bound.
     pub(super) cubic: Option<CubicWindow>,
-    /// Until then CUBIC's window alone counts: no queue can be seen, the law's queue does not fit, or loss is heavy.
+    /// CUBIC's window alone counts until this time: no queue can be seen, the law's queue does not
+    /// fit, or loss is heavy.
     pub(super) bound_until: Instant,
 }
 
 impl Fallback {
-    /// CUBIC's window in packets while that window alone counts.
+    /// Returns CUBIC's window in packets while that window alone counts.
     pub(super) fn bound(&self, now: Instant) -> Option<f64> {
         self.cubic.filter(|_| now < self.bound_until).map(|cubic| cubic.window())
     }

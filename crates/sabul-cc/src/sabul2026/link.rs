@@ -1,32 +1,33 @@
-//! How fast the link is, in packets a second, whoever else uses it.
+//! Estimate of the bottleneck's rate, in packets a second, regardless of other flows.
 //!
-//! Source: ours; trains, [UDT4]'s packet pairs made longer.
-//! Model:       the larger of what trains of packets arrived at when the flow started, and the largest rate of
-//!              the last five to ten seconds.
-//! Not here:    trains later on: a link that became slower is taken for one with more flows, which costs a
-//!              queue of theta for each.
+//! Source: ours; packet trains extend [UDT4]'s packet pairs.
+//! Model:       the larger of the arrival rate of packet trains at the start, and the largest rate
+//!              of the last five to ten seconds.
+//! Not here:    later trains: a link that becomes slower looks like a link with more flows, which
+//!              costs a queue of theta for each of them.
 
 use sabul_units::{Bytes, Instant, Rate, Span};
 
 use super::path::Epoch;
 
-/// Ours: how long a rate that arrived counts, at least.
+/// Ours: least time for which an arrival rate counts.
 const AGE: Span = Span::from_secs(5);
-/// Ours: the same for the rate before somebody else took it.
+/// Ours: least time for which an arrival rate counts as the rate before a competing flow took its
+/// part.
 const AGE_BEFORE: Span = Span::from_secs(30);
 
 pub(super) fn packets_per_second(rate: Rate, packet_bytes: Bytes) -> f64 {
     rate.0 as f64 / (8.0 * packet_bytes.0.max(1) as f64)
 }
 
-/// See the module.
+/// Rate estimate; see the module.
 #[derive(Debug)]
 pub(super) struct Link {
     trained: f64,
-    /// The largest rate of the present spell, and of the one before.
+    /// Largest rate of the current period, and of the period before.
     fastest: [f64; 2],
     since: Instant,
-    /// The same of longer spells.
+    /// Largest rate of the current and of the previous long period ([`AGE_BEFORE`]).
     before: [f64; 2],
     before_since: Instant,
 }
@@ -42,12 +43,12 @@ impl Link {
         }
     }
 
-    /// What trains found, if they did.
+    /// Sets the rate that trains measured, if they did.
     pub(super) fn train(&mut self, rate: Option<f64>, now: Instant) {
         *self = Self { trained: rate.unwrap_or(self.trained), since: now, ..*self };
     }
 
-    /// Trains have shown it.
+    /// Returns whether trains have measured the link.
     pub(super) fn is_trained(&self) -> bool {
         self.trained > 0.0
     }
@@ -56,17 +57,17 @@ impl Link {
         self.trained.max(self.carried())
     }
 
-    /// The largest that arrived in the last five to ten seconds.
+    /// Returns the largest arrival rate of the last five to ten seconds.
     pub(super) const fn carried(&self) -> f64 {
         self.fastest[0].max(self.fastest[1])
     }
 
-    /// The largest that arrived in the last half to whole minute.
+    /// Returns the largest arrival rate of the last half to whole minute.
     pub(super) const fn carried_before(&self) -> f64 {
         self.before[0].max(self.before[1])
     }
 
-    /// So much arrived a second.
+    /// Records an arrival rate.
     pub(super) fn note(&mut self, rate: f64, now: Instant) {
         if now.since(self.since) > AGE {
             self.since = now;
@@ -81,13 +82,13 @@ impl Link {
     }
 }
 
-/// Ours: packets over which the rate of a flow is averaged. A flow with three packets a round trip would read a rate
-/// that is a third too high or too low.
+/// Ours: packets over which the rate of a flow is averaged. With three packets per RTT, a single
+/// epoch's rate errs by a third.
 const SHARE_PACKETS: f64 = 16.0;
 /// Ours: seconds over which the rate is averaged where a drain must not count.
 const SHARE_SECONDS: f64 = 1.0;
 
-/// Rate at which packets of this flow arrive, averaged; packets a second.
+/// Averaged arrival rate of this flow, in packets a second.
 #[derive(Debug)]
 pub(super) struct Share {
     rate: f64,
@@ -99,7 +100,7 @@ impl Share {
         Self { rate: 0.0, lately: 0.0 }
     }
 
-    /// Takes in an epoch that lasted `rtt` seconds.
+    /// Averages in an epoch that lasted `rtt` seconds.
     pub(super) fn note(&mut self, epoch: &Epoch, rtt: f64) {
         let average = |old: f64, weight: f64| {
             if old > 0.0 { old + (epoch.rate - old) * weight.min(1.0) } else { epoch.rate }
@@ -108,12 +109,12 @@ impl Share {
         self.lately = average(self.lately, rtt / SHARE_SECONDS);
     }
 
-    /// Average over 16 packets; of an epoch with more packets its own rate.
+    /// Returns the average over 16 packets; an epoch with more packets replaces the average.
     pub(super) const fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// Average over a second.
+    /// Returns the average over a second.
     pub(super) const fn lately(&self) -> f64 {
         self.lately
     }

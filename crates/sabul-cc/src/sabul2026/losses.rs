@@ -1,41 +1,43 @@
 //! Loss classification: random loss of the path, or loss from a queue that overflows.
 //!
-//! Source: ours. No level in per cent separates the two. Random loss remains while the queue is empty; beside a queue
-//! that stands, every loss beyond the random loss counts as congestion. A flow that is wrong about this in a crowd is
-//! wrong on the safe side: all flows reduce, the queue empties, and then the random loss can be measured.
+//! Source: ours. No loss percentage separates the two. Random loss remains while the queue is
+//! empty; beside a standing queue, every loss beyond the random loss counts as congestion. An error
+//! among many flows is safe: all flows reduce, the queue empties, and then the random loss can be
+//! measured.
 //! Model:       chance  = average share lost in epochs with an empty queue
-//!              excess  = losses beyond chance and four deviations (those of losses in pairs)
-//!              queue stands, longest of late         -> excess is congestion
-//!              losses bound the window               -> chance does not rise with losses that grow slowly
-//!              queue stands, and was longer of late  -> up to a twentieth is chance, more is congestion
+//!              excess  = losses beyond chance and four deviations (of losses in pairs)
+//!              queue stands, longest recent queue    -> excess is congestion
+//!              losses bound the window               -> chance does not rise with slowly growing losses
+//!              queue stands, longer queue recently   -> up to a twentieth is chance, more is congestion
 //!              queue empty, path shows queues        -> up to a twentieth is chance
-//!              otherwise                             -> a test with less sent decides; in a crowd it is congestion
+//!              otherwise                             -> a test at a lower rate decides; among many flows, congestion
 //! Invariants:  0 <= chance <= [`CHANCE_MAX`]; `room` changes by congestion only.
 
 use sabul_units::{Instant, Span};
 
 use super::path::Epoch;
 
-/// Ours: packets over which chance is averaged, and the most weight that one epoch has.
+/// Ours: packets over which chance is averaged, and the largest weight of one epoch.
 const PACKETS: f64 = 2000.0;
 const WEIGHT_MAX: f64 = 0.25;
-/// Ours: no path is taken to lose more than this at random.
+/// Ours: largest random loss that is assumed; more is always congestion.
 pub(super) const CHANCE_MAX: f64 = 0.5;
 /// Ours: packets over which recent loss is averaged.
 const RECENT_PACKETS: f64 = 500.0;
-/// Ours: deviations, and packets, beyond which losses are in excess.
+/// Ours: deviations and packets beyond which losses are excess.
 const DEVIATIONS: f64 = 4.0;
 const EXCESS_MIN: f64 = 3.0;
 const QUEUED_EXCESS_MIN: f64 = 0.5;
-/// Ours: more loss is chance only after a test, and never in a crowd or beside a queue: active queue management drops
-/// before a queue is full, and a flow that came late takes a full queue for the base.
+/// Ours: more loss counts as chance only after a test, and never among many flows or beside a
+/// queue: active queue management drops before a queue is full, and a flow that joins late takes a
+/// full queue for the base RTT.
 const LIGHT_MAX: f64 = 0.05;
-/// Ours: the most that counts as chance in a crowd.
+/// Ours: largest chance among many flows.
 const CROWD_MAX: f64 = 0.02;
-/// Ours: chance from which on it is tested again, and how often.
+/// Ours: chance above which chance is tested again, and the interval of such tests.
 const AGAIN_MIN: f64 = 0.005;
 const AGAIN_EACH: Span = Span::from_secs(10);
-/// Ours: losses that a test must have been able to see, and epochs after which a test ends undecided.
+/// Ours: losses that a test must be able to detect, and epochs after which a test ends undecided.
 const SEEN_MIN: f64 = 8.0;
 const EPOCHS_MAX: u32 = 6;
 /// Ours: weight of the newest overflow in the delay of a full queue.
@@ -44,37 +46,39 @@ const FULL_WEIGHT: f64 = 0.25;
 /// Meaning of an epoch's losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// No more than chance explains, or now part of it.
+    /// Chance explains the losses, or now includes them.
     Random,
-    /// A queue overflowed, or something without a queue dropped what was too much.
+    /// A queue overflowed, or a policer without a queue dropped the excess.
     Congestion,
-    /// Only a test with less sent can say.
+    /// Only a test at a lower rate can decide.
     Unclear,
 }
 
-/// Verdict of a test.
+/// Result of a loss test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Too few packets so far.
     Open,
     /// Losses stay: random.
     Chance,
-    /// Losses go away with less sent: congestion.
+    /// Losses fall at the lower rate: congestion.
     Ours,
 }
 
-/// Facts about an epoch that decide what its losses mean.
+/// Circumstances of an epoch that decide the meaning of its losses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Around {
     /// A queue stood in the epoch.
     pub(super) is_queued: bool,
-    /// This flow has a share of the link that few flows have; in a crowd all loss counts as congestion.
+    /// This flow has a share of the link that only few flows can have; otherwise all loss counts as
+    /// congestion.
     pub(super) may_be_few: bool,
     /// The queue was about as long as the longest queue of the last seconds.
     pub(super) is_full: bool,
-    /// Only losses bound the window, so that a rise of the loss is the flow's own.
+    /// Losses alone bound the window, so a rise of the loss is the flow's own effect.
     pub(super) is_bound: bool,
-    /// The path has shown queues long enough to be seen, so an overflow would not look like an empty queue.
+    /// The path has shown queues that are long enough to detect, so an overflow would not look like
+    /// an empty queue.
     pub(super) shows_queues: bool,
 }
 
@@ -86,17 +90,18 @@ struct Seen {
     epochs: u32,
 }
 
-/// See the module.
+/// Loss statistics; see the module.
 #[derive(Debug)]
 pub(super) struct Losses {
     chance: f64,
-    /// Packets of which chance is the average so far.
+    /// Packets averaged into chance so far.
     learnt: f64,
     recent: f64,
     seen: Seen,
     /// When chance is tested again.
     again_at: Instant,
-    /// Longest round trip where the queue was full, in seconds; not the queue's delay, since the base may fall later.
+    /// Longest RTT with a full queue, in seconds; not the queueing delay, because the base RTT may
+    /// fall later.
     full: f64,
 }
 
@@ -113,22 +118,23 @@ impl Losses {
         }
     }
 
-    /// Share that the path loses at random.
+    /// Returns the share of packets that the path loses at random.
     pub(super) const fn chance(&self) -> f64 {
         self.chance
     }
 
-    /// Queueing delay of a full queue over this base, in seconds; infinite before an overflow.
+    /// Returns the queueing delay of a full queue above this base RTT, in seconds; infinite before
+    /// an overflow.
     pub(super) fn room(&self, base: f64) -> f64 {
         (self.full - base).max(0.0)
     }
 
-    /// Share lost over the last packets beyond chance.
+    /// Returns the recent share of lost packets beyond chance.
     pub(super) fn recent(&self) -> f64 {
         (self.recent - self.chance).max(0.0)
     }
 
-    /// Takes in an epoch.
+    /// Processes an epoch; returns the meaning of its losses.
     pub(super) fn note(&mut self, epoch: &Epoch, around: &Around) -> Meaning {
         self.full = self.full.max(epoch.shortest);
         let weight = (epoch.packets / RECENT_PACKETS).min(WEIGHT_MAX);
@@ -137,7 +143,7 @@ impl Losses {
             self.chance = self.chance.min(CROWD_MAX);
         }
         let excess = (epoch.lost - self.chance) * epoch.packets;
-        // Beside a queue a single loss is what a TCP flow responds to.
+        // Beside a queue a single loss counts, as for a TCP flow.
         let least = if around.is_queued { QUEUED_EXCESS_MIN } else { EXCESS_MIN };
         let is_excess = excess > (DEVIATIONS * deviation(self.chance, epoch.packets)).max(least);
         if epoch.lost > CHANCE_MAX {
@@ -167,7 +173,7 @@ impl Losses {
         self.chance = (self.chance + (epoch.lost - self.chance) * weight).min(CHANCE_MAX);
     }
 
-    /// A queue overflowed in this epoch.
+    /// Records that a queue overflowed in this epoch.
     pub(super) fn note_overflow(&mut self, epoch: &Epoch) {
         self.full = if self.full.is_finite() {
             (1.0 - FULL_WEIGHT) * self.full + FULL_WEIGHT * epoch.longest
@@ -176,24 +182,25 @@ impl Losses {
         };
     }
 
-    /// Whether it is time to test all of chance: losses that grow slowly are never in excess.
+    /// Returns whether all of chance must be tested again, because slowly growing losses are never
+    /// excess.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.chance > AGAIN_MIN && now >= self.again_at
     }
 
-    /// A test of all losses begins; returns the share that is lost without it.
+    /// Starts a test of all losses; returns the share lost before the test.
     pub(super) fn start_test_of_all(&mut self, epoch: &Epoch, now: Instant) -> f64 {
         self.start_test(now);
         std::mem::take(&mut self.chance).max(epoch.lost)
     }
 
-    /// A test begins.
+    /// Starts a test.
     pub(super) fn start_test(&mut self, now: Instant) {
         self.again_at = now + AGAIN_EACH;
         self.seen = Seen::default();
     }
 
-    /// Takes in an epoch of a test; `before` was the share lost without it.
+    /// Processes an epoch of a test; `before` is the share lost before the test.
     pub(super) fn judge(&mut self, before: f64, epoch: &Epoch) -> Verdict {
         let seen = &mut self.seen;
         seen.packets += epoch.packets;
@@ -205,7 +212,7 @@ impl Losses {
         if !is_sure && seen.epochs < EPOCHS_MAX && excess < expected / 2.0 {
             return Verdict::Open;
         }
-        // A few losses that no test can see cost little as chance.
+        // Too few losses for a test; counting them as chance costs little.
         let is_small = !is_sure && before < LIGHT_MAX;
         if is_small || excess > expected / 2.0 {
             self.chance = (seen.lost / seen.packets.max(1.0)).clamp(self.chance, CHANCE_MAX);
@@ -215,7 +222,7 @@ impl Losses {
     }
 }
 
-/// Standard deviation of the number of packets lost, where they are lost in pairs.
+/// Returns the standard deviation of the number of lost packets, where packets are lost in pairs.
 fn deviation(share: f64, packets: f64) -> f64 {
     (2.0 * packets * share * (1.0 - share)).max(0.0).sqrt()
 }
@@ -254,7 +261,7 @@ mod tests {
             .for_each(|_| assert_eq!(losses.note(&epoch(1000.0, 0.01), &EMPTY), Meaning::Random));
         assert!((losses.chance() - 0.01).abs() < 1e-4);
         let full = Around { is_queued: true, is_full: true, ..EMPTY };
-        // 10 and four times sqrt(2 × 10) are 28.
+        // 10 + 4 × sqrt(2 × 10) = 28.
         assert_eq!(losses.note(&epoch(1000.0, 0.027), &full), Meaning::Random);
         assert_eq!(losses.note(&epoch(1000.0, 0.03), &full), Meaning::Congestion);
         assert!((losses.chance() - 0.01).abs() < 1e-4, "a full queue teaches nothing");
@@ -262,7 +269,8 @@ mod tests {
 
     #[test]
     fn loss_that_grows_slowly_is_chance_unless_losses_bound_the_window() {
-        // A tenth of a per cent more each epoch, up to 4 %; each step is far below four deviations.
+        // A tenth of a per cent more in each epoch, up to 4 %; each step is far below four
+        // deviations.
         let rise = |around: &Around| {
             let mut losses = Losses::new();
             (1..=40).map(|n| losses.note(&epoch(1000.0, f64::from(n) / 1000.0), around)).last()

@@ -1,60 +1,63 @@
-//! What ACKs tell of the path, an epoch at a time: base round trip, queue, jitter, what arrived and was lost.
+//! Path estimates from ACKs, once an epoch: base RTT, queue, jitter, arrival rate and loss.
 //!
-//! Source: ours; the smallest round trip of a while stands for the queue [COPA], so that neither a late ACK
-//! nor a late machine looks like one.
-//! Model:       epoch  = a round trip by packet numbers, at least a SYN interval
-//!              queue  = mean of the smallest round trips of each few SYN intervals of the epoch - base
-//!              jitter = average change from one sample to the next
-//!              base   = smallest round trip; a larger one only after drains that saw it; at least `RESOLUTION`, unless
-//!                       losses bound the window
+//! Source: ours; the queue is derived from the smallest RTTs of short periods [COPA], so that
+//! neither a late ACK nor a late machine looks like a queue.
+//! Model:       epoch  = one RTT by packet numbers, at least a SYN interval
+//!              queue  = mean of the smallest RTT of each 30 ms of the epoch - base
+//!              jitter = average change from one RTT sample to the next
+//!              base   = smallest RTT; rises only after drains that measured a larger RTT; at least
+//!                       `RESOLUTION`, unless losses bound the window
 //! Invariants:  base is positive; queue >= 0.
 
 use sabul_units::{Instant, Span};
 
 use crate::controller::{ACK_INTERVAL_MIN, Acked, Context, SentNumber, ack_interval};
 
-/// Ours: the base round trip where none is known, in seconds, and the least that is believed.
+/// Ours: base RTT before the first sample, and the least RTT sample, in seconds.
 const BASE_UNKNOWN: f64 = 0.1;
 const BASE_MIN: f64 = 1e-6;
-/// Ours: shorter round trips count as this one, in seconds: the least interval between two ACKs. Ends handle packets in
-/// batches, so above the round trip of an idle loopback, 16 us, each batch would look like a standing queue.
+/// Ours: shorter RTTs count as this RTT, in seconds: the least ACK interval. Hosts process packets
+/// in batches, so above the 16 us RTT of an idle loopback each batch would look like a standing
+/// queue.
 const RESOLUTION: f64 = ACK_INTERVAL_MIN.as_nanos() as f64 / 1e9;
-/// Ours: what the smallest round trip is taken of, so that flows of long and of short round trips see the
-/// same queue.
+/// Ours: period for a smallest RTT, so that flows with long and with short RTTs measure the same
+/// queue.
 const SPELL: Span = Span::from_millis(30);
-/// Ours: the shortest queue is of the last one to two of these.
+/// Ours: the shortest queue covers the last one to two of these periods.
 const LOWS: Span = Span::from_millis(1500);
-/// Ours: the longest queue is of the last one to two of these.
+/// Ours: the longest queue covers the last one to two of these periods.
 const PEAKS: Span = Span::from_secs(5);
 /// Ours: weight of a sample in the jitter.
 const JITTER_WEIGHT: f64 = 1.0 / 64.0;
-/// Ours: part of the base by which a drain must have missed it to count as higher.
+/// Ours: part of the base RTT by which a drain's smallest RTT must exceed the base RTT to count as
+/// higher.
 const HIGHER_PART: f64 = 1.0 / 64.0;
-/// Ours: drains in a row after which the base is higher: where this flow had the link to itself, and elsewhere.
+/// Ours: drains in a row after which the base RTT rises: where this flow was alone on the link, and
+/// elsewhere.
 const HIGHER_ALONE: u32 = 2;
 const HIGHER_SHARED: u32 = 10;
-/// Ours: the queue has fallen by another's doing if this part of it is left, and it was no noise: so many
-/// jitters, at least so many seconds.
+/// Ours: another flow has reduced the queue if less than this part of the queue is left, and the
+/// queue before was longer than this many jitters and this many seconds.
 const FALLEN_PART: f64 = 2.0 / 3.0;
 const FALLEN_JITTERS: f64 = 4.0;
 const FALLEN_MIN: f64 = 0.0012;
 
-/// What one round trip brought.
+/// Measurements of one epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epoch {
-    /// Packets that arrived a second.
+    /// Arrival rate in packets a second.
     pub(super) rate: f64,
-    /// The same over the time in which they left, where that was longer: what a machine holds back and hands
-    /// over at once arrives faster than any link.
+    /// The same packets over the time in which they left, if that was longer: packets that a
+    /// machine delays and delivers at once arrive faster than any link.
     pub(super) carried: f64,
     /// Packets that arrived or were found lost.
     pub(super) packets: f64,
-    /// Share of them that was lost.
+    /// Share of these packets that was lost.
     pub(super) lost: f64,
-    /// Shortest and longest round trip in seconds.
+    /// Shortest and longest RTT in seconds.
     pub(super) shortest: f64,
     pub(super) longest: f64,
-    /// By the application, or by room at either end.
+    /// True if the application or room at either end limited the flow.
     pub(super) is_limited: bool,
 }
 
@@ -65,25 +68,25 @@ struct Began {
     arrived_at: Span,
     sent_at: Option<Instant>,
     now: Instant,
-    /// It ends when this number has arrived.
+    /// The epoch ends when this number has arrived.
     end: SentNumber,
 }
 
-/// A drain that is going on.
+/// Drain in progress, and the smallest RTT that it measured.
 #[derive(Clone, Copy, Debug)]
 struct Drain {
     least: f64,
     is_alone: bool,
 }
 
-/// When the queue was last seen empty, and when the newest drain began.
+/// Times of the last empty queue and of the newest drain's start.
 #[derive(Debug)]
 pub(super) struct Drains {
     pub(super) emptied_at: Instant,
     pub(super) began_at: Instant,
 }
 
-/// A value of the present spell, and of the spell before.
+/// A value of the current period and of the period before.
 #[derive(Debug)]
 struct Recent {
     spells: [f64; 2],
@@ -95,7 +98,7 @@ impl Recent {
         Self { spells: [value; 2], end: Instant::ZERO }
     }
 
-    /// The value of the present spell, which begins with `first`.
+    /// Returns the value of the current period; a new period begins with `first`.
     fn present(&mut self, now: Instant, spell: Span, first: f64) -> &mut f64 {
         if now >= self.end {
             self.spells = [first, self.spells[0]];
@@ -105,15 +108,15 @@ impl Recent {
     }
 }
 
-/// Smallest round trips of the spells of an epoch.
+/// Smallest RTTs of the periods of an epoch.
 #[derive(Debug)]
 struct Spells {
     sum: f64,
     over: u32,
-    /// Of the present one, and when it ends.
+    /// Smallest RTT of the current period, and the end of the period.
     least: f64,
     ends: Instant,
-    /// Of the one before.
+    /// Smallest RTT of the previous period.
     before: f64,
 }
 
@@ -139,7 +142,8 @@ impl Spells {
         self.least = f64::INFINITY;
     }
 
-    /// Their mean, and the next epoch begins; the last spell of an epoch may be shorter.
+    /// Returns the mean and begins the next epoch; the only period of a short epoch may be
+    /// incomplete.
     fn take(&mut self) -> Option<f64> {
         if self.over == 0 {
             self.end();
@@ -179,7 +183,7 @@ impl Acks {
         Self { newest: None, spacings: Recent::of(0.0) }
     }
 
-    /// Zero without lost ACKs.
+    /// Returns the longest such time in seconds; zero without lost ACKs.
     const fn spacing(&self) -> f64 {
         self.spacings.spells[0].max(self.spacings.spells[1])
     }
@@ -194,38 +198,38 @@ impl Acks {
     }
 }
 
-/// The round trip of an empty path, in seconds.
+/// RTT of the empty path, in seconds.
 #[derive(Debug)]
 struct Base {
-    /// Smallest round trip, once one was seen.
+    /// Smallest RTT; `None` before the first sample.
     least: Option<f64>,
-    /// Shorter round trips count as this one.
+    /// Shorter RTTs count as this RTT.
     resolution: f64,
 }
 
-/// See the module.
+/// Path estimates; see the module.
 #[derive(Debug)]
 pub(super) struct Path {
     began: Option<Began>,
-    /// Smallest and largest round trip of the epoch.
+    /// Smallest and largest RTT of the epoch.
     rtts: (f64, f64),
     spells: Spells,
-    /// The newest round trips.
+    /// The three newest RTTs.
     newest: [f64; 3],
     is_limited: bool,
     base: Base,
-    /// Of the newest epoch, and of the one before.
+    /// Queue of the newest epoch, and of the epoch before.
     queues: [f64; 2],
     longest: f64,
-    /// Longest round trips of the last [`PEAKS`].
+    /// Longest RTTs of the last [`PEAKS`].
     peaks: Recent,
     jitter: Jitter,
     spread: f64,
-    /// Smallest round trips of the last [`LOWS`].
+    /// Smallest RTTs of the last [`LOWS`].
     lows: Recent,
     acks: Acks,
     drain: Option<Drain>,
-    /// Drains in a row that saw a higher base, and the least that they saw.
+    /// Number of drains in a row with a higher base RTT, and their smallest RTT.
     higher: (u32, f64),
 }
 
@@ -253,90 +257,91 @@ impl Path {
         }
     }
 
-    /// Round trip of an empty path, in seconds; at least the resolution.
+    /// Returns the RTT of the empty path, in seconds; at least the resolution.
     pub(super) fn base(&self) -> f64 {
         self.base.least.unwrap_or(BASE_UNKNOWN).max(self.base.resolution)
     }
 
-    /// Sets the resolution of round trips: the least interval between two ACKs, or none while losses bound the window.
+    /// Sets the resolution of RTTs: the least ACK interval, or none while losses bound the window.
     pub(super) const fn resolve(&mut self, is_bound: bool) {
         self.base.resolution = if is_bound { BASE_MIN } else { RESOLUTION };
     }
 
-    /// Smallest round trip in seconds, once one was seen, without the resolution.
+    /// Returns the smallest RTT in seconds without the resolution; `None` before the first sample.
     pub(super) const fn known_base(&self) -> Option<f64> {
         self.base.least
     }
 
-    /// Queueing delay that stands, in seconds.
+    /// Returns the standing queueing delay, in seconds.
     pub(super) const fn queue(&self) -> f64 {
         self.queues[0]
     }
 
-    /// Queueing delay of this moment, in seconds.
+    /// Returns the current queueing delay, in seconds.
     pub(super) fn queue_now(&self) -> f64 {
         let base = self.base();
-        // A spell is no news where the round trip is much shorter.
+        // A period's smallest RTT is stale where the RTT is much shorter than the period.
         let before =
             if SPELL.as_secs_f64() <= 2.0 * base { self.spells.before } else { f64::INFINITY };
         let least = self.newest.iter().copied().fold(before, f64::min);
         if least.is_finite() { (least - base).max(0.0) } else { 0.0 }
     }
 
-    /// By how much round trips of the newest epoch differed, in seconds.
+    /// Returns the spread of the newest epoch's RTTs, in seconds.
     pub(super) const fn lateness(&self) -> f64 {
         self.spread
     }
 
-    /// Longest time between two ACKs, in seconds: the ACK interval, or the time that a lost ACK left in the last seconds,
-    /// at most the base RTT.
+    /// Returns the longest time between two ACKs, in seconds: the ACK interval, or a recent longer
+    /// time caused by a lost ACK, at most the base RTT.
     pub(super) fn ack_interval(&self) -> f64 {
         let base = self.base();
         let interval = ack_interval(Span::from_secs_f64(base)).as_secs_f64();
         interval.max(self.acks.spacing().min(base))
     }
 
-    /// Seconds.
+    /// Returns the jitter in seconds.
     pub(super) const fn jitter(&self) -> f64 {
         self.jitter.average
     }
 
-    /// Whether the queue fell, by no doing of this flow.
+    /// Returns whether another flow has reduced the queue.
     pub(super) fn has_fallen(&self) -> bool {
         let [queue, before] = self.queues;
         before > FALLEN_MIN.max(FALLEN_JITTERS * self.jitter.average)
             && queue < before * FALLEN_PART
     }
 
-    /// Longest round trip of the last five to ten seconds.
+    /// Returns the longest RTT of the last five to ten seconds.
     pub(super) const fn peak(&self) -> f64 {
         self.peaks.spells[0].max(self.peaks.spells[1])
     }
 
-    /// Longest queue in seconds that counts as empty for a probe; `packet` is the time of a packet on the link. A policer
-    /// drops without a queue: where no RTT of the last seconds is a quarter of a packet's time longer than the base,
-    /// delays below a packet's time are no queue.
+    /// Returns the longest queue in seconds that counts as empty for a probe; `packet` is the time
+    /// of a packet on the link. A policer drops without a queue: if no recent RTT exceeds the base
+    /// RTT by a quarter of a packet's time, delays below a packet's time do not count.
     pub(super) fn empty_queue(&self, omega: f64, packet: f64) -> f64 {
         let has_queue = self.peak() - self.base() > packet / 4.0;
         1.5 * omega + if has_queue { 0.0 } else { packet }
     }
 
-    /// Longest queue that stood for an epoch so far, in seconds.
+    /// Returns the longest queue of any epoch so far, in seconds.
     pub(super) const fn longest_queue(&self) -> f64 {
         self.longest
     }
 
-    /// Shortest queue of the last seconds, in seconds.
+    /// Returns the shortest queue of the last seconds, in seconds.
     pub(super) fn least_queue(&self) -> f64 {
         (self.lows.spells[0].min(self.lows.spells[1]) - self.base()).max(0.0)
     }
 
-    /// From now on the queue may empty.
+    /// Starts to record the smallest RTT of a drain.
     pub(super) const fn start_drain(&mut self, is_alone: bool) {
         self.drain = Some(Drain { least: f64::INFINITY, is_alone });
     }
 
-    /// A drain is over: what several of them saw is the base, sooner where nobody else can have filled it.
+    /// Ends a drain. The base RTT rises after several drains that measured a higher RTT; two
+    /// suffice if this flow was alone.
     pub(super) fn end_drain(&mut self) {
         let Some(Drain { least, is_alone }) = self.drain.take() else { return };
         let base = self.base();
@@ -351,7 +356,7 @@ impl Path {
         }
     }
 
-    /// Takes an ACK in; an epoch if one is over.
+    /// Processes an ACK; returns the epoch if it has ended.
     pub(super) fn on_ack(&mut self, acked: &Acked, cx: &Context<'_>, syn: Span) -> Option<Epoch> {
         let rtt = cx.rtt?.latest.as_secs_f64().max(BASE_MIN);
         self.acks.note(acked.acks_lost, cx.now);

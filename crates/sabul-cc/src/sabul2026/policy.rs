@@ -1,51 +1,54 @@
-//! What a policy makes of the law's numbers.
+//! Parameters of the law under each policy.
 //!
-//! Source: ours, after the weights and the scavenger that [FRCC]'s code of delays leaves room for.
-//! Model:       queue asked for = theta × (weight × count - 1), so that flows that read the same queue have rates as
-//!                                their weights; a flow alone asks for none, whatever its weight
-//!              low             = a quarter of theta, the least omega, half a flow where a queue stands, and half the
-//!                                window an epoch while a queue stands that is not its own
-//! Invariants:  what is asked for is zero or more, and as without a policy where that is fair.
+//! Source: ours; [FRCC]'s coding of flow counts as delays leaves room for weights and for a low
+//! priority.
+//! Model:       target queue = theta × (weight × count - 1), zero for a flow alone; so flows that
+//!                measure the same queue have rates in proportion to their weights
+//!              low = a quarter of theta, the least omega, half a flow where a queue stands;
+//!                half of the window in each epoch while another flow's queue stands
+//! Invariants:  the target queue is zero or more; the fair policy leaves the law unchanged.
 
 use sabul_units::{Instant, Rate, Span};
 
 use crate::policy::{Policy, YIELDING};
 use crate::search::SearchStep;
 
-/// Ours: number of flows up to which each adds a theta, and thetas that each doubling adds beyond. With both at 8 the
-/// queue of 16 flows overflows 20 ms of room.
+/// Ours: number of flows up to which each flow adds a theta, and thetas per doubling beyond. With
+/// both at 8, the queue of 16 flows overflows 20 ms of room.
 const LINEAR: f64 = 4.0;
 const DOUBLING: f64 = 1.5;
-/// Ours: count from which a weighted flow asks for all of its queue; less, and it may be alone. A flow of
-/// weight two beside one fair flow counts 1.5.
+/// Ours: count from which a weighted flow has its full target queue; below it, the flow may be
+/// alone. A flow of weight two beside one fair flow counts 1.5.
 const SHARED_COUNT: f64 = 1.25;
-/// Ours: it starts at this part of the rate at which trains arrive.
+/// Ours: initial rate of the low policy, as a part of the trains' arrival rate.
 const LOW_START: u64 = 16;
-/// Ours: the part of theta that each flow adds where it gives way.
+/// Ours: part of theta that each flow of the low policy adds.
 const LOW_THETA_PART: f64 = 0.25;
-/// Ours: its omega in seconds. What it sees of its own queue swings by some four of it.
+/// Ours: omega of the low policy in seconds. Its own queue oscillates by about four omegas.
 const LOW_OMEGA: f64 = 0.0001;
-/// Ours: a queue longer than omega and this, in seconds, or the jitter where that is longer, is not of a flow that
-/// gives way.
+/// Ours: a queue longer than the own queue by this time in seconds, or by the jitter if longer,
+/// belongs to another flow.
 const FOREIGN_MIN: f64 = 0.0008;
-/// Ours: the part of the window that it keeps then, each epoch.
+/// Ours: part of the window kept in each epoch beside another flow's queue.
 const RETREAT: f64 = 0.5;
 
-/// Ours: how long it takes nothing more after that: as long as [BBR3 §5.3.3.8] waits between probes.
+/// Ours: time without growth after such a reduction; as long as [BBR3 §5.3.3.8] waits between
+/// probes.
 const REST: Span = Span::from_secs(3);
-/// Ours: how much of what is free it takes an epoch, in parts of its window.
+/// Ours: part of the free capacity that the low policy takes per epoch, relative to its window.
 const LOW_GAIN: f64 = 0.25;
 
-/// The law's numbers under a policy.
+/// Parameters of the law under a policy, and the state of the low policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Manner {
     policy: Policy,
     rest_until: Instant,
-    /// It has given way, and has not taken anything since.
+    /// The flow has reduced its rate for another flow and has not grown since.
     is_yielding: bool,
-    /// Queue in seconds that it has made itself, or given way to, in the last epochs: the next ones may show it.
+    /// Queue in seconds that the flow has built, or yielded to, in the last epochs; the next epochs
+    /// may still show it.
     known: [f64; 2],
-    /// What stands until then may be what its own probe left.
+    /// Until this time a queue may be the flow's own, left by its probe.
     probed_until: Instant,
 }
 
@@ -55,29 +58,30 @@ impl Manner {
         Self { policy, rest_until, is_yielding: false, known: [0.0; 2], probed_until }
     }
 
-    /// How a flow that gives way starts: small, once a train has shown how fast the link is, and without filling it.
+    /// Returns the start of the low policy: a small part of the train's rate, once a train has
+    /// measured the link.
     pub(super) fn start(self, trained: Option<Rate>) -> Option<SearchStep> {
         let rate = trained.filter(|_| self.policy.yields())?.mul_ratio(1, LOW_START);
         Some(SearchStep::Found { rate, hold: None })
     }
 
-    /// Whether it may begin with what an earlier flow took.
+    /// Returns whether the flow may start from an earlier flow's rate.
     pub(super) const fn may_remember(self) -> bool {
         !self.policy.yields()
     }
 
-    /// Queue that each further flow adds, of what a fair flow adds; in seconds.
+    /// Returns the queue that each further flow adds, in seconds; `fair` is the fair policy's.
     pub(super) const fn theta(self, fair: f64) -> f64 {
         if self.policy.yields() { fair * LOW_THETA_PART } else { fair }
     }
 
-    /// Queue that keeps the link busy, where a fair flow keeps this one; in seconds.
+    /// Returns the queue that keeps the link busy, in seconds; `fair` is the fair policy's.
     pub(super) const fn omega(self, fair: f64) -> f64 {
         if self.policy.yields() { LOW_OMEGA } else { fair }
     }
 
-    /// Queue to ask for beyond omega where `count` flows like this one share the link, and `is_queued` tells
-    /// whether more than omega stands; all in seconds.
+    /// Returns the target queue beyond omega for `count` flows like this flow; `is_queued` is true
+    /// if more than omega stands. All times in seconds.
     pub(super) fn ask(self, theta: f64, base: f64, count: f64, is_queued: bool) -> f64 {
         let weighted = spread((self.policy.weight() * count).max(1.0));
         match self.policy {
@@ -86,28 +90,28 @@ impl Manner {
                 theta * weighted * ((count - 1.0) / (SHARED_COUNT - 1.0)).clamp(0.0, 1.0)
             }
             Policy::Low if is_queued => theta * weighted,
-            // What is free is taken, without a queue that would tell how much.
+            // Takes free capacity directly, without a queue as a signal.
             Policy::Low => base * LOW_GAIN * (count - 1.0),
         }
     }
 
-    /// Whether it takes a link without a queue faster than it asks for one.
+    /// Returns whether the flow grows beyond the law's target while no queue stands.
     pub(super) const fn takes_room(self) -> bool {
         !self.policy.yields()
     }
 
-    /// Whether it keeps a share beside one who fills the queue.
+    /// Returns whether the flow keeps a share beside a flow that fills the queue.
     pub(super) const fn keeps_share(self) -> bool {
         !self.policy.yields()
     }
 
-    /// Whether it looks for room that the law does not know of.
+    /// Returns whether the flow may probe for capacity beyond the law's target.
     pub(super) fn may_probe(self, count: f64, now: Instant) -> bool {
         !self.policy.yields() || (count < SHARED_COUNT && !self.rests(now))
     }
 
-    /// The part of the window to keep, where this queue stood through an epoch and its own was so long; all in
-    /// seconds.
+    /// Returns the part of the window to keep if another flow's queue stood through an epoch.
+    /// `queue` is the standing queue, `own` the flow's own part; all in seconds.
     pub(super) fn keep(&mut self, now: Instant, queue: f64, own: f64, jitter: f64) -> Option<f64> {
         let [last, before] = self.known;
         let known = own.max(last).max(before);
@@ -119,14 +123,15 @@ impl Manner {
         {
             return None;
         }
-        // What left before still stands in it.
+        // Packets sent before the reduction still stand in the queue.
         self.known = [queue, 0.0];
         self.rest_until = now + REST;
         self.is_yielding = true;
         Some(RETREAT)
     }
 
-    /// Takes nothing more until then: what a probe left of the queue, and of the gap behind it, is not the link's.
+    /// Suspends growth until this time, because the queue and the gap left by a probe are not the
+    /// link's.
     pub(super) fn settle(&mut self, until: Instant) {
         if self.policy.yields() {
             self.rest_until = self.rest_until.max(until);
@@ -134,20 +139,20 @@ impl Manner {
         }
     }
 
-    /// The name of the steady phase.
+    /// Returns the name of the steady phase.
     pub(super) const fn phase(self) -> &'static str {
         if self.is_yielding { YIELDING } else { "cruise" }
     }
 
-    /// Whether it takes nothing more for now.
+    /// Returns whether growth is suspended.
     pub(super) fn rests(self, now: Instant) -> bool {
         now < self.rest_until
     }
 }
 
-/// Thetas of queue for `count` flows: one for each further flow up to [`LINEAR`], then as many for each doubling, so
-/// that the queue of a crowd stays bounded while the rates of two flows still differ by the same factor for the same
-/// error of delay. [FRCC] has no bound.
+/// Returns the thetas of queue for `count` flows: one for each further flow up to [`LINEAR`], then
+/// a constant for each doubling. The queue of many flows stays bounded, and an error of the delay
+/// still changes the ratio of two rates by the same factor. [FRCC] has no bound.
 pub(super) fn spread(count: f64) -> f64 {
     if count <= LINEAR {
         return (count - 1.0).max(0.0);
@@ -172,7 +177,8 @@ mod tests {
 
     #[test]
     fn flows_that_read_the_same_queue_have_rates_as_their_weights() {
-        // A link shared by one flow of weight 2 and two fair ones: counts of 2 and 4 ask for the same queue.
+        // A link shared by one flow of weight 2 and two fair flows: counts of 2 and 4 have the same
+        // target queue.
         assert!((ask(Policy::High, 2.0, true) - ask(Policy::Fair, 4.0, true)).abs() < 1e-9);
         assert!((ask(Policy::High, 1.5, true) - ask(Policy::Fair, 3.0, true)).abs() < 1e-9);
     }

@@ -1,27 +1,29 @@
-//! Times and sizes of the probes that look for free capacity.
+//! Schedule and size of the probes for free capacity.
 //!
 //! Source: ours; [BBR3 §5.3.3.8] probes by the wall clock, too, so that no RTT probes more often than another.
-//! Model:       two to three seconds between probes; each probe that finds room is followed by one twice as large
-//! Not here:    what a probe sends and how it is judged (`sabul2026`).
+//! Model:       two to three seconds between probes; each successful probe is followed by a probe
+//!              of twice the size
+//! Not here:    packets and evaluation of a probe (`sabul2026`).
 
 use sabul_units::{Instant, Span};
 
 use crate::controller::Context;
 
-/// Ours: part of the window that a probe adds at first and, each doubling the one before while it finds room, at last.
+/// Ours: part of the window that the first probe adds; doubled after each success, up to the
+/// maximum.
 const PART: f64 = 1.0 / 16.0;
 const PART_MAX: f64 = 0.5;
-/// [BBR3 §5.3.3.8] Time between two probes, and the most that chance adds.
+/// [BBR3 §5.3.3.8] Time between two probes, and the largest random addition.
 const WAIT: Span = Span::from_secs(2);
 const WAIT_MORE_NS: u64 = 1_000_000_000;
-/// Ours: epochs in which a probe's packets spread over the round trip; the one after is measured.
+/// Ours: epochs in which a probe's packets spread over the RTT; the following epoch is measured.
 pub(super) const SETTLES: u32 = 2;
 
-/// The next probe.
+/// Schedule of the next probe.
 #[derive(Debug)]
 pub(super) struct Probing {
     pub(super) at: Instant,
-    /// Part of the window that it adds.
+    /// Part of the window that the probe adds.
     pub(super) part: f64,
 }
 
@@ -30,13 +32,13 @@ impl Probing {
         Self { at: Instant::ZERO, part: PART }
     }
 
-    /// The next probe is small, and two to three seconds away.
+    /// Schedules a small probe in two to three seconds.
     pub(super) fn schedule(&mut self, cx: &mut Context<'_>) {
         self.at = cx.now + WAIT + Span::from_nanos(cx.random.below(WAIT_MORE_NS));
         self.part = PART;
     }
 
-    /// The next probe is twice as large, since the last one found room.
+    /// Doubles the size of the next probe after a success.
     pub(super) fn grow(&mut self) {
         self.part = (self.part * 2.0).min(PART_MAX);
     }

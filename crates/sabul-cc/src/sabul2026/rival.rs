@@ -1,64 +1,69 @@
-//! Detection of a flow of another kind that fills the queue.
+//! Detection of a competing flow of another kind that fills the queue.
 //!
-//! Source: ours; [COPA] detects buffer-filling flows by a queue that never empties, too. Flows of this kind all drain
-//! together, so a queue that stands after a drain belongs to another kind. The law bounds the queue that any number of
-//! flows of this kind asks for, so a longer queue belongs to another kind, too.
-//! Model:       evidence: a drain that leaves a queue counts three, a drain that empties the queue takes one away; an
-//!                overflow of a queue that stood is enough after any evidence, or after another overflow; a queue
-//!                longer than the bound for two seconds is enough
-//! States:      Unknown --evidence of seven--> Known --none left, or half a minute without more--> Unknown
-//! Invariants:  after Known, one further piece of evidence is enough.
+//! Source: ours; [COPA] detects buffer-filling flows by a queue that never empties, too. Flows of
+//! this kind drain together, so a queue that stands after a drain belongs to another kind. The law
+//! bounds the queue of any number of flows of this kind, so a longer queue belongs to another kind,
+//! too.
+//! Model:       a drain that leaves a queue adds three points of evidence, a drain that empties the
+//!              queue takes one point away; an overflow of a standing queue is sufficient after any
+//!              evidence, or after another overflow; a queue longer than the bound for two seconds
+//!              is sufficient
+//! States:      Unknown --seven points--> Known --no points left, or half a minute without new
+//!              points--> Unknown
+//! Invariants:  after Known, one further drain that leaves a queue is sufficient.
 //! Not here:    the window that is kept beside a rival (`cubic`).
 
 use sabul_units::{Instant, Span};
 
-/// Ours: evidence of one drain or overflow, evidence from which on a rival is known, the most that counts, and
-/// for how long without more.
+/// Ours: points per drain or overflow, points from which a rival is known, most points, and their
+/// lifetime without new evidence.
 const EVIDENCE: u32 = 3;
 const EVIDENCE_KNOWN: u32 = 7;
 const EVIDENCE_MAX: u32 = 8;
 const EVIDENCE_AGE: Span = Span::from_secs(30);
-/// Ours: two overflows in this time are evidence enough: three cycles of CUBIC on 300 Mb/s × 80 ms. Loss-based flows let
-/// a shallow queue empty, so that drains do not show them there.
+/// Ours: two overflows in this time are sufficient: three cycles of CUBIC on 300 Mb/s × 80 ms.
+/// Loss-based flows let a shallow queue empty, so drains do not show them there.
 const OVERFLOWS_WITHIN: Span = Span::from_secs(60);
-/// Ours: how long a queue has to be longer than flows of this kind ask for. Six seconds leave 0.4 instead of 0.7 of a
-/// share beside one CUBIC flow at 300 Mb/s × 37 ms, and change no crowd.
+/// Ours: time for which a queue must exceed the most that flows of this kind build. Six seconds
+/// leave 0.4 instead of 0.7 of a share beside one CUBIC flow at 300 Mb/s × 37 ms, and change no run
+/// with many flows.
 const ABOVE_TIME: Span = Span::from_secs(2);
-/// Ours: evidence that stays when a rival is no longer known.
+/// Ours: points that remain when a rival is no longer known.
 const EVIDENCE_KEPT: u32 = 4;
 /// Ours: time after which all flows that joined a drain have filled the path again.
 const DRAINED: Span = Span::from_millis(1200);
-/// Ours: a drain leaves a queue if more stands than omega and so many thetas, than this part of the thetas of
-/// all other flows of this kind, and than this part of the queue before.
+/// Ours: a drain leaves a queue if the rest exceeds omega and two thetas, or omega and this part of
+/// the thetas of all flows of this kind, and also this part of the queue before.
 const LEFT_THETAS: f64 = 2.0;
 const LEFT_OTHERS_PART: f64 = 0.6;
 const LEFT_STOOD_PART: f64 = 1.0 / 3.0;
-/// Ours: a drain empties the queue if less stands than omega and a theta, or than this part of the queue before.
+/// Ours: a drain empties the queue if the rest is below omega and a theta, or below this part of
+/// the queue before.
 const GONE_STOOD_PART: f64 = 1.0 / 8.0;
 
-/// A queue around a drain; times in seconds.
+/// Queue after a drain; times in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    /// Shortest since a while before the drain.
+    /// Shortest queue since a while before the drain ended.
     pub(super) least: f64,
     pub(super) omega: f64,
     pub(super) theta: f64,
-    /// Thetas that all flows of this kind together ask for.
+    /// Thetas of queue of all flows of this kind together.
     pub(super) thetas: f64,
 }
 
-/// See the module.
+/// Evidence so far; see the module.
 #[derive(Debug)]
 pub(super) struct Rival {
     evidence: u32,
-    /// When it last grew.
+    /// When the evidence last grew.
     noted_at: Instant,
     is_known: bool,
     /// Queue in seconds when the newest drain began, and when that drain is judged.
     drain: Option<(f64, Instant)>,
-    /// When the queue overflowed last.
+    /// Time of the newest overflow.
     overflowed_at: Option<Instant>,
-    /// Since when the queue has been longer than flows of this kind ask for.
+    /// Time since which the queue has been longer than flows of this kind build.
     above_since: Option<Instant>,
 }
 
@@ -74,22 +79,23 @@ impl Rival {
         }
     }
 
-    /// Whether there is one.
+    /// Returns whether a rival is known.
     pub(super) const fn is_known(&self) -> bool {
         self.is_known
     }
 
-    /// A drain begins while this queue stands, in seconds.
+    /// Records the start of a drain with this queue, in seconds.
     pub(super) fn note_drain(&mut self, queue: f64, now: Instant) {
         self.drain = Some((queue, now + DRAINED));
     }
 
-    /// The newest drain says nothing: it followed an overflow, after which loss-based flows have less on the way, too.
+    /// Discards the newest drain: it followed an overflow, after which loss-based flows send less,
+    /// too.
     pub(super) const fn forget_drain(&mut self) {
         self.drain = None;
     }
 
-    /// Judges the newest drain, if its time has come; returns whether another drain would decide.
+    /// Evaluates the newest drain once it is due; returns whether another drain would decide.
     pub(super) fn judge(&mut self, seen: &Seen, now: Instant) -> bool {
         if self.is_known && now.since(self.noted_at) > EVIDENCE_AGE {
             (self.evidence, self.is_known) = (EVIDENCE_KEPT, false);
@@ -109,7 +115,7 @@ impl Rival {
         false
     }
 
-    /// The queue overflowed although the law asked for little of it.
+    /// Records an overflow at which the law's target queue was small.
     pub(super) fn note_overflow(&mut self, now: Instant) {
         let is_second = self.overflowed_at.is_some_and(|at| now.since(at) < OVERFLOWS_WITHIN);
         self.overflowed_at = Some(now);
@@ -119,7 +125,7 @@ impl Rival {
         }
     }
 
-    /// Whether the queue is longer than flows of this kind ever ask for, however many they are.
+    /// Records whether the queue is longer than any number of flows of this kind builds.
     pub(super) fn note_level(&mut self, is_above: bool, now: Instant) {
         if !is_above {
             self.above_since = None;
@@ -145,7 +151,8 @@ mod tests {
         Instant::ZERO + Span::from_secs(secs)
     }
 
-    /// A drain at this time that left so much of the queue, by a flow with a tenth of the link.
+    /// Runs a drain at this time that leaves a queue of `least` seconds, for a flow with a tenth of
+    /// the link.
     fn drain(rival: &mut Rival, secs: u64, least: f64) {
         rival.note_drain(STOOD, at(secs));
         let seen = Seen { least, omega: 0.0005, theta: 0.002, thetas: 9.0 };

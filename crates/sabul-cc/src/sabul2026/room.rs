@@ -1,22 +1,24 @@
-//! How fast a link is taken on which no queue stands.
+//! Growth of the window while no queue stands.
 //!
 //! Source: ours.
-//! Model:       nothing for a while; then each epoch without a queue adds a part to the growth of the one before.
-//! Not here:    how far: the flow that grows knows how much the link carries.
+//! Model:       no growth for 300 ms; then each epoch without a queue adds a sixteenth to the
+//!              growth of the epoch before.
+//! Not here:    the limit of the growth, which the controller derives from the link's rate.
 
 use sabul_units::{Instant, Span};
 
-/// Ours: time without a queue before the first such growth, the part each epoch adds, and the most.
+/// Ours: time without a queue before the first growth, the part that each epoch adds, and the
+/// largest part.
 const WAIT: Span = Span::from_millis(300);
 const STEP: f64 = 1.0 / 16.0;
 const STEP_MAX: f64 = 0.25;
 
-/// See the module.
+/// State of the growth; see the module.
 #[derive(Debug)]
 pub(super) struct Room {
     step: f64,
     empty_since: Instant,
-    /// Not before this time.
+    /// No growth before this time.
     from: Instant,
 }
 
@@ -25,17 +27,17 @@ impl Room {
         Self { step: 0.0, empty_since: Instant::ZERO, from: Instant::ZERO }
     }
 
-    /// A queue stands.
+    /// Records a standing queue and resets the growth.
     pub(super) const fn note_queue(&mut self, now: Instant) {
         (self.step, self.empty_since) = (0.0, now);
     }
 
-    /// The queue overflowed: no such growth for a while.
+    /// Suspends growth until this time, after an overflow.
     pub(super) const fn wait(&mut self, until: Instant) {
         self.from = until;
     }
 
-    /// No queue stands: the part by which to grow.
+    /// Returns the part by which the window grows in this epoch without a queue.
     pub(super) fn step(&mut self, now: Instant) -> f64 {
         let is_early = now < self.from || now < self.empty_since + WAIT;
         self.step = if is_early { 0.0 } else { (self.step + STEP).min(STEP_MAX) };

@@ -1,4 +1,5 @@
-//! Starts of one flow: searches for the rate, the resumption after a silence, and epochs that still report the time before.
+//! Start phases of a flow: rate searches, the recovery after a timeout, and epochs with stale
+//! reports.
 //!
 //! Source: ours.
 //! States:      Searching --rate found--> Settling --epochs--> Settled --no train showed the link--> Searching
@@ -8,26 +9,27 @@ use sabul_units::{Instant, Rate};
 
 use crate::search::RateSearch;
 
-/// Ours: searches, where a full queue swallowed the trains of the one before.
+/// Ours: most searches of a flow; a search is repeated if a full queue dropped its trains.
 const SEARCHES: u32 = 4;
-/// Ours: epochs in which the search's own losses, and a link that it did not fill, are still reported.
+/// Ours: epochs after a search that still report the search's own losses and a link that is not
+/// full yet.
 const EPOCHS: u32 = 2;
 
-/// See the module.
+/// State of the start; see the module.
 #[derive(Debug)]
 pub(super) struct Start {
     pub(super) search: Option<RateSearch>,
     count: u32,
-    /// The next one.
+    /// Time of the next search.
     again_at: Instant,
-    /// Epochs since the last one.
+    /// Epochs since the last search.
     epochs: u32,
-    /// The window before a silence, in packets, until the path answers again.
+    /// Window before a timeout, in packets, until ACKs arrive again.
     pub(super) before_silence: Option<f64>,
 }
 
 impl Start {
-    /// No search; it has settled.
+    /// Creates a settled state without a search.
     pub(super) const fn none() -> Self {
         Self {
             search: None,
@@ -44,13 +46,14 @@ impl Start {
         self.again_at = Instant::MAX;
     }
 
-    /// The search is over; what its trains arrived at, if they did.
+    /// Ends the search; returns the arrival rate of its trains, if measured.
     pub(super) fn end(&mut self) -> Option<Rate> {
         self.epochs = 0;
         self.search.take().and_then(|search| search.train_rate())
     }
 
-    /// No train has shown the link: another search then, unless that makes too many.
+    /// Schedules another search, because no train has measured the link; at most [`SEARCHES`] in
+    /// all.
     pub(super) fn ask_again(&mut self, at: Instant) {
         if self.count < SEARCHES {
             self.again_at = at;
@@ -61,12 +64,12 @@ impl Start {
         now > self.again_at
     }
 
-    /// The next epochs report losses of before.
+    /// Marks the next epochs as reports of earlier losses.
     pub(super) const fn unsettle(&mut self) {
         self.epochs = 0;
     }
 
-    /// An epoch is over; whether it is one that a search had no part in.
+    /// Counts an epoch; returns whether the epoch contains nothing of a search.
     pub(super) fn note_epoch(&mut self) -> bool {
         let is_settled = self.epochs >= EPOCHS;
         self.epochs = (self.epochs + 1).min(EPOCHS);

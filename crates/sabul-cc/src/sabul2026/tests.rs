@@ -3,10 +3,10 @@ use crate::controller::{Moment, RttEstimate, SentNumber};
 
 const PACKET: Bytes = Bytes(1500);
 const BASE: Span = Span::from_millis(100);
-/// Packets a second of the link.
+/// Rate of the link in packets a second.
 const LINK: f64 = 10_000.0;
 
-/// A controller that has found the rate of the link.
+/// Creates a controller that has found the rate of the link.
 fn found(rate: f64) -> Sabul2026 {
     let mut controller = Sabul2026::new(0.002);
     controller.probing.at = Instant::MAX;
@@ -20,8 +20,8 @@ fn cx(now: Instant, rtt: Span) -> Context<'static> {
     Context::without_chance(&Moment::new(now, Some(rtt), PACKET))
 }
 
-/// What a path does with a flow: ten ACKs a round trip of `queue` beyond the base, at `rate` packets a
-/// second, `lost` of them lost, for so many round trips.
+/// Simulated path: ten ACKs per RTT for a given number of RTTs. The RTT is `queue` above the base,
+/// packets arrive at `rate` packets a second, and the share `lost` is lost.
 #[derive(Debug)]
 struct Facts {
     now: Instant,
@@ -72,11 +72,11 @@ impl Facts {
     }
 }
 
-/// The window after the queue has stood for long.
+/// Returns the window after a long time with a standing queue.
 fn settled_at(rate: f64, queue_ms: f64) -> f64 {
     let mut controller = found(rate);
     let mut facts = Facts::new();
-    // The base is seen once; then the queue stands, for less than what asks for a drain.
+    // One base RTT, then a standing queue, for less time than leads to a drain.
     facts.tell(&mut controller, rate, 0.0, 0.0, 2);
     facts.tell(&mut controller, rate, queue_ms, 0.0, 30);
     assert_eq!(controller.phase(), "cruise");
@@ -104,9 +104,9 @@ fn a_flow_with_half_of_the_link_wants_one_theta_and_one_with_a_quarter_three() {
 fn without_a_queue_the_window_grows_by_the_law_and_after_a_while_by_more() {
     let mut controller = found(5000.0);
     let mut facts = Facts::new();
-    // What arrives is less than the window, since a machine was late: no reason to shrink. A quarter of the
-    // link is there, so the aim is 0.3 + 3 × 2 ms above the base: half of the way to 1.063 in each epoch,
-    // and from 300 ms on to 1.063 and one, two, ... sixteenths.
+    // Less arrives than the window, since a machine was late: no reason to shrink. The flow has a
+    // quarter of the link, so the aim is 0.3 + 3 × 2 ms above the base: half of the way to 1.063 in
+    // each epoch, and from 300 ms on to 1.063 and one, two, ... sixteenths.
     facts.tell(&mut controller, 2500.0, 0.0, 0.0, 5);
     let half_way = |free: f64| 1.0 + (1.063 * (1.0 + free / 16.0) - 1.0) / 2.0;
     let expected = 500.0 * half_way(0.0).powi(2) * half_way(1.0) * half_way(2.0);
@@ -120,7 +120,7 @@ fn the_gap_is_the_round_trip_over_the_window_and_an_acks_worth_may_be_on_the_way
     let SendLimits { gap, window, .. } = controller.limits();
     let expected = BASE.as_secs_f64() / controller.window;
     assert!((gap.0.as_secs_f64() - expected).abs() < 1e-9);
-    // ACKs come each SYN interval here: 10 ms of 10 000 packets/s.
+    // ACKs arrive each SYN interval here: 10 ms of 10 000 packets/s.
     let waiting = window.unwrap().0 as f64 - controller.window;
     assert!((waiting - 100.0).abs() < 3.0, "{waiting}");
 }
@@ -138,7 +138,7 @@ fn losses_that_stay_in_a_test_cost_nothing() {
     facts.tell(&mut controller, LINK * TEST_PART, 0.0, 0.05, 3);
     assert_eq!(controller.phase(), "cruise");
     assert!(controller.window >= before * 0.99, "{} of {before}", controller.window);
-    // From now on they are expected.
+    // From now on these losses are expected.
     facts.tell(&mut controller, LINK, 0.3, 0.05, 5);
     assert_eq!(controller.phase(), "cruise");
 }
@@ -153,7 +153,7 @@ fn losses_that_go_away_in_a_test_leave_what_the_link_carried() {
         facts.tell(&mut controller, LINK, 0.3, 0.05, 1);
         assert!(facts.now < Instant::ZERO + Span::from_secs(2), "no test");
     }
-    // The losses of before the test are reported for one more round trip.
+    // Losses from before the test are reported for one more RTT.
     while matches!(controller.state, State::Test { is_standing: false, .. }) {
         facts.tell_once(&mut controller, LINK, 0.3, 0.05);
     }
@@ -165,7 +165,8 @@ fn losses_that_go_away_in_a_test_leave_what_the_link_carried() {
     assert!(controller.window > LINK * 0.1 * 0.94, "{}", controller.window);
 }
 
-/// A flow with this rate and theta whose packets are lost beside a queue of 20 ms, and its window before.
+/// Returns a flow with this rate and theta after losses beside a queue of 20 ms, and its window
+/// before.
 fn overflown(rate: f64, theta: f64) -> (Sabul2026, f64) {
     let mut controller = Sabul2026 { theta, ..found(rate) };
     let mut facts = Facts::new();
@@ -191,7 +192,8 @@ fn loss_beside_a_queue_cuts_the_window_drains_the_queue_and_shows_the_room() {
 
 #[test]
 fn a_flow_whose_queue_does_not_fit_becomes_a_cubic_flow() {
-    // A tenth of the link: ten flows ask for 4.9 thetas of 3 ms, and the queue holds 20 ms.
+    // A tenth of the link: ten flows have a target of 4.9 thetas of 3 ms, and the queue holds 20
+    // ms.
     let (controller, _) = overflown(LINK / 10.0, 0.003);
     let cubic = controller.fallback.cubic.expect("the law does not fit").window();
     assert!((controller.window - cubic).abs() < 1e-9);
@@ -202,7 +204,7 @@ fn a_queue_longer_than_any_number_of_flows_asks_for_shows_a_rival_after_two_seco
     let mut controller = found(LINK / 10.0);
     let mut facts = Facts::new();
     facts.tell(&mut controller, LINK / 10.0, 0.0, 0.0, 3);
-    // 256 flows ask for 12 thetas of 2 ms.
+    // 256 flows have a target of 12 thetas of 2 ms.
     for (queue_ms, is_rival) in [(20.0, false), (40.0, true)] {
         let end = facts.now + Span::from_secs(4);
         while facts.now < end {
@@ -219,7 +221,7 @@ fn without_the_rate_of_the_link_a_flow_keeps_half_a_packet_queued() {
     controller.probing.at = Instant::MAX;
     controller.set_window(100.0);
     let mut facts = Facts::new();
-    // A hundred packets a second, each with 5 ms of queue: half a packet waits.
+    // A hundred packets a second, each with 5 ms of queue: half a packet is queued.
     facts.tell(&mut controller, 100.0, 0.0, 0.0, 2);
     facts.tell(&mut controller, 100.0, 5.0 + 0.3, 0.0, 35);
     let held = 100.0 * (0.1 + controller.omega()) + BLIND_PACKETS;
@@ -239,7 +241,7 @@ fn a_queue_that_never_empties_is_drained_and_the_window_comes_back() {
         assert!(facts.now < Instant::ZERO + Span::from_secs(6), "no drain");
     }
     assert_eq!(controller.phase(), "drain");
-    // Three times the queue of 5 ms less than the base round trip.
+    // The base RTT less three times the queue of 5 ms.
     assert!(controller.allowed() < before * 0.88);
     facts.tell(&mut controller, 5000.0, 0.0, 0.0, 4);
     assert_eq!(controller.phase(), "cruise");

@@ -1,4 +1,4 @@
-//! Facts and small paths for the tests of the family.
+//! Events and small paths for tests of TCP controllers.
 
 use sabul_units::{Bytes, Instant, Packets, Span};
 
@@ -14,7 +14,7 @@ pub(super) fn values(specs: &'static [ParamSpec], given: &[(&str, &str)]) -> Par
     ParamValues::check("the controller of a test", specs, &given).unwrap()
 }
 
-/// A law in avoidance, with a window of `cwnd`.
+/// Creates a law in congestion avoidance, with a window of `cwnd`.
 pub(super) fn avoiding<L: Law>(specs: &'static [ParamSpec], cwnd: f64, law: L) -> LossDriven<L> {
     let mut driven = LossDriven::new(&values(specs, &[]), law);
     driven.window.set(cwnd);
@@ -22,14 +22,15 @@ pub(super) fn avoiding<L: Law>(specs: &'static [ParamSpec], cwnd: f64, law: L) -
     driven
 }
 
-/// `now` after the start, on a path of at least [`RTT`].
+/// Returns a context at `now` after the start, on a path of at least [`RTT`].
 pub(super) fn cx(now: Span, rtt: Span) -> Context<'static> {
     let min = RTT.min(rtt);
     let rtt = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min };
     Context::without_chance(&Moment::new(Instant::ZERO + now, Some(rtt), Bytes(1500)))
 }
 
-/// Packet `largest` arrives with `newly - 1` before it, while `in_flight` are on their way.
+/// Returns an ACK: packet `largest` arrives with `newly - 1` packets before it, `in_flight` packets
+/// are in flight.
 pub(super) fn ack(newly: u64, in_flight: u64, largest: u64) -> Acked {
     Acked {
         newly: Packets(newly),
@@ -45,13 +46,14 @@ pub(super) fn loss(first: u64, largest: u64) -> LossReport {
     LossReport::new(Packets(1), Packets(0), SentNumber(first), SentNumber(largest))
 }
 
-/// A loss of something sent after `largest` has arrived.
+/// Reports a loss of a packet sent after the arrival of `largest`.
 pub(super) fn lose(controller: &mut dyn Controller, largest: &mut u64, now: Span) {
     *largest += 1;
     controller.on_loss(&loss(*largest, *largest), &mut cx(now, RTT));
 }
 
-/// Packets arrive one by one for one round trip that starts at `now`, the whole window in flight.
+/// Acknowledges packets one by one for one RTT that starts at `now`, with the whole window in
+/// flight.
 pub(super) fn round(controller: &mut dyn Controller, largest: &mut u64, now: Span, rtt: Span) {
     let window = controller.limits().window.unwrap().0;
     for n in 0..window {

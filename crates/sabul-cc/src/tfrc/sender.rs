@@ -7,7 +7,7 @@
 //!     slow start: X = min(2 X, limit), at least the initial rate
 //!     after it:   X = min(rate(p, R), limit)
 //!     sent:       X × mean of sqrt(sample) / sqrt(sample)                [RFC5348 §4.5]
-//! The first loss sets p to the rate at which the equation returns the rate of arrival. [RFC5348 §6.3.1]
+//! The first loss sets p to the loss event rate at which the equation returns the arrival rate. [RFC5348 §6.3.1]
 //! States:      slow-start --loss--> equation
 //! Invariants:  1 packet in [`PAUSE_MAX`] <= X; a rate does not rise while the source or the receiver limits it.
 //! Not here:    history discounting of [RFC5348 §5.5], which is optional.
@@ -21,13 +21,15 @@ use crate::guard::PAUSE_MAX;
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// [RFC5348 §4.3] Weight of the old RTT in the average, and of the old root in that of [RFC5348 §4.5].
+/// [RFC5348 §4.3] Weight of the old value in the average RTT, and in the average root of [RFC5348
+/// §4.5].
 const RTT_KEEP: f64 = 0.9;
-/// [RFC5348 §4.3] The rate is at most so many times the rate of arrival.
+/// [RFC5348 §4.3] The rate is at most this multiple of the arrival rate.
 const ARRIVED_TIMES_MAX: f64 = 2.0;
-/// [RFC5348 §4.3] Rates of arrival count for so many RTTs.
+/// [RFC5348 §4.3] Arrival rates count for this many RTTs.
 const ARRIVED_ROUNDS: u64 = 2;
-/// [RFC5348 §4.3] Part of the rate of arrival that a limited source keeps after a loss: half for the limit.
+/// [RFC5348 §4.3] Part of the arrival rate kept by a limited source after a loss; the limit is
+/// half.
 const LIMITED_KEEP: f64 = 0.85;
 const LIMITED_LIMIT: f64 = 0.5;
 /// [RFC5348 §4.2] Bytes of the first RTT: 4380, at least two packets and at most four.
@@ -57,13 +59,13 @@ const PARAMS: &[ParamSpec] = &[ParamSpec {
     source: "[RFC5348 §4.5], optional there",
 }];
 
-/// One RTT, by packet numbers: what stands for one feedback packet of the receiver.
+/// One RTT by packet numbers; its end replaces a feedback packet of the receiver.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     end: SentNumber,
     arrived: u64,
     arrived_at: Span,
-    /// The source or the receiver was the limit all the time.
+    /// True while the source or the receiver was the limit all the time.
     is_limited: bool,
     has_loss: bool,
 }
@@ -76,7 +78,7 @@ struct LossEvent {
     end: SentNumber,
 }
 
-/// Averages of the RTT, in seconds.
+/// Newest sample and averages of the RTT, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Rtt {
     average: f64,
@@ -94,13 +96,13 @@ impl Rtt {
         Self { average: mean(average, sample), root: mean(root, sample.sqrt()), sample }
     }
 
-    /// Factor of the rate that lowers the rate at once where a queue grows. [RFC5348 §4.5]
+    /// Returns the factor that lowers the rate at once while a queue grows. [RFC5348 §4.5]
     fn damping(&self) -> f64 {
         self.root / self.sample.sqrt()
     }
 }
 
-/// Rates of arrival of the last RTTs, in packets a second. [RFC5348 §4.3]
+/// Arrival rates of the last RTTs, in packets a second. [RFC5348 §4.3]
 #[derive(Debug, Default)]
 struct Arrived(Vec<(Instant, f64)>);
 
@@ -111,7 +113,7 @@ impl Arrived {
         self.0.push((now, rate));
     }
 
-    /// Adds a rate and keeps the largest only.
+    /// Adds a rate and keeps only the largest.
     fn maximize(&mut self, now: Instant, rate: f64) {
         let most = self.largest().unwrap_or(0.0).max(rate);
         self.0 = vec![(now, most)];
@@ -128,15 +130,15 @@ impl Arrived {
 
 #[derive(Debug)]
 struct Tfrc {
-    /// Packets a second.
+    /// Rate in packets a second.
     rate: f64,
     is_damped: bool,
     rtt: Option<Rtt>,
-    /// Nothing before the first loss.
+    /// Loss intervals; `None` before the first loss.
     intervals: Option<LossIntervals>,
     event: Option<LossEvent>,
     arrived: Arrived,
-    /// The most that rates of arrival allow; nothing in the first RTT.
+    /// Bound from the arrival rates, in packets a second; `None` in the first RTT.
     limit: Option<f64>,
     doubled_at: Instant,
     round: Option<Round>,
@@ -161,30 +163,31 @@ impl Tfrc {
         }
     }
 
-    /// Packets a second of the first RTT. [RFC5348 §4.2]
+    /// Returns the rate of the first RTT, in packets a second. [RFC5348 §4.2]
     fn initial(packet_bytes: Bytes, rtt: f64) -> f64 {
         let (least, most) = INITIAL_PACKETS;
         (INITIAL_BYTES / packet_bytes.0.max(1) as f64).clamp(least, most) / rtt
     }
 
-    /// Packets a second. DEV-090: [RFC5348 §4.3] has one in 64 s; the guard allows no longer pause than this.
+    /// Returns the least rate, in packets a second. DEV-090: [RFC5348 §4.3] has one packet in 64 s;
+    /// the guard allows no longer pause than `PAUSE_MAX`.
     fn least() -> f64 {
         1.0 / PAUSE_MAX.as_secs_f64()
     }
 
-    /// Rate of the equation; none before the first loss.
+    /// Returns the rate of the equation; `None` before the first loss.
     fn equation(&self) -> Option<f64> {
         Some(rate(self.intervals?.loss_event_rate(), self.rtt?.average))
     }
 
-    /// Sets the rate after the first loss.
+    /// Sets the rate to the equation's, within the limit.
     fn obey_equation(&mut self) {
         let Some(equation) = self.equation() else { return };
         let rate = self.limit.map_or(equation, |limit| equation.min(limit));
         self.rate = rate.max(Self::least());
     }
 
-    /// A round has ended, in which packets arrived at this rate. [RFC5348 §4.3]
+    /// Processes the end of a round with this arrival rate. [RFC5348 §4.3]
     fn feed_back(&mut self, arrived: f64, round: Round, rtt: Rtt, cx: &mut Context<'_>) {
         let before = self.rate;
         let mut times = ARRIVED_TIMES_MAX;
@@ -207,7 +210,7 @@ impl Tfrc {
             self.rate = rate.max(Self::initial(cx.packet_bytes, rtt.average));
         }
         if round.is_limited {
-            // DEV-090: as all controllers here.
+            // DEV-090: no increase while limited, as in all controllers here.
             self.rate = self.rate.min(before);
         }
         if self.rate > before {
@@ -215,7 +218,7 @@ impl Tfrc {
         }
     }
 
-    /// Packets were lost or marked, the first of this number.
+    /// Processes a loss or a mark; `first_lost` is its first number.
     fn lose(&mut self, first_lost: SentNumber, largest_sent: SentNumber, cx: &mut Context<'_>) {
         if self.event.is_some_and(|event| first_lost <= event.end) {
             return;
@@ -231,7 +234,8 @@ impl Tfrc {
                 intervals.close(first_lost.0.saturating_sub(event.first_lost.0) as f64);
             }
             _ => {
-                // Slow start sends at about twice the rate of arrival, so half where that is unknown.
+                // Slow start sends at about twice the arrival rate, so half the rate is used if it
+                // is unknown.
                 let target = self.arrived.largest().unwrap_or(self.rate / ARRIVED_TIMES_MAX);
                 let p = loss_event_rate(target, rtt.average);
                 self.intervals = Some(LossIntervals::first(p));
@@ -244,7 +248,7 @@ impl Tfrc {
         self.obey_equation();
     }
 
-    /// Counts the interval that is open.
+    /// Updates the open interval.
     fn count_open(&mut self, largest: SentNumber) {
         if let (Some(intervals), Some(event)) = (&mut self.intervals, self.event) {
             intervals.open = largest.0.saturating_sub(event.first_lost.0) as f64 + 1.0;
@@ -300,7 +304,7 @@ impl Controller for Tfrc {
         }
     }
 
-    /// The nofeedback timer. [RFC5348 §4.4]
+    /// Nofeedback timer. [RFC5348 §4.4]
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
         let Some(equation) = self.equation() else {
             self.rate = (self.rate / 2.0).max(Self::least());
@@ -327,7 +331,7 @@ mod tests {
 
     const PACKET: Bytes = Bytes(1500);
 
-    /// A path of 100 ms whose packets are acknowledged once a round trip.
+    /// Path of 100 ms whose packets are acknowledged once an RTT.
     struct Path {
         tfrc: Tfrc,
         now: Instant,
@@ -354,7 +358,7 @@ mod tests {
             Context::without_chance(&Moment::new(now, Some(estimate), PACKET))
         }
 
-        /// All that was sent has arrived, or is lost.
+        /// Acknowledges all packets that are not lost.
         fn ack(&mut self) {
             let mut cx = self.cx();
             let acked = Acked {
@@ -368,14 +372,14 @@ mod tests {
             self.tfrc.on_ack(&acked, &mut cx);
         }
 
-        /// One round trip later; so many packets were sent in it.
+        /// Advances by one RTT in which `packets` were sent.
         fn round(&mut self, packets: u64) {
             self.now = self.now + self.rtt;
             self.sent += packets;
             self.ack();
         }
 
-        /// The newest packet but `back` is lost.
+        /// Reports the loss of the packet `back` before the newest.
         fn lose(&mut self, back: u64) {
             self.lost += 1;
             let (first, sent) = (SentNumber(self.sent - back), SentNumber(self.sent));
@@ -412,7 +416,8 @@ mod tests {
         [3, 6, 12].into_iter().for_each(|packets| path.round(packets));
         path.lose(4);
         assert!(near(path.tfrc.rate, 120.0), "{}", path.tfrc.rate);
-        // Losses up to the newest packet of then are one event; the next is an interval of 20 - 4 + 4.
+        // Losses up to the newest packet sent then are one event; the next interval has 20 - 4 + 4
+        // packets.
         path.lose(0);
         assert!(near(path.tfrc.rate, 120.0));
         path.round(20);
@@ -479,7 +484,8 @@ mod tests {
         path.is_limited = true;
         [12, 12, 12].into_iter().for_each(|packets| path.round(packets));
         assert!(path.tfrc.rate <= before, "{before} {}", path.tfrc.rate);
-        // [RFC5348 §4.3] A loss: 11 of 12 packets arrive in 0.1 s, and 0.85 of that is the limit.
+        // [RFC5348 §4.3] With a loss: 11 of 12 packets arrive in 0.1 s, and 0.85 of that rate is
+        // the limit.
         path.now = path.now + path.rtt;
         path.sent += 12;
         path.lose(0);

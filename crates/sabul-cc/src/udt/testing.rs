@@ -1,4 +1,4 @@
-//! Facts for the tests of the family.
+//! Events for tests of UDT controllers.
 
 use sabul_units::{Bytes, Instant, Packets, Span};
 
@@ -16,23 +16,23 @@ pub(super) fn values(specs: &'static [ParamSpec], given: &[(&str, &str)]) -> Par
     ParamValues::check("the controller of a test", specs, &given).unwrap()
 }
 
-/// So long after the start, on a path of [`RTT`].
+/// Returns a context at `now` after the start, on a path of [`RTT`].
 pub(super) fn cx(now: Span) -> Context<'static> {
     let rtt = RttEstimate { latest: RTT, smoothed: RTT, variance: Span::ZERO, min: RTT };
     Context::without_chance(&Moment::new(Instant::ZERO + now, Some(rtt), Bytes(1500)))
 }
 
-/// A NAK of one packet.
+/// Returns a NAK of one packet.
 pub(super) fn loss(first: u64, largest: u64) -> LossReport {
     LossReport::new(Packets(1), Packets(0), SentNumber(first), SentNumber(largest))
 }
 
-/// An interval in which 1000 packets left and `lost` were lost.
+/// Returns an interval in which 1000 packets left and `lost` were lost.
 pub(super) fn interval(lost: u64) -> IntervalReport {
     IntervalReport::new(Packets(1000), Packets(0), Packets(lost), SYN_INTERVAL, false)
 }
 
-/// One interval after another, each with an ACK.
+/// Sends one interval after another, each with an ACK.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     pub(super) now: Span,
@@ -40,7 +40,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// An interval in which `packets` arrive, and none is lost.
+    /// Sends an interval in which `packets` arrive without loss.
     pub(super) fn step(&mut self, controller: &mut dyn Controller, packets: u64) {
         self.step_with(controller, packets, &interval(0));
     }
