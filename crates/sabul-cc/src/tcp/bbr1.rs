@@ -1,18 +1,19 @@
-//! BBR, version 1: paces at the largest rate at which packets were seen to arrive.
+//! BBR version 1: paces at the largest measured delivery rate.
 //!
 //! Source: [BBR]; details as in [LINUX tcp_bbr.c].
-//! Model:       rate     = largest delivery rate of ten round trips (`delivery`)
-//!              rtt_min  = smallest round trip of ten seconds
+//! Model:       rate     = largest delivery rate of ten RTTs (`delivery`)
+//!              rtt_min  = smallest RTT of ten seconds
 //!              gap      = packet / (0.99 × gain × rate)
 //!              cwnd     = cwnd_gain × rate × rtt_min + 6, at least 4
 //! States, with gain and cwnd_gain:
 //!              Startup (2.885, 2.885) --three rounds without a quarter more rate--> Drain
-//!              Drain (0.347, 2.885) --no more than the product in flight--> ProbeBw
+//!              Drain (0.347, 2.885) --at most one BDP in flight--> ProbeBw
 //!              ProbeBw (1.25, 0.75, then 1 six times; 2), each about rtt_min long
 //!              any --rtt_min ten seconds old--> ProbeRtt (1; window 4) --200 ms and a round--> back
-//! A loss lowers the window to what is in flight for one round trip; the rate only by what arrives.
+//! A loss reduces the window to the packets in flight for one RTT; the rate falls only with the
+//! arrivals.
 //! Invariants:  1 <= window; a rate only from samples.
-//! Not here:    policers; a window for ACKs that come in lumps. It needs a host that keeps the gap.
+//! Not here:    policers; a window for ACK aggregation. The host must support pacing.
 
 use std::f64::consts::LN_2;
 
@@ -25,23 +26,23 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 use crate::reason::Reason;
 
-/// [BBR] The least gain that doubles the rate each round trip.
+/// [BBR] Least gain that doubles the rate per RTT.
 const GAIN_HIGH: f64 = 2.0 / LN_2;
-/// [BBR] The cycle of ProbeBw: probe, give back what that queued, and cruise.
+/// [BBR] Cycle of ProbeBw: probe, drain the probe's queue, cruise.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 const CYCLE_DRAINS: usize = 1;
-/// [BBR] Twice the product lets ACKs be late without idling the path.
+/// [BBR] Twice the BDP tolerates late ACKs without idling the path.
 const CWND_GAIN: f64 = 2.0;
-/// [LINUX tcp_bbr.c] Pacing leaves one per cent, so that queues drain in the end.
+/// [LINUX tcp_bbr.c] Pacing leaves one per cent unused, so that queues drain eventually.
 const MARGIN: f64 = 0.99;
-/// Ours, after the least of [LINUX tcp_bbr.c]: three bursts of two packets.
+/// Ours, after the least value of [LINUX tcp_bbr.c]: three bursts of two packets.
 const CWND_EXTRA: f64 = 6.0;
-/// [BBR] The smallest window, and that of ProbeRtt.
+/// [BBR] Smallest window, and window of ProbeRtt.
 const CWND_MIN: f64 = 4.0;
-/// [BBR] Startup ends after so many rounds in which the rate grew by less than this.
+/// [BBR] Startup ends after this many rounds with less growth than this factor.
 const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
-/// [BBR] Age at which the smallest round trip is measured anew, and for how long.
+/// [BBR] Age at which the smallest RTT is measured again, and length of that measurement.
 const RTT_MIN_AGE: Span = Span::from_secs(10);
 const PROBE_RTT: Span = Span::from_millis(200);
 pub(crate) const ENTRY: Entry = Entry {
@@ -67,18 +68,18 @@ enum State {
         since: Instant,
         has_lost: bool,
     },
-    /// `until` once no more than [`CWND_MIN`] is in flight; `round` is the one that must be over.
+    /// `until` is set once at most [`CWND_MIN`] is in flight; `round` must be over.
     ProbeRtt {
         until: Option<Instant>,
         round: u64,
     },
 }
 
-/// After a loss, until something sent later has arrived.
+/// State after a loss, until a later packet has arrived.
 #[derive(Clone, Copy, Debug)]
 struct Recovery {
     point: SentNumber,
-    /// The window to go back to.
+    /// Window to restore.
     cwnd_before: f64,
 }
 
@@ -89,18 +90,18 @@ struct Bbr {
     cwnd: f64,
     rtt_min: Option<Span>,
     rtt_min_at: Instant,
-    /// Largest rate at the last round in which it had grown, and rounds since.
+    /// Largest rate at the last round with growth, and rounds since.
     full_rate: f64,
     full_rounds: u32,
     is_full: bool,
     recovery: Option<Recovery>,
-    /// Losses of packets below this number hold nothing: [LINUX tcp_bbr.c] conserves packets in the
-    /// first of the two round trips of a recovery.
+    /// Losses of packets below this number are ignored: [LINUX tcp_bbr.c] conserves packets in the
+    /// first of the two RTTs of a recovery.
     free_until: SentNumber,
     /// Packets in flight after the newest ACK, and before it.
     in_flight: f64,
     flight: f64,
-    /// A timeout came, and nothing has been heard since.
+    /// True between a timeout and the next ACK.
     is_silent: bool,
 }
 
@@ -136,7 +137,7 @@ impl Bbr {
         }
     }
 
-    /// `gain` bandwidth-delay products, in packets; none before there is a sample.
+    /// Returns `gain` BDPs in packets; `None` before the first sample.
     fn product(&self, gain: f64) -> Option<f64> {
         let rtt = self.rtt_min?.as_secs_f64();
         self.delivery.rate().map(|rate| gain * rate * rtt)
@@ -146,7 +147,7 @@ impl Bbr {
         self.product(gain).is_some_and(|product| in_flight <= product)
     }
 
-    /// Keeps the smallest round trip, and says whether it had grown too old.
+    /// Updates the smallest RTT; returns whether the smallest RTT had expired.
     fn measure_rtt(&mut self, cx: &Context<'_>) -> bool {
         let Some(rtt) = &cx.rtt else { return false };
         let is_old = self.rtt_min.is_some() && cx.now > self.rtt_min_at + RTT_MIN_AGE;
@@ -157,7 +158,7 @@ impl Bbr {
         is_old
     }
 
-    /// [BBR] Whether the path is full: the rate has stopped growing.
+    /// [BBR] Updates whether the path is full: the rate has stopped growing.
     fn check_full(&mut self, cx: &mut Context<'_>) {
         let (Some(rate), false) = (self.delivery.rate(), self.is_full) else { return };
         if rate >= self.full_rate * FULL_GROWTH {
@@ -171,7 +172,7 @@ impl Bbr {
         }
     }
 
-    /// [BBR] The cycle begins anywhere but in the phase that drains.
+    /// [BBR] Starts the cycle at a random phase other than the draining phase.
     fn enter_probe_bw(&mut self, cx: &mut Context<'_>) {
         let drawn = usize::try_from(cx.random.below(CYCLE.len() as u64 - 1)).unwrap_or(0);
         let phase = if drawn == CYCLE_DRAINS { CYCLE.len() - 1 } else { drawn };
@@ -184,7 +185,7 @@ impl Bbr {
             self.state = State::ProbeRtt { until: None, round: 0 };
         }
         if matches!(self.state, State::ProbeRtt { .. }) {
-            // [LINUX tcp_bbr.c] What so few packets show of the rate is not what the path can do.
+            // [LINUX tcp_bbr.c] So few packets do not show the rate of the path.
             self.delivery.limit_by_application();
         }
         match self.state {
@@ -226,7 +227,7 @@ impl Bbr {
         }
     }
 
-    /// [LINUX tcp_bbr.c] The window moves towards its target by what arrives.
+    /// [LINUX tcp_bbr.c] Moves the window towards its target by the number of arrivals.
     fn set_window(&mut self, newly: f64) {
         let Some(product) = self.product(self.gains().1) else {
             self.cwnd += newly;
@@ -234,7 +235,7 @@ impl Bbr {
         };
         let target = product + CWND_EXTRA;
         if self.recovery.is_some() {
-            // Packet conservation: what arrives may be replaced.
+            // Packet conservation: each arrival permits one new packet.
             self.cwnd = self.cwnd.max(self.in_flight + newly);
         } else if self.is_full {
             self.cwnd = (self.cwnd + newly).min(target);

@@ -1,14 +1,13 @@
-//! BBR, version 3: as version 1 it paces at the rate at which packets were seen to arrive; what is
-//! lost bounds how many it keeps on the way.
+//! BBR version 3: paces at the measured delivery rate; losses bound the packets in flight.
 //!
-//! Source: [BBR3]; a section stands beside what it says.
-//! Model:       max_bw   = largest delivery rate of this cycle of probing and the one before
+//! Source: [BBR3]; section numbers stand at the code.
+//! Model:       max_bw   = largest delivery rate of this probing cycle and the previous cycle
 //!              bw       = min(max_bw, bw_short)
-//!              rtt_min  = smallest round trip of ten seconds; BDP = bw × rtt_min
+//!              rtt_min  = smallest RTT of ten seconds; BDP = bw × rtt_min
 //!              gap      = packet / (0.99 × gain × bw)
-//!              cwnd     = cwnd_gain × BDP + what ACKs bring in lumps, at least 4, at most the bounds
-//!              long     = what was in flight when a probe lost more than 2 %; raised by probing
-//!              short    = what arrives (bw, inflight) while losses come, until the next probe
+//!              cwnd     = cwnd_gain × BDP + ACK aggregation, at least 4, at most the bounds
+//!              long     = packets in flight at a probe that lost more than 2 %; raised by probing
+//!              short    = delivered bw and inflight while losses occur, until the next probe
 //! States, with gain and cwnd_gain:
 //!              Search (ours, `start=search`) --rate found--> Drain
 //!              Startup (2.77, 2) --three rounds without a quarter more, or a round of loss--> Drain
@@ -18,8 +17,8 @@
 //!              Refill --a round--> Up (1.25, 2.25) --full, or loss, or the bound of last time--> Down
 //!              any --rtt_min five seconds old--> ProbeRtt (1, 0.5) --200 ms and a round--> Cruise
 //! Invariants:  1 <= window; a rate only from samples; bounds never below 4 packets in effect.
-//! Not here:    ECN; undoing what a loss report that proves wrong did; the quantum of offloading and
-//!              the start after an idle time, of which no fact tells. DEV-051, DEV-052.
+//! Not here:    ECN; undo after a false loss report; the offload quantum and the restart after idle
+//!              time, which no callback reports. DEV-051, DEV-052.
 
 mod chance;
 mod flight;
@@ -40,34 +39,34 @@ use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 use crate::search::{RateSearch, SearchStep};
 
-/// [BBR3 §5.6.2] Pacing leaves one per cent, so that queues drain in the end.
+/// [BBR3 §5.6.2] Pacing leaves one per cent unused, so that queues drain eventually.
 const MARGIN: f64 = 0.99;
-/// [BBR3 §2] A probe that loses more than this share of what was in flight was too much.
+/// [BBR3 §2] A probe that loses more than this share of the packets in flight was too high.
 const LOSS_MAX: f64 = 0.02;
-/// [BBR3 §2] What one round of losses leaves at least, as CUBIC.
+/// [BBR3 §2] Least part that one round of losses leaves, as in CUBIC.
 const BETA: f64 = 0.7;
-/// [BBR3 §2] The share of the bound left to others while cruising.
+/// [BBR3 §2] Part of the bound left to other flows while cruising.
 const HEADROOM: f64 = 0.15;
-/// [BBR3 §2] The smallest window that keeps data and ACKs moving.
+/// [BBR3 §2] Smallest window that keeps data and ACKs moving.
 const CWND_MIN: f64 = 4.0;
-/// [BBR3 §5.6.4.2] Added while probing upwards.
+/// [BBR3 §5.6.4.2] Packets added to the window while probing upwards.
 const CWND_UP: f64 = 2.0;
-/// [BBR3 §2] Startup ends where a round of loss lost so many; DEV-051.
+/// [BBR3 §2] Startup ends after a round with this many losses; DEV-051.
 const STARTUP_LOST: f64 = 6.0;
 /// [BBR3 §5.3.2] Rounds after which Drain ends in any case.
 const DRAIN_ROUNDS: u64 = 3;
-/// [BBR3 §2] How long the round trip is probed.
+/// [BBR3 §2] Length of an RTT probe.
 const PROBE_RTT: Span = Span::from_millis(200);
-/// [BBR3 §5.3.3.8] Least time between two probes of the rate, and what is added at most.
+/// [BBR3 §5.3.3.8] Least time between two bandwidth probes, and the largest random addition.
 const PROBE_WAIT: Span = Span::from_secs(2);
 const PROBE_WAIT_MORE_NS: u64 = 1_000_000_000;
-/// [BBR3 §5.3.3.8] Most rounds between them.
+/// [BBR3 §5.3.3.8] Most rounds between two bandwidth probes.
 const RENO_ROUNDS: f64 = 63.0;
 /// [BBR3 §5.3.3.9] Most doublings of the slope at which a probe raises its bound.
 const UP_ROUNDS: u32 = 30;
-/// [BBR3 §5.6.2] The round trip of the first gap, before one was measured.
+/// [BBR3 §5.6.2] RTT used for the first gap, before a measurement.
 const RTT_FIRST: Span = Span::from_millis(1);
-/// Ours: the window binds if no more than an ACK's worth of it is free.
+/// Ours: the window is the limit if at most this many of its packets are free.
 const SLACK: f64 = 2.0;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -104,21 +103,21 @@ const PARAMS: &[ParamSpec] = &[
     INITIAL_WINDOW,
 ];
 
-/// Whether chance is measured.
+/// Parameter values: whether random loss is measured.
 const IS_MEASURED: [(&str, bool); 2] = [("measured", true), ("draft", false)];
-/// Whether a start is the search.
+/// Parameter values: whether the flow starts with the search.
 const IS_SEARCHING: [(&str, bool); 2] = [("search", true), ("startup", false)];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Startup,
-    /// With the round in which it began.
+    /// Holds the round in which the state began.
     Drain(u64),
     Down,
     Cruise,
     Refill,
     Up,
-    /// `until` once no more than its window is in flight; then a round must pass as well.
+    /// `until` is set once at most its window is in flight; a round must pass as well.
     ProbeRtt {
         until: Option<Instant>,
         is_round_over: bool,
@@ -126,7 +125,7 @@ enum State {
 }
 
 impl State {
-    /// [BBR3 §5.6.1] Gains of the pace and of the window.
+    /// [BBR3 §5.6.1] Returns the pacing gain and the window gain.
     const fn gains(self) -> (f64, f64) {
         match self {
             Self::Startup => (2.77, 2.0),
@@ -142,13 +141,14 @@ impl State {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// It sends more than it knows to arrive, so that losses say nothing new of the short term.
+    /// Returns whether the state sends faster than the delivery rate. Losses then show nothing
+    /// about the short term.
     const fn is_accelerating(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
 }
 
-/// What losses bound, in packets and packets a second; infinite where nothing is bounded.
+/// Bounds set by losses, in packets and packets a second; infinite where nothing is bounded.
 #[derive(Debug)]
 struct Bounds {
     inflight_long: f64,
@@ -156,38 +156,39 @@ struct Bounds {
     bw_short: f64,
 }
 
-/// The newest probe for more rate. [BBR3 §5.3.3]
+/// Newest bandwidth probe. [BBR3 §5.3.3]
 #[derive(Debug)]
 struct Probe {
-    /// When Down began, how long until the next, and rounds since.
+    /// Start of Down, time until the next probe, and rounds since the start.
     started: Instant,
     wait: Span,
     rounds: f64,
-    /// What arrives now was sent to find out.
+    /// True while packets that arrive now were sent by the probe.
     is_sampling: bool,
-    /// Down has not yet heard of all that Up sent.
+    /// True while Down still receives feedback on packets sent in Up.
     is_stopping: bool,
     was_too_high: bool,
     was_precautionary: bool,
-    /// In Up: doublings of the slope so far, arrivals for each packet more, and those so far.
+    /// In Up: doublings of the slope so far, arrivals per added packet, and arrivals counted so
+    /// far.
     up_rounds: u32,
     acked_per_packet: f64,
     acked: f64,
 }
 
-/// Packets that may be in flight.
+/// Window in packets.
 #[derive(Debug)]
 struct Window {
     initial: f64,
     cwnd: f64,
-    /// The one to go back to after a timeout or [`State::ProbeRtt`].
+    /// Window to restore after a timeout or [`State::ProbeRtt`].
     before: f64,
 }
 
 #[derive(Debug)]
 struct Bbr3 {
     state: State,
-    /// In charge of the limits until it has found a rate.
+    /// The rate search, which sets the limits until it has found a rate.
     search: Option<RateSearch>,
     delivery: Delivery,
     rtt: RttFilter,
@@ -197,13 +198,13 @@ struct Bbr3 {
     bounds: Bounds,
     probe: Probe,
     losses: LossRound,
-    /// None where the draft's rules hold.
+    /// `None` under the draft's rules.
     chance: Option<Chance>,
-    /// Packets a second; what the gap is made of.
+    /// Pacing rate in packets a second.
     pace: f64,
     window: Window,
     flight: Flight,
-    /// After a timeout, until something sent later has arrived.
+    /// Largest number sent at a timeout; `None` once a later packet has arrived.
     timeout_point: Option<SentNumber>,
 }
 
@@ -250,8 +251,8 @@ impl Bbr3 {
         }
     }
 
-    /// The search has found what the path carries: what its trains showed is forgotten, and the
-    /// queue that it left drains as after Startup.
+    /// Processes a step of the search. After a success, train samples are dropped and the search's
+    /// queue is drained as after Startup.
     fn take_step(&mut self, step: SearchStep, cx: &mut Context<'_>) {
         let rate = match step {
             SearchStep::Continue => return,
@@ -272,7 +273,7 @@ impl Bbr3 {
         self.window.cwnd = self.budget(self.state.gains().1 * self.product(bw));
     }
 
-    /// Losses or silence cut the search short, so that it knows little: Startup goes on.
+    /// Ends a search that losses or a timeout cut short; Startup continues.
     fn abandon_search(&mut self, cx: &mut Context<'_>) {
         if self.search.take().is_some() {
             cx.tell(Reason::SearchCutShort);
@@ -281,17 +282,17 @@ impl Bbr3 {
         }
     }
 
-    /// [BBR3 §5.5.10.3] Packets a second; zero before there is a sample.
+    /// [BBR3 §5.5.10.3] Returns the bandwidth in packets a second; zero before the first sample.
     const fn bw(&self) -> f64 {
         self.max_bw.max().min(self.bounds.bw_short)
     }
 
-    /// The product of `bw` and the smallest round trip, in packets.
+    /// Returns `bw` × smallest RTT, in packets.
     fn product(&self, bw: f64) -> f64 {
         bw * self.rtt.min.unwrap_or(Span::ZERO).as_secs_f64()
     }
 
-    /// [BBR3 §5.6.4.2] What `product` asks to have in flight.
+    /// [BBR3 §5.6.4.2] Returns the packets in flight that `product` requires.
     fn budget(&self, product: f64) -> f64 {
         product.max(CWND_MIN) + if self.state == State::Up { CWND_UP } else { 0.0 }
     }
@@ -301,7 +302,7 @@ impl Bbr3 {
         self.product(self.bw()).min(self.window.cwnd)
     }
 
-    /// [BBR3 §5.3.3.9] The bound, with room for others.
+    /// [BBR3 §5.3.3.9] Returns the bound less the headroom for other flows.
     fn inflight_with_headroom(&self) -> f64 {
         let long = self.bounds.inflight_long;
         if long.is_infinite() { long } else { (long - (HEADROOM * long).max(1.0)).max(CWND_MIN) }
@@ -312,31 +313,32 @@ impl Bbr3 {
             && self.flight.before + SLACK >= self.window.cwnd
     }
 
-    /// [BBR3 §5.5.10.2] More was lost than a path with room for it would lose.
+    /// [BBR3 §5.5.10.2] Returns whether the losses exceed those of a path with room.
     fn is_too_much(&self, sample: Sample) -> bool {
         let (share, spread) = self.by_chance(sample.in_flight);
         sample.lost > (share + LOSS_MAX.max(spread)) * sample.in_flight
     }
 
-    /// DEV-053: more was lost than by chance.
+    /// DEV-053: returns whether the losses exceed random loss.
     fn is_news(&self, sample: Sample) -> bool {
         let (share, spread) = self.by_chance(sample.in_flight);
         sample.lost > (share + spread) * sample.in_flight
     }
 
-    /// The share of so many packets that is lost by chance, and how far from it chance goes.
+    /// Returns the share of random loss, and its deviation for this number of packets.
     fn by_chance(&self, packets: f64) -> (f64, f64) {
         self.chance.as_ref().map_or((0.0, 0.0), |chance| (chance.share(), chance.spread(packets)))
     }
 
-    /// [BBR3 §5.5.10.2] What the newest losses do to a probe, DEV-051; true if they end it.
+    /// [BBR3 §5.5.10.2] Evaluates the newest losses of a probe, DEV-051; returns true if they end
+    /// Up.
     fn judge_probe(&mut self, newly_lost: f64, sample: Sample, cx: &mut Context<'_>) -> bool {
         let is_judged = self.probe.is_sampling && self.timeout_point.is_none();
         if newly_lost <= 0.0 || !is_judged || !self.is_too_much(sample) {
             return false;
         }
         cx.tell(Reason::LossBound);
-        // Once a probe, and no lower than CUBIC would go.
+        // Once per probe, and no lower than CUBIC would go.
         self.probe.was_too_high = true;
         self.probe.is_sampling = false;
         if !self.delivery.is_app_limited() {
@@ -349,7 +351,7 @@ impl Bbr3 {
         is_up
     }
 
-    /// [BBR3 §5.5.10.3] Keeps what the newest round brought; at its end, says what losses in it mean.
+    /// [BBR3 §5.5.10.3] Records the newest round; at its end, evaluates its losses.
     fn note_round(&mut self, sample: Sample, is_over: bool, cx: &mut Context<'_>) {
         self.losses.keep(sample);
         if is_over {
@@ -362,7 +364,7 @@ impl Bbr3 {
 
     fn end_round_of_loss(&mut self, sample: Sample, cx: &mut Context<'_>) {
         if self.state == State::Startup {
-            // [BBR3 §5.3.1.3]; DEV-053: too few rounds know chance, but a full queue takes time.
+            // [BBR3 §5.3.1.3]; DEV-053: chance needs more rounds, but a full queue raises the RTT.
             let rtt_min = self.rtt.min.unwrap_or(Span::ZERO);
             let is_full = cx.rtt.is_none_or(|rtt| shows_queue(rtt.latest, rtt_min));
             let is_ours = self.chance.is_none() || is_full;
@@ -387,7 +389,7 @@ impl Bbr3 {
         }
     }
 
-    /// What is decided when a round ends or a state's aim is met.
+    /// Takes the transitions at the end of a round or at a state's goal.
     fn step(&mut self, newly: f64, is_new_round: bool, sample: Sample, cx: &mut Context<'_>) {
         if self.state == State::Startup && self.full.is_reached {
             self.state = State::Drain(self.delivery.rounds());
@@ -404,7 +406,7 @@ impl Bbr3 {
         self.probe.rounds += f64::from(u8::from(is_new_round));
         match self.state {
             State::Down | State::Cruise => {
-                // DEV-052: not with the window that a timeout left.
+                // DEV-052: no probe with the small window after a timeout.
                 let is_time = cx.now > self.probe.started + self.probe.wait
                     || self.probe.rounds >= self.target().min(RENO_ROUNDS);
                 if is_time && self.timeout_point.is_none() {
@@ -423,7 +425,7 @@ impl Bbr3 {
         }
     }
 
-    /// [BBR3 §5.3.3.9] Raises the bound where nothing speaks against it; true if it changed state.
+    /// [BBR3 §5.3.3.9] Raises the bound unless losses forbid it; returns true if the state changed.
     fn adapt_long_bound(&mut self, newly: f64, is_new_round: bool, sample: Sample) -> bool {
         if self.probe.is_stopping && is_new_round {
             self.probe.is_sampling = false;
@@ -453,7 +455,7 @@ impl Bbr3 {
         false
     }
 
-    /// [BBR3 §5.3.3.5] A packet more in the first round, two in the second, four in the third.
+    /// [BBR3 §5.3.3.5] One more packet in the first round, two in the second, four in the third.
     fn raise_slope(&mut self) {
         self.probe.acked_per_packet =
             (self.window.cwnd / f64::from(1u32 << self.probe.up_rounds)).max(1.0);
@@ -465,7 +467,7 @@ impl Bbr3 {
         if self.probe.was_too_high && self.flight.before >= self.bounds.inflight_long.floor() {
             self.probe.was_precautionary = true;
         } else if self.is_at_bound() {
-            // The bound, not the path, holds the rate.
+            // The bound, not the path, limits the rate.
             self.full.reset(sample.rate.unwrap_or(0.0));
             return;
         } else if !self.full.is_now {
@@ -519,7 +521,7 @@ impl Bbr3 {
         }
         let floor = self.probe_rtt_cwnd();
         let State::ProbeRtt { until, is_round_over } = &mut self.state else { return };
-        // What so few packets show of the rate is not what the path can do.
+        // So few packets do not show the rate of the path.
         self.delivery.limit_by_application();
         let Some(end) = *until else {
             if self.flight.packets <= floor {
@@ -547,7 +549,7 @@ impl Bbr3 {
             .max(CWND_MIN)
     }
 
-    /// [BBR3 §5.6.4.4] The last window that was not lowered by silence or a probe.
+    /// [BBR3 §5.6.4.4] Saves the last window that no timeout or RTT probe had lowered.
     const fn save_cwnd(&mut self) {
         let is_lowered =
             self.timeout_point.is_some() || matches!(self.state, State::ProbeRtt { .. });
@@ -559,7 +561,7 @@ impl Bbr3 {
     fn set_pace(&mut self, cx: &Context<'_>) {
         let bw = self.bw();
         if bw > 0.0 {
-            // DEV-053: what is lost by chance is sent on top of what shall arrive.
+            // DEV-053: the pacing rate compensates random loss.
             let pace = MARGIN * self.state.gains().0 * bw / (1.0 - self.by_chance(0.0).0);
             if self.full.is_reached || pace > self.pace {
                 self.pace = pace;
@@ -596,7 +598,7 @@ impl Bbr3 {
     }
 }
 
-/// [BBR3 §5.6.2] The pace before there is a sample.
+/// [BBR3 §5.6.2] Returns the pacing rate before the first sample.
 fn first_pace(cwnd: f64, rtt: Span) -> f64 {
     State::Startup.gains().0 * cwnd / rtt.max(Span::from_micros(1)).as_secs_f64()
 }
@@ -683,7 +685,7 @@ impl Controller for Bbr3 {
     }
 
     fn on_loss(&mut self, loss: &LossReport, _cx: &mut Context<'_>) {
-        // The next ACK, which tells what arrived meanwhile, draws the conclusions.
+        // The next ACK, which reports arrivals too, evaluates the losses.
         self.flight.note_loss(loss);
         if let Some(search) = &mut self.search {
             search.on_loss(loss);
@@ -694,8 +696,8 @@ impl Controller for Bbr3 {
         self.abandon_search(cx);
         self.save_cwnd();
         self.timeout_point = Some(self.delivery.next().before());
-        // [BBR3] One more than is in flight. All that was sent counts as lost then: a TCP host says so as
-        // its timer runs out, and our own sender has heard nothing for two periods.
+        // [BBR3] One more packet than in flight. All packets count as lost at a timeout: a TCP host
+        // reports this at its timer, and the channel's sender has had no feedback for two periods.
         self.window.cwnd = 1.0;
     }
 

@@ -1,7 +1,7 @@
-//! BIC: a binary search for the window at which the last loss came.
+//! BIC: binary search for the window of the last loss.
 //!
 //! Source: [BIC]; constants and steps as in [LINUX tcp_bic.c].
-//! Model, W the window of the last loss, packets a round trip while the window is what binds:
+//! Model, W the window of the last loss, growth in packets per RTT while the window is the limit:
 //!     cwnd <= 14:            1                                              as Reno
 //!     cwnd < W:              (W - cwnd) / 4, at most 16; 4/20 once that is 1 or less
 //!     W <= cwnd < W + 4:     4/20
@@ -21,9 +21,10 @@ use crate::controller::{Context, Controller};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
-/// [LINUX tcp_bic.c] Each round trip takes this part of the way to W; and how near it counts as there.
+/// [LINUX tcp_bic.c] Part of the distance to W per RTT; within this many packets W counts as
+/// reached.
 const SEARCH_DIVISOR: f64 = 4.0;
-/// [LINUX tcp_bic.c] Round trips for those last packets.
+/// [LINUX tcp_bic.c] RTTs for the last packets.
 const SMOOTH_ROUNDS: f64 = 20.0;
 /// [LINUX tcp_bic.c] Least growth before the first loss: a twentieth of the window.
 const UNKNOWN_DIVISOR: f64 = 20.0;
@@ -74,7 +75,7 @@ struct Bic {
     increase_max: f64,
     decrease: f64,
     low_window: f64,
-    /// W; none before the first loss.
+    /// W; `None` before the first loss.
     target: Option<f64>,
 }
 
@@ -88,7 +89,7 @@ impl Bic {
         }
     }
 
-    /// Packets that a window of `cwnd` gains in a round trip.
+    /// Returns the growth of a window of `cwnd` per RTT, in packets.
     fn step(&self, cwnd: f64) -> f64 {
         if cwnd <= self.low_window {
             return 1.0;
@@ -120,7 +121,7 @@ impl Law for Bic {
     }
 
     fn keep(&mut self, cwnd: f64, _cx: &Context<'_>) -> f64 {
-        // [BIC] Fast convergence: a window that did not get back leaves room for others.
+        // [BIC] Fast convergence: a window that did not recover leaves room for other flows.
         let is_short = self.target.is_some_and(|target| cwnd < target);
         self.target = Some(if is_short { cwnd * (1.0 - self.decrease / 2.0) } else { cwnd });
         if cwnd <= self.low_window { BETA } else { 1.0 - self.decrease }
@@ -152,7 +153,7 @@ mod tests {
             (800.0, 16.0),
             // (1000 - 940) / 4 = 15.
             (940.0, 15.0),
-            // (1000 - 996) / 4 = 1: the last packets, 4 in 20 round trips.
+            // (1000 - 996) / 4 = 1: the last packets, 4 in 20 RTTs.
             (996.0, 0.2),
             (1003.0, 0.2),
             // 30 / 3 = 10.
@@ -163,7 +164,7 @@ mod tests {
             assert!((law.step(cwnd) - step).abs() < 1e-9, "{cwnd}: {}", law.step(cwnd));
         }
         law.target = None;
-        // Nothing is known: 5 %, and 16 where that is more.
+        // Without W: 5 %, and 16 where that is more.
         assert!((law.step(1000.0) - 50.0).abs() < 1e-9);
         assert!((law.step(100.0) - 16.0).abs() < 1e-9);
     }
@@ -180,10 +181,10 @@ mod tests {
             round(&mut driven, &mut largest, RTT * n, RTT);
             windows.push(driven.window.cwnd());
         }
-        // 136 packets to 936 at 16 a round trip: 8.5; then a quarter of the rest each, from 64 to 4.
+        // 136 packets to 936 at 16 per RTT: 8.5; then a quarter of the rest each, from 64 to 4.
         assert!((925.0..936.0).contains(&windows[7]), "{windows:?}");
         assert!((994.0..997.0).contains(&windows[19]), "{windows:?}");
-        // 0.2 a round trip: 40 for the 8 packets around W.
+        // 0.2 per RTT: 40 RTTs for the 8 packets around W.
         assert!((1002.0..1005.0).contains(&windows[55]), "{windows:?}");
     }
 

@@ -1,6 +1,6 @@
 //! Copa: a delay-based controller that keeps a few packets of each flow queued.
 //!
-//! Source: [COPA] (the paper); what the paper leaves open as in the authors' code, [COPA-CODE].
+//! Source: [COPA] (the paper); open points as in the authors' code, [COPA-CODE].
 //! Model, base the smallest RTT of 10 s, standing the smallest RTT of srtt / 2:
 //!     target = standing / (delta × (standing - base)) packets
 //!     each packet that arrives:  cwnd += v / (delta × cwnd) if cwnd <= target, else the same less
@@ -8,13 +8,13 @@
 //!     a turn:                    v = 1
 //!     gap    = standing / (2 × cwnd)
 //! Slow start doubles cwnd each round trip until cwnd exceeds the target.
-//! States, seen from the queueing delay:
+//! States, by the queueing delay:
 //!     Default (delta = 0.5) --queue not nearly empty for 5 RTT--> Competitive (1 / delta += 1 each RTT,
 //!     halved by a loss) --queue nearly empty--> Default
-//! A loss changes nothing in the default mode, except where more than 30 % of two round trips are lost.
+//! A loss has no effect in the default mode, unless more than 30 % of two RTTs are lost.
 //! Invariants:  2 <= cwnd; 0 < delta <= the parameter.
-//! Not here:    loss repair; a host that paces has to keep the gap.
-//! Deviations:  DEV-086 (silence and idle sources), DEV-087 (v is 1 as soon as the window turns).
+//! Not here:    retransmissions. The host must support pacing.
+//! Deviations:  DEV-086 (timeouts and idle sources), DEV-087 (v is 1 as soon as the window turns).
 
 use std::collections::VecDeque;
 
@@ -30,21 +30,24 @@ use crate::reason::Reason;
 const CWND_MIN: f64 = 2.0;
 /// Ours: largest window, as in `window`.
 const CWND_MAX: f64 = 1e9;
-/// [COPA] How long a sample counts for the base RTT; [COPA-CODE] at least 20 of these RTTs.
+/// [COPA] Lifetime of a sample for the base RTT; [COPA-CODE] at least 20 of these RTTs.
 const BASE_AGE: Span = Span::from_secs(10);
 const BASE_ROUNDS: u64 = 20;
-/// [COPA] The queue of a path without buffer-fillers is nearly empty once in so many RTTs ...
+/// [COPA] Without buffer-filling flows the queue is nearly empty once in this many RTTs ...
 const EMPTY_ROUNDS: u64 = 5;
-/// [COPA] ... where nearly empty is a tenth of the way to the largest RTT of so many RTTs.
+/// [COPA] ... where nearly empty is a tenth of the largest queueing delay of this many RTTs.
 const MAX_ROUNDS: u64 = 4;
 const NEARLY_EMPTY: f64 = 0.1;
-/// [COPA] The steady state turns within 2.5 RTT, so v doubles only after three in one direction.
+/// [COPA] The steady state turns within 2.5 RTT, so v doubles only after three RTTs in one
+/// direction.
 const SAME_WAY_ROUNDS: u32 = 3;
-/// [COPA-CODE] Above this share of losses in two RTTs the window shrinks to `KEEP`; fewer packets say nothing.
+/// [COPA-CODE] Above this loss share in two RTTs the window shrinks to `KEEP`; fewer packets do not
+/// count.
 const HEAVY_LOSS: f64 = 0.3;
 const HEAVY_LOSS_PACKETS: u64 = 20;
 const KEEP: f64 = 0.7;
-/// DEV-086: growth needs this share of the window in use; half in slow start, which doubles the window.
+/// DEV-086: growth needs this share of the window in use; half in slow start, which doubles the
+/// window.
 const USED: f64 = 0.875;
 const USED_SLOW_START: f64 = 0.5;
 
@@ -148,14 +151,14 @@ impl Rtts {
         self.max.add(latest, now, srtt * MAX_ROUNDS);
     }
 
-    /// Whether the queue was nearly empty in the last five round trips.
+    /// Returns whether the queue was nearly empty in the last five RTTs.
     fn was_nearly_empty(&self) -> bool {
         let base = self.base.min();
         let threshold = self.max.max().saturating_sub(base).as_secs_f64() * NEARLY_EMPTY;
         self.empty.min().saturating_sub(base).as_secs_f64() <= threshold
     }
 
-    /// Window at which a flow keeps 1 / delta packets queued; infinite without a queue.
+    /// Returns the window at which a flow keeps 1 / delta packets queued; infinite without a queue.
     fn target(&self, delta: f64) -> f64 {
         let standing = self.standing.min();
         let queueing = standing.saturating_sub(self.base.min());
@@ -172,9 +175,9 @@ struct Velocity {
     /// v, at least 1.
     v: f64,
     is_up: bool,
-    /// Round trips in this direction.
+    /// RTTs in this direction.
     same_way: u32,
-    /// Window at the start of the present round trip.
+    /// Window at the start of the present RTT.
     cwnd_before: f64,
 }
 
@@ -183,7 +186,7 @@ impl Velocity {
         Self { v: 1.0, is_up: true, same_way: 0, cwnd_before: 0.0 }
     }
 
-    /// A round trip is over: doubles v, or sets it to 1 after a turn.
+    /// Ends an RTT: doubles v, or sets v to 1 after a turn.
     fn end_round(&mut self, cwnd: f64) {
         let is_up = cwnd > self.cwnd_before;
         if is_up == self.is_up && (cwnd - self.cwnd_before).abs() > f64::EPSILON {
@@ -198,7 +201,7 @@ impl Velocity {
     }
 }
 
-/// Losses of two round trips.
+/// Counts at the start of the current two RTTs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Losses {
     since: Instant,
@@ -217,7 +220,7 @@ struct Copa {
     is_competing: bool,
     rtts: Rtts,
     velocity: Velocity,
-    /// The first packet of the next round trip.
+    /// First packet of the next RTT.
     round_end: SentNumber,
     losses: Losses,
     /// Losses of packets up to this number have halved 1 / delta already.
@@ -272,11 +275,11 @@ impl Copa {
         }
         let is_up = self.cwnd <= target;
         if self.turns_at_once && is_up != self.velocity.is_up && self.velocity.v > 1.0 {
-            // DEV-087: v was meant for the other direction.
+            // DEV-087: this v belongs to the other direction.
             self.velocity = Velocity { is_up, cwnd_before: self.cwnd, ..Velocity::new() };
             self.round_end = acked.next;
         }
-        // [COPA-CODE] A round trip at most doubles the window.
+        // [COPA-CODE] The window at most doubles per RTT.
         self.velocity.v = self.velocity.v.min(self.delta * self.cwnd).max(1.0);
         let step = self.velocity.v * packets / (self.delta * self.cwnd);
         if !is_up {
@@ -286,7 +289,7 @@ impl Copa {
         }
     }
 
-    /// [COPA-CODE] Two round trips with more than 30 % of losses shrink the window.
+    /// [COPA-CODE] Shrinks the window if two RTTs have more than 30 % of losses.
     fn answer_heavy_loss(&mut self, acked: &Acked, cx: &mut Context<'_>) {
         let Losses { since, total, lost } = self.losses;
         let lost_now = acked.lost.0.saturating_sub(lost);

@@ -1,17 +1,17 @@
 //! CUBIC: the window follows a cubic curve of the time since the last loss.
 //!
 //! Source: [RFC9438 §4]; slow start ends after [RFC9406 §4] where `hystart` is on.
-//! Model, in avoidance while the window is what binds, t since avoidance began:
+//! Model, in avoidance while the window is the limit, t since avoidance began:
 //!     K       = cbrt((W_max - cwnd at t = 0) / C)
 //!     W(t)    = C × (t - K)^3 + W_max
-//!     W_est  += alpha × acked / cwnd                          what Reno would have
+//!     W_est  += alpha × acked / cwnd                          the window of Reno
 //!     cwnd    = W_est                                         where W(t) < W_est
 //!     cwnd   += (clamp(W(t + RTT), cwnd, 1.5 cwnd) - cwnd) / cwnd × acked       elsewhere
 //! On a loss event:  W_max = cwnd, or cwnd × (1 + beta) / 2 if it was below W_max;
 //!                   cwnd = ssthresh = max(beta × flight, 2)
 //! On a timeout:     cwnd = 1, and the next avoidance begins on the plateau: W_max = cwnd, K = 0
-//! On an undo:       all as before the recovery, cwnd and ssthresh at least so large [RFC9438 §4.9]
-//! States, invariants: `window`; t stands still while something else than the window binds.
+//! On an undo:       state before the recovery, cwnd and ssthresh at least as large [RFC9438 §4.9]
+//! States, invariants: `window`; t stops while the window is not the limit.
 //! Not here:    the older CUBIC of Linux 2.6, which differs in constants and clamps.
 
 use sabul_units::{Bytes, Instant, Span};
@@ -24,16 +24,16 @@ use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 use sabul_units::math::cube_root;
 
-/// [RFC9438 §5.1] How steep the curve is, packets per second cubed.
+/// [RFC9438 §5.1] Steepness of the curve, packets per second cubed.
 const C: f64 = 0.4;
-/// [RFC9438 §4.6] Share of the window that a loss leaves.
+/// [RFC9438 §4.6] Part of the window that a loss leaves.
 const BETA: f64 = 0.7;
-/// [RFC9438 §4.3] Growth that gives Reno's average window with this decrease:
-/// 3 (1 - beta) / (1 + beta).
+/// [RFC9438 §4.3] Growth that yields Reno's average window with this decrease: 3 (1 - beta) / (1 +
+/// beta).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// [RFC9438 §4.2] The window's target is at most this much larger than the window.
+/// [RFC9438 §4.2] Largest target, relative to the window.
 const TARGET_MAX: f64 = 1.5;
-/// Ours: ACKs of a flow that sends are never this many round trips apart; more was idle.
+/// Ours: ACKs further apart than this many RTTs mean an idle flow.
 const ACK_SPACING_MAX: u64 = 2;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -61,18 +61,18 @@ const PARAMS: &[ParamSpec] = &[
     },
 ];
 
-/// One stay in congestion avoidance.
+/// One phase of congestion avoidance.
 #[derive(Clone, Copy, Debug)]
 struct Avoidance {
-    /// Time since it began in which the window was what bound.
+    /// Time in this phase in which the window was the limit.
     elapsed: Span,
     /// Seconds until the curve reaches `w_max`.
     k: f64,
-    /// Reno's window.
+    /// Window of Reno.
     w_est: f64,
 }
 
-/// The curve.
+/// State of the curve.
 #[derive(Clone, Copy, Debug)]
 struct Curve {
     w_max: f64,
@@ -83,9 +83,9 @@ struct Curve {
 #[derive(Debug)]
 struct Cubic {
     window: Window,
-    /// None once it has ended slow start, or anything else has.
+    /// `None` after the end of the first slow start.
     hystart: Option<HyStart>,
-    /// Window before the last decrease, fast convergence included; zero if it says nothing.
+    /// Window before the last decrease, fast convergence included; zero if unknown.
     w_max: f64,
     /// Window when the threshold was last set.
     cwnd_prior: f64,
@@ -128,7 +128,7 @@ impl Cubic {
         }
     }
 
-    /// Grows by `packets` arrived, `since` after the ACK before.
+    /// Grows for `packets` arrivals, `since` after the previous ACK.
     fn avoid(&mut self, packets: f64, since: Span, cx: &Context<'_>) {
         let cwnd = self.window.cwnd();
         let avoidance = match &mut self.avoidance {
@@ -137,13 +137,13 @@ impl Cubic {
                 avoidance
             }
             none => {
-                // [RFC9438 §4.2]; without a W_max from above, the curve begins on its plateau.
+                // [RFC9438 §4.2]; without a previous W_max, the curve begins on its plateau.
                 self.w_max = self.w_max.max(cwnd);
                 let k = cube_root((self.w_max - cwnd) / C);
                 none.insert(Avoidance { elapsed: Span::ZERO, k, w_est: cwnd })
             }
         };
-        // [RFC9438 §4.3] As steep as Reno once Reno's window is back where it was.
+        // [RFC9438 §4.3] As steep as Reno once Reno's window is back at its previous size.
         let alpha = if avoidance.w_est >= self.cwnd_prior { 1.0 } else { ALPHA };
         avoidance.w_est += alpha * packets / cwnd;
         let t = avoidance.elapsed.as_secs_f64();
@@ -171,7 +171,8 @@ impl Cubic {
         self.keep_curve();
         let cwnd = self.window.cwnd();
         self.cwnd_prior = cwnd;
-        // [RFC9438 §4.7] Fast convergence: a window that did not get back leaves room for others.
+        // [RFC9438 §4.7] Fast convergence: a window that did not recover leaves room for other
+        // flows.
         self.w_max = if cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.window.shrink(BETA);
         self.avoidance = None;
@@ -185,7 +186,7 @@ impl Controller for Cubic {
     }
 
     fn on_ack(&mut self, acked: &Acked, cx: &mut Context<'_>) {
-        // [RFC9438 §5.8] The time in which the application was idle is not the curve's.
+        // [RFC9438 §5.8] Idle time of the application does not count for the curve.
         let most = cx.rtt.map_or(Span::MAX, |rtt| rtt.smoothed * ACK_SPACING_MAX);
         let since = self.last_ack.map_or(Span::ZERO, |last| cx.now.since(last)).min(most);
         self.last_ack = Some(cx.now);

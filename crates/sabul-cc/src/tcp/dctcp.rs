@@ -1,4 +1,4 @@
-//! DCTCP: a mark takes as much of the window as the share of packets that were marked.
+//! DCTCP: the decrease at a mark is proportional to the share of marked packets.
 //!
 //! Source: [RFC8257 §3.3].
 //! Model, once a window of data, F the share of its packets that were marked:
@@ -6,9 +6,10 @@
 //! On the first mark of a window:  cwnd = (1 - alpha / 2) × flight
 //! Growth, losses and timeouts:    as `newreno`
 //! States:      `window`.
-//! Invariants:  0 <= alpha <= 1; it starts at 1, so that the first mark halves.
-//! Not here:    the receiver's half: it has to echo each mark once and exactly [RFC8257 §3.2]. Where
-//!              the echo goes on until it is answered, F is too large and this is nearly `newreno`.
+//! Invariants:  0 <= alpha <= 1; alpha starts at 1, so that the first mark halves the window.
+//! Not here:    the receiver's half, which must report each mark exactly once [RFC8257 §3.2]. If
+//!              the report repeats until the sender responds, F is too large and the result is
+//!              nearly `newreno`.
 
 use sabul_units::Bytes;
 
@@ -48,10 +49,10 @@ const PARAMS: &[ParamSpec] = &[
 struct Dctcp {
     gain: f64,
     alpha: f64,
-    /// Packets of the present window of data, and the marked ones among them.
+    /// Packets of the current window of data, and marked packets among them.
     arrived: u64,
     marked: u64,
-    /// The window of data is over when this number has arrived.
+    /// The window of data ends when this number has arrived.
     window_end: SentNumber,
 }
 
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn alpha_averages_the_share_of_marked_packets() {
         let mut driven = dctcp(100.0);
-        // The first ACK ends a window of ten packets, none of them marked: 1 - 1/16.
+        // The first ACK ends a window of ten unmarked packets: 1 - 1/16.
         driven.on_ack(&ack(10, 90, 10), &mut cx(Span::ZERO, RTT));
         assert!((driven.law.alpha - 0.9375).abs() < 1e-12);
         // Packets up to 100 are one window: 90 of which 9 are marked.
@@ -138,7 +139,7 @@ mod tests {
         assert!((driven.window.cwnd() - 90.0).abs() < 1e-9, "{driven:?}");
         driven.on_ack(&marked(4), &mut cx(Span::ZERO, RTT));
         assert!((driven.window.cwnd() - 90.0).abs() < 1e-9, "once a window");
-        // Losses halve as ever.
+        // Losses halve the window as usual.
         driven.on_loss(&loss(500, 600), &mut cx(RTT, RTT));
         assert!((driven.window.cwnd() - 45.0).abs() < 1e-9);
     }

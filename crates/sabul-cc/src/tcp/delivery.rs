@@ -1,16 +1,16 @@
-//! How fast packets arrive, from nothing but ACKs.
+//! Delivery-rate estimator, from ACKs alone.
 //!
-//! Source: [LINUX tcp_rate.c] (what a sample is), [LINUX tcp_bbr.c] (what is kept of them).
-//! Model:       when packet n is the largest that arrived, the state at its departure is that of the
-//!              last ACK before it, which is the last one that told a next number of n or less:
+//! Source: [LINUX tcp_rate.c] (samples), [LINUX tcp_bbr.c] (filter).
+//! Model:       packet n is the largest that arrived. The state at its departure is that of the
+//!              last ACK with a next number of n or less:
 //!                  rate = (total now - total then)
 //!                         / max(arrival now - arrival then, departure now - departure then)
-//!              where departures are those of the largest that had arrived. Nothing arrives faster than it
-//!              left for long: what does, a machine or a path held back and handed over at once.
-//!              Samples over less than the smallest round trip are left out. Kept is the largest of
-//!              ten rounds; a round ends when something sent after its start has arrived.
+//!              where departures are those of the largest arrived packets. Packets that arrive
+//!              faster than they left were delayed by a machine or the path and delivered at once.
+//!              Samples over less than the smallest RTT are dropped. The result is the largest rate
+//!              of ten rounds; a round ends when a packet sent after its start has arrived.
 //! Invariants:  remembered ACKs have ascending numbers; at most [`ACKS_MAX`] of them.
-//! Not here:    DEV-032, departures where the host does not tell them.
+//! Not here:    DEV-032, departures on hosts that do not report them.
 
 use std::collections::VecDeque;
 
@@ -20,10 +20,10 @@ use crate::controller::{Acked, SentNumber};
 
 /// [BBR] Rounds for which the largest rate counts.
 const ROUNDS_KEPT: u64 = 10;
-/// Ours: ACKs remembered. A host's come for two packets each, so this is a window of 131 072.
+/// Ours: remembered ACKs. A host sends one for two packets, so this covers a window of 131 072.
 const ACKS_MAX: usize = 1 << 16;
 
-/// What an ACK told.
+/// State at an ACK.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     next: SentNumber,
@@ -34,23 +34,23 @@ struct Told {
     sent_at: Option<Instant>,
 }
 
-/// What happened between the departure of the newest packet that arrived and its arrival.
+/// Measurements between the departure and the arrival of the newest packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sample {
-    /// Packets that arrived a second; none over less than the smallest round trip.
+    /// Arrival rate in packets a second; `None` over less than the smallest RTT.
     pub(super) rate: Option<f64>,
     /// Packets that arrived.
     pub(super) delivered: f64,
-    /// Packets in flight at its departure, itself included.
+    /// Packets in flight at the departure, the newest packet included.
     pub(super) in_flight: f64,
     /// Packets found lost.
     pub(super) lost: f64,
 }
 
-/// The largest of what was seen in the last rounds.
+/// Sliding maximum over rounds.
 #[derive(Debug)]
 pub(super) struct Largest {
-    /// Rounds and what was largest in each; values descend.
+    /// Rounds and their largest values, in descending order of value.
     kept: VecDeque<(u64, f64)>,
 }
 
@@ -63,7 +63,7 @@ impl Largest {
         self.kept.front().map(|(_, value)| *value)
     }
 
-    /// Takes in a value of round `round`, and forgets those of more than `span` rounds before.
+    /// Adds a value of round `round`; values older than `span` rounds expire.
     pub(super) fn keep(&mut self, value: f64, round: u64, span: u64) {
         while self.kept.back().is_some_and(|(_, smaller)| *smaller <= value) {
             self.kept.pop_back();
@@ -76,7 +76,7 @@ impl Largest {
     }
 }
 
-/// See the module.
+/// Estimator state; see the module.
 #[derive(Debug)]
 pub(super) struct Delivery {
     acks: VecDeque<Told>,
@@ -105,42 +105,42 @@ impl Delivery {
         }
     }
 
-    /// The largest rate of the last ten rounds, in packets a second.
+    /// Returns the largest rate of the last ten rounds, in packets a second.
     pub(super) fn rate(&self) -> Option<f64> {
         self.largest.get()
     }
 
-    /// The newest sample.
+    /// Returns the newest sample.
     pub(super) const fn newest(&self) -> Sample {
         self.newest
     }
 
-    /// A round begins here, whatever is left of the one before.
+    /// Begins a new round now.
     pub(super) const fn start_round(&mut self) {
         self.round_end = self.next;
     }
 
-    /// Rounds that are over.
+    /// Returns the number of completed rounds.
     pub(super) const fn rounds(&self) -> u64 {
         self.rounds
     }
 
-    /// The number that the next packet had at the newest ACK.
+    /// Returns the next packet number at the newest ACK.
     pub(super) const fn next(&self) -> SentNumber {
         self.next
     }
 
-    /// Whether the newest sample is of packets that the application held back.
+    /// Returns whether the application limited the packets of the newest sample.
     pub(super) const fn is_app_limited(&self) -> bool {
         self.is_app_limited
     }
 
-    /// The application had nothing to send for part of the time.
+    /// Marks the packets sent so far as limited by the application.
     pub(super) const fn limit_by_application(&mut self) {
         self.app_limited_until = self.next;
     }
 
-    /// Takes an ACK in, and says whether it ends a round.
+    /// Processes an ACK; returns whether it ends a round.
     pub(super) fn on_ack(&mut self, acked: &Acked, rtt_min: Span) -> bool {
         let largest = acked.largest;
         while self.acks.get(1).is_some_and(|told| told.next <= largest) {
@@ -174,7 +174,7 @@ impl Delivery {
         }
         self.next = acked.next;
         if self.acks.back().is_some_and(|last| last.next >= acked.next) {
-            // Nothing left since the ACK before: what leaves next leaves after this one.
+            // Nothing left since the previous ACK, so the next packet leaves after this ACK.
             self.acks.pop_back();
         }
         if self.acks.len() < ACKS_MAX {
@@ -191,7 +191,7 @@ impl Delivery {
     }
 
     fn keep(&mut self, rate: f64) {
-        // What the application held back says only that the path is at least so fast.
+        // A rate limited by the application is only a lower bound of the path's rate.
         if self.is_app_limited && self.rate().is_some_and(|largest| rate < largest) || rate <= 0.0 {
             return;
         }
@@ -244,7 +244,8 @@ mod tests {
             |acked, n, lost| Acked { in_flight: Packets(n), lost: Packets(lost), ..acked };
         delivery.on_ack(&in_flight(told(10, 9, 30, 10), 20, 1), RTT);
         assert_eq!(delivery.newest(), Sample::default());
-        // Packet 34 left fourth after that ACK, which left 20 in flight. It is beyond a hole.
+        // Packet 34 left fourth after that ACK, which left 20 in flight. Earlier packets are
+        // missing.
         let beyond = Acked { largest: SentNumber(34), ..told(33, 19, 60, 25) };
         delivery.on_ack(&in_flight(beyond, 25, 3), RTT);
         let expected =
@@ -258,12 +259,12 @@ mod tests {
         let sent =
             |acked, ms| Acked { sent_at: Some(Instant::ZERO + Span::from_millis(ms)), ..acked };
         delivery.on_ack(&sent(told(10, 9, 30, 110), 9), RTT);
-        // 30 packets more in 20 ms by the receiver's clock, which was late; they left in 30 ms.
+        // 30 packets in 20 ms by the receiver's clock, which was late; they left in 30 ms.
         delivery.on_ack(&sent(told(40, 39, 60, 130), 39), RTT);
         assert!((delivery.rate().unwrap() - 1000.0).abs() < 1e-9);
     }
 
-    /// Rounds of ten packets in `ms` each.
+    /// Runs rounds of ten packets in `ms` each.
     fn rounds(delivery: &mut Delivery, count: u64, ms: u64) {
         for _ in 0..count {
             let total = delivery.acks.back().map_or(0, |told| told.total) + 10;

@@ -1,15 +1,15 @@
-//! FAST: a window that keeps a fixed number of packets queued, told by the delay.
+//! FAST: delay-based window that keeps a fixed number of packets queued.
 //!
-//! Source: [FAST] (equations); when slow start ends: ours.
-//! Model, R the averaged round trip, every second one:
+//! Source: [FAST] (equations); the end of slow start is ours.
+//! Model, R the averaged RTT, every second RTT:
 //!     cwnd = min(2 cwnd, (1 - gamma) cwnd + gamma (RTT_min / R × cwnd + alpha))
 //!     R   += min(3 n / cwnd, 1/4) × (RTT - R)                  for an ACK of n packets
-//! so at rest cwnd (1 - RTT_min / R) = alpha packets are queued, whatever the rate.
+//! so in equilibrium cwnd (1 - RTT_min / R) = alpha packets are queued, whatever the rate.
 //! Slow start ends once more than alpha packets are queued.
 //! On a loss event:      cwnd = max(flight / 2, 2)
 //! States, invariants:   `window`.
-//! Not here:    a share of the window in alpha's place while nothing is queued; choosing alpha by the
-//!              rate.
+//! Not here:    a share of the window in place of alpha while no queue exists; a choice of alpha by
+//!              the rate.
 
 use sabul_units::{Bytes, Instant, Span};
 
@@ -21,12 +21,13 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// [FAST] The average forgets in a third of a window, and takes at most a quarter of a sample.
+/// [FAST] The average has a time constant of a third of a window, and takes at most a quarter of a
+/// sample.
 const AVERAGE_WINDOWS: f64 = 3.0;
 const AVERAGE_MAX: f64 = 0.25;
-/// [FAST] The window moves every second round trip: what it did shows in the next.
+/// [FAST] The window changes every second RTT, because the effect shows in the next RTT.
 const UPDATE_ROUNDS: u64 = 2;
-/// [FAST] It at most doubles.
+/// [FAST] Largest factor of one change.
 const GROWTH_MAX: f64 = 2.0;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -66,7 +67,7 @@ const PARAMS: &[ParamSpec] = &[
 struct Fast {
     alpha: f64,
     gamma: f64,
-    /// The averaged round trip, in seconds.
+    /// Averaged RTT, in seconds.
     average: Option<f64>,
     next_update: Instant,
 }
@@ -85,7 +86,7 @@ impl Fast {
         }
     }
 
-    /// Takes in the round trip that an ACK of `packets` showed.
+    /// Adds the RTT sample of an ACK of `packets`.
     fn sample(&mut self, packets: f64, cwnd: f64, latest: Span) {
         let latest = latest.as_secs_f64();
         let average = self.average.get_or_insert(latest);
@@ -93,7 +94,7 @@ impl Fast {
         *average += weight * (latest - *average);
     }
 
-    /// The next window, `share` of the averaged round trip being the path's own.
+    /// Returns the next window; `share` is RTT_min relative to the averaged RTT.
     fn goal(&self, cwnd: f64, share: f64) -> f64 {
         let way = (1.0 - self.gamma) * cwnd + self.gamma * (share * cwnd + self.alpha);
         way.min(GROWTH_MAX * cwnd)
@@ -149,7 +150,7 @@ mod tests {
         fast.on_ack(&ack(10, 940, 30), &mut cx(queued * 2, queued));
         // 475 + 0.5 × (760 + 100) = 905.
         assert!((fast.window.cwnd() - 905.0).abs() < 1e-9);
-        // At rest: 500 × (1 - 100 / 125) = 100 packets are queued.
+        // In equilibrium: 500 × (1 - 100 / 125) = 100 packets are queued.
         fast.window.set_avoiding(500.0);
         fast.on_ack(&ack(10, 490, 40), &mut cx(queued * 4, queued));
         assert!((fast.window.cwnd() - 500.0).abs() < 1e-9);

@@ -1,15 +1,15 @@
-//! HighSpeed TCP: the larger the window, the more it grows and the less it falls.
+//! HighSpeed TCP: larger windows grow faster and shrink less.
 //!
-//! Source: [RFC3649 §5] (what loss rate a window stands for), [RFC3649 §7] (growth and decrease).
+//! Source: [RFC3649 §5] (response function), [RFC3649 §7] (growth and decrease).
 //! Model:       w <= 38:   a = 1, b = 1/2                                   as Reno
 //!              else:      b = 1/2 - 0.4 × ln(w / 38) / ln(83000 / 38)
 //!                         a = 0.078 w^0.8 × 2 b / (2 - b), at least 1
-//! per packet acknowledged in avoidance while the window is what binds:       cwnd += a / cwnd
+//! per packet acknowledged in avoidance while the window is the limit:        cwnd += a / cwnd
 //! On a loss event:        cwnd = (1 - b) × flight
 //! In equilibrium with a loss rate p above 38 packets:                        cwnd = 0.12 / p^0.835
 //! States, invariants:   `window`.
-//! Not here:    the table of [RFC3649 Appendix B], which is this curve in whole steps of a; limited
-//!              slow start [RFC3649 §10.1].
+//! Not here:    the table of [RFC3649 Appendix B], which is this curve in integer steps of a;
+//!              limited slow start [RFC3649 §10.1].
 
 use sabul_units::Bytes;
 
@@ -20,16 +20,17 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 use sabul_units::math::{fifth_root, ln};
 
-/// [RFC3649 §5] Up to this window, Low_Window, it is Reno: that of Reno at a loss rate of 0.001.
+/// [RFC3649 §5] Low_Window: up to this window, Reno's at a loss rate of 0.001, the law is Reno.
 const LOW_WINDOW: f64 = 38.0;
 /// [RFC3649 §7] b at Low_Window, and at High_Window = 83 000 packets: 10 Gb/s over 100 ms.
 const LOW_DECREASE: f64 = 0.5;
 const HIGH_DECREASE: f64 = 0.1;
 /// ln(83000 / 38).
 const LN_RANGE: f64 = 7.689_009_727_052_349;
-/// [RFC3649 Appendix B] The largest window of the table.
+/// [RFC3649 Appendix B] Largest window of the table.
 const TABLE_END: f64 = 89_053.0;
-/// [RFC3649 §7] The loss rate that a window w stands for is 0.078 / w^1.2.
+/// [RFC3649 §7] Factor of the response function: a window w corresponds to a loss rate of 0.078 /
+/// w^1.2.
 const LOSS_FACTOR: f64 = 0.078;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -46,7 +47,7 @@ pub(crate) const ENTRY: Entry = Entry {
 
 const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];
 
-/// See the module.
+/// HighSpeed's law; see the module.
 #[derive(Debug)]
 pub(super) struct HighSpeed;
 
@@ -54,9 +55,10 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
     Ok(Box::new(LossDriven::new(params, HighSpeed)))
 }
 
-/// The share of a window that a loss takes. [RFC3649 §7] b(w)
+/// Returns the share of a window that a loss removes. [RFC3649 §7] b(w)
 ///
-/// Ours: from the end of the table on it stays, since the line would reach zero at 567 000 packets.
+/// Ours: constant beyond the end of the table, because the line would reach zero at 567 000
+/// packets.
 fn decrease(w: f64) -> f64 {
     if w <= LOW_WINDOW {
         return LOW_DECREASE;
@@ -65,7 +67,8 @@ fn decrease(w: f64) -> f64 {
     LOW_DECREASE + (HIGH_DECREASE - LOW_DECREASE) * way
 }
 
-/// Packets that a window gains in a round trip. [RFC3649 §7] a(w) = w² p(w) 2 b(w) / (2 - b(w))
+/// Returns the growth of a window per RTT, in packets. [RFC3649 §7] a(w) = w² p(w) 2 b(w) / (2 -
+/// b(w))
 fn increase(w: f64) -> f64 {
     if w <= LOW_WINDOW {
         return 1.0;
@@ -73,7 +76,7 @@ fn increase(w: f64) -> f64 {
     let b = decrease(w);
     // w^2 / w^1.2 = w / w^(1/5).
     let a = LOSS_FACTOR * (w / fifth_root(w)) * 2.0 * b / (2.0 - b);
-    // Just above Low_Window the curve is a little below Reno's one packet.
+    // Just above Low_Window the curve is slightly below Reno's one packet.
     a.max(1.0)
 }
 
@@ -104,8 +107,8 @@ mod tests {
 
     #[test]
     fn the_curve_passes_through_the_table_of_the_rfc() {
-        // [RFC3649 Appendix B] Rows: window, a, b. The curve reaches each whole a at that window,
-        // a little late; b is printed with two digits.
+        // [RFC3649 Appendix B] Rows: window, a, b. The curve reaches each integer a at that window,
+        // slightly late; b is printed with two digits.
         for (w, a, b) in [
             (118.0, 2.0, 0.44),
             (221.0, 3.0, 0.41),
@@ -139,7 +142,7 @@ mod tests {
         let mut largest = 0;
         round(&mut driven, &mut largest, Span::ZERO, RTT);
         let grown = driven.window.cwnd() - 10_661.0;
-        // a(10661) = 30.04, spread over one round trip in which the window grows by 0.3 %.
+        // a(10661) = 30.04, spread over one RTT in which the window grows by 0.3 %.
         assert!((29.9..30.1).contains(&grown), "{grown}");
         let before = driven.window.cwnd();
         lose(&mut driven, &mut largest, RTT);

@@ -1,4 +1,4 @@
-//! H-TCP: the longer ago the last loss, the faster the window grows.
+//! H-TCP: growth increases with the time since the last loss.
 //!
 //! Source: [HTCP]; details as in [LINUX tcp_htcp.c].
 //! Model, D seconds since the last loss event was over, RTTs in seconds:
@@ -7,9 +7,9 @@
 //!     f      = f × clamp(RTT_min / 0.1, 1/10, 2), at least 1 where `rtt_scaling` is on
 //!     cwnd  += 2 (1 - beta) f / cwnd                         per packet acknowledged in avoidance
 //! On a loss event:     cwnd = beta × flight, with
-//!     beta   = 1/2                         where the rate since the last event was another by a fifth
-//!     beta   = clamp(RTT_min / RTT_max, 1/2, 4/5)            elsewhere: as much as empties the queue
-//!     RTT_max sinks a twentieth of the way to RTT_min
+//!     beta   = 1/2                         if the rate since the last event changed by a fifth
+//!     beta   = clamp(RTT_min / RTT_max, 1/2, 4/5)            otherwise: the decrease empties the queue
+//!     RTT_max falls by a twentieth of its distance to RTT_min
 //! States, invariants:   `window`; 1/2 <= beta <= 4/5.
 
 use sabul_units::{Bytes, Instant, Span};
@@ -20,25 +20,24 @@ use crate::controller::{Acked, Context, Controller, RttEstimate};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 
-/// [HTCP] For so long after a loss it is Reno, in seconds.
+/// [HTCP] Growth is Reno's for this long after a loss, in seconds.
 const RENO_SECONDS: f64 = 1.0;
-/// [HTCP] Bounds of the share that stays at a loss.
+/// [HTCP] Bounds of the part that a loss leaves.
 const BETA_MIN: f64 = 0.5;
 const BETA_MAX: f64 = 0.8;
-/// [HTCP] A rate that changed by more than this share says that the path has changed.
+/// [HTCP] A rate change above this share means that the path has changed.
 const RATE_CHANGE: f64 = 0.2;
-/// [LINUX tcp_htcp.c] The round trip at which growth is as it is without scaling, in seconds, and the
-/// bounds of what scaling does.
+/// [LINUX tcp_htcp.c] RTT in seconds at which scaling has no effect, and the bounds of scaling.
 const SCALE_RTT: f64 = 0.1;
 const SCALE_MIN: f64 = 0.1;
 const SCALE_MAX: f64 = 2.0;
-/// [LINUX tcp_htcp.c] Below this smallest round trip, beta is one half.
+/// [LINUX tcp_htcp.c] Below this smallest RTT, beta is one half.
 const RTT_ADAPTIVE_MIN: Span = Span::from_millis(10);
-/// [LINUX tcp_htcp.c] RTT_max rises by at most this at a time: a sample far above is no queue's.
+/// [LINUX tcp_htcp.c] Largest rise of RTT_max per sample: a much larger sample is not from a queue.
 const RTT_MAX_STEP: Span = Span::from_millis(20);
-/// [LINUX tcp_htcp.c] Share of what is above RTT_min that RTT_max keeps at a loss.
+/// [LINUX tcp_htcp.c] Part of RTT_max above RTT_min that remains after a loss.
 const RTT_MAX_KEEP: (u64, u64) = (95, 100);
-/// [LINUX tcp_htcp.c] Rates of so many round trips after a loss are not averaged.
+/// [LINUX tcp_htcp.c] Rates of this many RTTs after a loss are not averaged.
 const SETTLING_ROUNDS: u64 = 4;
 /// [LINUX tcp_htcp.c] Weight of a new rate in the average.
 const RATE_WEIGHT: f64 = 0.25;
@@ -78,14 +77,14 @@ const PARAMS: &[ParamSpec] = &[
     },
 ];
 
-/// Packets per second that arrive, as the bandwidth switch sees it.
+/// Arrival rate in packets a second, for the bandwidth switch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Achieved {
     /// Packets counted since `since`.
     counted: f64,
     since: Instant,
     average: f64,
-    /// Largest average since the last loss, and between the two before.
+    /// Largest average since the last loss, and in the previous interval between losses.
     max: f64,
     max_before: f64,
 }
@@ -95,9 +94,9 @@ struct HTcp {
     is_scaled: bool,
     is_switching: bool,
     beta: f64,
-    /// There was a loss event since the rate changed.
+    /// True after a loss event without a rate change.
     is_settled: bool,
-    /// When the last loss event was over.
+    /// End of the last loss event.
     event_end: Instant,
     rtt_max: Span,
     achieved: Achieved,
@@ -116,7 +115,7 @@ impl HTcp {
         }
     }
 
-    /// Packets that the window gains in a round trip.
+    /// Returns the growth of the window per RTT, in packets.
     fn alpha(&self, cx: &Context<'_>) -> f64 {
         let beyond = cx.now.since(self.event_end).as_secs_f64() - RENO_SECONDS;
         let mut f = 1.0;
@@ -125,8 +124,8 @@ impl HTcp {
         }
         if let Some(rtt) = cx.rtt.filter(|_| self.is_scaled) {
             let scale = rtt.min.as_secs_f64() / SCALE_RTT;
-            // Ours: at least 1, so that short round trips never grow more slowly than Reno. Linux's
-            // integers come to the same.
+            // Ours: at least 1, so that short RTTs never grow more slowly than Reno. Linux's
+            // integers have the same effect.
             f = (f * scale.clamp(SCALE_MIN, SCALE_MAX)).max(1.0);
         }
         2.0 * (1.0 - self.beta) * f
@@ -138,7 +137,7 @@ impl HTcp {
         let achieved = &mut self.achieved;
         achieved.counted += acked.newly.0 as f64;
         let elapsed = now.since(achieved.since);
-        // About one window, in at least one round trip.
+        // About one window, in at least one RTT.
         if achieved.counted < window.cwnd() - alpha.max(1.0) || elapsed < rtt.min {
             return;
         }
@@ -179,7 +178,7 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 
 impl Law for HTcp {
     fn observe(&mut self, window: &mut Window, acked: &Acked, cx: &mut Context<'_>) {
-        // [LINUX tcp_htcp.c] Neither in a recovery nor after a timeout, whose event lasts as long.
+        // [LINUX tcp_htcp.c] Not in a recovery, nor after a timeout, whose event lasts as long.
         if !window.is_open() {
             self.event_end = cx.now;
             (self.achieved.counted, self.achieved.since) = (0.0, cx.now);

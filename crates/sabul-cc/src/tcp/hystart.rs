@@ -1,10 +1,10 @@
-//! HyStart++: leaves slow start when the delay rises, before anything is lost.
+//! HyStart++: ends slow start when the delay rises, before a loss.
 //!
 //! Source: [RFC9406 §4].
-//! Model:       a round ends when everything sent at its start has arrived. When the smallest RTT of
-//!              the round is above that of the round before by an eighth of it (4 ms to 16 ms), slow
-//!              start grows four times slower for five rounds; it goes back to full speed if the delay
-//!              falls again, and ends otherwise.
+//! Model:       a round ends when all packets sent at its start have arrived. If the smallest RTT
+//!              of a round exceeds that of the previous round by an eighth (4 ms to 16 ms), slow
+//!              start grows four times slower for five rounds and then ends. If the delay falls
+//!              again, full speed resumes.
 //! States:      Full <--delay rises | falls--> Conservative --five rounds--> (over)
 //! Not here:    the window itself (`cubic`).
 
@@ -12,28 +12,28 @@ use sabul_units::Span;
 
 use crate::controller::{Acked, RttEstimate, SentNumber};
 
-/// [RFC9406 §4.3] Bounds of the rise that counts, and its share of the RTT.
+/// [RFC9406 §4.3] Bounds of the significant rise, and its share of the RTT.
 const RISE_MIN: Span = Span::from_millis(4);
 const RISE_MAX: Span = Span::from_millis(16);
 const RISE_DIVISOR: u64 = 8;
-/// [RFC9406 §4.3] RTT samples in a round before its smallest counts.
+/// [RFC9406 §4.3] RTT samples in a round before its smallest RTT counts.
 const SAMPLES: u32 = 8;
-/// DEV-011: on the wire an ACK comes four times a round trip, so a round never has eight samples.
-/// There three of them are enough, if they stand for so many packets that TCP's would be eight.
+/// DEV-011: on the wire four ACKs arrive per RTT, so a round never has eight samples. Three samples
+/// are then sufficient if they cover as many packets as eight ACKs of TCP.
 const SAMPLES_SPARSE: u32 = 3;
 const PACKETS_SPARSE: u64 = 32;
-/// [RFC9406 §4.3] Growth of conservative slow start, and how many rounds it lasts.
+/// [RFC9406 §4.3] Divisor of growth in conservative slow start, and its length in rounds.
 pub(super) const CONSERVATIVE_DIVISOR: f64 = 4.0;
 const CONSERVATIVE_ROUNDS: u32 = 5;
 
-/// How slow start goes on.
+/// Mode of slow start after an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// At full speed.
+    /// Full growth.
     Full,
     /// Growth divided by [`CONSERVATIVE_DIVISOR`].
     Conservative,
-    /// It is over.
+    /// Slow start ends.
     End,
 }
 
@@ -47,11 +47,11 @@ enum Stage {
     },
 }
 
-/// See the module.
+/// Detector state; see the module.
 #[derive(Debug)]
 pub(super) struct HyStart {
     stage: Stage,
-    /// The round is over when this number has arrived.
+    /// The round ends when this number has arrived.
     round_end: SentNumber,
     last_min: Option<Span>,
     current_min: Option<Span>,
@@ -71,14 +71,14 @@ impl HyStart {
         }
     }
 
-    /// An ACK arrived in slow start, with the round trip it showed.
+    /// Processes an ACK in slow start with its RTT sample.
     pub(super) fn on_ack(&mut self, acked: &Acked, rtt: &RttEstimate) -> Step {
         if acked.settled >= self.round_end {
             self.round_end = acked.next;
             self.last_min = self.current_min.take();
             (self.samples, self.packets) = (0, 0);
             if let Stage::Conservative { rounds, .. } = &mut self.stage {
-                // The round in which it began counts, however little of it was left.
+                // The round in which conservative slow start began counts in full.
                 *rounds += 1;
                 if *rounds >= CONSERVATIVE_ROUNDS {
                     return Step::End;
@@ -115,7 +115,7 @@ impl HyStart {
     }
 }
 
-/// The rise of the delay that counts.
+/// Returns the significant rise of the delay.
 fn rise(last: Span) -> Span {
     (last / RISE_DIVISOR).clamp(RISE_MIN, RISE_MAX)
 }
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// `acks` ACKs of `newly` packets each, the first of which ends the round before.
+    /// Sends `acks` ACKs of `newly` packets each; the first ACK ends the previous round.
     fn round(hystart: &mut HyStart, first: u64, acks: u64, newly: u64, rtt_ms: u64) -> Step {
         let rtt = Span::from_millis(rtt_ms);
         let estimate = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };

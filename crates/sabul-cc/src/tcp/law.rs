@@ -1,11 +1,12 @@
-//! A controller made of the shared window and a law: how it grows in avoidance, what a loss leaves.
+//! Controller from the shared window and a law, which defines growth in avoidance and the decrease.
 //!
 //! Source: as [`Window`].
-//! Model:       in avoidance, for each ACK while the window is what binds:   cwnd += grow
+//! Model:       in avoidance, for each ACK while the window is the limit:    cwnd += grow
 //!              on a loss event:                                             cwnd = keep × flight
-//!              in slow start keep is at most one half; a timeout keeps that as the threshold
+//!              in slow start keep is at most one half; a timeout uses that for the threshold
 //! States, invariants:   `window`.
-//! Not here:    undoing what a loss did to a law itself, as in Linux; laws (one file each); slow start and which losses are one event (`window`).
+//! Not here:    undo of a law's own state, as in Linux; laws (one file each); slow start and loss
+//!              epochs (`window`).
 
 use std::fmt;
 
@@ -19,41 +20,43 @@ use crate::reason::Reason;
 /// [RFC5681 §3.1] eq. 4.
 const SLOW_START_KEEP: f64 = 0.5;
 
-/// What tells one algorithm from another.
+/// Growth and decrease of one algorithm.
 pub(super) trait Law: fmt::Debug + Send {
-    /// An ACK arrived, whatever it means for the window; other signs than loss act here.
+    /// Processes an ACK, whatever its effect on the window; congestion signals other than loss act
+    /// here.
     fn observe(&mut self, _window: &mut Window, _acked: &Acked, _cx: &mut Context<'_>) {}
-    /// Packets by which a window of `cwnd` grows for `packets` that arrived in avoidance; may be
-    /// negative.
+    /// Returns the growth of a window of `cwnd` for `packets` arrivals in avoidance, in packets;
+    /// may be negative.
     fn grow(&mut self, cwnd: f64, packets: f64, cx: &Context<'_>) -> f64;
-    /// A loss event at a window of `cwnd`: the share of it that stays.
+    /// Returns the part of a window of `cwnd` that a loss event leaves.
     fn keep(&mut self, cwnd: f64, cx: &Context<'_>) -> f64;
-    /// A mark did what a loss does: the share that stays.
+    /// Returns the part of a window of `cwnd` that a mark leaves.
     fn keep_marked(&mut self, cwnd: f64, cx: &Context<'_>) -> f64 {
         self.keep(cwnd, cx)
     }
-    /// Nothing grows now, not even in slow start.
+    /// Returns whether nothing grows now, not even in slow start.
     fn holds(&self, _cx: &Context<'_>) -> bool {
         false
     }
-    /// A timeout came, after `keep`.
+    /// Processes a timeout, after `keep`.
     fn restart(&mut self) {}
     /// As [`Controller::counts_marks`].
     fn counts_marks(&self) -> bool {
         false
     }
-    /// Longest time for which a decrease answers all losses; none if only later packets end it.
+    /// Returns the longest time for which one decrease covers all losses; `None` if only later
+    /// packets end it.
     fn recovery_max(&self, _cx: &Context<'_>) -> Option<Span> {
         None
     }
 }
 
-/// See the module.
+/// Controller from a law; see the module.
 #[derive(Debug)]
 pub(super) struct LossDriven<L> {
     pub(super) window: Window,
     pub(super) law: L,
-    /// When the window last shrank.
+    /// Time of the last decrease.
     shrunk_at: Instant,
 }
 
@@ -69,10 +72,10 @@ impl<L: Law> LossDriven<L> {
         }
     }
 
-    /// What stays of a window at a loss, or at a mark.
+    /// Returns the part of a window that a loss or a mark leaves.
     ///
-    /// DEV-030: what is lost in slow start left when the window was half as large, so half is what the
-    /// path is known to hold, whatever the law says of avoidance.
+    /// DEV-030: packets lost in slow start left when the window was half as large. Half is
+    /// therefore the known capacity of the path, whatever the law defines for avoidance.
     fn bound(&self, keep: f64) -> f64 {
         if self.window.is_slow_start() { keep.min(SLOW_START_KEEP) } else { keep }
     }
@@ -119,7 +122,7 @@ impl<L: Law> Controller for LossDriven<L> {
     }
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
-        // A repeated timeout leaves the threshold, and is no event for the law.
+        // A repeated timeout keeps the threshold, and is no event for the law.
         if self.window.is_silent() {
             return;
         }
@@ -147,7 +150,7 @@ mod tests {
     use super::super::testing::{RTT, ack, avoiding, cx, lose, loss, values};
     use super::*;
 
-    /// Nine tenths stay; counts what it is asked.
+    /// Law that keeps nine tenths and counts its calls.
     #[derive(Debug, Default)]
     struct Gentle {
         losses: u32,

@@ -1,16 +1,16 @@
-//! LEDBAT++: low priority by delay: a window that keeps the queueing delay at 60 ms or below.
+//! LEDBAT++: low-priority window that keeps the queueing delay at 60 ms or below.
 //!
 //! Source: [LEDBATPP]; base delay history and noise filter of [RFC6817].
 //! Model, base the smallest RTT of 10 minutes, delay the smallest of the last 4 RTTs less base:
 //!     gain = 1 / min(16, ceil(2 × target / base))
-//!     each round trip, delay <= target:  W += gain
+//!     each RTT, delay <= target:         W += gain
 //!     else:                              W += max(gain - W × (delay / target - 1), -W / 2)
 //!     a loss or mark:                    W = W / 2
-//! Slow start adds `gain` packets for each that arrives; the first one ends at 3/4 of the target.
+//! Slow start adds `gain` packets per arrival; the first slow start ends at 3/4 of the target.
 //! States:      SlowStart --3/4 of target, or loss--> Due(2 RTT) --> Frozen (2 packets, 2 RTT) -->
-//!              Ramp (slow start up to the window of before) --> Due (9 × the length of the slowdown)
+//!              Ramp (slow start up to the previous window) --> Due (9 × the length of the slowdown)
 //! Invariants:  as `window`; W >= 2 after a delay sample.
-//! Not here:    one-way delay: [LEDBATPP] measures the RTT, where [RFC6817] measured the way there.
+//! Not here:    one-way delay: [LEDBATPP] measures the RTT, [RFC6817] the forward delay.
 
 use std::collections::VecDeque;
 
@@ -23,24 +23,26 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// [LEDBATPP §4.2] Smallest gain is one over this; gain is 1 where the base RTT is twice the target or more.
+/// [LEDBATPP §4.2] Largest divisor of the gain; the gain is 1 where the base RTT is twice the
+/// target or more.
 const GAIN_DIVISOR_MAX: f64 = 16.0;
 const GAIN_TARGETS: f64 = 2.0;
-/// [LEDBATPP §4.3] A round trip takes at most this share of the window.
+/// [LEDBATPP §4.3] Largest part of the window removed per RTT.
 const DECREASE_MAX: f64 = 0.5;
 /// [LEDBATPP §4.1] Share of the target at which the first slow start ends.
 const SLOW_START_EXIT: f64 = 0.75;
-/// [LEDBATPP §4.4] Round trips from the end of slow start to the first slowdown.
+/// [LEDBATPP §4.4] RTTs from the end of slow start to the first slowdown.
 const FIRST_SLOWDOWN_ROUNDS: u64 = 2;
-/// [LEDBATPP §4.4] Window of a slowdown, in packets, and for how many round trips.
+/// [LEDBATPP §4.4] Window of a slowdown in packets, and its length in RTTs.
 const SLOWDOWN_WINDOW: f64 = 2.0;
 const FROZEN_ROUNDS: u64 = 2;
-/// [LEDBATPP §4.4] The next slowdown comes after so many lengths of the last: it costs a tenth at most.
+/// [LEDBATPP §4.4] Time to the next slowdown, in lengths of the last slowdown: at most a tenth of
+/// the time is lost.
 const SLOWDOWN_FACTOR: u64 = 9;
-/// [RFC6817 §2.4.2] The base delay is the smallest of so many minutes.
+/// [RFC6817 §2.4.2] The base delay is the smallest of this many minutes.
 const BASE_MINUTES: usize = 10;
 const MINUTE: Span = Span::from_secs(60);
-/// [RFC6817 §2.4.2] The delay is the smallest of so many samples.
+/// [RFC6817 §2.4.2] The delay is the smallest of this many samples.
 const SAMPLES: usize = 4;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -96,12 +98,12 @@ impl Delays {
         }
     }
 
-    /// Base delay; zero before the first sample.
+    /// Returns the base delay; zero before the first sample.
     fn base(&self) -> Span {
         self.minutes.iter().map(|(_, min)| *min).min().unwrap_or(Span::ZERO)
     }
 
-    /// Queueing delay; zero before the first sample.
+    /// Returns the queueing delay; zero before the first sample.
     fn queueing(&self) -> Span {
         self.recent.iter().min().map_or(Span::ZERO, |rtt| rtt.saturating_sub(self.base()))
     }
@@ -111,18 +113,18 @@ impl Delays {
 enum State {
     /// The first slow start.
     SlowStart,
-    /// The next slowdown begins at this time.
+    /// Holds the start of the next slowdown.
     Due(Instant),
-    /// A slowdown began at `since`; the window stands until `until`.
+    /// A slowdown began at `since`; the window is constant until `until`.
     Frozen { since: Instant, until: Instant },
-    /// The window goes back to where it was when the slowdown began.
+    /// The window returns to its size at the start of the slowdown.
     Ramp { since: Instant },
 }
 
 #[derive(Debug)]
 struct LedbatPp {
     window: Window,
-    /// Seconds.
+    /// Target delay in seconds.
     target: f64,
     delays: Delays,
     state: State,
@@ -142,13 +144,13 @@ impl LedbatPp {
         }
     }
 
-    /// Packets a round trip by which the window grows below the target.
+    /// Returns the growth per RTT below the target, in packets.
     fn gain(&self) -> f64 {
         let base = self.delays.base().as_secs_f64();
         1.0 / (GAIN_TARGETS * self.target / base).ceil().clamp(1.0, GAIN_DIVISOR_MAX)
     }
 
-    /// Packets by which the window changes in a round trip of avoidance.
+    /// Returns the change of the window per RTT of avoidance, in packets.
     fn change(&self) -> f64 {
         let cwnd = self.window.cwnd();
         let above = self.delays.queueing().as_secs_f64() / self.target - 1.0;
@@ -167,7 +169,7 @@ impl LedbatPp {
         }
     }
 
-    /// Begins and ends slowdowns.
+    /// Starts and ends slowdowns.
     fn schedule(&mut self, acked: &Acked, srtt: Span, cx: &mut Context<'_>) {
         let is_slow_start = self.window.is_slow_start();
         match self.state {
@@ -188,7 +190,7 @@ impl LedbatPp {
         }
     }
 
-    /// Changes the window for `packets` that arrived; only downwards where `may_grow` is false.
+    /// Changes the window for `packets` arrivals; only downwards if `may_grow` is false.
     fn step(&mut self, packets: f64, may_grow: bool) {
         let mut rest = packets;
         if self.window.is_slow_start() {
@@ -199,7 +201,7 @@ impl LedbatPp {
             rest = self.window.slow_start(gain * packets) / gain;
         }
         let cwnd = self.window.cwnd();
-        // An ACK may stand for more than a round trip after a gap.
+        // An ACK may cover more than an RTT after a pause.
         let change = self.change() * (rest / cwnd).min(1.0);
         if rest > 0.0 && (may_grow || change < 0.0) {
             self.window.set_avoiding((cwnd + change).max(SLOWDOWN_WINDOW));

@@ -1,15 +1,15 @@
-//! Low priority: a flow that takes a growing delay for congestion, and makes room for others.
+//! Low-priority TCP: a rising delay counts as congestion, and the flow yields to others.
 //!
 //! Source: [TCPLP] with Reno's growth, [HSTCPLP] with HighSpeed's.
 //! Model, d the delay of the path, s its average, s += (d - s) / 8 for each ACK:
 //!     s > d_min + 0.15 (d_max - d_min)     early congestion
-//!     at the first:                        cwnd = keep × cwnd, and nothing grows for 3 RTT
-//!     at another within these 3 RTT:       cwnd = 1, and nothing grows for 3 RTT
-//!     else, and at a loss:                 as the law says: Reno or HighSpeed
-//! d_min and d_max are of the whole connection; slow start measures them and hears no early sign.
-//! States:      Probing --early--> Inference --3 RTT without another--> Probing
+//!     first sign:                          cwnd = keep × cwnd, and no growth for 3 RTT
+//!     further sign within these 3 RTT:     cwnd = 1, and no growth for 3 RTT
+//!     otherwise, and at a loss:            as the law defines: Reno or HighSpeed
+//! d_min and d_max cover the whole connection. Slow start measures both and ignores early signs.
+//! States:      Probing --early sign--> Inference --3 RTT without another sign--> Probing
 //! Invariants:  as `window`.
-//! Not here:    DEV-031, the way there alone: the delay is the round trip's.
+//! Not here:    DEV-031, the one-way delay: the delay is the RTT's.
 
 use sabul_units::{Bytes, Instant};
 
@@ -22,12 +22,13 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// [TCPLP] How long nothing grows after an early sign, in round trips.
+/// [TCPLP] Length of the inference phase without growth, in RTTs.
 const INFERENCE_ROUNDS: u64 = 3;
 /// [TCPLP] Weight of a new delay in the average.
 const AVERAGE_WEIGHT: f64 = 0.125;
-/// DEV-031: a receiver may hold an ACK until the next packet, which is no delay of the path. Of so many
-/// in a row one was not held, and in so small a window the next packet is too far away to tell.
+/// DEV-031: a receiver may delay an ACK until the next packet, which is no delay of the path. Of
+/// this many samples in a row, one was not delayed. In smaller windows the next packet is too far
+/// away for such samples.
 const SAMPLES: usize = 2;
 const WINDOW_MIN: f64 = 4.0;
 
@@ -79,7 +80,7 @@ const PARAMS: &[ParamSpec] = &[
 /// Delays, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Delays {
-    /// The newest since the last decrease; infinite where there are fewer.
+    /// Newest samples since the last decrease; infinite where fewer exist.
     recent: [f64; SAMPLES],
     max: f64,
     average: Option<f64>,
@@ -98,17 +99,17 @@ struct LowPriority<L> {
     threshold: f64,
     is_slow_start_again: bool,
     delays: Delays,
-    /// The end of the present inference.
+    /// End of the current inference phase.
     inference_until: Option<Instant>,
-    /// The first number sent after the last cut.
+    /// First number sent after the last early decrease.
     first_after: SentNumber,
-    /// Slow start has ended once, so both ends of the delay are known.
+    /// True once slow start has ended, so both ends of the delay range are known.
     is_measured: bool,
-    /// The delay was below the threshold since then.
+    /// True once the delay was below the threshold after that.
     was_clear: bool,
 }
 
-/// [TCPLP] Reno, at low priority.
+/// [TCPLP] Builds Reno at low priority.
 fn build_tcp_lp(
     params: &ParamValues,
     _packet_bytes: Bytes,
@@ -116,7 +117,7 @@ fn build_tcp_lp(
     Ok(Box::new(LossDriven::new(params, LowPriority::new(params, NewReno))))
 }
 
-/// [HSTCPLP] HighSpeed, at low priority.
+/// [HSTCPLP] Builds HighSpeed at low priority.
 fn build_hstcp_lp(
     params: &ParamValues,
     _packet_bytes: Bytes,
@@ -139,9 +140,9 @@ impl<L: Law> LowPriority<L> {
         }
     }
 
-    /// Takes a round trip in, and says whether it is an early sign of congestion.
+    /// Adds an RTT sample; returns whether it is an early sign of congestion.
     fn is_congested(&mut self, acked: &Acked, cwnd: f64, rtt: &RttEstimate) -> bool {
-        // Ours: the delay of what was sent before the cut tells nothing of what the cut did.
+        // Ours: the delay of packets sent before the decrease does not show its effect.
         if acked.settled < self.first_after || cwnd < WINDOW_MIN {
             return false;
         }
@@ -179,7 +180,7 @@ impl<L: Law> Law for LowPriority<L> {
             return;
         }
         cx.tell(Reason::DelayRose);
-        // Ours: what slow start has queued goes by first signs, however many that takes.
+        // Ours: the queue of slow start is reduced by first signs, however many are needed.
         let is_in_vain = self.was_clear && self.is_inferring(cx.now);
         let left = if is_in_vain { 1.0 } else { self.law.keep(cwnd, cx) * cwnd };
         if self.is_slow_start_again {
@@ -214,14 +215,14 @@ mod tests {
 
     const SLOW: Span = Span::from_millis(200);
 
-    /// In avoidance, with delays from 100 to 200 ms behind it.
+    /// Creates a law in avoidance, with measured delays from 100 to 200 ms.
     fn measured<L: Law>(cwnd: f64, law: L) -> LossDriven<LowPriority<L>> {
         let mut law = LowPriority::new(&values(PARAMS, &[]), law);
         law.delays = Delays { recent: [0.1; SAMPLES], max: 0.2, average: Some(0.1) };
         avoiding(PARAMS, cwnd, law)
     }
 
-    /// ACKs of one packet each, all of which show this round trip at `now`.
+    /// Sends ACKs of one packet each, all with this RTT at `now`.
     fn arrive(
         driven: &mut dyn Controller,
         packets: std::ops::RangeInclusive<u64>,
@@ -247,7 +248,8 @@ mod tests {
         assert_eq!(driven.phase(), "avoidance");
     }
 
-    /// A window of 1000 that a first sign has halved at time 0; packet 1003 is the first sent later.
+    /// Returns a window of 1000 halved by a first sign at time 0; packet 1003 is the first sent
+    /// later.
     fn cut() -> LossDriven<LowPriority<NewReno>> {
         let mut driven = measured(1000.0, NewReno);
         arrive(&mut driven, 1..=3, Span::ZERO, SLOW);
@@ -275,7 +277,7 @@ mod tests {
         arrive(&mut driven, 1021..=1025, SLOW * 3, RTT);
         // 5 / 500 = 0.01.
         assert!((driven.window.cwnd() - 500.011).abs() < 1e-3, "{driven:?}");
-        // A sign after that is a first one again.
+        // A later sign is a first sign again.
         arrive(&mut driven, 1026..=1028, SLOW * 3, SLOW);
         assert_eq!(driven.limits().window.unwrap().0, 250, "{driven:?}");
     }

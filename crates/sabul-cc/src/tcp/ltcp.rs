@@ -4,13 +4,12 @@
 //! Model:       layer K begins at a window of  W_K = W_T (K - 1) K (K + 1) / 6:
 //!              0, 50, 200, 500, 1000, 1750, …
 //!              K = 1:    Reno
-//!              else, per packet acknowledged while the window is what binds:  cwnd += K × k_r / cwnd
+//!              else, per packet acknowledged while the window is the limit:   cwnd += K × k_r / cwnd
 //!                    on a loss event:                                         cwnd = 0.85 × flight
-//! Growth goes with the cube root of the window and decrease with the window, so in equilibrium with a
-//! loss rate p the window goes with p^-0.6.
+//! Growth is proportional to the cube root of the window, the decrease to the window. In
+//! equilibrium with a loss rate p the window is therefore proportional to p^-0.6.
 //! States, invariants:   `window`; W_K <= cwnd < W_(K+1).
-//! Not here:    the factor by which the source makes growth depend on the round trip: `k_r` is a
-//!              constant.
+//! Not here:    the factor by which the source scales growth with the RTT: `k_r` is a constant.
 
 use sabul_units::Bytes;
 
@@ -79,14 +78,15 @@ impl Ltcp {
         }
     }
 
-    /// The window at which layer `k` begins.
+    /// Returns the window at which layer `k` begins.
     fn begin(&self, k: f64) -> f64 {
         self.layer_packets * (k - 1.0) * k * (k + 1.0) / 6.0
     }
 
-    /// The highest layer that begins at or below a window of `cwnd`.
+    /// Returns the highest layer that begins at or below a window of `cwnd`.
     fn layer(&self, cwnd: f64) -> f64 {
-        // W_K is a little less than W_T K^3 / 6, so the layer is the root's whole part or one more.
+        // W_K is slightly less than W_T K^3 / 6, so the layer is the root's integer part or one
+        // more.
         let k = cube_root(6.0 * cwnd / self.layer_packets).floor().max(1.0);
         if self.begin(k + 1.0) <= cwnd { k + 1.0 } else { k }
     }
@@ -130,7 +130,7 @@ mod tests {
             assert!((law.layer(begin + 0.999) - k).abs() < 1e-9, "above {begin}");
             assert!(below == 0 || (law.layer(begin - 0.001) - k + 1.0).abs() < 1e-9, "{begin}");
         }
-        // Each gap is (K + 1) / (K - 1) times the one before: 50 × 3 = 150, 150 × 2 = 300.
+        // Each gap is (K + 1) / (K - 1) times the previous gap: 50 × 3 = 150, 150 × 2 = 300.
         for k in 2..500 {
             let k = f64::from(k);
             let (gap, before) =

@@ -1,9 +1,9 @@
 //! Window controllers of the TCP family.
 //!
-//! They drive simulated TCP hosts, where a packet number is a segment's, and the sender of this
-//! project on the wire, where it is new for each transmission. Both tell the same facts; `window`
-//! keeps what all members of the family share. A law says how the window grows and by how much it
-//! shrinks, and `law` makes a controller of it; `cubic` is one of its own.
+//! They run in simulated TCP hosts, where a number is a segment's, and in this project's sender on
+//! the wire, where each transmission has a new number. Both hosts report the same events. `window`
+//! holds the state that all members share. A `Law` defines growth and decrease of the window, and
+//! `law` turns it into a controller; `cubic` is a controller of its own.
 
 pub(crate) mod bbr1;
 pub(crate) mod bbr3;

@@ -1,10 +1,10 @@
-//! MulTCP: one window that behaves as those of N NewReno flows together.
+//! MulTCP: one window with the behaviour of N NewReno flows.
 //!
-//! Source: [MULTCP]; what N windows do together: [HACKER].
-//! Model:       per packet acknowledged while the window is what binds:   cwnd += N / cwnd
+//! Source: [MULTCP]; aggregate of N windows: [HACKER].
+//! Model:       per packet acknowledged while the window is the limit:    cwnd += N / cwnd
 //!              on a loss event:                                          cwnd = (1 − 1 / 2N) × flight
-//! A loss hits one flow of the N, which halves; all N grow by a packet a round trip. In equilibrium
-//! with a loss rate p the window is √(N (2N − ½) / p), about 1.41 N / √p.
+//! A loss halves one flow of the N; all N grow by a packet per RTT. In equilibrium with a loss rate
+//! p the window is √(N (2N − ½) / p), about 1.41 N / √p.
 //! States, invariants:   `window`.
 //! Not here:    N connections (`streams` of a simulated TCP flow). DEV-034: slow start of N flows.
 
@@ -82,7 +82,7 @@ mod tests {
         let mut driven = avoiding(PARAMS, 100.0, MulTcp { flows: 1.0 });
         let mut largest = 1000;
         round(&mut driven, &mut largest, RTT, RTT);
-        // A packet a round trip, a little less since the window grows within it.
+        // One packet per RTT, slightly less because the window grows within the RTT.
         let grown = driven.window.cwnd();
         assert!((100.98..=101.0).contains(&grown), "{grown}");
         lose(&mut driven, &mut largest, RTT);

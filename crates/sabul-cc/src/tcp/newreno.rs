@@ -1,15 +1,15 @@
-//! NewReno: one packet more each round trip, half the window at each loss event.
+//! NewReno: one more packet per RTT, half of the window at each loss event.
 //!
 //! Source: [RFC5681 §3.1] (slow start, avoidance), [RFC6582 §3.2] (one decrease a window of data),
 //! [RFC6928 §2] (initial window).
-//! Model, per packet acknowledged outside recovery while the window is what binds:
+//! Model, per packet acknowledged outside recovery while the window is the limit:
 //!     cwnd < ssthresh:  cwnd += 1
 //!     else:             cwnd += 1 / cwnd
 //! On a loss event:      ssthresh = cwnd = max(flight / 2, 2)
 //! On a timeout:         ssthresh = max(flight / 2, 2), cwnd = 1
 //! States, invariants:   `window`.
-//! Not here:    which packet goes out again (the sender's part; with selective acknowledgement no
-//!              window needs inflating).
+//! Not here:    retransmissions, which the sender selects; window inflation, which selective
+//!              acknowledgements make unnecessary.
 
 use sabul_units::Bytes;
 
@@ -19,7 +19,7 @@ use crate::controller::{Context, Controller};
 use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 
-/// [RFC5681 §3.1] eq. 4: half of what is in flight stays.
+/// [RFC5681 §3.1] eq. 4: half of the packets in flight remains.
 pub(super) const BETA: f64 = 0.5;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -36,7 +36,7 @@ pub(crate) const ENTRY: Entry = Entry {
 
 pub(super) const PARAMS: &[ParamSpec] = &[INITIAL_WINDOW, SSTHRESH];
 
-/// See the module.
+/// NewReno's law; see the module.
 #[derive(Debug)]
 pub(super) struct NewReno;
 
@@ -46,7 +46,7 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 
 impl Law for NewReno {
     fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context<'_>) -> f64 {
-        // [RFC5681 §3.1] eq. 3, for as many packets as the ACK covers.
+        // [RFC5681 §3.1] eq. 3, for all packets that the ACK covers.
         packets / cwnd
     }
 

@@ -1,13 +1,13 @@
-//! Reno: NewReno whose answer to a loss holds for one round trip, not for a window of data.
+//! Reno: as NewReno, but a decrease covers the losses of one RTT, not of a window of data.
 //!
 //! Source: [RFC5681 §3.1] (slow start, avoidance), [RFC5681 §3.2] (fast recovery).
-//! Model:       as `newreno`. Fast recovery ends with the first ACK of something new, which is that
-//!              of the first packet sent again: one round trip after the decrease. What is reported
-//!              lost after that is a new event, even if it was sent before.
+//! Model:       as `newreno`. Fast recovery ends with the first ACK of new data, which acknowledges
+//!              the first retransmission: one RTT after the decrease. Later loss reports are new
+//!              events, even of packets sent before.
 //! States, invariants:   `window`.
-//! Not here:    recovery without selective acknowledgements, in which Reno finds one lost packet each
-//!              round trip and often ends in a timeout: which packet goes out again is the sender's
-//!              part, and the senders of this project know all that arrived.
+//! Not here:    recovery without selective acknowledgements, in which Reno detects one loss per RTT
+//!              and often ends in a timeout. The sender selects retransmissions, and this project's
+//!              senders have complete ACKs.
 
 use sabul_units::{Bytes, Span};
 
@@ -41,7 +41,7 @@ fn build(params: &ParamValues, _packet_bytes: Bytes) -> Result<Box<dyn Controlle
 
 impl Law for Reno {
     fn grow(&mut self, cwnd: f64, packets: f64, _cx: &Context<'_>) -> f64 {
-        // [RFC5681 §3.1] eq. 3, for as many packets as the ACK covers.
+        // [RFC5681 §3.1] eq. 3, for all packets that the ACK covers.
         packets / cwnd
     }
 
@@ -77,7 +77,7 @@ mod tests {
         reno.on_loss(&loss(5, 99), &mut cx(Span::ZERO, RTT));
         reno.on_ack(&ack(5, 45, 20), &mut cx(RTT - Span(1), RTT));
         assert_eq!(reno.phase(), "recovery");
-        // A partial ACK: packets up to 99 are not all there. 50 + 10 / 50 = 50.2.
+        // A partial ACK: packets up to 99 have not all arrived. 50 + 10 / 50 = 50.2.
         reno.on_ack(&ack(10, 40, 30), &mut cx(RTT, RTT));
         assert_eq!(reno.phase(), "avoidance");
         assert!((reno.window.cwnd() - 50.2).abs() < 1e-9, "{reno:?}");

@@ -1,11 +1,11 @@
-//! Scalable TCP: a hundredth of a packet for each that arrives, an eighth of the window at each loss.
+//! Scalable TCP: growth by 0.01 packets per arrival; a loss removes an eighth of the window.
 //!
 //! Source: [STCP].
 //! Model:       cwnd <= 16:   Reno
-//!              else, per packet acknowledged while the window is what binds:   cwnd += 0.01
+//!              else, per packet acknowledged while the window is the limit:    cwnd += 0.01
 //!                    on a loss event:                                          cwnd = 7/8 × flight
-//! So a window takes the same number of round trips, ln(8/7) / ln(1.01) = 13.4, to get back after a
-//! loss, whatever its size; in equilibrium with a loss rate p it is 0.08 / p.
+//! The recovery time after a loss is ln(8/7) / ln(1.01) = 13.4 RTTs for any window. In equilibrium
+//! with a loss rate p the window is 0.08 / p.
 //! States, invariants:   `window`.
 
 use sabul_units::Bytes;
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn every_window_is_back_after_the_same_number_of_round_trips() {
-        // 7/8 × 1.01^13.4 = 1: in the fourteenth.
+        // 7/8 × 1.01^13.4 = 1: in the fourteenth RTT.
         for cwnd in [200.0, 20_000.0] {
             let mut driven = scalable(cwnd);
             let mut largest = 1_000_000;

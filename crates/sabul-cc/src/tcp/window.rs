@@ -1,32 +1,32 @@
-//! What every window controller keeps: window, threshold, and which losses are one event.
+//! Shared state of window controllers: window, threshold, and loss epochs.
 //!
 //! Source: [RFC5681 §3.1], [RFC6582 §3.2], [RFC6298 §5]; marks after [RFC3168 §6.1.2].
-//! Model:       a loss or mark beyond everything sent at the last decrease opens an epoch and shrinks
-//!              the window once; until all that was sent before is settled, nothing grows. A timeout
-//!              shrinks it to one packet, and growth starts with the first ACK after it.
-//! States:      Open --loss | mark--> Recovery --all of before settled--> Open
-//!              any --timeout--> Silent --ACK | loss report--> Restart --all of before settled--> Open
-//!              Recovery | Silent | Restart --undo--> Open, with the window as before
+//! Model:       a loss or mark beyond all packets sent at the last decrease opens an epoch and
+//!              shrinks the window once. The window does not grow until all these packets are
+//!              settled. A timeout sets the window to one packet; growth starts with the next ACK.
+//! States:      Open --loss | mark--> Recovery --all earlier packets settled--> Open
+//!              any --timeout--> Silent --ACK | loss report--> Restart --all earlier packets settled--> Open
+//!              Recovery | Silent | Restart --undo--> Open, with the previous window
 //! Invariants:  1 <= window, threshold <= `WINDOW_MAX`; a loss leaves a threshold of 2 or more.
-//! Not here:    how a window grows in avoidance, and the factor of its decrease (`law`, `cubic`); the
-//!              smaller window after an idle time [RFC5681 §4.1], since no fact tells of one.
+//! Not here:    growth in avoidance and the decrease factor (`law`, `cubic`); the smaller window
+//!              after idle time [RFC5681 §4.1], which no callback reports.
 
 use sabul_units::{Gap, Packets, Span};
 
 use crate::controller::{Acked, Context, LossReport, SendLimits, SentNumber};
 use crate::params::{ParamSpec, ParamValues, Unit};
 
-/// Ours: far beyond any path, and exact in floating point.
+/// Ours: far above any path's BDP, and exact in floating point.
 const WINDOW_MAX: f64 = 1e9;
-/// [RFC5681 §3.1] The threshold never falls below two packets.
+/// [RFC5681 §3.1] Least threshold: two packets.
 const SSTHRESH_MIN: f64 = 2.0;
-/// Ours, the ratios of Linux: paced at exactly window ÷ RTT a flow could never fill its window, and
-/// slow start wants twice the window within the next round trip.
+/// Ours, the ratios of Linux: at exactly window ÷ RTT a flow could never fill its window, and slow
+/// start needs twice the window in the next RTT.
 const PACE_SLOW_START: f64 = 2.0;
 const PACE: f64 = 1.2;
-/// Ours: the window binds where at least this share of it was in use. An ACK tells what is in flight
-/// now, after pacing and the receiver's ACK interval had their say, so not all of it can be asked.
-/// In slow start half is enough, since the window may have doubled since those packets left.
+/// Ours: the window is the limit if at least this share of it was in use. Pacing and the ACK
+/// interval keep the count below the full window. In slow start half is sufficient, because the
+/// window may have doubled since.
 const USED_SLOW_START: f64 = 0.5;
 const USED: f64 = 0.875;
 
@@ -50,39 +50,39 @@ pub(super) const SSTHRESH: ParamSpec = ParamSpec {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing is being recovered.
+    /// No recovery.
     Open,
-    /// The window has shrunk; not all that was sent before is settled yet.
+    /// The window has shrunk; earlier packets are not all settled yet.
     Recovery,
-    /// Nothing was heard since a timeout.
+    /// No feedback since a timeout.
     Silent,
-    /// Something was heard after a timeout, but not all that was sent before it is settled.
+    /// Feedback after a timeout; earlier packets are not all settled yet.
     Restart,
 }
 
-/// What an ACK means for the window.
+/// Effect of an ACK on the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Heard {
-    /// A mark opened an epoch: shrink.
+    /// A mark opened an epoch: the window must shrink.
     Mark,
-    /// No growth: in recovery, or the window was not what held the sender back.
+    /// No growth: in recovery, or the window was not the limit.
     Hold,
-    /// This many packets arrived and count for growth.
+    /// This many arrivals count for growth.
     Grow(f64),
 }
 
-/// See the module.
+/// Shared state; see the module.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// Packets.
+    /// Window in packets.
     cwnd: f64,
     ssthresh: f64,
     state: State,
-    /// Largest number sent when the window last shrank.
+    /// Largest number sent at the last decrease.
     recover: Option<SentNumber>,
     /// Window and threshold before the first decrease of the newest recovery.
     before: Option<(f64, f64)>,
-    /// Packets in flight before the newest ACK, and whether the window was what bound them.
+    /// Packets in flight before the newest ACK, and whether the window was their limit.
     flight: f64,
     is_limiting: bool,
     srtt: Option<Span>,
@@ -110,17 +110,17 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// Neither a decrease nor a timeout is being recovered from.
+    /// Returns whether no decrease or timeout is being recovered from.
     pub(super) fn is_open(&self) -> bool {
         self.state == State::Open
     }
 
-    /// The window has shrunk, and not all that was sent before is settled yet.
+    /// Returns whether a decrease is being recovered from.
     pub(super) fn is_recovering(&self) -> bool {
         self.state == State::Recovery
     }
 
-    /// Nothing was heard since a timeout.
+    /// Returns whether no feedback arrived since a timeout.
     pub(super) fn is_silent(&self) -> bool {
         self.state == State::Silent
     }
@@ -133,7 +133,8 @@ impl Window {
         }
     }
 
-    /// The pacing gap is srtt ÷ window, less what growth needs: bursts stay small where it is kept.
+    /// Returns window and gap; the gap is srtt ÷ window, less a margin for growth. Pacing keeps
+    /// bursts small.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 10^9")]
     pub(super) fn limits(&self) -> SendLimits {
         let pace = if self.is_slow_start() { PACE_SLOW_START } else { PACE };
@@ -143,19 +144,20 @@ impl Window {
         SendLimits { gap, window: Some(Packets(self.cwnd as u64)), hold_until: None }
     }
 
-    /// Takes the facts of an ACK in, and says what they mean.
+    /// Processes an ACK; returns its effect on the window.
     pub(super) fn hear(&mut self, acked: &Acked, cx: &Context<'_>) -> Heard {
         self.srtt = cx.rtt.map(|rtt| rtt.smoothed);
         self.flight = acked.in_flight.0.saturating_add(acked.newly.0) as f64;
         let used = if self.is_slow_start() { USED_SLOW_START } else { USED };
-        // What may be sent is a whole number of packets.
+        // The window permits a whole number of packets.
         self.is_limiting = self.flight >= self.cwnd.floor() * used;
         if self.state == State::Silent {
-            // A timeout is not told what has been sent; this is the first to say.
+            // The timeout callback has no packet number; this ACK is the first with one.
             self.recover = Some(acked.next.before());
             self.state = State::Restart;
         }
-        // [RFC6582 §3.2] step 3: recovery is over with "recover" itself; a mark on that packet is old all the same.
+        // [RFC6582 §3.2] step 3: recovery ends with "recover" itself, but a mark on that packet
+        // belongs to the old epoch.
         if self.recover.is_none_or(|recover| acked.settled >= recover) {
             self.state = State::Open;
             if acked.marked.0 > 0 && self.recover != Some(acked.settled) {
@@ -172,10 +174,10 @@ impl Window {
         Heard::Grow(acked.newly.0 as f64)
     }
 
-    /// Whether the loss is a new event. [RFC6582 §3.2] step 2.
+    /// Returns whether the loss opens a new epoch. [RFC6582 §3.2] step 2.
     pub(super) fn opens_epoch(&mut self, loss: &LossReport) -> bool {
         if self.state == State::Silent {
-            // What the timeout has already answered.
+            // The timeout has already responded to these losses.
             self.recover = Some(loss.largest_sent);
             self.state = State::Restart;
             return false;
@@ -189,14 +191,14 @@ impl Window {
         true
     }
 
-    /// [RFC5681 §3.1] eq. 4: the threshold is a share of what is in flight, which is the window
-    /// where that is what holds the sender back; the window follows.
+    /// [RFC5681 §3.1] eq. 4: sets threshold and window to this share of the packets in flight,
+    /// which are the window where the window is the limit.
     pub(super) fn shrink(&mut self, beta: f64) {
         self.set_ssthresh(beta);
         self.cwnd = self.ssthresh;
     }
 
-    /// What is lost from now on is a new event, whenever it was sent.
+    /// Ends a recovery early: further losses open a new epoch, whenever their packets were sent.
     pub(super) fn end_recovery(&mut self) {
         if self.state == State::Recovery {
             self.state = State::Open;
@@ -204,8 +206,8 @@ impl Window {
         }
     }
 
-    /// [RFC5681 §3.1] The window is one packet; the threshold stays if nothing was heard since an
-    /// earlier timeout.
+    /// [RFC5681 §3.1] Sets the window to one packet; a repeated timeout without feedback keeps the
+    /// threshold.
     pub(super) fn time_out(&mut self, beta: f64) {
         self.forget_if_open();
         if self.state != State::Silent {
@@ -215,20 +217,21 @@ impl Window {
         self.state = State::Silent;
     }
 
-    /// A new recovery has nothing to do with the one before.
+    /// Drops the undo state if no recovery is in progress.
     fn forget_if_open(&mut self) {
         if self.state == State::Open {
             self.before = None;
         }
     }
 
-    /// Whether the next decrease begins a recovery, so that an undo goes back to what is now.
+    /// Returns whether the next decrease begins a recovery, so that an undo restores the present
+    /// state.
     pub(super) fn is_first_decrease(&self) -> bool {
         self.before.is_none() || self.state == State::Open
     }
 
-    /// The decreases of the newest recovery were in vain: window and threshold are at least as before;
-    /// false if there was none. [LINUX tcp_input.c]
+    /// Reverts the decreases of the newest recovery: window and threshold are at least as before.
+    /// Returns false without such a decrease. [LINUX tcp_input.c]
     pub(super) fn undo(&mut self) -> bool {
         let Some((cwnd, ssthresh)) = self.before.take() else { return false };
         self.cwnd = self.cwnd.max(cwnd);
@@ -243,23 +246,23 @@ impl Window {
         self.ssthresh = (beta * flight).max(SSTHRESH_MIN);
     }
 
-    /// Slow start takes its part of `packets`; the rest is for avoidance.
+    /// Grows in slow start; returns the part of `packets` that remains for avoidance.
     ///
-    /// DEV-012: [RFC5681 §3.1] adds at most one packet an ACK. Here an ACK may stand for a quarter of
-    /// a round trip, so all that it covers counts; pacing is what keeps bursts small.
+    /// DEV-012: [RFC5681 §3.1] adds at most one packet an ACK. Here an ACK may cover a quarter of
+    /// an RTT, so all covered packets count; pacing keeps bursts small.
     pub(super) fn slow_start(&mut self, packets: f64) -> f64 {
         let taken = (self.ssthresh - self.cwnd).clamp(0.0, packets);
         self.cwnd += taken;
         packets - taken
     }
 
-    /// Slow start is over here.
+    /// Ends slow start at the present window.
     pub(super) const fn end_slow_start(&mut self) {
         self.ssthresh = self.cwnd;
     }
 
-    /// Lets a queue drain: the window is `cwnd`, and slow start leads back to the present window. Losses up
-    /// to number `newest` are no new event.
+    /// Lets a queue drain: sets the window to `cwnd`, and slow start leads back to the present
+    /// window. Losses up to number `newest` open no epoch.
     pub(super) const fn pause(&mut self, cwnd: f64, newest: SentNumber) {
         self.ssthresh = self.cwnd.max(SSTHRESH_MIN);
         self.set(cwnd);
@@ -267,7 +270,8 @@ impl Window {
         self.state = State::Recovery;
     }
 
-    /// Sets the window of avoidance, within its bounds; a smaller one does not bring slow start back.
+    /// Sets the window of avoidance, within its bounds; a smaller window does not restart slow
+    /// start.
     pub(super) fn set_avoiding(&mut self, cwnd: f64) {
         self.set(cwnd);
         if self.is_slow_start() {
@@ -280,7 +284,7 @@ impl Window {
         self.cwnd = cwnd.clamp(1.0, WINDOW_MAX);
     }
 
-    /// What must hold between any two calls.
+    /// Asserts the invariants between two calls.
     #[cfg(test)]
     pub(super) fn check_invariants(&self) {
         assert!((1.0..=WINDOW_MAX).contains(&self.cwnd), "window {}", self.cwnd);

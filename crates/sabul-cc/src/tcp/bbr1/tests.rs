@@ -4,7 +4,7 @@ use super::super::testing::{RTT, ack, cx, loss};
 use super::*;
 use crate::controller::{Moment, SentNumber};
 
-/// A path of `rate` packets a millisecond and [`RTT`], seen by one ACK a millisecond.
+/// Path of `rate` packets a millisecond and [`RTT`], with one ACK a millisecond.
 struct Path {
     bbr: Bbr,
     now: Span,
@@ -17,12 +17,13 @@ impl Path {
         Self { bbr: Bbr::new(10.0), now: Span::ZERO, total: 0, next: 0 }
     }
 
-    /// `ms` milliseconds in which `rate` packets each arrive, with `in_flight` behind them.
+    /// Runs `ms` milliseconds in which `rate` packets each arrive, with `in_flight` packets behind
+    /// them.
     fn run(&mut self, ms: u64, rate: u64, in_flight: u64, rtt: Span) {
         self.run_held(ms, rate, in_flight, rtt, Acked::default());
     }
 
-    /// The same, held back as `held` says.
+    /// As above, with the limits that `held` adds.
     fn run_held(&mut self, ms: u64, rate: u64, in_flight: u64, rtt: Span, held: Acked) {
         for _ in 0..ms {
             self.now += Span::from_millis(1);
@@ -40,7 +41,7 @@ impl Path {
         }
     }
 
-    /// Ten packets a millisecond with a product in flight, until the bandwidth is probed.
+    /// Runs ten packets a millisecond with one BDP in flight, until the bandwidth is probed.
     fn settled() -> Self {
         let mut path = Self::new();
         path.run(1000, 10, 1000, RTT);
@@ -67,7 +68,7 @@ fn startup_ends_after_three_rounds_without_a_quarter_more() {
     path.run(200, 13, 1300, RTT);
     assert_eq!((path.bbr.phase(), path.bbr.full_rounds), ("startup", 0));
     path.run(300, 13, 1300, RTT);
-    // 1300 are just the product: what startup would have queued is gone at once.
+    // 1300 are exactly one BDP: the queue that startup would have built is gone at once.
     path.run(100, 13, 1300, RTT);
     assert!(path.bbr.is_full);
     assert_eq!(path.bbr.phase(), "probe-bw");
@@ -101,12 +102,12 @@ fn the_cycle_probes_gives_back_and_cruises() {
     }
     // gap = 1 / (0.99 × 1.25 × 10 000) = 80.8 µs.
     assert_eq!(path.bbr.limits().gap.0.as_nanos(), 80_808);
-    // Longer than a round trip, but 1 240 in flight are less than 1.25 products of 1000.
+    // Longer than an RTT, but 1 240 in flight are less than 1.25 BDPs of 1000.
     path.run(150, 10, 1240, RTT);
     assert_eq!(path.phase_of_cycle(), 0, "not yet what it asks for");
     path.run(1, 10, 1241, RTT);
     assert_eq!(path.phase_of_cycle(), 1);
-    // gap = 1 / (0.99 × 0.75 × 10 000) = 134.7 µs, until no more than the product is in flight.
+    // gap = 1 / (0.99 × 0.75 × 10 000) = 134.7 µs, until at most one BDP is in flight.
     assert_eq!(path.bbr.limits().gap.0.as_nanos(), 134_680);
     path.run(1, 10, 1000, RTT);
     assert_eq!(path.phase_of_cycle(), 1);
@@ -123,7 +124,7 @@ fn a_smallest_round_trip_of_ten_seconds_ago_is_measured_anew() {
     assert_eq!(path.bbr.phase(), "probe-bw");
     path.run(1200, 10, 1100, RTT + Span::from_millis(10));
     assert_eq!((path.bbr.phase(), path.bbr.limits().window), ("probe-rtt", Some(Packets(4))));
-    // Four in flight, 200 ms and a round: then on, with what was found.
+    // Four in flight, 200 ms and a round: then the previous rate again.
     path.run(200, 10, 4, RTT + Span::from_millis(1));
     assert_eq!(path.bbr.phase(), "probe-rtt");
     path.run(2, 10, 4, RTT + Span::from_millis(1));
@@ -142,7 +143,8 @@ fn a_loss_holds_the_window_for_a_round_trip_and_leaves_the_rate() {
     assert_eq!(path.bbr.limits().window, Some(Packets(1010)), "what arrives is replaced");
     path.run(60, 10, 990, RTT);
     assert!(path.bbr.limits().window > Some(Packets(1900)), "{:?}", path.bbr.limits());
-    // What was sent before the recovery ended holds nothing, or stray loss would do so for ever.
+    // Losses from before the end of the recovery are ignored; else random loss would reduce the
+    // window for ever.
     path.bbr.on_loss(&loss(path.total, path.next - 1), &mut cx(path.now, RTT));
     assert!(path.bbr.limits().window > Some(Packets(1900)), "{:?}", path.bbr.limits());
     path.bbr.on_loss(&loss(path.next, path.next + 9), &mut cx(path.now, RTT));
@@ -160,7 +162,7 @@ fn silence_leaves_one_packet_and_what_was_before_comes_back() {
         path.bbr.on_timeout(&mut cx(path.now, RTT));
     }
     assert_eq!(path.bbr.limits().window, Some(Packets(1)));
-    // All that was sent before it has arrived 100 ms later.
+    // All earlier packets have arrived 100 ms later.
     path.run(102, 10, 1000, RTT);
     assert_eq!(path.bbr.limits().window, Some(Packets(2006)));
 }

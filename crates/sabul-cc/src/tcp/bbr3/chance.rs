@@ -1,35 +1,35 @@
-//! The share of packets that a path loses whatever is sent.
+//! Estimate of the path's random loss.
 //!
-//! Source: ours, DEV-053. What a full queue drops comes in some rounds and not in those after, and with a
-//! long round trip; what is lost by chance comes in all of them, also while no queue stands.
-//! Model:       chance = mean of the smaller half of the shares lost in the last eight rounds without a
-//!              queue, over those there are at first
+//! Source: ours, DEV-053. A full queue drops packets in some rounds only, and with a long RTT;
+//! random loss occurs in all rounds, also without a queue.
+//! Model:       chance = mean of the smaller half of the loss shares of the last eight rounds
+//!              without a queue, or of the rounds so far
 //! Invariants:  0 <= chance < 1; zero until three such rounds have ended.
 
 use sabul_units::Span;
 
-/// Ours: rounds that count, and those that must have ended before any does.
+/// Ours: number of rounds that count, and least number before the estimate is used.
 const ROUNDS: usize = 8;
 const ROUNDS_MIN: usize = 3;
-/// Ours: no queue stands in a round with a round trip at most so much above the smallest.
+/// Ours: a round has no queue if its smallest RTT exceeds the path's by at most this much.
 const QUEUE_PART: u64 = 20;
 const QUEUE_MIN: Span = Span::from_micros(500);
-/// Ours: standard deviations, of losses that come in pairs, beyond which more than chance is at work.
+/// Ours: standard deviations, of losses in pairs, beyond which losses are more than random.
 const DEVIATIONS: f64 = 4.0;
 
-/// See the module.
+/// Loss shares of recent rounds; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Chance {
     shares: [f64; ROUNDS],
     ended: usize,
     arrived: f64,
     lost: f64,
-    /// The smallest round trip of the present round.
+    /// Smallest RTT of the current round.
     least: Option<Span>,
 }
 
 impl Chance {
-    /// The share that is lost by chance.
+    /// Returns the share of random loss.
     pub(super) fn share(&self) -> f64 {
         if self.ended < ROUNDS_MIN {
             return 0.0;
@@ -41,20 +41,20 @@ impl Chance {
         smaller.iter().sum::<f64>() / smaller.len() as f64
     }
 
-    /// How far from chance the share of so many packets comes by chance.
+    /// Returns the random deviation of the loss share for this number of packets.
     pub(super) fn spread(&self, packets: f64) -> f64 {
         let share = self.share();
         DEVIATIONS * (2.0 * share * (1.0 - share) / packets.max(1.0)).sqrt()
     }
 
-    /// So many packets arrived and were found lost.
+    /// Counts packets that arrived and packets found lost.
     pub(super) fn note(&mut self, newly: f64, newly_lost: f64, rtt: Span) {
         self.arrived += newly;
         self.lost += newly_lost;
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
     }
 
-    /// A round is over, on a path of this round trip.
+    /// Ends a round, on a path with this smallest RTT.
     pub(super) fn end_round(&mut self, rtt_min: Span) {
         if self.arrived > 0.0 && self.least.is_some_and(|least| !shows_queue(least, rtt_min)) {
             self.shares[self.ended % ROUNDS] = self.lost / (self.arrived + self.lost);
@@ -64,7 +64,7 @@ impl Chance {
     }
 }
 
-/// Whether a round trip is so long that a queue stands.
+/// Returns whether the RTT shows a queue.
 pub(super) fn shows_queue(rtt: Span, rtt_min: Span) -> bool {
     rtt > rtt_min + (rtt_min / QUEUE_PART).max(QUEUE_MIN)
 }
@@ -79,7 +79,7 @@ mod tests {
         chance
     }
 
-    /// A round of 1000 packets in which a queue of `queue_ms` stands in front of 40 ms.
+    /// Ends a round of 1000 packets with a queue of `queue_ms` above an RTT of 40 ms.
     fn round(chance: &mut Chance, lost: f64, queue_ms: u64) {
         let base = Span::from_millis(40);
         chance.note(1000.0 - lost, lost, base + Span::from_millis(queue_ms));

@@ -1,28 +1,28 @@
-//! What is in flight, what of it is lost, and the rounds that losses begin.
+//! Packets in flight, lost packets, and rounds of losses.
 
 use super::super::delivery::Sample;
 use crate::controller::{Acked, LossReport, SentNumber};
 
-/// Packets on the way.
+/// Packets in flight and lost packets.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// Lost since the start, as told by reports alone.
+    /// Packets lost since the start, by loss reports alone.
     told: u64,
-    /// Lost since the start, as told by reports or by ACKs.
+    /// Packets lost since the start, by loss reports or ACKs.
     pub(super) lost: u64,
-    /// In flight after the newest ACK.
+    /// Packets in flight after the newest ACK.
     pub(super) packets: f64,
-    /// In flight before it.
+    /// Packets in flight before the newest ACK.
     pub(super) before: f64,
 }
 
 impl Flight {
-    /// Packets were reported lost.
+    /// Counts packets reported lost.
     pub(super) const fn note_loss(&mut self, loss: &LossReport) {
         self.told = self.told.saturating_add(loss.first_time.0);
     }
 
-    /// Takes in an ACK; how many packets more are lost than by the one before.
+    /// Processes an ACK; returns the number of newly lost packets.
     pub(super) fn note_ack(&mut self, acked: &Acked) -> f64 {
         let lost = self.lost.max(acked.lost.0).max(self.told);
         let newly_lost = (lost - self.lost) as f64;
@@ -33,7 +33,7 @@ impl Flight {
     }
 }
 
-/// A round that began with the first loss after the one before. [BBR3 §5.5.10]
+/// Round that begins with the first loss after the previous round. [BBR3 §5.5.10]
 #[derive(Debug, Default)]
 pub(super) struct LossRound {
     end: SentNumber,
@@ -43,9 +43,9 @@ pub(super) struct LossRound {
 }
 
 impl LossRound {
-    /// Takes in an ACK; whether it ends the round.
+    /// Processes an ACK; returns whether it ends the round.
     pub(super) fn note_ack(&mut self, acked: &Acked, newly_lost: f64) -> bool {
-        // The first loss of a round begins one of its own.
+        // The first loss begins a new round.
         if newly_lost > 0.0 && self.lost <= 0.0 {
             self.end = acked.next;
         }
@@ -57,19 +57,19 @@ impl LossRound {
         is_over
     }
 
-    /// Keeps the most that arrived in the round.
+    /// Records the largest rate and delivery of the round.
     pub(super) fn keep(&mut self, sample: Sample) {
         self.bw_latest = self.bw_latest.max(sample.rate.unwrap_or(0.0));
         self.inflight_latest = self.inflight_latest.max(sample.delivered);
     }
 
-    /// The next round begins with what the last ACK of this one brought.
+    /// Begins the next round with the sample of this round's last ACK.
     pub(super) fn restart(&mut self, sample: Sample) {
         self.bw_latest = sample.rate.unwrap_or(0.0);
         self.inflight_latest = sample.delivered;
     }
 
-    /// What was lost and arrived says nothing from now on.
+    /// Discards losses and samples so far.
     pub(super) const fn forget(&mut self) {
         (self.lost, self.bw_latest, self.inflight_latest) = (0.0, 0.0, 0.0);
     }

@@ -1,23 +1,23 @@
-//! What BBR version 3 measures of the path, without a decision: round trip, rate, lumps of ACKs.
+//! Path measurements of BBR version 3: RTT, delivery rate, ACK aggregation.
 //!
 //! Source: [BBR3 §5.3.1.2] (full), [BBR3 §5.3.4], [BBR3 §5.5] (filters).
-//! Invariants:  the smallest round trip never comes from before its filter's length and a probe.
+//! Invariants:  the smallest RTT is never older than its filter's length and a probe.
 
 use sabul_units::{Instant, Span};
 
 use crate::tcp::delivery::Largest;
 
-/// [BBR3 §2] Age at which the smallest round trip is forgotten, and at which it is probed for.
+/// [BBR3 §2] Age at which the smallest RTT expires, and age at which an RTT probe is due.
 const RTT_MIN_AGE: Span = Span::from_secs(10);
 const PROBE_RTT_AGE: Span = Span::from_secs(5);
-/// [BBR3 §5.3.1.2] The path is full after so many rounds in which the rate grew by less than this.
+/// [BBR3 §5.3.1.2] The path is full after this many rounds with less growth than this factor.
 const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
-/// [BBR3 §2] Rounds for which a lump of ACKs counts, once the path was full and before.
+/// [BBR3 §2] Rounds for which ACK aggregation counts, after and before the path was full.
 const LUMP_ROUNDS: u64 = 10;
 const LUMP_ROUNDS_STARTUP: u64 = 1;
 
-/// The smallest round trip: of ten seconds, and the one that asks for a probe of five.
+/// Smallest RTT of ten seconds, and of the five seconds that schedule RTT probes.
 #[derive(Debug, Default)]
 pub(super) struct RttFilter {
     pub(super) min: Option<Span>,
@@ -27,7 +27,7 @@ pub(super) struct RttFilter {
 }
 
 impl RttFilter {
-    /// Takes in a sample, and says whether it is time to probe.
+    /// Adds a sample; returns whether an RTT probe is due.
     pub(super) fn keep(&mut self, rtt: Span, now: Instant) -> bool {
         let is_due = self.recent.is_some() && now > self.recent_at + PROBE_RTT_AGE;
         if is_due || self.recent.is_none_or(|recent| rtt < recent) {
@@ -40,29 +40,29 @@ impl RttFilter {
         is_due
     }
 
-    /// A probe is over: the next is due an age from now.
+    /// Ends a probe: the next probe is due one age from now.
     pub(super) const fn probed(&mut self, now: Instant) {
         self.recent_at = now;
     }
 }
 
-/// Whether more is sent to no avail.
+/// Detector of a full path: the delivery rate has stopped growing.
 #[derive(Debug, Default)]
 pub(super) struct FullPipe {
     rate: f64,
     rounds: u32,
     pub(super) is_now: bool,
-    /// It was so once.
+    /// True once the path was full.
     pub(super) is_reached: bool,
 }
 
 impl FullPipe {
-    /// Starts again, from a rate.
+    /// Restarts the detection from this rate.
     pub(super) const fn reset(&mut self, rate: f64) {
         (self.rate, self.rounds, self.is_now) = (rate, 0, false);
     }
 
-    /// A round brought this rate.
+    /// Adds the rate of a round.
     pub(super) fn check(&mut self, rate: f64) {
         if self.is_now {
             return;
@@ -77,7 +77,7 @@ impl FullPipe {
     }
 }
 
-/// The highest rate of this cycle of probing and of the one before.
+/// Largest rate of this probing cycle and of the previous cycle.
 #[derive(Debug, Default)]
 pub(super) struct RateFilter {
     cycle: f64,
@@ -85,7 +85,7 @@ pub(super) struct RateFilter {
 }
 
 impl RateFilter {
-    /// Packets a second; zero before there is a sample.
+    /// Returns the largest rate in packets a second; zero before the first sample.
     pub(super) const fn max(&self) -> f64 {
         self.cycle.max(self.before)
     }
@@ -94,7 +94,7 @@ impl RateFilter {
         self.cycle = self.cycle.max(rate);
     }
 
-    /// A cycle ended. One without a sample is none.
+    /// Ends a cycle; a cycle without samples does not count.
     pub(super) fn advance(&mut self) {
         if self.cycle > 0.0 {
             (self.before, self.cycle) = (self.cycle, 0.0);
@@ -102,7 +102,7 @@ impl RateFilter {
     }
 }
 
-/// How many packets ACKs bring beyond what the rate explains. [BBR3 §5.5.9]
+/// ACK aggregation: packets that ACKs report beyond the delivery rate. [BBR3 §5.5.9]
 #[derive(Debug)]
 pub(super) struct Lumps {
     since: Instant,
@@ -119,7 +119,7 @@ impl Lumps {
         self.largest.get().unwrap_or(0.0)
     }
 
-    /// `newly` packets arrived at a path of `rate`; no more than `cwnd` of them can be a lump.
+    /// Adds `newly` arrivals on a path of `rate`; at most `cwnd` packets count as aggregation.
     pub(super) fn keep(
         &mut self,
         newly: f64,
@@ -152,15 +152,15 @@ mod tests {
     fn the_smallest_round_trip_lasts_ten_seconds_and_asks_for_a_probe_after_five() {
         let ms = Span::from_millis;
         let mut rtt = RttFilter::default();
-        // Rows: time, sample, whether a probe is due, the smallest after it.
+        // Rows: time, sample, whether a probe is due, smallest RTT afterwards.
         for (now, sample, is_due, min) in [
             (0, 50, false, 50),
             (1000, 40, false, 40),
             (5900, 60, false, 40),
-            // Five seconds after the smallest: the newest takes its place as what was seen lately.
+            // Five seconds after the smallest: the newest sample becomes the recent minimum.
             (6001, 60, true, 40),
             (7000, 45, false, 40),
-            // Ten seconds after it: what was seen lately is the smallest.
+            // Ten seconds after the smallest: the recent minimum becomes the smallest.
             (11_001, 70, false, 45),
             (12_001, 41, true, 41),
         ] {
@@ -179,7 +179,7 @@ mod tests {
         rates.keep(5.0);
         rates.advance();
         assert!((rates.max() - 7.0).abs() < 1e-9);
-        // A cycle without samples is none.
+        // A cycle without samples does not count.
         rates.advance();
         assert!((rates.max() - 7.0).abs() < 1e-9);
         rates.keep(6.0);
@@ -190,11 +190,11 @@ mod tests {
     #[test]
     fn a_lump_is_what_ten_rounds_brought_at_once_beyond_the_rate() {
         let mut lumps = Lumps::new();
-        // A packet a millisecond: 30 at once are 30 too many, 8 more after 10 ms are 28.
+        // One packet a millisecond: 30 at once are 30 in excess, 8 more after 10 ms are 28.
         lumps.keep(30.0, 1000.0, 100.0, at(100), 1, true);
         lumps.keep(8.0, 1000.0, 100.0, at(110), 1, true);
         assert!((lumps.extra() - 30.0).abs() < 1e-9);
-        // 38 by 138 ms are none too many: it begins again, with 5.
+        // 38 packets in 138 ms are no excess: the count restarts, with 5.
         lumps.keep(5.0, 1000.0, 100.0, at(138), 2, true);
         assert!((lumps.extra() - 30.0).abs() < 1e-9);
         lumps.keep(1.0, 1000.0, 100.0, at(300), 12, true);

@@ -4,7 +4,7 @@ use super::super::testing::{RTT, ack, cx, loss};
 use super::*;
 use crate::controller::{Moment, SentNumber};
 
-/// A path of `rate` packets a millisecond and [`RTT`], seen by one ACK a millisecond.
+/// Path of `rate` packets a millisecond and [`RTT`], with one ACK a millisecond.
 struct Path {
     bbr: Bbr3,
     now: Span,
@@ -18,12 +18,13 @@ impl Path {
         Self { bbr: Bbr3::new(10.0), now: Span::ZERO, total: 0, next: 0, lost: 0 }
     }
 
-    /// `ms` milliseconds in which `rate` packets each arrive, with `in_flight` behind them.
+    /// Runs `ms` milliseconds in which `rate` packets each arrive, with `in_flight` packets behind
+    /// them.
     fn run(&mut self, ms: u64, rate: u64, in_flight: u64, rtt: Span) {
         for _ in 0..ms {
             self.now += Span::from_millis(1);
             self.total += rate;
-            // What was lost had a number of its own.
+            // Lost packets had numbers of their own.
             let largest = self.total + self.lost - 1;
             self.next = self.next.max(largest + 1 + in_flight);
             let acked = Acked {
@@ -37,7 +38,7 @@ impl Path {
         }
     }
 
-    /// Ten packets a millisecond with a product in flight, until the bandwidth is known.
+    /// Runs ten packets a millisecond with one BDP in flight, until the bandwidth is known.
     fn cruising() -> Self {
         let mut path = Self::new();
         path.run(1000, 10, 1000, RTT);
@@ -57,7 +58,7 @@ impl Path {
             if self.bbr.phase() == phase {
                 return;
             }
-            // A probe of the round trip waits until half a product is in flight.
+            // An RTT probe waits until half a BDP is in flight.
             let most = if self.bbr.phase() == "probe-rtt" { 400 } else { in_flight };
             self.run(1, 10, most, RTT);
         }
@@ -115,16 +116,16 @@ fn drain_ends_after_three_rounds_whatever_is_in_flight() {
     assert!((600..=820).contains(&ms), "{ms}");
 }
 
-/// Each row: what makes the state end, and what comes then.
+/// Rows: event that ends the state, and the following state.
 #[test]
 fn states_follow_each_other_and_each_has_its_gap_and_window() {
     type Drive = fn(&mut Path);
     let rows: [(&str, Drive, &str, u64, f64, u64); 6] = [
-        // 2 × 1000; ACKs bring ten packets at once, none of which the rate explains at that moment.
+        // 2 × 1000; ACKs report ten packets at once, all of which exceed the rate at that moment.
         ("cruise", |path| path.until("refill", 1000), "refill", 1000, 1.0, 2010),
         // 2.25 × 1000 + 10 + 2.
         ("refill", |path| path.until("up", 1000), "up", 1000, 1.25, 2262),
-        // Three rounds without a quarter more, and the path is full.
+        // Three rounds without a quarter more: the path is full.
         ("up", |path| path.until("down", 1250), "down", 1250, 0.9, 2010),
         ("down", |path| path.until("cruise", 1000), "cruise", 1000, 1.0, 2010),
         ("cruise", |path| path.until("probe-rtt", 1000), "probe-rtt", 1000, 1.0, 500),
@@ -144,13 +145,13 @@ fn states_follow_each_other_and_each_has_its_gap_and_window() {
 
 #[test]
 fn a_probe_comes_after_two_to_three_seconds_or_as_many_rounds_as_reno_would_take() {
-    // 10 packets a millisecond over 100 ms: the clock comes first.
+    // 10 packets a millisecond over 100 ms: the timer is first.
     let mut path = Path::probing();
     let down = path.bbr.probe.started;
     let waited = (Instant::ZERO + path.now).since(down);
     let [least, most] = [2000, 3250].map(Span::from_millis);
     assert!(waited >= least && waited <= most, "{waited:?}");
-    // A product of 5 packets: five rounds.
+    // A BDP of 5 packets: five rounds.
     path = Path::new();
     for _ in 0..1000 {
         path.run(1, 1, 20, Span::from_millis(5));
@@ -187,8 +188,8 @@ fn losses_while_cruising_lower_the_short_term_to_what_arrives_until_the_next_pro
     path.lost += 5;
     path.run(1, 10, 1000, RTT);
     assert!(path.bbr.bounds.bw_short.is_infinite(), "a round must pass");
-    // Once a round at most 0.7, and never below what arrived in it. 1000 in flight at 8 a millisecond
-    // make rounds of 125 ms; the first began with 10 a millisecond.
+    // At most one factor of 0.7 per round, and never below the round's delivery. 1000 in flight at
+    // 8 a millisecond make rounds of 125 ms; the first began with 10 a millisecond.
     path.run(130, 8, 1000, RTT);
     assert!((path.bbr.bw() - 10_000.0).abs() < 1.0, "{}", path.bbr.bw());
     for _ in 0..2 {
@@ -219,14 +220,14 @@ fn a_probe_that_loses_more_than_two_per_cent_ends_and_leaves_a_bound() {
     path.run(1, 10, 1500, RTT);
     assert_eq!(path.bbr.phase(), "down");
     let long = path.bbr.bounds.inflight_long;
-    // What was in flight when the newest arrival left; at least 0.7 × the product of 1000.
+    // The packets in flight when the newest arrival left; at least 0.7 × the BDP of 1000.
     assert!((1400.0..=1540.0).contains(&long), "{long}");
     assert!((path.window() as f64 - long).abs() < 1.0);
-    // 0.85 of it is left to cruise with; that is more than the product.
+    // Cruising leaves 0.85 of it; that is more than the BDP.
     path.until("cruise", 1000);
     path.run(1, 10, 1000, RTT);
     assert!((path.window() as f64 - 0.85 * path.bbr.bounds.inflight_long).abs() < 1.0);
-    // The next probe turns back at the bound, and the one after, at once, goes on.
+    // The next probe ends at the bound, and the immediately following probe continues.
     path.until("up", 1000);
     assert!(path.bbr.probe.was_too_high);
     let bound = path.window();
@@ -268,14 +269,14 @@ fn startup_ends_at_a_round_that_lost_more_than_two_per_cent() {
         let mut path = Path::new();
         path.run(110, 10, 1000, RTT);
         for _ in 0..110 {
-            // Ever faster, so that the rate does not end it.
+            // Growing rates, so that the rate does not end the probe.
             path.lost += lost_a_ms;
             path.run(1, 14, 1400, RTT);
         }
         assert_eq!(path.bbr.phase() != "startup", ends, "{}", path.bbr.phase());
         let long = path.bbr.bounds.inflight_long;
         assert_eq!(long.is_finite(), ends);
-        // The product of 14 a millisecond, or what arrived in a round trip.
+        // The BDP at 14 a millisecond, or the delivery of one RTT.
         assert!(!ends || (1300.0..1600.0).contains(&long), "{long}");
     }
 }

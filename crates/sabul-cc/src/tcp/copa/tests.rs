@@ -5,7 +5,7 @@ use super::*;
 
 const ACK: Span = Span::from_millis(1);
 
-/// In the default mode, with a window of `cwnd` and a base RTT of 100 ms.
+/// Creates a controller in the default mode, with a window of `cwnd` and a base RTT of 100 ms.
 fn steady(cwnd: f64) -> Copa {
     let mut copa = Copa::new(&values(PARAMS, &[]));
     copa.on_ack(&ack(1, 9, 1), &mut cx(Span::ZERO, RTT));
@@ -16,7 +16,7 @@ fn steady(cwnd: f64) -> Copa {
     copa
 }
 
-/// One packet arrives at `now` with this RTT, the whole window in flight.
+/// Sends an ACK for one packet at `now` with this RTT, with the whole window in flight.
 fn arrive(copa: &mut Copa, number: u64, now: Span, rtt: Span) {
     let in_flight = copa.limits().window.unwrap().0;
     copa.on_ack(&ack(1, in_flight, number), &mut cx(now, rtt));
@@ -79,7 +79,7 @@ fn a_queue_that_never_empties_brings_the_competitive_mode_until_it_empties() {
         }
         copa.phase()
     };
-    // 130 ms × 5 round trips hold the empty queue; 600 ms are less, 800 ms are more.
+    // 130 ms × 5 RTTs include the empty queue; 600 ms are less, 800 ms are more.
     assert_eq!(phases(&mut copa, 130, 25), "default");
     assert_eq!(phases(&mut copa, 130, 20), "competitive");
     let delta = copa.delta;

@@ -16,7 +16,8 @@ fn cubic(params: &[(&str, &str)]) -> Cubic {
     }
 }
 
-/// One ACK every millisecond for `span`, a hundredth of the window each, from packet `from` on.
+/// Sends one ACK every millisecond for `span`, each for a hundredth of the window, from packet
+/// `from` on.
 fn run(cubic: &mut Cubic, from: &mut u64, start: Span, span: Span) {
     let mut now = start;
     while now < start + span {
@@ -65,7 +66,7 @@ fn on_short_paths_it_is_never_slower_than_reno() {
         largest += window;
         cubic.on_ack(&ack(window, 0, largest), &mut cx(Span::from_millis(ms), short));
     }
-    // From 14, 0.5294 a round trip: about 6.4 - 0.3 after 12 rounds of floor(window) packets.
+    // From 14, 0.5294 per RTT: about 6.4 - 0.3 after 12 rounds of floor(window) packets.
     let window = cubic.window.cwnd();
     assert!((19.5..=20.4).contains(&window), "{window}");
     for ms in 13..=23 {
@@ -73,7 +74,7 @@ fn on_short_paths_it_is_never_slower_than_reno() {
         largest += window;
         cubic.on_ack(&ack(window, 0, largest), &mut cx(Span::from_millis(ms), short));
     }
-    // Back where it was, one a round trip: about 10 more in 11 rounds.
+    // Back at its previous size, one packet per RTT: about 10 more in 11 rounds.
     let grown = cubic.window.cwnd() - window;
     assert!((9.5..=11.0).contains(&grown), "{grown}");
 }
@@ -113,7 +114,7 @@ fn idle_time_does_not_move_the_curve() {
     let mut largest = 10;
     run(&mut cubic, &mut largest, Span::ZERO, Span::from_secs(1));
     let before = cubic.avoidance.unwrap().elapsed;
-    // A trickle for ten seconds, then silence for ten more.
+    // Few packets for ten seconds, then none for ten more.
     for n in 1..=100 {
         largest += 1;
         let now = Span::from_secs(1) + RTT * n;
@@ -185,7 +186,7 @@ fn an_undo_gives_window_and_curve_back() {
     let mut largest = 10;
     run(&mut cubic, &mut largest, Span::ZERO, Span::from_secs(4));
     let (cwnd, w_max, t) = (cubic.window.cwnd(), cubic.w_max, cubic.avoidance.unwrap().elapsed);
-    // Two decreases in one recovery, then a timeout: an undo takes all of them back.
+    // Two decreases in one recovery, then a timeout: an undo reverts all of them.
     cubic.on_loss(&loss(largest + 1, largest + 9), &mut cx(Span::from_secs(5), RTT));
     cubic.on_loss(&loss(largest + 10, largest + 11), &mut cx(Span::from_secs(5), RTT));
     cubic.on_timeout(&mut cx(Span::from_secs(6), RTT));

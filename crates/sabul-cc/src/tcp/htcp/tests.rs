@@ -10,7 +10,7 @@ fn seconds(s: f64) -> Span {
     Span::from_secs_f64(s)
 }
 
-/// Packets a round trip, `since` the last event, at a smallest round trip of `rtt`.
+/// Returns the growth per RTT, `since` seconds after the last event, with a smallest RTT of `rtt`.
 fn alpha(law: &HTcp, since: f64, rtt: Span) -> f64 {
     let rtt = RttEstimate { latest: rtt, smoothed: rtt, variance: Span::ZERO, min: rtt };
     let moment = Moment::new(Instant::ZERO + seconds(since), Some(rtt), Bytes(1500));
@@ -35,7 +35,7 @@ fn growth_follows_the_time_since_the_last_event() {
         assert!((found - f).abs() < 1e-9, "after {since} s: {found}");
     }
     law.beta = 0.8;
-    // 2 × 0.2 × 11.25 = 4.5: what a smaller decrease costs in growth.
+    // 2 × 0.2 × 11.25 = 4.5: a smaller decrease costs growth.
     assert!((alpha(&law, 2.0, RTT) - 4.5).abs() < 1e-9);
 }
 
@@ -58,7 +58,7 @@ fn a_packet_that_arrives_adds_alpha_over_the_window() {
     assert!((driven.window.cwnd() - 100.1125).abs() < 1e-9, "{driven:?}");
 }
 
-/// Arrivals of `count` packets, one a millisecond, from `start` on, with that round trip.
+/// Sends ACKs for `count` packets, one a millisecond, from `start` on, with that RTT.
 fn arrive(driven: &mut LossDriven<HTcp>, largest: &mut u64, start: Span, count: u64, rtt: Span) {
     for n in 1..=count {
         *largest += 1;
@@ -73,7 +73,7 @@ fn the_decrease_is_what_empties_the_queue_once_the_rate_is_steady() {
     let (mut largest, mut now) = (0, Span::ZERO);
     let mut betas = Vec::new();
     for _ in 0..4 {
-        // 1000 packets a second for a second, in which the round trip grows from 100 to 150 ms.
+        // 1000 packets a second for a second, in which the RTT grows from 100 to 150 ms.
         for part in 0..10 {
             let rtt = RTT + Span::from_millis(part * 50 / 9);
             arrive(&mut driven, &mut largest, now, 100, rtt);
@@ -85,13 +85,13 @@ fn the_decrease_is_what_empties_the_queue_once_the_rate_is_steady() {
         betas.push(driven.law.beta);
         driven.window.set(100.0);
     }
-    // The first rate is another than none before; the second loss is the first at this rate; from the
+    // The first rate differs from no rate; the second loss is the first at this rate; from the
     // third on 100 / 150.
     assert_eq!(betas[..2], [0.5, 0.5]);
     for beta in &betas[2..] {
         assert!((beta - 100.0 / 150.0).abs() < 1e-9, "{betas:?}");
     }
-    // The rates of the last second are half of those before: half the window goes.
+    // The rates of the last second are half of the previous rates, so half of the window remains.
     driven.window.set(50.0);
     for _ in 0..20 {
         for _ in 0..50 {
@@ -110,7 +110,7 @@ fn the_largest_round_trip_fades_and_does_not_jump() {
     let mut driven = avoiding(PARAMS, 100.0, law(&[]));
     let mut largest = 0;
     arrive(&mut driven, &mut largest, Span::ZERO, 1, RTT);
-    // 100 + 20 ms is as far as one sample may raise it.
+    // 100 + 20 ms is the largest rise per sample.
     arrive(&mut driven, &mut largest, Span::ZERO, 1, RTT + Span::from_millis(21));
     assert_eq!(driven.law.rtt_max, RTT);
     arrive(&mut driven, &mut largest, Span::ZERO, 1, RTT + Span::from_millis(20));
@@ -122,13 +122,13 @@ fn the_largest_round_trip_fades_and_does_not_jump() {
 
 #[test]
 fn short_round_trips_and_no_switch_are_as_their_settings_say() {
-    // Below 10 ms one half always.
+    // Below 10 ms always one half.
     let mut law = law(&[("bandwidth_switch", "off")]);
     law.is_settled = true;
     let short = Span::from_millis(10);
     law.rtt_max = short;
     assert!((law.keep(100.0, &cx(Span::ZERO, short)) - 0.5).abs() < 1e-9);
-    // Without the switch a changed rate changes nothing: no queue, so four fifths stay.
+    // Without the switch a changed rate has no effect: no queue, so four fifths remain.
     law.achieved.max = 1e6;
     assert!((law.keep(100.0, &cx(Span::ZERO, RTT)) - 0.8).abs() < 1e-9);
 }
@@ -137,7 +137,7 @@ fn short_round_trips_and_no_switch_are_as_their_settings_say() {
 fn after_a_timeout_time_counts_from_when_all_sent_before_it_is_settled() {
     let mut driven = avoiding(PARAMS, 100.0, law(&[]));
     driven.on_timeout(&mut cx(seconds(1.0), RTT));
-    // The first ACK says that packets up to 120 had left.
+    // The first ACK shows that packets up to 120 had left.
     driven.on_ack(&ack(1, 99, 21), &mut cx(seconds(3.0), RTT));
     driven.on_ack(&ack(1, 98, 22), &mut cx(seconds(4.0), RTT));
     assert_eq!(driven.law.event_end, Instant::ZERO + seconds(4.0));

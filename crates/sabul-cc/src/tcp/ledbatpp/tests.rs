@@ -3,7 +3,7 @@ use sabul_units::Span;
 use super::super::testing::{RTT, ack, cx, loss, values};
 use super::*;
 
-/// In avoidance with a window of `cwnd`, a base RTT of 100 ms and no slowdown in sight.
+/// Creates a law in avoidance with a window of `cwnd`, a base RTT of 100 ms and no slowdown due.
 fn avoiding(cwnd: f64) -> LedbatPp {
     let mut law = LedbatPp::new(&values(PARAMS, &[]));
     law.delays.add(RTT, Instant::ZERO);
@@ -13,7 +13,7 @@ fn avoiding(cwnd: f64) -> LedbatPp {
     law
 }
 
-/// Four samples of this RTT, and with the last of them `packets` arrive.
+/// Adds four samples of this RTT, and an ACK of `packets` with the last of them.
 fn arrive(law: &mut LedbatPp, packets: u64, now: Span, ms: u64) {
     (0..SAMPLES).for_each(|_| law.delays.add(Span::from_millis(ms), Instant::ZERO + now));
     let in_flight = law.limits().window.unwrap().0.saturating_sub(packets);
@@ -93,7 +93,7 @@ fn a_loss_halves_and_a_delay_above_the_target_shrinks_a_window_that_is_not_in_us
     let mut law = avoiding(100.0);
     (0..SAMPLES).for_each(|_| law.delays.add(Span::from_millis(220), Instant::ZERO));
     law.on_ack(&ack(10, 0, 1000), &mut cx(RTT, Span::from_millis(220)));
-    // Half the window in a round trip, a tenth of it here.
+    // Half of the window per RTT, a tenth of that here.
     assert!((law.window.cwnd() - 95.0).abs() < 1e-9, "{law:?}");
     let mut law = avoiding(100.0);
     law.on_ack(&ack(10, 0, 1000), &mut cx(RTT, RTT));

@@ -65,7 +65,7 @@ fn a_loss_halves_the_window_once_a_window_of_data() {
     assert_eq!(window(&newreno), 50, "sent before the decrease");
     newreno.on_ack(&ack(10, 50, 98), &mut cx());
     assert_eq!((window(&newreno), newreno.phase()), (50, "recovery"), "99 was on its way");
-    // [RFC6582 §3.2] step 3: all up to and including the newest of then.
+    // [RFC6582 §3.2] step 3: all packets up to and including the newest sent at the decrease.
     newreno.on_ack(&ack(10, 50, 99), &mut cx());
     // 50 + 10 / 50 = 50.2.
     assert!((newreno.window.cwnd() - 50.2).abs() < 1e-9);
@@ -100,7 +100,7 @@ fn half_of_what_is_in_flight_stays_where_the_window_was_not_used() {
 fn a_mark_is_one_loss_a_round_trip() {
     let mut newreno = newreno(&[("initial_window", "100"), ("ssthresh_packets", "100")]);
     let marked = |largest| Acked { marked: Packets(1), ..ack(2, 98, largest) };
-    // Packet 100 + 98 = 198 is the last sent by then.
+    // Packet 100 + 98 = 198 is the last sent at that time.
     newreno.on_ack(&marked(100), &mut cx());
     assert_eq!(window(&newreno), 50);
     newreno.on_ack(&marked(198), &mut cx());
@@ -117,12 +117,12 @@ fn a_timeout_leaves_one_packet_and_slow_start_up_to_half() {
     newreno.on_timeout(&mut cx());
     newreno.on_timeout(&mut cx());
     assert_eq!((window(&newreno), newreno.phase()), (1, "slow-start"));
-    // What the timeout has answered already is reported lost: packets up to 120 were sent.
+    // Losses that the timeout covers are reported: packets up to 120 were sent.
     newreno.on_loss(&loss(20, 120), &mut cx());
     assert_eq!(window(&newreno), 1);
     newreno.on_loss(&loss(120, 121), &mut cx());
     assert_eq!(window(&newreno), 1, "still what was sent before");
-    // Growth does not wait for what was sent later: 1 + 1, + 2, + 4 …
+    // Growth does not wait for later packets: 1 + 1, + 2, + 4 …
     let mut largest = 20;
     for expected in [2, 4, 8, 16, 32, 50] {
         let newly = window(&newreno);
