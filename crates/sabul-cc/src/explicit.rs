@@ -1,13 +1,16 @@
-//! Explicit congestion control: routers say what a flow may send, each algorithm with both its halves in one
-//! file.
+//! Explicit congestion control: routers signal rates to flows. Each algorithm has both halves in
+//! one file.
 //!
-//! Source: [ECC], and what each algorithm names. The host half is a [`Controller`](crate::Controller) that says
-//! what to write ([`Controller::header`](crate::Controller::header)) and hears what came of it
-//! ([`Acked::echo`](crate::Acked::echo)), behind [`Explicit`], which bounds what it may do and finds it out
-//! where no router answers. The router half is a [`RouterController`], behind [`Router`], which keeps its clock.
-//! To add one:  its file here with its `ENTRY` and its `ROUTER`, a line in [`crate::registry`] and one in
-//!              [`routers`]; its form, if it needs its own, in `sabul-units` and `sabul-wire`.
-//! Not here:    the bytes of a header (`sabul-wire`), where a link calls its router (`sabul-path`).
+//! Source: [ECC], and the sources of each algorithm. The host half is a
+//! [`Controller`](crate::Controller) that sets header fields
+//! ([`Controller::header`](crate::Controller::header)) and receives router feedback
+//! ([`Acked::echo`](crate::Acked::echo)). [`Explicit`] wraps it, bounds its rate, and replaces it
+//! where no router answers. The router half is a [`RouterController`]; [`Router`] wraps it and runs
+//! its clock.
+//! To add one:  a file here with its `ENTRY` and its `ROUTER`, a line in [`crate::registry`] and a
+//!              line in [`routers`]; its header form, if new, in `sabul-units` and `sabul-wire`.
+//! Not here:    the bytes of a header (`sabul-wire`); the calls of a router from a link
+//!              (`sabul-path`).
 
 pub(crate) mod emkc;
 mod host;

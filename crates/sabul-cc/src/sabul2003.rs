@@ -1,7 +1,8 @@
 //! SABUL's rate control as published in 2003.
 //!
 //! Source: [SABUL §II-D, §II-E]; open points are taken from the authors' code [SABUL2] where
-//! marked. Model, per SYN interval while the averaged loss rate is below 0.1 %:
+//! marked.
+//! Model, per SYN interval while the averaged loss rate is below 0.1 %:
 //!     packets/SYN += max(10^ceil(log10(SYN / gap)) / 1000, 1 / MTU)
 //! On the NAK that opens a loss epoch: gap ×= 9/8, then a pause of one RTT.
 //! On the 2^`dec_count`-th NAK of the epoch: gap ×= 9/8 again.

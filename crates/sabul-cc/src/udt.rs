@@ -1,14 +1,15 @@
-//! The native rate control of UDT, versions 1, 2 and 4.
+//! Rate control of UDT, versions 1, 2 and 4.
 //!
-//! Source: [UDT1], [UDT2], [DAIMD], [UDT4 §7.2]; where a draft and a source differ, the source.
-//! What all three share: with P the time between packet starts in µs, B the estimated capacity of the
-//! path in packets/s and S the packet size in bytes, each SYN interval
+//! Source: [UDT1], [UDT2], [DAIMD], [UDT4 §7.2]; where a draft and its source code differ, the
+//! source code.
+//! Common to all versions, each SYN interval, with P the time between packet starts in µs, B the
+//! estimated capacity of the path in packets/s and S the packet size in bytes:
 //!     headroom = B - 10^6 / P
 //!     inc      = max(10^ceil(log10(headroom × S × 8)) × 1.5e-6 / S, a floor)    packets/SYN
 //!     P        = P × SYN / (P × inc + SYN)
-//! A NAK may lengthen P by an eighth; which one does is what the versions differ in, with the window.
+//! A NAK may lengthen P by an eighth. The versions differ in the NAKs that do, and in the window.
 //! Invariants:  the decade is exact at every power of ten; 0 < P.
-//! Not here:    when ACKs, NAKs and expiries happen (`sabul-proto`).
+//! Not here:    the times of ACKs, NAKs and expiries (`sabul-proto`).
 
 use sabul_units::{Bytes, Random};
 
@@ -23,16 +24,17 @@ pub(crate) mod udt1;
 pub(crate) mod udt2;
 pub(crate) mod udt4;
 
-/// [UDT4 §7.2] The interval of rate control, in microseconds.
+/// [UDT4 §7.2] Interval of rate control, in microseconds.
 const SYN_US: f64 = 10_000.0;
 /// [UDT4 §7.2] The period grows by an eighth, so the rate falls by a ninth.
 const CUT: f64 = 1.125;
-/// [UDT4 ccc.cpp] Packets a SYN interval for one bit/s of headroom, times the packet size in bytes.
+/// [UDT4 ccc.cpp] Packets per SYN interval for one bit/s of headroom, times the packet size in
+/// bytes.
 const BETA: f64 = 1.5e-6;
-/// Ours: ten packets a second, lest silence take the rate to nothing.
+/// Ours: ten packets a second; otherwise repeated timeouts would stop the flow.
 const PERIOD_US_MAX: f64 = 1e5;
 
-/// All versions start their window small and bound it by this.
+/// All versions start with a small window and bound it by this.
 const WINDOW: ParamSpec = ParamSpec {
     name: "window_packets",
     unit: Unit::Packets,
@@ -42,7 +44,7 @@ const WINDOW: ParamSpec = ParamSpec {
     source: "[UDT4 core.cpp] 25 600, as in versions 1 and 2",
 };
 
-/// Versions 1 and 2; version 4 adds as many to whatever it finds.
+/// For versions 1 and 2; version 4 adds as many packets to each computed window.
 const WINDOW_MIN: ParamSpec = ParamSpec {
     name: "window_packets_min",
     unit: Unit::Packets,
@@ -52,7 +54,7 @@ const WINDOW_MIN: ParamSpec = ParamSpec {
     source: "ours; [UDT4 ccc.cpp] adds 16 to the window",
 };
 
-/// Packet pairs need times of arrival that ACKs do not carry.
+/// Packet pairs need arrival times that ACKs do not carry.
 const CAPACITY: ParamSpec = ParamSpec {
     name: "capacity_mbps",
     unit: Unit::NumberOr("measured"),
@@ -62,7 +64,7 @@ const CAPACITY: ParamSpec = ParamSpec {
     source: "ours; [UDT4 window.cpp] measures it by packet pairs",
 };
 
-/// The smallest power of ten that is not below `x`, of one and above.
+/// Returns the smallest power of ten that is at least `x` and at least one.
 fn decade(x: f64) -> f64 {
     let mut decade = 1.0;
     while decade < x {
@@ -71,18 +73,18 @@ fn decade(x: f64) -> f64 {
     decade
 }
 
-/// Packets that one SYN interval adds where `headroom` packets/s are free. [UDT4 ccc.cpp]
+/// Returns the packets that one SYN interval adds with `headroom` packets/s free. [UDT4 ccc.cpp]
 fn increase(headroom: f64, packet_bytes: Bytes, floor: f64) -> f64 {
     let size = packet_bytes.0.max(1) as f64;
     if headroom <= 0.0 { floor } else { (decade(headroom * size * 8.0) * BETA / size).max(floor) }
 }
 
-/// The period after one SYN interval that adds `inc` packets. [UDT4 ccc.cpp]
+/// Returns the period after one SYN interval that adds `inc` packets. [UDT4 ccc.cpp]
 fn risen(period_us: f64, inc: f64) -> f64 {
     period_us * SYN_US / (period_us * inc + SYN_US)
 }
 
-/// A uniform number of `0..1`.
+/// Returns a uniform number in `0..1`.
 fn draw(random: &mut dyn Random) -> f64 {
     const STEPS: u64 = 1 << 53;
     random.below(STEPS) as f64 / STEPS as f64
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn nine_tenths_of_any_capacity_take_seven_and_a_half_seconds() {
-        // [DAIMD] From almost nothing. One packet/SYN is 120 Mb/s each second: (900 - 1) / 120.
+        // [DAIMD] From almost zero. One packet/SYN is 120 Mb/s each second: (900 - 1) / 120.
         for scale in [0.1, 1.0, 10.0] {
             let capacity = scale * 1e9 / 12_000.0;
             let mut period = 12_000.0 / scale;

@@ -1,7 +1,7 @@
-//! FOBS: a rate that is given, or that follows the loss of each segment. [FOBS]
+//! FOBS: a constant rate, or a rate that follows the loss of each segment. [FOBS]
 //!
-//! All else is [`ChannelRules::Cyclic`]. The rate-controlled variant has no published constants
-//! (DEV-064).
+//! Everything else is [`ChannelRules::Cyclic`]. The rate-controlled variant has no published
+//! constants (DEV-064).
 
 use sabul_units::{Bytes, Gap, Packets, Span};
 
@@ -13,13 +13,13 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// After so many packets the loss is judged. [FOBS], as the review of its code has it.
+/// [FOBS] Packets of a segment, after which loss is evaluated; from a review of its code.
 const SEGMENT_PACKETS: u64 = 10_000;
-/// Loss above this is answered. [FOBS], as the review of its code has it.
+/// [FOBS] Loss share above which the rate falls; from a review of its code.
 const LOSS_TOLERATED: f64 = 0.01;
-/// Ours: what a segment without such loss multiplies the period by.
+/// Ours: factor of the period after a segment without such loss.
 const FASTER: f64 = 0.95;
-/// Ours: bounds of the period, so that no run of segments leads out of all reason.
+/// Ours: bounds of the period, against a long run of segments with the same result.
 const PERIOD_MIN: Span = Span::from_nanos(100);
 const PERIOD_MAX: Span = Span::from_millis(100);
 
@@ -61,10 +61,10 @@ struct Fobs {
     packet_bytes: Bytes,
     sent: Packets,
     arrived: Packets,
-    /// Packet numbers as of the newest ACK: the largest that has arrived and the next to be used.
+    /// Packet numbers at the newest ACK: the largest that has arrived, and the next to be used.
     largest: SentNumber,
     next: SentNumber,
-    /// Only what left from this number on counts: it left at the present rate.
+    /// First number that was sent at the present rate; earlier packets do not count.
     judge_from: SentNumber,
 }
 

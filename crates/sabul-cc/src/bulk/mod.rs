@@ -1,4 +1,4 @@
-//! SABUL's relatives: little rate control, and rules of the channel of their own.
+//! Bulk transfer protocols related to SABUL: little rate control, and channel rules of their own.
 
 pub(crate) mod fobs;
 pub(crate) mod netblt;

@@ -1,7 +1,7 @@
-//! NETBLT: so many packets back to back, each so many milliseconds. [RFC998]
+//! NETBLT: bursts of a fixed size at a fixed interval. [RFC998]
 //!
-//! What the receiver answers when is [`ChannelRules::Buffers`]. [RFC998] leaves open how burst size
-//! and interval are found; the rule that `adaptation` turns on is ours (DEV-066).
+//! The receiver's reports follow [`ChannelRules::Buffers`]. [RFC998] leaves the choice of burst
+//! size and interval open; the rule of `adaptation` is ours (DEV-066).
 
 use sabul_units::{Gap, Packets, Span};
 
@@ -11,13 +11,13 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// Ours: a buffer that lost more than this share stretches the interval, by this.
+/// Ours: loss share of a buffer above which the interval is stretched, and the factor.
 const LOSS_TOLERATED: f64 = 0.05;
 const SLOWER: f64 = 1.125;
-/// Ours: so many buffers in a row without loss shorten it, by this.
+/// Ours: loss-free buffers in a row that shorten the interval, and the factor.
 const CLEAN_BUFFERS: u32 = 4;
 const FASTER: f64 = 0.95;
-/// Ours: bounds of an interval that adapts.
+/// Ours: bounds of an adaptive interval.
 const INTERVAL_MIN: Span = Span::from_micros(10);
 const INTERVAL_MAX: Span = Span::from_secs(10);
 

@@ -1,6 +1,6 @@
-//! RBUDP: one rate that its user knows the path to carry. [RBUDP]
+//! RBUDP: a constant rate chosen by the user for the path. [RBUDP]
 //!
-//! All else is [`ChannelRules::Rounds`].
+//! Everything else is [`ChannelRules::Rounds`].
 
 use sabul_units::{Bytes, Rate};
 

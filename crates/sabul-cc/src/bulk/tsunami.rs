@@ -1,8 +1,8 @@
 //! Tsunami: the gap between blocks follows the receiver's error rate. [TSUNAMI]
 //!
 //! Source: server/protocol.c and client/config.c. An error rate E above the threshold E0 stretches
-//! the gap a little, any other shortens it by a sixth; silence counts as an error rate of 100 %. What
-//! E is, and what is asked for when, is [`ChannelRules::Requests`].
+//! the gap slightly; any other shortens it by a sixth. A timeout counts as an error rate of 100 %.
+//! [`ChannelRules::Requests`] defines E and the requests.
 
 use sabul_units::{Bytes, Gap, Rate, Span};
 
@@ -12,11 +12,11 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// Everything was lost, in percent × 1000.
+/// Error rate if everything was lost, in percent × 1000.
 const ALL_LOST: f64 = 100_000.0;
-/// No gap is longer, unless the target is.
+/// Longest gap, unless the target's gap is longer.
 const GAP_MAX: Span = Span::from_millis(10);
-/// The first gap, in gaps of the target rate.
+/// Initial gap, in gaps of the target rate.
 const START: u64 = 3;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -73,7 +73,7 @@ struct Tsunami {
     slower: f64,
     faster: f64,
     gap: Span,
-    /// The gap of the target rate.
+    /// Gap of the target rate.
     gap_min: Span,
 }
 
@@ -150,7 +150,7 @@ mod tests {
         Moment::new(Instant::ZERO, None, Bytes(1500))
     }
 
-    /// By how much one report changes the gap.
+    /// Returns the factor by which one report changes the gap.
     fn factor(error: u32) -> f64 {
         let mut tsunami = tsunami("100");
         let before = tsunami.limits().gap.0.as_secs_f64();

@@ -1,19 +1,19 @@
-//! EMKC: exponential max-min Kelly control: hosts move by the largest loss of their path, which is below zero where
-//! there is room.
+//! EMKC: exponential max-min Kelly control. Hosts respond to the largest loss of their path, which
+//! is negative on a link with free capacity.
 //!
 //! Source: [MKC] for the law; the constants are ours: DEV-084.
-//! Model of a router, each T, X what came, g = eta C:
+//! Model of a router, each T, X the load, g = eta C:
 //!     p = (X - g) / X                           not clamped: far below zero at an idle link
-//! A packet counts until the next one of its flow, so one at the end of T in part for the next T: by packets alone p of a
-//! constant load is now larger, now smaller, and the larger of two such is more than either.
+//! A packet counts until the next packet of its flow, so a packet at the end of T counts in part
+//! for the next T. By packets alone, p of a constant load would vary, and the larger p of two links
+//! would exceed both true values.
 //! Model of a host, a feedback delay D after each packet, once for each interval of a router:
 //!     x(t) = x(t - D) + alpha - beta p x(t - D)
-//! where x(t - D) is the mean rate at which those packets left that the interval has counted: of the packets that
-//! bring p, it is the mean of those that brought the p before.
-//! N flows stand at g / N + alpha / beta each, so at N alpha / beta above g. Stable for 0 < beta < 2, whatever the
-//! delays: they are out of it, since x(t - D) comes back with p. Far from full it grows by a factor; two flows
-//! become alike by alpha alone, a part of N alpha / g in a round trip.
-//! Invariants:  `RATE_MIN` <= x; each pair of router and interval moves a flow once.
+//! x(t - D) is the mean sending rate of the packets that the interval has counted, which are those
+//! that returned the previous p. N flows converge to g / N + alpha / beta each, in total N alpha /
+//! beta above g. Stable for 0 < beta < 2 at any delay, because x(t - D) returns with p. Far from g,
+//! rates grow by a factor; two flows converge by alpha alone, by a part of N alpha / g per RTT.
+//! Invariants:  `RATE_MIN` <= x; each interval of a router moves a flow once.
 
 use sabul_units::{ASKING, Bytes, CongestionFields, CongestionForm, Rate, Span};
 
@@ -25,10 +25,10 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// Ours: bits a second below which a flow does not go, and above which none is.
+/// Ours: least and largest rate of a flow, in bits a second.
 const RATE_MIN: f64 = 8e3;
 const RATE_MAX: f64 = 1e13;
-/// Ours: the least loss that is told, that of a link of 1 Gb/s with 1 bit/s.
+/// Ours: least signalled loss, that of a link of 1 Gb/s with 1 bit/s.
 const LOSS_MIN: f64 = -1e9;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -96,10 +96,10 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
     Explicit::built(Box::new(Emkc::new(gains, rate, packet_bytes)), params, packet_bytes)
 }
 
-/// The host half.
+/// Host half.
 #[derive(Debug)]
 struct Emkc {
-    /// Bits a second.
+    /// Step in bits a second.
     alpha: f64,
     beta: f64,
     rate: f64,
@@ -108,12 +108,13 @@ struct Emkc {
     last: Option<Last>,
 }
 
-/// The interval that moved the flow last.
+/// Interval that last moved the flow.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     router: u32,
     round: u32,
-    /// The rates at which packets left that crossed the router after it, which the next interval has measured.
+    /// Sum of the sending rates of packets that crossed the router after it; the next interval has
+    /// measured these packets.
     rates: f64,
     count: f64,
 }
@@ -123,7 +124,8 @@ impl Emkc {
         Self { alpha, beta, rate, initial: rate, packet_bytes, last: None }
     }
 
-    /// The rate in force in the interval that this one of a router tells of; none where it is no news.
+    /// Returns the mean sending rate in the router interval of this feedback; `None` if the
+    /// interval is not new.
     fn rate_of_then(&mut self, router: u32, round: u32, then: f64) -> Option<f64> {
         let mut reference = then;
         if let Some(last) = self.last.as_mut().filter(|last| last.router == router) {
@@ -157,7 +159,7 @@ impl Controller for Emkc {
         Some(CongestionFields::Emkc { interval, loss: i64::MIN, router: 0, round: 0 })
     }
 
-    /// What is really lost at a router's queue that router has told; the guard sees to the rest.
+    /// The router has already signalled losses of its own queue; the guard handles others.
     fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
@@ -186,16 +188,16 @@ impl Controller for Emkc {
     }
 }
 
-/// The router half.
+/// Router half.
 #[derive(Debug)]
 struct EmkcRouter<N> {
     id: u32,
     eta: f64,
     interval: Span,
-    /// Bytes of the interval so far, and those of its packets that are of the next.
+    /// Bytes of the interval so far, and the part of these bytes that belongs to the next interval.
     bytes: N,
     beyond: N,
-    /// Of the interval before, in billionths; none before the first.
+    /// Loss of the previous interval, in billionths; `None` before the first.
     loss: Option<i64>,
     round: u32,
 }

@@ -1,15 +1,19 @@
-//! What stands around every host half: it bounds what headers can do, and goes on without routers where none answer.
+//! Guard of every host half: bounds the effect of headers, and falls back to sabul2026 without
+//! routers.
 //!
 //! Source: ours (ADR 23).
-//! Model:       rate <= `rise` × what arrived in the better of the last two round trips, and at least that part of
-//!              the initial rate; on the way <= two round trips of it or of what arrives, and no more than `WINDOW_MAX` or four of the latter.
-//! States:      Explicit --evidence (`watch`)--> Fallback: another controller, from its beginning and for good
-//!              Fallback for losses --`CALM` without one, within `OTHERS`--> silence of two round trips --> Fallback, anew
-//! A flow that leaves while others still do as they are told searches in a queue that they keep full. It takes the link for
-//! as much slower, and its share is as much smaller for good, unless it searches again when they have left, too.
-//! Invariants:  what a header says changes nothing but the flow's own rate, and that within these bounds; the
-//!              form of headers stays, and after the fall-back they are blank.
-//! Not here:    a user's limit, which the sender's pacer keeps whatever a controller says.
+//! Model:       rate <= `rise` × the larger arrival rate of the last two RTTs, and at least `rise`
+//!              × the initial rate; in flight <= two RTTs of this rate or of the arrival rate, at
+//!              most `WINDOW_MAX` or four RTTs of the arrival rate.
+//! States:      Explicit --evidence (`watch`)--> Fallback: another controller, permanently
+//!              Fallback for losses --`CALM` without loss, within `OTHERS`--> pause of two RTTs
+//!              --> Fallback, restarted
+//! A flow that leaves while other flows still obey routers searches in a queue that these flows
+//! keep full. The flow then underestimates the link, and its share stays too small, unless it
+//! searches again after the others have left.
+//! Invariants:  headers affect only the flow's own rate, within these bounds; the form of headers
+//!              never changes, and after the fallback headers are blank.
+//! Not here:    a user's rate limit, which the sender's pacer enforces.
 
 use sabul_units::{Bytes, CongestionFields, Instant, JetMaxFields, Packets, Rate, Span};
 
@@ -22,19 +26,20 @@ use crate::policy::Policy;
 use crate::reason::Reason;
 use crate::sabul2026;
 
-/// The phase of a flow that no longer listens to routers.
+/// Phase name of a flow that ignores routers.
 pub const FALLBACK: &str = "fallback";
-/// Ours: packets that may be on the way beside two round trips of the rate.
+/// Ours: packets allowed in flight beyond two RTTs of the rate.
 const WINDOW_SPARE: f64 = 64.0;
-/// Ours: packets that may be on the way whatever the rate, and round trips of what arrives that may: where nothing else
-/// bounds a rate, a sender would lose account of what it has lost.
+/// Ours: largest number of packets in flight at any rate, or this many RTTs of the arrival rate.
+/// Without a bound a sender's loss accounting would overflow.
 const WINDOW_MAX: f64 = 131_072.0;
 const WINDOW_DELIVERED: f64 = 4.0;
-/// Ours: nothing lost for so long, and nobody overloads the path any more; who has not left by then does not.
+/// Ours: time without a loss after which the path counts as free of overload, and the longest wait
+/// for that.
 const CALM: Span = Span::from_secs(1);
 const OTHERS: Span = Span::from_secs(15);
 
-/// The parameter that every explicit controller has.
+/// Parameter of every explicit controller.
 pub(super) const FALLBACK_PARAM: ParamSpec = ParamSpec {
     name: "fallback",
     unit: Unit::Word(&["on", "off"]),
@@ -44,7 +49,7 @@ pub(super) const FALLBACK_PARAM: ParamSpec = ParamSpec {
     source: "ours: docs/adr/0023-congestion-headers.md",
 };
 
-/// The parameter that every explicit controller has.
+/// Parameter of every explicit controller.
 pub(super) const RISE_PARAM: ParamSpec = ParamSpec {
     name: "rise",
     unit: Unit::Number,
@@ -54,7 +59,7 @@ pub(super) const RISE_PARAM: ParamSpec = ParamSpec {
     source: "ours: docs/adr/0023-congestion-headers.md",
 };
 
-/// The parameter that every one that sets a rate has.
+/// Parameter of every explicit controller that sets a rate.
 pub(super) const INITIAL_PARAM: ParamSpec = ParamSpec {
     name: "rate_mbps_initial",
     unit: Unit::Mbps,
@@ -64,40 +69,43 @@ pub(super) const INITIAL_PARAM: ParamSpec = ParamSpec {
     source: "ours: some packets in any round trip",
 };
 
-/// A host half with its guard.
+/// Host half with its guard.
 #[derive(Debug)]
 pub struct Explicit {
     law: Box<dyn Controller>,
-    /// Who goes on where routers do not answer; none where that is not wished.
+    /// Controller used after the fallback; `None` if the fallback is off.
     beside: Option<Box<dyn Controller>>,
     is_fallen: bool,
     watch: Watch,
     rise: f64,
-    /// Bits a second; before the first round, and at least.
+    /// Bound of the rate before the first round, and least bound, in bits a second.
     floor: f64,
     packet_bytes: Bytes,
     rtt: Option<Span>,
-    /// Counts when the fall-back began: the other controller begins with nothing.
+    /// Counts at the start of the fallback, because the other controller starts at zero.
     before: Acked,
-    /// Who begins anew when others have left as well; none where that is over.
+    /// Controller for a restart after other flows have left; `None` when the restart is done or
+    /// expired.
     again: Option<Again>,
-    /// Nothing is sent until then, so that what is on the way is not taken for the new beginning.
+    /// No packet leaves before this time, so that packets in flight do not count for the restarted
+    /// controller.
     silent_until: Option<Instant>,
 }
 
-/// See the module.
+/// Pending restart; see the module.
 #[derive(Debug)]
 struct Again {
     controller: Box<dyn Controller>,
     fell_at: Instant,
-    /// The newest loss, and how many there were by then.
+    /// Time of the newest loss, and number of losses at that time.
     lost_at: Instant,
     lost: Packets,
 }
 
 impl Explicit {
-    /// That host half, which begins at that rate and is never faster than `rise` times what arrived a round trip
-    /// before. The first of `beside` goes on where no router answers, the second where it begins anew.
+    /// Wraps a host half that starts at the initial rate and never exceeds `rise` times the
+    /// previous RTT's arrival rate. The first controller of `beside` takes over where no router
+    /// answers, the second after a restart.
     pub fn new(
         law: Box<dyn Controller>,
         initial: Rate,
@@ -125,7 +133,7 @@ impl Explicit {
         }
     }
 
-    /// The same by the parameters that all of them have.
+    /// Wraps a host half according to the common parameters.
     pub(super) fn built(
         law: Box<dyn Controller>,
         params: &ParamValues,
@@ -143,7 +151,7 @@ impl Explicit {
         Ok(Box::new(Self::new(law, initial, rise, packet_bytes, beside)))
     }
 
-    /// The controller that decides now.
+    /// Returns the controller in charge.
     fn active(&self) -> &dyn Controller {
         match &self.beside {
             Some(beside) if self.is_fallen => &**beside,
@@ -158,14 +166,14 @@ impl Explicit {
         }
     }
 
-    /// The most that it may send, in bits a second, whatever headers say.
+    /// Returns the largest permitted rate, in bits a second, whatever headers contain.
     fn ceiling(&self) -> f64 {
         self.watch
             .delivered()
             .map_or(self.floor, |delivered| (delivered * self.rise).max(self.floor))
     }
 
-    /// What came with this ACK is the first that the other one hears of.
+    /// Sets the offsets of all counts, so that this ACK is the first of the other controller.
     fn begin(&mut self, acked: &Acked, cx: &Context<'_>) {
         self.before = Acked { newly: Packets(0), ..*acked };
         self.before.total = Packets(acked.total.0.saturating_sub(acked.newly.0));
@@ -173,7 +181,7 @@ impl Explicit {
         self.before.delivered = Bytes(acked.delivered.0.saturating_sub(newly.0));
     }
 
-    /// Whether those who overloaded the path have left it.
+    /// Returns whether flows that overloaded the path have left.
     fn is_calm(&mut self, acked: &Acked, now: Instant) -> bool {
         let Some(again) = &mut self.again else { return false };
         if acked.lost > again.lost {
@@ -191,9 +199,9 @@ impl Explicit {
         self.rtt = cx.rtt.map(|rtt| rtt.smoothed);
     }
 
-    /// Packets on the way that two round trips of a rate need, or of what arrives where that is more: a flow whose rate
-    /// falls below half must not stop until its earlier packets are acknowledged, since routers count flows by the
-    /// packets that come.
+    /// Returns the packets in flight that two RTTs of a rate need, or of the arrival rate if
+    /// larger. A flow whose rate more than halves must not pause until its earlier packets are
+    /// acknowledged, because routers count flows by their packets.
     fn window(&self, rate: f64) -> Option<Packets> {
         let bits = self.packet_bytes.0.max(1) as f64 * 8.0;
         let rtt = self.rtt?.as_secs_f64();
@@ -228,7 +236,7 @@ impl Controller for Explicit {
         if self.is_fallen {
             return Some(fields.form().blank());
         }
-        // A router counts flows by what they say of their rate, so they say what they really send.
+        // Routers count flows by their announced rate, so the announced rate must be the real rate.
         if let CongestionFields::JetMax(JetMaxFields { interval, .. })
         | CongestionFields::Emkc { interval, .. }
         | CongestionFields::Xcp { interval, .. } = &mut fields
@@ -280,7 +288,7 @@ impl Controller for Explicit {
             return self.begin(acked, cx);
         }
         if acked.newly.0 == 0 {
-            // Nothing but a header has come, which no longer counts.
+            // Only a header has arrived, which no longer counts.
             return;
         }
         let since = |now: u64, before: u64| now.saturating_sub(before);

@@ -1,4 +1,4 @@
-//! What anybody may write into a congestion header, and what each real host half makes of it behind its guard.
+//! Tests of real host halves behind their guards with arbitrary congestion headers.
 
 use sabul_units::{
     Bytes, CongestionFields, CongestionForm, CongestionHeader, Instant, JetMaxFields, NO_RATE,
@@ -12,13 +12,13 @@ use crate::registry;
 
 const SIZE: Bytes = Bytes(1500);
 const RTT: Span = Span::from_millis(40);
-/// What the path carries, in bits a second.
+/// Rate of the path, in bits a second.
 const PATH: f64 = 100e6;
-/// The initial rate of all of them, and how far a rate may rise above what arrived.
+/// Initial rate of all hosts, and largest rise of a rate over the arrival rate.
 const INITIAL: f64 = 1e6;
 const RISE: f64 = 10.0;
 
-/// A number of any size, at the ends more often than elsewhere.
+/// Returns a number of any size; extreme values are more frequent.
 fn any(random: &mut SeededRandom) -> u64 {
     match random.below(8) {
         0 => 0,
@@ -67,7 +67,7 @@ fn controlling(host: &Guarded) -> u32 {
     }
 }
 
-/// Whether nothing is wrong with what a host may do now.
+/// Asserts that the host's current limits are valid.
 fn check(name: &str, host: &Guarded, form: CongestionForm) {
     assert_eq!(host.fault(), None, "{name}");
     assert_eq!(host.header().map(|fields| fields.form()), Some(form), "{name}");
@@ -131,7 +131,7 @@ fn a_router_half_lives_with_whatever_hosts_write() {
             router.arrived(now, SIZE, Bytes(any(&mut random) >> 40), Some(&mut header));
             router.departs(now, SIZE, Bytes(0), Some(&mut header));
             assert_eq!((header.fields.form(), header.routers), (entry.form, 255));
-            // Before its first interval a router may have nothing to tell.
+            // Before its first interval a router may have no rate to signal.
             let told = router.told().filter(|told| *told != NO_RATE).unwrap_or(Rate(1));
             assert!((1..=100_000_000).contains(&told.0), "{}: tells {told}", entry.name);
         }

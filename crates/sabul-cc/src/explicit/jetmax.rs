@@ -1,19 +1,19 @@
-//! JetMax: each flow obeys one router, which tells it a fair rate of its own.
+//! JetMax: each flow follows one router, which signals its fair rate.
 //!
-//! Source: [JETMAX]; what it leaves open is DEV-080.
-//! Model of a router, for each interval T, over the flows that obey it (N of them, at w in all) and all other
-//! traffic (u), with a part eta of the capacity C to give:
+//! Source: [JETMAX]; open points are DEV-080.
+//! Model of a router, for each interval T, with N flows that follow the router (total rate w), all other traffic (u),
+//! and a part eta of the capacity C:
 //!     N = sum of ipt / T      each flow of rate x and packets of s has (x / s) T packets of ipt = s / x
 //!     g = (eta C - u) / N     the fair rate;  p = (w + u - eta C) / (w + u)    its loss, below zero with room
 //! Model of a host, a feedback delay D after each packet:
 //!     x(t) = x(t - D) - tau (x(t - D) - g)
-//! Stable for 0 < tau < 2 and monotone up to 1, whatever the delays; the error after k round trips is (1 - tau)^k.
-//! Each g moves a flow once: a g is as good as its count of flows, and where the round trip is shorter than T or ACKs
-//! come in lumps, going the same part of the way again would take a wrong one for the rate itself.
+//! Stable for 0 < tau < 2 and monotone up to 1, whatever the delays; the error after k RTTs is (1 - tau)^k.
+//! Each g moves a flow once, because g depends on the count of flows. If the RTT is shorter than T,
+//! or if ACKs are bunched, repeated steps would treat a wrong g as the rate itself.
 //! States:      Unbound --first header--> Settling --two intervals of the router--> Bound
-//!              Bound --another router has had the larger loss for a round trip--> Settling
-//! Invariants:  `RATE_MIN` <= x; a router is obeyed only with a g of an interval that has counted the flow, and with each
-//!              of its intervals once.
+//!              Bound --another router has had the larger loss for an RTT--> Settling
+//! Invariants:  `RATE_MIN` <= x; the flow uses only a g from an interval that has counted the flow,
+//!              and each interval once.
 
 use sabul_units::{
     ASKING, Bytes, CongestionFields, CongestionForm, Instant, JetMaxFields, NO_RATE, Rate, Span,
@@ -27,12 +27,12 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// Ours: bits a second below which a flow does not go, and a router asks none to.
+/// Ours: least rate of a flow and least fair rate, in bits a second.
 const RATE_MIN: f64 = 64e3;
-/// Ours: how much larger the loss of another router has to be, in billionths.
+/// Ours: least excess of another router's loss for a switch, in billionths.
 const SWITCH_LOSS: i64 = 5_000_000;
-/// Ours: a fair rate is taken from the interval on that has counted the flow from beginning to end: it is told in
-/// the second after that in which the router first saw it obey.
+/// Ours: a fair rate counts from the second interval after the router first saw the flow; that
+/// interval has counted the flow in full.
 const SETTLE_ROUNDS: u16 = 2;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -92,29 +92,30 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
     Explicit::built(Box::new(law), params, packet_bytes)
 }
 
-/// What a host has with the router that it obeys.
+/// Relation of a host to its router.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Bond {
-    /// It has not taken the flow into account yet; the interval in which it first saw it, once known.
+    /// The router has not counted the flow yet; holds the first interval with this flow, once
+    /// known.
     Settling(Option<u16>),
-    /// Its word counts.
+    /// The router's feedback counts.
     Bound,
 }
 
-/// The host half.
+/// Host half.
 #[derive(Debug)]
 struct JetMax {
     tau: f64,
-    /// Bits a second.
+    /// Rate in bits a second.
     rate: f64,
     initial: f64,
     packet_bytes: Bytes,
-    /// The router that it obeys; 0 for none.
+    /// Router that the flow follows; 0 for none.
     controlling: u32,
     bond: Bond,
-    /// The interval of that router whose word the flow has followed last.
+    /// Interval of the router that the flow last used.
     followed: Option<u16>,
-    /// Another router has had the larger loss since then.
+    /// Other router with the larger loss, and the time since when.
     other: Option<(u32, Instant)>,
 }
 
@@ -139,7 +140,7 @@ impl JetMax {
             return;
         }
         if told.controlling != self.controlling {
-            // It left before the flow changed its router.
+            // This packet left before the flow changed its router.
             return;
         }
         if told.fair != NO_RATE {
@@ -159,12 +160,12 @@ impl JetMax {
         self.look_around(told, cx);
     }
 
-    /// [JETMAX] From the rate at which the packet left, not from the present one.
+    /// [JETMAX] Uses the rate at which the packet left, not the present rate.
     fn follow(&mut self, told: &JetMaxFields) {
         let then = if told.interval > ASKING {
             Rate::from_size_over(self.packet_bytes, told.interval).0 as f64
         } else {
-            // An answer between two packets, whose rate is the one in force.
+            // Response to a header-only packet, to which the present rate applies.
             self.rate
         };
         let fair = told.fair.0 as f64;
@@ -206,7 +207,7 @@ impl Controller for JetMax {
         Some(CongestionFields::JetMax(JetMaxFields { interval, controlling, ..blank }))
     }
 
-    /// Routers do not lose packets under this law; what is lost elsewhere is the guard's business.
+    /// Routers lose no packets under this law; the guard handles losses elsewhere.
     fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
@@ -231,17 +232,18 @@ impl Controller for JetMax {
     }
 }
 
-/// The router half.
+/// Router half.
 #[derive(Debug)]
 struct JetMaxRouter<N> {
     id: u32,
     eta: f64,
     interval: Span,
-    /// Of the interval so far: picoseconds between packets and bytes of flows that obey, bytes of all others.
+    /// Interval so far: packet spacing in picoseconds and bytes of flows that follow this router;
+    /// bytes of other traffic.
     spacing: N,
     own: N,
     other: N,
-    /// Of the interval before.
+    /// Results of the previous interval.
     fair: Rate,
     loss: i32,
     round: u16,
@@ -296,7 +298,7 @@ impl<N: Number> RouterController for JetMaxRouter<N> {
         let own = take(&mut self.own) * 8.0 / seconds;
         let other = take(&mut self.other) * 8.0 / seconds;
         let target = self.eta * link.capacity.0 as f64;
-        // A flow that does not use its rate counts as a part of one.
+        // A flow that does not use its rate counts as a part of a flow.
         let fair = (target - other) / flows.max(1.0);
         self.fair = rate_of(fair.clamp(RATE_MIN, target.max(RATE_MIN)));
         let (least, all) = (f64::from(i32::MIN + 1) / 1e9, own + other);

@@ -1,4 +1,4 @@
-//! What came to a router in an interval, and the mean round trip of it, as RCP's authors reckon it.
+//! Load of a router per interval, and its mean RTT, computed as by RCP's authors.
 //!
 //! Source: [RCP], router of the authors' module for ns-2.
 //! Model:       d_T = sum of rtt × size / sum of size,  d += g (d_T - d),
@@ -8,16 +8,16 @@ use sabul_units::{Bytes, Span};
 
 use super::number::Number;
 
-/// [RCP] The round trip before the first that is told, in seconds.
+/// [RCP] Initial RTT, in seconds.
 const RTT_START: f64 = 0.2;
 
-/// What came, and its round trips.
+/// Bytes of the interval, and mean RTT.
 #[derive(Debug)]
 pub(super) struct Load<N> {
-    /// Mean round trip, in seconds.
+    /// Mean RTT, in seconds.
     pub(super) rtt: f64,
-    /// Of the interval so far: bytes with a round trip, the sum of their round trips (in picoseconds) times their
-    /// bytes, and bytes without.
+    /// Interval so far: bytes with an RTT, sum of RTT (in picoseconds) times bytes, and bytes
+    /// without an RTT.
     own: N,
     rtts: N,
     other: N,
@@ -29,7 +29,7 @@ impl<N: Number> Load<N> {
         Self { rtt: RTT_START, own: zero, rtts: zero, other: zero }
     }
 
-    /// A packet of that size came, from a sender that knows its round trip or does not.
+    /// Adds a packet of this size, with the sender's RTT if known.
     #[inline]
     pub(super) fn add(&mut self, size: Bytes, rtt: Option<Span>) {
         let size = N::of(size.0 as f64);
@@ -42,8 +42,8 @@ impl<N: Number> Load<N> {
         }
     }
 
-    /// An interval of so many seconds has ended, in which flows were told this part of the link: what came, in
-    /// bits a second.
+    /// Ends an interval of `seconds`, in which flows were assigned the part `told` of the link;
+    /// returns the load in bits a second.
     pub(super) fn end(&mut self, seconds: f64, told: f64) -> f64 {
         let zero = N::default();
         let take = |sum: &mut N| std::mem::replace(sum, zero).value();
@@ -63,7 +63,7 @@ impl<N: Number> Load<N> {
         self.rtt += part.min(1.0) * (newest - self.rtt);
     }
 
-    /// How long an interval is that is no longer than a mean round trip.
+    /// Returns the interval length: the mean RTT, at most `longest`.
     pub(super) fn interval(&self, longest: Span) -> Span {
         Span::from_secs_f64(self.rtt.clamp(0.0, 10.0)).min(longest)
     }

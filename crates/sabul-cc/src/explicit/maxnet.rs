@@ -1,12 +1,12 @@
-//! MaxNet: the highest price of a path alone sets the rate, by one demand function that all flows have.
+//! MaxNet: the highest price on the path sets the rate, by a demand function common to all flows.
 //!
 //! Source: [MAXNET] for the principle; price, demand and constants are reconstructed: DEV-085.
-//! Model of a router, each T, y what came, g = mu C:
-//!     p = max(0, p + T (y - g) / g)             in seconds: how long what came above g would take
+//! Model of a router, each T, y the load, g = mu C:
+//!     p = max(0, p + T (y - g) / g)             in seconds: time to serve the excess over g
 //! Model of a host, q the highest p of its path:
-//!     x = x_max exp(-q / q0)                    q0 common to all flows, so like prices are like rates: max-min
-//! or q0 = round trip / `GAIN` with `q0_ms=rtt`. N flows of one link stand at g / N, p = q0 ln(N x_max / g).
-//! The loop's gain is 1 / q0 whatever the rate: stable iff round trip < (pi / 2) q0.
+//!     x = x_max exp(-q / q0)                    q0 common to all flows, so equal prices give equal rates: max-min
+//! or q0 = RTT / `GAIN` with `q0_ms=rtt`. N flows of one link converge to g / N, p = q0 ln(N x_max / g).
+//! The loop's gain is 1 / q0 at any rate: stable iff RTT < (pi / 2) q0.
 //! Invariants:  `RATE_MIN` <= x <= x_max; 0 <= p <= `PRICE_MAX`.
 
 use sabul_units::{Bytes, CongestionFields, CongestionForm, Span, math};
@@ -19,13 +19,14 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// Ours: bits a second below which a flow does not go.
+/// Ours: least rate of a flow, in bits a second.
 const RATE_MIN: f64 = 8e3;
-/// Ours: seconds; traffic that pays no price raises it no further, so it falls again in time.
+/// Ours: largest price in seconds, so that a price raised by unresponsive traffic falls again in
+/// time.
 const PRICE_MAX: f64 = 20.0;
-/// Ours: powers of e below x_max that count; no rate is as small.
+/// Ours: largest exponent of the demand function; no rate is as small.
 const FARTHEST: f64 = 100.0;
-/// Ours: a quarter of what is stable, where q0 follows the round trip.
+/// Ours: a quarter of the stable gain, where q0 follows the RTT.
 const GAIN: f64 = 0.4;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -96,12 +97,12 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
     Explicit::built(Box::new(law), params, packet_bytes)
 }
 
-/// The host half.
+/// Host half.
 #[derive(Debug)]
 struct MaxNet {
-    /// Bits a second.
+    /// Largest rate in bits a second.
     most: f64,
-    /// Seconds; none where the round trip has it.
+    /// q0 in seconds; `None` if the RTT sets it.
     q0: Option<f64>,
     rate: f64,
     initial: f64,
@@ -122,7 +123,7 @@ impl Controller for MaxNet {
         Some(CongestionForm::MaxNet.blank())
     }
 
-    /// A queue that overflows has a price.
+    /// A queue that overflows already has a price.
     fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
@@ -146,14 +147,14 @@ impl Controller for MaxNet {
     }
 }
 
-/// The router half.
+/// Router half.
 #[derive(Debug)]
 struct MaxNetRouter<N> {
     mu: f64,
     interval: Span,
     /// Bytes of the interval so far.
     bytes: N,
-    /// Seconds, and as it is told.
+    /// Price in seconds, and the signalled price.
     price: f64,
     told: Span,
 }

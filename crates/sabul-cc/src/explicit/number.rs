@@ -1,11 +1,11 @@
-//! The numbers that router halves reckon with: `f64`, and in tests one that counts what is done with it.
+//! Number type of router halves: `f64`, and in tests a type that counts operations.
 
 use std::fmt;
 use std::ops::{Add, Mul, Sub};
 
 use sabul_units::{LOSS_ONE, Rate};
 
-/// What the part of a router half that runs for each packet needs of a number.
+/// Operations that a router half needs per packet.
 pub(crate) trait Number:
     Copy
     + fmt::Debug
@@ -17,9 +17,9 @@ pub(crate) trait Number:
     + Mul<Output = Self>
     + 'static
 {
-    /// That number.
+    /// Converts from `f64`.
     fn of(value: f64) -> Self;
-    /// Its value.
+    /// Converts to `f64`.
     fn value(self) -> f64;
 }
 
@@ -32,13 +32,13 @@ impl Number for f64 {
     }
 }
 
-/// Bits a second as a rate; what is no rate is none of it.
+/// Converts bits a second to a rate; values that are no rate become zero.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts saturate")]
 pub(crate) fn rate_of(bits_per_second: f64) -> Rate {
     Rate(bits_per_second as u64)
 }
 
-/// A loss in billionths.
+/// Converts a loss share to billionths.
 #[expect(clippy::cast_possible_truncation, reason = "casts saturate")]
 pub(crate) fn billionths(loss: f64) -> i64 {
     (loss * LOSS_ONE as f64) as i64

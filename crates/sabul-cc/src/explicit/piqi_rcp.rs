@@ -1,15 +1,16 @@
-//! PIQI-RCP: RCP whose router looks at what comes alone, never at its queue.
+//! PIQI-RCP: RCP whose router uses the load alone, not the queue.
 //!
-//! Source: [PIQI], of which we have no more than what [ECC] and its abstract say: a proportional and an integral
-//! term over the mismatch of rates. The law is reconstructed, its gains are fitted: DEV-082.
-//! Model of a router, each T = min(d, `interval_ms`), y what came, d the mean round trip (`load`), g = eta C:
+//! Source: [PIQI], of which only the abstract and the description in [ECC] are available: a
+//! proportional and an integral term over the rate mismatch. The law is reconstructed, its gains
+//! are fitted: DEV-082.
+//! Model of a router, each T = min(d, `interval_ms`), y the load, d the mean RTT (`load`), g = eta C:
 //!     R *= 1 + kappa1 (T / d)(g - y) / g - kappa2 (y - y before) / g
-//! or, with `integral_scaling=per_interval`, without T / d. The factor stays within `FACTOR`. Headers and hosts
-//! as RCP's. T is at least `PACKETS` / R, where d is as long: in a shorter interval only a part of the flows sends, and the
-//! proportional term amplifies how large that part is.
+//! or, with `integral_scaling=per_interval`, without T / d. The factor stays within `FACTOR`.
+//! Headers and hosts as in RCP. T is at least `PACKETS` / R, if d is as long: in a shorter interval
+//! only some of the flows send, and the proportional term amplifies the variation of that part.
 //! Linearised about g, with h = d / T intervals of delay: r(k+1) = r(k) - (kappa1 / h) r(k-h) -
 //! kappa2 (r(k-h) - r(k-h-1)): kappa2 < 1 is necessary, and for kappa2 = 0.25 kappa1 < 0.92 (h = 1) to 1.70.
-//! Invariants:  RCP's `RATE_PART` of a packet a round trip <= R <= eta C.
+//! Invariants:  RCP's `RATE_PART` of a packet per RTT <= R <= eta C.
 
 use sabul_units::{Bytes, CongestionFields, CongestionForm, Rate, Span};
 
@@ -21,10 +22,11 @@ use super::router::{LinkState, RouterController, RouterEntry};
 use crate::entry::{Entry, Family};
 use crate::params::{ParamSpec, Unit};
 
-/// Ours: ten flows that join at once would otherwise make one interval's factor negative.
+/// Ours: without bounds, ten flows that join at once would make an interval's factor negative.
 const FACTOR: (f64, f64) = (0.5, 2.0);
 
-/// Ours: two packets of 1500 bytes of each flow in an interval, in bits. With less than one packet, 1000 flows used 0.61 of a link.
+/// Ours: two packets of 1500 bytes per flow and interval, in bits. With less than one packet, 1000
+/// flows used 0.61 of a link.
 const PACKETS: f64 = 2.0 * 12_000.0;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -106,12 +108,12 @@ struct Law {
     is_per_rtt: bool,
 }
 
-/// The router half.
+/// Router half.
 #[derive(Debug)]
 struct PiqiRouter<N> {
     law: Law,
     longest: Span,
-    /// Bits a second: what is told, and what came in the interval before.
+    /// Signalled rate, and load of the previous interval, in bits a second.
     rate: f64,
     before: f64,
     load: Load<N>,

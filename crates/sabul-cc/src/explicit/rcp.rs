@@ -1,12 +1,12 @@
-//! RCP: one rate for all flows of a link, which a new flow takes at once.
+//! RCP: one rate for all flows of a link, which a new flow uses at once.
 //!
-//! Source: [RCP], router and host of the authors' module for ns-2; [ECC] for how it fares.
-//! Model of a router, each T = min(d, `interval_ms`), y what came, q what waits, d the mean round trip
-//! (`load`), C the capacity:
+//! Source: [RCP], router and host of the authors' module for ns-2; [ECC] for its evaluation.
+//! Model of a router, each T = min(d, `interval_ms`), y the load, q the queue, d the mean RTT (`load`), C the
+//! capacity:
 //!     R *= 1 + (T / d)(alpha (eta C - y) - beta q / d) / (eta C)
-//! Each packet takes the least R of its path along; a host sends at what comes back.
-//! Invariants:  `RATE_PART` of a packet a round trip <= R <= eta C.
-//! Not here:    the reference packet of 40 bytes that [RCP] sends where the gap exceeds the round trip.
+//! Each packet carries the least R of its path; a host sends at the returned rate.
+//! Invariants:  `RATE_PART` of a packet per RTT <= R <= eta C.
+//! Not here:    the reference packet of 40 bytes that [RCP] sends where the gap exceeds the RTT.
 
 use sabul_units::{Bytes, CongestionFields, CongestionForm, NO_RATE, Rate, Span};
 
@@ -19,11 +19,11 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// [RCP] The rate at first, as a part of the capacity.
+/// [RCP] Initial rate, as a part of the capacity.
 pub(super) const RATE_START: f64 = 0.05;
-/// [RCP] The least rate: bits of a hundredth of 1000 bytes, each round trip.
+/// [RCP] Least rate: bits of a hundredth of 1000 bytes, per RTT.
 pub(super) const RATE_PART: f64 = 0.01 * 8000.0;
-/// Ours: bits a second below which a host does not go: its gap has an end.
+/// Ours: least rate of a host in bits a second, which bounds its gap.
 const HOST_MIN: f64 = 8e3;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -86,11 +86,11 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
     Explicit::built(Box::new(Told::new(params, packet_bytes, false)), params, packet_bytes)
 }
 
-/// The host half, which is PIQI-RCP's too: it sends at what routers tell.
+/// Host half, also of PIQI-RCP: sends at the rate that routers signal.
 #[derive(Debug)]
 pub(super) struct Told {
     is_piqi: bool,
-    /// Bits a second.
+    /// Rate in bits a second.
     rate: f64,
     initial: f64,
     packet_bytes: Bytes,
@@ -123,7 +123,7 @@ impl Controller for Told {
         })
     }
 
-    /// A queue that overflows lowers the rate that routers tell.
+    /// A queue that overflows already lowers the signalled rate.
     fn on_loss(&mut self, _loss: &LossReport, _cx: &mut Context<'_>) {}
 
     fn on_timeout(&mut self, cx: &mut Context<'_>) {
@@ -149,14 +149,14 @@ impl Controller for Told {
     }
 }
 
-/// The router half.
+/// Router half.
 #[derive(Debug)]
 struct RcpRouter<N> {
     alpha: f64,
     beta: f64,
     eta: f64,
     longest: Span,
-    /// Bits a second.
+    /// Rate in bits a second.
     rate: f64,
     load: Load<N>,
 }

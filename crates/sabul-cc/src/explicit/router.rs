@@ -1,9 +1,11 @@
-//! The router half of an algorithm, and what is the same for all of them: the clock, and a router's own account.
+//! Router half of explicit congestion control: interval clock and statistics, common to all
+//! algorithms.
 //!
-//! Model:       a packet that comes to the queue is offered load, whatever the queue does with it; one that
-//!              leaves for the wire takes the router's word along. Control intervals end at the first of
-//!              these two at or after their time, so a router needs no timer.
-//! Invariants:  only headers of the algorithm's own form are shown to it; all else is load without a header.
+//! Model:       a packet that arrives at the queue counts as offered load, even if it is dropped. A
+//!              packet that leaves for the wire receives the router's feedback. A control interval
+//!              ends at the first such event at or after its end, so a router needs no timer.
+//! Invariants:  an algorithm receives only headers of its own form; other packets are load without
+//!              a header.
 
 use std::fmt;
 
@@ -11,69 +13,71 @@ use sabul_units::{Bytes, CongestionFields, CongestionForm, CongestionHeader, Ins
 
 use crate::params::{ConfigError, ParamSpec, ParamValues};
 
-/// Ours: intervals that are made up for after silence. What a law has not become by then it never will.
+/// Ours: most missed intervals that are processed after a pause; laws have converged by then.
 const CATCH_UP: u32 = 10_000;
-/// Ours: no interval is shorter, or a router would do nothing but end them.
+/// Ours: shortest interval; with shorter intervals a router would do nothing but end them.
 const INTERVAL_MIN: Span = Span::from_micros(100);
 
-/// The output link of a router at one moment.
+/// State of a router's output link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkState {
-    /// The clock that drives the link.
+    /// Time on the link's clock.
     pub now: Instant,
-    /// When the control interval ends.
+    /// End of the control interval.
     pub ends: Instant,
-    /// The rate of its serialiser, framing included.
+    /// Rate of the link's serialiser, framing included.
     pub capacity: Rate,
-    /// Bytes that wait for it.
+    /// Bytes in the queue.
     pub queue: Bytes,
 }
 
 impl LinkState {
-    /// How long the queue takes to drain.
+    /// Returns the time to drain the queue.
     pub fn queue_delay(&self) -> Span {
         self.capacity.time_for(self.queue)
     }
 }
 
-/// The router half of an algorithm: what one output link makes of the headers that cross it.
+/// Router half of an algorithm, for one output link.
 ///
-/// Sizes are what a packet takes of the link's rate. Where a packet has no header of the algorithm's form there
-/// are no fields.
+/// Sizes are those on the link, framing included. Packets without a header of the algorithm's form
+/// have no fields.
 pub trait RouterController: fmt::Debug + Send {
-    /// A packet comes to the queue, and may yet be dropped there.
+    /// A packet arrives at the queue, and may be dropped there.
     fn on_arrival(&mut self, size: Bytes, fields: Option<&CongestionFields>, link: &LinkState);
-    /// A packet with a header leaves for the wire: the last chance to rewrite it.
+    /// A packet with a header leaves for the wire: last opportunity to rewrite the header.
     fn on_departure(&mut self, size: Bytes, fields: &mut CongestionFields, link: &LinkState);
-    /// A control interval has ended, after this long.
+    /// A control interval of this length has ended.
     fn on_interval(&mut self, elapsed: Span, link: &LinkState);
-    /// How long the next control interval is.
+    /// Returns the length of the next control interval.
     fn interval(&self) -> Span;
-    /// The rate or share that it tells now, in bit/s, for whoever watches; none where the law has no such thing.
+    /// Returns the rate or share that the router signals now, in bit/s, for observers; `None` if
+    /// the law has no such value.
     fn told(&self) -> Option<Rate> {
         None
     }
 }
 
-/// Makes a router half for a link of that rate, which goes by that number among routers: never 0.
+/// Constructor of a router half for a link of this rate; the last argument is the router's number,
+/// never 0.
 pub type BuildRouter =
     fn(&ParamValues, Rate, u32) -> Result<Box<dyn RouterController>, ConfigError>;
 
-/// One router half.
+/// Registry entry of a router half.
 #[derive(Clone, Copy, Debug)]
 pub struct RouterEntry {
-    /// The name users type, which is that of the host half.
+    /// Name that users type; equal to the host half's name.
     pub name: &'static str,
-    /// The form of the headers that it rewrites.
+    /// Form of the headers that the router rewrites.
     pub form: CongestionForm,
-    /// Its parameters.
+    /// Parameters of the router half.
     pub params: &'static [ParamSpec],
-    /// Makes one from checked parameters.
+    /// Builds a router half from checked parameters.
     pub build: BuildRouter,
 }
 
 impl RouterEntry {
-    /// The router of an output link.
+    /// Builds the router of an output link.
     ///
     /// # Errors
     /// On an unknown parameter or a value out of its range.
@@ -88,18 +92,18 @@ impl RouterEntry {
     }
 }
 
-/// What a router has seen.
+/// Packet counts of a router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterStats {
-    /// Packets that came with a header of its form.
+    /// Packets that arrived with a header of the router's form.
     pub with_header: u64,
-    /// Those that came without.
+    /// Packets that arrived without such a header.
     pub without: u64,
-    /// Headers that it has written.
+    /// Headers that the router has written.
     pub written: u64,
 }
 
-/// A router half with its clock.
+/// Router half with its clock and statistics.
 #[derive(Debug)]
 pub struct Router {
     law: Box<dyn RouterController>,
@@ -111,29 +115,29 @@ pub struct Router {
 }
 
 impl Router {
-    /// The router of an output link of that capacity, at the start of its clock.
+    /// Creates the router of an output link with this capacity, at time zero.
     pub fn new(law: Box<dyn RouterController>, form: CongestionForm, capacity: Rate) -> Self {
         let ends = Instant::ZERO + law.interval().max(INTERVAL_MIN);
         let stats = RouterStats::default();
         Self { law, form, capacity, began: Instant::ZERO, ends, stats }
     }
 
-    /// What the link carries for these flows has changed, from the next packet on; at least a bit a second.
+    /// Changes the capacity from the next packet on; at least one bit a second.
     pub fn set_capacity(&mut self, capacity: Rate) {
         self.capacity = Rate(capacity.0.max(1));
     }
 
-    /// What it shares out now.
+    /// Returns the capacity that the router shares out.
     pub const fn capacity(&self) -> Rate {
         self.capacity
     }
 
-    /// The form of the headers that it rewrites.
+    /// Returns the form of the headers that the router rewrites.
     pub const fn form(&self) -> CongestionForm {
         self.form
     }
 
-    /// A packet of that size comes to a queue of so many bytes.
+    /// Processes a packet of this size that arrives at a queue of `queue` bytes.
     pub fn arrived(
         &mut self,
         now: Instant,
@@ -152,7 +156,7 @@ impl Router {
         self.law.on_arrival(size, Some(&header.fields), &link);
     }
 
-    /// A packet of that size leaves for the wire, and so many bytes stay behind.
+    /// Processes a packet of this size that leaves for the wire; `queue` bytes remain.
     pub fn departs(
         &mut self,
         now: Instant,
@@ -169,12 +173,12 @@ impl Router {
         }
     }
 
-    /// What it has seen.
+    /// Returns the packet counts.
     pub const fn stats(&self) -> RouterStats {
         self.stats
     }
 
-    /// The rate that it tells now, where its law has one.
+    /// Returns the rate that the router signals now, if its law has one.
     pub fn told(&self) -> Option<Rate> {
         self.law.told()
     }
@@ -215,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes how long intervals were, and what came.
+    /// Records interval lengths and arrivals.
     #[derive(Debug, Default)]
     struct Noted(Arc<Mutex<Vec<String>>>);
 

@@ -1,4 +1,4 @@
-//! Every router half by name: its parameters, and how one is made.
+//! Registry of router halves: names, parameters and constructors.
 
 use sabul_units::nearest;
 
@@ -6,11 +6,11 @@ pub use super::router::{BuildRouter, RouterEntry};
 use super::{emkc, jetmax, maxnet, piqi_rcp, rcp, xcp};
 use crate::params::ConfigError;
 
-/// All of them, in the order shown to users.
+/// All router halves, in the order shown to users.
 pub const ROUTERS: &[RouterEntry] =
     &[jetmax::ROUTER, rcp::ROUTER, piqi_rcp::ROUTER, xcp::ROUTER, emkc::ROUTER, maxnet::ROUTER];
 
-/// Their names.
+/// Names of all router halves.
 pub const ROUTER_NAMES: &[&str] = &{
     let mut names = [""; ROUTERS.len()];
     let mut n = 0;
@@ -21,10 +21,10 @@ pub const ROUTER_NAMES: &[&str] = &{
     names
 };
 
-/// The entry of this name.
+/// Returns the entry with this name.
 ///
 /// # Errors
-/// If there is none; the error names the nearest and lists all.
+/// If the registry has no such name; the error names the nearest and lists all.
 pub fn find(name: &str) -> Result<&'static RouterEntry, ConfigError> {
     ROUTERS.iter().find(|entry| entry.name == name).ok_or_else(|| {
         let hint = nearest(name, ROUTER_NAMES)

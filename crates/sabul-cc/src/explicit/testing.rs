@@ -9,7 +9,7 @@ thread_local! {
     static DONE: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 
-/// Reckons as its value does. A subtraction is an addition.
+/// Computes as its value does. A subtraction counts as an addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub(super) struct Counted(f64);
 
@@ -20,7 +20,7 @@ fn note(additions: u32, multiplications: u32) {
     });
 }
 
-/// Additions and multiplications of this thread while that runs.
+/// Returns the additions and multiplications of this thread during the call.
 pub(super) fn cost(of: impl FnOnce()) -> (u32, u32) {
     DONE.with(|done| done.set((0, 0)));
     of();

@@ -1,56 +1,59 @@
-//! Whether the routers of a path are what holds a flow up: what arrived, was lost and waited in each round trip.
+//! Detector of paths whose routers do not control the flow: arrivals, losses and delays per round.
 //!
 //! Source: ours (ADR 23).
-//! Model, for each round (a round trip, at least `ROUND_MIN`):
-//!     elsewhere = least over its ACKs of (one-way delay - told queueing delay) - base
-//!     no router   an ACK whose header counts none: at once where none ever took part, else after a round
-//!     queue       elsewhere > threshold, the larger of a quarter of the round trip and `QUEUE_MIN`
-//!     loss        more than `LOSS_PART` lost, and no told queue above the threshold
-//!     overload    more than `LOSS_PART` lost, whatever is told, in rounds that last longer by `LASTING` than the
-//!                 others of late, since the law's rate has last fallen by `LOSS_PART`
-//! A router that has its link's rate right overflows its queue for some round trips after a join or an end of
-//! silence, and then no more; one whose link is slower than it believes does so for good. Where flows join one after
-//! another the losses go on, but the rate falls with each join. What is lost within `START` of the first ACK is no overload.
-//! The base is the least such delay of the last ten to twenty seconds, since clocks drift.
+//! Model, for each round (an RTT, at least `ROUND_MIN`):
+//!     elsewhere = least over its ACKs of (one-way delay - signalled queueing delay) - base
+//!     no router   an ACK whose header counts no router: at once if none ever took part, else after a round
+//!     queue       elsewhere > threshold, the larger of a quarter of the RTT and `QUEUE_MIN`
+//!     loss        more than `LOSS_PART` lost, and no signalled queue above the threshold
+//!     overload    more than `LOSS_PART` lost, whatever is signalled, in rounds that last longer by `LASTING`
+//!                 than recent rounds without loss, since the law's rate last fell by `LOSS_PART`
+//! A router with the correct link rate overflows its queue for some RTTs after a join or a pause,
+//! and then no more; a router with too high a rate overflows its queue permanently. If flows keep
+//! joining, losses continue, but the rate falls with each join. Losses within `START` of the first
+//! ACK do not count as overload. The base is the least such delay of the last ten to twenty
+//! seconds, because clocks drift.
 
 use sabul_units::{Bytes, Instant, Span};
 
 use crate::controller::{Acked, Context};
 
-/// Ours: a shorter round would hold too few packets to tell anything.
+/// Ours: shorter rounds would contain too few packets.
 const ROUND_MIN: Span = Span::from_millis(10);
-/// Ours: a late machine makes less delay than this, in seconds.
+/// Ours: upper bound of the delay caused by a late machine, in seconds.
 const QUEUE_MIN: f64 = 0.005;
 const QUEUE_PART: f64 = 0.25;
-/// Ours: explicit control promises no loss at all; a path that loses this much by chance is none for it.
+/// Ours: explicit control has no loss of its own; a path with this much random loss does not suit
+/// it.
 const LOSS_PART: f64 = 0.02;
 const LOST_MIN: u64 = 4;
-/// Ours: losses that last so long, in round trips and at least in time, are no join's.
+/// Ours: losses of this length, in RTTs and in time, are not caused by a join.
 const LASTING: u64 = 8;
 const LASTING_MIN: Span = Span::from_millis(500);
-/// Ours: a law's rate counts up to so many times what arrives. A rate far above that falls for seconds and stays too high.
+/// Ours: bound of a law's rate relative to the arrival rate. A far higher rate falls for seconds
+/// and stays too high.
 const OVER: f64 = 4.0;
-/// Ours: what a flow loses so soon after its start may be of its start, which two that begin at once take this long to
-/// hear of where a price has to rise first.
+/// Ours: losses this soon after the start may belong to the start: two flows that start together
+/// need this long where a price must rise first.
 const START: Span = Span::from_secs(2);
-/// Ours: how long a base stands at least.
+/// Ours: least lifetime of a base delay.
 const BASE_AGE: Span = Span::from_secs(10);
 
-/// What shows that routers that take part do not decide alone.
+/// Evidence that participating routers do not control the flow alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
-    /// No router on the path takes part.
+    /// No router on the path participates.
     NoRouter,
-    /// Packets wait where no router that takes part has a queue.
+    /// Packets queue at a place without a participating router.
     QueueElsewhere,
-    /// Packets are lost where no router that takes part has a queue.
+    /// Packets are lost at a place where no participating router has a queue.
     LossElsewhere,
-    /// Packets are lost for long: a router gives away more than its link has, or has no say.
+    /// Losses persist: a router signals more than its link's rate, or is not in control.
     LastingLoss,
 }
 
 impl Evidence {
-    /// One word for events.
+    /// Returns the word for events.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::NoRouter => "no-router",
@@ -61,47 +64,49 @@ impl Evidence {
     }
 }
 
-/// What a round has shown so far.
+/// Measurements of the current round.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     began: Instant,
-    /// Counts at its beginning.
+    /// Counts at the start of the round.
     delivered: u64,
     total: u64,
     lost: u64,
-    /// Least delay that is not told, and the most that is, in seconds.
+    /// Least unsignalled delay, and largest signalled delay, in seconds.
     untold_min: f64,
     told_max: f64,
     has_router: bool,
 }
 
-/// The round trips of one flow.
+/// State of the detector for one flow.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     round: Option<Round>,
     has_had_router: bool,
-    /// When the first ACK came.
+    /// Time of the first ACK.
     started: Option<Instant>,
-    /// Least untold delays, of now and of before, and since when.
+    /// Least unsignalled delays of the current and the previous period, and start of the current
+    /// period.
     base: [f64; 2],
     base_since: Option<Instant>,
-    /// Bits a second that arrived in the rounds before.
+    /// Arrival rates of the last two rounds, in bits a second.
     delivered: [f64; 2],
     is_measured: bool,
-    /// How long rounds with much loss have lasted, less those without, since `lowest` has last fallen.
+    /// Total length of rounds with much loss, less that of rounds without, since `lowest` last
+    /// fell.
     lossy: Span,
-    /// Bits a second: the law's least rate since rounds began to lose much, or its rate before that.
+    /// Law's lowest rate since the first such round, or its previous rate, in bits a second.
     lowest: f64,
 }
 
 impl Watch {
-    /// Bits a second that arrived in the better of the last two rounds, once one has ended.
+    /// Returns the larger arrival rate of the last two rounds, in bits a second; `None` before the
+    /// first round has ended.
     pub(super) fn delivered(&self) -> Option<f64> {
         self.is_measured.then(|| self.delivered[0].max(self.delivered[1]))
     }
 
-    /// Takes note of an ACK that comes while the law has that rate in bits a second; says what it shows, if it shows
-    /// something.
+    /// Processes an ACK while the law's rate is `rate` bits a second; returns evidence, if any.
     pub(super) fn note(&mut self, acked: &Acked, rate: f64, cx: &Context<'_>) -> Option<Evidence> {
         let header = acked.echo.map(|echo| echo.header).filter(|header| header.routers > 0);
         if header.is_none() && !self.has_had_router {
@@ -114,7 +119,7 @@ impl Watch {
             .sent_at
             .map(|sent_at| acked.arrived_at.as_secs_f64() - sent_at.elapsed().as_secs_f64() - told);
         let round = self.round.get_or_insert_with(|| Round::new(acked, cx.now));
-        // Of a host that knows nothing of departures the guard knows nothing of delays.
+        // Without departure times on the host, delays are unknown.
         let untold = untold.unwrap_or(f64::INFINITY);
         round.untold_min = round.untold_min.min(untold);
         round.told_max = round.told_max.max(told);
@@ -155,7 +160,7 @@ impl Watch {
         (round.lost_much(acked) && round.told_max < threshold).then_some(Evidence::LossElsewhere)
     }
 
-    /// Whether losses last in a flow whose rate does not fall.
+    /// Returns evidence if losses persist although the flow's rate does not fall.
     fn overload(
         &mut self,
         round: &Round,
@@ -206,7 +211,7 @@ impl Round {
         }
     }
 
-    /// Whether more than chance was lost from its beginning to that ACK.
+    /// Returns whether more than random loss occurred between the start of the round and this ACK.
     fn lost_much(&self, acked: &Acked) -> bool {
         let lost = acked.lost.0.saturating_sub(self.lost);
         let sent = acked.total.0.saturating_sub(self.total) + lost;

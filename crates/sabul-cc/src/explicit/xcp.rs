@@ -1,19 +1,22 @@
-//! XCP: routers tell each packet by how much its flow's throughput shall change.
+//! XCP: routers signal each packet the change of its flow's throughput.
 //!
-//! Source: [XCP] for the law, its authors' module for ns-2 (`xcpq`, `xcp-end-sys`) for its form in throughputs; DEV-083.
-//! Model of a router, each T = clamp(d, 1 ms, 1 s), y what came, Q what waited throughout, C the capacity, in
+//! Source: [XCP] for the law; its authors' module for ns-2 (`xcpq`, `xcp-end-sys`) for the form in
+//! throughputs; DEV-083.
+//! Model of a router, each T = clamp(d, 1 ms, 1 s), y the arrivals, Q the standing queue, C the capacity, in
 //! bytes; of a packet rtt, X = rtt / window and s its size:
 //!     d    = sum of rtt X / sum of X
 //!     phi  = alpha (C - y) - beta Q / d,  shuffled = max(0, gamma y - |phi|)
 //!     P    = max(phi, 0) + shuffled,  N = max(-phi, 0) + shuffled         to give, to take
-//!     each packet: P / sum of X × X - N / sum of s × s, and no more than P and N in all
-//! A host adds what each of its packets was given: window += given × rtt / s, at least 1. It is paced at its
-//! window a round trip. A loss halves it once a window of data, and silence makes it 1, as TCP's [RFC5681].
+//!     each packet: P / sum of X × X - N / sum of s × s, and at most P and N in total
+//! A host adds the feedback of its packets: window += given × rtt / s, at least 1. Pacing sends one
+//! window per RTT. A loss halves the window once per window of data, and a timeout sets it to 1, as
+//! in TCP [RFC5681].
 //! Stable for 0 < alpha < pi / (4 sqrt 2) and beta = alpha^2 sqrt 2.
-//! At a link with n flows and a load y < C, those that it limits stand at gamma y / (n (gamma - alpha (C - y) / y)):
-//! it is used to alpha / (alpha + gamma) = 0.8 at least, and starves them beside flows that are limited elsewhere.
+//! At a link with n flows and a load y < C, flows limited by this link converge to gamma y / (n
+//! (gamma - alpha (C - y) / y)). The link's use is then at least alpha / (alpha + gamma) = 0.8, and
+//! these flows starve beside flows limited elsewhere.
 //! Invariants:  1 <= window <= `WINDOW_MAX`; each packet's feedback counts once.
-//! Not here:    routers' clocks out of step on purpose, which ns-2's module has.
+//! Not here:    the desynchronised router clocks of the ns-2 module.
 
 use sabul_units::{Bytes, CongestionFields, CongestionForm, Packets, Span};
 
@@ -27,18 +30,19 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// ns-2's module: the first interval, and the round trip where none is told.
+/// ns-2's module: first interval, and RTT if no packet carries one, in seconds.
 const RTT_START: f64 = 0.05;
-/// ns-2's module: bounds of the interval, and the least time over which a queue is called persistent.
+/// ns-2's module: bounds of the interval, and least time over which a queue counts as persistent,
+/// in seconds.
 const INTERVAL: (f64, f64) = (0.001, 1.0);
 const QUEUE_INTERVAL_MIN: f64 = 0.002;
-/// Ours: far beyond any path, and exact in floating point.
+/// Ours: far above any path's BDP, and exact in floating point.
 const WINDOW_MAX: f64 = 1e9;
-/// [RFC6928 §2] Packets before there is a round trip.
+/// [RFC6928 §2] Packets before the first RTT sample.
 const WINDOW_START: f64 = 10.0;
-/// Ours: packets beside what is on the way that a window may have.
+/// Ours: packets that a window may exceed the packets in flight by.
 const WINDOW_SPARE: f64 = 64.0;
-/// [RFC5681 §3.1] eq. 4.
+/// [RFC5681 §3.1] eq. 4: part of the window that a loss leaves.
 const KEEP: f64 = 0.5;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -94,20 +98,20 @@ fn build(params: &ParamValues, packet_bytes: Bytes) -> Result<Box<dyn Controller
     Explicit::built(Box::new(law), params, packet_bytes)
 }
 
-/// The host half.
+/// Host half.
 #[derive(Debug)]
 struct Xcp {
-    /// Bits a second, before there is a window.
+    /// Rate before the first window, in bits a second.
     initial: f64,
     rise: f64,
     packet_bytes: Bytes,
-    /// Seconds.
+    /// RTT in seconds.
     rtt: Option<f64>,
-    /// What an ACK waits for at most, as a part of the round trip.
+    /// Longest delay of an ACK, as a part of the RTT.
     late: f64,
-    /// Packets.
+    /// Window in packets.
     window: f64,
-    /// Losses up to this number are answered.
+    /// Losses up to this number have been responded to.
     recover: Option<SentNumber>,
 }
 
@@ -128,7 +132,7 @@ impl Xcp {
         self.packet_bytes.0.max(1) as f64
     }
 
-    /// Between two packets, were they even.
+    /// Returns the time between two evenly spaced packets.
     fn interval(&self) -> Option<Span> {
         Some(Span::from_secs_f64(self.rtt? / self.window))
     }
@@ -140,7 +144,8 @@ impl Controller for Xcp {
         let gap = self
             .interval()
             .map_or_else(|| rate_of(self.initial).gap(self.packet_bytes), sabul_units::Gap);
-        // The gap keeps a window a round trip; what waits for the next ACK is on the way beside it.
+        // Pacing sends a window per RTT; packets that wait for the next ACK are in flight in
+        // addition.
         let window = Packets((self.window * (1.0 + self.late)).ceil() as u64);
         SendLimits { gap, window: Some(window), hold_until: None }
     }
@@ -149,7 +154,8 @@ impl Controller for Xcp {
         let (Some(interval), Some(rtt)) = (self.interval(), self.rtt) else {
             return Some(CongestionForm::Xcp.blank());
         };
-        // What makes `rise` windows of one in a round trip: more the guard would not let it send.
+        // Feedback that multiplies the window by `rise` in one RTT; the guard would not permit
+        // more.
         #[expect(clippy::cast_possible_truncation, reason = "casts saturate")]
         let delta = ((self.rise - 1.0) * self.packet() / rtt) as i64;
         Some(CongestionFields::Xcp { rtt: Span::from_secs_f64(rtt), interval, delta })
@@ -180,7 +186,7 @@ impl Controller for Xcp {
             self.window = self.initial * rtt / packet / 8.0;
         }
         let given = acked.echo.map_or(0.0, |echo| echo.delta as f64) * rtt / packet;
-        // What is on the way bounds a window that nobody uses, and what a forger gives.
+        // Packets in flight bound an unused window, and forged feedback.
         let flight = acked.in_flight.0.saturating_add(acked.newly.0) as f64;
         let most = self.window.max(flight * self.rise + WINDOW_SPARE);
         self.window = (self.window + given).min(most).clamp(1.0, WINDOW_MAX);
@@ -191,8 +197,8 @@ impl Controller for Xcp {
     }
 }
 
-/// What is left to give or to take in an interval, in bytes a second, and how much of it for each second of X or
-/// byte.
+/// Amount left to give or to take in an interval, in bytes a second, and the amount per second of X
+/// or per byte.
 #[derive(Clone, Copy, Debug, Default)]
 struct Purse<N> {
     left: N,
@@ -208,7 +214,7 @@ impl<N: Number> Purse<N> {
         }
     }
 
-    /// What this much of X or of bytes gets of it.
+    /// Returns the share for this much of X or of bytes.
     #[inline]
     fn share(&self, of: f64) -> N {
         let share = self.each * N::of(of);
@@ -226,25 +232,25 @@ impl<N: Number> Purse<N> {
     }
 }
 
-/// The router half.
+/// Router half.
 #[derive(Debug)]
 struct XcpRouter<N> {
     alpha: f64,
     beta: f64,
     gamma: f64,
-    /// Of the interval so far: bytes, and of those who know their round trip the sums of X and of rtt X.
+    /// Interval so far: bytes; sums of X and of rtt X over packets with an RTT.
     bytes: N,
     spacing: N,
     rtts: N,
-    /// To give, over X, and to take, over bytes.
+    /// Amounts to give, over X, and to take, over bytes.
     give: Purse<N>,
     take: Purse<N>,
-    /// Mean round trip in seconds.
+    /// Mean RTT in seconds.
     rtt: f64,
-    /// Bytes: the least queue of now, and that of the queue interval before.
+    /// Least queue so far, and least queue of the previous queue interval, in bytes.
     queue_min: u64,
     standing: u64,
-    /// When the queue interval ends, in seconds.
+    /// End of the queue interval, in seconds.
     queue_ends: f64,
 }
 
@@ -268,7 +274,7 @@ impl<N: Number> XcpRouter<N> {
         }
     }
 
-    /// The least queue of an interval stands.
+    /// Updates the standing queue: the least queue of an interval.
     #[inline]
     fn note_queue(&mut self, link: &LinkState) {
         self.queue_min = self.queue_min.min(link.queue.0);
@@ -295,8 +301,8 @@ impl<N: Number> RouterController for XcpRouter<N> {
         }
     }
 
-    /// No more than six additions and three multiplications where this router decides, as where another has left
-    /// the packet less than it is given here; seven in between.
+    /// At most six additions and three multiplications where this router or an earlier router
+    /// decides alone; seven additions in between.
     #[inline]
     fn on_departure(&mut self, size: Bytes, fields: &mut CongestionFields, link: &LinkState) {
         self.note_queue(link);
@@ -317,7 +323,8 @@ impl<N: Number> RouterController for XcpRouter<N> {
             let told = (give - take).value() as i64;
             *delta = told;
         } else {
-            // What the flow does not take goes to the others, as far as there is so much to take.
+            // Feedback that this flow does not use goes to others, as far as the amount to take
+            // permits.
             take = over;
             if take > self.take.left {
                 give = wish + self.take.left;

@@ -1,10 +1,10 @@
-//! How fast packets arrive, and how fast the path could bring them, from nothing but ACKs.
+//! Estimators of UDT for arrival speed and path capacity, from ACKs alone.
 //!
-//! Source: [UDT4 window.cpp], [UDT4 core.cpp]; ours where they need times of single packets.
-//! Model:       speed: of the newest sixteen intervals between arrivals those within a factor of their
-//!              median count; their mean is one packet's time, if more than eight are left. DEV-040:
-//!              an ACK of n packets gives n equal intervals.
-//!              capacity: DEV-041: the largest speed of any run of ACKs that is long enough.
+//! Source: [UDT4 window.cpp], [UDT4 core.cpp]; ours where these need times of single packets.
+//! Model:       speed: the newest sixteen arrival intervals count if they are within a factor of
+//!              their median; their mean is one packet's time, if more than eight remain. DEV-040:
+//!              an ACK of n packets counts as n equal intervals.
+//!              capacity: DEV-041: the largest speed of any sufficiently long run of ACKs.
 //! Invariants:  a speed is positive and finite; at most [`MARKS_MAX`] ACKs are remembered.
 
 use std::collections::VecDeque;
@@ -13,16 +13,16 @@ use sabul_units::{Bytes, Span};
 
 use crate::controller::Acked;
 
-/// [UDT4 window.cpp] Intervals between arrivals that are remembered, and how many must be alike.
+/// [UDT4 window.cpp] Remembered arrival intervals, and how many must be alike.
 const INTERVALS: usize = 16;
 const ALIKE_MIN: usize = 9;
-/// [UDT4 window.cpp] What an interval is before there is one: a second, in microseconds.
+/// [UDT4 window.cpp] Initial interval: a second, in microseconds.
 const INTERVAL_US_START: f64 = 1e6;
-/// Ours: a run of ACKs tells of the capacity from so many packets and so much time on. A receiver
-/// reads packets in lots, and notes one time for each lot.
+/// Ours: least packets and least time of a run of ACKs that measures capacity. A receiver reads
+/// packets in batches with one time each.
 const RUN_PACKETS: u64 = 16;
 const RUN_TIME: Span = Span::from_millis(1);
-/// Ours: ACKs remembered. They come no closer than 250 µs, so a run needs few.
+/// Ours: remembered ACKs. ACKs are at least 250 µs apart, so a run needs few.
 const MARKS_MAX: usize = 64;
 /// [UDT4 core.cpp] Weight of the newest report in the averages.
 const WEIGHT_NEW: f64 = 0.125;
@@ -33,13 +33,13 @@ struct Mark {
     arrived_at: Span,
 }
 
-/// See the module.
+/// Estimator state; see the module.
 #[derive(Debug)]
 pub(super) struct Arrivals {
-    /// How far from the median an interval may be.
+    /// Largest factor between an interval and the median.
     factor: f64,
     intervals_us: [f64; INTERVALS],
-    /// The newest ACKs, just as many as are one run.
+    /// Newest ACKs, just enough for one run.
     marks: VecDeque<Mark>,
     fastest: Option<f64>,
 }
@@ -56,7 +56,7 @@ impl Arrivals {
             let time = here.arrived_at.saturating_sub(last.arrived_at);
             let packets = here.total.saturating_sub(last.total);
             if time == Span::ZERO || packets == 0 {
-                // What this ACK tells, the next will tell with a time.
+                // The next ACK will cover these packets with a time.
                 return;
             }
             let interval = time.as_secs_f64() * 1e6 / packets as f64;
@@ -69,7 +69,7 @@ impl Arrivals {
             here.total.saturating_sub(from.total) >= RUN_PACKETS
                 && here.arrived_at.saturating_sub(from.arrived_at) >= RUN_TIME
         };
-        // The shortest run has the least of the silence between bursts in it.
+        // The shortest run contains the least pause between bursts.
         while self.marks.get(1).is_some_and(is_run) || self.marks.len() > MARKS_MAX {
             self.marks.pop_front();
         }
@@ -80,7 +80,7 @@ impl Arrivals {
         }
     }
 
-    /// How fast packets arrive now, in packets/s; none where they come too unevenly to say.
+    /// Returns the arrival speed in packets/s; `None` if the intervals vary too much.
     pub(super) fn speed(&self) -> Option<f64> {
         let mut sorted = self.intervals_us;
         sorted.sort_by(f64::total_cmp);
@@ -91,18 +91,18 @@ impl Arrivals {
         (count >= ALIKE_MIN).then(|| count as f64 * 1e6 / alike().sum::<f64>())
     }
 
-    /// How fast packets have arrived at best, in packets/s.
+    /// Returns the largest speed of a run so far, in packets/s.
     pub(super) const fn fastest(&self) -> Option<f64> {
         self.fastest
     }
 }
 
-/// The average of a measured value, in packets/s.
+/// Average of a measured value, in packets/s.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Average(pub(super) f64);
 
 impl Average {
-    /// [UDT4 core.cpp] What is not known is left out.
+    /// [UDT4 core.cpp] Missing samples are skipped.
     pub(super) fn take(&mut self, sample: Option<f64>) {
         if let Some(sample) = sample {
             self.0 = (1.0 - WEIGHT_NEW) * self.0 + WEIGHT_NEW * sample;
@@ -110,7 +110,7 @@ impl Average {
     }
 }
 
-/// The capacity of the path, in packets/s.
+/// Capacity of the path, in packets/s.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Capacity {
     Measured(Average),
@@ -121,7 +121,7 @@ impl Capacity {
     pub(super) const fn new(given_mbps: Option<f64>) -> Self {
         match given_mbps {
             Some(mbps) => Self::Given { mbps },
-            // [UDT4 core.cpp] One packet a second until it is known.
+            // [UDT4 core.cpp] One packet a second before the first sample.
             None => Self::Measured(Average(1.0)),
         }
     }
@@ -158,7 +158,7 @@ mod tests {
         assert!((arrivals.speed().unwrap() - 1.0).abs() < 1e-9, "a second each, until known");
         ack(&mut arrivals, 9, 800);
         assert_eq!(arrivals.speed(), None, "eight of 100 µs and eight of a second");
-        // Sixteen of 100 µs, then six of 200 and one of 900: that is beyond eight times the median.
+        // Sixteen of 100 µs, then six of 200 and one of 900, which exceeds eight times the median.
         ack(&mut arrivals, 17, 1600);
         assert!((arrivals.speed().unwrap() - 10_000.0).abs() < 1e-6);
         ack(&mut arrivals, 23, 2800);
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn the_capacity_is_that_of_the_fastest_run() {
         let mut arrivals = Arrivals::new(8.0);
-        // Bursts of 40 at 120 µs, one every 20 ms; ACKs at the first packet and after 20 and 39 more.
+        // Bursts of 40 at 120 µs, every 20 ms; ACKs at the first packet and after 20 and 39 more.
         for burst in 0..3 {
             let (total, at) = (burst * 40, burst * 20_000);
             ack(&mut arrivals, total + 1, at);
@@ -201,7 +201,7 @@ mod tests {
             ack(&mut arrivals, total + 40, at + 39 * 120);
         }
         assert!((arrivals.fastest().unwrap() - 1e6 / 120.0).abs() < 1e-6);
-        // Half a millisecond is too short to be believed.
+        // Half a millisecond is too short for a run.
         ack(&mut arrivals, 125, 60_000);
         ack(&mut arrivals, 225, 60_500);
         assert!((arrivals.fastest().unwrap() - 1e6 / 120.0).abs() < 1e-6);

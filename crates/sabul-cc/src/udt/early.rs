@@ -1,11 +1,11 @@
-//! What UDT 1 and 2 have in common: window, period, capacity, freeze.
+//! Common parts of UDT 1 and 2: window, period, capacity, freeze.
 //!
 //! Source: [UDT1], [UDT2].
-//! Model, at the end of each SYN interval in which an ACK came (DEV-046), a the speed of arrival:
+//! Model, at the end of each SYN interval with an ACK (DEV-046), a the arrival speed:
 //!     slow start:  W = packets that have arrived
 //!     else:        W = ceil(0.875 W + 0.125 a × (RTT + SYN)), where a is known; at least 16 (DEV-071)
-//! Slow start ends where W is beyond its largest, or as the versions say; the period stays as it is.
-//! Invariants:  1 µs <= P, and P <= RTT after every report where the RTT is longer than that; 1 <= W.
+//! Slow start ends when W exceeds its maximum, or as the version defines; the period stays unchanged.
+//! Invariants:  1 µs <= P; after a report P <= RTT, where the RTT is above 1 µs; 1 <= W.
 
 use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 
@@ -14,23 +14,23 @@ use super::{CAPACITY, CUT, PERIOD_US_MAX, WINDOW, WINDOW_MIN, increase, risen};
 use crate::controller::{Acked, Context, SYN_INTERVAL, SendLimits};
 use crate::params::ParamValues;
 
-/// [UDT1] Intervals count within twice the median.
+/// [UDT1] Intervals count if they are within a factor of two of the median.
 const ALIKE: f64 = 2.0;
-/// [UDT1], [UDT2] The least period, in microseconds, and the first.
+/// [UDT1], [UDT2] Least and initial period, in microseconds.
 const PERIOD_US_MIN: f64 = 1.0;
-/// [UDT1], [UDT2] The window before anything has arrived.
+/// [UDT1], [UDT2] Initial window in packets.
 const WINDOW_START: f64 = 2.0;
-/// [UDT1], [UDT2] The round trip before it is measured.
+/// [UDT1], [UDT2] RTT before the first measurement.
 const RTT_START: Span = Span::from_secs(1);
-/// [UDT2] Least increase: 1/MTU packets a SYN interval, with an MTU of 1500 as a pure number.
+/// [UDT2] Least increase: 1/MTU packets per SYN interval, with an MTU of 1500 as a pure number.
 const INCREASE_MIN: f64 = 1.0 / 1500.0;
 
-/// See the module.
+/// Common state; see the module.
 #[derive(Debug)]
 pub(super) struct Early {
     pub(super) period_us: f64,
     pub(super) window: f64,
-    /// DEV-071: the least after slow start; the largest.
+    /// DEV-071: least window after slow start, and largest window.
     window_min: f64,
     window_max: f64,
     pub(super) is_slow_start: bool,
@@ -38,7 +38,7 @@ pub(super) struct Early {
     pub(super) capacity: Capacity,
     /// Packets that have arrived.
     arrived: f64,
-    /// An ACK came since the last report was taken.
+    /// True if an ACK arrived since the last report was taken.
     has_heard: bool,
     hold_until: Option<Instant>,
 }
@@ -76,7 +76,7 @@ impl Early {
         self.has_heard = true;
     }
 
-    /// What the ACKs of one SYN interval say of window and capacity; whether there were any.
+    /// Updates window and capacity from the ACKs of one SYN interval; returns false without an ACK.
     pub(super) fn take_report(&mut self, cx: &Context<'_>) -> bool {
         if !std::mem::take(&mut self.has_heard) {
             return false;
@@ -99,7 +99,7 @@ impl Early {
         true
     }
 
-    /// Packets/s that are free beside our own.
+    /// Returns the packets/s that are free beside this flow.
     pub(super) fn headroom(&self, packet_bytes: Bytes) -> f64 {
         self.capacity.packets_per_s(packet_bytes) - 1e6 / self.period_us
     }
@@ -113,12 +113,12 @@ impl Early {
         self.period_us = (self.period_us * CUT).min(PERIOD_US_MAX);
     }
 
-    /// [UDT1], [UDT2] Silence of one SYN interval.
+    /// [UDT1], [UDT2] Starts a pause of one SYN interval.
     pub(super) fn freeze(&mut self, now: Instant) {
         self.hold_until = Some(now + SYN_INTERVAL);
     }
 
-    /// [UDT1], [UDT2] At least one packet in a round trip.
+    /// [UDT1], [UDT2] Bounds the period by the RTT: at least one packet per RTT.
     pub(super) fn bound(&mut self, cx: &Context<'_>) {
         let most = rtt(cx).as_secs_f64() * 1e6;
         self.period_us = self.period_us.min(most).max(PERIOD_US_MIN);

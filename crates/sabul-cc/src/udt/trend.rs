@@ -1,19 +1,19 @@
-//! Whether the round trip grows: the delay warning of UDT 1.
+//! Detector of a growing RTT: the delay warning of UDT 1.
 //!
 //! Source: [UDT1].
-//! Model, over the newest sixteen round trips: with `rising` the share of steps that go up and `net`
-//! the change over all of them divided by the sum of the sizes of the steps, it grows where
+//! Model, over the newest sixteen RTTs: `rising` is the share of steps upwards, `net` the total change divided
+//! by the sum of the absolute steps. The RTT grows where
 //!     rising > 0.66 and net > 0.45,  or  rising > 0.54 and net > 0.55
-//! Invariants:  at most one warning in two round trips.
+//! Invariants:  at most one warning in two RTTs.
 
 use sabul_units::{Instant, Span};
 
-/// [UDT1] Round trips that are looked at.
+/// [UDT1] Number of RTT samples evaluated.
 const SAMPLES: usize = 16;
-/// [UDT1] Least share of rises, and least net change, of the two ways to be a trend.
+/// [UDT1] Least share of rises and least net change, for both criteria of a trend.
 const TRENDS: [(f64, f64); 2] = [(0.66, 0.45), (0.54, 0.55)];
 
-/// See the module.
+/// Detector state; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Trend {
     samples: Vec<f64>,
@@ -21,7 +21,7 @@ pub(super) struct Trend {
 }
 
 impl Trend {
-    /// Takes in a round trip, and says whether it is time to warn.
+    /// Adds an RTT sample; returns whether to warn.
     pub(super) fn warns(&mut self, now: Instant, rtt: Span, smoothed: Span) -> bool {
         if self.samples.len() == SAMPLES {
             self.samples.remove(0);
@@ -50,7 +50,8 @@ impl Trend {
 mod tests {
     use super::*;
 
-    /// How many warnings round trips of so many milliseconds give, one each 10 ms, 20 ms on average.
+    /// Returns the number of warnings for these RTT samples in ms, one each 10 ms, with an average
+    /// of 20 ms.
     fn warnings(rtts_ms: impl IntoIterator<Item = u64>) -> usize {
         let mut trend = Trend::default();
         let at = |n: usize| Instant::ZERO + Span::from_millis(10) * n as u64;
@@ -63,7 +64,7 @@ mod tests {
     fn sixteen_rising_round_trips_are_a_trend_and_fifteen_are_not() {
         assert_eq!(warnings(20..35), 0);
         assert_eq!(warnings(20..36), 1);
-        // Two averaged round trips of 20 ms are four samples: warnings at the 16th, 20th and 24th.
+        // Two averaged RTTs of 20 ms are four samples: warnings at the 16th, 20th and 24th.
         assert_eq!(warnings(20..44), 3);
     }
 
@@ -76,8 +77,8 @@ mod tests {
 
     #[test]
     fn fewer_rises_need_more_change() {
-        // Of fifteen steps nine go up (0.6): by 2 each, the six down by 1: (18 - 6) / 24 = 0.5 is not
-        // enough; up by 3: (27 - 6) / 33 = 0.64 is.
+        // Nine of fifteen steps go up (0.6): by 2 each, the six down by 1: (18 - 6) / 24 = 0.5 is
+        // too little; up by 3: (27 - 6) / 33 = 0.64 is sufficient.
         let steps = [1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, 1, 1];
         let path = |up: i64| {
             let mut rtt = 20;

@@ -1,13 +1,13 @@
-//! UDT 1: SABUL's decrease, an increase by what is free, and a window.
+//! UDT 1: SABUL's decrease, an increase by the free capacity, and a window.
 //!
 //! Source: [UDT1].
-//! Model, each SYN interval, rho the loss rate in it, h = 0.125 h + 0.875 rho:
+//! Model, each SYN interval, rho its loss rate, h = 0.125 h + 0.875 rho:
 //!     the period falls (`udt`) where h <= 1 % and slow start is over
-//! On a NAK beyond the largest number sent at the last decrease: P ×= 9/8, silence of one interval.
-//! On the 16th, 32nd, 64th … NAK within: P ×= 9/8. Where the round trip grows (`trend`): P ×= 9/8.
+//! On a NAK beyond the largest number sent at the last decrease: P ×= 9/8, a pause of one interval.
+//! On the 16th, 32nd, 64th … NAK of the epoch: P ×= 9/8. If the RTT grows (`trend`): P ×= 9/8.
 //! Each of these ends slow start. Window and bounds: `early`.
 //! States:      slow start --NAK | trend | full window--> steady
-//! Not here:    the warning as a packet: DEV-044, the sender sees the round trip as well.
+//! Not here:    the warning as a packet: DEV-044, the sender measures the RTT itself.
 
 use sabul_units::Bytes;
 
@@ -21,7 +21,7 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// [UDT1] The rate rises while the averaged loss rate is at most this.
+/// [UDT1] The rate rises only while the averaged loss rate is at most this.
 const LOSS_MAX: f64 = 0.01;
 /// [UDT1] Weight of the newest interval in the averaged loss rate.
 const LOSS_WEIGHT_NEW: f64 = 0.875;
@@ -68,7 +68,7 @@ struct Udt1 {
     trend: Option<Trend>,
     is_loss_rate_whole: bool,
     averaged_loss: f64,
-    /// Largest number sent when the period last grew for a new epoch.
+    /// Largest number sent at the start of the current loss epoch.
     last_decrease: Option<SentNumber>,
     nak_count: u64,
     dec_count: u32,
@@ -148,7 +148,7 @@ impl Controller for Udt1 {
     }
 
     fn on_timeout(&mut self, _cx: &mut Context<'_>) {
-        // DEV-042: published is nothing.
+        // DEV-042: no response as published.
         self.early.is_slow_start = false;
         self.early.cut();
     }
@@ -170,7 +170,8 @@ mod tests {
         Udt1::new(&values(PARAMS, given))
     }
 
-    /// Past slow start, at `period_us` on a path of a known 100 Mb/s, 8333.3 packets/s.
+    /// Creates a controller past slow start, at `period_us` on a path of a known 100 Mb/s, 8333.3
+    /// packets/s.
     fn steady(period_us: f64, given: &[(&str, &str)]) -> Udt1 {
         let given: Vec<_> = given.iter().copied().chain([("capacity_mbps", "100")]).collect();
         let mut udt1 = udt1(&given);
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_rate_rises_by_what_is_free_and_at_most_to_one_packet_in_a_microsecond() {
-        // 12 of 100 Mb/s: 88 are free, so 0.1 packets an interval: 10 + 0.1.
+        // 12 of 100 Mb/s: 88 are free, so 0.1 packets per interval: 10 + 0.1.
         let mut udt1 = steady(1000.0, &[]);
         Steps::default().step(&mut udt1, 10);
         assert!((SYN_INTERVAL.as_secs_f64() * 1e6 / udt1.early.period_us - 10.1).abs() < 1e-9);
@@ -222,7 +223,7 @@ mod tests {
         steps.step(&mut udt1, 10);
         assert!((udt1.averaged_loss - 0.001_312_5).abs() < 1e-12);
         assert!(udt1.early.period_us < 1000.0);
-        // The defect does not see 999 of 1000.
+        // The defect ignores a loss of 999 of 1000.
         let mut defect = steady(1000.0, &[("whole_loss_rate", "on")]);
         Steps::default().step_with(&mut defect, 10, &interval(999));
         assert!(defect.averaged_loss < 1e-12 && defect.early.period_us < 1000.0);

@@ -1,11 +1,12 @@
-//! UDT 2: the rate rises with each report, and chance says which NAKs lower it.
+//! UDT 2: the rate rises with each report, and a random draw selects the NAKs that lower it.
 //!
-//! Source: [UDT2]; [DAIMD] for what it is meant to do.
-//! Model, each SYN interval in which an ACK came (DEV-046), after slow start: the period falls (`udt`).
-//! On a NAK beyond the largest number sent at the last decrease, n the NAKs since then, U a draw:
-//!     P ×= 9/8, silence of one interval
+//! Source: [UDT2]; [DAIMD] for its goals.
+//! Model, each SYN interval with an ACK (DEV-046), after slow start: the period falls (`udt`).
+//! On a NAK beyond the largest number sent at the last decrease, n the NAKs since, U a draw:
+//!     P ×= 9/8, a pause of one interval
 //!     avg = 1 + ceil(0.875 avg + 0.125 n);  every = floor(U × avg) + ceil(avg / 5)
-//! On each NAK within whose count `every` divides: P ×= 9/8, and what was sent so far is behind it.
+//! On each later NAK of the epoch whose count `every` divides: P ×= 9/8, and all packets sent so
+//! far belong to the epoch.
 //! Window and bounds: `early`.
 //! States:      slow start --NAK | full window--> steady
 //! Invariants:  1 <= every.
@@ -21,7 +22,7 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// [UDT2] Average of NAKs in an epoch, and every how many of them one cuts, before the first epoch.
+/// [UDT2] Initial average of NAKs per epoch, and initial number of NAKs per cut.
 const AVERAGE_START: f64 = 2.0;
 const EVERY_START: u64 = 2;
 
@@ -57,7 +58,7 @@ struct Udt2 {
     early: Early,
     is_ninth: bool,
     last_decrease: Option<SentNumber>,
-    /// The period when the last epoch began.
+    /// Period at the start of the last epoch.
     period_us_before: f64,
     average_naks: f64,
     nak_count: u64,
@@ -80,7 +81,7 @@ impl Udt2 {
         }
     }
 
-    /// Takes in how many NAKs the last epoch had, and draws for the one that begins.
+    /// Begins an epoch: averages the NAK count of the last epoch, and draws `every`.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least one")]
     fn begin_epoch(&mut self, largest_sent: SentNumber, random: &mut dyn Random) {
         let naks = 0.875 * self.average_naks + 0.125 * self.nak_count as f64;
@@ -121,7 +122,7 @@ impl Controller for Udt2 {
     }
 
     fn on_loss(&mut self, loss: &LossReport, cx: &mut Context<'_>) {
-        // DEV-045: nothing bounds the cuts of an epoch but the count of its NAKs.
+        // DEV-045: only the count of NAKs bounds the cuts of an epoch.
         if self.last_nak.replace(cx.now) == Some(cx.now) {
             return;
         }
@@ -144,7 +145,7 @@ impl Controller for Udt2 {
     }
 
     fn on_timeout(&mut self, _cx: &mut Context<'_>) {
-        // DEV-042: published is nothing.
+        // DEV-042: no response as published.
         self.early.is_slow_start = false;
         self.early.cut();
     }
@@ -162,7 +163,8 @@ mod tests {
     use super::*;
     use crate::controller::SYN_INTERVAL;
 
-    /// Past slow start, at `period_us` on a path of a known 1000 Mb/s, 83 333 packets/s.
+    /// Creates a controller past slow start, at `period_us` on a path of a known 1000 Mb/s, 83 333
+    /// packets/s.
     fn steady(period_us: f64, given: &[(&str, &str)]) -> Udt2 {
         let given: Vec<_> = given.iter().copied().chain([("capacity_mbps", "1000")]).collect();
         let mut udt2 = Udt2::new(&values(PARAMS, &given));
@@ -177,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_report_raises_the_rate_and_silence_does_not() {
-        // 800 of 1000 Mb/s: 200 are free, so one packet an interval, 1.2 Mb/s.
+        // 800 of 1000 Mb/s: 200 are free, so one packet per interval, 1.2 Mb/s.
         let (mut udt2, mut steps) = (steady(15.0, &[]), Steps::default());
         steps.step(&mut udt2, 600);
         assert!((mbps(&udt2) - 801.2).abs() < 1e-9);

@@ -1,19 +1,19 @@
-//! UDT 4: as version 2, with the arrival speed as the start, and at most five cuts in an epoch.
+//! UDT 4: as version 2, but starts at the arrival speed and cuts at most five times per epoch.
 //!
-//! Source: [UDT4 §7.2], in the details as [UDT4 ccc.cpp]; the draft ends slow start at the first ACK
-//! and counts NAKs otherwise.
-//! Model, at the end of each SYN interval in which an ACK came (DEV-046), A the averaged speed:
+//! Source: [UDT4 §7.2], details as in [UDT4 ccc.cpp]; the draft ends slow start at the first ACK
+//! and counts NAKs differently.
+//! Model, at the end of each SYN interval with an ACK (DEV-046), A the averaged arrival speed:
 //!     slow start:  W += packets acknowledged + 1
 //!     else:        W = A × (RTT + SYN) + 16
-//!     the period falls (`udt`), by what a ninth of the capacity allows at most while it is longer
-//!     than before the last epoch; not in the first interval after a loss
-//! Slow start ends where W is beyond its largest or with a NAK: P = 1 / A.
+//!     the period falls (`udt`); headroom is at most a ninth of the capacity while the period is longer
+//!     than before the last epoch; no fall in the first interval after a loss
+//! Slow start ends when W exceeds its maximum, or with a NAK: P = 1 / A.
 //! On a NAK beyond the largest number sent at the last decrease, n the NAKs since, U a draw:
 //!     P ×= 9/8;  avg = ceil(0.875 avg + 0.125 n);  every = max(1, ceil(U × avg))
-//! On each NAK within, of the next four that are counted, whose count `every` divides: P ×= 9/8.
+//! On each of the next four counted NAKs in the epoch, if `every` divides its count: P ×= 9/8.
 //! States:      slow start --NAK | full window | timeout--> steady
 //! Invariants:  1 <= every; 0 < A.
-//! Not here:    a bound on the rate, which is the sender's.
+//! Not here:    a bound on the rate, which the sender applies.
 
 use sabul_units::{Bytes, Gap, Packets, Random, Span};
 
@@ -27,20 +27,20 @@ use crate::entry::{Entry, Family};
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// [UDT4 window.cpp] Intervals count within eight times the median.
+/// [UDT4 window.cpp] Intervals count if they are within a factor of eight of the median.
 const ALIKE: f64 = 8.0;
-/// [UDT4 ccc.cpp] The window at the start, and what it has beyond the product of speed and delay.
+/// [UDT4 ccc.cpp] Window at the start, and packets of the window beyond speed × delay.
 const WINDOW_BASE: f64 = 16.0;
-/// [UDT4 core.cpp] The speed of arrival, in packets/s, and the round trip until they are measured.
+/// [UDT4 core.cpp] Arrival speed, in packets/s, and RTT before the first measurements.
 const SPEED_START: f64 = 16.0;
 const RTT_START: Span = Span::from_millis(100);
 /// [UDT4 ccc.cpp] The first period, in microseconds.
 const PERIOD_US_START: f64 = 1.0;
-/// Ours: a hundred million packets a second, where the source has no bound.
+/// Ours: a hundred million packets a second; the source has no bound.
 const PERIOD_US_MIN: f64 = 0.01;
-/// [UDT4 ccc.cpp] Least increase in packets a SYN interval.
+/// [UDT4 ccc.cpp] Least increase in packets per SYN interval.
 const INCREASE_MIN: f64 = 0.01;
-/// [UDT4 ccc.cpp] NAKs of an epoch that are counted.
+/// [UDT4 ccc.cpp] Counted NAKs of an epoch.
 const COUNTED_MAX: u64 = 5;
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -78,26 +78,27 @@ struct Udt4 {
     arrivals: Arrivals,
     speed: Average,
     capacity: Capacity,
-    /// The newest report of packet pairs.
+    /// Newest report of packet pairs.
     pair_time: Option<Span>,
-    /// Packets that have arrived since the last report, if an ACK came.
+    /// Packets that arrived since the last report; `None` without an ACK.
     newly: Option<f64>,
     has_lost: bool,
     epoch: Epoch,
 }
 
-/// Losses from one NAK about packets sent after the last decrease to the next. [UDT4 ccc.cpp]
+/// Loss epoch: from a NAK on packets sent after the last decrease to the next such NAK. [UDT4
+/// ccc.cpp]
 #[derive(Debug)]
 struct Epoch {
-    /// The newest packet that had left at the last decrease.
+    /// Newest packet that had left at the last decrease.
     last_decrease: Option<SentNumber>,
-    /// The period when it began.
+    /// Period at the start of the epoch.
     period_us_before: f64,
     average_naks: f64,
     nak_count: u64,
-    /// NAKs that were counted, the first included.
+    /// Counted NAKs, the first included.
     counted: u64,
-    /// One of so many cuts.
+    /// One of this many NAKs cuts.
     every: u64,
 }
 
@@ -113,7 +114,7 @@ impl Epoch {
         }
     }
 
-    /// Takes in how many NAKs the last one had, and draws for the one that begins.
+    /// Begins an epoch: averages the NAK count of the last epoch, and draws `every`.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
     fn begin(&mut self, period_us: f64, largest_sent: SentNumber, random: &mut dyn Random) {
         self.period_us_before = period_us;
@@ -149,13 +150,14 @@ impl Udt4 {
         self.period_us = longer.min(PERIOD_US_MAX);
     }
 
-    /// [UDT4 ccc.cpp] The rate goes on at which packets arrive.
+    /// [UDT4 ccc.cpp] Ends slow start at the arrival speed.
     fn end_slow_start(&mut self) {
         self.is_slow_start = false;
         self.period_us = (1e6 / self.speed.0).clamp(PERIOD_US_MIN, PERIOD_US_MAX);
     }
 
-    /// The speed that pairs show, or runs of ACKs where they show more: DEV-041.
+    /// Returns the capacity sample: the speed of pairs, or of runs of ACKs if that is larger:
+    /// DEV-041.
     fn shown(&self) -> Option<f64> {
         let by_pairs = self.pair_time.map(|time| 1.0 / time.as_secs_f64());
         by_pairs.into_iter().chain(self.arrivals.fastest()).max_by(f64::total_cmp)
@@ -194,7 +196,7 @@ impl Controller for Udt4 {
         self.speed.take(self.arrivals.speed());
         self.capacity.take(self.shown());
         if self.is_slow_start {
-            // One more than what was acknowledged, since both ends of the range are counted.
+            // One more than the acknowledged packets, because both ends of the range are counted.
             self.window += newly + 1.0;
             if self.window <= self.window_max {
                 return;
@@ -235,7 +237,7 @@ impl Controller for Udt4 {
         if self.is_slow_start {
             self.end_slow_start();
         } else {
-            // DEV-042: published is nothing.
+            // DEV-042: no response as published.
             self.cut();
         }
     }
@@ -264,7 +266,8 @@ mod tests {
         Udt4::new(&values(PARAMS, given))
     }
 
-    /// Past slow start, at `mbps` on a path of a known 1000 Mb/s, 83 333 packets/s.
+    /// Creates a controller past slow start, at `mbps` on a path of a known 1000 Mb/s, 83 333
+    /// packets/s.
     fn steady(mbps: f64, given: &[(&str, &str)]) -> Udt4 {
         let given: Vec<_> = given.iter().copied().chain([("capacity_mbps", "1000")]).collect();
         let mut udt4 = udt4(&given);
@@ -285,8 +288,8 @@ mod tests {
         assert_eq!(udt4.limits().window, Some(Packets(33)));
         assert_eq!(udt4.limits().gap, Gap(Span::from_micros(1)));
         steps.step(&mut udt4, 66);
-        // One a second until there are intervals, then all of sixteen were 10 ms / 66: of 16 packets/s
-        // 14.125 remain, and of those 12.36 beside an eighth of 6600.
+        // One packet a second before the first intervals, then all sixteen intervals are 10 ms /
+        // 66: of 16 packets/s 14.125 remain; of these, 12.36 and an eighth of 6600.
         assert!((udt4.speed.0 - 837.359_375).abs() < 1e-6, "{udt4:?}");
         assert_eq!(udt4.limits().window, Some(Packets(100)), "33 + 67 is not beyond 100");
         assert_eq!(udt4.phase(), "slow-start");
@@ -308,7 +311,7 @@ mod tests {
         udt4.on_loss(&loss(5, 100), &mut cx(Span::ZERO));
         assert!((udt4.period_us - 125.0).abs() < 1e-9);
         assert_eq!((udt4.phase(), udt4.epoch.last_decrease), ("steady", None));
-        // The second is the first of an epoch.
+        // The second NAK is the first of an epoch.
         udt4.on_loss(&loss(6, 100), &mut cx(Span::ZERO));
         assert!((udt4.period_us - 140.625).abs() < 1e-9);
         assert_eq!(udt4.epoch.last_decrease, Some(SentNumber(100)));
@@ -324,7 +327,7 @@ mod tests {
                 udt4.period_us > before
             })
             .collect();
-        // Nothing is known of epochs before it, so each NAK cuts that is counted.
+        // No NAK average exists yet, so each counted NAK cuts.
         assert_eq!(naks.iter().filter(|cut| **cut).count(), 5);
         assert!(naks[..5].iter().all(|cut| *cut));
         // (8/9)^5 = 0.555.
@@ -368,7 +371,8 @@ mod tests {
 
     #[test]
     fn a_cut_near_the_capacity_is_made_good_in_seven_and_a_half_seconds() {
-        // [DAIMD] 1000 to 888.9 Mb/s, then one packet a step up to 900, and a tenth of one to 990.
+        // [DAIMD] 1000 to 888.9 Mb/s, then one packet per step up to 900, and a tenth of a packet
+        // up to 990.
         let mut udt4 = steady(1000.0, &[]);
         udt4.on_loss(&loss(50, 100), &mut cx(Span::ZERO));
         let mut steps = Steps::default();
@@ -405,7 +409,7 @@ mod tests {
     fn silence_cuts_and_ends_slow_start() {
         let mut udt4 = udt4(&[]);
         udt4.on_timeout(&mut cx(Span::ZERO));
-        // 16 packets/s, which is all that is known.
+        // 16 packets/s, the initial speed.
         assert!((udt4.period_us - 62_500.0).abs() < 1e-9);
         udt4.on_timeout(&mut cx(Span::ZERO));
         assert!((udt4.period_us - 70_312.5).abs() < 1e-9);

@@ -1,4 +1,4 @@
-//! Both halves against the law: fixed point, stability whatever the delays, once an interval, cost.
+//! Tests of both halves: fixed point, stability at any delay, one move per interval, cost.
 
 use std::collections::VecDeque;
 
@@ -22,8 +22,8 @@ fn hear(host: &mut Emkc, fields: CongestionFields) {
     host.on_ack(&acked, &mut Context::without_chance(&moment));
 }
 
-/// Rates of two flows in units of 1 Mb/s after some steps at a link of 1000 with alpha 2, of round trips of 5
-/// and 20 steps, a step being an interval of the router.
+/// Returns the rates of two flows in Mb/s after some steps at a link of 1000 Mb/s with alpha 2 and
+/// RTTs of 5 and 20 steps. A step is an interval of the router.
 fn two_flows(beta: f64, steps: usize) -> [f64; 2] {
     let mut hosts = [1e6, 10e6].map(|rate| Emkc::new([2e6, beta], rate, SIZE));
     let mut router = EmkcRouter::<f64>::new(7, 1.0, T);
@@ -50,7 +50,7 @@ fn two_flows_stand_at_their_part_and_alpha_over_beta_whatever_their_delays() {
     // 1000 / 2 + 2 / 1.9 = 501.
     let rates = two_flows(1.9, 20_000);
     assert!(rates.iter().all(|rate| (rate - 501.0).abs() < 3.0), "{rates:?}");
-    // Smaller gains fill the link as soon, and become alike as slowly as alpha has it.
+    // Smaller gains fill the link as soon, and rates converge as slowly as alpha defines.
     for beta in [0.5, 1.0] {
         let early = two_flows(beta, 4000);
         assert!((early[0] + early[1] - 1000.0 - 4.0 / beta).abs() < 5.0, "{beta}: {early:?}");
@@ -108,7 +108,8 @@ fn a_router_tells_how_far_from_full_it_is_and_the_largest_loss_stays() {
     assert_eq!(router.loss, Some(billionths(LOSS_MIN)));
 }
 
-/// What a router tells in each of 50 intervals of two flows of constant rates, which say so or do not.
+/// Returns the signalled losses of 50 intervals of two flows of constant rates, which announce
+/// their rates or not.
 fn losses_of_a_constant_load(is_told: bool) -> Vec<i64> {
     let mut router = EmkcRouter::<f64>::new(7, 0.95, T);
     // 76.3 packets in each interval, and 109.2.
@@ -140,7 +141,8 @@ fn a_packet_counts_until_the_next_so_a_constant_load_has_one_loss() {
     let wanted = billionths((74.218_1 - 76.0) / 74.218_1);
     let told = losses_of_a_constant_load(true);
     assert!(told.iter().all(|loss| (loss - wanted).abs() < 20_000), "{wanted}: {told:?}");
-    // By packets alone a loss is wrong by half a percent, twice what two links of 76 and 92 Mb/s differ by.
+    // By packets alone a loss errs by half a percent, twice the difference of two links of 76 and
+    // 92 Mb/s.
     let counted = losses_of_a_constant_load(false);
     let most = counted.iter().map(|loss| (loss - wanted).abs()).max().unwrap();
     assert!(most > 2_500_000, "{wanted}: {counted:?}");

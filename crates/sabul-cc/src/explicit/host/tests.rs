@@ -1,4 +1,4 @@
-//! The guard of host halves: what headers can do, and when the flow goes on without them.
+//! Tests of the guard of host halves: bounds on headers, and the fallback.
 
 use sabul_units::{CongestionForm, CongestionHeader, Gap, Instant};
 
@@ -8,7 +8,7 @@ use crate::controller::{Echo, Moment, RttEstimate, SentNumber};
 const SIZE: Bytes = Bytes(1500);
 const RTT: Span = Span::from_millis(40);
 
-/// Obeys each header: four numbers, the first of which is a rate in bit/s.
+/// Host half that obeys each header: four numbers, the first of which is a rate in bit/s.
 #[derive(Debug)]
 struct Obedient(Rate);
 
@@ -32,7 +32,7 @@ impl Controller for Obedient {
     }
 }
 
-/// Says that it is there.
+/// Records the last ACK of the fallback controller.
 #[derive(Debug)]
 struct Beside(Option<Acked>);
 
@@ -48,15 +48,15 @@ impl Controller for Beside {
     }
 }
 
-/// A flow that sends at the rate that it is allowed, over a path of `mbps` at most, in steps of 10 ms.
+/// Flow that sends at its permitted rate, over a path of at most `mbps`, in steps of 10 ms.
 struct Flow {
     explicit: Explicit,
     mbps: u64,
     ms: u64,
     acked: Acked,
-    /// What routers write.
+    /// Header that routers return.
     header: Option<CongestionHeader>,
-    /// Added to the one-way delay.
+    /// Addition to the one-way delay.
     late: Span,
     lose_percent: u64,
 }
@@ -94,7 +94,7 @@ impl Flow {
         self.acked.delivered.0 += newly * SIZE.0;
         self.acked.largest = SentNumber(self.acked.total.0 + self.acked.lost.0);
         self.acked.sent_at = Some(now - RTT);
-        // The receiver's clock began at another time.
+        // The receiver's clock has another origin.
         self.acked.arrived_at = now.elapsed() + Span::from_secs(77) + self.late;
         self.acked.echo = self.header.map(|header| Echo { header, delta: 0 });
         let rtt = RttEstimate { latest: RTT, smoothed: RTT, variance: Span::ZERO, min: RTT };
@@ -102,7 +102,7 @@ impl Flow {
         self.explicit.on_ack(&self.acked, &mut Context::without_chance(&moment));
     }
 
-    /// Round trips until it falls back, of at most ten.
+    /// Returns the RTTs until the fallback, at most ten.
     fn falls_after(&mut self) -> Option<u64> {
         let start = self.ms;
         (0..40).find_map(|_| {
@@ -111,7 +111,7 @@ impl Flow {
         })
     }
 
-    /// Until what is lost is no longer of its start.
+    /// Runs until losses no longer belong to the start.
     fn begin(&mut self) {
         (0..6).for_each(|_| self.settle());
     }
@@ -166,7 +166,7 @@ fn a_queue_that_no_router_tells_is_noticed_and_one_that_a_router_tells_is_not() 
     let queued = Span::from_millis(98);
     flow.header = flow.header.map(|header| CongestionHeader { queued, ..header });
     flow.settle();
-    // A late machine, now and then.
+    // A machine that is late now and then.
     let mut flow = Flow::new(Rate::from_mbps(300));
     flow.settle();
     for n in 0..40 {
@@ -210,7 +210,7 @@ fn losses_that_last_are_left_whatever_routers_tell_and_those_that_come_and_go_ar
             flow.is_fallen().then(|| flow.ms - start)
         })
     };
-    // Two seconds of its start, half a second of losses.
+    // Two seconds of start, then half a second of losses.
     let mut fresh = Flow::new(Rate::from_mbps(300));
     let queued = Span::from_millis(60);
     fresh.header = fresh.header.map(|header| CongestionHeader { queued, ..header });
@@ -227,7 +227,7 @@ fn losses_that_last_are_left_whatever_routers_tell_and_those_that_come_and_go_ar
         flow.step();
     }
     assert!(!flow.is_fallen());
-    // Most of the time, but not all.
+    // Losses most of the time, but not always.
     let mut flow = told(0);
     let fell = (0..1000).find(|n| {
         flow.lose_percent = if n % 20 < 15 { 30 } else { 0 };
@@ -243,7 +243,7 @@ fn losses_that_last_while_a_router_lowers_the_rate_are_joins_and_after_the_last_
     flow.begin();
     (flow.lose_percent, flow.late) = (10, Span::from_millis(60));
     let queued = flow.late;
-    // A join every four round trips, for three seconds.
+    // A join every four RTTs, for three seconds.
     let mut told = 300e6;
     for n in 0..300 {
         told *= if n % 16 == 0 { 0.95 } else { 1.0 };
@@ -262,7 +262,7 @@ fn losses_that_last_while_a_router_lowers_the_rate_are_joins_and_after_the_last_
 
 #[test]
 fn who_leaves_for_losses_begins_anew_once_where_they_end_soon() {
-    // Milliseconds from the last loss to the silence before the new beginning.
+    // Returns the milliseconds from the last loss to the pause before the restart.
     let begins_after = |flow: &mut Flow, lossy_steps: u64| {
         for _ in 0..lossy_steps {
             flow.acked.lost.0 += 1;

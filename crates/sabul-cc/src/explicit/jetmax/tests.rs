@@ -1,4 +1,4 @@
-//! Both halves against what is published of the law: convergence, stability, fair rates, cost.
+//! Tests of both halves against published properties: convergence, stability, fair rates, cost.
 
 use sabul_units::{CongestionHeader, Packets};
 
@@ -19,7 +19,7 @@ fn hear(host: &mut JetMax, now: Instant, told: JetMaxFields) {
     host.on_ack(&acked, &mut Context::without_chance(&moment));
 }
 
-/// What a packet carries that leaves now.
+/// Returns the fields of a packet that leaves now.
 fn sent(host: &JetMax) -> JetMaxFields {
     match host.header() {
         Some(CongestionFields::JetMax(fields)) => fields,
@@ -27,7 +27,7 @@ fn sent(host: &JetMax) -> JetMaxFields {
     }
 }
 
-/// A host that router 7 has taken into account.
+/// Creates a host that router 7 has counted.
 fn bound(tau: f64, mbps: f64) -> JetMax {
     let mut host = JetMax::new(tau, mbps * 1e6, SIZE);
     host.obey(7);
@@ -35,8 +35,8 @@ fn bound(tau: f64, mbps: f64) -> JetMax {
     host
 }
 
-/// Rates in Mb/s after each of some round trips in which router 7 tells `fair` in one interval after the other, ACKs
-/// `per_rtt` times a round trip.
+/// Returns the rates in Mb/s after each RTT, with router 7 signalling `fair` in successive
+/// intervals and `per_rtt` ACKs per RTT.
 fn rounds(host: &mut JetMax, fair: u64, per_rtt: usize, count: usize) -> Vec<f64> {
     let mut way = std::collections::VecDeque::from(vec![sent(host); per_rtt]);
     let mut rates = Vec::new();
@@ -64,7 +64,7 @@ fn the_error_shrinks_by_one_minus_tau_each_round_trip_however_often_acks_come() 
             assert!((left / law - 1.0).abs() < 1e-3, "after {k}: {left}, {law}");
         }
     }
-    // Within 1 % in six round trips.
+    // Within 1 % in six RTTs.
     assert!((rounds(&mut bound(0.6, 0.1), 100, 4, 6)[5] - 100.0).abs() < 1.0);
 }
 
@@ -76,12 +76,12 @@ fn a_fair_rate_moves_a_flow_once_however_many_packets_bring_it() {
         JetMaxFields { fair, suggested: 7, round, loss: 0, loss_max: 0, ..sent(host) }
     };
     for (round, mbps) in [(5, 160.0), (5, 160.0), (5, 160.0), (6, 184.0), (6, 184.0)] {
-        // The packet left at the present rate: the round trip is shorter than the router's interval.
+        // The packet left at the present rate: the RTT is shorter than the router's interval.
         let told = told(&host, round);
         hear(&mut host, Instant::ZERO, told);
         assert!((host.rate / 1e6 - mbps).abs() < 0.1, "interval {round}: {}", host.rate);
     }
-    // Of another router the same number is another interval.
+    // The same number from another router is another interval.
     host.obey(9);
     host.bond = Bond::Bound;
     let told = JetMaxFields { suggested: 9, ..told(&host, 6) };
@@ -147,7 +147,8 @@ fn link(capacity: Rate) -> LinkState {
     LinkState { now: Instant::ZERO, ends: Instant::MAX, capacity, queue: Bytes(0) }
 }
 
-/// An interval of 50 ms in which flows of these rates (bit/s) obey the router, and others send `other`.
+/// Runs an interval of 50 ms in which flows of these rates (bit/s) follow the router, and others
+/// send `other`.
 fn interval<N: Number>(router: &mut JetMaxRouter<N>, rates: &[u64], other: u64, link: &LinkState) {
     let id = router.id;
     for rate in rates {
@@ -166,15 +167,15 @@ fn interval<N: Number>(router: &mut JetMaxRouter<N>, rates: &[u64], other: u64, 
 fn a_router_counts_its_flows_and_shares_what_others_leave() {
     let mut router = JetMaxRouter::<f64>::new(7, 0.95, Span::from_millis(50));
     let link = link(Rate::from_mbps(1200));
-    // 0.95 × 1200 = 1140 less 240 of others are 900 for three.
+    // 0.95 × 1200 = 1140 less 240 of others leave 900 for three flows.
     interval(&mut router, &[12_000_000, 120_000_000, 600_000_000], 240_000_000, &link);
     assert!((router.fair.0 as f64 / 300e6 - 1.0).abs() < 0.01, "{}", router.fair);
     // (972 - 1140) / 972 = -0.1728.
     assert!((f64::from(router.loss) / 1e9 + 0.1728).abs() < 0.005, "{}", router.loss);
-    // Others alone are more than there is to give.
+    // Other traffic alone exceeds the target.
     interval(&mut router, &[12_000_000], 1_150_000_000, &link);
     assert!((router.fair.0 as f64 - RATE_MIN).abs() < 1.0);
-    // Nobody: all of it, and as much room as can be told.
+    // No flows: the whole target, and the largest room that can be signalled.
     interval(&mut router, &[], 1, &link);
     assert!((router.fair.0 as f64 / 1140e6 - 1.0).abs() < 1e-6);
     assert_eq!(router.loss, i32::MIN + 1);

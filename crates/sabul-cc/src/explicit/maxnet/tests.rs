@@ -1,4 +1,4 @@
-//! Both halves against the law: demand, price, equilibrium, the bound of stability, cost.
+//! Tests of both halves: demand, price, equilibrium, bound of stability, cost.
 
 use std::collections::VecDeque;
 
@@ -76,7 +76,8 @@ fn a_price_is_what_came_above_the_target_in_seconds_and_never_below_nothing() {
     assert!((router.price - PRICE_MAX).abs() < 1e-9);
 }
 
-/// Rates in Mb/s of two flows, and how much they sway, after 60 s behind one router and this round trip.
+/// Returns the rates in Mb/s of two flows, and their oscillation, after 60 s behind one router with
+/// this RTT.
 fn two_flows(q0: f64, rtt_ms: usize) -> ([f64; 2], f64) {
     let mut hosts = [host(Some(q0)), host(Some(q0))];
     let mut router = MaxNetRouter::<f64>::new(0.97, T);
@@ -103,7 +104,7 @@ fn flows_share_the_target_and_are_stable_below_pi_over_two() {
     let (rates, sway) = two_flows(0.2, 50);
     assert!(rates.iter().all(|rate| (rate / 485.0 - 1.0).abs() < 1e-3), "{rates:?}");
     assert!(sway < 1e-3);
-    // Round trip over q0: 1.43 and 1.73, about pi / 2.
+    // RTT over q0: 1.43 and 1.73, about pi / 2.
     let [(_, stable), (_, unstable)] = [two_flows(0.035, 50), two_flows(0.029, 50)];
     assert!(stable < 0.01 && unstable > 0.1, "{stable} and {unstable}");
 }

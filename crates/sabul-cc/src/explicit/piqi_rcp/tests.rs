@@ -1,4 +1,4 @@
-//! The router half against its equation, the bounds of its stability, its fixed point and its cost.
+//! Tests of the router half: equation, bounds of stability, fixed point, cost.
 
 use sabul_units::{Instant, NO_RATE};
 
@@ -41,7 +41,8 @@ fn a_factor_is_bounded_and_so_is_the_rate() {
     assert!((idle.rate / 1e9 - 1.0).abs() < 1e-9, "no further than the link");
 }
 
-/// Whether `flows` of them, which do as told `steps` intervals ago, come to the link's rate from 1 % above it.
+/// Returns whether `flows` flows, which use the rate signalled `steps` intervals ago, converge to
+/// the link's rate from 1 % above.
 fn is_stable(kappa1: f64, kappa2: f64, steps: usize) -> bool {
     const FLOWS: f64 = 10.0;
     let mut router = router(kappa1, kappa2);
@@ -66,7 +67,7 @@ fn is_stable(kappa1: f64, kappa2: f64, steps: usize) -> bool {
 
 #[test]
 fn it_is_stable_below_the_bounds_of_its_linear_form_and_not_above() {
-    // Rows: round trip in intervals; largest stable kappa1 for kappa2 = 0, 0.25, 0.5, 0.75, 0.95.
+    // Rows: RTT in intervals; largest stable kappa1 for kappa2 = 0, 0.25, 0.5, 0.75, 0.95.
     let table = [
         (1, [0.98, 0.92, 0.74, 0.42, 0.08]),
         (3, [1.32, 1.38, 1.28, 0.90, 0.26]),
@@ -80,7 +81,7 @@ fn it_is_stable_below_the_bounds_of_its_linear_form_and_not_above() {
             assert!(!is_stable(bound + 0.05, kappa2, steps), "{steps}, {bound}, {kappa2}");
         }
     }
-    // What it has by default, from round trips of an interval to twenty.
+    // The defaults, with RTTs of one interval to twenty.
     assert!([1, 2, 3, 5, 10, 20].into_iter().all(|steps| is_stable(0.7, 0.25, steps)));
 }
 
@@ -88,7 +89,7 @@ fn it_is_stable_below_the_bounds_of_its_linear_form_and_not_above() {
 fn an_interval_has_two_packets_of_each_flow_but_is_no_longer_than_a_round_trip() {
     let mut router = router(0.4, 0.5);
     router.load.rtt = 0.04;
-    // 12 000 bits a packet.
+    // 12 000 bits per packet.
     for (mbps, ms) in [(100.0, 10.0), (2.4, 10.0), (1.2, 20.0), (0.1, 40.0)] {
         router.rate = mbps * 1e6;
         let interval = router.interval().as_millis_f64();

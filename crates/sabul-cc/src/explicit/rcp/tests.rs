@@ -1,4 +1,5 @@
-//! The router half against its equation and its authors' fixed points; the host half against nonsense.
+//! Tests of the router half against its equation and its authors' fixed points; of the host half
+//! against invalid values.
 
 use super::super::testing::{Counted, cost};
 use super::*;
@@ -20,7 +21,7 @@ fn link(queue: u64) -> LinkState {
     }
 }
 
-/// An interval of 10 ms in which so much comes, with round trips of 50 ms.
+/// Runs an interval of 10 ms with this load and RTTs of 50 ms.
 fn interval(router: &mut RcpRouter<f64>, load: Rate, queue: u64) {
     let fields = CongestionFields::Rcp { rtt: Span::from_millis(50), rate: NO_RATE };
     let bytes = load.bytes_in(T);
@@ -64,7 +65,7 @@ fn a_packet_costs_a_router_no_more_than_two_additions_and_two_multiplications() 
             router.on_departure(SIZE, &mut fields, &link(0));
         });
         assert!(additions <= 2 && multiplications <= 2, "{additions}, {multiplications}");
-        // It starts at a twentieth of the link.
+        // The initial rate is a twentieth of the link.
         assert_eq!(fields, CongestionFields::Rcp { rtt, rate: Rate::from_mbps(50) });
     }
 }

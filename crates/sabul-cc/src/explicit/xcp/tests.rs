@@ -1,4 +1,5 @@
-//! Both halves against the law: what an interval gives and takes, what a host makes of it, equilibria, cost.
+//! Tests of both halves: amounts given and taken per interval, response of a host, equilibria,
+//! cost.
 
 use sabul_units::{CongestionHeader, Instant, Rate};
 
@@ -61,7 +62,7 @@ fn a_host_starts_at_its_rate_and_adds_what_its_packets_were_given() {
     hear(&mut host, -300_000, 4);
     assert!((host.window - 1.0).abs() < 1e-9, "never below one");
     assert_eq!(host.limits().gap.0, RTT);
-    // It wishes nine packets more for each of its own: ten times its window in a round trip.
+    // The host requests nine more packets for each of its own: ten times its window in an RTT.
     let Some(CongestionFields::Xcp { rtt, interval, delta }) = host.header() else { panic!() };
     assert_eq!((rtt, interval, delta), (RTT, RTT, 9 * 1500 * 20));
 }
@@ -80,7 +81,7 @@ fn a_loss_halves_once_a_window_of_data_and_silence_leaves_one() {
     assert!((host.window - 50.0).abs() < 1e-9, "sent before the decrease");
     lose(&mut host, 100, 120);
     assert!((host.window - 25.0).abs() < 1e-9);
-    // 10 ms of 50 until the next ACK are a fifth more on the way.
+    // 10 ms of 50 until the next ACK add a fifth in flight.
     assert_eq!(host.limits().window, Some(Packets(30)));
     host.on_timeout(&mut Context::without_chance(&moment));
     assert!((host.window - 1.0).abs() < 1e-9);
@@ -98,7 +99,7 @@ fn what_nobody_uses_is_not_taken_and_nonsense_stays_within_bounds() {
     }
 }
 
-/// A flow of one interval of 50 ms: rate in bytes a second.
+/// Runs an interval of 50 ms with flows of these rates in bytes a second.
 fn interval(router: &mut XcpRouter<f64>, rates: &[f64], link: &LinkState) -> Vec<f64> {
     let spacing = |rate: f64| Span::from_secs_f64(SIZE.0 as f64 / rate);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small")]
@@ -123,17 +124,17 @@ fn interval(router: &mut XcpRouter<f64>, rates: &[f64], link: &LinkState) -> Vec
 #[test]
 fn an_interval_gives_and_takes_what_the_equations_say() {
     let mut router = XcpRouter::<f64>::new(GAINS);
-    // 125 MB/s; of 80 and 30 come 110. phi = 0.4 × 15 = 6, shuffled 11 - 6 = 5: 11 to give, 5 to take.
-    // Each of the two is given 5.5, and 5 are taken by size: 80 : 30.
+    // 125 MB/s; 80 and 30 make 110. phi = 0.4 × 15 = 6, shuffled 11 - 6 = 5: 11 to give, 5 to take.
+    // Each of the two receives 5.5, and 5 are taken by size: 80 : 30.
     let given = interval(&mut router, &[80e6, 30e6], &link(1000, 0));
     assert!((given[0] / (5.5e6 - 5e6 * 8.0 / 11.0) - 1.0).abs() < 0.01, "{given:?}");
     assert!((given[1] / (5.5e6 - 5e6 * 3.0 / 11.0) - 1.0).abs() < 0.01, "{given:?}");
     assert!((router.rtt - 0.05).abs() < 1e-9);
-    // Full: what is given is what is taken.
+    // Full: as much is given as taken.
     let mut router = XcpRouter::<f64>::new(GAINS);
     let given = interval(&mut router, &[100e6, 25e6], &link(1000, 0));
     assert!((given[0] + given[1]).abs() < 0.02e6 && given[1] > 3.7e6, "{given:?}");
-    // 1 MB that stood: 0.226 × 1 / 0.05 = 4.52 less.
+    // A standing queue of 1 MB: 0.226 × 1 / 0.05 = 4.52 less.
     let mut router = XcpRouter::<f64>::new(GAINS);
     router.standing = 1_000_000;
     let given = interval(&mut router, &[100e6, 25e6], &link(1000, 1_000_000));
@@ -167,7 +168,7 @@ fn flows_that_it_limits_starve_beside_flows_that_are_limited_elsewhere() {
         for _ in 0..400 {
             let own = *rates.last().unwrap();
             for rate in &rates {
-                // Whole packets of 50 ms would be coarse at these rates.
+                // Whole packets in 50 ms would be coarse at these rates.
                 router.bytes += rate * 0.05;
                 router.spacing += 0.05;
                 router.rtts += 0.05 * 0.05;
@@ -183,7 +184,7 @@ fn flows_that_it_limits_starve_beside_flows_that_are_limited_elsewhere() {
 
 #[test]
 fn a_packet_costs_a_router_no_more_than_six_additions_and_three_multiplications() {
-    // What the packet was left by routers before; what this one would give it is about 3 kB/s.
+    // Feedback left by earlier routers; this router would give about 3 kB/s.
     for (wish, most) in [(i64::MAX, 6), (-1_000_000, 6), (0, 7)] {
         let mut router = XcpRouter::<Counted>::new(GAINS);
         let link = link(1000, 0);
