@@ -8,8 +8,8 @@ use sabul_units::{Packets, Span};
 /// Buffer size of NETBLT in packets: the receiver reports each buffer as a whole. \[RFC998\]
 pub const BUFFER_PACKETS: u64 = 64;
 
-/// The first packet of a packet pair has a packet number that is a multiple of this. [UDT4
-/// core.cpp]
+/// The first packet of a packet pair has a packet number that is a multiple of this.
+/// [UDT4 core.cpp]
 pub const PAIR_EVERY: u64 = 16;
 
 /// Order of transmission, and content and time of receiver reports.

@@ -312,7 +312,7 @@ fn tell_fact(
 }
 
 /// Returns the events of a controller on a path of 20 Mb/s and 40 ms with a queue of one BDP and a
-/// random loss of one in a thousand, and in three timeouts, one second apart, after it.
+/// random loss of one in a thousand. Three timeouts, one second apart, follow the run.
 #[cfg(test)]
 pub(crate) fn events_of(entry: &Entry, params: &[(String, String)]) -> Vec<String> {
     let path = Path {

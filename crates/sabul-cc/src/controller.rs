@@ -277,12 +277,12 @@ pub trait Controller: fmt::Debug + Send {
     /// A report arrived that exists only under [`Self::rules`] other than the standard rules.
     fn on_report(&mut self, _report: &BulkReport, _cx: &mut Context<'_>) {}
     /// Sets the flow's share beside other flows from now on. Called before the first packet unless
-    /// the policy is fair, and at each change. `Entry::follows_policy` says whether a controller
-    /// uses it.
+    /// the policy is fair, and at each change. `Entry::follows_policy` is true for controllers
+    /// that use the policy.
     fn on_policy(&mut self, _policy: Policy, _cx: &mut Context<'_>) {}
     /// Passes measurements of an earlier flow on what may be the same path. Called at most once,
-    /// before the first packet and after the policy. `Entry::remembers_path` says whether a
-    /// controller uses them.
+    /// before the first packet and after the policy. `Entry::remembers_path` is true for
+    /// controllers that use the measurements.
     fn on_memory(&mut self, _facts: &PathFacts, _cx: &mut Context<'_>) {}
     /// Returns the measured rate and RTT for a later flow, for full packets of this size; `None`
     /// until the controller has measured the path's rate.
@@ -304,7 +304,7 @@ pub trait Controller: fmt::Debug + Send {
         false
     }
     /// Returns whether the algorithm counts ECN marks. A TCP receiver then reports each mark once
-    /// [RFC8257 §3.2], instead of repeating the report until the sender answers [RFC3168 §6.1.3].
+    /// [RFC8257 §3.2], instead of repeating the report until the sender responds [RFC3168 §6.1.3].
     /// Read once, before the first packet.
     fn counts_marks(&self) -> bool {
         false

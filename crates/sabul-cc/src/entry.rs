@@ -46,7 +46,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns whether the algorithm is this project's own, as its [source](Self::source) says.
+    /// Returns whether the algorithm is this project's own, as in its [source](Self::source).
     /// Published algorithms run as published in the simulator, without the circuit breaker.
     pub fn is_ours(&self) -> bool {
         self.source.starts_with("ours")

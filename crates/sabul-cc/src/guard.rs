@@ -395,7 +395,7 @@ impl Guarded {
         {
             journal.reasons.tell(Reason::Own(word));
         }
-        // Prevents that a controller takes the breaker's bound for the rate of the path.
+        // Otherwise a controller would take the breaker's bound for the rate of the path.
         let is_bound = self.breaker.as_ref().is_some_and(|breaker| breaker.gap().is_some());
         let acked = &Acked { is_room_limited: acked.is_room_limited || is_bound, ..*acked };
         self.fact("on_ack", moment, |inner, cx| inner.on_ack(acked, cx));

@@ -76,7 +76,7 @@ const STEP: f64 = 1.3;
 /// Ours: part of the distance to the target per epoch. Feedback reflects the window of two epochs ago, so even and
 /// odd epochs would diverge with full steps.
 const WEIGHT: f64 = 0.5;
-/// Ours: base RTT in seconds from which the law has full gain, so that flows with long RTTs converge as fast.
+/// Ours: base RTT in seconds from which the law has full gain, so that long RTTs converge as fast as short RTTs.
 const TWICE_BASE: f64 = 0.1;
 /// Ours: no probe for this long after a drain, because the queue is not yet representative.
 const DRAIN_REST: Span = Span::from_millis(500);
@@ -472,7 +472,7 @@ impl Sabul2026 {
         }
     }
 
-    /// Reduces the window if the low policy sees another flow's queue; returns whether the window was reduced.
+    /// Reduces the window if the low policy detects another flow's queue; returns whether the window was reduced.
     fn yields(&mut self, cx: &mut Context<'_>) -> bool {
         let (queue, omega, jitter) = (self.path.queue(), self.omega(), self.path.jitter());
         let own = match self.state {

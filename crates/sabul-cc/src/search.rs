@@ -7,9 +7,9 @@
 //!              sent at S arrives at C S / (S + others). Then the path is filled with the remaining
 //!              part of the estimate; this part doubles each time that all of it arrives without
 //!              delay, up to the estimate. The arrival rate is the result. If an earlier flow
-//!              measured the path, the second train is half of its rate [CAREFUL-RESUME].
-//! States:      Ramp --train is a quarter of a BDP--> Fill --all of the estimate arrives | delay rises-->
-//!              done
+//!              measured the path, the second train is half of its BDP [CAREFUL-RESUME].
+//! States:      Ramp --train is a quarter of a BDP--> Fill
+//!              Fill --all of the estimate arrives | delay rises--> done
 //!              either --many losses--> done; Fill --no room for more, three times--> done
 //! Bounds:      at most twice (estimate × smallest RTT) in flight, so at most one BDP queues if the
 //!              estimate is right; if the estimate is wrong, the rise of the delay stops the fill.

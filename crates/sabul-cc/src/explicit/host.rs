@@ -8,7 +8,7 @@
 //! States:      Explicit --evidence (`watch`)--> Fallback: another controller, permanently
 //!              Fallback for losses --`CALM` without loss, within `OTHERS`--> pause of two RTTs
 //!              --> Fallback, restarted
-//! A flow that leaves while other flows still obey routers searches in a queue that these flows
+//! A flow that leaves while other flows still follow routers searches in a queue that these flows
 //! keep full. The flow then underestimates the link, and its share stays too small, unless it
 //! searches again after the others have left.
 //! Invariants:  headers affect only the flow's own rate, within these bounds; the form of headers

@@ -8,8 +8,8 @@
 //!              queue takes one point away; an overflow of a standing queue is sufficient after any
 //!              evidence, or after another overflow; a queue longer than the bound for two seconds
 //!              is sufficient
-//! States:      Unknown --seven points--> Known --no points left, or half a minute without new
-//!              points--> Unknown
+//! States:      Unknown --seven points--> Known
+//!              Known --no points left, or half a minute without new points--> Unknown
 //! Invariants:  after Known, one further drain that leaves a queue is sufficient.
 //! Not here:    the window that is kept beside a rival (`cubic`).
 

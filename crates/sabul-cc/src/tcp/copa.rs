@@ -4,10 +4,10 @@
 //! Model, base the smallest RTT of 10 s, standing the smallest RTT of srtt / 2:
 //!     target = standing / (delta × (standing - base)) packets
 //!     each packet that arrives:  cwnd += v / (delta × cwnd) if cwnd <= target, else the same less
-//!     each round trip:           v doubles once cwnd has moved one way for three of them
+//!     each RTT:                  v doubles once cwnd has moved one way for three RTTs
 //!     a turn:                    v = 1
 //!     gap    = standing / (2 × cwnd)
-//! Slow start doubles cwnd each round trip until cwnd exceeds the target.
+//! Slow start doubles cwnd each RTT until cwnd exceeds the target.
 //! States, by the queueing delay:
 //!     Default (delta = 0.5) --queue not nearly empty for 5 RTT--> Competitive (1 / delta += 1 each RTT,
 //!     halved by a loss) --queue nearly empty--> Default

@@ -161,7 +161,7 @@ impl Window {
         if self.recover.is_none_or(|recover| acked.settled >= recover) {
             self.state = State::Open;
             if acked.marked.0 > 0 && self.recover != Some(acked.settled) {
-                // [RFC3168 §6.1.2] As a loss, at most once a round trip.
+                // [RFC3168 §6.1.2] As a loss, at most once per RTT.
                 self.before = None;
                 self.recover = Some(acked.next.before());
                 self.state = State::Recovery;

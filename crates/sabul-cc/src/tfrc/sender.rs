@@ -21,8 +21,8 @@ use crate::guard::PAUSE_MAX;
 use crate::params::{ConfigError, ParamSpec, ParamValues, Unit};
 use crate::reason::Reason;
 
-/// [RFC5348 §4.3] Weight of the old value in the average RTT, and in the average root of [RFC5348
-/// §4.5].
+/// [RFC5348 §4.3] Weight of the old value in the average RTT, and in the average root of
+/// [RFC5348 §4.5].
 const RTT_KEEP: f64 = 0.9;
 /// [RFC5348 §4.3] The rate is at most this multiple of the arrival rate.
 const ARRIVED_TIMES_MAX: f64 = 2.0;

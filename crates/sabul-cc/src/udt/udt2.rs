@@ -58,7 +58,7 @@ struct Udt2 {
     early: Early,
     is_ninth: bool,
     last_decrease: Option<SentNumber>,
-    /// Period at the start of the last epoch.
+    /// Period before the newest NAK.
     period_us_before: f64,
     average_naks: f64,
     nak_count: u64,
@@ -212,7 +212,7 @@ mod tests {
         udt2.every = 3;
         let hold = udt2.limits().hold_until;
         for (nak, period) in [(2, 18.0), (3, 20.25), (4, 20.25), (5, 20.25), (6, 22.781_25)] {
-            // What is told at the same time is one NAK.
+            // NAKs at the same time count as one NAK.
             for _ in 0..3 {
                 udt2.on_loss(&loss(60, 100 + nak), &mut cx(Span::from_millis(nak)));
             }

@@ -86,8 +86,8 @@ struct Udt4 {
     epoch: Epoch,
 }
 
-/// Loss epoch: from a NAK on packets sent after the last decrease to the next such NAK. [UDT4
-/// ccc.cpp]
+/// Loss epoch: from a NAK on packets sent after the last decrease to the next such NAK.
+/// [UDT4 ccc.cpp]
 #[derive(Debug)]
 struct Epoch {
     /// Newest packet that had left at the last decrease.

@@ -220,7 +220,7 @@ fn losses_that_last_are_left_whatever_routers_tell_and_those_that_come_and_go_ar
     let after = falls_after(&mut told(10));
     assert!(after.is_some_and(|ms| (450..700).contains(&ms)), "{after:?} ms");
     assert_eq!(falls_after(&mut told(1)), None, "no more than the path's own");
-    // A join every second that overflows the queue for three round trips.
+    // A join every second that overflows the queue for three RTTs.
     let mut flow = told(0);
     for n in 0..1000 {
         flow.lose_percent = if n % 100 < 12 { 30 } else { 0 };
