@@ -1,38 +1,39 @@
-//! Timers that fired, and why: kept only while somebody listens.
+//! Log of fired timers with reasons, recorded only on request.
 
 use std::collections::VecDeque;
 
 use sabul_cc::events::json_text;
 use sabul_units::Instant;
 
-/// Ours: kept for whoever listens; of more, the oldest are forgotten.
+/// Ours: most events kept; beyond this the oldest are dropped.
 const FIRED_MAX: usize = 1024;
 
-/// A timer of an end of a channel that fired.
+/// A timer of one end of a channel that fired.
 ///
-/// | timer | end | fires because of (`why`) |
+/// | timer | end | reason (`why`) |
 /// |---|---|---|
-/// | `loss` | sender | `held-losses`: the controller may hear of what was lost since it last did |
-/// | `interval` | sender | `interval-over`: of rate control |
-/// | `expiry` | sender | `silent`: no report of what is outstanding; `nothing-outstanding`: it stops |
-/// | `ping` | sender | `long-unheard`: the peer is asked for an ACK |
+/// | `loss` | sender | `held-losses`: losses held back are passed to the controller |
+/// | `interval` | sender | `interval-over`: an interval of rate control ended |
+/// | `expiry` | sender | `silent`: no report on outstanding data; `nothing-outstanding`: the timer stops |
+/// | `ping` | sender | `long-unheard`: a ping requests an ACK |
 /// | `ack` | receiver | `due`: an ACK may leave |
 /// | `gap` | receiver | `open-too-long`: missing numbers count as lost |
 /// | `repeat` | receiver | `still-missing`: a loss is reported again |
 /// | `syn` | receiver | `interval-over`: a SYN report leaves |
-/// | `rules` | receiver | `due`: the rules of the channel list what is missing |
+/// | `rules` | receiver | `due`: the channel rules list missing pieces |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fired {
-    /// When.
+    /// When the timer fired.
     pub at: Instant,
-    /// Which.
+    /// Name of the timer.
     pub timer: &'static str,
-    /// Why.
+    /// Reason.
     pub why: &'static str,
 }
 
 impl Fired {
-    /// One JSON object with the columns `t_s`, `source` (whose it was), `event`, `timer` and `why`.
+    /// Returns one JSON object with the columns `t_s`, `source` (the text `of`), `event`, `timer`
+    /// and `why`.
     pub fn to_json(&self, of: &str) -> String {
         let Self { at, timer, why } = self;
         format!(
@@ -43,7 +44,7 @@ impl Fired {
     }
 }
 
-/// What nobody has fetched yet; nothing while nobody listens.
+/// Events not yet fetched; `None` while recording is off.
 #[derive(Debug, Default)]
 pub(crate) struct FiredLog(Option<VecDeque<Fired>>);
 

@@ -1,13 +1,13 @@
-//! How much may be unacknowledged. [SABUL §II-D]
+//! Flow window of the sender. [SABUL §II-D]
 //!
-//! Three bounds, the tightest binds: the configured number of packets, the blocks for which the
+//! The tightest of three bounds applies: the configured number of packets, the blocks for which the
 //! receiver has room, and a bound on packets in flight that shrinks when the receiver's own socket
-//! overflows. The last is how a slow receiver slows the sender: through flow control, never
-//! through congestion control. The published growth from one packet is `sabul2003`'s slow start.
+//! overflows. Through the last bound a slow receiver slows the sender by flow control, never by
+//! congestion control. The published growth from one packet is the slow start of `sabul2003`.
 
 use sabul_units::{Instant, Packets, Span};
 
-/// Ours: fewer packets in flight than this would make a slow receiver slower.
+/// Ours: with fewer packets in flight, the window itself would slow the receiver further.
 const IN_FLIGHT_MIN: u64 = 16;
 
 /// The flow window of one sender.
@@ -16,28 +16,28 @@ pub struct FlowWindow {
     unacknowledged_max: u64,
     block_limit: u32,
     in_flight_max: u64,
-    /// When that may grow next.
+    /// When `in_flight_max` may grow next.
     next_growth: Instant,
 }
 
 impl FlowWindow {
-    /// At most `unacknowledged_max` packets, and `block_limit` blocks to begin with.
+    /// Creates a window of at most `unacknowledged_max` packets and initially `block_limit` blocks.
     pub const fn new(now: Instant, unacknowledged_max: Packets, block_limit: u32) -> Self {
         let (unacknowledged_max, in_flight_max) = (unacknowledged_max.0, u64::MAX);
         Self { unacknowledged_max, block_limit, in_flight_max, next_growth: now }
     }
 
-    /// Packets changed their size, so another number of them holds as many bytes.
+    /// Sets the limit in packets after a change of the packet size.
     pub const fn set_unacknowledged_max(&mut self, packets: Packets) {
         self.unacknowledged_max = packets.0;
     }
 
-    /// Whether one more packet of new data fits.
+    /// Whether one more packet of new data may be sent.
     pub const fn allows(&self, unacknowledged: Packets, in_flight: Packets) -> bool {
         unacknowledged.0 < self.unacknowledged_max && in_flight.0 < self.in_flight_max
     }
 
-    /// Whether it is drops at the receiver's socket that forbid one more.
+    /// Whether the bound set by drops at the receiver's socket forbids one more packet.
     pub const fn is_shrunk_below(&self, in_flight: Packets) -> bool {
         in_flight.0 >= self.in_flight_max
     }
@@ -47,23 +47,23 @@ impl FlowWindow {
         block < self.block_limit
     }
 
-    /// The receiver has room for all blocks below `limit`; it never takes room back.
+    /// Raises the block limit; the limit never falls.
     pub fn open_to(&mut self, limit: u32) {
         self.block_limit = self.block_limit.max(limit);
     }
 
-    /// The receiver's socket dropped packets while this many were in flight. The bound stands until
-    /// `until`.
+    /// Reduces the bound on packets in flight after drops at the receiver's socket. `in_flight` is
+    /// the number at that time; the bound does not grow before `until`.
     pub fn shrink(&mut self, until: Instant, in_flight: Packets) {
         let reference = in_flight.0.min(self.in_flight_max);
         self.in_flight_max = (reference / 4 * 3).max(IN_FLIGHT_MIN);
         self.next_growth = until;
     }
 
-    /// No such drop is known of now; the bound grows once a round trip.
+    /// Grows the bound on packets in flight, at most once a round trip.
     pub fn grow(&mut self, now: Instant, rtt: Span) {
         if now >= self.next_growth {
-            // An eighth each round trip: back to double within six.
+            // One eighth each round trip: double after about six.
             self.in_flight_max = self.in_flight_max.saturating_add(self.in_flight_max / 8 + 1);
             self.next_growth = now + rtt;
         }

@@ -1,7 +1,7 @@
-//! An ordered set of numbers, kept as disjoint ranges: the loss list of both ends.
+//! Interval set: an ordered set of numbers as disjoint ranges, used as the loss list of both ends.
 //!
-//! Losses come in runs, so ranges are few; and however many there are, every operation on one
-//! number costs O(log ranges). [SABUL §II-D] keeps the numbers "sorted ascendingly".
+//! Losses occur in runs, so there are few ranges. Every operation on one number costs O(log
+//! ranges). [SABUL §II-D] keeps the numbers "sorted ascendingly".
 
 use std::collections::BTreeMap;
 
@@ -10,28 +10,28 @@ use sabul_wire::NumberRange;
 /// Disjoint, non-adjacent ranges of numbers, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntervalSet {
-    /// First number of a range → last number of it.
+    /// First number → last number of each range.
     ranges: BTreeMap<u64, u64>,
     count: u64,
 }
 
 impl IntervalSet {
-    /// The empty set.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         Self { ranges: BTreeMap::new(), count: 0 }
     }
 
-    /// How many numbers are in it.
+    /// How many numbers are in the set.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// How many ranges hold them.
+    /// How many ranges the set has.
     pub fn range_count(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -41,12 +41,12 @@ impl IntervalSet {
         self.ranges.first_key_value().map(|(first, _)| *first)
     }
 
-    /// Whether `number` is in it.
+    /// Whether `number` is in the set.
     pub fn contains(&self, number: u64) -> bool {
         self.ranges.range(..=number).next_back().is_some_and(|(_, last)| *last >= number)
     }
 
-    /// The ranges from the one that holds or follows `from`, ascending.
+    /// Returns the ranges that end at or after `from`, ascending.
     pub fn iter_from(&self, from: u64) -> impl Iterator<Item = NumberRange> + '_ {
         let start = match self.ranges.range(..=from).next_back() {
             Some((first, last)) if *last >= from => *first,
@@ -55,12 +55,12 @@ impl IntervalSet {
         self.ranges.range(start..).map(|(first, last)| NumberRange { first: *first, last: *last })
     }
 
-    /// All ranges, ascending.
+    /// Returns all ranges, ascending.
     pub fn iter(&self) -> impl Iterator<Item = NumberRange> + '_ {
         self.iter_from(0)
     }
 
-    /// The parts of `range` that are in the set.
+    /// Returns the parts of `range` that are in the set.
     pub fn overlap(&self, range: NumberRange) -> impl Iterator<Item = NumberRange> + '_ {
         self.iter_from(range.first).take_while(move |part| part.first <= range.last).map(
             move |part| NumberRange {
@@ -70,7 +70,7 @@ impl IntervalSet {
         )
     }
 
-    /// The parts of `range` that are not in the set, ascending.
+    /// Returns the parts of `range` that are not in the set, ascending.
     pub fn lacking(&self, range: NumberRange) -> Vec<NumberRange> {
         let mut parts = Vec::new();
         let mut from = range.first;
@@ -86,16 +86,16 @@ impl IntervalSet {
         parts
     }
 
-    /// Whether taking this number out would make two ranges of one.
+    /// Whether removing `number` would split a range into two.
     pub fn would_split(&self, number: u64) -> bool {
         let range = self.ranges.range(..=number).next_back();
         range.is_some_and(|(first, last)| *first < number && number < *last)
     }
 
-    /// Adds every number of `range`; numbers that are in the set already stay.
+    /// Adds every number of `range`; numbers already in the set stay.
     pub fn insert(&mut self, range: NumberRange) {
         let (mut first, mut last) = (range.first, range.last);
-        // Swallow the ranges that overlap or touch.
+        // Merge the ranges that overlap or touch.
         let below = self.ranges.range(..=first).next_back().map(|(f, l)| (*f, *l));
         if let Some((f, l)) = below.filter(|(_, l)| l.saturating_add(1) >= first) {
             self.take(f, l);
@@ -112,7 +112,7 @@ impl IntervalSet {
         self.put(first, last);
     }
 
-    /// Takes `number` out; says whether it was there.
+    /// Removes `number`; returns whether it was in the set.
     pub fn remove(&mut self, number: u64) -> bool {
         let found = self.ranges.range(..=number).next_back().map(|(f, l)| (*f, *l));
         let Some((first, last)) = found.filter(|(_, last)| *last >= number) else {
@@ -128,7 +128,7 @@ impl IntervalSet {
         true
     }
 
-    /// Takes every number of `range` out.
+    /// Removes every number of `range`.
     pub fn remove_range(&mut self, range: NumberRange) {
         loop {
             let next = self.iter_from(range.first).next();
@@ -146,7 +146,7 @@ impl IntervalSet {
         }
     }
 
-    /// Takes the smallest number out.
+    /// Removes and returns the smallest number.
     pub fn pop_first(&mut self) -> Option<u64> {
         if self.is_empty() {
             return None;
@@ -159,7 +159,7 @@ impl IntervalSet {
         Some(first)
     }
 
-    /// Takes out all numbers below `bound`.
+    /// Removes all numbers below `bound`.
     pub fn remove_below(&mut self, bound: u64) {
         while let Some((first, last)) = self.ranges.first_key_value().map(|(f, l)| (*f, *l)) {
             if first >= bound {
@@ -183,10 +183,10 @@ impl IntervalSet {
         self.count += last - first + 1;
     }
 
-    /// What must hold between any two calls.
+    /// Checks the invariants that hold between any two calls.
     ///
     /// # Panics
-    /// If the ranges are not disjoint, apart and counted.
+    /// If ranges overlap or touch, or the count is wrong.
     pub fn check_invariants(&self) {
         let mut count = 0;
         let mut below: Option<u64> = None;
@@ -254,8 +254,8 @@ mod tests {
 
     #[test]
     fn a_million_holes_stay_usable() {
-        // Every other number missing; each operation is O(log ranges), so this takes well under a
-        // second where a list walked from the front would take hours.
+        // Every other number is missing. O(log ranges) per operation takes well under a second; a
+        // list walked from the front would take hours.
         let mut set = IntervalSet::new();
         for hole in 0..1_000_000u64 {
             set.insert(NumberRange { first: hole * 2, last: hole * 2 });

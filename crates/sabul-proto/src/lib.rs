@@ -1,17 +1,18 @@
-//! The channel, without a socket, a clock or a thread: a sender and a receiver of blocks.
+//! Sans-IO protocol core of one channel: a sender and a receiver of blocks.
 //!
-//! Both are plain state machines. The owner gives them every event with the time it happened and
-//! asks what to do next; [`Sender::poll`] and [`Receiver::poll`] answer with one
-//! packet to send or the time until which there is nothing to do. Bytes are not here either: the
-//! core decides *which* piece of *which* block goes into *which* packet, its owner seals, sends,
-//! opens and stores. The same objects run on the wire and in the simulator.
+//! Sender and receiver are state machines without sockets, clocks or threads. The caller passes
+//! each event with its time, then calls [`Sender::poll`] or [`Receiver::poll`]. Each poll returns
+//! one packet to send or the time of the next deadline. The core decides *which* piece of *which*
+//! block goes into *which* packet. The caller holds the bytes: sealing, sending, opening and
+//! storing are not here. The same code runs on the network and in the simulator.
 //!
-//! Life of a DATA packet: [`Sender::push_block`] → `poll` gives it a sequence number and a
-//! packet number → wire → [`Receiver::admit`] says whether it is wanted → its owner opens it into
-//! the block → [`Receiver::accept`] → an ACK → [`Sender::handle_feedback`] → the block is released.
+//! Path of a DATA packet: [`Sender::push_block`] → `poll` assigns a sequence number and a packet
+//! number → wire → [`Receiver::admit`] accepts or refuses the packet → the caller opens the payload
+//! into the block → [`Receiver::accept`] → an ACK → [`Sender::handle_feedback`] → the block is
+//! released.
 //!
-//! Life of a loss: the receiver sees a gap in the numbers → NAK at once → the sender's loss list →
-//! sent again, before any new data, under a new packet number.
+//! Path of a loss: the receiver detects a gap in the numbers → NAK at once → the sender's loss list
+//! → retransmission, before any new data, under a new packet number.
 
 mod fired;
 mod flow_window;

@@ -1,16 +1,16 @@
-//! The receiving end of a channel: what is wanted, what is missing, when to say so.
+//! Receiving end of a channel: admits packets, tracks losses and schedules reports.
 //!
-//! Source: [SABUL §II-C, §II-D]: ACK each SYN interval when something new arrived, NAK at once on a
-//! gap, ranges compressed, a loss reported again after k × RTT with k = 2, 3, … What differs in 2002
-//! is in [`ReportRule`].
+//! Source: [SABUL §II-C, §II-D]: an ACK each SYN interval when something new arrived, a NAK at once
+//! on a gap, ranges compressed, a loss reported again after k × RTT with k = 2, 3, … [`ReportRule`]
+//! holds the differences of 2002.
 //!
 //! Two loss policies. *Historical* reports data sequence numbers as published. *Current* reports
-//! packet numbers: a retransmission has a new one, so a lost retransmission shows as a new gap at
-//! once, and each transmission is reported lost at most once. Since a NAK may itself be lost on UDP,
-//! what the sender has not confirmed (ACK2) rides along in the ACKs. When a gap counts as a loss is in
-//! `reorder`; what other rules of the channel report is in `rules`.
+//! packet numbers. A retransmission has a new packet number, so a lost retransmission appears as a
+//! new gap at once, and each transmission is reported lost at most once. A NAK may itself be lost
+//! on UDP, so ACKs repeat every loss that the sender has not confirmed (ACK2). `reorder` decides
+//! when a gap counts as a loss; `rules` holds the reports of the other channel rules.
 //! States:      of packet numbers: `numbers`; of data: `sequence`; of ACKs: `acks`.
-//! Not here:    bytes; the owner opens and stores them where [`Receiver::admit`] allows.
+//! Not here:    payload bytes; the caller opens and stores them where [`Receiver::admit`] allows.
 
 mod acks;
 mod echoes;
@@ -45,58 +45,58 @@ use syn::{Clock, SynReports};
 
 pub use stats::ReceiverStats;
 
-/// Ours: no round trip counts as shorter.
+/// Ours: minimum RTT sample.
 const RTT_SAMPLE_MIN: Span = Span::from_micros(1);
-/// Ours: a mark this far beyond what has come is no honest one.
+/// Ours: a mark this far beyond the received data is ignored as invalid.
 const MARK_AHEAD_MAX: u64 = 1 << 40;
 
-/// How a receiver behaves.
+/// Settings of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverConfig {
-    /// Which numbers its loss reports name.
+    /// Kind of number that loss reports list: sequence numbers or packet numbers.
     pub policy: LossPolicy,
-    /// Bytes of a full block.
+    /// Size of a full block in bytes.
     pub block_bytes: u32,
-    /// Blocks for which there is room at first.
+    /// Initial flow-control limit: number of blocks for which there is room at the start.
     pub block_limit: u32,
-    /// When it reports; the sender has the same.
+    /// When reports leave; sender and receiver use the same rule.
     pub reports: ReportRule,
 }
 
-/// What to do with a DATA packet whose header has been read.
+/// Decision about a DATA packet, by its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Open it into its place.
+    /// New data: open the packet into its place.
     Fresh,
-    /// Its data is here already; open it aside, for its number counts if it is authentic.
+    /// The data has arrived before. Open the packet aside: its packet number counts if it is
+    /// authentic.
     Duplicate,
-    /// Drop it unopened.
+    /// Drop the packet unopened.
     Refused(Refusal),
 }
 
 /// Why a DATA packet is dropped unopened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// This packet number has been accepted before, or is too old to tell.
+    /// The packet number has been accepted before, or is too old to check.
     Replayed,
-    /// There is no room for its block, or there are too many holes before it.
+    /// There is no room for the block, or the data before it has too many holes.
     BeyondLimit,
-    /// Its place is outside a block.
+    /// The piece is empty or reaches beyond the block.
     BadPlace,
 }
 
 /// An authentic packet from the sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Its packet number.
+    /// Packet number.
     pub number: PacketNumber,
-    /// The data in it; none for packets of other kinds.
+    /// Sequence number and payload length of the data; `None` for other kinds of packets.
     pub data: Option<(SeqNo, u32)>,
-    /// It carried the ECN mark.
+    /// Whether the packet carried the ECN mark.
     pub is_marked: bool,
 }
 
-/// The round trip as the receiver knows it.
 #[derive(Debug, Default)]
 struct RoundTrip {
     estimate: Option<RttEstimate>,
@@ -105,13 +105,13 @@ struct RoundTrip {
 
 impl RoundTrip {
     fn note(&mut self, sample: Span) {
-        // Never zero, or repeats after k × RTT would never end.
+        // Never zero: repeats after k × RTT would never end.
         let sample = sample.max(RTT_SAMPLE_MIN);
         self.estimate = Some(rtt::update(self.estimate, sample));
         self.first = self.first.or(Some(sample));
     }
 
-    /// The one that repeats go by.
+    /// Returns the RTT for the timing of repeats, or a default before the first sample.
     fn of(&self, which: RepeatRtt) -> Span {
         let known = match which {
             RepeatRtt::Averaged => self.estimate.map(|rtt| rtt.smoothed),
@@ -121,7 +121,7 @@ impl RoundTrip {
     }
 }
 
-/// The receiving end.
+/// The receiving end of a channel.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
@@ -129,7 +129,7 @@ pub struct Receiver {
     rtt: RoundTrip,
     numbers: Numbers,
     data: Sequence,
-    /// Losses to report now.
+    /// NAKs to send now.
     naks: VecDeque<Vec<NumberRange>>,
     repeats: Repeats,
     acks: Acks,
@@ -143,7 +143,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver at the start of a channel.
+    /// Creates a receiver at the start of a channel.
     ///
     /// # Panics
     /// If the rule has a SYN interval of zero.
@@ -171,12 +171,12 @@ impl Receiver {
         }
     }
 
-    /// From now on keeps which timers fire, for [`Self::next_fired`].
+    /// Starts to record fired timers for [`Self::next_fired`].
     pub fn listen(&mut self) {
         self.fired.listen();
     }
 
-    /// The oldest timer that fired and was not fetched yet.
+    /// Removes and returns the oldest recorded timer event.
     pub fn next_fired(&mut self) -> Option<Fired> {
         self.fired.next()
     }
@@ -186,7 +186,7 @@ impl Receiver {
         self.stats
     }
 
-    /// The round trip, once an ACK has been confirmed.
+    /// The RTT estimate; `None` before the first sample.
     pub const fn rtt(&self) -> Option<RttEstimate> {
         self.rtt.estimate
     }
@@ -196,33 +196,34 @@ impl Receiver {
         self.data.complete()
     }
 
-    /// The full numbers of a packet whose low halves these are.
+    /// Expands the low halves in a header to full packet and sequence numbers.
     pub fn expand(&self, header: &DataHeader) -> (PacketNumber, SeqNo) {
         (self.expand_number(header.number_low), SeqNo::expand(header.seq_low, self.data.next()))
     }
 
-    /// The full packet number whose low half this is.
+    /// Expands the low half of a packet number to the full number.
     pub fn expand_number(&self, low: u32) -> PacketNumber {
         let near = self.numbers.largest().map_or(PacketNumber(0), |(number, _)| number);
         PacketNumber::expand(low, near)
     }
 
-    /// A round trip seen while the path was opened. DEV-022: published is one of the TCP connection.
+    /// Adds an RTT sample measured during the handshake. DEV-022: the published protocol uses the
+    /// RTT of the TCP connection.
     pub fn seed_rtt(&mut self, sample: Span) {
         self.rtt.note(sample);
     }
 
-    /// Packet numbers start after those used while the path was opened.
+    /// Starts packet numbers after those used during the handshake.
     pub const fn start_after(&mut self, now: Instant, largest: PacketNumber) {
         self.numbers.set_largest(now, largest);
     }
 
-    /// Whether a packet number can be new.
+    /// Whether a packet number was accepted before or is too old to check.
     pub fn is_replayed(&self, number: PacketNumber) -> bool {
         self.numbers.is_replayed(number)
     }
 
-    /// Whether a DATA packet is wanted, judged by its readable header alone.
+    /// Decides about a DATA packet from its readable header alone.
     pub fn admit(
         &self,
         number: PacketNumber,
@@ -247,7 +248,7 @@ impl Receiver {
         Admission::Fresh
     }
 
-    /// Takes note of an authentic packet that [`Receiver::admit`] did not refuse.
+    /// Records an authentic packet that [`Receiver::admit`] did not refuse.
     pub fn accept(&mut self, now: Instant, arrival: &Arrival) {
         self.stats.late += u64::from(self.numbers.note(now, arrival.number));
         let Some((seq, length)) = arrival.data else {
@@ -261,8 +262,8 @@ impl Receiver {
         self.rules.note_number(now, arrival.number);
         self.stats.bytes += u64::from(length);
         self.stats.marked += u64::from(arrival.is_marked);
-        // Something new for the sender, even where the data is a duplicate: the ACK that would
-        // have spared it may have been lost.
+        // An ACK is due even where the data is a duplicate: the ACK that would have prevented the
+        // duplicate may have been lost.
         if self.rules.wants_ack(self.stats.packets) {
             self.acks.want();
         }
@@ -279,8 +280,9 @@ impl Receiver {
         }
     }
 
-    /// Takes note of an authentic packet that carries nothing but a congestion header, whose number is not
-    /// [replayed](Self::is_replayed): an ACK leaves at once. One whose header does not decode says nothing but that.
+    /// Records an authentic packet that carries only a congestion header and requests an ACK at
+    /// once. The packet number must not be [replayed](Self::is_replayed). `header` is `None` if the
+    /// header does not decode.
     pub fn handle_ask(
         &mut self,
         now: Instant,
@@ -294,12 +296,13 @@ impl Receiver {
         self.acks.want_now(now);
     }
 
-    /// Takes note of the congestion header of a packet that was just [accepted](Self::accept), each once.
+    /// Records the congestion header of a packet just [accepted](Self::accept). Call once per
+    /// packet.
     pub fn note_congestion(&mut self, number: PacketNumber, header: &CongestionHeader) {
         self.echoes.note(number, header);
     }
 
-    /// Data is missing that nobody knew of.
+    /// Handles newly missing data.
     fn note_gap(&mut self, now: Instant, gap: NumberRange) {
         if !self.rules.has_naks() {
             let (rules, mut desk) = self.desk(now);
@@ -309,7 +312,7 @@ impl Receiver {
         }
     }
 
-    /// The rules, and what they may look at.
+    /// Returns the rules and the parts of the receiver that the rules use.
     const fn desk(&mut self, now: Instant) -> (&mut Rules, Desk<'_>) {
         let desk = Desk {
             now,
@@ -322,21 +325,22 @@ impl Receiver {
         (&mut self.rules, desk)
     }
 
-    /// The sender has sent everything before the mark's end, and nothing more for now.
+    /// Processes a mark: the sender has sent everything before the mark's end, and nothing more for
+    /// now.
     pub fn handle_mark(&mut self, now: Instant, mark: Mark) {
         if !self.rules.has_marks() || mark.end.0 > self.data.next().0.saturating_add(MARK_AHEAD_MAX)
         {
             return;
         }
-        // The tail is lost, or late.
+        // The tail is lost or late.
         let tail = self.data.pass_over(mark.end);
-        // Where nothing is missing, that is all the sender waits for.
+        // Where nothing is missing, the sender waits only for this ACK.
         self.acks.want_now(now);
         let (rules, mut desk) = self.desk(now);
         rules.on_mark(&mut desk, mark, tail);
     }
 
-    /// DEV-023: published for 2002 are single numbers.
+    /// Queues a loss report. DEV-023: the published reports of 2002 list single numbers.
     fn nak(&mut self, range: NumberRange) {
         self.stats.reported += range.count();
         match self.naks.back_mut() {
@@ -358,7 +362,7 @@ impl Receiver {
         self.repeats.plan(now, range, k, rule.repeat, rtt, &self.clock);
     }
 
-    /// The sender has seen the ACK of this serial number; zero asks for an ACK at once.
+    /// Processes an ACK2: the ACK of this serial number has arrived; zero requests an ACK at once.
     pub fn handle_ack2(&mut self, now: Instant, serial: u64) {
         if serial == 0 {
             self.acks.want_now(now);
@@ -368,7 +372,7 @@ impl Receiver {
         }
     }
 
-    /// The owner has room for all blocks below `limit`.
+    /// Raises the flow-control limit: the caller has room for all blocks below `limit`.
     pub const fn open_to(&mut self, limit: u32) {
         if limit > self.block_limit {
             self.block_limit = limit;
@@ -376,12 +380,12 @@ impl Receiver {
         }
     }
 
-    /// The socket has dropped this many packets since the start.
+    /// Records the total of packets dropped by the socket since the start.
     pub fn note_overflow(&mut self, total: u64) {
         self.acks.note_overflow(total);
     }
 
-    /// The next report to send, or until when there is none.
+    /// Returns the next report to send, or the time until which there is no report.
     pub fn poll(&mut self, now: Instant) -> Polled<Feedback, ReceiverWait> {
         match self.next_report(now) {
             Some(report) => Polled::Ready(report),
@@ -391,7 +395,7 @@ impl Receiver {
 
     fn next_report(&mut self, now: Instant) -> Option<Feedback> {
         self.run_timers(now);
-        // The overflow count goes ahead of the losses that it explains.
+        // The overflow count must precede the losses that the overflow caused.
         let explains = self.acks.has_untold_overflow() && !self.naks.is_empty();
         let is_due = self.due(ReceiverWait::Ack).is_some_and(|due| now >= due);
         if explains || is_due {
@@ -411,13 +415,13 @@ impl Receiver {
         if let Some(report) = self.rules.report_pairs(now) {
             return Some(report);
         }
-        // After the losses that were noticed in the interval that it ends.
+        // A SYN report follows the losses detected in the interval that it ends.
         let received = self.syn.next(now, &self.clock, self.stats.packets)?;
         self.fired.note(now, "syn", "interval-over");
         Some(Feedback::Syn { received })
     }
 
-    /// What makes reports; ACKs and SYN reports are made when they leave.
+    /// Runs the timers that create reports. ACKs and SYN reports are created when they leave.
     fn run_timers(&mut self, now: Instant) {
         while let Some(missing) = self.numbers.next_lost(now, self.rtt.estimate) {
             if !missing.is_empty() {
@@ -463,8 +467,8 @@ impl Receiver {
         }
     }
 
-    /// When something has to be done though nothing happens.
-    #[inline(always)] // Asked for each packet.
+    /// Returns when a timer fires; `None` where the timer is not armed.
+    #[inline(always)] // Called for each packet.
     fn due(&self, timer: ReceiverWait) -> Option<Instant> {
         match timer {
             ReceiverWait::Arrival => None,
@@ -476,7 +480,7 @@ impl Receiver {
         }
     }
 
-    /// There is nothing to report until the first timer runs out.
+    /// Returns the earliest deadline of all timers.
     fn wait(&self) -> Polled<Feedback, ReceiverWait> {
         debug_assert!(self.naks.is_empty() && self.lists.is_empty(), "all reports have left");
         let (mut until, mut because) = (None, ReceiverWait::Arrival);
@@ -489,10 +493,10 @@ impl Receiver {
         Polled::Wait { until, because }
     }
 
-    /// What must hold between any two calls.
+    /// Checks the invariants that hold between any two calls.
     ///
     /// # Panics
-    /// If it does not.
+    /// If an invariant does not hold.
     pub fn check_invariants(&self) {
         self.numbers.check_invariants();
         self.data.check_invariants();
@@ -501,25 +505,25 @@ impl Receiver {
     }
 }
 
-/// What a receiver waits for.
+/// Event that a receiver waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiverWait {
-    /// That something arrives; there is nothing to report before.
+    /// An arrival; no timer is armed.
     Arrival,
     /// The next ACK may leave.
     Ack,
-    /// A gap has been open for so long that it counts as a loss.
+    /// A gap counts as a loss.
     Gap,
     /// A loss is reported again.
     Repeat,
     /// A SYN report is due, whatever has arrived.
     Syn,
-    /// The rules want to list what is missing.
+    /// The channel rules list missing pieces.
     Rules,
 }
 
 impl ReceiverWait {
-    /// Those that have a time.
+    /// All timers.
     const TIMERS: [Self; 5] = [Self::Ack, Self::Gap, Self::Repeat, Self::Syn, Self::Rules];
 }
 

@@ -1,66 +1,66 @@
-//! When a receiver reports what: the published rules and ours.
+//! Report timing of receivers: the published rules and ours.
 //!
-//! Source: [SABUL §II-D] for 2003, [OVV04 §2, §3] and the authors' code [SABUL2] for 2002. Both ends
-//! of a channel are given the same rule: a sender whose peer sends SYN reports lets them drive rate
-//! control, and one whose peer acknowledges rarely waits longer before it expires.
+//! Source: [SABUL §II-D] for 2003, [OVV04 §2, §3] and the authors' code [SABUL2] for 2002. Both
+//! ends of a channel receive the same rule. A sender whose peer sends SYN reports runs rate control
+//! on these reports. A sender whose peer acknowledges rarely has a longer expiry time.
 
 use sabul_cc::{ChannelRules, SYN_INTERVAL};
 use sabul_units::Span;
 use sabul_wire::LossPolicy;
 
-/// [SABUL2] The 2002 receiver acknowledges this often.
+/// [SABUL2] ACK interval of the 2002 receiver.
 const ACK_INTERVAL_2002: Span = Span::from_millis(100);
-/// [SABUL2] The 2002 receiver looks for losses to report again this often; also the least age.
+/// [SABUL2] Interval at which the 2002 receiver checks for losses to repeat; also the least age.
 pub(crate) const ERR_INTERVAL: Span = Span::from_millis(20);
 
-/// The reporting of a receiver, and what its sender may expect.
+/// When a receiver reports; the sender derives its timeouts from the same rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportRule {
     /// When ACKs leave.
     pub ack: AckRule,
-    /// A SYN report leaves this often from the first DATA packet on, whatever arrives, and the
-    /// sender's rate control ticks on those reports alone. None: there are no SYN reports and the
-    /// sender ticks by its own clock.
+    /// Interval of SYN reports from the first DATA packet on, whatever arrives; only these reports
+    /// then drive the sender's rate control. `None`: no SYN reports, and the sender uses its own
+    /// clock.
     pub syn_interval: Option<Span>,
     /// When a loss is reported again; historical policy only.
     pub repeat: Repeat,
-    /// Which round trip the repeats go by.
+    /// RTT used for the timing of repeats.
     pub repeat_rtt: RepeatRtt,
-    /// Which rules the channel follows. Those without NAKs take the place of NAKs and their repeats, and
-    /// name data sequence numbers.
+    /// Rules of the channel. Rules without NAKs have their own loss reports, which list data
+    /// sequence numbers.
     pub channel: ChannelRules,
 }
 
-/// When ACKs leave, if anything has arrived.
+/// When ACKs leave, provided that something has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckRule {
-    /// Four times a round trip, at least each SYN interval of 10 ms (DEV-005).
+    /// Four ACKs per round trip, and at least one per SYN interval of 10 ms (DEV-005).
     PerRtt,
-    /// This often.
+    /// At this interval.
     Every(Span),
 }
 
 /// When a loss is reported again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
-    /// After k × RTT, k = 2, 3, …, each loss for itself. [SABUL §II-D]
+    /// After k × RTT, k = 2, 3, …, separately for each loss. [SABUL §II-D]
     KTimesRtt,
-    /// Every 20 ms all those whose last report is older than 1.5 × RTT, or than 20 ms where the RTT
-    /// is that or less. [OVV04 §3] item 4, [SABUL2 recver.cpp]
+    /// Every 20 ms all losses whose last report is older than 1.5 × RTT, or than 20 ms where the
+    /// RTT is 20 ms or less. [OVV04 §3] item 4, [SABUL2 recver.cpp]
     Periodic,
 }
 
-/// Which round trip repeats go by.
+/// RTT used for the timing of repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepeatRtt {
-    /// The average, kept up to date.
+    /// The smoothed RTT.
     Averaged,
-    /// The first one measured, for ever. [OVV04 §3] item 3
+    /// The first sample, without updates. [OVV04 §3] item 3
     First,
 }
 
 impl ReportRule {
-    /// Ours.
+    /// The rule of the current policy. Ours.
     pub const fn current() -> Self {
         Self {
             ack: AckRule::PerRtt,
@@ -76,10 +76,10 @@ impl ReportRule {
         Self { ack: AckRule::Every(SYN_INTERVAL), ..Self::current() }
     }
 
-    /// [OVV04 §2, §3; SABUL2] As it was, defects included: SYN reports each `syn_interval`, ACKs
-    /// each 100 ms, repeats by a check each 20 ms and the round trip measured first.
+    /// [OVV04 §2, §3; SABUL2] The 2002 rule with its defects: SYN reports each `syn_interval`, ACKs
+    /// each 100 ms, repeats by a check each 20 ms and by the first RTT sample.
     ///
-    /// Without the defects: `repeat` is [`Repeat::KTimesRtt`], `repeat_rtt` is
+    /// For a rule without the defects, set `repeat` to [`Repeat::KTimesRtt`] and `repeat_rtt` to
     /// [`RepeatRtt::Averaged`].
     pub const fn sabul2002(syn_interval: Span) -> Self {
         Self {
@@ -91,8 +91,8 @@ impl ReportRule {
         }
     }
 
-    /// The rules of SABUL's relatives, over the historical policy. ACKs keep the channel's accounts:
-    /// room, round trip, what need not be kept (DEV-060); *cyclic* ones leave with its lists.
+    /// The rules of related protocols, under the historical policy. ACKs still carry room, RTT and
+    /// cumulative acknowledgements (DEV-060); under *cyclic* rules ACKs leave with the lists.
     pub const fn bulk(channel: ChannelRules) -> Self {
         let ack = match channel {
             ChannelRules::Cyclic => AckRule::Every(Span::ZERO),
@@ -101,7 +101,8 @@ impl ReportRule {
         Self { ack, channel, ..Self::current() }
     }
 
-    /// The policy and rule of a channel with these rules; the given policy where they have NAKs.
+    /// Returns the policy and the report rule for channel rules; `policy` applies where the rules
+    /// have NAKs.
     pub const fn of_rules(channel: ChannelRules, policy: LossPolicy) -> (LossPolicy, Self) {
         match channel {
             ChannelRules::Standard | ChannelRules::Pairs => {
@@ -111,7 +112,7 @@ impl ReportRule {
         }
     }
 
-    /// The rule that a policy has where nobody names another.
+    /// The default rule of a policy.
     pub const fn of_policy(policy: LossPolicy) -> Self {
         match policy {
             LossPolicy::Historical => Self::sabul2003(),
@@ -119,7 +120,7 @@ impl ReportRule {
         }
     }
 
-    /// How long after an ACK the next may leave, given the smallest round trip.
+    /// Returns the least time between two ACKs, given the smallest RTT.
     pub(crate) fn ack_interval(self, rtt_min: Option<Span>) -> Span {
         match (self.ack, rtt_min) {
             (AckRule::Every(interval), _) => interval,
@@ -128,7 +129,7 @@ impl ReportRule {
         }
     }
 
-    /// The longest that data which arrived may stay unacknowledged at the receiver.
+    /// Returns the longest time that arrived data may stay unacknowledged at the receiver.
     pub(crate) const fn ack_interval_max(self) -> Span {
         match self.ack {
             AckRule::Every(interval) => interval,
@@ -136,9 +137,9 @@ impl ReportRule {
         }
     }
 
-    /// How old a report must be for [`Repeat::Periodic`].
+    /// Returns the least age of a report that [`Repeat::Periodic`] repeats.
     pub(crate) fn report_age(rtt: Span) -> Span {
-        // [SABUL2] Scaled only above the floor, so the age leaps from 20 to 30 ms there.
+        // [SABUL2] Scaled only above the floor, so the age jumps from 20 to 30 ms there.
         if rtt > ERR_INTERVAL { rtt.mul_ratio(3, 2) } else { ERR_INTERVAL }
     }
 }

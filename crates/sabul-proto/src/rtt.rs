@@ -1,15 +1,15 @@
-//! The round-trip estimate. [RFC6298 §2]
+//! RTT estimator. [RFC6298 §2]
 
 use sabul_cc::RttEstimate;
 use sabul_units::Span;
 
-/// Ours: what the round trip stands for at a sender until one is known: too short would send again what
-/// is still on its way.
+/// Ours: RTT assumed by a sender before the first sample; a shorter value would resend packets
+/// still in flight.
 pub(crate) const UNKNOWN_TO_SENDER: Span = Span::from_millis(300);
-/// Ours: and at a receiver: too long would leave a loss unreported.
+/// Ours: RTT assumed by a receiver; a longer value would delay loss reports.
 pub(crate) const UNKNOWN_TO_RECEIVER: Span = Span::from_millis(100);
 
-/// Takes one sample into the estimate.
+/// Returns the estimate after one more sample.
 pub(crate) fn update(estimate: Option<RttEstimate>, sample: Span) -> RttEstimate {
     let Some(old) = estimate else {
         return RttEstimate { latest: sample, smoothed: sample, variance: sample / 2, min: sample };

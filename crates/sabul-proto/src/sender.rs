@@ -1,10 +1,10 @@
-//! The sending end of a channel: which piece goes out next, and when.
+//! Sending end of a channel: selects the next packet and its time.
 //!
-//! Source: [SABUL §II-D]: the loss list first, then new data while the flow window allows, each at
-//! the time that rate control gives; every SYN interval, or with every SYN report of a peer that
-//! sends them, a rate control event. Expiry after [UDT4 §3.5].
+//! Source: [SABUL §II-D]. Lost pieces leave first, then new data while the flow window allows, each
+//! packet at the time that rate control sets. A rate control event happens every SYN interval, or
+//! with every SYN report of a peer that sends SYN reports. Expiry after [UDT4 §3.5].
 //! States:      of blocks: `stream`; of numbers: `ledger`.
-//! Not here:    bytes, keys, sockets; what the loss report means for the rate (`sabul-cc`).
+//! Not here:    payload bytes, keys and sockets; the response of the rate to losses (`sabul-cc`).
 
 mod answers;
 mod asks;
@@ -50,41 +50,41 @@ pub use rate::congestion_bytes;
 pub use silence::Expiry;
 pub use waits::{Cause, Limiter, WaitReason};
 
-/// How a sender behaves.
+/// Settings of a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderConfig {
-    /// Which numbers loss reports name.
+    /// Kind of number that loss reports list: sequence numbers or packet numbers.
     pub policy: LossPolicy,
-    /// Bytes of a full block.
+    /// Size of a full block in bytes.
     pub block_bytes: u32,
-    /// Most bytes unacknowledged.
+    /// Flow window: most unacknowledged bytes.
     pub window_bytes: u64,
-    /// Payload bytes of a full DATA packet, which has the controller's congestion header before them.
+    /// Payload bytes of a full DATA packet, without the controller's congestion header.
     pub payload_bytes: u32,
-    /// Blocks for which the receiver has room at first.
+    /// Initial flow-control limit: number of blocks for which the receiver has room at the start.
     pub block_limit: u32,
     /// First packet number.
     pub first_number: PacketNumber,
-    /// When the peer reports; the receiver has the same.
+    /// When the peer sends reports; sender and receiver use the same rule.
     pub reports: ReportRule,
-    /// What is done about silence.
+    /// What happens when neither ACK nor NAK arrives in time.
     pub expiry: Expiry,
 }
 
 /// A DATA packet to build and send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataPacket {
-    /// New for each transmission.
+    /// Packet number; new for each transmission.
     pub number: PacketNumber,
-    /// The same in each retransmission, which may be shorter than the transmission before.
+    /// Sequence number; the same in each retransmission, which may carry fewer bytes.
     pub seq: SeqNo,
-    /// Which block.
+    /// Block number.
     pub block: u32,
-    /// Where in it.
+    /// Offset of the piece in the block, in bytes.
     pub offset: u32,
-    /// How much of it.
+    /// Length of the piece in bytes.
     pub length: u32,
-    /// It reaches the block's end.
+    /// Whether the piece reaches the end of the block.
     pub ends_block: bool,
 }
 
@@ -95,42 +95,43 @@ impl DataPacket {
     }
 }
 
-/// Why a sender has something to do though nothing happens, in the order in which timers run.
+/// Timers of the sender, in the order in which the timers run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
-    /// The controller may hear of losses that it has not been told of.
+    /// Losses held back from the controller are due for delivery.
     Loss,
     /// An interval of rate control ends.
     Interval,
-    /// Neither ACK nor NAK of outstanding data has come.
+    /// Neither ACK nor NAK arrived in time while data was outstanding.
     Expiry,
-    /// Nothing has been heard for a while: the peer is asked for an ACK. Only looked at while there is
-    /// nothing to send.
+    /// No report arrived for a while: the sender requests an ACK with a ping. Checked only while
+    /// nothing can be sent.
     Ping,
 }
 
-/// A packet to send now.
+/// A packet for the caller to send now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {
-    /// Send this piece.
+    /// A piece of a block.
     Data(DataPacket),
-    /// Confirm an ACK; serial zero asks for one.
+    /// Confirms an ACK; serial zero requests an ACK.
     Ack2 {
-        /// Packet number to send it under.
+        /// Packet number of this packet.
         number: PacketNumber,
-        /// Which ACK.
+        /// Serial number of the confirmed ACK.
         serial: u64,
     },
-    /// Everything that may be sent has been; only under rules that ask for it.
+    /// Reports that everything before a number has been sent; only under rules that use marks.
     Mark {
-        /// Packet number to send it under.
+        /// Packet number of this packet.
         number: PacketNumber,
-        /// What it says.
+        /// Contents of the mark.
         mark: Mark,
     },
-    /// A DATA packet without data, for the congestion header in it ([`Sender::asking_header`]); it asks for an ACK.
+    /// A DATA packet without data that carries a congestion header ([`Sender::asking_header`]) and
+    /// requests an ACK.
     Ask {
-        /// Packet number to send it under.
+        /// Packet number of this packet.
         number: PacketNumber,
     },
 }
@@ -140,29 +141,29 @@ pub enum Transmit {
 pub struct SenderStats {
     /// DATA packets sent.
     pub sent: u64,
-    /// Their payload bytes.
+    /// Payload bytes of these DATA packets.
     pub sent_bytes: u64,
-    /// Retransmissions among them.
+    /// Retransmissions among these DATA packets.
     pub resent: u64,
-    /// Packets reported lost on the path, each once.
+    /// Packets reported lost on the path, each counted once.
     pub lost: u64,
-    /// Losses reported again by a later NAK; historical policy only.
+    /// Losses that a later NAK listed again; historical policy only.
     pub repeats: u64,
-    /// Packets reported lost that the receiver's socket had dropped.
+    /// Packets reported lost that were drops at the receiver's socket.
     pub lost_at_receiver: u64,
-    /// Packets that the receiver's socket says it dropped.
+    /// Packets that the receiver's socket dropped, as the receiver reported.
     pub overflowed: u64,
     /// DATA packets that arrived, duplicates included.
     pub arrived: u64,
-    /// How often the newest packet to arrive held as much as fits now.
+    /// How often the newest packet to arrive was full at the present payload size.
     pub full_arrived: u64,
     /// Payload bytes that arrived, duplicates included.
     pub delivered: u64,
-    /// Expiries.
+    /// Expiries: timeouts without an ACK or NAK.
     pub expiries: u64,
 }
 
-/// The sending end.
+/// The sending end of a channel.
 #[derive(Debug)]
 pub struct Sender {
     config: SenderConfig,
@@ -176,7 +177,7 @@ pub struct Sender {
     pace: Pace,
     losses: Losses,
     silence: Silence,
-    /// Silence: one packet goes out past every limit.
+    /// An expiry has set one packet free to pass every limit, as a probe.
     is_probe_due: bool,
     heard: Heard,
     answers: Answers,
@@ -184,7 +185,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender at the start of a channel.
+    /// Creates a sender at the start of a channel.
     pub fn new(now: Instant, config: SenderConfig, controller: Guarded) -> Self {
         let packets = (config.window_bytes / u64::from(config.payload_bytes.max(1))).max(2);
         let burst = controller.burst();
@@ -209,55 +210,57 @@ impl Sender {
         }
     }
 
-    /// A round trip seen while the path was opened.
+    /// Adds an RTT sample measured during the handshake.
     pub fn seed_rtt(&mut self, sample: Span) {
         self.rate.note_rtt(sample);
     }
 
-    /// Leaves out a packet number now and then, where nobody can know who does not have `random`, and
-    /// takes a peer that acknowledges it for a liar. Of no effect where reports do not name packet
-    /// numbers.
+    /// Starts to skip packet numbers now and then, at positions drawn from `random`, to detect a
+    /// peer that acknowledges packets it did not receive. No effect where reports do not name
+    /// packet numbers.
     pub fn skip_numbers(&mut self, random: Box<dyn Random + Send>) {
         if self.config.policy == LossPolicy::Current {
             self.skips.start(self.ledger.numbers.next(), random);
         }
     }
 
-    /// Never send faster than this, IP headers included, whatever the controller says.
+    /// Sets an upper limit on the sending rate, IP headers included, whatever the controller
+    /// allows.
     pub const fn limit_rate(&mut self, limit: Option<Rate>) {
         self.pace.set_cap(limit);
     }
 
-    /// How the flow stands beside others from now on; of no effect where the controller follows no policy.
+    /// Sets the policy toward competing flows. No effect where the controller follows no policy.
     pub fn set_policy(&mut self, now: Instant, policy: Policy) {
         self.rate.set_policy(now, policy);
     }
 
-    /// What an earlier flow saw of what may be the same path; to be told before the first block. Of no effect where the
-    /// controller remembers no path.
+    /// Passes the controller path facts that an earlier flow measured, perhaps on the same path.
+    /// Call before the first block. No effect where the controller keeps no path memory.
     pub fn remember(&mut self, now: Instant, facts: &PathFacts) {
         self.rate.remember(now, facts);
     }
 
-    /// What is known of the path by now, for a later flow.
+    /// Returns path facts measured so far, as input for a later flow.
     pub fn path(&self) -> Option<PathFacts> {
         self.rate.controller().path(self.packet_bytes())
     }
 
-    /// The next block is this long. One that is not full takes the room of a full one at the receiver.
+    /// Appends a block of `length` bytes. A shorter block also takes the receiver's room of a full
+    /// block.
     pub fn push_block(&mut self, length: u32) {
         debug_assert!(length > 0 && length <= self.config.block_bytes);
         self.stream.push(length);
     }
 
-    /// Whether the application has more to send than it has memory for: what then runs out is room, and not
-    /// what there is to send.
+    /// Records whether the application has more data than memory. While set, an empty queue counts
+    /// as a lack of room, not as a lack of data.
     pub const fn hold_source(&mut self, is_held: bool) {
         self.stream.hold(is_held);
     }
 
-    /// What leaves from now on has at most this many payload bytes, at least one. Pieces that were
-    /// larger are cut again when they are sent again.
+    /// Sets the payload size of packets sent from now on, at least one byte. Larger pieces are cut
+    /// again on retransmission.
     pub fn set_payload_bytes(&mut self, bytes: u32) {
         let bytes = bytes.max(1);
         self.stream.set_payload_bytes(bytes);
@@ -266,12 +269,13 @@ impl Sender {
         self.window.set_unacknowledged_max(Packets(packets));
     }
 
-    /// Blocks that are acknowledged to the end: the first that is not has this number.
+    /// Returns how many blocks are completely acknowledged, which is also the number of the first
+    /// block that is not.
     pub const fn released_blocks(&self) -> u32 {
         self.stream.first()
     }
 
-    /// Blocks of which nothing has been sent yet, and the one that is being cut.
+    /// Number of blocks that are not completely cut into pieces.
     pub fn uncut_blocks(&self) -> usize {
         self.stream.uncut()
     }
@@ -286,62 +290,62 @@ impl Sender {
         self.stats
     }
 
-    /// How often the circuit breaker has opened; `None` without a breaker.
+    /// Number of times that the circuit breaker opened; `None` without a breaker.
     pub fn breaker_opened(&self) -> Option<u64> {
         self.rate.controller().breaker_opened()
     }
 
-    /// The round trip.
+    /// The RTT estimate; `None` before the first sample.
     pub const fn rtt(&self) -> Option<RttEstimate> {
         self.rate.rtt()
     }
 
-    /// What the controller allows.
+    /// The controller's present limits: gap, window and freeze.
     pub const fn limits(&self) -> SendLimits {
         *self.rate.limits()
     }
 
-    /// DATA packets of which nothing is known yet.
+    /// DATA packets in flight: sent after the newest packet that arrived.
     pub const fn in_flight(&self) -> u64 {
         self.ledger.numbers.in_flight()
     }
 
-    /// What goes into the congestion header of the DATA packet that [`Self::poll`] has just given, where the
-    /// channel's packets have one: its length is the same all the time.
+    /// Returns the congestion header for the DATA packet that [`Self::poll`] has just returned, or
+    /// `None` where the channel has no such headers. The length of the header never changes.
     pub fn congestion_header(&self) -> Option<CongestionHeader> {
         self.rate.controller().header().map(CongestionHeader::new)
     }
 
-    /// What goes into the congestion header of a [`Transmit::Ask`]: it is of no rate, so that nobody counts a flow more for
-    /// it.
+    /// Returns the congestion header for a [`Transmit::Ask`]. The header claims no rate, so routers
+    /// do not count an extra flow.
     pub fn asking_header(&self) -> Option<CongestionHeader> {
         let fields = self.rate.controller().header()?;
         Some(CongestionHeader::new(fields.asking()))
     }
 
-    /// What the controller is doing.
+    /// Name of the controller's present phase.
     pub fn phase(&self) -> &'static str {
         self.rate.controller().phase()
     }
 
-    /// What the controller did that none may do: the channel has to end because of it.
+    /// The controller's violation of its contract, if any. The caller must then end the channel.
     pub fn fault(&self) -> Option<&Fault> {
         self.rate.controller().fault()
     }
 
-    /// From now on keeps what the controller does, and why, for [`Self::next_event`], and which timers
-    /// fire, for [`Self::next_fired`].
+    /// Starts to record the controller's events for [`Self::next_event`] and fired timers for
+    /// [`Self::next_fired`].
     pub fn listen(&mut self) {
         self.rate.controller_mut().listen();
         self.waits.fired.listen();
     }
 
-    /// The controller's oldest event that was not fetched yet.
+    /// Removes and returns the controller's oldest recorded event.
     pub fn next_event(&mut self) -> Option<Event> {
         self.rate.controller_mut().next_event()
     }
 
-    /// The oldest timer that fired and was not fetched yet.
+    /// Removes and returns the oldest recorded timer event.
     pub fn next_fired(&mut self) -> Option<Fired> {
         self.waits.fired.next()
     }
@@ -351,22 +355,22 @@ impl Sender {
         self.silence.last_heard()
     }
 
-    /// What held the sender back so far.
+    /// Time spent so far under each cause of waiting.
     pub fn limiters(&self) -> [Limiter; 9] {
         self.waits.limiters()
     }
 
-    /// A packet number for a datagram of another kind, which no loss report will count.
+    /// Takes a packet number for a datagram of another kind. Loss reports do not count this number.
     pub fn take_number(&mut self) -> PacketNumber {
         self.ledger.numbers.push_other()
     }
 
-    /// Size on the wire of a full packet.
+    /// Size of a full packet on the wire.
     pub const fn packet_bytes(&self) -> Bytes {
         self.rate.packet_bytes()
     }
 
-    /// The next packet to send, or until when there is none.
+    /// Returns the next packet to send, or the time until which there is nothing to send.
     pub fn poll(&mut self, now: Instant) -> Polled<Transmit, WaitReason> {
         self.waits.end(now);
         self.run_timers(now);
@@ -403,7 +407,7 @@ impl Sender {
         Polled::Wait { until: Instant::earliest(timers), because: why }
     }
 
-    /// What a wait is accounted to.
+    /// Returns the cause to which a wait is charged.
     fn cause(&self, why: WaitReason) -> Cause {
         let in_flight = Packets(self.ledger.numbers.in_flight());
         match why {
@@ -434,13 +438,13 @@ impl Sender {
         }
     }
 
-    /// The longest time between two reports of a peer that has something to report.
+    /// Returns the longest time between two reports of a peer that has something to report.
     fn report_interval(&self) -> Span {
         self.config.reports.ack_interval_max().max(self.rate.controller().syn_interval())
     }
 
-    /// When something has to be done though nothing happens.
-    #[inline(always)] // Asked for each packet; each timer is one comparison.
+    /// Returns when a timer fires; `None` where the timer is not armed.
+    #[inline(always)] // Called for each packet; each timer is one comparison.
     fn due(&self, timer: Timer) -> Option<Instant> {
         match timer {
             Timer::Loss => self.losses.due(),
@@ -452,7 +456,8 @@ impl Sender {
 
     #[inline]
     fn run_timers(&mut self, now: Instant) {
-        // In this order, and not in a loop: that would cost each packet more than the comparisons.
+        // In this order, and not in a loop: a loop would cost each packet more than the
+        // comparisons.
         self.run_due(Timer::Loss, now);
         self.run_due(Timer::Interval, now);
         self.run_due(Timer::Expiry, now);
@@ -492,19 +497,21 @@ impl Sender {
         self.stats.expiries += 1;
         let count = self.silence.expire();
         match self.silence.rule {
-            // A lost mark, or a lost answer to one.
+            // The mark or its answer was lost.
             _ if !self.rules.has_naks() => self.rules.repeat_mark(),
             Expiry::Everything => self.ledger.lose_above_list(),
-            // DEV-004: the papers say nothing of silence; UDT's rule, shorter on short paths.
+            // DEV-004: the papers do not define a timeout; this is UDT's rule, shorter on short
+            // paths.
             Expiry::Adaptive => {
                 if self.config.policy == LossPolicy::Historical && count.is_power_of_two() {
-                    // [UDT4 §3.5] Ever more rarely, or it would keep out the reports that it waits for.
+                    // [UDT4 §3.5] Less and less often; else retransmissions would keep out the
+                    // awaited reports.
                     self.ledger.lose_all();
                 }
                 self.is_probe_due = true;
             }
         }
-        // The first expiry may be no more than a lost tail.
+        // A single expiry may only mean that the tail was lost.
         if self.silence.is_outage() {
             self.rate.on_timeout(now);
         }
@@ -512,7 +519,7 @@ impl Sender {
     }
 
     fn report_loss(&mut self, now: Instant, mut report: LossReport) {
-        // DEV-009: what the receiver's own socket dropped is no congestion of the path.
+        // DEV-009: drops at the receiver's own socket are not congestion of the path.
         let excused = self.losses.take_excuse(now, report.first_time.0);
         self.stats.lost_at_receiver += excused;
         report.first_time.0 -= excused;
@@ -523,9 +530,9 @@ impl Sender {
             return;
         }
         self.losses.hold(report);
-        // DEV-010: as published, each NAK is one event of rate control. How many NAKs a burst of
-        // losses makes depends on how the receiver's machine happens to wake up, so in the current
-        // policy the controller hears of the first at once, of more once a SYN interval.
+        // DEV-010: as published, each NAK is one event of rate control. The number of NAKs for a
+        // burst of losses depends on the scheduling of the receiver's machine. The current policy
+        // therefore delivers the first loss at once and further losses once per SYN interval.
         if self.config.policy == LossPolicy::Historical || self.losses.may_tell(now) {
             self.tell_loss(now);
         }
@@ -538,10 +545,10 @@ impl Sender {
         }
     }
 
-    /// What must hold between any two calls.
+    /// Checks the invariants that hold between any two calls.
     ///
     /// # Panics
-    /// If it does not.
+    /// If an invariant does not hold.
     pub fn check_invariants(&self) {
         self.stream.check_invariants();
         self.ledger.check_invariants();

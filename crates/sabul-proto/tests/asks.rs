@@ -1,4 +1,4 @@
-//! Packets that are nothing but a congestion header: before the first data, and within a gap longer than a round trip.
+//! Header-only probes: before the first data, and within a gap longer than a round trip.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -34,7 +34,8 @@ fn sender(cc: &str) -> Sender {
     sender
 }
 
-/// What a router says, in an ACK that nothing has come before but the packet of that number.
+/// Returns an ACK with a router's rate, echoed from packet `number`, before any other packet has
+/// arrived.
 fn told(serial: u64, number: u64, packets: u64, rate: Rate) -> Feedback {
     let fields = CongestionFields::Rcp { rtt: Span::ZERO, rate };
     let header = CongestionHeader { routers: 1, queued: Span::ZERO, fields };
@@ -50,7 +51,7 @@ fn told(serial: u64, number: u64, packets: u64, rate: Rate) -> Feedback {
     })
 }
 
-/// What leaves until then, and when: data, and what asks.
+/// Returns the packets, data and probes, that leave until then, with their times.
 fn run(sender: &mut Sender, from: Instant, until: Instant) -> Vec<(Instant, Transmit)> {
     let (mut now, mut left) = (from, Vec::new());
     loop {
@@ -83,11 +84,11 @@ fn the_first_data_leaves_at_the_rate_that_a_router_has_told_before_it() {
     let mut sender = sender("rcp");
     let left = run(&mut sender, at_ms(0), at_ms(39));
     assert_eq!((data(&left), asks(&left)), (vec![], vec![at_ms(0)]));
-    // 6 Mb/s are a packet each 2 ms; at the initial 1 Mb/s it were 12.
+    // 6 Mb/s is a packet each 2 ms; the initial 1 Mb/s would be a packet each 12 ms.
     sender.handle_feedback(at_ms(40), &told(1, 0, 0, Rate::from_mbps(6))).unwrap();
     assert_eq!(sender.rtt().map(|rtt| rtt.smoothed), Some(Span::from_millis(40)));
     let left = run(&mut sender, at_ms(40), at_ms(45));
-    // Of what it has waited one millisecond is made good, as after any wait that is not the gap's.
+    // One millisecond of the wait is caught up, as after any wait that pacing did not cause.
     assert_eq!(data(&left), [at_ms(40), at_ms(41), at_ms(43), at_ms(45)]);
 }
 
@@ -107,13 +108,13 @@ fn data_that_nobody_answers_for_leaves_all_the_same() {
 fn within_a_gap_longer_than_a_round_trip_routers_are_asked_each_round_trip() {
     let mut sender = sender("rcp");
     run(&mut sender, at_ms(0), at_ms(39));
-    // A packet each 187.5 ms.
+    // One packet each 187.5 ms.
     sender.handle_feedback(at_ms(40), &told(1, 0, 0, Rate(64_000))).unwrap();
     let left = run(&mut sender, at_ms(40), at_ms(120));
     assert_eq!(data(&left), [at_ms(40)]);
     let each = Span::from_micros(46_875);
     assert_eq!(asks(&left), [at_ms(40) + each], "a quarter of the gap is longer than the 40 ms");
-    // The answer comes long before the next packet would have, and brings it forward.
+    // The answer arrives long before the next packet would leave, and brings that packet forward.
     let number = left.iter().find_map(|(_, packet)| match packet {
         Transmit::Ask { number } => Some(number.0),
         _ => None,

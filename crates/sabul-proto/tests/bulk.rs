@@ -1,4 +1,4 @@
-//! The rules of SABUL's relatives, end by end: what is sent and said when, and what is not believed.
+//! Channel rules of related protocols, each end alone: packets, reports and rejected reports.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -12,7 +12,7 @@ use sabul_wire::{Ack, Feedback, LossPolicy, Mark, Missing, Nak, NumberRange};
 
 const BLOCK_BYTES: u32 = 100_000;
 
-/// A sender of pieces of 1000 bytes, 1072 on the wire.
+/// Returns a sender of pieces of 1000 bytes, 1072 on the wire.
 fn sender(cc: &str, params: &[(&str, &str)], pieces: u32) -> Sender {
     let given: Vec<_> =
         params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -38,7 +38,7 @@ fn at_us(us: u64) -> Instant {
     Instant::ZERO + Span::from_micros(us)
 }
 
-/// Everything that leaves now: sequence numbers, and the marks after them.
+/// Returns the sequence numbers of everything that leaves now, and the marks after them.
 fn leave(sender: &mut Sender, us: u64) -> (Vec<u64>, Vec<Mark>) {
     let (mut seqs, mut marks) = (Vec::new(), Vec::new());
     for _ in 0..1000 {
@@ -64,7 +64,7 @@ fn a_round_ends_with_a_mark_that_is_said_again_until_it_is_answered() {
     // 8.576 Mb/s of 1072 bytes: one a millisecond.
     let mut sender = sender("rbudp", &[("rate_mbps", "8.576")], 10);
     assert_eq!(leave(&mut sender, 0), (vec![0], vec![]));
-    // Three milliseconds late: all that was due since the start of the round leaves at once.
+    // Three milliseconds late: everything due since the start of the round leaves at once.
     assert_eq!(leave(&mut sender, 5_000).0, [1, 2, 3, 4, 5]);
     let first = Mark { serial: 1, end: SeqNo(10) };
     assert_eq!(leave(&mut sender, 20_000), (vec![6, 7, 8, 9], vec![first]));
@@ -72,9 +72,9 @@ fn a_round_ends_with_a_mark_that_is_said_again_until_it_is_answered() {
     let repeated = leave(&mut sender, 200_000);
     assert_eq!(repeated, (vec![], vec![first]), "the mark was lost");
     sender.handle_feedback(at_us(210_000), &missing(1, 0, 10, &[(2, 3), (9, 9)])).unwrap();
-    // The next round begins now; what it waited is not made good.
+    // The next round begins now; the waiting time is not caught up.
     assert_eq!(leave(&mut sender, 210_000), (vec![2], vec![]));
-    // The answer to the repeated mark comes too, and is of no use.
+    // The answer to the repeated mark also arrives and has no effect.
     sender.handle_feedback(at_us(211_000), &missing(1, 0, 10, &[(2, 3), (9, 9)])).unwrap();
     let second = Mark { serial: 2, end: SeqNo(10) };
     assert_eq!(leave(&mut sender, 220_000), (vec![3, 9], vec![second]));
@@ -161,7 +161,7 @@ fn a_pass_goes_on_behind_a_piece_that_had_to_be_cut_again() {
     for ms in 3..14 {
         sent.extend(leave(&mut sender, ms * 1000).0);
     }
-    // The fronts of 0, 1 and 2 and what was cut off them, each once; then the next pass.
+    // The fronts of 0, 1 and 2 and the parts cut off them, each once; then the next pass.
     assert_eq!(sent[..11], [0, 3, 4, 1, 5, 6, 2, 7, 8, 3, 4]);
 }
 
@@ -171,7 +171,7 @@ fn receiver(rules: ChannelRules) -> Receiver {
     Receiver::new(ReceiverConfig { policy, block_bytes: BLOCK_BYTES, block_limit, reports })
 }
 
-/// A packet arrives whose packet number is its sequence number, plus `again`.
+/// Delivers a packet whose packet number is its sequence number, plus `again`.
 fn arrive(receiver: &mut Receiver, us: u64, seq: u64, again: u64) {
     let (number, seq) = (PacketNumber(seq + again), SeqNo(seq));
     let admission = receiver.admit(number, seq, 0, 0, 1000);
@@ -181,7 +181,7 @@ fn arrive(receiver: &mut Receiver, us: u64, seq: u64, again: u64) {
     receiver.check_invariants();
 }
 
-/// What it says now, but for ACKs.
+/// Returns the reports that leave now, except ACKs.
 fn said(receiver: &mut Receiver, us: u64) -> Vec<Feedback> {
     let all: Vec<_> = std::iter::from_fn(|| receiver.poll(at_us(us)).ready()).collect();
     receiver.check_invariants();
@@ -205,7 +205,7 @@ fn a_mark_is_answered_once_the_path_is_quiet_and_what_came_late_is_not_missing()
     let answer = [missing(3, 50, 203, &[(50, 50), (200, 200), (202, 202)])];
     assert_eq!(said(&mut receiver, 212_000), answer);
     assert_eq!(said(&mut receiver, 300_000), [], "once");
-    // The mark was repeated: so is the answer, as things stand now.
+    // The mark was repeated, so the answer is repeated with the present state.
     arrive(&mut receiver, 300_000, 50, 1000);
     receiver.handle_mark(at_us(300_000), Mark { serial: 3, end: SeqNo(203) });
     let answer = [missing(3, 200, 203, &[(200, 200), (202, 202)])];
@@ -220,7 +220,7 @@ fn marks_far_beyond_reason_are_ignored() {
         receiver.handle_mark(at_us(1), Mark { serial: 1, end: SeqNo(u64::MAX) });
         receiver.check_invariants();
         assert_eq!(receiver.ack_seq(), SeqNo(1), "{rules:?}");
-        // Far, but possible: it costs one range, and few words.
+        // Far but possible: the mark costs one range and little memory.
         receiver.handle_mark(at_us(2), Mark { serial: 2, end: SeqNo(1 << 39) });
         assert!(said(&mut receiver, 10_000_000).len() < 5000, "{rules:?}");
     }
@@ -229,8 +229,8 @@ fn marks_far_beyond_reason_are_ignored() {
 #[test]
 fn the_error_rate_is_three_quarters_of_what_was_asked_for_and_a_quarter_of_the_old() {
     let mut receiver = receiver(ChannelRules::Requests);
-    // Numbers 10 to 29 never come; a block each 4 ms. The update is looked at with the 50th and the
-    // 100th block: by then 396 ms have passed, 20 numbers were asked for, and then once more.
+    // Numbers 10 to 29 never arrive; a block each 4 ms. The update is checked at the 50th and the
+    // 100th block: by then 396 ms have passed, 20 numbers were requested, and then once more.
     let mut reports = Vec::new();
     for (n, seq) in (0..10).chain(30..).take(100).enumerate() {
         let us = n as u64 * 4000;
@@ -254,14 +254,15 @@ fn a_buffer_is_answered_for_by_its_last_packet_or_by_the_clock() {
     assert_eq!(said(&mut receiver, 6_300), [missing(0, 0, 64, &[(7, 7)])]);
     arrive(&mut receiver, 7_000, 7, 1000);
     assert_eq!(said(&mut receiver, 7_000), [missing(0, 0, 64, &[])], "all here");
-    // The last of the next is lost, and nothing follows.
+    // The last packet of the next buffer is lost, and nothing follows.
     for seq in 64..127 {
         arrive(&mut receiver, seq * 100, seq, 1000);
     }
     assert_eq!(said(&mut receiver, 12_700), []);
     receiver.handle_mark(at_us(13_000), Mark { serial: 1, end: SeqNo(128) });
     assert_eq!(said(&mut receiver, 13_000), [missing(0, 64, 128, &[(127, 127)])]);
-    // What was asked for is lost again: after a round trip, taken for 100 ms, it is asked for again.
+    // The requested packet is lost again: the request repeats after a round trip, assumed to be 100
+    // ms.
     let due = receiver.poll(at_us(13_000)).until().unwrap();
     assert!(due > at_us(113_000) && due < at_us(130_000), "{due:?}");
     assert_eq!(said(&mut receiver, 130_000), [missing(0, 64, 128, &[(127, 127)])]);

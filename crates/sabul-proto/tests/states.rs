@@ -1,5 +1,6 @@
-//! What each end of a channel does with each event in each state, under all rules: generated, and kept
-//! as text in `tests/golden`. `SABUL_GOLDEN=write` replaces it; explain the change in the commit.
+//! Response of each end of a channel to each event in each state, under all rules: generated, and
+//! kept as text in `tests/golden`. `SABUL_GOLDEN=write` replaces the text; explain the change in
+//! the commit.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -14,7 +15,7 @@ use sabul_proto::{
 use sabul_units::{Bytes, Instant, PacketNumber, Polled, SeqNo, Span};
 use sabul_wire::{Ack, Feedback, LossPolicy, Mark, Missing, Nak, NumberRange};
 
-/// Names of rules with a controller that follows them, and the loss policy.
+/// Names of the rules, each with a controller that uses them, and the loss policy.
 const RULES: [(&str, &str, LossPolicy); 6] = [
     ("losses first, by packet number", "fixed", LossPolicy::Current),
     ("losses first, by sequence number", "fixed", LossPolicy::Historical),
@@ -36,7 +37,7 @@ fn rule(cc: &str, policy: LossPolicy) -> (LossPolicy, ReportRule) {
     ReportRule::of_rules(controller.rules(), policy)
 }
 
-/// Counts like things in a row: `Data×3, Mark`.
+/// Joins names and counts repetitions: `Data×3, Mark`.
 fn in_a_row(names: &[String]) -> String {
     let mut rows: Vec<(&str, usize)> = Vec::new();
     for name in names {
@@ -53,7 +54,7 @@ fn in_a_row(names: &[String]) -> String {
     if all.is_empty() { "–".to_owned() } else { all.join(", ") }
 }
 
-/// A sender with its peer's side of the talk.
+/// A sender and the state of its peer.
 struct Talk {
     sender: Sender,
     policy: LossPolicy,
@@ -61,13 +62,13 @@ struct Talk {
     now: u64,
     serial: u64,
     mark: u64,
-    /// The last report was not believed.
+    /// Whether the last report was rejected.
     refused: bool,
 }
 
 impl Talk {
     fn new(cc: &str, policy: LossPolicy) -> Self {
-        // 8.576 Mb/s of 1072 bytes: one a millisecond, where there is a rate to set.
+        // 8.576 Mb/s of 1072 bytes is one packet a millisecond, where the rate can be set.
         let given = [("rate_mbps".to_owned(), "8.576".to_owned())];
         let entry = registry::find(cc).unwrap();
         let controller =
@@ -93,7 +94,7 @@ impl Talk {
         self.sender.push_block(u32::try_from(PIECES).unwrap() * PIECE);
     }
 
-    /// All that leaves now, and what it waits for then.
+    /// Returns everything that leaves now, and the reason for the wait after it.
     fn drain(&mut self) -> (Vec<String>, String) {
         let mut left = Vec::new();
         loop {
@@ -123,7 +124,7 @@ impl Talk {
         }
     }
 
-    /// Until all that may leave has left; under cyclic rules that is never.
+    /// Sends until nothing more may leave; under cyclic rules that never happens.
     fn run_to_end(&mut self) {
         while self.drain().1 == "Pacing" && self.now < 400 {
             self.now += 1;
@@ -158,7 +159,7 @@ impl Talk {
         self.refused = self.sender.handle_feedback(at(self.now), report).is_err();
     }
 
-    /// Until something leaves; nothing does for a second where nothing is to come.
+    /// Waits until something leaves, at most a second.
     fn pass_time(&mut self) -> Vec<String> {
         let end = self.now + 1000;
         loop {
@@ -233,7 +234,7 @@ fn sender_table() -> String {
     text
 }
 
-/// A receiver and where the packets that come to it have got to.
+/// A receiver and the position of its arriving packets.
 struct Inlet {
     receiver: Receiver,
     now: u64,

@@ -1,9 +1,9 @@
-//! Whole transfers in virtual time over paths drawn from a seed.
+//! Whole transfers in virtual time over random paths, each from a seed.
 //!
-//! Sender and receiver are the types that ship, the path is the simulator's link in both directions.
-//! Checked in every run: each byte is delivered once and in its place, the invariants of both ends
-//! hold after every event, and the transfer ends. `SABUL_SWARM_SEED=n` repeats one seed,
-//! `SABUL_SWARM_SEEDS=n` runs the first n.
+//! Sender and receiver are the production types; the path is the simulator's link in both
+//! directions. Every run checks that each byte is delivered once and in its place, that the
+//! invariants of both ends hold after every event, and that the transfer ends. `SABUL_SWARM_SEED=n`
+//! repeats one seed, `SABUL_SWARM_SEEDS=n` runs the first n.
 
 #![allow(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -23,21 +23,21 @@ use sabul_wire::{Feedback, LossPolicy, Mark};
 const SEEDS_BY_DEFAULT: u64 = 1000;
 const BLOCK_BYTES: u32 = 40_000;
 const HEADERS: u32 = 72;
-/// How long a sender takes to find out what the path carries.
+/// Delay until a sender learns the largest payload of the path.
 const PAYLOAD_LEARNT_AFTER: Span = Span::from_millis(150);
 
-/// What one run is made of.
+/// Parameters of one run.
 #[derive(Clone, Debug)]
 struct Plan {
     policy: LossPolicy,
     reports: ReportRule,
     expiry: Expiry,
-    /// Reports travel on a reliable path, late but never lost.
+    /// Reports travel on a reliable path: late but never lost.
     reliable_feedback: bool,
     controller: &'static str,
     params: Vec<(String, String)>,
     payload: u32,
-    /// When the path's largest payload changes, and to what; the sender learns of it by and by.
+    /// When the path's largest payload changes, and the new size; the sender follows with a delay.
     payload_changes: Vec<(Instant, u32)>,
     blocks: u32,
     blocks_max: u32,
@@ -126,7 +126,7 @@ fn draw(seed: u64) -> Plan {
     }
 }
 
-/// The 2002 protocol on the same paths, each of its defects on or off; its reports go over TCP.
+/// Draws a run of the 2002 protocol, each of its defects on or off; reports travel over TCP.
 fn draw_2002(seed: u64) -> Plan {
     let mut rng = SeededRandom::new(seed).fork("2002");
     let mut on = || rng.below(2) == 0;
@@ -141,7 +141,7 @@ fn draw_2002(seed: u64) -> Plan {
     if on() {
         params.push(("set".to_owned(), "pr1".to_owned()));
     }
-    // Slower paths than 12 Mb/s are among them.
+    // This includes paths slower than 12 Mb/s.
     params.push(("period_ms_max".to_owned(), "12".to_owned()));
     params.push(("rate_mbps_initial".to_owned(), "20".to_owned()));
     let expiry = if on() { Expiry::Everything } else { Expiry::Adaptive };
@@ -163,7 +163,7 @@ fn draw_2002(seed: u64) -> Plan {
     }
 }
 
-/// SABUL's relatives on the same paths, over either carrier.
+/// Draws a run of a related protocol over either carrier.
 fn draw_bulk(seed: u64) -> Plan {
     let mut rng = SeededRandom::new(seed).fork("bulk");
     let controllers = ["rbudp", "fobs", "tsunami", "netblt"];
@@ -188,7 +188,7 @@ fn draw_bulk(seed: u64) -> Plan {
     Plan { policy, reports, controller, params, ..plan }
 }
 
-/// What a run shows.
+/// Results of a run.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     took: Span,
@@ -203,11 +203,11 @@ struct World {
     receiver: Receiver,
     forward: Link<Packet>,
     back: Link<Packet>,
-    /// Changes of the payload that the path carries, and those that the sender knows of.
+    /// Changes of the path's payload size, and the same changes as the sender applies them.
     path_changes: Vec<(Instant, u32)>,
     known_changes: Vec<(Instant, u32)>,
     path_payload: u32,
-    /// Bytes of each block, true where they have been delivered.
+    /// For each block, a flag per byte: delivered.
     filled: Vec<Vec<bool>>,
     complete: u32,
     back_number: u64,
@@ -215,7 +215,7 @@ struct World {
 }
 
 impl World {
-    /// The path's packets grow or shrink, and the sender's after them.
+    /// Applies due changes of the payload size to the path and to the sender.
     fn change_payload(&mut self) {
         while self.path_changes.last().is_some_and(|(at, _)| *at <= self.now) {
             self.path_payload = self.path_changes.pop().map_or(0, |(_, payload)| payload);
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    /// Delivers what has arrived, at both ends.
+    /// Delivers arrived packets at both ends.
     fn deliver(&mut self, plan: &Plan) {
         while let Some(arrived) = self.forward.poll(self.now).ready() {
             if !arrived.corrupted {
@@ -262,7 +262,7 @@ impl World {
                     Admission::Fresh => {
                         let bytes = &mut self.filled[block as usize];
                         let bytes = &mut bytes[offset as usize..(offset + length) as usize];
-                        // By place, too, as the shipped table of blocks does.
+                        // By place, too, as the production table of blocks does.
                         match bytes.iter().filter(|byte| **byte).count() {
                             0 => bytes.fill(true),
                             filled if filled == bytes.len() => {}
@@ -300,11 +300,11 @@ impl World {
         }
     }
 
-    /// Sends what is due at both ends; gives the time of the next event.
+    /// Sends all due packets at both ends; returns the time of the next event.
     fn transmit(&mut self, plan: &Plan) -> Instant {
         let sender_until = loop {
             match self.sender.poll(self.now) {
-                // Larger than the path's packets are now: gone without a word.
+                // Larger than the path's packets are now: dropped without notice.
                 Polled::Ready(Transmit::Data(packet)) if packet.length > self.path_payload => {}
                 Polled::Ready(Transmit::Data(packet)) => {
                     self.forward.push(self.now, packet.length + HEADERS, Packet::Data(packet));
@@ -325,7 +325,7 @@ impl World {
                 Polled::Ready(report) => report,
                 Polled::Wait { until, .. } => break until,
             };
-            // What crosses the wire is what is decoded from it.
+            // The packet that arrives is decoded from encoded bytes.
             let mut bytes = Vec::new();
             report.encode(&mut bytes);
             let report = Feedback::decode(&bytes).expect("what is encoded decodes");
@@ -349,11 +349,11 @@ impl World {
             self.known_changes.last().map(|(at, _)| *at + PAYLOAD_LEARNT_AFTER),
         ]);
         let next = next.expect("a sender asks for an ACK now and then");
-        // Picosecond steps would never end where two parties answer each other at once.
+        // Picosecond steps would never end where two ends answer each other at once.
         next.max(self.now + Span::from_micros(1))
     }
 
-    /// A wait is for a time to come, and asking again meanwhile answers with the same.
+    /// Checks that each wait ends in the future, and that another poll returns the same wait.
     fn check_waits(&mut self, sender_until: Option<Instant>, receiver_until: Option<Instant>) {
         for until in [sender_until, receiver_until].into_iter().flatten() {
             assert!(until > self.now, "a wait until {until:?} at {:?} would spin", self.now);
@@ -400,7 +400,7 @@ fn run(seed: u64, plan: &Plan) -> Outcome {
         back_number: 0,
         reliable: Vec::new(),
     };
-    // A receiver that tells the truth never trips over the numbers that are left out.
+    // An honest receiver never fails the check of skipped numbers.
     world.sender.skip_numbers(Box::new(rng.fork("skips")));
     for block in 0..plan.blocks {
         let length = if block + 1 == plan.blocks { 777 } else { BLOCK_BYTES };
@@ -463,7 +463,7 @@ fn run_drawn(count: u64, draw: fn(u64) -> Plan, test: &str) {
     }
 }
 
-/// The pairs of policy and carrier side by side: the figures behind the default.
+/// Compares the pairs of policy and carrier: the figures behind the default.
 #[test]
 fn bad_paths_deliver_everything_with_every_policy_and_carrier() {
     let clean = LinkConfig::builder()

@@ -1,4 +1,4 @@
-//! When an ACK leaves, and which ones the sender has seen.
+//! ACK timer, and a log of ACKs until the sender confirms them.
 //!
 //! Source: [SABUL §II-C]: an ACK each SYN interval when something new has arrived.
 //! States:      nothing new ⇄ wanted, until the next may leave
@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use sabul_units::{Instant, Span};
 use sabul_wire::NumberRange;
 
-/// Ours: ACKs whose confirmation is still awaited; older ones are given up and reported anew.
+/// Ours: most ACKs awaiting confirmation; older ACKs are dropped, so their losses are listed again.
 const LOG_MAX: usize = 256;
 
-/// An ACK that has left.
+/// An ACK that has been sent.
 #[derive(Debug)]
 struct Logged {
     serial: u64,
@@ -19,14 +19,13 @@ struct Logged {
     listed: Vec<NumberRange>,
 }
 
-/// The ACKs of one receiver.
 #[derive(Debug)]
 pub(super) struct Acks {
     is_wanted: bool,
     next: Instant,
     serial: u64,
     log: VecDeque<Logged>,
-    /// Packets that the socket has dropped, and how many of them have been told.
+    /// Packets dropped by the socket, and how many of these have been reported.
     overflowed: u64,
     overflow_told: u64,
 }
@@ -43,12 +42,12 @@ impl Acks {
         }
     }
 
-    /// There is something new to tell.
+    /// Requests an ACK at the next regular time.
     pub(super) const fn want(&mut self) {
         self.is_wanted = true;
     }
 
-    /// There is something that cannot wait.
+    /// Requests an ACK at once.
     pub(super) const fn want_now(&mut self, now: Instant) {
         self.is_wanted = true;
         self.next = now;
@@ -62,17 +61,17 @@ impl Acks {
         self.overflowed
     }
 
-    /// The socket has dropped packets that no ACK has told of.
+    /// Whether the socket has dropped packets that no ACK has reported.
     pub(super) const fn has_untold_overflow(&self) -> bool {
         self.overflowed > self.overflow_told
     }
 
-    /// When the next may leave, if one is wanted.
+    /// When the next ACK leaves, if an ACK is wanted.
     pub(super) fn due(&self) -> Option<Instant> {
         self.is_wanted.then_some(self.next)
     }
 
-    /// One leaves now and lists these; gives its serial number.
+    /// Records an ACK that lists `listed`; returns its serial number.
     pub(super) fn send(&mut self, now: Instant, interval: Span, listed: Vec<NumberRange>) -> u64 {
         self.is_wanted = false;
         self.overflow_told = self.overflowed;
@@ -85,11 +84,11 @@ impl Acks {
         self.serial
     }
 
-    /// The sender has seen this one; older ones are forgotten. Gives when it left and what it listed.
+    /// Processes a confirmation: forgets older ACKs and returns when this ACK left and its list.
     pub(super) fn confirm(&mut self, serial: u64) -> Option<(Instant, Vec<NumberRange>)> {
         while self.log.front().is_some_and(|logged| logged.serial <= serial) {
             let logged = self.log.pop_front()?;
-            // Only the very ACK that was answered is known to have arrived.
+            // Only the confirmed ACK itself is known to have arrived.
             if logged.serial == serial {
                 return Some((logged.sent_at, logged.listed));
             }

@@ -1,19 +1,20 @@
-//! What has come in congestion headers: the newest by packet number, and a sum over all.
+//! Echo of congestion headers: the newest header by packet number, and a sum over all.
 //!
 //! Source: [ECC]: the receiver echoes what routers wrote.
-//! Invariants:  each packet is noted once, so what it was given counts once; an overtaken header is no news.
+//! Invariants:  each packet is recorded once, so its rate change counts once; a header that a newer
+//!              packet overtook does not replace the newer header.
 
 use sabul_units::{CongestionFields, CongestionHeader, PacketNumber};
 use sabul_wire::Echo;
 
-/// See the module.
+/// Congestion headers to echo; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Echoes {
     newest: Option<Echo>,
 }
 
 impl Echoes {
-    /// A packet has come with this header.
+    /// Records the congestion header of a packet.
     pub(super) fn note(&mut self, number: PacketNumber, header: &CongestionHeader) {
         let mut delta_sum = self.newest.map_or(0, |echo| echo.delta_sum);
         if let CongestionFields::Xcp { delta, .. } = header.fields {
@@ -25,7 +26,7 @@ impl Echoes {
         });
     }
 
-    /// What an ACK says of them.
+    /// The echo for an ACK.
     pub(super) const fn newest(&self) -> Option<Echo> {
         self.newest
     }

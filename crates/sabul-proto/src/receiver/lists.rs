@@ -1,7 +1,7 @@
-//! Lists of what is missing, on their way to a sender that follows other rules than the standard ones.
-//! DEV-062: published are bitmaps.
+//! Queue of missing-number lists under non-standard rules. DEV-062: the published protocols use
+//! bitmaps.
 //!
-//! Invariants:  lists are made when they are sent, so none grows while it waits.
+//! Invariants:  each list is computed when it is sent, so no list grows while it waits.
 
 use std::collections::VecDeque;
 
@@ -11,19 +11,19 @@ use sabul_wire::{Feedback, MAX_RANGES, Missing, NumberRange};
 use super::sequence::Sequence;
 use super::stats::ReceiverStats;
 
-/// Numbers still to be listed.
+/// Range of numbers still to be listed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listing {
-    /// The mark that is answered, or zero.
+    /// Serial number of the answered mark, or zero.
     pub(super) serial: u64,
     pub(super) from: u64,
     pub(super) below: u64,
-    /// Lists that may still be sent of it.
+    /// Number of lists that may still be sent for the range.
     pub(super) lists: u32,
 }
 
 impl Listing {
-    /// As much of the stretch as one report takes.
+    /// Lists as many missing numbers of the range as one report holds.
     pub(super) fn list(self, data: &Sequence, stats: &mut ReceiverStats) -> Missing {
         let Self { serial, from, below, .. } = self;
         let mut ranges = Vec::new();
@@ -40,10 +40,10 @@ impl Listing {
     }
 }
 
-/// What waits to be sent.
+/// Reports waiting to be sent.
 #[derive(Debug)]
 pub(super) struct Lists {
-    /// Reports to send as they are.
+    /// Complete reports.
     ready: VecDeque<Feedback>,
     listing: Option<Listing>,
 }
@@ -65,7 +65,6 @@ impl Lists {
         self.ready.is_empty() && self.listing.is_none()
     }
 
-    /// The next to send.
     pub(super) fn next(&mut self, data: &Sequence, stats: &mut ReceiverStats) -> Option<Feedback> {
         if let Some(report) = self.ready.pop_front() {
             return Some(report);

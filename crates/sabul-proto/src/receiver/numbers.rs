@@ -1,6 +1,7 @@
-//! The packet numbers: which have come, which count as lost, and what the sender knows of that.
+//! Packet number tracking: received, missing, reported and confirmed numbers.
 //!
-//! States:      each number: to come → missing → reported → confirmed; or → has come, at any of them
+//! States:      each number: not yet arrived → missing → reported → confirmed; or → arrived, from
+//!              any state
 //! Invariants:  `largest` and every missing number below it account for all packet numbers; only
 //!              missing numbers wait to be confirmed.
 
@@ -14,18 +15,16 @@ use crate::interval_set::IntervalSet;
 /// Ours: packet numbers this far below the largest are forgotten and count as replayed.
 pub(crate) const REPLAY_WINDOW: u64 = 1 << 20;
 
-/// What is known of the packet numbers.
 #[derive(Debug)]
 pub(super) struct Numbers {
     policy: LossPolicy,
     largest: Option<(PacketNumber, Instant)>,
     missing: IntervalSet,
-    /// Current policy: numbers passed over, reported or not yet.
+    /// Current policy: gaps in the numbers, reported or not yet.
     gaps: Gaps,
-    /// Current policy: missing numbers that have been reported and that the sender has not confirmed
-    /// to know of.
+    /// Current policy: missing numbers that have been reported and not confirmed by the sender.
     unconfirmed: IntervalSet,
-    /// Where the next ACK goes on listing them.
+    /// Where the next ACK continues the list of unconfirmed numbers.
     list_from: u64,
 }
 
@@ -41,7 +40,7 @@ impl Numbers {
         }
     }
 
-    /// The largest that has come, and when.
+    /// The largest number that has arrived, and its arrival time.
     pub(super) const fn largest(&self) -> Option<(PacketNumber, Instant)> {
         self.largest
     }
@@ -50,7 +49,7 @@ impl Numbers {
         self.largest = Some((largest, now));
     }
 
-    /// Whether a number has come before, or is too old to tell.
+    /// Whether a number has arrived before or is too old to check.
     pub(super) fn is_replayed(&self, number: PacketNumber) -> bool {
         match self.largest {
             Some((largest, _)) if number <= largest => {
@@ -60,10 +59,10 @@ impl Numbers {
         }
     }
 
-    /// A number has come. Says whether it had been reported missing.
+    /// Records an arrival; returns whether the number had been reported missing.
     #[inline]
     pub(super) fn note(&mut self, now: Instant, number: PacketNumber) -> bool {
-        // Numbers count from zero: a first packet that is not number zero shows a gap before it.
+        // Numbers start at zero: a first packet with a larger number shows a gap before it.
         let expected = self.largest.map_or(0, |(largest, _)| largest.0 + 1);
         if number.0 < expected {
             let was_missing = self.missing.remove(number.0);
@@ -86,8 +85,8 @@ impl Numbers {
         false
     }
 
-    /// Current policy: what is still missing of the next gap that has been open for long enough.
-    /// DEV-007: each number is reported once; confirmed by ACK2, not repeated.
+    /// Current policy: returns the still missing numbers of the next gap whose reordering window is
+    /// over. DEV-007: each number is reported once; ACK2 confirms the report instead of repeats.
     #[inline]
     pub(super) fn next_lost(
         &mut self,
@@ -105,20 +104,20 @@ impl Numbers {
         Some(missing)
     }
 
-    /// When a gap will have been open for long enough.
+    /// When the reordering window of the next gap is over.
     pub(super) fn gap_due(&self, rtt: Option<RttEstimate>) -> Option<Instant> {
         self.gaps.deadline(rtt)
     }
 
-    /// The sender knows that these are missing.
+    /// The sender has confirmed these missing numbers.
     pub(super) fn confirm(&mut self, ranges: &[NumberRange]) {
         for range in ranges {
             self.unconfirmed.remove_range(*range);
         }
     }
 
-    /// A report's worth of unconfirmed numbers, going round where there are more: with fewer than
-    /// [`MAX_RANGES`] the list is complete.
+    /// Returns unconfirmed numbers for one report, in turn where there are more. A list of fewer
+    /// than [`MAX_RANGES`] is complete.
     pub(super) fn list_unconfirmed(&mut self) -> Vec<NumberRange> {
         let from = self.list_from;
         let behind: Vec<_> = self.unconfirmed.iter_from(from).take(MAX_RANGES).collect();

@@ -1,12 +1,13 @@
-//! When a gap in the packet numbers counts as a loss.
+//! Reordering window: how long a gap in the packet numbers stays open before it counts as a loss.
 //!
-//! A packet that is late looks lost at first. How late packets come on this path is measured: each
-//! that fills a gap says how long the gap was open. A gap is reported once it has been open for
-//! longer than that: the reordering window, after [RFC8985 §6.2 step 4]. A path that keeps the order
-//! loses no time by it. Only the first few missing packets of a channel have a round trip to come, as
-//! have all while few were late, for the path is unknown then, and taking a late packet for a lost
-//! one ends a controller's start early. A queue that overflows is no unknown: the round trip shows it.
-//! Invariants:  gaps are in the order of their numbers and of the times at which they were seen.
+//! A late packet looks lost at first. Each packet that fills a gap measures how late packets arrive
+//! on this path. A gap is reported once it has been open for longer than this measured time, the
+//! reordering window, after [RFC8985 §6.2 step 4]. On a path without reordering the window is zero.
+//! While nothing is known of the path, the first few missing packets have the longest window, a
+//! little over a round trip. The same holds while few packets were late. Otherwise a late packet
+//! taken for a lost one would end a controller's start-up early. A rising round trip shows an
+//! overflowing queue, so such a path has no window.
+//! Invariants:  gaps are ordered by their numbers and by the times at which they were detected.
 
 use std::collections::VecDeque;
 
@@ -16,38 +17,38 @@ use sabul_wire::NumberRange;
 
 use crate::rtt::UNKNOWN_TO_RECEIVER;
 
-/// Ours: the window is so many times the greatest lateness,
+/// Ours: the window is this many times the greatest lateness,
 const MARGIN: u64 = 2;
-/// and no less than this part of the round trip. [RFC8985 §6.2 step 4]
+/// and at least this fraction of the round trip. [RFC8985 §6.2 step 4]
 const ROUND_TRIP_PART: u64 = 4;
-/// Ours: late packets after which that is believed; until then it is the longest.
+/// Ours: late packets before the measured lateness applies; with fewer, the window is the longest.
 const LATE_MIN: u32 = 16;
-/// Ours: and at most so many round trips; [RFC8985 §6.2 step 4] has one. A packet that is late by all
-/// of one is in time this way.
+/// Ours: longest window in round trips; [RFC8985 §6.2 step 4] has one. More than one, so that a
+/// packet a whole round trip late is still in time.
 const ROUND_TRIPS_MAX: (u64, u64) = (5, 4);
-/// Ours: however long the round trip. The sender counts on it (`skips`).
+/// Ours: longest window, whatever the round trip. The sender relies on this bound (`skips`).
 pub(crate) const WINDOW_MAX: Span = Span::from_millis(500);
-/// Ours: lateness is remembered for one to two of these.
+/// Ours: lateness is remembered for one to two of these periods.
 const PERIOD: Span = Span::from_secs(30);
-/// Ours: packets that may be missing while the path is unknown: more at a time are no accident.
+/// Ours: on an unknown path, more missing packets than this count as lost at once,
 const UNKNOWN_MAX: u64 = 8;
-/// Ours: and a round trip above so many times the smallest shows a queue that may overflow.
+/// Ours: and so do all when the round trip exceeds the smallest by this ratio: a queue may overflow.
 const QUEUED: (u64, u64) = (5, 4);
-/// Ours: gaps remembered; with more of them the oldest count as lost at once.
+/// Ours: most gaps remembered; beyond this the oldest count as lost at once.
 const GAPS_MAX: usize = 1 << 12;
 
-/// The open gaps and what is known of late packets.
+/// The open gaps, and measurements of late packets.
 #[derive(Debug)]
 pub(super) struct Gaps {
-    /// When each was seen, and its numbers as they were then.
+    /// When each gap was detected, and its numbers at that time.
     seen: VecDeque<(Instant, NumberRange)>,
-    /// How many of them, from the front, have been reported.
+    /// How many gaps, from the front, have been reported.
     reported: usize,
-    /// A packet has been late, or lost.
+    /// Whether a packet has been late or lost.
     is_known: bool,
-    /// Late packets of these two periods.
+    /// Late packets in the present and the previous period.
     late: u32,
-    /// The greatest lateness of this period and of the one before.
+    /// The greatest lateness in the present and in the previous period.
     lateness: [Span; 2],
     period_end: Instant,
 }
@@ -64,19 +65,19 @@ impl Gaps {
         }
     }
 
-    /// These numbers have been passed over.
+    /// Records a new gap.
     pub(super) fn open(&mut self, now: Instant, gap: NumberRange) {
         self.seen.push_back((now, gap));
     }
 
-    /// A number that was passed over has come. Says whether it had been reported by then.
+    /// Records that a number of a gap has arrived; returns whether the number had been reported.
     pub(super) fn fill(&mut self, now: Instant, number: PacketNumber) -> bool {
         let index = self.seen.partition_point(|(_, gap)| gap.last < number.0);
         let Some((since, gap)) = self.seen.get(index).copied() else {
             return true;
         };
         if gap.first > number.0 {
-            // Forgotten: it was reported long ago.
+            // Reported long ago, and forgotten since.
             return true;
         }
         self.turn(now);
@@ -86,7 +87,7 @@ impl Gaps {
         index < self.reported
     }
 
-    /// What was given out as lost had not come meanwhile.
+    /// Records that a reported gap had missing numbers.
     pub(super) const fn note_lost(&mut self) {
         self.is_known = true;
     }
@@ -103,7 +104,7 @@ impl Gaps {
         }
     }
 
-    /// How long a gap may be open.
+    /// Returns the reordering window.
     fn window(&self, estimate: Option<RttEstimate>) -> Span {
         let rtt = estimate.map_or(UNKNOWN_TO_RECEIVER, |rtt| rtt.smoothed);
         let most = rtt.mul_ratio(ROUND_TRIPS_MAX.0, ROUND_TRIPS_MAX.1).min(WINDOW_MAX);
@@ -123,7 +124,7 @@ impl Gaps {
         }
     }
 
-    /// The next gap that has been open for longer than that.
+    /// Returns the next gap that has been open for longer than the window.
     #[inline]
     pub(super) fn next_lost(
         &mut self,
@@ -132,7 +133,7 @@ impl Gaps {
     ) -> Option<NumberRange> {
         self.turn(now);
         let window = self.window(rtt);
-        // What came after twice the longest window would teach nothing.
+        // Arrivals after twice the longest window add no useful measurement.
         while self.reported > 0
             && (self.seen.len() > GAPS_MAX
                 || self.seen.front().is_some_and(|(since, _)| *since + WINDOW_MAX * 2 < now))
@@ -148,7 +149,7 @@ impl Gaps {
         Some(gap)
     }
 
-    /// When there is something to report though nothing happens.
+    /// When the window of the next gap ends.
     #[inline]
     pub(super) fn deadline(&self, rtt: Option<RttEstimate>) -> Option<Instant> {
         let (since, _) = self.seen.get(self.reported)?;

@@ -1,7 +1,7 @@
-//! Historical policy: losses that are reported again unless the data has come.
+//! Repeated loss reports under the historical policy.
 //!
-//! Source: [SABUL §II-D]: after k × RTT with k = 2, 3, …, so that NAKs never bury a blocked path. What
-//! differs in 2002 is in [`ReportRule`].
+//! Source: [SABUL §II-D]: after k × RTT with k = 2, 3, …, so that NAKs never overload a congested
+//! path. [`ReportRule`] holds the differences of 2002.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +11,15 @@ use sabul_wire::NumberRange;
 use super::syn::Clock;
 use crate::reports::{ERR_INTERVAL, Repeat, ReportRule};
 
-/// [SABUL §II-D] k of a loss that is reported for the first time.
+/// [SABUL §II-D] k of the first report of a loss.
 pub(super) const K_START: u64 = 2;
-/// Ours: a loss is repeated no sooner, however short the round trip is said to be: the sender times it.
+/// Ours: least time to a repeat. The sender's ACK2 sets the RTT, so a wrong RTT must not flood it.
 const PERIOD_MIN: Span = Span::from_millis(1);
-/// Ours: and no more than so many ranges are repeated within each so long.
+/// Ours: most ranges repeated within each [`RANGES_PERIOD`].
 const RANGES_MAX: u32 = 4000;
 const RANGES_PERIOD: Span = Span::from_millis(10);
 
-/// Some numbers to be looked at again at a time, in the order of times.
+/// A repeat and its time; ordered by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Planned {
     due: Instant,
@@ -28,11 +28,10 @@ struct Planned {
     k: u64,
 }
 
-/// What is to be repeated.
 #[derive(Debug)]
 pub(super) struct Repeats {
     planned: BTreeSet<Planned>,
-    /// How many have been repeated in this period.
+    /// Ranges repeated in this period.
     repeated: u32,
     period_end: Instant,
 }
@@ -42,7 +41,7 @@ impl Repeats {
         Self { planned: BTreeSet::new(), repeated: 0, period_end: Instant::ZERO }
     }
 
-    /// A range has been reported; `k` grows by one with each report of it.
+    /// Schedules the repeat of a reported range; `k` grows by one with each report of the range.
     pub(super) fn plan(
         &mut self,
         now: Instant,
@@ -54,13 +53,13 @@ impl Repeats {
     ) {
         let due = match rule {
             Repeat::KTimesRtt => now + (rtt * k).max(PERIOD_MIN),
-            // The first check that finds the report older than that.
+            // At the first periodic check at which the report is old enough.
             Repeat::Periodic => clock.next(ERR_INTERVAL, now + ReportRule::report_age(rtt)),
         };
         self.planned.insert(Planned { due, first: range.first, last: range.last, k });
     }
 
-    /// What is due and may be repeated now, with its k.
+    /// Returns the next range to repeat now, with its k.
     pub(super) fn next(&mut self, now: Instant) -> Option<(NumberRange, u64)> {
         let Planned { due, first, last, k } = *self.planned.first()?;
         if due > now || !self.may_repeat(now) {
@@ -70,7 +69,7 @@ impl Repeats {
         Some((NumberRange { first, last }, k))
     }
 
-    /// Whether one more range may be repeated now; takes note of it.
+    /// Whether one more range may be repeated now; counts the range.
     fn may_repeat(&mut self, now: Instant) -> bool {
         if now >= self.period_end {
             (self.period_end, self.repeated) = (now + RANGES_PERIOD, 0);

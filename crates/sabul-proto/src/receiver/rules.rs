@@ -1,10 +1,11 @@
-//! What a receiver reports under the rules of SABUL's relatives.
+//! Reports of a receiver under the channel rules of related protocols.
 //!
-//! Four rules, one kind of report: a stretch of the data and what is missing of it. They differ in when
-//! it leaves. *Rounds*: all of it, when the sender's mark has come and the path has been quiet.
-//! *Requests*: each gap at once, everything outstanding with each mark and each 350 ms. *Cyclic*: some
-//! of it with every 64th packet, going round. *Buffers*: each buffer when its last packet has come, or
-//! should have. A fifth, *pairs*, has NAKs, and the time between packets of a pair besides.
+//! Four rules share one kind of report: a range of the data and its missing numbers. They differ in
+//! when the report leaves. *Rounds*: the whole range, after the sender's mark, once the path is
+//! quiet. *Requests*: each gap at once, and everything missing with each mark and each 350 ms.
+//! *Cyclic*: part of the range with every 64th packet, in turn. *Buffers*: each buffer when its
+//! last packet has arrived or is overdue. A fifth rule, *pairs*, has NAKs and also reports the time
+//! between packets of a pair.
 
 mod buffers;
 mod cyclic;
@@ -25,7 +26,7 @@ use pairs::Pairs;
 use requests::Requests;
 use rounds::Rounds;
 
-/// The rules of one channel with what each keeps in mind.
+/// Rules of one channel with their state.
 #[derive(Debug)]
 pub(super) enum Rules {
     /// NAKs at once.
@@ -50,17 +51,17 @@ impl Rules {
         }
     }
 
-    /// Gaps are told by NAK.
+    /// Whether NAKs report gaps.
     pub(super) const fn has_naks(&self) -> bool {
         matches!(self, Self::Naks | Self::Pairs(_))
     }
 
-    /// The sender may mark what it has sent.
+    /// Whether the sender may send marks.
     pub(super) const fn has_marks(&self) -> bool {
         matches!(self, Self::Rounds(_) | Self::Requests(_) | Self::Buffers(_))
     }
 
-    /// Whether an ACK leaves on account of the newest of so many packets.
+    /// Whether the newest packet, number `packets` to arrive, requests an ACK.
     pub(super) const fn wants_ack(&self, packets: u64) -> bool {
         match self {
             Self::Cyclic(_) => Cyclic::is_turn(packets),
@@ -68,7 +69,7 @@ impl Rules {
         }
     }
 
-    /// A DATA packet has arrived under this number.
+    /// Records the packet number of a DATA packet.
     #[inline]
     pub(super) fn note_number(&mut self, now: Instant, number: PacketNumber) {
         if let Self::Pairs(pairs) = self {
@@ -76,7 +77,7 @@ impl Rules {
         }
     }
 
-    /// The report of packet pairs that is due.
+    /// Returns a packet-pair report if one is due.
     pub(super) fn report_pairs(&mut self, now: Instant) -> Option<Feedback> {
         match self {
             Self::Pairs(pairs) => pairs.report(now),
@@ -84,7 +85,7 @@ impl Rules {
         }
     }
 
-    /// Numbers are missing that nobody knew of.
+    /// Handles newly missing numbers.
     pub(super) fn on_gap(&mut self, desk: &mut Desk<'_>, gap: NumberRange) {
         match self {
             Self::Requests(requests) => requests.on_gap(desk, gap),
@@ -93,7 +94,7 @@ impl Rules {
         }
     }
 
-    /// A piece has come, and the gap before it and the piece itself are noted.
+    /// Handles a piece; the piece and the gap before it are already recorded.
     #[inline]
     pub(super) fn on_piece(&mut self, desk: &mut Desk<'_>, seq: SeqNo) {
         match self {
@@ -105,8 +106,8 @@ impl Rules {
         }
     }
 
-    /// The sender has sent everything before the mark's end, and nothing more for now; `tail` of it was
-    /// not known to be missing.
+    /// Handles a mark: the sender has sent everything before the mark's end, and nothing more for
+    /// now. `tail` is the newly missing part.
     pub(super) fn on_mark(&mut self, desk: &mut Desk<'_>, mark: Mark, tail: Option<NumberRange>) {
         match self {
             Self::Rounds(rounds) => rounds.on_mark(desk.now, mark),
@@ -116,7 +117,7 @@ impl Rules {
         }
     }
 
-    /// What is due by the clock.
+    /// Runs the timers of the rules.
     #[inline]
     pub(super) fn run(&mut self, desk: &mut Desk<'_>) {
         match self {
@@ -126,14 +127,14 @@ impl Rules {
         }
     }
 
-    /// A list leaves.
+    /// Records a list that leaves.
     pub(super) const fn note_listed(&mut self, report: &Feedback) {
         if let (Self::Cyclic(cyclic), Feedback::Missing(missing)) = (self, report) {
             cyclic.note_listed(missing);
         }
     }
 
-    /// When something is due though nothing happens.
+    /// When a timer of the rules fires.
     pub(super) fn due(&self) -> Option<Instant> {
         match self {
             Self::Rounds(rounds) => rounds.due(),

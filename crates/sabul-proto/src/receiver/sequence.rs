@@ -1,16 +1,16 @@
-//! The data sequence numbers: what has come and what has not.
+//! Receive sequence tracking: data sequence numbers that have arrived and that are missing.
 //!
-//! Invariants:  everything below `next` that is not missing has come.
+//! Invariants:  every number below `next` that is not missing has arrived.
 
 use sabul_units::SeqNo;
 use sabul_wire::NumberRange;
 
 use crate::interval_set::IntervalSet;
 
-/// Ours: holes in the sequence numbers; data that would make more is dropped until some are filled.
+/// Ours: most holes in the sequence numbers; data that would add a hole is dropped until some are
+/// filled.
 pub(super) const HOLES_MAX: usize = 1 << 18;
 
-/// What has come of the stream.
 #[derive(Debug)]
 pub(super) struct Sequence {
     next: SeqNo,
@@ -22,12 +22,12 @@ impl Sequence {
         Self { next: SeqNo(0), missing: IntervalSet::new() }
     }
 
-    /// The number after the largest that has come, or that the sender says it has sent.
+    /// The number after the largest that has arrived or that a mark covers.
     pub(super) const fn next(&self) -> SeqNo {
         self.next
     }
 
-    /// Everything before this has come.
+    /// Everything before this number has arrived.
     pub(super) fn complete(&self) -> SeqNo {
         self.missing.first().map_or(self.next, SeqNo)
     }
@@ -41,14 +41,14 @@ impl Sequence {
         seq < self.next && !self.missing.contains(seq.0)
     }
 
-    /// Whether there is room for the hole that this number may make.
+    /// Whether there is room for the hole that this number may add.
     #[inline]
     pub(super) fn may_take(&self, seq: SeqNo) -> bool {
         let makes_hole = seq > self.next || self.missing.would_split(seq.0);
         !makes_hole || self.missing.range_count() < HOLES_MAX
     }
 
-    /// Everything before this has been sent. What is newly known to be missing is the answer.
+    /// Records that everything below `below` has been sent; returns the newly missing numbers.
     #[inline]
     pub(super) fn pass_over(&mut self, below: SeqNo) -> Option<NumberRange> {
         if below <= self.next {
@@ -60,7 +60,7 @@ impl Sequence {
         Some(gap)
     }
 
-    /// A number has come; false if it had before. Gaps are noted before it is.
+    /// Records an arrival; returns false if the number had arrived before. Call `pass_over` first.
     #[inline]
     pub(super) fn note(&mut self, seq: SeqNo) -> bool {
         if seq >= self.next {

@@ -1,17 +1,17 @@
-//! What a receiver counts.
+//! Counters of a receiver.
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
     /// Authentic DATA packets.
     pub packets: u64,
-    /// Their payload bytes.
+    /// Payload bytes of these packets.
     pub bytes: u64,
-    /// DATA packets whose data was here already.
+    /// DATA packets whose data had arrived before.
     pub duplicates: u64,
-    /// Numbers reported missing, each report counted.
+    /// Numbers reported missing; each report counts.
     pub reported: u64,
-    /// Packets that had been reported missing and came all the same: late, not lost.
+    /// Packets that arrived after a loss report had listed them: late, not lost.
     pub late: u64,
     /// Packets with the ECN mark.
     pub marked: u64,

@@ -1,8 +1,8 @@
-//! What runs by a clock that begins with the first DATA packet: SYN reports. [OVV04 §2, SABUL2]
+//! SYN reports, and a clock that starts at the first DATA packet. [OVV04 §2, SABUL2]
 
 use sabul_units::{Instant, Span};
 
-/// Counts from the first DATA packet.
+/// Clock that starts at the first DATA packet.
 #[derive(Debug)]
 pub(super) struct Clock {
     opened_at: Instant,
@@ -17,18 +17,19 @@ impl Clock {
         self.opened_at = now;
     }
 
-    /// The first time after `now` that is a whole number of intervals after the first DATA packet.
+    /// Returns the first whole number of intervals after the first DATA packet that is later than
+    /// `now`.
     pub(super) fn next(&self, interval: Span, now: Instant) -> Instant {
         self.opened_at + interval * (now.since(self.opened_at).0 / interval.0 + 1)
     }
 }
 
-/// A report each interval, whatever arrives.
+/// Periodic reports of the number of packets received, whatever arrives.
 #[derive(Debug)]
 pub(super) struct SynReports {
     interval: Option<Span>,
     next: Option<Instant>,
-    /// DATA packets that they have told of.
+    /// DATA packets already reported.
     told: u64,
 }
 
@@ -37,7 +38,7 @@ impl SynReports {
         Self { interval, next: None, told: 0 }
     }
 
-    /// The first DATA packet has come.
+    /// Starts the reports at the first DATA packet.
     pub(super) fn start(&mut self, now: Instant) {
         self.next = self.interval.map(|interval| now + interval);
     }
@@ -46,7 +47,7 @@ impl SynReports {
         self.next
     }
 
-    /// Packets to tell of, if a report is due; one stands for all that nobody asked for in time.
+    /// Returns the packets to report, if a report is due; one report covers all missed intervals.
     pub(super) fn next(&mut self, now: Instant, clock: &Clock, packets: u64) -> Option<u64> {
         let interval = self.interval?;
         self.next.filter(|due| *due <= now)?;

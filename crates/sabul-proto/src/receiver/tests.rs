@@ -4,7 +4,7 @@ use super::sequence::HOLES_MAX;
 use super::*;
 use crate::reports::Repeat;
 
-/// On a path of which it is known that packets are lost there and that none was late.
+/// Returns a receiver on a path with known losses and no late packets.
 fn receiver(policy: LossPolicy) -> Receiver {
     let mut receiver = with_rule(policy, ReportRule::of_policy(policy));
     receiver.numbers.gaps_mut().note_lost();
@@ -88,7 +88,7 @@ fn historical_losses_repeat_after_2_then_3_then_4_round_trips() {
             reports.push(ms);
         }
     }
-    // RTT unknown counts as 100 ms: at once, then + 200, + 300, + 400.
+    // An unknown RTT counts as 100 ms: at once, then + 200, + 300, + 400.
     assert_eq!(reports, [0, 200, 500, 900]);
     arrive(&mut receiver, 1000, 3, 1);
     assert_eq!(naks(&feedback(&mut receiver, 9000)), [], "what has arrived is reported no more");
@@ -163,7 +163,8 @@ fn the_overflow_count_goes_ahead_of_the_losses_it_explains() {
 
 // Late packets.
 
-/// All numbers from `from` on that are `not` left out, a millisecond apart; NAKs with their times.
+/// Receives all numbers of the range except those in `not`, a millisecond apart; returns NAKs with
+/// their times.
 fn stream(
     receiver: &mut Receiver,
     numbers: std::ops::Range<u64>,
@@ -199,7 +200,7 @@ fn what_comes_late_before_anybody_asks_for_a_report_was_never_missing() {
 fn a_gap_is_reported_when_it_is_open_for_longer_than_packets_here_are_late() {
     let mut receiver = receiver(LossPolicy::Current);
     receiver.seed_rtt(Span::from_millis(40));
-    // Each is late by 8 ms; the first is reported all the same.
+    // Each is late by 8 ms; the first is reported nevertheless.
     for late in (0..20).map(|n| n * 10 + 1) {
         stream(&mut receiver, late - 1..late + 9, &[late]);
         arrive(&mut receiver, late + 9, late, late);
@@ -208,7 +209,7 @@ fn a_gap_is_reported_when_it_is_open_for_longer_than_packets_here_are_late() {
     // 16 ms is twice as long, and more than a quarter of the round trip.
     let reports = stream(&mut receiver, 200..260, &[210, 240]);
     assert_eq!(reports, [(227, (210, 210)), (257, (240, 240))]);
-    // Nothing late for a minute: the path is what it was.
+    // Nothing late for a minute: the window is zero again.
     let quiet = stream(&mut receiver, 260..61_000, &[]);
     assert_eq!(quiet, []);
     assert_eq!(stream(&mut receiver, 61_000..61_010, &[61_005]), [(61_006, (61_005, 61_005))]);
@@ -339,7 +340,7 @@ fn receiver_2002(rtt_ms: u64) -> Receiver {
     receiver
 }
 
-/// (millisecond, report) of all that leaves from `from` to `to`.
+/// Returns (millisecond, report) of all reports that leave from `from` to `to`.
 fn timeline(receiver: &mut Receiver, from: u64, to: u64) -> Vec<(u64, Feedback)> {
     (from..to).flat_map(|ms| feedback(receiver, ms).into_iter().map(move |it| (ms, it))).collect()
 }
@@ -352,7 +353,7 @@ fn syns(timeline: &[(u64, Feedback)]) -> Vec<(u64, u64)> {
     counts.collect()
 }
 
-/// When each range was reported missing.
+/// Returns when each range was reported missing.
 fn errs(timeline: &[(u64, Feedback)]) -> Vec<(u64, (u64, u64))> {
     let at = |(ms, report): &(u64, Feedback)| {
         naks(std::slice::from_ref(report)).into_iter().map(|range| (*ms, range)).collect::<Vec<_>>()
@@ -369,13 +370,13 @@ fn a_syn_report_leaves_every_interval_whatever_the_round_trip_and_whatever_arriv
             arrive(&mut receiver, 7, number, number);
         }
         let mut all = timeline(&mut receiver, 7, 500);
-        // A repeat of what is here has arrived, too.
+        // A duplicate also counts as an arrival.
         arrive(&mut receiver, 500, 3, 1);
         all.extend(timeline(&mut receiver, 500, 900));
         assert_eq!(syns(&all), [(207, 3), (407, 0), (607, 1), (807, 0)], "{rtt_ms} ms");
         let wait = Polled::Wait { until: Some(at_ms(1007)), because: ReceiverWait::Syn };
         assert_eq!(receiver.poll(at_ms(899)), wait);
-        // One stands for those that nobody asked for in time; the rhythm stays.
+        // One report covers all intervals missed; the rhythm stays.
         assert_eq!(syns(&timeline(&mut receiver, 1500, 1700)), [(1500, 0), (1607, 0)]);
     }
 }
@@ -406,7 +407,7 @@ fn losses_repeat_at_the_first_check_that_finds_them_older_than_the_estimate() {
     assert_eq!(errs(&all), expected);
     arrive(&mut receiver, 250, 6, 3);
     assert_eq!(errs(&timeline(&mut receiver, 250, 320)), [(260, (4, 4))], "3 has come");
-    // Where the round trip is 20 ms or less, the estimate is 20 ms.
+    // Where the RTT is 20 ms or less, the least age is 20 ms.
     let mut near = receiver_2002(20);
     arrive(&mut near, 0, 0, 0);
     arrive(&mut near, 0, 2, 2);

@@ -1,33 +1,35 @@
-//! When a packet leaves that carries a congestion header and nothing else.
+//! Timer for probe packets that carry only a congestion header.
 //!
-//! Source: ours (ADR 23). A flow that follows routers knows nothing until one has answered, and nothing new between two
-//!         packets that are further apart than a round trip.
-//! Model:       one before the first data, which waits for the answer, at most `longest` (a round trip and four deviations);
-//!              later one where neither data nor such a packet has left for max(round trip, a quarter of the gap) of a gap
-//!              that is longer than that.
-//! Invariants:  flows whose packets have no congestion header ask nothing and wait for nothing.
+//! Source: ours (ADR 23). A flow controlled by routers has no rate before the first answer of a
+//! router. Between two packets more than a round trip apart, such a flow also receives nothing new.
+//! Model:       one probe before the first data. Data waits for the answer at most `longest` (a
+//!              round trip and four deviations). Later, a probe leaves when neither data nor a
+//!              probe has left for max(round trip, a quarter of the inter-packet gap), and only in
+//!              gaps longer than that time.
+//! Invariants:  flows whose packets have no congestion header send no probes and wait for no
+//!              answer.
 
 use sabul_units::{Instant, Span};
 
-/// Ours: questions cost no more than a third of such a gap's packets, and are a tenth of their size.
+/// Ours: at most three probes per gap, each a tenth of a DATA packet's size.
 const PER_GAP: u64 = 4;
 
-/// Before the first data.
+/// State of the probe before the first data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// Nothing has been asked.
+    /// No probe has been sent.
     Silent,
-    /// Data waits for the answer until then.
+    /// Data waits for the answer until this time.
     Waiting(Instant),
-    /// There was one, or none came.
+    /// An answer arrived, or the wait ended without an answer.
     Over,
 }
 
-/// See the module.
+/// Probe timer; see the module.
 #[derive(Debug)]
 pub(super) struct Asks {
     start: Start,
-    /// When the newest packet with a header left.
+    /// When the newest packet with a congestion header left.
     newest: Instant,
 }
 
@@ -36,7 +38,7 @@ impl Asks {
         Self { start: Start::Silent, newest: now }
     }
 
-    /// Whether one leaves before the first data, for whose answer that waits so long.
+    /// Returns whether to send a probe now, before the first data; data then waits up to `longest`.
     pub(super) fn begin(&mut self, now: Instant, longest: Span) -> bool {
         let is_first = self.start == Start::Silent;
         if is_first {
@@ -45,7 +47,7 @@ impl Asks {
         is_first
     }
 
-    /// Until when data waits.
+    /// Returns the time until which data waits.
     pub(super) fn holds(&mut self, now: Instant) -> Option<Instant> {
         match self.start {
             Start::Waiting(until) if until > now => Some(until),
@@ -57,17 +59,18 @@ impl Asks {
         }
     }
 
-    /// The peer has answered.
+    /// Records that a congestion header came back.
     pub(super) const fn note_answer(&mut self) {
         self.start = Start::Over;
     }
 
-    /// A packet with a header has left.
+    /// Records that a packet with a congestion header has left.
     pub(super) const fn note_sent(&mut self, now: Instant) {
         self.newest = now;
     }
 
-    /// When the next leaves within a gap; none where the next packet is as good.
+    /// Returns when the next probe leaves within a gap; `None` where the next data packet is as
+    /// early.
     pub(super) fn due(&self, gap: Span, rtt: Span) -> Option<Instant> {
         let each = rtt.max(gap / PER_GAP);
         (gap > each).then(|| self.newest + each)

@@ -1,8 +1,8 @@
-//! What cannot be believed.
+//! Error for a peer's impossible report.
 
 use std::fmt;
 
-/// The peer's report cannot be true.
+/// The peer sent a report that cannot be true; the text names the contradiction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerError(pub &'static str);
 

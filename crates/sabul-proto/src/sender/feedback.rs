@@ -1,4 +1,4 @@
-//! What the sender makes of an ACK, a NAK and a SYN report.
+//! Feedback processing of the sender: ACKs, NAKs and SYN reports.
 
 use sabul_cc::{Acked, Echo, SentNumber};
 use sabul_units::{Bytes, Instant, PacketNumber, Packets, SeqNo, Span};
@@ -7,32 +7,34 @@ use sabul_wire::{Ack, Feedback, LossPolicy, Nak, NumberRange};
 use super::answers::ACK2_INTERVAL;
 use super::{Expiry, PeerError, Sender};
 
-/// Ours: transmissions remembered for a peer that never acknowledges the oldest. Also what an opener
-/// two key epochs behind could still follow.
+/// Ours: most transmissions remembered when a peer never acknowledges the oldest. Also the distance
+/// that an opener two key epochs behind could still follow.
 pub(super) const NUMBERS_MAX: usize = 1 << 21;
 
-/// What the peer has told so far.
+/// State taken from the peer's reports.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     ack_serial: u64,
-    /// Serial numbers below it that did not come.
+    /// Missing serial numbers below `ack_serial`.
     pub(super) acks_lost: u64,
     largest: Option<PacketNumber>,
-    /// When that left.
+    /// When `largest` was sent.
     largest_sent_at: Option<Instant>,
     marked: u64,
-    /// DATA packets that SYN reports have told of.
+    /// DATA packets counted by SYN reports so far.
     syn_received: u64,
-    /// Sum of the changes that congestion headers asked for, and the packet whose header came back last.
+    /// Sum of the rate changes requested by congestion headers, and the packet whose header was
+    /// echoed last.
     delta_sum: i64,
     echoed: Option<PacketNumber>,
 }
 
 impl Sender {
-    /// Takes a report of the receiver, whichever carrier brought it.
+    /// Processes a report of the receiver.
     ///
     /// # Errors
-    /// If it acknowledges or misses what was never sent; nothing of it is taken over then.
+    /// If the report acknowledges or lists as lost a packet that was never sent, or contradicts the
+    /// channel's settings. An ACK or NAK that fails these checks changes nothing.
     pub fn handle_feedback(&mut self, now: Instant, feedback: &Feedback) -> Result<(), PeerError> {
         if self.ledger.numbers.len() > NUMBERS_MAX {
             return Err(PeerError("it reports losses without end and acknowledges nothing"));
@@ -40,7 +42,7 @@ impl Sender {
         match feedback {
             Feedback::Ack(ack) => self.handle_ack(now, ack)?,
             Feedback::Nak(nak) => self.handle_nak(now, nak)?,
-            // It says nothing about the data: what waits for an answer waits on.
+            // A SYN report is no answer to data: the expiry timer keeps running.
             Feedback::Syn { received } => return self.handle_syn(now, *received),
             Feedback::Missing(missing) => self.handle_missing(now, missing)?,
             Feedback::ErrorRate(rate) => self.handle_error_rate(now, *rate)?,
@@ -53,7 +55,7 @@ impl Sender {
     fn handle_ack(&mut self, now: Instant, ack: &Ack) -> Result<(), PeerError> {
         self.check_ack(ack)?;
         if ack.serial <= self.heard.ack_serial {
-            // Overtaken by a newer one, which said more.
+            // Reordered on the way: a newer ACK, which carried more, was already processed.
             return Ok(());
         }
         self.skips.check(ack)?;
@@ -72,7 +74,7 @@ impl Sender {
         // Losses first: the rate must not rise on an ACK that lists them.
         self.lose_numbers(now, &ack.missing);
         if let Some(largest) = self.heard.largest {
-            // Only the standard rules ask what a lost transmission carried.
+            // Only the standard rules look up what a lost transmission carried.
             let keep =
                 if self.rules.has_naks() { self.ledger.pieces.first() } else { SeqNo(u64::MAX) };
             self.ledger.numbers.trim(largest, keep);
@@ -81,7 +83,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Whether an ACK can be true.
+    /// Returns an error if the ACK contradicts what was sent.
     fn check_ack(&self, ack: &Ack) -> Result<(), PeerError> {
         let next = self.ledger.numbers.next();
         if ack.seq > self.ledger.pieces.next() || (ack.packets > 0 && ack.largest >= next) {
@@ -107,7 +109,7 @@ impl Sender {
         Ok(())
     }
 
-    /// The largest packet number that has arrived: what it carried, and its round trip.
+    /// Processes the largest packet number that has arrived: its piece and its RTT sample.
     fn note_largest(&mut self, now: Instant, ack: &Ack) {
         let is_larger = self.heard.largest.is_none_or(|largest| ack.largest > largest);
         if (ack.packets == 0 && ack.echo.is_none()) || !is_larger {
@@ -127,7 +129,7 @@ impl Sender {
         }
     }
 
-    /// Everything before the cumulative number has arrived.
+    /// Processes the cumulative acknowledgement and restarts the expiry timer.
     fn note_complete(&mut self, now: Instant, ack: &Ack) {
         let is_news = ack.seq > self.ledger.pieces.first() || ack.packets > self.stats.arrived;
         if ack.seq > self.ledger.pieces.first() {
@@ -137,12 +139,12 @@ impl Sender {
                 self.rate.on_report(now, &account.report());
             }
         }
-        // The answer to a ping says that the path lives, not that the tail has arrived: it may bring
-        // expiry forward but never puts it off.
+        // The answer to a ping shows that the path works, not that the tail has arrived. Such an
+        // ACK may bring the expiry forward but never delays it.
         self.note_answer(now, if is_news { None } else { self.silence.expires() });
     }
 
-    /// What has arrived in all; the controller hears of what is new in it.
+    /// Updates the totals and passes the newly arrived packets to the controller.
     fn note_counts(&mut self, now: Instant, ack: &Ack) {
         let newly = ack.packets.saturating_sub(self.stats.arrived);
         let marked = ack.marked.saturating_sub(self.heard.marked);
@@ -159,7 +161,7 @@ impl Sender {
         acked.in_flight = Packets(self.ledger.numbers.in_flight());
         acked.marked = Packets(marked);
         acked.largest = SentNumber(ack.largest.0);
-        // What is missing below it is on the way here as lost, and goes out by another number.
+        // Missing packets below are already reported as lost, and retransmissions have new numbers.
         acked.settled = acked.largest;
         acked.lost = Packets(self.stats.lost);
         acked.acks_lost = self.heard.acks_lost;
@@ -171,7 +173,7 @@ impl Sender {
         self.rate.on_ack(now, acked);
     }
 
-    /// Whether routers have said something since.
+    /// Records an echoed congestion header; returns whether the header is newer than the last.
     fn note_echo(&mut self, ack: &Ack) -> bool {
         let (Some(asks), Some(echo)) = (&mut self.answers.asks, ack.echo) else { return false };
         asks.note_answer();
@@ -182,7 +184,7 @@ impl Sender {
         is_new
     }
 
-    /// What routers say, as far as the controller asked.
+    /// Returns the echo of routers' answers, if the header has the form that the controller sends.
     fn take_echo(&mut self, ack: &Ack) -> Option<Echo> {
         let form = self.rate.controller().header()?.form();
         let echo = ack.echo.filter(|echo| echo.header.fields.form() == form)?;
@@ -213,14 +215,14 @@ impl Sender {
             }
         }
         if self.silence.rule == Expiry::Everything {
-            // [SABUL2] An ERR is an answer, too.
+            // [SABUL2] An ERR also counts as an answer.
             self.note_answer(now, None);
         }
         Ok(())
     }
 
-    /// [OVV04 §2] Rate control runs when a SYN report arrives, not when the receiver sent it; its
-    /// count is not used for anything. [SABUL2]
+    /// [OVV04 §2] Rate control runs when a SYN report arrives, not when the receiver sent the
+    /// report. The count in the report is not used for rate control. [SABUL2]
     fn handle_syn(&mut self, now: Instant, received: u64) -> Result<(), PeerError> {
         if self.config.reports.syn_interval.is_none() {
             return Err(PeerError("it sends SYN reports, which nobody asked for"));
@@ -234,28 +236,28 @@ impl Sender {
         Ok(())
     }
 
-    /// Current policy: transmissions are lost.
+    /// Current policy: marks transmissions (packet numbers) as lost.
     fn lose_numbers(&mut self, now: Instant, ranges: &[NumberRange]) {
         if let Some(report) = self.ledger.lose_numbers(ranges) {
             self.report_loss(now, report);
         }
     }
 
-    /// Historical policy: pieces are missing.
+    /// Historical policy: marks pieces (sequence numbers) as lost.
     pub(super) fn lose_seqs(&mut self, now: Instant, ranges: &[NumberRange]) {
         if let Some(report) = self.ledger.lose_seqs(ranges, self.rules.has_loss_list()) {
             self.report_loss(now, report);
         }
     }
 
-    /// What is still outstanding has its time again, but no more than until `latest`.
+    /// Restarts the expiry timer for outstanding data, not later than `latest`.
     fn note_answer(&mut self, now: Instant, latest: Option<Instant>) {
         let (rtt, report) = (self.rate.longest_rtt(), self.report_interval());
         let is_outstanding = !self.ledger.pieces.is_empty();
         self.silence.note_answer(now, rtt, report, is_outstanding, latest);
     }
 
-    /// Bytes that have arrived, as they were on the wire.
+    /// Bytes that have arrived, headers included.
     const fn delivered_on_wire(&self) -> u64 {
         let headers = self.stats.arrived.saturating_mul(self.rate.overhead());
         self.stats.delivered.saturating_add(headers)
@@ -266,11 +268,11 @@ impl Sender {
         if ack.overflowed > self.stats.overflowed {
             let newly = ack.overflowed - self.stats.overflowed;
             self.stats.overflowed = ack.overflowed;
-            // No more than may be lost: what has left, has not come and is not known to be lost.
+            // At most the packets that may be lost: sent, not arrived and not known to be lost.
             let stats = &self.stats;
             let settled = stats.arrived.max(ack.packets) + stats.lost + stats.lost_at_receiver;
             let most = stats.sent.saturating_sub(settled);
-            // The loss report may come a reordering window later.
+            // The loss report may arrive a reordering window later.
             self.losses.excuse(newly, most, now + rtt * 2 + ACK2_INTERVAL);
             self.window.shrink(now + rtt, Packets(self.ledger.numbers.in_flight()));
         } else {

@@ -1,9 +1,9 @@
-//! What has been sent and not settled: pieces by sequence number, transmissions by packet number, and
-//! the loss list.
+//! Accounting of sent packets: pieces by sequence number, transmissions by packet number, and the
+//! loss list.
 //!
 //! States:      each packet number: in flight → arrived or lost; each sequence number: in flight →
 //!              on the loss list → in flight … → acknowledged
-//! Invariants:  the loss list holds only unacknowledged numbers.
+//! Invariants:  the loss list holds only unacknowledged sequence numbers.
 
 use sabul_cc::{LossReport, SentNumber};
 use sabul_units::{Instant, PacketNumber, Packets, SeqNo};
@@ -13,7 +13,6 @@ use super::records::{Numbers, Pieces, Place};
 use super::stream::Stream;
 use crate::interval_set::IntervalSet;
 
-/// The accounts of one sender.
 #[derive(Debug)]
 pub(super) struct Ledger {
     pub(super) pieces: Pieces,
@@ -26,7 +25,7 @@ impl Ledger {
         Self { pieces: Pieces::new(), numbers: Numbers::new(first), loss_list: IntervalSet::new() }
     }
 
-    /// A piece is sent for the first time.
+    /// Records the first transmission of a piece; returns its numbers.
     #[inline]
     pub(super) fn send(&mut self, now: Instant, place: Place) -> (PacketNumber, SeqNo) {
         let seq = self.pieces.next();
@@ -35,9 +34,10 @@ impl Ledger {
         (number, seq)
     }
 
-    /// A piece is sent again, unless it has been acknowledged meanwhile. One that no longer fits keeps
-    /// its number and its front, and the rest goes back to the stream and leaves under new numbers: so
-    /// a place only ever shrinks, and whichever transmission of a number arrives, all of its place has.
+    /// Records a retransmission; returns `None` if the piece has been acknowledged meanwhile. A
+    /// piece that no longer fits keeps its number and its front. The rest goes back to the stream
+    /// and leaves under new numbers. A place therefore only shrinks, and any arriving transmission
+    /// of a number covers its whole place.
     pub(super) fn send_again(
         &mut self,
         now: Instant,
@@ -53,13 +53,14 @@ impl Ledger {
         Some((number, place))
     }
 
-    /// The first of the loss list, taken off it.
+    /// Removes and returns the first number of the loss list.
     #[inline]
     pub(super) fn next_lost(&mut self) -> Option<SeqNo> {
         self.loss_list.pop_first().map(SeqNo)
     }
 
-    /// Current policy: transmissions are lost. Tells of those that no report had named before.
+    /// Current policy: records lost transmissions. Returns a report of those that no earlier report
+    /// named.
     pub(super) fn lose_numbers(&mut self, ranges: &[NumberRange]) -> Option<LossReport> {
         let (mut lost, mut first_lost) = (0, None);
         for range in ranges {
@@ -70,7 +71,7 @@ impl Ledger {
                 };
                 lost += 1;
                 first_lost = first_lost.or(Some(number));
-                // Only the newest transmission of a piece decides that it goes out again.
+                // A piece is sent again only if its newest transmission is lost.
                 let newest =
                     self.pieces.get_mut(seq).is_some_and(|p| p.number == PacketNumber(number));
                 if newest {
@@ -84,7 +85,8 @@ impl Ledger {
         })
     }
 
-    /// Historical policy: pieces are missing. They go onto the loss list where rules have one.
+    /// Historical policy: records missing pieces and puts them onto the loss list where the rules
+    /// have one.
     pub(super) fn lose_seqs(
         &mut self,
         ranges: &[NumberRange],
@@ -114,7 +116,7 @@ impl Ledger {
         })
     }
 
-    /// [SABUL2] Everything from the highest number down to the first that is listed already is lost.
+    /// [SABUL2] Everything above the highest number on the loss list is lost.
     pub(super) fn lose_above_list(&mut self) {
         let NumberRange { first, last } = self.pieces.range();
         let first = self.loss_list.iter().last().map_or(first, |listed| listed.last + 1);
@@ -123,20 +125,20 @@ impl Ledger {
         }
     }
 
-    /// [UDT4 §3.5] Everything outstanding is lost, unless some of it is known to be.
+    /// [UDT4 §3.5] Everything outstanding is lost, unless the loss list already has entries.
     pub(super) fn lose_all(&mut self) {
         if self.loss_list.is_empty() {
             self.loss_list.insert(self.pieces.range());
         }
     }
 
-    /// Everything before `seq` has arrived.
+    /// Forgets everything before `seq`, which has arrived.
     pub(super) fn acknowledge(&mut self, seq: SeqNo) {
         self.pieces.acknowledge(seq);
         self.loss_list.remove_below(seq.0);
     }
 
-    /// Whether these are all unacknowledged.
+    /// Whether all numbers of `set` are unacknowledged.
     pub(super) fn covers(&self, set: &IntervalSet) -> bool {
         let range = self.pieces.range();
         set.iter().all(|r| r.first >= range.first && r.last <= range.last)

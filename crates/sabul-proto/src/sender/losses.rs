@@ -1,20 +1,22 @@
-//! Losses on their way to the controller: what is no loss of the path, and when it may hear of the rest.
+//! Loss reports for the controller: subtracts drops at the receiver's socket and limits the rate of
+//! loss events.
 //!
 //! States:      nothing held ⇄ held until the next event is due
 
 use sabul_cc::LossReport;
 use sabul_units::{Instant, Packets, Span};
 
-/// Ours: a receive buffer joins up to this many datagrams into one, and counts their drop as one.
+/// Ours: a receive buffer joins up to this many datagrams and counts their drop as one.
 const OVERFLOW_JOINED: u64 = 64;
 
-/// Losses of which the controller has not been told.
+/// Losses not yet passed to the controller.
 #[derive(Debug)]
 pub(super) struct Losses {
     held: Option<LossReport>,
-    /// No event before this.
+    /// No loss event before this time.
     next_event: Instant,
-    /// Packets that the receiver's socket has dropped: so many losses are none of the path.
+    /// Packets dropped by the receiver's socket; this many losses do not count as losses of the
+    /// path.
     excused: u64,
     excused_until: Instant,
 }
@@ -24,14 +26,14 @@ impl Losses {
         Self { held: None, next_event: now, excused: 0, excused_until: now }
     }
 
-    /// The receiver's socket says that it has dropped so many, of at most `most` that may be lost.
+    /// Records drops at the receiver's socket, bounded by `most`, the packets that may be lost.
     pub(super) fn excuse(&mut self, packets: u64, most: u64, until: Instant) {
         let joined = packets.saturating_mul(OVERFLOW_JOINED);
         self.excused = self.excused.saturating_add(joined).min(most);
         self.excused_until = until;
     }
 
-    /// Takes so many of those that are excused.
+    /// Takes up to `packets` from the excused count and returns how many.
     pub(super) fn take_excuse(&mut self, now: Instant, packets: u64) -> u64 {
         if now > self.excused_until {
             self.excused = 0;
@@ -41,8 +43,9 @@ impl Losses {
         excused
     }
 
-    /// Keeps a report together with those that are kept already. Whether losses are a new event is asked of
-    /// the first of a report, so of several the one that is furthest on counts: if it is no news, none is.
+    /// Merges a report into the held one. Controllers decide by the first loss of a report whether
+    /// the report is a new event, so the merged report keeps the largest first loss. If that loss
+    /// is no new event, no other loss is.
     pub(super) fn hold(&mut self, report: LossReport) {
         self.held = Some(match self.held {
             Some(earlier) => LossReport::new(
@@ -55,17 +58,18 @@ impl Losses {
         });
     }
 
-    /// Whether an event may be now.
+    /// Whether a loss event is allowed now.
     pub(super) fn may_tell(&self, now: Instant) -> bool {
         now >= self.next_event
     }
 
-    /// When what is held has to be told.
+    /// When the held losses must be passed on.
     pub(super) fn due(&self) -> Option<Instant> {
         self.held.map(|_| self.next_event)
     }
 
-    /// What is held, for the controller; the next event comes no sooner than `after` this one.
+    /// Returns the held losses for the controller; the next event comes no sooner than `after` this
+    /// call.
     pub(super) fn take(&mut self, now: Instant, after: Span) -> Option<LossReport> {
         let report = self.held.take()?;
         self.next_event = now + after;
@@ -81,7 +85,7 @@ mod tests {
 
     #[test]
     fn what_was_lost_after_a_decrease_is_news_although_it_is_told_with_what_was_lost_before() {
-        // A controller that answered up to 100 hears at once of 90 and of 120.
+        // A controller that reacted up to number 100 receives 90 and 120 in one report.
         let report = |first, largest| {
             LossReport::new(Packets(2), Packets(1), SentNumber(first), SentNumber(largest))
         };

@@ -1,43 +1,45 @@
-//! When the next packet may leave.
+//! Sender-side pacer: computes when the next packet may leave.
 
 use sabul_units::{Bytes, Instant, Packets, Rate, Span};
 
-/// Ours: lateness of up to this is made good by a burst. Bursts are capped by time. What something else than the
-/// gap held back makes up for as much, but at twice the pace: an ACK that opens a window would else let a millisecond
-/// of packets into the next queue at once.
+/// Ours: maximum catch-up burst, as time. After a stall that pacing did not cause (a full window,
+/// no data), the same amount is caught up at twice the pace, without a burst. Otherwise an ACK that
+/// opens a window would put a millisecond of packets into the next queue at once.
 const BURST: Span = Span::from_millis(1);
-/// Ours: lateness of up to this is made good by going at twice the pace, where the machine was late; more is
-/// lost, or a queue would get it all at once. As long as processors commonly are away.
+/// Ours: most lateness of the machine that is caught up, at twice the pace. Lateness beyond this is
+/// lost, else one queue would receive all of it at once. About as long as processors are commonly
+/// taken away.
 const LATE: Span = Span::from_millis(10);
 
-/// From when on a packet's gap counts.
+/// Reference time from which a packet's gap counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
-    /// When the last one should have left, or some time ago where that is longer ago.
+    /// The due time of the last packet, at most [`LATE`] or [`BURST`] ago.
     Due,
-    /// When the last one should have left, however late it was; now for the first of a row.
+    /// The due time of the last packet, however late it was; now for the first of a row.
     Row {
-        /// This is the first one.
+        /// Whether the packet is the first of a row.
         is_first: bool,
     },
-    /// The next packet leaves at once, and its gap counts as that of a single packet. [UDT4 core.cpp]
+    /// No gap: the next packet leaves at once, and the pair takes one gap together. [UDT4 core.cpp]
     Pair,
 }
 
-/// The gaps of one sender.
+/// Pacer of one sender.
 #[derive(Debug)]
 pub(super) struct Pace {
     next: Instant,
-    /// Between packets; inside a burst.
+    /// Gap between packets (between bursts, per packet), and the gap inside a burst.
     gap: Span,
     gap_min: Span,
-    /// However late it is, the next leaves half a gap after this or later.
+    /// A late next packet leaves no earlier than half a gap after this time.
     base: Option<Instant>,
-    /// Something else than the gap held the next packet back: that is no lateness.
+    /// The next packet was held back by something other than the gap, which does not count as
+    /// lateness.
     is_held: bool,
-    /// Never faster than this, whatever the controller says.
+    /// Upper limit on the rate, whatever the controller allows.
     cap: Option<Rate>,
-    /// Packets of a burst, how many of the present one are still to come, and when it began.
+    /// Packets per burst, packets left in the present burst, and the start of the present burst.
     burst: u64,
     burst_left: u64,
     burst_at: Instant,
@@ -77,14 +79,14 @@ impl Pace {
         self.base.map(|base| base + self.gap / 2)
     }
 
-    /// Something else than the gap holds the next packet back.
+    /// Records that something other than the gap holds the next packet back.
     pub(super) const fn note_held(&mut self) {
         self.is_held = true;
     }
 
-    /// The controller wants this gap between packets of this size. Where it is another than before, the
-    /// part that is left of the one that is running becomes the same part of the new one: what leaves in
-    /// any time is what the rates in it add up to, however often they change.
+    /// Sets the controller's gap between packets of this size. When the gap changes, the remaining
+    /// part of the running gap scales with it. The number of packets sent in any time is then the
+    /// integral of the rates in it, however often the rate changes.
     #[inline]
     pub(super) fn set_gap(&mut self, now: Instant, gap: Span, packet: Bytes) {
         let cap = self.cap.map_or(Span::ZERO, |rate| rate.gap(packet).0);
@@ -95,7 +97,7 @@ impl Pace {
         }
     }
 
-    /// One has left.
+    /// Records that a packet has left and computes when the next may leave.
     #[inline]
     pub(super) fn note_sent(&mut self, now: Instant, from: From) {
         if self.burst > 1 {
@@ -119,7 +121,7 @@ impl Pace {
         self.next = due + self.gap;
     }
 
-    /// [RFC998] The next burst comes its interval after this one began.
+    /// [RFC998] The next burst begins one interval after the beginning of this burst.
     fn note_burst(&mut self, now: Instant) {
         let due = self.next.max(now - BURST);
         if self.burst_left == self.burst {

@@ -1,4 +1,4 @@
-//! Which packet leaves next, and what keeps it back.
+//! Packet scheduler: selects the next packet, or returns why and until when nothing may leave.
 
 use sabul_cc::{BulkReport, ChannelRules, FALLBACK, PAIR_EVERY};
 use sabul_units::{Instant, PacketNumber, Packets, SeqNo, Span};
@@ -17,7 +17,7 @@ impl Sender {
     pub(super) fn next_data(&mut self, now: Instant) -> Result<DataPacket, (WaitReason, Instant)> {
         let idle_check = self.due(Timer::Ping).unwrap_or(Instant::MAX);
         if std::mem::take(&mut self.is_probe_due) {
-            // One packet past every limit, so that the peer has something to answer.
+            // One packet past every limit as a probe, to get an answer from the peer.
             let first = self.ledger.pieces.first();
             let seq = self.ledger.next_lost().unwrap_or(first);
             if let Some(packet) = self.resend(now, seq) {
@@ -57,9 +57,9 @@ impl Sender {
         Ok(packet)
     }
 
-    /// The first of what the rules let leave.
+    /// Returns the first piece that the rules let leave.
     fn next_piece(&mut self, now: Instant, new: Option<u32>) -> Result<DataPacket, WaitReason> {
-        // [SABUL §II-D] The loss list first; it is not subject to the flow window.
+        // [SABUL §II-D] The loss list first; the loss list is not subject to the flow window.
         while let Some(seq) = self.ledger.next_lost() {
             if let Some(packet) = self.resend(now, seq) {
                 return Ok(packet);
@@ -81,7 +81,7 @@ impl Sender {
         }
     }
 
-    /// Cuts the next new piece, if it may be sent.
+    /// Cuts the next new piece, if the windows allow.
     fn cut(&mut self, block: Option<u32>) -> Result<Place, WaitReason> {
         let Some(block) = block else {
             return Err(self.stream.why_empty());
@@ -99,18 +99,18 @@ impl Sender {
         self.stream.cut().ok_or_else(|| self.stream.why_empty())
     }
 
-    /// Whether the controller's window is what forbids new data.
+    /// Whether the controller's window forbids new data.
     pub(super) fn is_controller_window_full(&self) -> bool {
         let controlled = match self.config.policy {
-            // DEV-001: [SABUL §II-D] counts what is not acknowledged; a lost packet stalls that, so
-            // the current policy counts what may still be on the path.
+            // DEV-001: [SABUL §II-D] counts unacknowledged packets, which a lost packet stalls. The
+            // current policy counts packets in flight instead.
             LossPolicy::Historical => self.ledger.pieces.len(),
             LossPolicy::Current => self.ledger.numbers.in_flight(),
         };
         self.rate.limits().window.is_some_and(|window| controlled >= window.0)
     }
 
-    /// Sends a piece that has had no sequence number so far.
+    /// Sends a piece under a new sequence number.
     fn send_new(&mut self, now: Instant, place: Place, is_rest: bool) -> DataPacket {
         let (number, seq) = self.ledger.send(now, place);
         self.stream.note_number(place, seq);
@@ -119,14 +119,14 @@ impl Sender {
         DataPacket::new(number, seq, place)
     }
 
-    /// Sends a piece again, unless it has been acknowledged meanwhile.
+    /// Retransmits a piece, unless it has been acknowledged meanwhile.
     fn resend(&mut self, now: Instant, seq: SeqNo) -> Option<DataPacket> {
         let (number, place) = self.ledger.send_again(now, seq, &mut self.stream)?;
         self.note_sent(now, place.length, true);
         Some(DataPacket::new(number, seq, place))
     }
 
-    /// The number of a packet that is nothing but a congestion header, where one is due now; else when one may be.
+    /// Returns the number of a header-only probe if one is due now, else the time of the next.
     pub(super) fn next_ask(
         &mut self,
         now: Instant,
@@ -147,7 +147,7 @@ impl Sender {
         }
     }
 
-    /// The number of one that goes ahead of the first data.
+    /// Returns the number of the probe that precedes the first data.
     pub(super) fn first_ask(&mut self, now: Instant) -> Option<PacketNumber> {
         let asks = self.answers.asks.as_mut()?;
         self.stream.next_block()?;
@@ -155,7 +155,7 @@ impl Sender {
         is_due.then(|| self.ledger.numbers.push_ask(now))
     }
 
-    /// A mark, where the rules want one now; else when they may.
+    /// Returns a mark if the rules require one now, else the earliest time for a mark.
     pub(super) fn next_mark(&mut self, now: Instant, why: WaitReason) -> Result<Transmit, Instant> {
         let is_at_end =
             matches!(why, WaitReason::Application | WaitReason::Receiver | WaitReason::Window)
@@ -169,7 +169,7 @@ impl Sender {
         Ok(Transmit::Mark { mark, number: self.ledger.numbers.push_other() })
     }
 
-    /// What is missing of a stretch; everything else in it has arrived.
+    /// Processes a list of missing numbers in a range; all other numbers of the range have arrived.
     pub(super) fn handle_missing(
         &mut self,
         now: Instant,
@@ -200,7 +200,7 @@ impl Sender {
         self.config.reports.channel == ChannelRules::Pairs
     }
 
-    /// The receiver's time between packets of a pair.
+    /// Processes the time between the packets of a pair, as the receiver measured it.
     pub(super) fn handle_pair_time(&mut self, now: Instant, time: Span) -> Result<(), PeerError> {
         if !self.has_pairs() || time == Span::ZERO {
             return Err(PeerError("it reports packet pairs that were not sent"));
@@ -209,7 +209,7 @@ impl Sender {
         Ok(())
     }
 
-    /// The receiver's error rate.
+    /// Processes the error rate that the receiver measured.
     pub(super) fn handle_error_rate(&mut self, now: Instant, rate: u32) -> Result<(), PeerError> {
         if !self.rules.has_error_rate() {
             return Err(PeerError("it tells an error rate, which nobody asked for"));

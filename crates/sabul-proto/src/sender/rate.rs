@@ -1,7 +1,7 @@
-//! Rate control: the controller, what it allows, and the intervals at which it is asked.
+//! Rate control: the controller with its limits, RTT estimate and interval clock.
 //!
-//! Source: [SABUL §II-D]: a rate control event every SYN interval, or with every SYN report of a peer
-//! that sends them.
+//! Source: [SABUL §II-D]: a rate control event every SYN interval, or with every SYN report of a
+//! peer that sends them.
 //! States:      no data yet → in an interval → between intervals, while nothing is outstanding → …
 
 use sabul_cc::{
@@ -14,16 +14,16 @@ use sabul_wire::{DATA_OVERHEAD, congestion_len};
 use super::waits::WaitReason;
 use crate::rtt;
 
-/// IPv4 and UDP headers: what a datagram is on the wire beyond its payload. Rates count IP packets;
-/// IPv6 adds 20 bytes, which the gap ignores.
+/// Bytes of IPv4 and UDP headers. Rates count IP packets; IPv6 adds 20 bytes, which the gap
+/// ignores.
 const IP_UDP_BYTES: u64 = 28;
 
-/// Bytes of the congestion header that each DATA packet of this controller has.
+/// Returns the size in bytes of the congestion header in each DATA packet of this controller.
 pub fn congestion_bytes(controller: &Guarded) -> usize {
     controller.header().map_or(0, |fields| congestion_len(fields.form()))
 }
 
-/// What has happened since the controller was asked last.
+/// Counts of the present interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
     sent: u64,
@@ -33,25 +33,26 @@ struct Interval {
     paced: bool,
 }
 
-/// The controller of one sender with its clock.
 #[derive(Debug)]
 pub(super) struct RateControl {
     controller: Guarded,
     limits: SendLimits,
-    /// The controller's newest gap, and the size of packets when it came.
+    /// The controller's newest gap, and the packet size when the controller set it.
     gap_given: (Gap, Bytes),
     rtt: Option<RttEstimate>,
-    /// Size on the wire of a full packet, and what of it is not payload.
+    /// Size of a full packet on the wire, and the part of it that is not payload.
     packet_bytes: Bytes,
     overhead: u64,
-    /// The peer's reports end intervals, not this end's clock.
+    /// Whether the peer's reports end intervals, instead of the local clock.
     is_driven_by_peer: bool,
     interval: Interval,
     began: Instant,
     ends: Option<Instant>,
-    /// Packets below this number left while the controller's window allowed more than there was to send,
+    /// Packets below this number left while the application had less to send than the controller's
+    /// window allowed,
     app_limited_until: PacketNumber,
-    /// and more than the receiver, the flow window or memory had room for.
+    /// or while the receiver, the flow window or memory had less room than the controller's window
+    /// allowed.
     room_limited_until: PacketNumber,
 }
 
@@ -103,13 +104,13 @@ impl RateControl {
         self.packet_bytes
     }
 
-    /// Bytes on the wire of a DATA packet that are not payload.
+    /// Bytes of a DATA packet on the wire that are not payload.
     pub(super) const fn overhead(&self) -> u64 {
         self.overhead
     }
 
-    /// Packets have another size: the rate stands, so the gap follows, until the controller, which
-    /// hears of the size with its next fact, has another.
+    /// Changes the packet size at a constant rate: the gap scales with the size until the
+    /// controller sets a new gap. The controller receives the size with its next event.
     pub(super) fn set_payload_bytes(&mut self, bytes: u32) {
         self.packet_bytes = Bytes(u64::from(bytes) + self.overhead);
         self.take_limits();
@@ -129,12 +130,12 @@ impl RateControl {
         self.rtt
     }
 
-    /// The average round trip, or what stands for it.
+    /// Smoothed RTT, or a default before the first sample.
     pub(super) fn smoothed_rtt(&self) -> Span {
         self.rtt.map_or(rtt::UNKNOWN_TO_SENDER, |rtt| rtt.smoothed)
     }
 
-    /// [UDT4 §3.5] The round trip and four deviations.
+    /// [UDT4 §3.5] Smoothed RTT plus four deviations, or a default before the first sample.
     pub(super) fn longest_rtt(&self) -> Span {
         self.rtt.map_or(rtt::UNKNOWN_TO_SENDER, |rtt| rtt.smoothed + rtt.variance * 4)
     }
@@ -147,7 +148,7 @@ impl RateControl {
         Moment::new(now, self.rtt, self.packet_bytes)
     }
 
-    /// A DATA packet has left.
+    /// Records a DATA packet; starts the interval clock if it is stopped.
     #[inline]
     pub(super) fn note_sent(&mut self, now: Instant, is_repeat: bool) {
         self.interval.sent += 1;
@@ -158,12 +159,12 @@ impl RateControl {
         }
     }
 
-    /// Packets were reported lost for the first time.
+    /// Counts packets reported lost for the first time.
     pub(super) const fn note_lost(&mut self, packets: u64) {
         self.interval.lost += packets;
     }
 
-    /// Nothing may leave now, for this reason; packets up to `next` have left.
+    /// Records why nothing may leave now; `next` is the number after the newest packet sent.
     #[inline]
     pub(super) fn note_held(&mut self, why: WaitReason, in_flight: u64, next: PacketNumber) {
         match why {
@@ -182,23 +183,23 @@ impl RateControl {
         }
     }
 
-    /// When the interval ends by this end's clock.
+    /// When the interval ends by the local clock.
     pub(super) const fn ends(&self) -> Option<Instant> {
         self.ends
     }
 
-    /// This end's clock ends the interval; another begins where data is outstanding.
+    /// Ends the interval by the local clock; starts another if data is outstanding.
     pub(super) fn turn(&mut self, now: Instant, is_outstanding: bool, is_heard: bool) {
         self.end_interval(now, is_heard);
         self.ends = is_outstanding.then(|| self.end_after(now));
     }
 
-    /// When this end's own clock ends the interval that begins now.
+    /// When an interval that begins now ends by the local clock.
     fn end_after(&self, now: Instant) -> Instant {
         if self.is_driven_by_peer { Instant::MAX } else { now + self.controller.syn_interval() }
     }
 
-    /// An interval has ended; the controller is asked unless the peer is not heard.
+    /// Ends the interval and reports it to the controller, unless the peer is silent.
     pub(super) fn end_interval(&mut self, now: Instant, is_heard: bool) {
         let Interval { sent, resent, lost, starved, paced } = std::mem::take(&mut self.interval);
         let report = IntervalReport::new(
@@ -206,12 +207,13 @@ impl RateControl {
             Packets(resent),
             Packets(lost),
             now.since(self.began),
-            // Where pacing never bound, the machine did: the rate was not reached.
+            // Pacing never held a packet back: the machine was the limit, and the rate was not
+            // reached.
             starved || !paced,
         );
         self.began = now;
-        // DEV-015: as published, an interval without a report counts as one without a loss, and a
-        // sender that hears nothing goes faster and faster.
+        // DEV-015: as published, an interval without a report counts as one without a loss, so a
+        // sender that receives no reports keeps increasing its rate.
         if is_heard {
             self.tell(now, |controller, moment| {
                 controller.on_interval(&report, moment);
@@ -257,7 +259,8 @@ impl RateControl {
         });
     }
 
-    /// The one place where the controller hears anything; what it allows is known afterwards.
+    /// Calls the controller and reads its limits afterwards; every event reaches the controller
+    /// here.
     fn tell(&mut self, now: Instant, fact: impl FnOnce(&mut Guarded, &Moment)) {
         let moment = self.moment(now);
         fact(&mut self.controller, &moment);

@@ -1,4 +1,4 @@
-//! What the sender remembers of each piece and of each transmission: two rings.
+//! Ring buffers of unacknowledged pieces and of transmissions.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use sabul_wire::NumberRange;
 
 use crate::interval_set::IntervalSet;
 
-/// Where in the stream a piece lies.
+/// Location of a piece in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) block: u32,
@@ -17,7 +17,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Keeps the first `most` bytes; gives what is cut off, if anything is.
+    /// Keeps the first `most` bytes; returns the part cut off, if any.
     pub(super) const fn shorten(&mut self, most: u32) -> Option<Self> {
         if self.length <= most {
             return None;
@@ -29,13 +29,13 @@ impl Place {
     }
 }
 
-/// A piece of a block that is not acknowledged.
+/// An unacknowledged piece of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub(super) place: Place,
-    /// A loss report has named it before (historical policy).
+    /// Whether a loss report has named the piece before (historical policy).
     pub(super) was_reported: bool,
-    /// Its newest transmission.
+    /// Packet number of its newest transmission.
     pub(super) number: PacketNumber,
 }
 
@@ -54,7 +54,7 @@ impl Pieces {
     pub(super) const fn first(&self) -> SeqNo {
         self.first
     }
-    /// The next number to be given.
+    /// The next sequence number.
     pub(super) fn next(&self) -> SeqNo {
         SeqNo(self.first.0 + self.ring.len() as u64)
     }
@@ -64,7 +64,7 @@ impl Pieces {
     pub(super) fn is_empty(&self) -> bool {
         self.ring.is_empty()
     }
-    /// All unacknowledged numbers; call only where there are some, else it is empty backwards.
+    /// All unacknowledged numbers. Call only if not empty; an empty range would be inverted.
     pub(super) fn range(&self) -> NumberRange {
         NumberRange { first: self.first.0, last: self.next().0.saturating_sub(1) }
     }
@@ -75,8 +75,8 @@ impl Pieces {
         let index = seq.0.checked_sub(self.first.0)?;
         self.ring.get_mut(usize::try_from(index).ok()?)
     }
-    /// The piece is sent again under `number`, at most `most` bytes of it: it keeps its sequence number
-    /// and its front. Gives what it is now, and what was cut off.
+    /// Records a retransmission under `number` of at most `most` bytes. The piece keeps its
+    /// sequence number and its front. Returns the piece and the part cut off.
     pub(super) fn resent(
         &mut self,
         seq: SeqNo,
@@ -99,9 +99,9 @@ impl Pieces {
 /// One transmission.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
-    /// The data it carried; none for other kinds of packets, and once its fate is known.
+    /// Sequence number of its data; `None` for other packets and once lost.
     pub(super) seq: Option<SeqNo>,
-    /// None for other kinds of packets.
+    /// `None` for other kinds of packets.
     pub(super) sent_at: Option<Instant>,
 }
 
@@ -110,13 +110,13 @@ pub(super) struct Sent {
 pub(super) struct Numbers {
     first: PacketNumber,
     ring: VecDeque<Sent>,
-    /// Numbers that loss reports have named: a report that names them again costs nothing.
+    /// Numbers that loss reports have named; a report that repeats numbers adds no work.
     reported: IntervalSet,
-    /// Numbers that were ever in there.
+    /// Count of all numbers ever in `reported`.
     named: u64,
-    /// Everything below has arrived or been overtaken.
+    /// Every number below has arrived or precedes a number that has arrived.
     settled: PacketNumber,
-    /// DATA packets from there on.
+    /// DATA packets at or above `settled`.
     in_flight: u64,
 }
 
@@ -148,7 +148,7 @@ impl Numbers {
         self.ring.push_back(Sent { seq: None, sent_at: None });
         number
     }
-    /// One that carries no data and yet times a round trip; it counts as in flight.
+    /// Records a probe without data that gives an RTT sample and counts as in flight.
     pub(super) fn push_ask(&mut self, sent_at: Instant) -> PacketNumber {
         let number = self.next();
         self.ring.push_back(Sent { seq: None, sent_at: Some(sent_at) });
@@ -159,11 +159,11 @@ impl Numbers {
         let index = number.0.checked_sub(self.first.0)?;
         self.ring.get(usize::try_from(index).ok()?)
     }
-    /// DATA packets of which nothing is known yet: sent after the last that has arrived.
+    /// DATA packets in flight: sent after the newest packet that has arrived.
     pub(super) const fn in_flight(&self) -> u64 {
         self.in_flight
     }
-    /// Number `largest` has arrived; what was sent before it is no longer in flight.
+    /// Records that number `largest` has arrived; earlier packets are no longer in flight.
     pub(super) fn arrived(&mut self, largest: PacketNumber) {
         while self.settled <= largest && self.settled < self.next() {
             let is_data = self.get(self.settled).is_some_and(|sent| sent.sent_at.is_some());
@@ -171,16 +171,17 @@ impl Numbers {
             self.settled = self.settled.next();
         }
     }
-    /// Takes the data out of a transmission that is lost; none if it carried none or is settled.
+    /// Takes the piece out of a lost transmission; `None` if it carried no data or was already
+    /// taken.
     pub(super) fn settle(&mut self, number: u64) -> Option<SeqNo> {
         let index = number.checked_sub(self.first.0)?;
         self.ring.get_mut(usize::try_from(index).ok()?)?.seq.take()
     }
-    /// Numbers that loss reports have named so far, each counted once.
+    /// Count of numbers that loss reports have named, each counted once.
     pub(super) const fn named(&self) -> u64 {
         self.named
     }
-    /// Forgets the oldest transmissions up to `largest` that are settled or acknowledged.
+    /// Forgets the oldest transmissions up to `largest` that carry no unacknowledged data.
     pub(super) fn trim(&mut self, largest: PacketNumber, acknowledged: SeqNo) {
         while let Some(sent) = self.ring.front() {
             if self.first > largest || sent.seq.is_some_and(|seq| seq >= acknowledged) {
@@ -191,7 +192,7 @@ impl Numbers {
         }
         self.reported.remove_below(self.first.0);
     }
-    /// The numbers of a loss report that are remembered and that no report has named before.
+    /// Returns the remembered numbers of a loss report that no earlier report named.
     pub(super) fn report(&mut self, range: NumberRange) -> Vec<NumberRange> {
         let first = range.first.max(self.first.0);
         let last = range.last.min(self.next().0.saturating_sub(1));

@@ -1,9 +1,9 @@
-//! Which piece leaves next: SABUL's rule and those of its relatives.
+//! Transmission rules: SABUL's order of packets and those of related protocols.
 //!
-//! Source: [SABUL §II-D] for losses first, then new data. [`ChannelRules`] names the others. They have
-//! most in common: what is reported goes first (*requests*, *buffers*, *rounds*), and when nothing may
-//! be sent any more, a mark tells the receiver so. *Rounds* then wait for its list. *Cyclic* keeps a
-//! cursor instead of a loss list and begins again where the others would wait.
+//! Source: [SABUL §II-D] for losses first, then new data. [`ChannelRules`] names the other rules.
+//! Under *requests*, *buffers* and *rounds*, reported losses go first, and a mark tells the
+//! receiver when nothing more may be sent. *Rounds* then wait for the receiver's list. *Cyclic*
+//! keeps a cursor instead of a loss list and starts over where the others would wait.
 
 mod buffers;
 mod cyclic;
@@ -26,13 +26,13 @@ pub(super) use verdict::{Account, Totals, Verdict};
 /// [TSUNAMI] The terminating block is repeated after ten times the longest gap.
 const MARK_INTERVAL_REQUESTS: Span = Span::from_millis(100);
 
-/// The rules of one channel with what each keeps in mind.
+/// Rules of one channel with their state.
 #[derive(Debug)]
 pub(super) enum Rules {
-    /// The loss list, then new data; NAKs tell of losses.
+    /// The loss list, then new data; NAKs report losses.
     LossesFirst,
     Rounds(Rounds),
-    /// What the receiver asks for, then new data; marks go on as long as nothing else may leave.
+    /// Requested pieces, then new data; marks repeat while nothing else may leave.
     Requests(Marks),
     Cyclic(Cyclic),
     Buffers(Buffers),
@@ -49,27 +49,27 @@ impl Rules {
         }
     }
 
-    /// Losses come by NAK, and what a lost transmission carried is still asked for.
+    /// Whether NAKs report losses and lost transmissions are looked up.
     pub(super) const fn has_naks(&self) -> bool {
         matches!(self, Self::LossesFirst)
     }
 
-    /// What is missing goes onto the loss list.
+    /// Whether missing pieces go onto the loss list.
     pub(super) const fn has_loss_list(&self) -> bool {
         !matches!(self, Self::Cyclic(_))
     }
 
-    /// The receiver tells its error rate.
+    /// Whether the receiver reports its error rate.
     pub(super) const fn has_error_rate(&self) -> bool {
         matches!(self, Self::Requests(_))
     }
 
-    /// Nothing leaves before the newest mark is answered.
+    /// Whether nothing may leave before the newest mark is answered.
     pub(super) const fn is_waiting(&self) -> bool {
         matches!(self, Self::Rounds(rounds) if rounds.is_waiting())
     }
 
-    /// Cyclic: what is not known to have arrived; nothing under other rules.
+    /// Cyclic: pieces not known to have arrived; `None` under other rules.
     #[inline]
     pub(super) fn open(&self) -> Option<&IntervalSet> {
         match self {
@@ -78,7 +78,7 @@ impl Rules {
         }
     }
 
-    /// Cyclic: the next of the pass. Under other rules there is none.
+    /// Cyclic: the next piece of the pass; `None` under other rules.
     #[inline]
     pub(super) fn next_of_pass(&mut self, begins_again: bool) -> Option<SeqNo> {
         match self {
@@ -87,7 +87,7 @@ impl Rules {
         }
     }
 
-    /// A piece leaves for the first time; `is_rest` if it was cut off one that no longer fitted.
+    /// Records a first transmission; `is_rest` if the piece was cut off a larger one.
     #[inline]
     pub(super) fn note_new(&mut self, seq: SeqNo, is_rest: bool) {
         if let Self::Cyclic(cyclic) = self {
@@ -95,7 +95,6 @@ impl Rules {
         }
     }
 
-    /// A DATA packet has left.
     #[inline]
     pub(super) const fn note_sent(&mut self) {
         match self {
@@ -106,7 +105,7 @@ impl Rules {
         }
     }
 
-    /// From when on the gap of a packet that has left counts.
+    /// Reference time for the gap after the packet that has just left.
     #[inline]
     pub(super) const fn pace_from(&mut self) -> From {
         match self {
@@ -115,7 +114,7 @@ impl Rules {
         }
     }
 
-    /// Everything before `seq` has arrived.
+    /// Records the cumulative acknowledgement; `seq` is the first unacknowledged number.
     pub(super) fn note_acknowledged(&mut self, seq: SeqNo) -> Option<Account> {
         match self {
             Self::Cyclic(cyclic) => {
@@ -127,7 +126,7 @@ impl Rules {
         }
     }
 
-    /// All that may be sent has been, up to `end`: a mark to say so, or when there may be one.
+    /// All that may be sent has been, up to `end`: returns a mark, or the earliest time for a mark.
     pub(super) fn next_mark(&mut self, now: Instant, end: SeqNo) -> Result<Mark, Instant> {
         match self {
             Self::LossesFirst | Self::Cyclic(_) => Err(Instant::MAX),
@@ -140,7 +139,7 @@ impl Rules {
         }
     }
 
-    /// Nothing was heard: the newest mark again, if nothing has left since.
+    /// After a timeout: repeats the newest mark if no data has left since.
     pub(super) const fn repeat_mark(&mut self) {
         match self {
             Self::LossesFirst | Self::Cyclic(_) => {}
@@ -160,7 +159,7 @@ impl Rules {
         }
     }
 
-    /// What is missing of a stretch; everything else in it has arrived.
+    /// Processes a list of missing numbers in a range; all other numbers of the range have arrived.
     pub(super) fn on_missing(&mut self, missing: &Missing, totals: Totals) -> Verdict {
         match self {
             Self::LossesFirst | Self::Requests(_) => Verdict::Lost(None),

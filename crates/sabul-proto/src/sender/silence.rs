@@ -1,31 +1,31 @@
-//! What a sender does when it hears neither ACK nor NAK of outstanding data.
+//! Expiry timer: the timeout when neither ACK nor NAK of outstanding data arrives.
 //!
 //! Source: expiry after [UDT4 §3.5].
 //! States:      nothing outstanding → waiting → expired once, twice … → waiting
 
 use sabul_units::{Instant, Span};
 
-/// [UDT4 §3.5] The smallest expiry period there is 300 ms; ours may be shorter on short paths, since
-/// the first expiry only sends one packet again.
+/// [UDT4 §3.5] has a minimum of 300 ms; ours is shorter on short paths, because the first expiry
+/// only resends one packet.
 const EXPIRY_MIN: Span = Span::from_millis(20);
-/// Ours: the longest silence between two tries, so that a path that comes back is noticed.
+/// Ours: the longest time between two tries, so that a path that recovers is detected soon.
 const EXPIRY_MAX: Span = Span::from_millis(500);
-/// [SABUL2] The 2002 sender expires after so long without an ACK or an ERR.
+/// [SABUL2] Timeout of the 2002 sender without an ACK or an ERR.
 const EXPIRY_2002: Span = Span::from_secs(1);
 
-/// What a sender does when it hears neither ACK nor NAK of outstanding data.
+/// Action of a sender that receives neither ACK nor NAK of outstanding data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expiry {
-    /// After about a round trip, doubled by each expiry in a row, one packet goes out again
+    /// After about a round trip, doubled by each expiry in a row, one packet is sent again
     /// (DEV-004).
     #[default]
     Adaptive,
-    /// [SABUL2 sender.cpp] After one second everything above the end of the loss list is put onto it, and
-    /// again after each further second.
+    /// [SABUL2 sender.cpp] After one second without a report, everything above the end of the loss
+    /// list is put onto the list, and again after each further second.
     Everything,
 }
 
-/// How long nothing has been heard.
+/// The expiry timer of one sender.
 #[derive(Debug)]
 pub(super) struct Silence {
     pub(super) rule: Expiry,
@@ -48,12 +48,13 @@ impl Silence {
         self.last_heard = now;
     }
 
-    /// Whether the controller is asked in silence: only by the 2002 code once it has expired.
+    /// Whether interval reports go to the controller. During silence, only the 2002 code sends
+    /// them.
     pub(super) fn is_heard(&self) -> bool {
         self.count == 0 || self.rule == Expiry::Everything
     }
 
-    /// Whether the path counts as out. One expiry may be no more than a lost tail.
+    /// Whether the path counts as out. One expiry may only mean that the tail was lost.
     pub(super) const fn is_outage(&self) -> bool {
         self.count > 1
     }
@@ -71,13 +72,13 @@ impl Silence {
         (base * (1 << self.count.min(8))).min(EXPIRY_MAX.max(base))
     }
 
-    /// Data has left while nothing was outstanding: an answer is due, after this round trip and the time between two reports.
+    /// Starts the timer when data leaves while nothing was outstanding.
     pub(super) fn expect(&mut self, now: Instant, rtt: Span, report: Span) {
         self.expires = Some(now + self.period(rtt, report));
     }
 
-    /// There was an answer. What is still outstanding has its time again, but no more than until
-    /// `latest`.
+    /// Restarts the timer after an answer, not later than `latest`; stops the timer if nothing is
+    /// outstanding.
     pub(super) fn note_answer(
         &mut self,
         now: Instant,
@@ -91,18 +92,18 @@ impl Silence {
         self.expires = is_outstanding.then_some(expires);
     }
 
-    /// Nothing is outstanding.
+    /// Stops the timer: nothing is outstanding.
     pub(super) const fn stop(&mut self) {
         self.expires = None;
     }
 
-    /// There was none in time; says how often in a row.
+    /// Records an expiry; returns the number of expiries in a row.
     pub(super) const fn expire(&mut self) -> u32 {
         self.count += 1;
         self.count
     }
 
-    /// The next try, after an expiry.
+    /// Restarts the timer after an expiry.
     pub(super) fn go_on(&mut self, now: Instant, rtt: Span, report: Span) {
         self.expires = Some(now + self.period(rtt, report));
     }

@@ -1,16 +1,17 @@
-//! Packet numbers that are left out, to find out a peer that acknowledges what it has not received.
+//! Detection of optimistic ACKs by skipped packet numbers.
 //!
-//! Such a peer makes a controller send as fast as it likes. It cannot know which numbers are missing
-//! on purpose, and a receiver that tells the truth lists each of them: at the latest
-//! [`WINDOW_MAX`] after a larger number has come to it, and then in every list until one is confirmed.
-//! So a peer that has acknowledged a number which left that much later than the larger one was heard
-//! of, in an ACK with a complete list that lacks the one left out, has lied. \[RFC9000 §21.4\]
+//! A peer that acknowledges packets it did not receive makes the controller send ever faster. The
+//! sender therefore skips numbers at random; such a peer cannot tell which. An honest receiver
+//! lists each skipped number as missing: at the latest [`WINDOW_MAX`] after a larger number
+//! arrived, and then in every list until a list is confirmed. Suppose a packet left that much later
+//! than the first ACK above the skipped number. An ACK that covers this packet with a complete
+//! list, but without the skipped number, proves a false acknowledgement. \[RFC9000 §21.4\]
 //!
-//! A full list may lack some missing numbers. An honest receiver then lists all of them in turn, a round, which
-//! takes one list for each [`MAX_RANGES`] of them; at the end of a round its reports have named them all, so the
-//! sender knows how long a round can be. After [`ROUNDS_MAX`] rounds of full lists that all lack the number left
-//! out, the peer has lied.
-//! Invariants:  one number at a time is under watch; none of them counts as sent or lost.
+//! A full list may omit some missing numbers. An honest receiver then lists all of them in turn, a
+//! round, which takes one list for each [`MAX_RANGES`] of them. At the end of a round its reports
+//! have named all missing numbers, so the sender can compute how long a round can be. After
+//! [`ROUNDS_MAX`] rounds of full lists without the skipped number, the peer counts as dishonest.
+//! Invariants:  one number at a time is watched; skipped numbers never count as sent or lost.
 
 use std::fmt;
 
@@ -20,48 +21,48 @@ use sabul_wire::{Ack, MAX_RANGES, NumberRange};
 use super::error::PeerError;
 use crate::receiver::{REPLAY_WINDOW, WINDOW_MAX};
 
-/// Ours: numbers before the first one that is left out, at least; up to twice as many.
+/// Ours: least distance to the first skipped number; at most twice as many.
 const DISTANCE_MIN: u64 = 256;
 /// Ours: the distance doubles each time up to this.
 const DISTANCE_MAX: u64 = 1 << 16;
-/// Behind so many numbers a receiver may have forgotten which were missing.
+/// A receiver may have forgotten missing numbers that are this far behind.
 const WATCH_NUMBERS: u64 = REPLAY_WINDOW;
 
-/// Ours: rounds of full lists without the number under watch. Of an honest peer all these ACKs were lost:
-/// at a loss rate of 30 % one watch in 10^8.
+/// Ours: rounds of full lists without the watched number. For an honest peer all these ACKs must be
+/// lost: at a loss rate of 30 % one watch in 10^8.
 const ROUNDS_MAX: u64 = 16;
 
 const LIE: PeerError = PeerError("it acknowledged a packet that was never sent");
 
-/// A number that was left out.
+/// A skipped number.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     number: PacketNumber,
-    /// When an ACK first told of a larger one.
+    /// When an ACK first acknowledged a larger number.
     passed_at: Option<Instant>,
-    /// An ACK that tells of this one must have listed it.
+    /// An ACK at or above this number must have listed the skipped number.
     due: Option<PacketNumber>,
-    /// Full lists without this one since then.
+    /// Full lists without the skipped number since then.
     full_lists: u64,
 }
 
-/// Which numbers are left out, and whether the peer knows that they are missing.
+/// State of number skipping for one sender.
 pub(super) struct Skips {
     random: Option<Box<dyn Random + Send>>,
-    /// Where the next one is.
+    /// The next number to skip.
     next: PacketNumber,
     distance: u64,
     watch: Option<Watch>,
     named: Named,
 }
 
-/// Missing numbers that the peer has reported lately: of the last one to two [`REPLAY_WINDOW`]s. Older
-/// numbers are in no list, since receivers forget them.
+/// Count of missing numbers that the peer reported within the last one to two [`REPLAY_WINDOW`]s.
+/// Lists hold no older numbers, because receivers forget them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Named {
-    /// Which window the next number to be sent is in.
+    /// Index of the window that contains the next number to be sent.
     window: u64,
-    /// Reported before this window and the one before began.
+    /// Totals reported before the present window and before the previous window began.
     before: [u64; 2],
     total: u64,
 }
@@ -77,7 +78,7 @@ impl Named {
         self.total = total;
     }
 
-    /// Full lists in which an honest receiver names each of its missing numbers once.
+    /// Number of full lists in which an honest receiver names each of its missing numbers once.
     const fn lists_in_a_round(&self) -> u64 {
         1 + (self.total - self.before[1]) / MAX_RANGES as u64
     }
@@ -104,7 +105,7 @@ impl Skips {
         }
     }
 
-    /// Leaves numbers out from now on.
+    /// Starts to skip numbers.
     pub(super) fn start(&mut self, next: PacketNumber, random: Box<dyn Random + Send>) {
         self.random = Some(random);
         self.plan(next);
@@ -116,7 +117,7 @@ impl Skips {
         }
     }
 
-    /// Whether this number, the next to be given, is left out.
+    /// Returns whether to skip `number`, the next packet number.
     #[inline]
     pub(super) fn take(&mut self, now: Instant, number: PacketNumber) -> bool {
         if let Some(watch) = &mut self.watch {
@@ -135,14 +136,14 @@ impl Skips {
         true
     }
 
-    /// The one under watch needs none any more.
+    /// Ends the watch and plans the next skipped number.
     fn close(&mut self, next: PacketNumber) {
         self.watch = None;
         self.distance = (self.distance * 2).min(DISTANCE_MAX);
         self.plan(next);
     }
 
-    /// Whether an ACK can be true.
+    /// Returns an error if the ACK proves a false acknowledgement.
     pub(super) fn check(&self, ack: &Ack) -> Result<(), PeerError> {
         let Some(watch) = self.watch.filter(|_| ack.packets > 0) else { return Ok(()) };
         let lists_max = match ack.missing.len() {
@@ -155,8 +156,8 @@ impl Skips {
         Ok(())
     }
 
-    /// Takes note of an ACK that has been checked. `named` is how many missing numbers the peer has reported
-    /// before, each counted once.
+    /// Records a checked ACK. `named` is how many missing numbers the peer has reported before,
+    /// each counted once.
     pub(super) fn note_ack(&mut self, now: Instant, ack: &Ack, next: PacketNumber, named: u64) {
         self.named.note(next, named);
         self.note_missing(&ack.missing, next);
@@ -167,7 +168,7 @@ impl Skips {
         watch.full_lists += u64::from(watch.lacks(ack));
     }
 
-    /// Takes note of numbers that the peer reports missing.
+    /// Records numbers that the peer reports missing.
     pub(super) fn note_missing(&mut self, missing: &[NumberRange], next: PacketNumber) {
         if self.watch.is_some_and(|watch| names(missing, watch.number)) {
             self.close(next);
@@ -176,7 +177,7 @@ impl Skips {
 }
 
 impl Watch {
-    /// Whether the number is due in the lists of this ACK and not in this one.
+    /// Whether this ACK had to list the number and does not.
     fn lacks(&self, ack: &Ack) -> bool {
         let is_due = self.due.is_some_and(|due| ack.largest >= due);
         let is_kept = ack.largest.0.saturating_sub(self.number.0) <= WATCH_NUMBERS;

@@ -1,8 +1,8 @@
-//! The blocks to be sent, and how they are cut into pieces.
+//! Send queue of blocks, cut into pieces on demand.
 //!
 //! States:      each block: uncut → being cut → cut to the end → released
-//! Invariants:  blocks are cut in order; one is released when its last piece is acknowledged and all
-//!              that was cut off its pieces again has left.
+//! Invariants:  blocks are cut in order; a block is released when its last piece is acknowledged
+//!              and all rests cut off its pieces have left.
 
 use std::collections::VecDeque;
 
@@ -14,13 +14,13 @@ use super::waits::WaitReason;
 #[derive(Clone, Copy, Debug)]
 struct Block {
     length: u32,
-    /// Sequence number after the largest of its pieces, once it is cut to the end.
+    /// Sequence number after the largest of its pieces, once the block is cut to the end.
     end: Option<SeqNo>,
-    /// How many of [`Stream::rests`] are of it.
+    /// Number of entries in [`Stream::rests`] that belong to the block.
     rests: u32,
 }
 
-/// What the application has given to send and the peer has not acknowledged.
+/// Blocks that are not completely acknowledged.
 #[derive(Debug)]
 pub(super) struct Stream {
     blocks: VecDeque<Block>,
@@ -28,11 +28,11 @@ pub(super) struct Stream {
     first: u32,
     /// Where the next new piece is cut: index into `blocks`, offset.
     cut: (usize, u32),
-    /// What was cut off pieces that no longer fitted, and has not left since.
+    /// Parts cut off pieces that no longer fitted, and not yet sent.
     rests: VecDeque<Place>,
     /// Payload bytes of a full packet.
     payload_bytes: u32,
-    /// There is more, and no memory to put it into.
+    /// Whether the application has more data but no memory for it.
     is_held: bool,
 }
 
@@ -52,7 +52,7 @@ impl Stream {
         self.is_held = is_held;
     }
 
-    /// What there is to wait for where all is cut.
+    /// Returns the reason to wait when all blocks are cut.
     pub(super) const fn why_empty(&self) -> WaitReason {
         if self.is_held { WaitReason::Window } else { WaitReason::Application }
     }
@@ -74,7 +74,7 @@ impl Stream {
         self.first
     }
 
-    /// Every block is released.
+    /// Whether every block is released.
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
@@ -84,19 +84,19 @@ impl Stream {
         self.blocks.len() - self.cut.0
     }
 
-    /// The block that the next new piece is of.
+    /// Number of the block from which the next new piece is cut.
     #[inline]
     pub(super) fn next_block(&self) -> Option<u32> {
         let is_there = self.cut.0 < self.blocks.len();
         is_there.then(|| self.first + u32::try_from(self.cut.0).unwrap_or(u32::MAX))
     }
 
-    /// Something that was cut off waits to be sent.
+    /// Whether a part cut off a piece waits to be sent.
     pub(super) fn has_rest(&self) -> bool {
         !self.rests.is_empty()
     }
 
-    /// Cuts the next new piece; none where all is cut.
+    /// Cuts the next new piece; returns `None` if all blocks are cut.
     #[inline]
     pub(super) fn cut(&mut self) -> Option<Place> {
         let block = self.next_block()?;
@@ -112,7 +112,7 @@ impl Stream {
         Some(Place { block, offset, length, ends_block })
     }
 
-    /// A piece no longer fitted: this was cut off it.
+    /// Queues the part cut off a piece that no longer fitted.
     pub(super) fn push_rest(&mut self, rest: Place) {
         if let Some(block) = self.block_mut(rest.block) {
             block.rests += 1;
@@ -120,7 +120,7 @@ impl Stream {
         }
     }
 
-    /// What was cut off first, or as much of it as fits a packet.
+    /// Returns the oldest cut-off part, or as much of it as fits a packet.
     #[inline]
     pub(super) fn pop_rest(&mut self) -> Option<Place> {
         let mut rest = self.rests.pop_front()?;
@@ -132,7 +132,7 @@ impl Stream {
         Some(rest)
     }
 
-    /// A piece without a number so far has got this one.
+    /// Records the sequence number of a piece.
     #[inline]
     pub(super) fn note_number(&mut self, place: Place, seq: SeqNo) {
         if let Some(block) = self.block_mut(place.block)
@@ -142,7 +142,7 @@ impl Stream {
         }
     }
 
-    /// Everything before `seq` is acknowledged.
+    /// Releases complete blocks; everything before `seq` is acknowledged.
     pub(super) fn release(&mut self, seq: SeqNo) {
         let is_done = |block: &Block| block.rests == 0 && block.end.is_some_and(|end| end <= seq);
         while self.blocks.front().is_some_and(is_done) {

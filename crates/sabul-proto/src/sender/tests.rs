@@ -35,7 +35,7 @@ fn at_ms(ms: u64) -> Instant {
     Instant::ZERO + Span::from_millis(ms)
 }
 
-/// (packet number, sequence number) of everything that goes out now.
+/// Returns (packet number, sequence number) of every packet that leaves now.
 fn drain(sender: &mut Sender, now: Instant) -> Vec<(u64, u64)> {
     let mut sent = Vec::new();
     loop {
@@ -117,7 +117,8 @@ fn a_transmission_is_lost_at_most_once_and_a_lost_retransmission_at_once() {
     assert_eq!(sender.stats().lost, 2);
 }
 
-/// (sequence number, offset, length, whether it ends its block) of everything that goes out now.
+/// Returns (sequence number, offset, length, whether the piece ends its block) of every packet that
+/// leaves now.
 fn places(sender: &mut Sender, now: Instant) -> Vec<(u64, u32, u32, bool)> {
     let mut sent = Vec::new();
     loop {
@@ -144,7 +145,7 @@ fn a_lost_piece_that_no_longer_fits_keeps_its_front_and_the_rest_has_new_numbers
         sender.handle_feedback(at_ms(50), &nak(policy, &[(1, 1)])).unwrap();
         let again = [(1, 1000, 400, false), (12, 1400, 400, false), (13, 1800, 200, true)];
         assert_eq!(places(&mut sender, at_ms(50)), again, "{policy:?}");
-        // The block waits for the last of its pieces, whatever its number is.
+        // The block waits for the last of its pieces, whatever the piece's number is.
         sender.handle_feedback(at_ms(90), &ack(1, 13, 12)).unwrap();
         assert_eq!(sender.released_blocks(), 0);
         sender.handle_feedback(at_ms(91), &ack(2, 14, 13)).unwrap();
@@ -162,7 +163,7 @@ fn a_block_is_not_released_before_all_that_was_cut_off_its_pieces_has_left() {
     assert!(
         matches!(sender.poll(at_ms(50)), Polled::Ready(Transmit::Data(packet)) if packet.length == 900)
     );
-    // The front is acknowledged; the rest has had no number so far.
+    // The front is acknowledged; the rest has no number yet.
     sender.handle_feedback(at_ms(60), &ack(1, 1, 1)).unwrap();
     assert!(!sender.is_idle());
     assert_eq!(places(&mut sender, at_ms(60)), [(1, 900, 100, true)]);
@@ -205,7 +206,7 @@ fn historical_reports_name_sequence_numbers_and_count_repeats_apart() {
 
 #[test]
 fn the_gap_spaces_packets_and_lateness_is_made_good_a_millisecond_at_once_and_ten_in_time() {
-    // 1072 wire bytes … the controller was told 1500: 12 Mb/s is one per millisecond.
+    // 1072 wire bytes; the controller was given 1500: 12 Mb/s is one packet per millisecond.
     let mut sender = sender(LossPolicy::Current, &[("rate_mbps", "12")]);
     sender.push_block(10_000);
     assert_eq!(drain(&mut sender, at_ms(0)).len(), 1);
@@ -220,7 +221,7 @@ fn the_gap_spaces_packets_and_lateness_is_made_good_a_millisecond_at_once_and_te
     assert_eq!(drain(&mut sender, at_ms(7) + half).len(), 0, "on time again");
 }
 
-/// A constant rate at which packets leave so far apart.
+/// Sets a constant rate with this gap between packets.
 fn set_gap(sender: &mut Sender, ms: f64) {
     let bytes = sender.packet_bytes();
     let mbps = if ms > 0.0 { bytes.0 as f64 * 8e-3 / ms } else { 0.0 };
@@ -235,7 +236,7 @@ fn another_gap_moves_the_packet_that_is_waited_for() {
     set_gap(&mut sender, 100.0);
     sender.push_block(10_000);
     assert_eq!(drain(&mut sender, at_ms(0)).len(), 1);
-    // Half a gap is left, of whatever length.
+    // Half of the gap is left, of whatever length.
     set_gap(&mut sender, 10.0);
     assert_eq!(drain(&mut sender, at_ms(50)).len(), 0);
     assert_eq!(drain(&mut sender, at_ms(54)).len(), 0);
@@ -244,7 +245,7 @@ fn another_gap_moves_the_packet_that_is_waited_for() {
     assert_eq!(drain(&mut sender, at_ms(60)).len(), 0);
     assert_eq!(drain(&mut sender, at_ms(109)).len(), 0);
     assert_eq!(drain(&mut sender, at_ms(110)).len(), 1);
-    // Without one there is nothing to wait for.
+    // Without a gap there is nothing to wait for.
     set_gap(&mut sender, 0.0);
     assert_eq!(drain(&mut sender, at_ms(111)).len(), 7);
 }
@@ -315,8 +316,8 @@ fn silence_repeats_everything_ever_more_rarely_where_losses_are_sequence_numbers
             floods.push(ms);
         }
     }
-    // The expiries are at 70, 210, 490, 990, 1490 …; everything goes at the 1st, 2nd, 4th and 8th.
-    // The probe of an expiry takes one piece off the list; pacing spreads the rest.
+    // The expiries are at 70, 210, 490, 990, 1490 …; everything is sent again at the 1st, 2nd, 4th
+    // and 8th. The probe of an expiry takes one piece off the list; pacing spreads the rest.
     let sent = sender.stats().sent;
     assert!(floods.len() <= 4, "{floods:?}");
     assert!((3 + 4 * 3..=3 + 4 * 3 + 12).contains(&sent), "{sent}");
@@ -329,7 +330,7 @@ fn the_rate_stands_still_in_silence() {
     sender.seed_rtt(Span::from_millis(20));
     sender.push_block(10_000);
     drain(&mut sender, at_ms(0));
-    // The window is open, so rate control has begun; and then nothing is heard.
+    // The window is open, so rate control has begun; then no report arrives.
     sender.handle_feedback(at_ms(20), &ack(1, 1, 0)).unwrap();
     for ms in 20..60 {
         drain(&mut sender, at_ms(ms));
@@ -351,7 +352,7 @@ fn a_lost_tail_is_sent_again_however_long_the_round_trip() {
     sender.seed_rtt(Span::from_millis(400));
     sender.push_block(3000);
     drain(&mut sender, at_ms(0));
-    // The peer has the first packet, and answers whatever it is asked within 400 ms.
+    // The peer has the first packet, and answers every request within 400 ms.
     let (mut again, mut answer_at) = (None, Some(400));
     for ms in 1..3000 {
         match sender.poll(at_ms(ms)) {
@@ -428,7 +429,7 @@ fn what_the_receivers_socket_is_said_to_drop_excuses_no_more_than_may_be_lost() 
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.push_block(10_000);
     drain(&mut sender, at_ms(0));
-    // Six have come; four may be lost. Then ten more leave.
+    // Six have arrived; four may be lost. Then ten more leave.
     let mut lie = Ack { serial: 1, largest: PacketNumber(9), packets: 6, ..Ack::default() };
     lie.overflowed = 1_000_000;
     sender.handle_feedback(at_ms(5), &Feedback::Ack(lie)).unwrap();
@@ -463,7 +464,7 @@ fn a_burst_of_naks_is_one_loss_event_a_syn_interval_in_the_current_policy() {
         sender.push_block(10_000);
     }
     for number in 0..300 {
-        // Ten packets fly at a time: one in ten is lost and reported in a NAK of its own.
+        // Ten packets are in flight at a time: one in ten is lost and reported in a NAK of its own.
         let place = Place { block: 0, offset: 0, length: 1, ends_block: false };
         sender.ledger.pieces.push(place, PacketNumber(number));
         sender.ledger.numbers.push(SeqNo(number), at_ms(0));
@@ -479,7 +480,7 @@ fn a_burst_of_naks_is_one_loss_event_a_syn_interval_in_the_current_policy() {
 
 // The peer reports as in 2002.
 
-/// At 500 Mb/s and with 1500-byte packets, as far as the controller knows: a gap of 12 µs.
+/// Creates a sender whose controller assumes 500 Mb/s and 1500-byte packets: a gap of 12 µs.
 fn sender_2002(expiry: Expiry, params: &[(&str, &str)]) -> Sender {
     let given: Vec<_> = [("rate_mbps_initial", "500")]
         .iter()
@@ -500,7 +501,7 @@ fn sender_2002(expiry: Expiry, params: &[(&str, &str)]) -> Sender {
     Sender::new(Instant::ZERO, config, controller)
 }
 
-/// Sends this many packets, each when it is due; says when the last left.
+/// Sends this many packets, each when it is due; returns when the last left.
 fn send(sender: &mut Sender, mut now: Instant, count: usize) -> Instant {
     for _ in 0..count {
         loop {
@@ -538,7 +539,7 @@ fn rate_control_ticks_once_with_each_syn_report_and_never_by_its_own_clock() {
     assert_eq!(gap(&sender), 12_000_000);
     syn(&mut sender, 1_000, 150);
     assert_eq!(gap(&sender), 11_880_000, "12 µs × 0.99");
-    // Nothing was sent since: a second report in the same moment has nothing to judge.
+    // Nothing was sent since: a second report at the same moment has nothing to judge.
     syn(&mut sender, 1_000, 0);
     assert_eq!(gap(&sender), 11_880_000);
     send(&mut sender, at_ms(1_000), 10);
@@ -609,7 +610,7 @@ fn after_a_second_everything_above_the_end_of_the_loss_list_goes_onto_it() {
     send(&mut sender, at_ms(0), 10);
     let err = nak(LossPolicy::Historical, &[(2, 3)]);
     sender.handle_feedback(at_ms(300), &err).unwrap();
-    // Nobody asks the sender to send until it expires, a second after the ERR.
+    // Nothing makes the sender send until the expiry, a second after the ERR.
     sender.run_timers(at_ms(1299));
     assert_eq!(sender.ledger.loss_list.count(), 2);
     syn(&mut sender, 1299, 10);
@@ -622,7 +623,7 @@ fn after_a_second_everything_above_the_end_of_the_loss_list_goes_onto_it() {
     assert!(sender.ledger.loss_list.is_empty());
     sender.run_timers(at_ms(2300));
     assert_eq!(sender.ledger.loss_list.count(), 10, "and all of it after the next second");
-    // The adaptive expiry has long sent one packet by then, and nothing else.
+    // The adaptive expiry has sent one packet long before, and nothing else.
     let mut adaptive = sender_2002(Expiry::Adaptive, &[]);
     adaptive.push_block(1428 * 10);
     send(&mut adaptive, at_ms(0), 10);
@@ -631,7 +632,7 @@ fn after_a_second_everything_above_the_end_of_the_loss_list_goes_onto_it() {
     assert_eq!((adaptive.ledger.loss_list.count(), adaptive.stats().expiries), (2, 1));
 }
 
-/// An ACK that echoes this of the packet of that number, before any data has come.
+/// Returns an ACK that echoes these fields of packet `number`, before any data has arrived.
 fn echoing(serial: u64, number: u64, fields: CongestionFields) -> Feedback {
     let Feedback::Ack(mut ack) = ack(serial, 0, 0) else { unreachable!() };
     ack.packets = 0;
@@ -658,7 +659,7 @@ fn what_a_header_says_is_obeyed_within_the_users_limit_and_a_header_is_part_of_t
         for us in (10_000..40_000).step_by(100) {
             sent += drain(&mut sender, Instant::ZERO + Span::from_micros(us)).len();
         }
-        // 30 ms at that rate; more than two round trips of it are not let out unanswered.
+        // 30 ms at that rate: at most two round trips of it leave without an answer.
         let bits = (sent - before) as u64 * 1092 * 8;
         assert!(bits <= expected * 31_000 + 2 * 8736 && bits >= expected * 20_000, "{bits}");
     }

@@ -1,17 +1,17 @@
-//! Why the sender was silent, and for how long.
+//! Account of waiting times by cause.
 
 use sabul_units::{Instant, Span};
 
 use crate::fired::FiredLog;
 
-/// Why the sender is silent.
+/// Why nothing can be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WaitReason {
-    /// The gap to the next packet is not over.
+    /// The inter-packet gap is not over.
     Pacing,
-    /// The controller holds everything for a round trip after a loss.
+    /// The controller freezes sending for a round trip after a loss.
     Freeze,
-    /// The window of the controller or of the configuration is full, or this end's memory.
+    /// The controller's window, the flow window or this end's memory is full.
     Window,
     /// The receiver has no room.
     Receiver,
@@ -19,18 +19,18 @@ pub enum WaitReason {
     Application,
 }
 
-/// What holds a sender back, as an account of its time names it: finer than [`WaitReason`].
+/// Cause of a wait in the account of waiting times: finer than [`WaitReason`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// The controller's rate or window.
     Path,
-    /// The configured highest rate, which is below the controller's.
+    /// The configured maximum rate, which is below the controller's rate.
     Cap,
-    /// The controller's rate, which it has lowered for others because its policy asks for that.
+    /// The controller's rate, which its policy has lowered in favour of other flows.
     Policy,
-    /// The controller holds everything for a round trip after a loss.
+    /// The controller freezes sending for a round trip after a loss.
     Freeze,
-    /// The window of the configuration is full, or this end's memory.
+    /// The flow window or this end's memory is full.
     Window,
     /// The bound on packets in flight after drops at the receiver's socket.
     Overflow,
@@ -56,16 +56,16 @@ impl Cause {
     ];
 }
 
-/// What held the sender back, for how long.
+/// Total time under one cause of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limiter {
     /// The cause.
     pub why: Cause,
-    /// Time spent so.
+    /// Time spent waiting for this cause.
     pub time: Span,
 }
 
-/// The account of it, and of the timers that fired meanwhile.
+/// Account of waits, and the log of fired timers.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     pub(super) fired: FiredLog,

@@ -1,7 +1,8 @@
-//! Buffers: each row of packets is answered for when its last one has come, or should have. [RFC998]
+//! Buffers rules: the receiver reports on each run of packets when its last packet has arrived or
+//! is overdue. [RFC998]
 //!
-//! States:      each buffer: nothing of it yet → its timer runs → answered for; again where some is
-//!              missing
+//! States:      each buffer: nothing arrived → its timer runs → reported; again while some packets
+//!              are missing
 //! Invariants:  each timer is in both orders; at most [`BUFFERS_MAX`] run.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,12 +16,12 @@ use super::spacing::Spacing;
 use crate::receiver::lists::Listing;
 use crate::rtt::UNKNOWN_TO_RECEIVER;
 
-/// Ours: silence in between counts as distance, too, and must not put a timer off for ever.
+/// Ours: longest timer; idle times raise the average spacing and must not delay a timer for ever.
 const TIMER_MAX: Span = Span::from_secs(1);
-/// Ours: buffers whose timers run at once, so that one packet far ahead has a bounded answer.
+/// Ours: most running buffer timers; bounds the work that one packet far ahead can cause.
 const BUFFERS_MAX: usize = 512;
 
-/// When each incomplete buffer is overdue.
+/// Timers of incomplete buffers.
 #[derive(Debug)]
 pub(in crate::receiver) struct Buffers {
     spacing: Spacing,
@@ -45,7 +46,7 @@ impl Buffers {
         }
     }
 
-    /// The data timer, unless it runs; so many packets are still to come.
+    /// Starts the buffer's timer unless it runs; `packets` are still to come.
     fn start_timer(&mut self, desk: &Desk<'_>, buffer: u64, packets: u64) {
         if !self.due.contains_key(&buffer) {
             let due = desk.now + self.time_for(packets) + rtt_slack(desk.rtt);
@@ -53,13 +54,14 @@ impl Buffers {
         }
     }
 
-    /// Half as long again as so many packets take on average. DEV-065: published is the sender's rate.
+    /// Time for this many packets on average, times 1.5. DEV-065: the published timer uses the
+    /// sender's rate.
     fn time_for(&self, packets: u64) -> Span {
         (self.spacing.mean() * packets).mul_ratio(3, 2).min(TIMER_MAX)
     }
 
     pub(super) fn on_gap(&mut self, desk: &Desk<'_>, gap: NumberRange) {
-        // What follows them has come: nothing of those before is expected any more.
+        // Later packets have arrived, so no more packets of these buffers are expected.
         let first = gap.first / BUFFER_PACKETS;
         let last = (gap.last / BUFFER_PACKETS).min(first + BUFFERS_MAX as u64);
         for buffer in first..=last {
@@ -68,7 +70,7 @@ impl Buffers {
         }
     }
 
-    /// Sets the timer of a piece's buffer, or has it answered for.
+    /// Starts the timer of the piece's buffer, or makes its report due.
     pub(super) fn on_piece(&mut self, desk: &Desk<'_>, seq: SeqNo) {
         self.spacing.note(desk.now);
         let buffer = seq.0 / BUFFER_PACKETS;
@@ -82,12 +84,12 @@ impl Buffers {
         }
     }
 
-    /// Those that a mark says are sent are answered for, unless that is under way.
+    /// Reports on the buffers that a mark covers, unless their timers run.
     pub(super) fn on_mark(&mut self, desk: &Desk<'_>, tail: Option<NumberRange>) {
         if let Some(tail) = tail {
             self.on_gap(desk, tail);
         }
-        // The one that the mark cuts short has a timer for packets that will not come.
+        // The timer of the buffer that the mark cuts short waits for packets that will not come.
         let last = desk.data.next().0.saturating_sub(1) / BUFFER_PACKETS;
         if self.due.contains_key(&last) {
             self.set_due(last, Some(desk.now));
@@ -114,7 +116,7 @@ impl Buffers {
         self.queue.first().map(|(due, _)| *due)
     }
 
-    /// All is here, or this is missing. [RFC998] OK and RESEND
+    /// Reports that the buffer is complete, or its missing numbers. [RFC998] OK and RESEND
     fn answer_for(&mut self, desk: &mut Desk<'_>, buffer: u64) {
         let numbers = numbers_of(buffer);
         let next = desk.data.next();
@@ -128,12 +130,12 @@ impl Buffers {
         let count: u64 = missing.ranges.iter().map(|range| range.count()).sum();
         let complete = desk.data.complete();
         if count > 0 {
-            // What is sent again comes after a round trip, behind what is on its way.
+            // Retransmissions arrive after a round trip, behind the packets in flight.
             let rtt = desk.rtt.map_or(UNKNOWN_TO_RECEIVER, |rtt| rtt.smoothed);
             let due = desk.now + rtt + self.time_for(count) + rtt_slack(desk.rtt);
             self.set_due(buffer, Some(due));
         } else if complete < next {
-            // Where a gap was longer than there are timers, this is the next to have one.
+            // After a gap longer than all timers, the first incomplete buffer gets the next timer.
             self.start_timer(desk, complete.0 / BUFFER_PACKETS, 0);
         }
         if count > 0 || below > numbers.last {
@@ -148,7 +150,6 @@ impl Buffers {
     }
 }
 
-/// The numbers of a buffer.
 const fn numbers_of(buffer: u64) -> NumberRange {
     let first = buffer * BUFFER_PACKETS;
     NumberRange { first, last: first + BUFFER_PACKETS - 1 }

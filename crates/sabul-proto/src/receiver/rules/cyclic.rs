@@ -1,16 +1,16 @@
-//! Cyclic: some of what is missing with every 64th packet, going round. \[FOBS\]
+//! Cyclic rules: part of the missing numbers with every 64th packet, in turn. \[FOBS\]
 
 use sabul_wire::Missing;
 
 use super::desk::Desk;
 use crate::receiver::lists::Listing;
 
-/// [FOBS] A report leaves with each so many packets; the number is ours.
+/// [FOBS] A report leaves once per this many packets; the number is ours.
 const PACKETS: u64 = 64;
-/// Ours: lists of one such report.
+/// Ours: lists per report.
 const LISTS: u32 = 1;
 
-/// Where the next report begins.
+/// Position of the next report.
 #[derive(Debug)]
 pub(in crate::receiver) struct Cyclic {
     list_from: u64,
@@ -25,7 +25,7 @@ impl Cyclic {
         packets.is_multiple_of(PACKETS)
     }
 
-    /// A report begins where the last one ended, and goes round.
+    /// Starts a report where the last one ended; begins again at the end.
     pub(super) fn on_piece(&self, desk: &mut Desk<'_>) {
         if !Self::is_turn(desk.stats.packets) {
             return;

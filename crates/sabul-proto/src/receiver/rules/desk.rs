@@ -1,4 +1,4 @@
-//! What the rules look at, and where their reports go.
+//! Inputs of the channel rules, and the outputs for their reports.
 
 use sabul_cc::RttEstimate;
 use sabul_units::Instant;
@@ -8,7 +8,7 @@ use crate::receiver::lists::Lists;
 use crate::receiver::sequence::Sequence;
 use crate::receiver::stats::ReceiverStats;
 
-/// The rest of a receiver, as far as its rules are concerned.
+/// The parts of a receiver that its rules use.
 #[derive(Debug)]
 pub(in crate::receiver) struct Desk<'a> {
     pub(in crate::receiver) now: Instant,

@@ -1,23 +1,25 @@
-//! Time between the two packets of a pair: what the slowest link of the path takes for a packet.
+//! Packet-pair measurement: the time between the two packets of a pair estimates the bottleneck's
+//! time per packet.
 //!
-//! Source: [UDT4 window.cpp]: the median of the newest 64 times; the mean of those within a factor of 8 of the median.
+//! Source: [UDT4 window.cpp]: the median of the newest 64 times; the mean of those within a factor
+//! of 8 of the median.
 //! Invariants:  a recorded time is positive; a report leaves at most once a SYN interval.
 
 use sabul_cc::{PAIR_EVERY, SYN_INTERVAL};
 use sabul_units::{Instant, PacketNumber, Span};
 use sabul_wire::Feedback;
 
-/// [UDT4 core.cpp] Times that are remembered.
+/// [UDT4 core.cpp] Number of times remembered.
 const TIMES: usize = 64;
-/// [UDT4 window.cpp] Each time before there is one, in nanoseconds.
+/// [UDT4 window.cpp] Initial value of each time, in nanoseconds.
 const TIME_NS_START: u32 = 1_000_000;
 /// [UDT4 window.cpp] Times count within this factor of the median, bounds excluded.
 const ALIKE: u32 = 8;
 
-/// See the module.
+/// Packet-pair filter; see the module.
 #[derive(Debug)]
 pub(in crate::receiver) struct Pairs {
-    /// The newest first packet of a pair, and when it arrived.
+    /// The newest first packet of a pair, and its arrival time.
     first: Option<(PacketNumber, Instant)>,
     times_ns: [u32; TIMES],
     oldest: usize,
@@ -36,7 +38,7 @@ impl Pairs {
         }
     }
 
-    /// A DATA packet has arrived.
+    /// Records a DATA packet.
     #[inline]
     pub(super) fn note(&mut self, now: Instant, number: PacketNumber) {
         match number.0 % PAIR_EVERY {
@@ -51,7 +53,7 @@ impl Pairs {
             return;
         };
         let time_ns = u32::try_from(now.since(at).as_nanos()).unwrap_or(u32::MAX);
-        // Zero: both were read in one system call, which has one time.
+        // Zero: one system call read both packets and gave both the same time.
         if time_ns > 0 {
             self.times_ns[self.oldest] = time_ns;
             self.oldest = (self.oldest + 1) % TIMES;
@@ -59,7 +61,7 @@ impl Pairs {
         }
     }
 
-    /// The report that is due, if a time is new.
+    /// Returns a report if it is due and a new time was recorded.
     pub(super) fn report(&mut self, now: Instant) -> Option<Feedback> {
         if !self.is_fresh || now < self.next_report {
             return None;
@@ -74,7 +76,7 @@ impl Pairs {
         sorted.sort_unstable();
         let median = sorted[TIMES / 2];
         let is_alike = |time: &u32| *time > median / ALIKE && *time < median.saturating_mul(ALIKE);
-        // The source counts the median once more.
+        // The source counts the median a second time.
         let alike = || sorted.into_iter().filter(is_alike).chain([median]);
         let sum: u64 = alike().map(u64::from).sum();
         Span::from_nanos(sum / alike().count() as u64)
@@ -89,7 +91,8 @@ mod tests {
         Instant::ZERO + Span::from_micros(us)
     }
 
-    /// Pairs of these numbers with this time between their packets, one each millisecond.
+    /// Sends pairs of these numbers with this time between their packets, one pair each
+    /// millisecond.
     fn arrive(pairs: &mut Pairs, numbers: std::ops::Range<u64>, apart_us: u64) {
         for pair in numbers {
             let number = PacketNumber(pair * PAIR_EVERY);

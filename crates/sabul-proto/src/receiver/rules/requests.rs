@@ -1,23 +1,23 @@
-//! Requests: each gap is asked for at once, everything outstanding with each mark and each 350 ms.
-//! \[TSUNAMI\]
+//! Requests rules: each gap is requested at once, everything missing with each mark and each 350
+//! ms. \[TSUNAMI\]
 
 use sabul_units::{Instant, SeqNo, Span};
 use sabul_wire::{ERROR_RATE_MAX, Feedback, MAX_RANGES, Missing, NumberRange};
 
 use super::desk::Desk;
 
-/// [TSUNAMI] What is outstanding is asked for again this often, which is looked at each so many blocks.
+/// [TSUNAMI] Period of requests for everything missing, checked each [`UPDATE_BLOCKS`] blocks.
 const UPDATE_INTERVAL: Span = Span::from_millis(350);
 const UPDATE_BLOCKS: u64 = 50;
-/// [TSUNAMI] Most numbers asked for at once.
+/// [TSUNAMI] Most numbers requested at once.
 const BATCH_NUMBERS: u64 = 2048;
-/// [TSUNAMI] Most numbers of one gap that are asked for: its table has no more.
+/// [TSUNAMI] Most numbers of one gap that are requested: the size of its table.
 const GAP_NUMBERS: u64 = 65_536;
-/// [TSUNAMI] Weight of the old error rate, and what an update full of requests counts.
+/// [TSUNAMI] Weight of the old error rate, and the error rate of an update full of requests.
 const ERROR_WEIGHT_OLD: f64 = 0.25;
 const ERROR_SCALE: f64 = 50_000.0;
 
-/// Numbers asked for and blocks received in this period, and when it began.
+/// Numbers requested and blocks received in the present period, and its start.
 #[derive(Debug)]
 pub(in crate::receiver) struct Requests {
     asked: u64,
@@ -36,7 +36,7 @@ impl Requests {
         self.ask(desk, vec![NumberRange { last, ..gap }]);
     }
 
-    /// Asks for these numbers, at most one report's worth of ranges.
+    /// Requests these numbers, which must fit one report.
     fn ask(&mut self, desk: &mut Desk<'_>, ranges: Vec<NumberRange>) {
         let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
             return;
@@ -48,7 +48,7 @@ impl Requests {
         desk.lists.push(Feedback::Missing(Missing { serial: 0, from, below, ranges }));
     }
 
-    /// Asks for everything outstanding, as far as one batch goes.
+    /// Requests everything missing, up to one batch.
     pub(super) fn ask_again(&mut self, desk: &mut Desk<'_>) {
         let mut left = BATCH_NUMBERS;
         let mut all = Vec::new();
@@ -65,7 +65,7 @@ impl Requests {
         }
     }
 
-    /// A block has come; ends the period where it is time.
+    /// Records an arrived block; ends the period when it is over.
     #[expect(clippy::cast_precision_loss, reason = "counts of a third of a second")]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100 000")]
     pub(super) fn on_piece(&mut self, desk: &mut Desk<'_>) {
@@ -79,7 +79,8 @@ impl Requests {
             return;
         }
         self.ask_again(desk);
-        // DEV-063: the receive ring, whose fill counts in the original, never overflows here.
+        // DEV-063: the original also counts the fill of its receive ring, which never overflows
+        // here.
         let asked = self.asked as f64 / (1 + self.asked + self.received) as f64;
         self.error = ERROR_WEIGHT_OLD * self.error + (1.0 - ERROR_WEIGHT_OLD) * ERROR_SCALE * asked;
         let rate = (self.error as u32).min(ERROR_RATE_MAX);

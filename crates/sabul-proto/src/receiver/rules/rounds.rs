@@ -1,6 +1,6 @@
-//! Rounds: everything that is missing, when the mark has come and the path has been quiet. \[RBUDP\]
+//! Rounds rules: a list of everything missing, after the mark, once the path is quiet. \[RBUDP\]
 //!
-//! States:      nothing to answer → a mark to answer, put off by each packet → answered
+//! States:      no mark to answer → a mark to answer, delayed by each packet → answered
 
 use sabul_units::{Instant, Span};
 use sabul_wire::Mark;
@@ -9,16 +9,16 @@ use super::desk::Desk;
 use super::spacing::Spacing;
 use crate::receiver::lists::Listing;
 
-/// [RBUDP] A few times between packets: what a mark has overtaken comes within it.
+/// [RBUDP] Quiet time in mean packet spacings; packets that a mark overtook arrive within it.
 const QUIET_PACKETS: u64 = 4;
-/// Ours: no longer than this.
+/// Ours: longest quiet time.
 const QUIET_MAX: Span = Span::from_millis(10);
 
-/// The mark to answer.
+/// State of the rounds rules.
 #[derive(Debug)]
 pub(in crate::receiver) struct Rounds {
     spacing: Spacing,
-    /// And when.
+    /// The mark to answer, and when.
     mark: Option<(Mark, Instant)>,
 }
 

@@ -1,11 +1,11 @@
-//! The mean time between two packets.
+//! Mean time between two packets.
 
 use sabul_units::{Instant, Span};
 
 /// Weight of the newest distance, 1/64: longer than most bursts.
 const WEIGHT: u64 = 64;
 
-/// A moving average.
+/// Moving average of the time between packets.
 #[derive(Debug)]
 pub(super) struct Spacing {
     last: Option<Instant>,

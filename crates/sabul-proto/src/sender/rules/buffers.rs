@@ -1,4 +1,4 @@
-//! Buffers: the receiver answers for each row of packets: all here, or what is missing. [RFC998]
+//! Buffers rules: the receiver answers each run of packets with a list of missing ones. [RFC998]
 
 use sabul_cc::BUFFER_PACKETS;
 use sabul_units::{Instant, SeqNo, Span};
@@ -7,14 +7,14 @@ use sabul_wire::{Mark, Missing};
 use super::marks::Marks;
 use super::verdict::{Account, count};
 
-/// Ours: a sender that runs into its window with each ACK does not mark each time.
+/// Ours: least time between marks, for a sender whose window fills up with each ACK.
 const MARK_INTERVAL: Span = Span::from_millis(10);
 
-/// Which buffers the receiver has answered for.
+/// State of the buffers rules.
 #[derive(Debug)]
 pub(in crate::sender) struct Buffers {
     pub(super) marks: Marks,
-    /// All before this one have been judged.
+    /// Buffers before this number have been reported to the controller.
     judged: u64,
 }
 
@@ -28,7 +28,7 @@ impl Buffers {
         self.marks.take(now)
     }
 
-    /// Only the first answer for a buffer says how the path did.
+    /// Only the first answer for a buffer measures the path.
     pub(super) fn on_missing(&mut self, missing: &Missing) -> Option<Account> {
         let buffer = missing.from.0 / BUFFER_PACKETS;
         (buffer >= self.judged).then(|| {

@@ -1,4 +1,4 @@
-//! Cyclic: round and round over all that is not known to have arrived. \[FOBS\]
+//! Cyclic rules: repeated passes over all pieces not known to have arrived. \[FOBS\]
 
 use sabul_units::SeqNo;
 use sabul_wire::{Missing, NumberRange};
@@ -6,13 +6,13 @@ use sabul_wire::{Missing, NumberRange};
 use super::verdict::{Account, Totals};
 use crate::interval_set::IntervalSet;
 
-/// Where the pass is.
+/// State of the pass.
 #[derive(Debug)]
 pub(in crate::sender) struct Cyclic {
-    /// What is not known to have arrived.
+    /// Pieces not known to have arrived.
     open: IntervalSet,
     cursor: u64,
-    /// What the controller has been told of: packets settled, and arrived.
+    /// Totals already reported to the controller: packets settled, and arrived.
     told: (u64, u64),
 }
 
@@ -35,7 +35,7 @@ impl Cyclic {
         Some(SeqNo(seq))
     }
 
-    /// A pass ends where new data begins; what was cut off on the way does not end it.
+    /// New data starts a new pass after it; a part cut off a larger piece does not.
     pub(super) fn note_new(&mut self, seq: SeqNo, is_rest: bool) {
         if !is_rest {
             self.cursor = seq.0 + 1;

@@ -1,21 +1,21 @@
-//! Marks: everything before this number has been sent, and nothing more for now. DEV-061: in a
-//! datagram, repeated; published are a message over TCP, the last block again, or a flag.
+//! Marks: packets that report "everything before this number has been sent". DEV-061: here a mark
+//! is a repeated datagram; the published protocols use a TCP message, the last block again, or a
+//! flag.
 //!
-//! States:      said → data has left since → due → said
+//! States:      sent → data has left since → due → sent
 
 use sabul_units::{Instant, SeqNo, Span};
 use sabul_wire::Mark;
 
-/// The marks of one sender.
 #[derive(Debug)]
 pub(in crate::sender) struct Marks {
     newest: Mark,
     is_due: bool,
-    /// Data has left since the newest one.
+    /// Whether data has left since the newest mark.
     is_outdated: bool,
-    /// No new one before this.
+    /// No new mark before this time.
     next: Instant,
-    /// At least so long between two of them.
+    /// Least time between two marks.
     interval: Span,
 }
 
@@ -29,14 +29,13 @@ impl Marks {
         self.newest
     }
 
-    /// A DATA packet has left.
     pub(super) const fn note_sent(&mut self) {
         self.is_outdated = true;
         self.is_due = false;
     }
 
-    /// Makes a new one if data has left since the newest, or in any case with `again`, unless one is
-    /// due. Tells whether it did, or when it may.
+    /// Makes a new mark if data has left since the newest, or in any case with `again`, unless a
+    /// mark is due. Returns whether a mark was made, or the earliest time for a mark.
     pub(super) fn renew(&mut self, now: Instant, end: SeqNo, again: bool) -> Result<bool, Instant> {
         if self.is_due || !(self.is_outdated || again) {
             return Ok(false);
@@ -49,7 +48,7 @@ impl Marks {
         Ok(true)
     }
 
-    /// The one to say now, if there is one.
+    /// Returns the mark to send now, if a mark is due.
     pub(super) fn take(&mut self, now: Instant) -> Result<Mark, Instant> {
         if !std::mem::take(&mut self.is_due) {
             return Err(Instant::MAX);
@@ -58,7 +57,7 @@ impl Marks {
         Ok(self.newest)
     }
 
-    /// Says the newest again, if nothing has left since.
+    /// Makes the newest mark due again, if no data has left since.
     pub(super) const fn repeat(&mut self) {
         self.is_due |= self.newest.serial > 0 && !self.is_outdated;
     }

@@ -1,5 +1,5 @@
-//! Rounds: everything that may be sent, a mark, and nothing before the receiver has listed what is
-//! missing; that is the next round. \[RBUDP\]
+//! Rounds rules: send everything, then a mark, then wait for the list of missing pieces, which is
+//! the next round. \[RBUDP\]
 //!
 //! States:      sending → waiting for the answer to the mark → sending
 
@@ -10,12 +10,12 @@ use super::marks::Marks;
 use super::verdict::{Account, Verdict, count};
 use crate::sender::pace::From;
 
-/// What is known of the present round.
+/// State of the present round.
 #[derive(Debug)]
 pub(in crate::sender) struct Rounds {
     pub(super) marks: Marks,
     is_waiting: bool,
-    /// The first packet of a round sets the time for all.
+    /// The first packet of a round is the time reference for all others.
     is_new: bool,
     sent: u64,
     missing: u64,

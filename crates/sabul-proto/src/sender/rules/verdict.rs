@@ -1,10 +1,10 @@
-//! What a report says about a round, a pass or a buffer.
+//! Results of a report about a round, a pass or a buffer.
 
 use sabul_cc::BulkReport;
 use sabul_units::Packets;
 use sabul_wire::Missing;
 
-/// What the controller hears of a round, a pass or a buffer.
+/// Packets sent and arrived in a round, a pass or a buffer, for the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sender) struct Account {
     pub(in crate::sender) sent: u64,
@@ -17,24 +17,24 @@ impl Account {
     }
 }
 
-/// What has become of all DATA packets so far.
+/// Totals over all DATA packets so far.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sender) struct Totals {
-    /// Sent, and not in flight any more.
+    /// Sent and no longer in flight.
     pub(in crate::sender) settled: u64,
     pub(in crate::sender) arrived: u64,
 }
 
-/// What to make of a list of what is missing.
+/// Result of processing a list of missing numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sender) enum Verdict {
-    /// Nothing: it answers a mark that was said twice, and was heard before.
+    /// Nothing to do: the list answers a repeated mark and was processed before.
     Known,
-    /// What it lists is lost, and the controller hears this.
+    /// The listed numbers are lost; the account goes to the controller.
     Lost(Option<Account>),
 }
 
-/// How many numbers a list misses.
+/// Counts the numbers in a list.
 pub(super) fn count(missing: &Missing) -> u64 {
     missing.ranges.iter().map(|range| range.count()).sum()
 }

@@ -1,4 +1,4 @@
-//! Peers that report what cannot be true.
+//! Reports that cannot be true.
 
 use sabul_wire::MAX_RANGES;
 
@@ -6,8 +6,8 @@ use super::super::feedback::NUMBERS_MAX;
 use super::super::skips::Skips;
 use super::*;
 
-/// A sender that leaves numbers out, paced at one packet a millisecond, against a peer that says at
-/// each tenth what it says of what has been sent so far; the time at which it is found out.
+/// Runs a sender that skips numbers, paced at one packet a millisecond. At each tenth packet, `say`
+/// returns the peer's report on everything sent so far. Returns the time of detection, if any.
 fn found_out_at(mut say: impl FnMut(&Sender, u64, &[u64]) -> Feedback) -> Option<u64> {
     let mut sender = sender(LossPolicy::Current, &[("rate_mbps", "12")]);
     sender.skip_numbers(Box::new(sabul_units::SeededRandom::new(3)));
@@ -30,7 +30,7 @@ fn found_out_at(mut say: impl FnMut(&Sender, u64, &[u64]) -> Feedback) -> Option
     None
 }
 
-/// Acknowledges all that has been sent, with this list of missing numbers.
+/// Returns an ACK of everything sent, with this list of missing numbers.
 fn all(sender: &Sender, serial: u64, numbers: &[u64], missing: Vec<NumberRange>) -> Feedback {
     Feedback::Ack(Ack {
         serial,
@@ -43,7 +43,7 @@ fn all(sender: &Sender, serial: u64, numbers: &[u64], missing: Vec<NumberRange>)
     })
 }
 
-/// The numbers that did not carry data: those that were left out, and those of ACK2s.
+/// Returns the numbers without data: skipped numbers, and those of ACK2s.
 fn gaps(numbers: &[u64]) -> Vec<NumberRange> {
     let gaps = numbers.windows(2).filter(|pair| pair[1] > pair[0] + 1);
     gaps.map(|pair| NumberRange { first: pair[0] + 1, last: pair[1] - 1 }).collect()
@@ -52,9 +52,9 @@ fn gaps(numbers: &[u64]) -> Vec<NumberRange> {
 #[test]
 fn a_peer_that_acknowledges_what_it_has_not_received_is_found_out() {
     let liar = found_out_at(|sender, serial, numbers| all(sender, serial, numbers, Vec::new()));
-    // The first is among the first 512, and half a second later it counts.
+    // The first is among the first 512; half a second later it counts.
     assert!((256..1200).contains(&liar.expect("it is found out")), "{liar:?}");
-    // The same peer, but it lists what it was not sent, as an honest one does.
+    // The same peer, but it lists the skipped numbers, as an honest peer does.
     let honest = found_out_at(|sender, serial, numbers| {
         let missing = gaps(numbers);
         let from = missing.len().saturating_sub(MAX_RANGES - 1);
@@ -76,7 +76,8 @@ fn full_lists_of_numbers_settled_long_ago_do_not_hide_a_lie() {
     assert!((800..3000).contains(&liar.expect("it is found out")), "{liar:?}");
 }
 
-/// How many full lists without the number under watch pass, where the peer has named so many numbers before.
+/// Returns how many full lists without the watched number pass if the peer has named `named`
+/// numbers before.
 fn full_lists_that_pass(named_at: PacketNumber, named: u64) -> u64 {
     let mut skips = Skips::none();
     skips.start(named_at, Box::new(sabul_units::SeededRandom::new(3)));
@@ -138,7 +139,7 @@ fn an_ack_of_the_very_number_that_was_left_out_is_a_lie() {
     sender.handle_feedback(at_ms(1), &ack(1, 1, pair[0])).unwrap();
 }
 
-/// A sender of which ten packets have left and nothing has been acknowledged.
+/// Returns a sender that has sent ten packets, none acknowledged.
 fn sender_of_ten() -> Sender {
     let mut sender = sender(LossPolicy::Current, &[]);
     sender.push_block(10_000);

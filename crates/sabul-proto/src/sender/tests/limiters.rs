@@ -1,13 +1,13 @@
-//! Causes of waiting, and the time that each takes.
+//! Causes of waiting, and the time charged to each.
 
 use super::*;
 
-/// The cause of the most time so far.
+/// Returns the cause with the most time so far.
 fn main_cause(sender: &Sender) -> Cause {
     sender.limiters().into_iter().max_by_key(|limiter| limiter.time).unwrap().why
 }
 
-/// A second of turns each millisecond; the cause of the most of it.
+/// Runs a turn each millisecond for a second; returns the cause with the most time.
 fn cause_of_a_second(sender: &mut Sender, mut turn: impl FnMut(&mut Sender, Instant)) -> Cause {
     for ms in 0..1000 {
         turn(sender, at_ms(ms));
@@ -44,7 +44,7 @@ fn each_cause_of_waiting_is_accounted_when_it_binds() {
     full(&mut loose);
     assert_eq!(cause_of_a_second(&mut loose, answer), Cause::Path);
 
-    // Two packets under way, and an answer that acknowledges nothing.
+    // Two packets in flight, and an ACK that acknowledges nothing.
     let mut window = sender(LossPolicy::Current, &[]);
     window.window.set_unacknowledged_max(Packets(2));
     full(&mut window);
@@ -52,7 +52,7 @@ fn each_cause_of_waiting_is_accounted_when_it_binds() {
         let serial = now.elapsed().as_nanos() / 1_000_000 + 1;
         let nothing = Ack { serial, block_limit: 100, ..Ack::default() };
         sender.handle_feedback(now, &Feedback::Ack(nothing)).unwrap();
-        // No expiry: an answer would be due.
+        // No expiry while an answer is due.
         sender.silence.stop();
     };
     assert_eq!(cause_of_a_second(&mut window, ping), Cause::Window);
@@ -75,7 +75,7 @@ fn each_cause_of_waiting_is_accounted_when_it_binds() {
     assert_eq!(cause_of_a_second(&mut room, ping), Cause::Receiver);
 }
 
-/// A controller that holds everything, or has given way.
+/// A controller that freezes sending, or that yields.
 #[derive(Debug)]
 struct Stub(SendLimits, &'static str);
 
