@@ -1,17 +1,17 @@
-//! What a congestion header says: the values that hosts and routers exchange in it, whatever its layout.
+//! Congestion header: the values that hosts and routers exchange, independent of the encoding.
 //!
-//! Source: [ECC]: a header between transport and network header of each data packet, which routers rewrite
-//! and the receiver echoes. Which values each algorithm needs is its own; a [`CongestionForm`] is one set of
-//! them, and the same for all packets of a channel.
-//! Not here:    the bytes (`sabul-wire`); what either half makes of the values (`sabul-cc`).
+//! Source: [ECC]: a header between the transport and network headers of each data packet. Routers
+//! rewrite the header and the receiver echoes it. Each algorithm uses its own set of values, a
+//! [`CongestionForm`], which is the same for all packets of a channel.
+//! Not here:    the encoding (`sabul-wire`); the algorithms of hosts and routers (`sabul-cc`).
 
 use crate::rate::Rate;
 use crate::time::Span;
 
-/// Parts of one in the losses that headers tell: billionths.
+/// Scale of the losses in headers: one is 10^9 billionths.
 pub const LOSS_ONE: i64 = 1_000_000_000;
 
-/// Which values a congestion header holds.
+/// Which values a congestion header holds: one form per algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CongestionForm {
     /// XCP's.
@@ -26,16 +26,16 @@ pub enum CongestionForm {
     Emkc,
     /// MaxNet's.
     MaxNet,
-    /// Four numbers whose meaning only a program's own algorithm knows.
+    /// Four numbers for a program's own algorithm.
     Own,
 }
 
 impl CongestionForm {
-    /// All of them.
+    /// All forms.
     pub const ALL: [Self; 7] =
         [Self::Xcp, Self::Rcp, Self::PiqiRcp, Self::JetMax, Self::Emkc, Self::MaxNet, Self::Own];
 
-    /// The number that stands for it on the wire: 1 to 15.
+    /// Code of the form on the wire, 1 to 15.
     pub const fn code(self) -> u8 {
         match self {
             Self::Xcp => 1,
@@ -48,13 +48,13 @@ impl CongestionForm {
         }
     }
 
-    /// The form that this number stands for.
+    /// Returns the form with this code.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|form| form.code() == code)
     }
 
-    /// Its fields as a flow writes them that does not take part: routers learn nothing from it, and count it
-    /// as traffic that nobody controls.
+    /// Returns the fields of a flow that does not take part. Routers take no values from these
+    /// fields and count the flow as uncontrolled traffic.
     pub const fn blank(self) -> CongestionFields {
         match self {
             Self::Xcp => CongestionFields::Xcp { rtt: Span::ZERO, interval: Span::ZERO, delta: 0 },
@@ -78,83 +78,84 @@ impl CongestionForm {
     }
 }
 
-/// The interval of a packet that is nothing but a header: its flow is counted by its data. Not zero, which says that
-/// a flow does not listen.
+/// Interval in a packet that carries only a header: the flow is already counted by its data. Not
+/// zero, which would mark a flow as uncontrolled.
 pub const ASKING: Span = Span(1);
 
-/// The rate that stands for none: no router has told one.
+/// No rate: no router has set a rate yet.
 pub const NO_RATE: Rate = Rate(u64::MAX);
 
-/// The values of a form. Spans are the sender's; [`Span::ZERO`] stands for one that it does not know.
+/// The values of a form. Spans are the sender's; [`Span::ZERO`] stands for an unknown value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CongestionFields {
-    /// XCP in its form for throughputs.
+    /// XCP in its throughput form.
     Xcp {
-        /// The sender's round trip.
+        /// RTT of the sender.
         rtt: Span,
-        /// Between two packets, were they even: the round trip over the window in packets.
+        /// Mean time between two packets: the RTT divided by the window in packets.
         interval: Span,
-        /// By how much the throughput shall change, in bytes a second: what the sender wishes, then what
-        /// routers have made of it.
+        /// Change of the throughput in bytes per second: the sender's request, as reduced by
+        /// routers.
         delta: i64,
     },
     /// RCP.
     Rcp {
-        /// The sender's round trip.
+        /// RTT of the sender.
         rtt: Span,
-        /// The least that a router allows; [`NO_RATE`] before the first.
+        /// Smallest rate that a router allows; [`NO_RATE`] before the first router.
         rate: Rate,
     },
     /// PIQI-RCP.
     PiqiRcp {
-        /// The sender's round trip.
+        /// RTT of the sender.
         rtt: Span,
-        /// The least that a router allows; [`NO_RATE`] before the first.
+        /// Smallest rate that a router allows; [`NO_RATE`] before the first router.
         rate: Rate,
     },
     /// JetMax.
     JetMax(JetMaxFields),
     /// EMKC.
     Emkc {
-        /// Between two packets, at the rate at which this one left.
+        /// Time between two packets at the present sending rate.
         interval: Span,
-        /// The largest loss of a router's that the path has, in billionths; below zero where none is full.
+        /// Largest loss of the path's routers, in billionths; negative where no router is full.
         loss: i64,
-        /// Which router that is; 0 for none.
+        /// Identifier of that router; 0 for none.
         router: u32,
-        /// Which of its intervals.
+        /// Number of that router's interval.
         round: u32,
     },
     /// MaxNet.
     MaxNet {
-        /// The highest price of a router's that the path has.
+        /// Highest price of the path's routers.
         price: Span,
     },
-    /// A program's own.
+    /// Numbers of a program's own algorithm.
     Own([u64; 4]),
 }
 
 /// JetMax's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JetMaxFields {
-    /// Between two packets, at the rate at which this one left.
+    /// Time between two packets at the present sending rate.
     pub interval: Span,
-    /// The fair rate at the controlling router; [`NO_RATE`] before that has told it.
+    /// Fair rate at the controlling router; [`NO_RATE`] before that router has set it.
     pub fair: Rate,
-    /// The loss at that router, in billionths; below zero where it is not full.
+    /// Loss at the controlling router, in billionths; negative where the router is not full.
     pub loss: i32,
-    /// The largest loss of a router's that the path has.
+    /// Largest loss of the path's routers.
     pub loss_max: i32,
-    /// The router that the flow obeys; 0 for none.
+    /// Router that controls the flow; 0 for none.
     pub controlling: u32,
-    /// The router of the largest loss.
+    /// Router with the largest loss.
     pub suggested: u32,
-    /// Which interval of the controlling router it was.
+    /// Number of the controlling router's interval.
     pub round: u16,
 }
 
 impl CongestionFields {
-    /// The same for a packet that is nothing but a header: routers answer it, and count no flow more for it.
+    /// Returns the fields for a packet that carries only a header. Routers answer the packet and
+    /// count no extra flow.
     #[must_use]
     pub const fn asking(mut self) -> Self {
         match &mut self {
@@ -171,7 +172,7 @@ impl CongestionFields {
         self
     }
 
-    /// The form that has these values.
+    /// Returns the form of these values.
     pub const fn form(&self) -> CongestionForm {
         match self {
             Self::Xcp { .. } => CongestionForm::Xcp,
@@ -185,19 +186,19 @@ impl CongestionFields {
     }
 }
 
-/// A congestion header, as it left or as it arrived.
+/// A congestion header, as sent or as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CongestionHeader {
-    /// Routers that took part so far; 255 stands for more.
+    /// Number of routers that took part so far; 255 stands for 255 or more.
     pub routers: u8,
-    /// How long the packet waited in their queues, by their own account.
+    /// Total queueing delay that these routers reported.
     pub queued: Span,
-    /// The values of the algorithm.
+    /// Values of the algorithm.
     pub fields: CongestionFields,
 }
 
 impl CongestionHeader {
-    /// As a sender writes it: no router has seen it.
+    /// Creates a header as sent, before the first router.
     pub const fn new(fields: CongestionFields) -> Self {
         Self { routers: 0, queued: Span::ZERO, fields }
     }

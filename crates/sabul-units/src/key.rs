@@ -1,8 +1,7 @@
-//! Keys of files: what each is called, what it may be, what holds without it, whose it is, what it means,
-//! and the field that it fills.
+//! Keys of configuration files: name, type, bounds, default, owners, meaning and target field.
 //!
-//! A [`Key`] stands beside the field it fills, and is the only place that knows any of this: parser,
-//! refusals, arms and manual read it there.
+//! A [`Key`] stands next to the field that it fills and is the only source of this information. The
+//! parser, error messages, arms and the manual all read the key.
 
 use std::fmt;
 
@@ -13,27 +12,27 @@ const PS_PER_S: f64 = 1e12;
 /// Picoseconds in a millisecond.
 const PS_PER_MS: f64 = 1e9;
 
-/// Numbers that a key may have.
+/// Range of allowed numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// The smallest, allowed or not.
+    /// Lower bound.
     pub low: f64,
-    /// The largest, allowed.
+    /// Upper bound; allowed.
     pub high: f64,
-    /// Whether the smallest is allowed itself.
+    /// Whether the lower bound itself is allowed.
     pub is_low_allowed: bool,
 }
 
 impl Range {
-    /// From `low` to `high`, both allowed.
+    /// Creates a range from `low` to `high`, both allowed.
     pub const fn of(low: f64, high: f64) -> Self {
         Self { low, high, is_low_allowed: true }
     }
-    /// Over `low`, up to `high`, which is allowed.
+    /// Creates a range above `low`, up to and including `high`.
     pub const fn over(low: f64, high: f64) -> Self {
         Self { low, high, is_low_allowed: false }
     }
-    /// Whether a number lies in it.
+    /// Whether the range contains `number`.
     pub fn contains(&self, number: f64) -> bool {
         (self.low..=self.high).contains(&number) && (self.is_low_allowed || number > self.low)
     }
@@ -50,14 +49,14 @@ impl fmt::Display for Range {
     }
 }
 
-/// What a key takes, and where that goes.
+/// Type and bounds of a key's value, and the setter of its field.
 #[derive(Debug)]
 pub enum Takes<T: 'static> {
     /// A number.
     Number(Range, fn(&mut T, f64)),
-    /// A whole number, both ends allowed.
+    /// A whole number; both bounds are allowed.
     Whole(u64, u64, fn(&mut T, u64)),
-    /// A whole number of at most 32 bits, both ends allowed.
+    /// A whole number of at most 32 bits; both bounds are allowed.
     Whole32(u32, u32, fn(&mut T, u32)),
     /// A rate in megabits per second.
     Mbps(Range, fn(&mut T, Rate)),
@@ -65,7 +64,8 @@ pub enum Takes<T: 'static> {
     Millis(Range, fn(&mut T, Span)),
     /// A time in seconds.
     Seconds(Range, fn(&mut T, Span)),
-    /// A probability; over zero where the range says so, also after rounding to parts per billion.
+    /// A probability. Where the range starts above zero, the value must also be above zero after
+    /// rounding to parts per billion.
     Chance(Range, fn(&mut T, Probability)),
     /// True or false.
     Flag(fn(&mut T, bool)),
@@ -73,20 +73,21 @@ pub enum Takes<T: 'static> {
     Word(&'static [&'static str], fn(&mut T, &'static str)),
     /// Any of these words, in a list.
     Words(&'static [&'static str], fn(&mut T, &'static str)),
-    /// A table with keys of its own, which are these, and one as an example.
+    /// A table with its own keys: a function that lists the keys, and an example.
     Table(fn() -> Vec<&'static str>, &'static str),
-    /// A table of whole numbers by the names of flows, both ends allowed; the field gets the flow's position.
+    /// A table from flow names to whole numbers, both bounds allowed. The setter receives the
+    /// flow's position.
     ByFlow(u32, u32, fn(&mut T, u32, u32)),
-    /// A table whose keys are a controller's.
+    /// A table with the keys of a controller.
     Map,
-    /// Something that is read by itself: what it may be, in words.
+    /// A value with its own parser; the text describes the allowed values.
     Own(&'static str),
 }
 
-/// What holds where a key is not given.
+/// Value that applies where a key is not given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unset {
-    /// It has to be given: what, in words.
+    /// The key is required; the text describes the value.
     Required(&'static str),
     /// A number, in the key's unit.
     Number(f64),
@@ -94,11 +95,11 @@ pub enum Unset {
     Flag(bool),
     /// A word.
     Word(&'static str),
-    /// What depends on other things, in words; empty for nothing at all.
+    /// A default that depends on other settings, in words; empty where there is no default.
     Said(&'static str),
 }
 
-/// A value as a file has it.
+/// A value as parsed from a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Given<'a> {
     /// A whole number.
@@ -113,72 +114,72 @@ pub enum Given<'a> {
     Other,
 }
 
-/// Why a value is not taken.
+/// Why a value is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is no number, no word, as the case may be.
+    /// The value has the wrong type.
     Type,
-    /// It is out of range.
+    /// The value is out of range.
     Range,
-    /// It is above zero, but not after rounding.
+    /// The value is above zero, but rounds to zero.
     TooSmall,
-    /// It is a word, but none of those.
+    /// The value is none of the allowed words.
     Word,
 }
 
-/// What a key may be, for whoever tries its bounds or writes a manual.
+/// Allowed values of a key, for tests of the bounds and for the manual.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bounds {
     /// Any number in a range.
     Number(Range),
-    /// A whole number, both ends allowed.
+    /// A whole number; both bounds are allowed.
     Whole(u64, u64),
     /// True or false.
     Flag,
     /// One of these words.
     Words(&'static [&'static str]),
-    /// A whole number for each flow, both ends allowed.
+    /// A whole number for each flow; both bounds are allowed.
     ByFlow(u32, u32),
     /// A table.
     Table,
-    /// Something else, in words.
+    /// Another kind of value, described in words.
     Said(&'static str),
 }
 
-/// What the lab has not.
+/// A setting that the lab does not support.
 #[derive(Debug)]
 pub struct NotInLab<T: 'static> {
-    /// Whether something asks for it.
+    /// Returns whether the target uses the setting.
     pub is_asked: fn(&T) -> bool,
-    /// Why not, and what to do instead.
+    /// Why the setting is unsupported, and an alternative.
     pub why: &'static str,
 }
 
-/// One key of a file whose values end up in a `T`.
+/// One key of a file; values go into a `T`.
 #[derive(Debug)]
 pub struct Key<T: 'static> {
-    /// Its name, which ends in the unit.
+    /// Name, which ends in the unit.
     pub name: &'static str,
-    /// What it takes.
+    /// Type, bounds and setter of the value.
     pub takes: Takes<T>,
-    /// What holds without it.
+    /// Default.
     pub unset: Unset,
-    /// To which transports, disciplines or kinds it belongs; empty where to all.
+    /// Transports, disciplines or kinds to which the key belongs; empty for all.
     pub owners: &'static [&'static str],
-    /// What to do instead where it does not belong.
+    /// Advice for a use of the key where the key does not belong.
     pub elsewhere: &'static str,
-    /// Keys that it excludes, and that exclude it.
+    /// Keys that cannot be given together with this key.
     pub rivals: &'static [&'static str],
-    /// Where the lab cannot do what it asks for.
+    /// Settings of this key that the lab does not support.
     pub not_in_lab: Option<NotInLab<T>>,
-    /// What it means, in a few words.
+    /// Meaning, in a few words.
     pub doc: &'static str,
-    /// Where default or bounds come from.
+    /// Source of the default or the bounds.
     pub source: &'static str,
 }
 
 impl<T> Key<T> {
-    /// A key that may be left out and belongs everywhere.
+    /// Creates an optional key that belongs everywhere.
     pub const fn new(name: &'static str, takes: Takes<T>, doc: &'static str) -> Self {
         Self {
             name,
@@ -192,53 +193,53 @@ impl<T> Key<T> {
             source: "",
         }
     }
-    /// It has to be given; `what` says what that is.
+    /// Makes the key required; `what` describes the value.
     pub const fn required(self, what: &'static str) -> Self {
         Self { unset: Unset::Required(what), ..self }
     }
-    /// The number that holds without it, in its unit.
+    /// Sets a numeric default, in the key's unit.
     pub const fn or(self, number: f64) -> Self {
         Self { unset: Unset::Number(number), ..self }
     }
-    /// Whether it holds where it is not given.
+    /// Sets a default of true or false.
     pub const fn or_flag(self, flag: bool) -> Self {
         Self { unset: Unset::Flag(flag), ..self }
     }
-    /// The word that holds without it.
+    /// Sets a default word.
     pub const fn or_word(self, word: &'static str) -> Self {
         Self { unset: Unset::Word(word), ..self }
     }
-    /// What holds without it, where that depends on other things.
+    /// Describes a default that depends on other settings.
     pub const fn or_else(self, words: &'static str) -> Self {
         Self { unset: Unset::Said(words), ..self }
     }
-    /// To whom it belongs.
+    /// Sets the owners of the key.
     pub const fn of(self, owners: &'static [&'static str]) -> Self {
         Self { owners, ..self }
     }
-    /// What to do instead where it does not belong.
+    /// Sets the advice for a use of the key where the key does not belong.
     pub const fn elsewhere(self, elsewhere: &'static str) -> Self {
         Self { elsewhere, ..self }
     }
-    /// Which keys it excludes.
+    /// Sets the keys that cannot be given together with this key.
     pub const fn against(self, rivals: &'static [&'static str]) -> Self {
         Self { rivals, ..self }
     }
-    /// What of it the lab has not, and why.
+    /// Declares settings that the lab does not support, and why.
     pub const fn not_in_lab(self, is_asked: fn(&T) -> bool, why: &'static str) -> Self {
         Self { not_in_lab: Some(NotInLab { is_asked, why }), ..self }
     }
-    /// Where default or bounds come from.
+    /// Sets the source of the default or the bounds.
     pub const fn source(self, source: &'static str) -> Self {
         Self { source, ..self }
     }
 
-    /// Why the lab cannot do what this key asks for in `target`; `None` where it can.
+    /// Returns why the lab does not support this key's setting in `target`; `None` if supported.
     pub fn lab_refusal(&self, target: &T) -> Option<&'static str> {
         self.not_in_lab.as_ref().filter(|lab| (lab.is_asked)(target)).map(|lab| lab.why)
     }
 
-    /// What it may be.
+    /// Returns the allowed values.
     pub fn bounds(&self) -> Bounds {
         match &self.takes {
             Takes::Number(range, _)
@@ -256,7 +257,7 @@ impl<T> Key<T> {
         }
     }
 
-    /// What it may be, as a refusal says it.
+    /// Describes the allowed values, as text for error messages.
     pub fn allowed(&self) -> String {
         match self.bounds() {
             Bounds::Number(range) => format!("a number {range}"),
@@ -277,10 +278,11 @@ impl<T> Key<T> {
         }
     }
 
-    /// Puts a value into its field.
+    /// Checks a value and stores it in its field.
     ///
     /// # Errors
-    /// If it may not be that. Nothing is put then, and nothing ever by a key that is read by itself.
+    /// If the value is not allowed; nothing is stored then. Keys with their own parser and table
+    /// keys are always rejected.
     pub fn put(&self, target: &mut T, given: Given<'_>) -> Result<(), Refused> {
         match &self.takes {
             Takes::Number(range, set) => set(target, number(given, *range)?),
@@ -322,10 +324,10 @@ impl<T> Key<T> {
         Ok(())
     }
 
-    /// Puts the number of the flow at a position into its field.
+    /// Stores a number for the flow at position `flow`.
     ///
     /// # Errors
-    /// As [`Self::put`].
+    /// As for [`Self::put`].
     pub fn put_for_flow(&self, target: &mut T, flow: u32, given: Given<'_>) -> Result<(), Refused> {
         let Takes::ByFlow(low, high, set) = &self.takes else { return Err(Refused::Type) };
         let whole = whole(given, (*low).into(), (*high).into())?;
@@ -333,10 +335,10 @@ impl<T> Key<T> {
         Ok(())
     }
 
-    /// Puts what holds without the key into its field, where that is a value.
+    /// Stores the default in its field, if the default is a value.
     ///
     /// # Errors
-    /// If the key may not be that, which is a mistake in the key.
+    /// If the key does not allow its own default, which is a bug in the key.
     pub fn put_default(&self, target: &mut T) -> Result<(), Refused> {
         match self.unset {
             Unset::Required(_) | Unset::Said(_) => Ok(()),
@@ -346,7 +348,7 @@ impl<T> Key<T> {
         }
     }
 
-    /// The same without the type of what it fills.
+    /// Returns a description of the key without the target type.
     pub fn row(&self) -> Row {
         Row {
             name: self.name,
@@ -363,45 +365,45 @@ impl<T> Key<T> {
     }
 }
 
-/// What a key is, without the type of what it fills: a row of the manual.
+/// Description of a key without the target type: a row of the manual.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// What it may be.
+    /// Allowed values.
     pub bounds: Bounds,
-    /// What it may be, as a refusal says it.
+    /// Allowed values, as text for error messages.
     pub allowed: String,
-    /// Whether it takes a list of its words.
+    /// Whether the value is a list of words.
     pub is_list: bool,
-    /// What holds without it.
+    /// Default.
     pub unset: Unset,
-    /// To whom it belongs; empty where to all.
+    /// Owners; empty for all.
     pub owners: &'static [&'static str],
-    /// Keys that it excludes.
+    /// Keys that cannot be given together with this key.
     pub rivals: &'static [&'static str],
-    /// Whether the lab can do all that it may ask for.
+    /// Whether the lab supports every setting of the key.
     pub is_all_in_lab: bool,
-    /// What it means.
+    /// Meaning.
     pub doc: &'static str,
-    /// Where default or bounds come from.
+    /// Source of the default or the bounds.
     pub source: &'static str,
 }
 
-/// The names of keys, in their order.
+/// Returns the names of keys, in order.
 pub fn names<T>(keys: &[Key<T>]) -> Vec<&'static str> {
     keys.iter().map(|key| key.name).collect()
 }
 
-/// Keys without the type of what they fill.
+/// Returns descriptions of keys without the target type.
 pub fn rows<T>(keys: &[Key<T>]) -> Vec<Row> {
     keys.iter().map(Key::row).collect()
 }
 
-/// A number in a range.
+/// Reads a number within a range.
 fn number(given: Given<'_>, range: Range) -> Result<f64, Refused> {
     let number = match given {
-        // Exact up to 2^53; ranges end far below.
+        // Exact up to 2^53; all ranges end far below.
         Given::Integer(number) => number as f64,
         Given::Float(number) => number,
         _ => return Err(Refused::Type),
@@ -409,7 +411,7 @@ fn number(given: Given<'_>, range: Range) -> Result<f64, Refused> {
     if range.contains(number) { Ok(number) } else { Err(Refused::Range) }
 }
 
-/// A whole number from `low` to `high`; `1e9` counts as one.
+/// Reads a whole number from `low` to `high`; `1e9` counts as a whole number.
 #[expect(clippy::cast_possible_truncation, reason = "a float is compared before it is cast")]
 fn whole(given: Given<'_>, low: u64, high: u64) -> Result<u64, Refused> {
     let number = match given {
@@ -422,7 +424,7 @@ fn whole(given: Given<'_>, low: u64, high: u64) -> Result<u64, Refused> {
     whole.ok_or(Refused::Range)
 }
 
-/// The nearest whole number.
+/// Rounds to the nearest whole number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
 pub fn rounded(number: f64) -> u64 {
     number.round() as u64

@@ -1,9 +1,9 @@
-//! The words every other crate speaks: time, gap, rate, sizes, sequence numbers, seeded randomness,
-//! what a key of a file is, what a congestion header says, and what a machine answers when it is polled.
+//! Shared basic types: time, gap, rate, sizes, sequence numbers, seeded randomness, keys of
+//! configuration files, congestion header values and the result of `poll`.
 //!
-//! Time is an integer count of picoseconds since the start of a run, so runs are bit-identical and
-//! the serialisation time of a packet is exact. Nothing here reads a clock or the system's
-//! randomness: both are inputs.
+//! Time is an integer count of picoseconds since the start of a run. Runs are therefore
+//! bit-identical, and the serialisation time of a packet is exact. No code here reads a clock or
+//! the system's randomness: both are inputs.
 
 mod congestion;
 pub mod key;

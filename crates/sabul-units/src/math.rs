@@ -1,24 +1,24 @@
-//! Roots, logarithm and exponential from the four basic operations, so that a seed gives the same bits on
-//! every machine; those of the C library differ between targets.
+//! Roots, logarithm and exponential function, computed with the four basic operations. The
+//! functions of the C library differ between targets; these give the same bits on every machine.
 
 use std::f64::consts::{LN_2, SQRT_2};
 
-/// The cube root; zero for what is not positive.
+/// Returns the cube root; zero for arguments that are not positive.
 pub fn cube_root(a: f64) -> f64 {
     root::<3>(a)
 }
 
-/// The fifth root; zero for what is not positive.
+/// Returns the fifth root; zero for arguments that are not positive.
 pub fn fifth_root(a: f64) -> f64 {
     root::<5>(a)
 }
 
-/// The root of a positive, normal number, by Newton's iteration.
+/// Returns the Nth root of a positive, normal number by Newton's iteration; zero if not positive.
 fn root<const N: u16>(a: f64) -> f64 {
     if a <= 0.0 {
         return 0.0;
     }
-    // An Nth of the exponent is within a tenth; each step doubles the digits.
+    // Dividing the exponent by N is accurate to a tenth; each step doubles the digits.
     let n = f64::from(N);
     let bias = (1023 << 52) / u64::from(N) * u64::from(N - 1);
     let mut x = f64::from_bits(a.to_bits() / u64::from(N) + bias);
@@ -29,7 +29,7 @@ fn root<const N: u16>(a: f64) -> f64 {
     x
 }
 
-/// The natural logarithm of a positive, normal number, to about one part in 10^15.
+/// Returns the natural logarithm of a positive, normal number, to about one part in 10^15.
 pub fn ln(x: f64) -> f64 {
     debug_assert!(x.is_normal() && x > 0.0);
     let bits = x.to_bits();
@@ -46,7 +46,7 @@ pub fn ln(x: f64) -> f64 {
     2.0 * t * sum + f64::from(exponent) * LN_2
 }
 
-/// e to the power of `x`, for |x| below 700, to about one part in 10^14.
+/// Returns e to the power of `x`, for |x| below 700, to about one part in 10^14.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "|x| is below 700")]
 pub fn exp(x: f64) -> f64 {
     debug_assert!(x.abs() < 700.0);
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_logarithm_of_a_product_is_the_sum() {
-        // ln 1 = 0, ln 2, ln 10, and products of what is known.
+        // ln 1 = 0, ln 2, ln 10, and products of known values.
         assert!(ln(1.0).abs() < 1e-300);
         assert!((ln(2.0) - LN_2).abs() < 1e-15);
         assert!((ln(10.0) - std::f64::consts::LN_10).abs() < 1e-15);

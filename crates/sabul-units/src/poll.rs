@@ -1,28 +1,28 @@
-//! What a machine of the core answers when it is asked what to do: the one word of all of them.
+//! Return type of `poll`, shared by all state machines of the core.
 //!
-//! A machine takes inputs, each at its time, and then `poll(now)` until it says wait. Until the time it
-//! names then, asking again is in vain, unless an input comes before. The whole contract, and why there
-//! is one, is in ADR 21.
+//! The caller passes inputs, each with its time, then calls `poll(now)` until the result is `Wait`.
+//! Before the returned time another call is useless, unless an input arrives first. ADR 21 holds
+//! the complete contract and its reasons.
 
 use crate::Instant;
 
-/// What `poll` of a machine answers: an output, or until when there is none, and why.
+/// Result of `poll`: an output, or the next deadline and the reason for the wait.
 #[must_use = "an output that is not carried out is lost"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polled<O, R> {
-    /// Carry this out, then ask again.
+    /// An output to carry out; then call `poll` again.
     Ready(O),
-    /// Nothing, unless an input comes before.
+    /// No output before this time, unless an input arrives first.
     Wait {
-        /// When to ask again; none where only an input helps.
+        /// When to call `poll` again; `None` if only an input helps.
         until: Option<Instant>,
-        /// What is waited for.
+        /// Reason for the wait.
         because: R,
     },
 }
 
 impl<O, R> Polled<O, R> {
-    /// The output, if there is one: for owners that learn in another way when to ask again.
+    /// Returns the output, if any; for callers that have other deadlines.
     #[inline]
     pub fn ready(self) -> Option<O> {
         match self {
@@ -31,7 +31,7 @@ impl<O, R> Polled<O, R> {
         }
     }
 
-    /// When to ask again: none where only an input helps, or where there is an output.
+    /// Returns when to call `poll` again; `None` if only an input helps, or for an output.
     #[inline]
     pub fn until(&self) -> Option<Instant> {
         match self {

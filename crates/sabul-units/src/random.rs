@@ -1,4 +1,4 @@
-//! Our own small generator, so that a seed means the same run for ever.
+//! Seeded random number generator of our own, so that a seed gives the same run in every version.
 //!
 //! xoshiro256** (Blackman and Vigna, 2018), seeded by splitmix64. Not for secrets.
 
@@ -7,26 +7,26 @@ use std::str::FromStr;
 
 /// A source of reproducible randomness.
 pub trait Random {
-    /// The next 64 uniform bits.
+    /// Returns the next 64 uniform bits.
     fn next_u64(&mut self) -> u64;
 
-    /// A uniform number in `0..bound`; zero for a zero bound.
+    /// Returns a uniform number in `0..bound`; zero for a zero bound.
     fn below(&mut self, bound: u64) -> u64 {
-        // Multiply-shift: the bias is below 2^-64 × bound, far under what any test here can see.
+        // Multiply-shift: the bias is below 2^-64 × bound, far below what any test here can detect.
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64
     }
 
-    /// Whether an event of this probability happens now.
+    /// Returns whether an event of this probability happens now.
     fn chance(&mut self, p: Probability) -> bool {
         p.0 > 0 && self.below(Probability::ONE.0) < p.0
     }
 }
 
-/// A probability in parts per billion; an integer, so that results never shift with a library.
+/// A probability in parts per billion; an integer, so that results do not depend on a library.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Probability(u64);
 
-/// A number is not a probability.
+/// The number is not a probability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbabilityError(String);
 
@@ -39,12 +39,12 @@ impl fmt::Display for ProbabilityError {
 impl std::error::Error for ProbabilityError {}
 
 impl Probability {
-    /// Never.
+    /// Probability zero.
     pub const ZERO: Self = Self(0);
-    /// Always.
+    /// Probability one.
     pub const ONE: Self = Self(1_000_000_000);
 
-    /// From a fraction in `0..=1`.
+    /// Creates a probability from a fraction in `0..=1`.
     ///
     /// # Errors
     /// If `p` is outside that range or not a number.
@@ -57,7 +57,7 @@ impl Probability {
         }
     }
 
-    /// From `per` occurrences in a thousand.
+    /// Creates a probability of `per` in a thousand.
     ///
     /// # Panics
     /// If `per` is over 1000.
@@ -66,7 +66,7 @@ impl Probability {
         Self(per * 1_000_000)
     }
 
-    /// The fraction, for reports.
+    /// Returns the fraction, for reports.
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -94,7 +94,7 @@ pub struct SeededRandom {
 }
 
 impl SeededRandom {
-    /// A generator that gives the same numbers for the same seed on every machine.
+    /// Creates a generator; the same seed gives the same numbers on every machine.
     pub fn new(seed: u64) -> Self {
         let mut x = seed;
         let mut splitmix = || {
@@ -107,7 +107,7 @@ impl SeededRandom {
         Self { state: [splitmix(), splitmix(), splitmix(), splitmix()], seed }
     }
 
-    /// An independent named stream: adding one never reshuffles the others.
+    /// Returns an independent named stream; adding a stream does not change the others.
     #[must_use]
     pub fn fork(&self, name: &str) -> Self {
         // FNV-1a over the name, mixed with the seed this generator was made from.

@@ -21,7 +21,7 @@ impl Gap {
     /// No pacing: packets leave as fast as the machine allows.
     pub const NONE: Self = Self(Span::ZERO);
 
-    /// The rate that this gap gives packets of `size`; `None` without pacing.
+    /// Returns the rate of packets of `size` with this gap; `None` without pacing.
     pub fn rate(self, size: Bytes) -> Option<Rate> {
         (self.0.0 > 0).then(|| Rate::from_size_over(size, self.0))
     }
@@ -40,19 +40,19 @@ pub struct Rate(pub u64);
 const PS_PER_S: u128 = 1_000_000_000_000;
 
 impl Rate {
-    /// Whole megabits per second.
+    /// Creates a rate of whole megabits per second.
     pub const fn from_mbps(mbps: u64) -> Self {
         Self(mbps.saturating_mul(1_000_000))
     }
 
-    /// `size` per `time`; a zero time counts as one picosecond.
+    /// Returns the rate of `size` per `time`; a zero time counts as one picosecond.
     #[expect(clippy::cast_possible_truncation, reason = "bounded by `min`")]
     pub fn from_size_over(size: Bytes, time: Span) -> Self {
         let bits = size.0 as u128 * 8 * PS_PER_S;
         Self((bits / (time.0.max(1) as u128)).min(u64::MAX as u128) as u64)
     }
 
-    /// How long `size` takes at this rate; the longest span for a zero rate.
+    /// Returns the time that `size` takes at this rate; the longest span for a zero rate.
     #[expect(clippy::cast_possible_truncation, reason = "bounded by `min`")]
     pub fn time_for(self, size: Bytes) -> Span {
         if self.0 == 0 {
@@ -62,14 +62,14 @@ impl Rate {
         Span(ps.min(u64::MAX as u128) as u64)
     }
 
-    /// How much passes in `time` at this rate.
+    /// Returns the number of bytes that pass in `time` at this rate.
     #[expect(clippy::cast_possible_truncation, reason = "bounded by `min`")]
     pub fn bytes_in(self, time: Span) -> Bytes {
         let bytes = self.0 as u128 * time.0 as u128 / (8 * PS_PER_S);
         Bytes(bytes.min(u64::MAX as u128) as u64)
     }
 
-    /// The gap that gives this rate with packets of `size`.
+    /// Returns the gap between packets of `size` at this rate.
     pub fn gap(self, size: Bytes) -> Gap {
         Gap(self.time_for(size))
     }
@@ -108,7 +108,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A text is not a rate.
+/// The text is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseRateError {
     text: String,
@@ -130,8 +130,9 @@ impl std::error::Error for ParseRateError {}
 impl FromStr for Rate {
     type Err = ParseRateError;
 
-    /// Reads `800M`, `2.5G`, `64000`, `10Gbit/s`, `10Gbps`: bits per second, powers of 1000. With `B/s` at the end the
-    /// number counts bytes: `10MB/s`, and `10MiB/s` with powers of 1024. A text that could mean either is refused.
+    /// Parses a rate in bits per second with powers of 1000: `800M`, `2.5G`, `64000`, `10Gbit/s`,
+    /// `10Gbps`. With `B/s` at the end the number counts bytes: `10MB/s`, and `10MiB/s` with powers
+    /// of 1024. Ambiguous text is rejected.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "range checked")]
     fn from_str(text: &str) -> Result<Self, ParseRateError> {
         let fail = || ParseRateError { text: text.to_owned() };
@@ -150,7 +151,7 @@ impl FromStr for Rate {
             'M' | 'm' => (&t[..t.len() - 1], 2),
             'G' | 'g' => (&t[..t.len() - 1], 3),
             'T' | 't' => (&t[..t.len() - 1], 4),
-            // 'iB/s' without a prefix is no unit.
+            // `iB/s` without a prefix is no unit.
             _ if base > 1000.0 => return Err(fail()),
             _ => (t, 0),
         };

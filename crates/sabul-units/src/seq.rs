@@ -6,17 +6,17 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SeqNo(pub u64);
 
-/// The packet number: new for each transmission, and the AEAD nonce.
+/// Packet number: new for each transmission; also the AEAD nonce.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PacketNumber(pub u64);
 
-/// The 64-bit number nearest to `near` whose low half is `low`.
+/// Returns the 64-bit number nearest to `near` whose low half is `low`.
 ///
-/// Right whenever the true number is less than 2^31 away from `near`.
+/// Correct if the true number is less than 2^31 away from `near`.
 pub const fn expand_u32(low: u32, near: u64) -> u64 {
     let base = (near & !0xFFFF_FFFF) | low as u64;
     if base > near && base - near > 1 << 31 {
-        // Wrapped below the start of the space: stay in this half.
+        // Wrapped below zero: no smaller number exists.
         if base >= 1 << 32 { base - (1 << 32) } else { base }
     } else if near > base && near - base > 1 << 31 {
         base.saturating_add(1 << 32)
@@ -28,17 +28,17 @@ pub const fn expand_u32(low: u32, near: u64) -> u64 {
 macro_rules! number {
     ($name:ident) => {
         impl $name {
-            /// The number after this one.
+            /// Returns the number after this one.
             #[must_use]
             pub const fn next(self) -> Self {
                 Self(self.0 + 1)
             }
-            /// The 32 bits that go on the wire.
+            /// Returns the low 32 bits, as sent on the wire.
             #[expect(clippy::cast_possible_truncation, reason = "the low half is the wire format")]
             pub const fn low(self) -> u32 {
                 self.0 as u32
             }
-            /// The number nearest to `near` whose low half is `low`.
+            /// Returns the number nearest to `near` whose low half is `low`.
             pub const fn expand(low: u32, near: Self) -> Self {
                 Self(expand_u32(low, near.0))
             }

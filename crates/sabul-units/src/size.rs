@@ -1,6 +1,6 @@
-//! Sizes as people write and read them.
+//! Parser and formatter for byte sizes.
 
-/// Units by the letter in front of `iB` or `B`, with powers of 1024 and of 1000.
+/// Units by the letter before `iB` or `B`, with their powers of 1024 and of 1000.
 const UNITS: [(char, u64, u64); 4] = [
     ('k', 1 << 10, 1_000),
     ('m', 1 << 20, 1_000_000),
@@ -8,11 +8,11 @@ const UNITS: [(char, u64, u64); 4] = [
     ('t', 1 << 40, 1_000_000_000_000),
 ];
 
-/// Reads `4096`, `512M`, `512MiB`, `1.5GB`: bytes, with `K M G T` and `KiB …` as powers of 1024 and
-/// `kB …` as powers of 1000.
+/// Parses a size in bytes such as `4096`, `512M`, `512MiB` or `1.5GB`. `K M G T` and `KiB …` are
+/// powers of 1024, `kB …` powers of 1000.
 ///
 /// # Errors
-/// If that is no size from one byte up; the sentence says how to write one.
+/// If the text is not a size of at least one byte; the error text explains the format.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let fail = || {
         format!(
@@ -39,7 +39,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         return whole.checked_mul(factor).filter(|&bytes| bytes > 0).ok_or_else(fail);
     }
     let bytes = number.parse::<f64>().map_err(|_| fail())? * factor as f64;
-    // 2^53: up to here a floating-point number still holds every whole byte.
+    // 2^53: up to this value a floating-point number holds every whole byte.
     if !(1.0..=9_007_199_254_740_992.0).contains(&bytes) {
         return Err(fail());
     }
@@ -47,7 +47,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-/// Bytes with a binary unit, such as `1.5 GiB`.
+/// Formats bytes with a binary unit, such as `1.5 GiB`.
 pub fn show_bytes(bytes: u64) -> String {
     let names = ["KiB", "MiB", "GiB", "TiB"];
     let unit = UNITS.iter().zip(names).rev().find(|((_, binary, _), _)| bytes >= *binary);

@@ -1,10 +1,10 @@
-//! Which known word a mistyped one meant, for messages.
+//! Spelling suggestions for unknown words in messages.
 
-/// The known word that a mistyped one most likely meant; the first of several as near.
+/// Returns the known word nearest to a mistyped word; the first of several equally near words.
 ///
-/// A word that lacks only the unit at the end of a known one is near too.
+/// A word that lacks only the unit at the end of a known word also matches.
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    // Longer than any word known here: not a slip of the finger.
+    // Longer than every known word, so not a typing error.
     if word.is_empty() || word.len() > 64 {
         return None;
     }
@@ -18,8 +18,8 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     (distance <= (near.len() / 3).max(1)).then_some(near)
 }
 
-/// The known words that a mistyped one may mean, the most likely first; at most three. A word that only lacks its end is
-/// near too.
+/// Returns up to three known words near a mistyped word, the most likely first. A word that lacks
+/// only its end also matches.
 pub fn near<'a>(word: &str, known: &[&'a str]) -> Vec<&'a str> {
     if word.is_empty() || word.len() > 64 {
         return Vec::new();
@@ -35,7 +35,7 @@ pub fn near<'a>(word: &str, known: &[&'a str]) -> Vec<&'a str> {
     words.into_iter().take(3).map(|(_, near)| near).collect()
 }
 
-/// Letters to insert, drop, change or swap with their neighbour to make one word the other.
+/// Edit distance: letters to insert, delete, change or swap with their neighbour.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();

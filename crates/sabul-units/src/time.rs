@@ -1,4 +1,4 @@
-//! Picosecond time: a point ([`Instant`]) and a distance ([`Span`]).
+//! Picosecond time: a point in time ([`Instant`]) and a length of time ([`Span`]).
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
@@ -14,7 +14,7 @@ const PS_PER_S: u64 = 1_000_000_000_000;
 pub struct Span(pub u64);
 
 impl Span {
-    /// No time at all.
+    /// Zero time.
     pub const ZERO: Self = Self(0);
     /// The longest representable time.
     pub const MAX: Self = Self(u64::MAX);
@@ -136,14 +136,14 @@ pub struct Instant(pub u64);
 impl Instant {
     /// The start of the run.
     pub const ZERO: Self = Self(0);
-    /// Later than anything that happens.
+    /// Later than every event.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// Time since `earlier`, or zero if that is in the future.
+    /// Time since `earlier`; zero if `earlier` is later than this time.
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
-    /// The earliest of the times that there are. Asked for each packet, so without an iterator.
+    /// Returns the earliest of the given times. Called for each packet, so without an iterator.
     #[inline]
     pub fn earliest<const N: usize>(times: [Option<Self>; N]) -> Option<Self> {
         let mut earliest = None;

@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Formatters for rates and counts.
 
-/// A rate in bit/s with a decimal unit, such as `941.2 Mbit/s`.
+/// Formats a rate in bit/s with a decimal unit, such as `941.2 Mbit/s`.
 pub fn show_rate(bps: f64) -> String {
     match bps {
         bps if bps >= 1e9 => format!("{:.2} Gbit/s", bps / 1e9),
@@ -10,7 +10,7 @@ pub fn show_rate(bps: f64) -> String {
     }
 }
 
-/// A number of things: `1 file`, `2 files`.
+/// Formats a number of things: `1 file`, `2 files`.
 pub fn count(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
