@@ -1,9 +1,9 @@
-//! How fast datagrams cross loopback, for each combination of offloads.
+//! Throughput of datagrams over loopback, for each combination of offloads.
 //!
 //! `cargo run --release -p sabul-udp --example blast [seconds [batch]]`
 //!
-//! One thread sends as fast as it can, another receives; the last columns tell what the receiver
-//! was too slow for, as the sender and the receiver's kernel count it.
+//! One thread sends as fast as possible, another receives. The last columns are the datagrams lost
+//! because the receiver was too slow, as counted by the sender and by the receiver's kernel.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +16,7 @@ use sabul_units::{Bytes, Rate};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What one run moved.
+/// Counts of one run.
 struct Tally {
     sent: u64,
     received: u64,

@@ -8,14 +8,14 @@ use quinn_udp::EcnCodepoint;
 /// RFC 3168, section 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Ecn {
-    /// The sender does not take part in ECN; also reported where the bits cannot be read.
+    /// The transport does not use ECN; also reported where the bits cannot be read.
     #[default]
     NotEct,
     /// ECN-capable transport, codepoint 0.
     Ect0,
     /// ECN-capable transport, codepoint 1.
     Ect1,
-    /// A router on the path met congestion.
+    /// Congestion experienced: a router on the path set the mark.
     Ce,
 }
 

@@ -1,4 +1,4 @@
-//! Why a socket could not be opened.
+//! Errors of opening or connecting a socket.
 
 use std::fmt;
 use std::io;
@@ -10,29 +10,29 @@ use std::net::SocketAddr;
 pub enum UdpError {
     /// The address could not be bound.
     Bind {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The socket could not be set up.
     Configure {
         /// The step that failed.
         what: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The socket could not be connected.
     Connect {
-        /// The peer asked for.
+        /// The requested peer.
         peer: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl UdpError {
-    /// What the system said.
+    /// Returns the error of the system.
     pub fn io_error(&self) -> &io::Error {
         match self {
             Self::Bind { source, .. }

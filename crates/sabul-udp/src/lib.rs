@@ -1,22 +1,23 @@
-//! UDP sockets of sabul: batches, offload, buffers, and waiting.
+//! UDP sockets of sabul: batches, offload, buffers and waiting.
 //!
-//! This is the only crate that speaks to one operating system, and the only one with `unsafe`.
-//! Linux gets everything: segmentation offload (GSO) and its counterpart for receiving (GRO),
-//! many datagrams per system call, a counter of datagrams lost in the receive buffer, and sleeps
-//! of nanosecond resolution. Other Unix systems get the same interface at the speed of plain
-//! system calls; what is missing there shows in [`Capabilities`].
+//! Only this crate has code for one operating system, and only this crate has `unsafe` code. On
+//! Linux it uses segmentation offload (GSO), receive offload (GRO), many datagrams per system call,
+//! a counter of drops in the receive buffer, and sleeps of nanosecond resolution. Other Unix
+//! systems have the same interface at the speed of plain system calls; [`Capabilities`] shows the
+//! missing features.
 //!
-//! No call blocks except [`UdpSocket::wait`], and none allocates once the socket is open, so one
-//! thread can run a whole channel: receive a batch, send a batch, wait for the next deadline.
+//! No call blocks except [`UdpSocket::wait`], and no call allocates once the socket is open. One
+//! thread can therefore run a whole channel: receive a batch, send a batch, wait for the next
+//! deadline.
 //!
 //! # One port, many sessions
 //!
-//! A listener keeps one UDP port for all sessions. It binds a main socket with
-//! [`SocketOptions::reuse_port`], and for each session binds another one to the same address and
-//! port and then [connects](UdpSocket::connect) it to the session's peer. From then on the kernel
-//! sorts: datagrams of that peer reach the session's socket and its thread, all others the main
-//! socket. In the instant between `bind` and `connect` a stranger's datagram can end up in the new
-//! socket, so check [`Datagram::source`], and expect a first datagram to be lost now and then.
+//! A listener uses one UDP port for all sessions. It binds a main socket with
+//! [`SocketOptions::reuse_port`]. For each session it binds another socket to the same address and
+//! port and then [connects](UdpSocket::connect) that socket to the session's peer. The kernel then
+//! delivers datagrams of that peer to the session's socket, and all others to the main socket.
+//! Between `bind` and `connect`, a datagram of another host can reach the new socket. Check
+//! [`Datagram::source`], and expect a first datagram to be lost now and then.
 
 #[cfg(not(unix))]
 compile_error!("sabul-udp needs a Unix system: it waits with poll(2)");

@@ -1,32 +1,33 @@
-//! What a socket is asked to do, and what it turned out to be able to do.
+//! Socket options, and the capabilities of an open socket.
 
-/// How to open a socket. Each offload can be turned off, to measure it or to get round a driver.
+/// Options of a socket. Each offload can be turned off, to measure it or to avoid a driver's
+/// defects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
-    /// Hand many datagrams to the kernel in one call (generic segmentation offload). Default: on.
+    /// Pass many datagrams to the kernel in one call (generic segmentation offload). Default: on.
     pub gso: bool,
-    /// Get many datagrams from the kernel as one (generic receive offload). Default: on.
+    /// Receive many datagrams from the kernel joined (generic receive offload). Default: on.
     pub gro: bool,
-    /// Write the ECN bits asked for and report those received. Default: on.
+    /// Write the requested ECN bits and report received ones. Default: on.
     pub ecn: bool,
-    /// Receive buffer in bytes; `None` takes as much as is allowed up to
-    /// [`Self::BUFFER_BYTES_MAX`]. Default: `None`.
+    /// Receive buffer in bytes; `None` requests up to [`Self::BUFFER_BYTES_MAX`], as far as
+    /// allowed. Default: `None`.
     pub recv_buffer: Option<usize>,
-    /// Send buffer in bytes; `None` takes as much as is allowed up to
-    /// [`Self::BUFFER_BYTES_MAX`]. Default: `None`.
+    /// Send buffer in bytes; `None` requests up to [`Self::BUFFER_BYTES_MAX`], as far as allowed.
+    /// Default: `None`.
     pub send_buffer: Option<usize>,
     /// Let other sockets of the same user bind the same port. Default: off.
     pub reuse_port: bool,
 }
 
 impl SocketOptions {
-    /// The buffer size asked for by default: 16 MiB, about 13 ms at 10 Gbit/s.
+    /// Buffer size requested by default: 16 MiB, about 13 ms at 10 Gbit/s.
     pub const BUFFER_BYTES_MAX: usize = 16 << 20;
-    /// The buffer size below which [`Capabilities::hint`] speaks up: 4 MiB, about 3 ms at
-    /// 10 Gbit/s, which is as long as a busy machine may keep a thread from its core.
+    /// Buffer size below which [`Capabilities::hint`] is set: 4 MiB, about 3 ms at 10 Gbit/s, which
+    /// is as long as a busy machine may delay a thread.
     pub const BUFFER_BYTES_USEFUL: usize = 4 << 20;
 
-    /// With both buffers of this size in bytes, as far as no other was asked for.
+    /// Sets both buffer sizes in bytes, where no other size was set.
     pub fn with_buffers(mut self, bytes: usize) -> Self {
         self.recv_buffer.get_or_insert(bytes);
         self.send_buffer.get_or_insert(bytes);
@@ -55,13 +56,13 @@ impl Default for SocketOptions {
     }
 }
 
-/// What a socket can do, after its options and the system's limits.
+/// Capabilities of a socket, given its options and the system's limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
     /// Most datagrams per system call when sending; 1 without GSO.
     pub gso_segments_max: usize,
-    /// Most datagrams the kernel joins into one when receiving; 1 without GRO.
+    /// Most datagrams that the kernel joins when receiving; 1 without GRO.
     pub gro_segments_max: usize,
     /// Whether ECN bits are written and read.
     pub ecn: bool,
@@ -70,12 +71,12 @@ pub struct Capabilities {
     pub recv_buffer_granted: usize,
     /// Send buffer granted, in bytes, on the scale of [`SocketOptions::send_buffer`].
     pub send_buffer_granted: usize,
-    /// One sentence on what to change in the system when a granted buffer is smaller than asked
-    /// for and too small to be useful.
+    /// Advice on system settings, set when a granted buffer is smaller than requested and too small
+    /// to be useful.
     pub hint: Option<String>,
 }
 
-/// The sentence for [`Capabilities::hint`].
+/// Returns the text of [`Capabilities::hint`].
 pub(crate) fn buffer_hint(
     options: &SocketOptions,
     recv_granted: usize,

@@ -1,4 +1,4 @@
-//! Receiving batches, and taking apart what GRO joined.
+//! Receiving in batches, and splitting datagrams that GRO joined.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -10,17 +10,17 @@ use quinn_udp::{RecvMeta, UdpSockRef};
 use crate::ecn::Ecn;
 use crate::socket::UdpSocket;
 
-/// Most slots of a [`RecvBuffers`]: what one system call fills at most.
+/// Most slots of a [`RecvBuffers`]: the most that one system call fills.
 pub const MAX_BATCH: usize = 32;
 
-/// Bytes per slot. GRO joins datagrams up to what one IP packet could hold, 65 535 bytes; a single
+/// Bytes per slot. GRO joins datagrams up to the size of one IP packet, 65 535 bytes; a single
 /// datagram on loopback can be as large.
 const SLOT_BYTES: usize = 65_536;
 
-/// How often one `recv` steps over a pending ICMP report before it leaves the rest to the next.
+/// Pending ICMP reports that one `recv` skips; the next call handles the rest.
 const REPORTS_PER_RECV: usize = 8;
 
-/// Room for one batch of received datagrams; allocated once, owned by the caller.
+/// Buffers for one batch of received datagrams; allocated once, owned by the caller.
 pub struct RecvBuffers {
     bytes: Box<[u8]>,
     metas: Box<[RecvMeta]>,
@@ -29,9 +29,9 @@ pub struct RecvBuffers {
 }
 
 impl RecvBuffers {
-    /// Room for `batch` slots of 64 KiB. Each takes one datagram, or up to 64 joined by GRO.
+    /// Creates `batch` slots of 64 KiB. Each slot holds one datagram, or up to 64 joined by GRO.
     ///
-    /// Few slots keep the data in the processor's cache; many save system calls without GRO.
+    /// Few slots keep the data in the processor's cache; many slots save system calls without GRO.
     ///
     /// # Panics
     /// If `batch` is outside `1..=MAX_BATCH`.
@@ -47,9 +47,9 @@ impl RecvBuffers {
         }
     }
 
-    /// The datagrams of the last [`UdpSocket::recv`], in order of arrival.
+    /// Returns the datagrams of the last [`UdpSocket::recv`], in order of arrival.
     ///
-    /// Payloads are mutable, to be decrypted in place. Empty datagrams are left out.
+    /// Payloads are mutable, for decryption in place. Empty datagrams are left out.
     pub fn datagrams(&mut self) -> impl Iterator<Item = Datagram<'_>> {
         let slots = self.bytes.chunks_exact_mut(SLOT_BYTES);
         self.metas[..self.filled].iter().zip(slots).flat_map(|(meta, slot)| {
@@ -65,8 +65,9 @@ impl RecvBuffers {
         })
     }
 
-    /// Takes datagrams from somewhere else than a [`UdpSocket`], one to a slot, until there are none
-    /// or no slot is free; replaces what it held, and says how many. Those over 64 KiB are cut.
+    /// Fills the slots from a source other than a [`UdpSocket`], one datagram per slot, until the
+    /// source or the slots run out. Replaces the old contents; returns the number of datagrams.
+    /// Datagrams over 64 KiB are cut.
     pub fn fill(
         &mut self,
         source: SocketAddr,
@@ -91,7 +92,7 @@ impl RecvBuffers {
 }
 
 impl Default for RecvBuffers {
-    /// Four slots, 256 KiB: beyond that, the `blast` example shows no gain with or without GRO.
+    /// Four slots, 256 KiB: more show no gain in the `blast` example, with or without GRO.
     fn default() -> Self {
         Self::new(4)
     }
@@ -109,24 +110,24 @@ impl fmt::Debug for RecvBuffers {
 /// One received datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// What the sender sent.
+    /// Payload of the datagram.
     pub payload: &'a mut [u8],
-    /// Who sent it, if nobody forged the address.
+    /// Source address; not authenticated.
     pub source: SocketAddr,
-    /// The address of this machine it was sent to, where the system tells: what a listener on a
-    /// wildcard address binds the session's socket to.
+    /// Destination address of the datagram on this machine, where the system reports it. A listener
+    /// on a wildcard address binds the session's socket to this address.
     pub local_ip: Option<IpAddr>,
     /// The ECN bits it arrived with.
     pub ecn: Ecn,
 }
 
 impl UdpSocket {
-    /// Receives what is there, at most one batch, and returns the number of datagrams; 0 if none
-    /// is waiting. Replaces what `buffers` held.
+    /// Receives waiting datagrams, at most one batch. Returns their number; 0 if none is waiting.
+    /// Replaces the contents of `buffers`.
     ///
     /// # Errors
-    /// If the system itself fails, such as by lack of memory. ICMP reports are no errors; those of
-    /// a closed port are counted by [`refusals`](Self::refusals).
+    /// If the system itself fails, for example by lack of memory. ICMP reports are not errors;
+    /// [`refusals`](Self::refusals) counts reports of a closed port.
     pub fn recv(&self, buffers: &mut RecvBuffers) -> io::Result<usize> {
         buffers.filled = 0;
         let batch = buffers.metas.len();
@@ -158,8 +159,8 @@ impl UdpSocket {
     }
 }
 
-/// Whether a failed receive only hands over what an ICMP message said about a datagram sent
-/// before. Whatever it says, the next receive works; and any host on the path can forge it.
+/// Whether a failed receive only delivers an ICMP report about an earlier datagram. The next
+/// receive works in any case, and any host on the path can forge such a report.
 fn is_icmp_report(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -177,7 +178,7 @@ fn is_icmp_report(error: &io::Error) -> bool {
     )
 }
 
-/// `address` with an IPv4 address written as such, not inside an IPv6 one.
+/// Returns `address` with an IPv4-mapped IPv6 address converted to IPv4.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),

@@ -1,4 +1,4 @@
-//! Sending batches: by GSO where it works, one by one where it does not.
+//! Sending in batches: by GSO where supported, else one datagram per system call.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ pub const MAX_GSO_SEGMENTS: usize = 64;
 /// which 20 are IP header and 8 UDP header.
 pub const MAX_GSO_BYTES: usize = 65_507;
 
-/// How far a [`UdpSocket::send`] came.
+/// Progress of a [`UdpSocket::send`].
 #[must_use = "a send may stop early"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendOutcome {
@@ -27,7 +27,7 @@ pub struct SendOutcome {
     pub bytes: usize,
     /// Datagrams accepted.
     pub segments: usize,
-    /// Why it ended there.
+    /// Why the call ended.
     pub status: SendStatus,
 }
 
@@ -42,14 +42,15 @@ pub enum SendStatus {
     /// The next datagram is larger than the interface's MTU, or than any UDP datagram: it can
     /// never be sent. Skip or shrink it.
     TooLarge,
-    /// An earlier datagram met a closed port. The next one was not tried; it may be sent at once.
+    /// An earlier datagram was refused by a closed port. The next datagram was not tried and may be
+    /// sent at once.
     Refused,
-    /// There is no way to the peer now: no route, an interface that is down, the socket's own address
-    /// gone from this machine, or a firewall that said no. Later may be different.
+    /// The peer is unreachable now: no route, an interface that is down, the socket's own address
+    /// gone from this machine, or a firewall's refusal. A later attempt may succeed.
     Unreachable,
 }
 
-/// What the sending half of a socket keeps.
+/// State of the sending half of a socket.
 #[derive(Debug)]
 pub(crate) struct Sending(RwLock<Inner>);
 
@@ -58,7 +59,7 @@ struct Inner {
     peer: Option<SocketAddr>,
     /// Sends one datagram per call.
     plain: UdpSocketState,
-    /// Sends many; `None` if unwanted, unsupported, or found not to work.
+    /// Sends many datagrams per call; `None` if off, unsupported, or found not to work.
     gso: Option<UdpSocketState>,
 }
 
@@ -91,10 +92,10 @@ impl Sending {
     }
 }
 
-/// What is the same for all datagrams of one [`UdpSocket::send`].
+/// Parameters shared by all datagrams of one [`UdpSocket::send`].
 struct Job {
     destination: SocketAddr,
-    /// Whether the destination is the connected peer because none was named.
+    /// Whether the destination is the connected peer, because the caller named no other.
     connected: bool,
     ecn: Option<EcnCodepoint>,
     segment_size: usize,
@@ -113,17 +114,18 @@ impl Job {
 }
 
 impl UdpSocket {
-    /// Sends `datagrams`: segments of `segment_size` bytes back to back, of which the last may be
-    /// shorter. Without a `destination` they go to the connected peer.
+    /// Sends `datagrams`: segments of `segment_size` bytes back to back; the last may be shorter.
+    /// Without a `destination` the segments go to the connected peer.
     ///
     /// Datagrams are accepted in order. When [`SendOutcome::status`] is not
     /// [`Complete`](SendStatus::Complete), the first [`SendOutcome::bytes`] were accepted and
-    /// nothing after them; call again with the rest. Where a network driver turns out to refuse
-    /// GSO, the socket stops using it for good and sends one by one.
+    /// nothing after them; call again with the rest. Where a network driver refuses GSO, the socket
+    /// stops using GSO permanently and sends one datagram per call.
     ///
     /// # Errors
-    /// If the call makes no sense (no destination, port 0, segments of 0 bytes), or the system
-    /// reports something outside [`SendStatus`]. What was accepted before it is not told.
+    /// If the arguments are invalid (no destination, port 0, segments of 0 bytes), or the system
+    /// reports an error outside [`SendStatus`]. The error does not include what was accepted
+    /// before.
     pub fn send(
         &self,
         datagrams: &[u8],
@@ -139,7 +141,7 @@ impl UdpSocket {
             .or_else(peer)
             .ok_or_else(|| invalid("no destination on a socket that is not connected"))?;
         if to.port() == 0 {
-            // The kernel's answer would be the one that means "no GSO here".
+            // The kernel would return the same error as for "no GSO here".
             return Err(invalid("destination port 0"));
         }
         let job = Job {
@@ -153,8 +155,8 @@ impl UdpSocket {
             let rest = &datagrams[outcome.bytes..];
             let mut result = self.send_some(&job, rest);
             if is_too_large(&result) {
-                // An ICMP report about an earlier datagram says the same. Clear it and ask again;
-                // then clear what IPv4 leaves behind about this one.
+                // An ICMP report about an earlier datagram gives the same error. Clear the error
+                // and send again; then clear the error that IPv4 leaves behind for this datagram.
                 self.socket.take_error()?;
                 result = self.send_some(&job, rest);
                 if is_too_large(&result) {
@@ -178,8 +180,7 @@ impl UdpSocket {
         Ok(outcome)
     }
 
-    /// Sends the first of `datagrams` in one system call, as many as that takes; returns the bytes
-    /// accepted.
+    /// Sends as many of the first `datagrams` as one system call takes; returns the bytes accepted.
     fn send_some(&self, job: &Job, datagrams: &[u8]) -> io::Result<usize> {
         let size = job.segment_size;
         let segments_max = MAX_GSO_SEGMENTS.min(MAX_GSO_BYTES / size).max(1);
@@ -191,8 +192,8 @@ impl UdpSocket {
         };
         match gso.try_send(UdpSockRef::from(&self.socket), &job.transmit(batch)) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL)) => {
-                // Either GSO does not work here or (on older kernels) the segments exceed the MTU.
-                // A single datagram tells the two apart.
+                // Either GSO does not work here, or (on older kernels) the segments exceed the MTU.
+                // A single datagram distinguishes the two cases.
                 let single = self.send_single(&inner.plain, job, first);
                 drop(inner);
                 self.after_gso_failure(single.is_ok())?;
@@ -206,20 +207,20 @@ impl UdpSocket {
         if cfg!(target_os = "linux") || !job.connected {
             plain.try_send(UdpSockRef::from(&self.socket), &job.transmit(datagram))?;
         } else {
-            // quinn-udp always names the destination, which other systems refuse on a connected
-            // socket; the ECN bits are the price.
+            // quinn-udp always sets the destination, which other systems refuse on a connected
+            // socket. Plain `send` works there, without the ECN bits.
             self.socket.send(datagram)?;
         }
         Ok(datagram.len())
     }
 
-    /// A GSO send failed and the same datagrams by themselves did (`single_works`) or did not go.
+    /// Handles a failed GSO send. `single_works` is whether a single datagram was sent afterwards.
     ///
     /// quinn-udp stops writing IPv4 ECN bits after such an error, hence the fresh state.
     fn after_gso_failure(&self, single_works: bool) -> io::Result<()> {
         let gso = if single_works { None } else { Some(attach(&self.socket, &self.options)?) };
         let mut inner = self.sending.write();
-        // Another thread may have turned it off meanwhile; that stays.
+        // Another thread may have turned GSO off meanwhile; then GSO stays off.
         if inner.gso.is_some() {
             inner.gso = gso;
         }
@@ -235,7 +236,7 @@ fn is_too_large(result: &io::Result<usize>) -> bool {
     result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EMSGSIZE))
 }
 
-/// Sorts the errors a sender must live with from those it cannot.
+/// Returns the status for an expected error; passes on every other error.
 fn status_of(error: io::Error) -> io::Result<SendStatus> {
     if error.kind() == io::ErrorKind::WouldBlock {
         return Ok(SendStatus::WouldBlock);
@@ -270,7 +271,7 @@ mod tests {
     use crate::sockopt;
     use crate::wait::Wait;
 
-    /// All payloads and ECN bits that reach `socket` until it has been silent for 50 ms.
+    /// Returns all payloads and ECN bits that reach `socket` until it has been silent for 50 ms.
     fn drain(socket: &UdpSocket) -> Vec<(Vec<u8>, Ecn)> {
         let mut buffers = RecvBuffers::new(4);
         let mut all = Vec::new();
@@ -290,7 +291,7 @@ mod tests {
             let sender = UdpSocket::bind(host.parse().unwrap(), &options).unwrap();
             sender.connect(receiver.local_addr()).unwrap();
             assert_eq!(sender.capabilities().gso_segments_max, MAX_GSO_SEGMENTS);
-            // Linux answers EINVAL to GSO without checksums: a stand-in for a driver that cannot.
+            // Linux returns EINVAL for GSO without checksums: a stand-in for a driver without GSO.
             for socket in [&sender.socket, &receiver.socket] {
                 sockopt::disable_checksums(socket, sender.local.is_ipv6()).unwrap();
             }

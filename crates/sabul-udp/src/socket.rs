@@ -1,4 +1,4 @@
-//! Opening a socket and asking about it.
+//! UDP socket: opening, capabilities and counters.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -34,15 +34,17 @@ pub struct UdpSocket {
 impl UdpSocket {
     /// Opens a socket on `address`; port 0 lets the system choose one.
     ///
-    /// Bound to `[::]` it serves IPv4 too; IPv4 addresses stay IPv4 addresses in this interface.
+    /// A socket bound to `[::]` also serves IPv4. IPv4 addresses stay IPv4 addresses in this
+    /// interface.
     ///
     /// # Errors
-    /// If the address cannot be bound, or the system refuses an option every socket here needs.
+    /// If the address cannot be bound, or the system refuses a required socket option.
     pub fn bind(address: SocketAddr, options: &SocketOptions) -> Result<Self, UdpError> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))
             .map_err(UdpError::configure("socket"))?;
         if let IpAddr::V6(ip) = address.ip() {
-            // The default differs between systems; only the wildcard can serve both.
+            // The default differs between systems; only the wildcard address can serve both
+            // families.
             socket.set_only_v6(!ip.is_unspecified()).map_err(UdpError::configure("IPV6_V6ONLY"))?;
         }
         if options.reuse_port {
@@ -52,7 +54,7 @@ impl UdpSocket {
             .map_err(UdpError::configure("SO_RCVBUF"))?;
         let send_buffer_granted = enlarge_send_buffer(&socket, options.send_buffer_asked())
             .map_err(UdpError::configure("SO_SNDBUF"))?;
-        // Before binding, so that no datagram arrives at a half configured socket.
+        // Before binding, so that no datagram arrives at a partly configured socket.
         let receiving =
             attach(&socket, options).map_err(UdpError::configure("offload and path MTU"))?;
         let sending =
@@ -78,7 +80,7 @@ impl UdpSocket {
         })
     }
 
-    /// Ties the socket to one peer: it receives from that peer alone, and
+    /// Connects the socket to one peer: the socket then receives from that peer only, and
     /// [`send`](Self::send) needs no destination. May be repeated with another peer.
     ///
     /// # Errors
@@ -103,7 +105,7 @@ impl UdpSocket {
         self.sending.peer()
     }
 
-    /// What the socket can do now; `gso_segments_max` falls to 1 if a network driver refuses GSO.
+    /// Returns present capabilities; `gso_segments_max` falls to 1 if a network driver refuses GSO.
     pub fn capabilities(&self) -> Capabilities {
         let (recv, send) = (self.recv_buffer_granted, self.send_buffer_granted);
         Capabilities {
@@ -116,22 +118,22 @@ impl UdpSocket {
         }
     }
 
-    /// How often, since the socket was opened, the receive buffer was too full for what arrived;
-    /// always 0 on systems other than Linux.
+    /// Returns how often the receive buffer has overflowed since the socket was opened; always 0 on
+    /// systems other than Linux.
     ///
-    /// A train of datagrams that the kernel joined (GRO) is lost as one and counted as one, so the
-    /// datagrams lost are this many without GRO, and up to 64 times as many with it.
+    /// A train of datagrams that the kernel joined (GRO) is lost and counted as one. The number of
+    /// lost datagrams equals this count without GRO, and is up to 64 times as large with GRO.
     ///
-    /// It reads the socket's own drop counter (`SO_MEMINFO`), the number that `SO_RXQ_OVFL` would
-    /// attach to each datagram, at the price of one system call here and none per datagram. The
-    /// few datagrams with a wrong checksum are in it too.
+    /// The value is the socket's own drop counter (`SO_MEMINFO`), the number that `SO_RXQ_OVFL`
+    /// would attach to each datagram. It costs one system call here and none per datagram. The
+    /// count includes the few datagrams with a wrong checksum.
     ///
     /// # Errors
-    /// If the kernel does not know the option (Linux before 4.12).
+    /// If the kernel does not support the option (Linux before 4.12).
     pub fn overflow_drops(&self) -> io::Result<u64> {
         let low = sockopt::drops(&self.socket)?;
-        // The kernel counts in 32 bits. Extend from the last count seen, which other threads may
-        // move at the same time, but only forward.
+        // The kernel counts in 32 bits. Extend from the last count, which other threads may advance
+        // at the same time.
         let mut last = self.drops.load(Ordering::Relaxed);
         loop {
             let Some(now) = extend(last, low) else { return Ok(last) };
@@ -143,17 +145,18 @@ impl UdpSocket {
         }
     }
 
-    /// How often the system reported that the peer's port is closed (ICMP port unreachable), on
-    /// sending and receiving together. Only connected sockets hear of it.
+    /// Returns how often the system reported that the peer's port is closed (ICMP port
+    /// unreachable), on sending and receiving together. Only connected sockets receive such
+    /// reports.
     pub fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// The largest IP packet, in bytes, that the kernel would now send to the peer: the outgoing
-    /// interface's MTU, or less after an ICMP report.
+    /// Returns the largest IP packet, in bytes, that the kernel would now send to the peer: the
+    /// outgoing interface's MTU, or less after an ICMP report.
     ///
-    /// A hint for the upper bound of MTU discovery, since the path beyond may be narrower.
-    /// `None` if the socket is not connected, or the system does not tell.
+    /// A hint for the upper bound of MTU discovery; the path beyond may be narrower. `None` if the
+    /// socket is not connected, or the system does not report the MTU.
     pub fn path_mtu(&self) -> Option<u32> {
         #[cfg(target_os = "linux")]
         {
@@ -168,7 +171,7 @@ impl UdpSocket {
         None
     }
 
-    /// `address` in the form the system wants for this socket's family.
+    /// Returns `address` in the form that this socket's family needs.
     pub(crate) fn to_family(&self, address: SocketAddr) -> SocketAddr {
         match address.ip() {
             IpAddr::V4(ip) if self.local.is_ipv6() => {
@@ -185,10 +188,10 @@ impl AsFd for UdpSocket {
     }
 }
 
-/// Sets up DF, packet information and offload on `socket`, and takes back what `options` refuse.
+/// Sets up DF, packet information and offload on `socket`, then turns off options that are not set.
 pub(crate) fn attach(socket: &Socket, options: &SocketOptions) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(UdpSockRef::from(socket))?;
-    // Neither can fail after quinn-udp turned it on; a kernel that lacks it had nothing to undo.
+    // This fails only on a kernel without timestamps, where there is nothing to undo.
     let _ = sockopt::disable_timestamps(socket);
     if !options.gro && state.gro_segments() > 1 {
         sockopt::disable_gro(socket)?;
@@ -196,7 +199,7 @@ pub(crate) fn attach(socket: &Socket, options: &SocketOptions) -> io::Result<Udp
     Ok(state)
 }
 
-/// Asks for `bytes`, past the system's limit if privileged, and says how much there is now.
+/// Requests `bytes`, beyond the system's limit if privileged; returns the size granted.
 fn enlarge_recv_buffer(socket: &Socket, bytes: usize) -> io::Result<usize> {
     #[cfg(target_os = "linux")]
     let forced = rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, bytes).is_ok();
@@ -208,7 +211,7 @@ fn enlarge_recv_buffer(socket: &Socket, bytes: usize) -> io::Result<usize> {
     Ok(socket.recv_buffer_size()? / OVERHEAD_FACTOR)
 }
 
-/// Asks for `bytes`, past the system's limit if privileged, and says how much there is now.
+/// Requests `bytes`, beyond the system's limit if privileged; returns the size granted.
 fn enlarge_send_buffer(socket: &Socket, bytes: usize) -> io::Result<usize> {
     #[cfg(target_os = "linux")]
     let forced = rustix::net::sockopt::set_socket_send_buffer_size_force(socket, bytes).is_ok();
@@ -220,10 +223,11 @@ fn enlarge_send_buffer(socket: &Socket, bytes: usize) -> io::Result<usize> {
     Ok(socket.send_buffer_size()? / OVERHEAD_FACTOR)
 }
 
-/// Linux reports twice the buffer asked for; see socket(7).
+/// Linux reports twice the requested buffer; see socket(7).
 const OVERHEAD_FACTOR: usize = if cfg!(target_os = "linux") { 2 } else { 1 };
 
-/// Linux cuts a size that is too large; other systems refuse it, so halve until one is taken.
+/// Linux caps a size that is too large; other systems refuse it, so the size is halved until
+/// accepted.
 fn ask_downwards(mut bytes: usize, set: impl Fn(usize) -> io::Result<()>) -> io::Result<()> {
     loop {
         match set(bytes) {
@@ -233,7 +237,8 @@ fn ask_downwards(mut bytes: usize, set: impl Fn(usize) -> io::Result<()>) -> io:
     }
 }
 
-/// The next number from `last` on whose low half is `low`, or `None` if `low` is from the past.
+/// Returns the next number from `last` on whose low half is `low`; `None` if `low` is an older
+/// count.
 fn extend(last: u64, low: u32) -> Option<u64> {
     #[expect(clippy::cast_possible_truncation, reason = "the low half is what the kernel counts")]
     let ahead = low.wrapping_sub(last as u32);
@@ -248,7 +253,7 @@ mod tests {
     fn the_drop_count_survives_the_wrap_of_the_kernels_counter() {
         assert_eq!(extend(0, 5), Some(5));
         assert_eq!(extend(u64::from(u32::MAX), 2), Some((1 << 32) + 2));
-        // A reading that another thread has already overtaken.
+        // An older count, which another thread has already replaced.
         assert_eq!(extend(7, 5), None);
     }
 }

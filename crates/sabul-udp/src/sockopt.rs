@@ -4,38 +4,38 @@ use std::io;
 
 use socket2::Socket;
 
-/// Turns GRO off again after `quinn-udp` turned it on.
+/// Turns GRO off after `quinn-udp` turned it on.
 #[cfg(target_os = "linux")]
 pub(crate) fn disable_gro(socket: &Socket) -> io::Result<()> {
     linux::set(socket, libc::SOL_UDP, libc::UDP_GRO, 0)
 }
 
-/// Turns GRO off; there is none on this system.
+/// No effect: this system has no GRO.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn disable_gro(_socket: &Socket) -> io::Result<()> {
     Ok(())
 }
 
-/// Turns off the receive timestamps that `quinn-udp` turned on: nobody reads them, and they cost
-/// a clock reading per packet on the whole machine.
+/// Turns off the receive timestamps that `quinn-udp` turned on. They are unused and cost a clock
+/// reading per packet on the whole machine.
 #[cfg(target_os = "linux")]
 pub(crate) fn disable_timestamps(socket: &Socket) -> io::Result<()> {
     linux::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0)
 }
 
-/// Turns off receive timestamps; there are none on this system.
+/// No effect: this system has no receive timestamps.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn disable_timestamps(_socket: &Socket) -> io::Result<()> {
     Ok(())
 }
 
-/// The socket's count of dropped datagrams, modulo 2^32.
+/// Returns the socket's count of dropped datagrams, modulo 2^32.
 #[cfg(target_os = "linux")]
 pub(crate) fn drops(socket: &Socket) -> io::Result<u32> {
     linux::drops(socket)
 }
 
-/// The socket's count of dropped datagrams: always zero, this system does not tell.
+/// Returns zero: this system does not report dropped datagrams.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn drops(_socket: &Socket) -> io::Result<u32> {
     Ok(0)

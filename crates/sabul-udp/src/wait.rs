@@ -21,29 +21,29 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Neither: only the waker and the timeout count.
+    /// No socket event: only the waker and the timeout end the wait.
     pub const NOTHING: Self = Self { readable: false, writable: false };
     /// A datagram to receive.
     pub const READABLE: Self = Self { readable: true, writable: false };
     /// Room to send.
     pub const WRITABLE: Self = Self { readable: false, writable: true };
-    /// Either.
+    /// A datagram to receive, or room to send.
     pub const BOTH: Self = Self { readable: true, writable: true };
 }
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Ready {
-    /// A datagram (or an error to collect) can be received; only if waited for.
+    /// A datagram (or an error to collect) can be received; set only if waited for.
     pub readable: bool,
-    /// A datagram can be sent (or the error to collect is there); only if waited for.
+    /// A datagram can be sent (or an error can be collected); set only if waited for.
     pub writable: bool,
     /// A [`Waker`] was used since the last wait.
     pub woken: bool,
 }
 
 impl Ready {
-    /// Whether the wait ended because its time was over.
+    /// Whether the wait ended by its timeout.
     pub const fn timed_out(self) -> bool {
         !(self.readable || self.writable || self.woken)
     }
@@ -51,15 +51,15 @@ impl Ready {
 
 /// Ends the wait of one [`UdpSocket`] from any thread; clones do the same.
 ///
-/// Wakes coalesce: many before the waiter runs cost one system call and end one wait. A wake while
-/// nobody waits ends the next wait at once, so none is lost. Put the work where the waiter looks
-/// before waking it.
+/// Wakes coalesce: many wakes before the waiter runs cost one system call and end one wait. A wake
+/// while no thread waits ends the next wait at once, so no wake is lost. Store the work for the
+/// waiter before the wake.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<Wakeup>);
 
 #[derive(Debug)]
 struct Wakeup {
-    /// Whether the descriptor has been made readable and the waiter has not seen it.
+    /// Whether the descriptor is readable because of a wake that the waiter has not yet handled.
     pending: AtomicBool,
     read: OwnedFd,
     /// The pipe's other end; on Linux one eventfd is both.
@@ -85,7 +85,7 @@ impl Waker {
         Ok(Self(Arc::new(Wakeup { pending: AtomicBool::new(false), read, write })))
     }
 
-    /// Ends the wait that is going on, or else the next one.
+    /// Ends the present wait, or else the next one.
     pub fn wake(&self) {
         if self.0.pending.swap(true, Ordering::AcqRel) {
             return;
@@ -94,12 +94,13 @@ impl Waker {
         let end = &self.0.read;
         #[cfg(not(target_os = "linux"))]
         let end = &self.0.write;
-        // It cannot be full: at most one wake is in it, as `pending` says.
+        // The write cannot fail for lack of space: `pending` allows at most one wake in the
+        // descriptor.
         let _ = retry_on_intr(|| rustix::io::write(end, &1u64.to_ne_bytes()));
     }
 
-    /// Takes note of a wake. The order matters: emptied first, a wake in between leaves no signal
-    /// behind but is covered by this one, whose receiver has not looked for work yet.
+    /// Clears a wake. The order matters: a wake between the two steps leaves no signal behind. The
+    /// present wait covers this wake, because the waiter has not looked for work yet.
     fn clear(&self) {
         let _ = retry_on_intr(|| rustix::io::read(&self.0.read, &mut [0u8; 8]));
         self.0.pending.swap(false, Ordering::AcqRel);
@@ -107,19 +108,20 @@ impl Waker {
 }
 
 impl UdpSocket {
-    /// A handle that ends this socket's [`wait`](Self::wait) from another thread.
+    /// Returns a handle that ends this socket's [`wait`](Self::wait) from another thread.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// Blocks until something in `wait` is so, a [`Waker`] is used, or `timeout` is over; for
-    /// ever without one. Signals of the process do not end it.
+    /// Blocks until an event of `wait`, a wake by a [`Waker`], or the end of `timeout`; without a
+    /// timeout, without limit. Signals to the process do not end the wait.
     ///
-    /// The timeout has nanosecond resolution. The kernel may end it late by the thread's timer
-    /// slack (50 µs unless [`set_timer_slack_min`] was called), or 0.1 % of it if that is more.
+    /// The timeout has nanosecond resolution. The kernel may end the wait late by the thread's
+    /// timer slack (50 µs unless [`set_timer_slack_min`] was called), or by 0.1 % of the timeout if
+    /// that is more.
     ///
     /// # Errors
-    /// If the system is out of memory for it.
+    /// If the system is out of memory.
     pub fn wait(&self, wait: Wait, timeout: Option<Duration>) -> io::Result<Ready> {
         let mut events = PollFlags::empty();
         events.set(PollFlags::IN, wait.readable);
@@ -128,7 +130,7 @@ impl UdpSocket {
             PollFd::from_borrowed_fd(self.waker.0.read.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.socket.as_fd(), events),
         ];
-        // Errors end a poll whatever was asked for, so leave out a socket nobody asks about.
+        // A socket error ends a poll whatever the events, so a socket without events is left out.
         let count = if events.is_empty() { 1 } else { 2 };
         let start = Instant::now();
         let mut left = timeout;
@@ -160,12 +162,12 @@ fn timespec(time: Duration) -> Timespec {
     }
 }
 
-/// Lets waits of the calling thread end up to 50 µs closer to their time: it sets the thread's timer
-/// slack to 1 ns, at the price of more timer interrupts. What remains is the time the machine takes
-/// to wake a thread, some 5 to 25 µs. No effect on systems other than Linux.
+/// Sets the timer slack of the calling thread to 1 ns, so that waits end up to 50 µs closer to
+/// their deadline. The cost is more timer interrupts. The time to wake a thread, some 5 to 25 µs,
+/// remains. No effect on systems other than Linux.
 ///
 /// # Errors
-/// If the system refuses, which Linux does not do to a thread about itself.
+/// If the system refuses; Linux does not refuse this for the calling thread.
 pub fn set_timer_slack_min() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN))?;

@@ -1,11 +1,11 @@
-//! What is sent arrives, whatever the offloads.
+//! Delivery tests: every datagram arrives unchanged, for each combination of offloads.
 
 mod common;
 
 use common::{LOOPBACKS, bind, drain};
 use sabul_udp::{Ecn, SendOutcome, SendStatus, SocketOptions};
 
-/// `segments` datagrams of `size` bytes, the last one shorter by `short`, all different.
+/// Returns `segments` datagrams of `size` bytes, the last one shorter by `short`, all different.
 fn pattern(segments: usize, size: usize, short: usize) -> Vec<u8> {
     (0..segments * size - short).map(|i| (i / size * 31 + i % size).to_le_bytes()[0]).collect()
 }
@@ -15,12 +15,12 @@ fn all_offload_combinations_deliver_the_same_datagrams() {
     let shapes = [
         (1, 1, 0),
         (2, 1_200, 1_199),
-        // More segments than one GSO send may have, and a short last one.
+        // More segments than one GSO send holds, and a short last one.
         (150, 900, 7),
-        // More bytes; the second fills 65 505 of the 65 507 possible.
+        // More bytes than one GSO send holds; the second fills 65 505 of the 65 507 possible.
         (40, 9_000, 0),
         (110, 1_191, 0),
-        // No two fit into one GSO send.
+        // One GSO send does not hold two of these.
         (3, 40_000, 1),
     ];
     for host in LOOPBACKS {
@@ -135,7 +135,7 @@ fn what_fits_the_loopback_mtu_is_sent_and_one_byte_more_is_not() {
         let socket = bind(host, &SocketOptions::default());
         assert_eq!(socket.path_mtu(), None);
         socket.connect(socket.local_addr()).unwrap();
-        // The device's 65 536, which the length field of IPv4 cannot express.
+        // The device's MTU is 65 536, which the length field of IPv4 cannot express.
         let mtu = if socket.local_addr().is_ipv4() { 65_535 } else { 65_536 };
         assert_eq!(socket.path_mtu(), Some(mtu));
         let headers = if socket.local_addr().is_ipv4() { 28 } else { 48 };
@@ -180,7 +180,7 @@ fn a_lost_train_of_joined_datagrams_counts_once() {
     let receiver = bind(LOOPBACKS[0], &tiny);
     let sender = bind(LOOPBACKS[0], &SocketOptions::default());
     sender.connect(receiver.local_addr()).unwrap();
-    // The kernel takes one train over the limit, then none until that is read.
+    // The kernel accepts one train over the limit, then nothing until that train is read.
     for _ in 0..5 {
         let outcome = sender.send(&[0; 50_000], 1_000, None, Ecn::NotEct).unwrap();
         assert_eq!(outcome.segments, 50);

@@ -1,7 +1,7 @@
 //! A narrow, slow interface: sizes beyond its MTU, and a send buffer that fills up.
 //!
 //! Each test runs itself again inside a network namespace whose loopback device has an MTU of 1500
-//! bytes. That takes root; without, it says so and checks nothing.
+//! bytes. A namespace needs root; without root the test prints a notice and checks nothing.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -15,14 +15,15 @@ use sabul_udp::{Ecn, RecvBuffers, SendOutcome, SendStatus, SocketOptions, Wait};
 
 const INSIDE: &str = "SABUL_UDP_TEST_INSIDE_NAMESPACE";
 
-/// Runs the test `name` in a fresh namespace after the shell commands `setup`; true inside it.
+/// Runs the test `name` in a fresh namespace after the shell commands `setup`; returns true inside
+/// the namespace.
 fn inside_namespace(name: &str, setup: &str) -> bool {
     if env::var_os(INSIDE).is_some() {
         return true;
     }
     let unshare = |script: &str| {
         let mut command = Command::new("unshare");
-        // With process numbers of its own, whatever the script leaves running ends with it.
+        // With a process namespace, every process that the script leaves running ends with it.
         command.args(["--net", "--pid", "--fork", "--mount-proc"]);
         command.args(["sh", "-e", "-c", script, "sh"]);
         let this = env::current_exe().expect("a test knows its own program");

@@ -1,4 +1,4 @@
-//! One port for all sessions: the kernel sorts datagrams by peer.
+//! One port for all sessions: the kernel delivers datagrams by peer.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -19,7 +19,7 @@ fn say(socket: &UdpSocket, text: &str, to: SocketAddr) {
 }
 
 /// Checks that each of `peers` reaches the session at its own index, and each of `strangers` the
-/// main socket, all writing to the one address `port`.
+/// main socket. All send to the same address `port`.
 fn check_sorting(
     main: &UdpSocket,
     sessions: &[UdpSocket],
@@ -64,7 +64,7 @@ fn peers_reach_their_session_and_strangers_the_main_socket() {
             assert_eq!(drain(peer), [(b"hi".to_vec(), port, Ecn::NotEct)]);
         }
 
-        // The peer of an ended session is a stranger again.
+        // The peer of an ended session counts as a stranger again.
         drop(sessions.pop());
         say(&peers[5], "still there?", port);
         assert_eq!(drain(&main).len(), 1);

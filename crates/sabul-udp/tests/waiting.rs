@@ -1,4 +1,4 @@
-//! Waits end when they should, and only then.
+//! Tests that waits end when they should, and only then.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{LOOPBACKS, bind};
 use sabul_udp::{Ecn, Ready, RecvBuffers, SocketOptions, Wait, set_timer_slack_min};
 
-/// Longer than any test may take: a wait of this length must be ended by something.
+/// Longer than any test may take: an event must end a wait of this length.
 const FOREVER: Duration = Duration::from_secs(10);
 
 #[test]
@@ -35,8 +35,8 @@ fn with_the_least_slack_short_sleeps_are_precise() {
     set_timer_slack_min().unwrap();
     let socket = bind(LOOPBACKS[0], &SocketOptions::default());
     let timeout = Duration::from_micros(200);
-    // The best of many tells what the timer can do; the others, how busy the machine was. With
-    // the default slack of 50 µs even the best is late by more than that.
+    // The best of many waits measures the timer; the others measure the load of the machine. With
+    // the default slack of 50 µs even the best is later than that.
     let best = (0..300)
         .map(|_| {
             let start = Instant::now();
@@ -122,7 +122,7 @@ fn no_wake_is_lost_however_threads_interleave() {
             });
         }
         while work.load(Ordering::Relaxed) < 2 * ROUNDS {
-            // Only a wake may end this; a lost one would let it time out.
+            // Only a wake may end this wait; after a lost wake it would time out.
             assert!(socket.wait(Wait::NOTHING, Some(FOREVER)).unwrap().woken);
         }
     });

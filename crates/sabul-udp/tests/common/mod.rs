@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers shared by the tests.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use sabul_udp::{Ecn, RecvBuffers, SocketOptions, UdpSocket, Wait};
 /// The loopback addresses of both families, with a port the system chooses.
 pub(crate) const LOOPBACKS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
-/// How long a socket must be silent before a test believes that nothing more comes.
+/// How long a socket must be silent before a test assumes that nothing more arrives.
 pub(crate) const SILENCE: Duration = Duration::from_millis(50);
 
-/// One datagram as a test compares it.
+/// One datagram in the form that tests compare.
 pub(crate) type Received = (Vec<u8>, SocketAddr, Ecn);
 
-/// Opens a socket that must open.
+/// Opens a socket; panics on failure.
 pub(crate) fn bind(address: &str, options: &SocketOptions) -> UdpSocket {
     UdpSocket::bind(address.parse().expect("a test writes valid addresses"), options)
         .expect("loopback can be bound")
 }
 
-/// All datagrams that reach `socket` until it falls silent.
+/// Returns all datagrams that reach `socket` until it is silent for [`SILENCE`].
 pub(crate) fn drain(socket: &UdpSocket) -> Vec<Received> {
     let mut buffers = RecvBuffers::default();
     let mut all = Vec::new();
