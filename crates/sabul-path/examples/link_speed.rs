@@ -1,4 +1,4 @@
-//! How many packets a second one core takes through a link, with and without impairments.
+//! Packets per second that one core moves through a link, with and without impairments.
 //!
 //! Run it optimised: `cargo run --release -p sabul-path --example link_speed`.
 
@@ -18,7 +18,7 @@ fn main() {
     }
 }
 
-/// Offers full packets a little faster than the link's rate, so that the queue is always full.
+/// Offers full packets slightly faster than the link's rate, so that the queue is always full.
 fn measure(name: &str, config: LinkConfig) {
     let gap = config.rate().map_or(Span::ZERO, |rate| rate.time_for(sabul_units::Bytes(1_450)));
     let mut link = Link::new(config, &SeededRandom::new(1));

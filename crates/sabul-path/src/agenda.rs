@@ -1,24 +1,24 @@
-//! The event queue: at most one pending time per actor, in order of (time, insertion).
+//! Event queue: at most one pending time per actor, in order of (time, insertion).
 //!
-//! Packets wait in the queues of links, which know when their next one leaves, so an event is never
-//! more than "this actor has something to do". Setting a new time replaces the old one: there is no
-//! stale event, and the queue is as long as there are actors, however many packets are on the way.
+//! Packets wait in the queues of links, and each link can compute its next departure. An event
+//! therefore only names the actor to run. A new time replaces the old one, so there are no stale
+//! events. The queue is as long as the number of actors, however many packets are in flight.
 
 use sabul_units::Instant;
 
 /// Children per node: a wider heap is shallower, and its children share a cache line.
 const ARITY: usize = 4;
-/// Position of an actor that has nothing to do.
+/// Position of an actor without a pending time.
 const ABSENT: u32 = u32::MAX;
 
-/// Somebody who waits for a time.
+/// An actor: an entity with at most one pending time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Actor(pub(crate) u32);
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: Instant,
-    /// Insertion number: of two entries for one time, the older goes first.
+    /// Insertion number: of two entries with equal times, the older runs first.
     order: u64,
     actor: u32,
 }
@@ -29,28 +29,29 @@ impl Entry {
     }
 }
 
-/// Who is due when.
+/// A heap of pending times, indexed by actor.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda {
     heap: Vec<Entry>,
-    /// Where in the heap each actor is.
+    /// Position of each actor in the heap.
     position: Vec<u32>,
     inserted: u64,
 }
 
 impl Agenda {
-    /// Nobody yet.
+    /// Creates an empty agenda.
     pub(crate) const fn new() -> Self {
         Self { heap: Vec::new(), position: Vec::new(), inserted: 0 }
     }
 
-    /// One more actor, with nothing to do yet.
+    /// Adds an actor without a pending time.
     pub(crate) fn add_actor(&mut self) -> Actor {
         self.position.push(ABSENT);
         Actor(u32::try_from(self.position.len() - 1).expect("fewer than 2^32 actors"))
     }
 
-    /// The actor is due at this time and no other; never, for none. Keeping a time keeps its place.
+    /// Sets the only pending time of an actor; `None` for no time. The same time again keeps its
+    /// order.
     pub(crate) fn set(&mut self, actor: Actor, at: Option<Instant>) {
         let place = self.position[actor.0 as usize];
         match (at, place) {
@@ -77,12 +78,12 @@ impl Agenda {
         }
     }
 
-    /// Who is due first, and when.
+    /// Returns the first pending time and its actor.
     pub(crate) fn first(&self) -> Option<(Instant, Actor)> {
         self.heap.first().map(|first| (first.at, Actor(first.actor)))
     }
 
-    /// Takes out whoever is due first, if that is by `until`.
+    /// Removes and returns the first entry, if its time is not after `until`.
     pub(crate) fn pop_until(&mut self, until: Instant) -> Option<(Instant, Actor)> {
         let first = *self.heap.first().filter(|first| first.at <= until)?;
         self.remove(0);
@@ -157,7 +158,7 @@ mod tests {
         for (actor, at) in [(2, 5), (0, 7), (1, 5), (3, 5)] {
             agenda.set(actors[actor], Some(Instant(at)));
         }
-        // A new time is a new insertion; the same time again is none.
+        // A different time is a new insertion; the same time again changes nothing.
         agenda.set(actors[2], Some(Instant(9)));
         agenda.set(actors[2], Some(Instant(5)));
         agenda.set(actors[1], Some(Instant(5)));

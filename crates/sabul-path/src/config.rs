@@ -1,4 +1,4 @@
-//! The settings of a link, checked once and valid everywhere after that.
+//! Link settings, validated once when built.
 
 use sabul_cc::routers::ROUTER_NAMES;
 use sabul_units::key::{Key, Range, Takes, names};
@@ -20,25 +20,26 @@ use crate::trace::Trace;
 
 pub use crate::setting::{DELAY_MS, LinkError, QueueLimit, RATE_MBPS};
 
-/// The least size every IPv4 link must carry. [RFC 791 §3.2]
+/// Minimum size that every IPv4 link must carry. [RFC 791 §3.2]
 const MTU_MIN: u32 = 68;
-/// The largest IP packet: a 40-byte IPv6 header and 65 535 bytes behind it. [RFC 8200 §3]
+/// Largest IP packet: a 40-byte IPv6 header and 65 535 bytes of payload. [RFC 8200 §3]
 const MTU_MAX: u32 = 65_575;
-/// Far beyond any frame of a real link.
+/// Far above the framing of any real link.
 const FRAMING_MAX: u32 = 1_000;
 
-/// Most bytes in a queue of a file.
+/// Largest queue in bytes that a file may set.
 const QUEUE_BYTES_MAX: u64 = 1_000_000_000_000;
 const CHANCE: Range = Range::of(0.0, 1.0);
 
-/// What the keys of a `[[link]]` fill: both directions, and a queue that is not sized yet.
+/// Target of the keys of a `[[link]]`: both directions, and a queue size that may depend on the
+/// flows.
 #[derive(Clone, Debug, Default)]
 pub struct LinkDraft {
-    /// The way data goes.
+    /// Direction of the data.
     pub forward: LinkConfigBuilder,
-    /// The way back.
+    /// Direction back to the sender.
     pub back: LinkConfigBuilder,
-    /// The queue in bandwidth-delay products, where no other size of it is given.
+    /// Queue in bandwidth-delay products, where the file gives no other queue size.
     pub queue_bdp: f64,
 }
 
@@ -49,7 +50,7 @@ impl LinkDraft {
     }
 }
 
-/// Algorithms in routers that files name.
+/// Names of router algorithms in files.
 const ROUTERS: &[&str] = &{
     let mut names = ["none"; ROUTER_NAMES.len() + 1];
     let mut n = 0;
@@ -60,8 +61,8 @@ const ROUTERS: &[&str] = &{
     names
 };
 
-/// Keys of a `[[link]]`, in the order in which they take effect. The settings of its discipline, which
-/// come after them, are with [each discipline](crate::DISCIPLINES).
+/// Keys of a `[[link]]`, in the order in which they take effect. The keys of its discipline follow;
+/// [each discipline](crate::DISCIPLINES) has its own.
 pub const LINK: &[Key<LinkDraft>] = &[
     Key::<LinkDraft>::new("id", Takes::Own("a name"), "").required("a name"),
     Key::<LinkDraft>::new(
@@ -274,7 +275,7 @@ pub const BURST_LOSS: &[Key<BurstLoss>] = &[
 
 const OUTAGE_EXAMPLE: &str = "a list such as [{ at_s = 10, for_s = 1 }]";
 
-/// Keys of one of a link's `outage`s.
+/// Keys of one `outage` of a link.
 pub const OUTAGE: &[Key<Outage>] = &[
     Key::<Outage>::new(
         "at_s",
@@ -290,17 +291,17 @@ pub const OUTAGE: &[Key<Outage>] = &[
     .required(OUTAGE_EXAMPLE),
 ];
 
-/// A time during which nothing passes the link.
+/// A time during which no packet passes the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// When it starts, on the clock that drives the link.
+    /// Start, on the clock that drives the link.
     pub at: Instant,
-    /// How long it lasts.
+    /// Duration.
     pub lasts: Span,
 }
 
 impl Outage {
-    /// The first instant at which packets pass again.
+    /// Returns the first instant at which packets pass again.
     pub fn end(&self) -> Instant {
         self.at + self.lasts
     }
@@ -308,26 +309,27 @@ impl Outage {
 
 /// The settings of one direction of a path.
 ///
-/// The default passes everything at once and untouched.
+/// The default link has no limits, no delay and no faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkConfig {
     settings: LinkConfigBuilder,
 }
 
 impl LinkConfig {
-    /// Starts from a link without limits.
+    /// Returns a builder for a link without limits.
     pub fn builder() -> LinkConfigBuilder {
         LinkConfigBuilder::default()
     }
-    /// The same settings, to change some of them.
+    /// Returns a builder with these settings.
     pub fn to_builder(&self) -> LinkConfigBuilder {
         self.settings.clone()
     }
-    /// What each packet takes of the rate beyond its own bytes: frame, preamble and gap below IP.
+    /// Bytes that each packet adds on the wire: frame, preamble and gap below IP.
     pub fn framing(&self) -> u32 {
         self.settings.framing
     }
-    /// The serialiser's rate over whole packets, IP headers and [`framing`](Self::framing) included; `None` takes no time at all.
+    /// Serialiser rate over whole packets, IP headers and [`framing`](Self::framing) included;
+    /// `None` for no serialisation time.
     pub fn rate(&self) -> Option<Rate> {
         self.settings.rate
     }
@@ -335,29 +337,29 @@ impl LinkConfig {
     pub fn delay(&self) -> Span {
         self.settings.delay
     }
-    /// When the one-way delay changes, and to what.
+    /// Changes of the one-way delay.
     pub fn delay_steps(&self) -> &[DelayStep] {
         &self.settings.shaping.delay_steps
     }
-    /// The smallest one-way delay of all times.
+    /// Smallest one-way delay at any time.
     pub fn delay_min(&self) -> Span {
         let steps = self.delay_steps().iter().map(|step| step.delay);
         steps.fold(self.delay(), Span::min)
     }
-    /// When the rate changes, and to what.
+    /// Changes of the rate.
     pub fn rate_steps(&self) -> &[RateStep] {
         &self.settings.shaping.rate_steps
     }
-    /// The times at which packets may leave, in place of a constant rate.
+    /// Trace of times at which packets may leave, in place of a constant rate.
     pub fn trace(&self) -> Option<&Trace> {
         self.settings.shaping.trace.as_ref()
     }
-    /// The highest rate that the settings name; `None` without a rate.
+    /// Highest configured rate; `None` without a rate.
     pub fn rate_max(&self) -> Option<Rate> {
         let steps = self.rate_steps().iter().map(|step| step.rate);
         self.rate().map(|rate| steps.fold(rate, Rate::max))
     }
-    /// Bit/s that the link can carry on average between two times, by its steps or trace, without outages, policer,
+    /// Mean rate in bit/s between two times according to steps or trace, without outages, policer,
     /// shaper and walk; `None` without a rate.
     pub fn mean_rate(&self, from: Instant, until: Instant) -> Option<f64> {
         let rate = self.rate()?;
@@ -370,19 +372,19 @@ impl LinkConfig {
         };
         Some(bits / span.as_secs_f64())
     }
-    /// The room in front of the serialiser.
+    /// Queue limit in front of the serialiser.
     pub fn queue(&self) -> QueueLimit {
         self.settings.queue
     }
-    /// Who leaves that queue next, and who is marked or dropped.
+    /// Queue discipline.
     pub fn discipline(&self) -> &Discipline {
         &self.settings.discipline
     }
-    /// The most that a packet's way takes longer than [`delay`](Self::delay).
+    /// Maximum delay in addition to [`delay`](Self::delay).
     pub fn jitter(&self) -> Span {
         self.settings.jitter
     }
-    /// The chance that a packet is lost on the wire, after it took its turn in the serialiser.
+    /// Probability that a packet is lost on the wire, behind the serialiser.
     pub fn loss(&self) -> Probability {
         self.settings.loss
     }
@@ -390,24 +392,24 @@ impl LinkConfig {
     pub fn burst_loss(&self) -> Option<BurstLoss> {
         self.settings.burst_loss
     }
-    /// The chance that a packet that passes is delivered twice.
+    /// Probability that a passing packet is delivered twice.
     pub fn duplicate(&self) -> Probability {
         self.settings.duplicate
     }
-    /// The chance that a packet that passes is marked as damaged.
+    /// Probability that a passing packet is marked as damaged.
     pub fn corrupt(&self) -> Probability {
         self.settings.corrupt
     }
-    /// The chance that a packet that passes is held back by [`reorder_by`](Self::reorder_by).
+    /// Probability that a passing packet is held back by [`reorder_by`](Self::reorder_by).
     pub fn reorder(&self) -> Probability {
         self.settings.reorder
     }
-    /// How much longer a reordered packet is on its way; later ones overtake it.
+    /// Additional delay of a reordered packet; later packets overtake it.
     pub fn reorder_by(&self) -> Span {
         self.settings.reorder_by
     }
-    /// The same link at its rate and delay all the time, as for measuring what it is otherwise: without outages,
-    /// policer, shaper, walk, steps, trace, router and forger.
+    /// Returns the same link with a constant rate and delay, as a reference for measurements:
+    /// without outages, policer, shaper, walk, steps, trace, router and forger.
     #[must_use]
     pub fn steady(&self) -> Self {
         let settings = self.to_builder().with_outages(Vec::new()).with_policer(None);
@@ -416,37 +418,37 @@ impl LinkConfig {
         let settings = settings.with_trace(None);
         Self { settings: settings.with_forge(None) }
     }
-    /// What drops packets before the queue that exceed a rate.
+    /// Policer: drops packets before the queue that exceed a rate.
     pub fn policer(&self) -> Option<TokenBucket> {
         self.settings.shaping.policer
     }
-    /// What lets packets leave faster while tokens last.
+    /// Shaper: raises the rate while tokens last.
     pub fn shaper(&self) -> Option<TokenBucket> {
         self.settings.shaping.shaper
     }
-    /// How the rate wanders.
+    /// Random walk of the rate.
     pub fn rate_walk(&self) -> Option<RateWalk> {
         self.settings.shaping.rate_walk
     }
-    /// The router in front of it.
+    /// Router in front of the link.
     pub fn router(&self) -> Option<&RouterPlan> {
         self.settings.shaping.router.as_ref()
     }
-    /// What somebody writes into the congestion headers that pass.
+    /// Forgery of the passing congestion headers.
     pub fn forge(&self) -> Option<Forgery> {
         self.settings.shaping.forge
     }
-    /// When nothing passes: in order, without overlap.
+    /// Outages, in order and without overlap.
     pub fn outages(&self) -> &[Outage] {
         &self.settings.outages
     }
-    /// The largest packet that passes, in bytes with headers; larger ones vanish in silence.
+    /// Largest packet that passes, in bytes with headers; larger packets are dropped silently.
     pub fn mtu(&self) -> Option<u32> {
         self.settings.mtu
     }
 }
 
-/// Collects the settings of a link; [`build`](Self::build) checks them.
+/// Builder of link settings; [`build`](Self::build) validates them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct LinkConfigBuilder {
@@ -490,152 +492,151 @@ impl Default for LinkConfigBuilder {
 }
 
 impl LinkConfigBuilder {
-    /// The discipline so far, whose settings its own keys fill.
+    /// Returns the present discipline, for the discipline's own keys.
     pub fn discipline_mut(&mut self) -> &mut Discipline {
         &mut self.discipline
     }
-    /// The rate so far.
+    /// Returns the present rate.
     pub fn rate(&self) -> Option<Rate> {
         self.rate
     }
-    /// The delay so far.
+    /// Returns the present delay.
     pub fn delay(&self) -> Span {
         self.delay
     }
-    /// The room in front of the serialiser so far.
+    /// Returns the present queue limit.
     pub fn queue(&self) -> QueueLimit {
         self.queue
     }
-    /// The largest packet so far.
+    /// Returns the present MTU.
     pub fn mtu(&self) -> Option<u32> {
         self.mtu
     }
-    /// The rate in bit/s over whole packets: 1 kbit/s to 1 Tbit/s, or `None` for no limit (default).
+    /// Sets the rate in bit/s over whole packets: 1 kbit/s to 1 Tbit/s, or `None` for no limit
+    /// (default).
     pub fn with_rate(mut self, rate: Option<Rate>) -> Self {
         self.rate = rate;
         self
     }
-    /// The one-way delay: 0 (default) to 3600 s.
+    /// Sets the one-way delay: 0 (default) to 3600 s.
     pub fn with_delay(mut self, delay: Span) -> Self {
         self.delay = delay;
         self
     }
-    /// Other delays, each from a time on, in order; none by default.
+    /// Sets changes of the delay, in order; none by default.
     pub fn with_delay_steps(mut self, steps: Vec<DelayStep>) -> Self {
         self.shaping.delay_steps = steps;
         self
     }
-    /// The most by which a packet is later than the delay, drawn evenly from nothing to this: 0
-    /// (default) to 3600 s. Packets stay in order, except those held back on purpose.
+    /// Sets the maximum jitter: each packet's extra delay is uniform between zero and this value, 0
+    /// (default) to 3600 s. Packets stay in order, except those held back for reordering.
     pub fn with_jitter(mut self, jitter: Span) -> Self {
         self.jitter = jitter;
         self
     }
-    /// The room in front of the serialiser: 1 or more, or unlimited (default).
+    /// Sets the queue limit: 1 or more, or unlimited (default).
     pub fn with_queue(mut self, queue: QueueLimit) -> Self {
         self.queue = queue;
         self
     }
-    /// What happens in the queue; drop-tail by default. Each discipline says what its settings
-    /// may be.
+    /// Sets the queue discipline; drop-tail by default. Each discipline documents its settings.
     pub fn with_discipline(mut self, discipline: Discipline) -> Self {
         self.discipline = discipline;
         self
     }
-    /// The chance of loss on the wire; none by default.
+    /// Sets the loss probability on the wire; zero by default.
     pub fn with_loss(mut self, loss: Probability) -> Self {
         self.loss = loss;
         self
     }
-    /// Losses in bursts, on top of the even ones; none by default. Both kinds of spell must end
-    /// with a chance above 0.
+    /// Sets burst losses, in addition to independent losses; none by default. Both transition
+    /// probabilities must be above 0.
     pub fn with_burst_loss(mut self, burst_loss: Option<BurstLoss>) -> Self {
         self.burst_loss = burst_loss;
         self
     }
-    /// The chance of a second delivery; none by default.
+    /// Sets the probability of a second delivery; zero by default.
     pub fn with_duplicate(mut self, duplicate: Probability) -> Self {
         self.duplicate = duplicate;
         self
     }
-    /// The chance of damage; none by default.
+    /// Sets the probability of damage; zero by default.
     pub fn with_corrupt(mut self, corrupt: Probability) -> Self {
         self.corrupt = corrupt;
         self
     }
-    /// The chance that a packet is held `by` that much longer (above 0, at most 3600 s); none by
+    /// Sets the probability that a packet is held back by `by` (above 0, at most 3600 s); zero by
     /// default.
     pub fn with_reorder(mut self, reorder: Probability, by: Span) -> Self {
         self.reorder = reorder;
         self.reorder_by = by;
         self
     }
-    /// Times during which nothing passes, in order and apart from each other; none by default.
+    /// Sets outages, in order and without overlap; none by default.
     pub fn with_outages(mut self, outages: Vec<Outage>) -> Self {
         self.outages = outages;
         self
     }
-    /// The largest packet in bytes, headers included: 68 to 65 575, or `None` for no limit
-    /// (default).
+    /// Sets the MTU in bytes, headers included: 68 to 65 575, or `None` for no limit (default).
     pub fn with_mtu(mut self, mtu: Option<u32>) -> Self {
         self.mtu = mtu;
         self
     }
-    /// Sets what each packet takes of the rate beyond its own bytes.
+    /// Sets the bytes that each packet adds on the wire; zero by default.
     pub fn with_framing(mut self, bytes: u32) -> Self {
         self.framing = bytes;
         self
     }
 
-    /// A policer before the queue; none by default.
+    /// Sets a policer before the queue; none by default.
     pub fn with_policer(mut self, policer: Option<TokenBucket>) -> Self {
         self.shaping.policer = policer;
         self
     }
-    /// A shaper in place of the constant rate; none by default, and not together with a walk.
+    /// Sets a shaper in place of the constant rate; none by default, and not together with a walk.
     pub fn with_shaper(mut self, shaper: Option<TokenBucket>) -> Self {
         self.shaping.shaper = shaper;
         self
     }
-    /// A rate that wanders in place of the constant one; none by default.
+    /// Sets a random walk in place of the constant rate; none by default.
     pub fn with_rate_walk(mut self, rate_walk: Option<RateWalk>) -> Self {
         self.shaping.rate_walk = rate_walk;
         self
     }
 
-    /// Other rates, each from a time on, in order; none by default, and not together with a shaper or walk.
+    /// Sets changes of the rate, in order; none by default, and not together with a shaper or walk.
     pub fn with_rate_steps(mut self, steps: Vec<RateStep>) -> Self {
         self.shaping.rate_steps = steps;
         self
     }
 
-    /// Times at which packets may leave, in place of a constant rate; none by default. The rate becomes the mean of
-    /// the trace, and stays so where the trace is taken away.
+    /// Sets a trace in place of a constant rate; none by default. The rate becomes the trace's mean
+    /// rate, and keeps this value if the trace is removed.
     pub fn with_trace(mut self, trace: Option<Trace>) -> Self {
         self.rate = trace.as_ref().map(Trace::mean_rate).or(self.rate);
         self.shaping.trace = trace;
         self
     }
 
-    /// A router in front of the queue, on a link that has a rate; none by default.
+    /// Sets a router in front of the queue, on a link that has a rate; none by default.
     pub fn with_router(mut self, router: Option<RouterPlan>) -> Self {
         self.shaping.router = router;
         self
     }
-    /// Somebody who writes that into congestion headers, behind the router; nobody by default.
+    /// Sets a forger of congestion headers behind the router; none by default.
     pub fn with_forge(mut self, forge: Option<Forgery>) -> Self {
         self.shaping.forge = forge;
         self
     }
-    /// The router so far.
+    /// Returns the present router.
     pub fn router(&self) -> Option<&RouterPlan> {
         self.shaping.router.as_ref()
     }
 
-    /// The finished settings.
+    /// Validates the settings.
     ///
     /// # Errors
-    /// If a value is outside its range; none is moved into range silently.
+    /// If a value is outside its range; no value is moved into range silently.
     pub fn build(self) -> Result<LinkConfig, LinkError> {
         let refuse = |setting, value, allowed| Err(LinkError { setting, value, allowed });
         if let Some(rate) = self.rate

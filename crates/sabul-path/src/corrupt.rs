@@ -1,13 +1,13 @@
-//! Damage to the bytes of a packet.
+//! Random damage to the bytes of a packet.
 
 use sabul_units::Random;
 
-/// The most bytes one damaged packet loses.
+/// Most bytes changed in one damaged packet.
 const FLIPS_MAX: usize = 4;
 
-/// Changes one to four bytes of `bytes` at random places; an empty slice stays empty.
+/// Changes one to four bytes of `bytes` at random positions; an empty slice stays empty.
 ///
-/// Each chosen byte really differs afterwards, so a damaged packet is never right by accident.
+/// Each chosen byte always changes, so a damaged packet never equals the original.
 pub fn corrupt_bytes(bytes: &mut [u8], random: &mut dyn Random) {
     if bytes.is_empty() {
         return;

@@ -1,7 +1,7 @@
-//! Which packet leaves a queue next, and which is marked or dropped on the way: the settings.
+//! Settings of queue disciplines, which select the next packet of a queue and mark or drop packets.
 //!
-//! What works by them is in `queue`. The length of the queue is not here: it is the link's
-//! [`QueueLimit`](crate::QueueLimit), which holds for every discipline.
+//! The implementations are in `queue`. The queue length is not a setting here: every discipline
+//! uses the link's [`QueueLimit`](crate::QueueLimit).
 
 use sabul_units::key::{Key, Row, Takes, rows};
 use sabul_units::{Probability, Rate};
@@ -17,7 +17,7 @@ pub use red::Red;
 /// The queue discipline of a link, with its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Discipline {
-    /// First in, first out; what finds the queue full is dropped.
+    /// First in, first out; a packet that arrives at a full queue is dropped.
     #[default]
     DropTail,
     /// Random early detection.
@@ -35,33 +35,33 @@ pub enum Discipline {
 /// Settings of marking at a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EcnThreshold {
-    /// Queue length, in packets, from which on arrivals are marked.
+    /// Queue length in packets at which the marking of arrivals begins.
     pub mark_packets: u64,
 }
 
-/// A two-state model of losses that come in bursts. [Gilbert 1960, Elliott 1963]
+/// Gilbert-Elliott model: two-state losses in bursts. [Gilbert 1960, Elliott 1963]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BurstLoss {
-    /// Chance, at each packet, that a good spell turns bad.
+    /// Probability, per packet, of a change from the good to the bad state.
     pub to_bad: Probability,
-    /// Chance, at each packet, that a bad spell turns good.
+    /// Probability, per packet, of a change from the bad to the good state.
     pub to_good: Probability,
-    /// Loss while good.
+    /// Loss probability in the good state.
     pub loss_good: Probability,
-    /// Loss while bad.
+    /// Loss probability in the bad state.
     pub loss_bad: Probability,
 }
 
 impl BurstLoss {
-    /// Bursts in which everything is lost, `mean_burst` packets long on average, so that a share
-    /// of `loss` of all packets is lost; nothing between them. [Gilbert 1960]
+    /// Returns a model with mean loss `loss` in bursts of `mean_burst` packets on average. All
+    /// packets of a burst are lost, and none between bursts. [Gilbert 1960]
     ///
-    /// `None` where no such process exists: `loss` must be above 0 and below 1, bursts at least one
-    /// packet long, and the spells between them too, which asks for a longer burst where loss is
-    /// heavy.
+    /// `None` where no such process exists. `loss` must be above 0 and below 1, and bursts at least
+    /// one packet long. The mean gap between bursts must also be at least one packet, so heavy loss
+    /// requires longer bursts.
     pub fn for_mean(loss: Probability, mean_burst: f64) -> Option<Self> {
-        // A bad spell ends with 1 ÷ burst; in balance the share of bad packets is
-        // to_bad ÷ (to_bad + to_good).
+        // The bad state ends with probability 1 ÷ burst. In equilibrium, the share of bad packets
+        // is to_bad ÷ (to_bad + to_good).
         let to_good = 1.0 / mean_burst;
         let to_bad = to_good * loss.as_f64() / (1.0 - loss.as_f64());
         let [to_good, to_bad] = [to_good, to_bad].map(|p| Probability::new(p).ok());
@@ -73,7 +73,7 @@ impl BurstLoss {
         })
     }
 
-    /// The share of packets lost in the long run. [Elliott 1963]
+    /// Returns the long-term share of lost packets. [Elliott 1963]
     pub fn mean_loss(&self) -> f64 {
         let (to_bad, to_good) = (self.to_bad.as_f64(), self.to_good.as_f64());
         let (good, bad) = (self.loss_good.as_f64(), self.loss_bad.as_f64());
@@ -91,18 +91,18 @@ impl BurstLoss {
     }
 }
 
-/// What is known of a discipline without its settings.
+/// Registry entry of a discipline, without values of its settings.
 #[derive(Debug)]
 pub struct DisciplineEntry {
-    /// What files call it.
+    /// Name in files.
     pub name: &'static str,
-    /// Its settings, in the order in which they take effect.
+    /// Keys of its settings, in the order in which they take effect.
     pub rows: fn() -> Vec<Row>,
-    /// With settings that suit a link of this rate.
+    /// Creates the discipline with default settings for a link of this rate.
     pub make: fn(Option<Rate>) -> Discipline,
 }
 
-/// All of them.
+/// All disciplines.
 pub const DISCIPLINES: &[DisciplineEntry] = &[
     DROPTAIL,
     DisciplineEntry {
@@ -132,13 +132,13 @@ pub const DISCIPLINES: &[DisciplineEntry] = &[
     },
 ];
 
-/// Puts values into settings by their keys.
+/// Source of values for settings.
 pub trait Fill {
-    /// Puts what there is for each of `keys` into its field.
+    /// Stores the given value of each of `keys` in its field.
     fn fill<T>(&mut self, keys: &[Key<T>], settings: &mut T);
 }
 
-/// What files call them.
+/// Names of the disciplines in files.
 pub(crate) const DISCIPLINE_NAMES: &[&str] = &{
     let mut names = [""; DISCIPLINES.len()];
     let mut n = 0;
@@ -160,7 +160,7 @@ const THRESHOLD_KEYS: &[Key<EcnThreshold>] = &[Key::<EcnThreshold>::new(
 .required("the queue length from which on packets are marked")];
 
 impl Discipline {
-    /// What files call it.
+    /// Name in files.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::DropTail => "droptail",
@@ -172,7 +172,7 @@ impl Discipline {
         }
     }
 
-    /// Has its settings filled, by their keys.
+    /// Fills the settings from `with`, by their keys.
     pub fn fill(&mut self, with: &mut impl Fill) {
         match self {
             Self::DropTail => {}
@@ -184,16 +184,16 @@ impl Discipline {
         }
     }
 
-    /// The discipline of that name for a link of that rate; drop-tail where there is none of it.
+    /// Returns the discipline of this name for a link of this rate; drop-tail for an unknown name.
     pub(crate) fn named(name: &str, rate: Option<Rate>) -> Self {
         let entry = DISCIPLINES.iter().find(|entry| entry.name == name).unwrap_or(&DROPTAIL);
         (entry.make)(rate)
     }
 
-    /// Whether its settings can be, each alone and all together.
+    /// Checks the settings, each alone and in combination.
     ///
     /// # Errors
-    /// If one cannot. The error names it as files do.
+    /// If a setting is not allowed. The error uses the name of the setting in files.
     pub fn check(&self) -> Result<(), LinkError> {
         match self {
             Self::DropTail => Ok(()),

@@ -1,24 +1,24 @@
-//! Packets that a link dropped, noted while somebody wants to know.
+//! Log of packets that links dropped.
 
 use sabul_units::Instant;
 
 use crate::link::LinkStats;
 use crate::topology::Way;
 
-/// Packets that one direction of a link dropped at one moment, for one reason.
+/// Packets that one direction of a link dropped at one time for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drop {
     /// Position of the link.
     pub link: usize,
-    /// Which direction of it.
+    /// Direction of the link.
     pub way: Way,
-    /// When.
+    /// Time.
     pub at: Instant,
-    /// Why.
+    /// Reason.
     pub why: DropReason,
-    /// The number of the flow; none where the link dropped another packet than the one that came.
+    /// Flow number; `None` where the link dropped a packet other than the one that arrived.
     pub flow: Option<u32>,
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
 }
 
@@ -27,9 +27,9 @@ pub struct Drop {
 pub enum DropReason {
     /// The queue was full.
     Full,
-    /// The discipline dropped them while there was room.
+    /// The discipline dropped the packets while there was room.
     Early,
-    /// By chance.
+    /// Random loss.
     Loss,
     /// During an outage.
     Outage,
@@ -38,7 +38,7 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// Its word in the text of an event.
+    /// Name of the reason in event texts.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -49,7 +49,7 @@ impl DropReason {
         }
     }
 
-    /// What was dropped between two looks, by reason.
+    /// Returns the drops between two snapshots, by reason.
     pub(crate) fn since(before: &LinkStats, now: &LinkStats) -> impl Iterator<Item = (Self, u64)> {
         [
             (Self::Full, now.dropped_full - before.dropped_full),

@@ -1,29 +1,30 @@
-//! Somebody on the path who writes into congestion headers what he likes.
+//! Attacker on the path that overwrites congestion headers.
 //!
-//! Model:       behind the router of a link, each header that passes gets other values of its own form, and counts as
-//!              one that a router has answered.
-//! Not here:    forged bytes that are no header: those `sabul-wire` refuses, and the packet goes on as if it had none.
+//! Model:       behind the router of a link, each passing header receives other values of its own
+//!              form, and counts as answered by a router.
+//! Not here:    bytes that do not decode as a header: `sabul-wire` rejects them, and the packet
+//!              continues as if without a header.
 
 use sabul_units::{
     CongestionFields, CongestionHeader, JetMaxFields, Random, Rate, SeededRandom, Span,
 };
 
-/// What is written into the headers.
+/// Values written into the headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgery {
-    /// As if the path were endless: the highest rate, the least loss and price, no queue.
+    /// An unlimited path: the highest rate, the least loss and price, no queue.
     Huge,
-    /// As if it carried nothing: rate zero, the highest loss and price.
+    /// A path without capacity: rate zero, the highest loss and price.
     Zero,
-    /// Any bits at all, other ones in each packet.
+    /// Random bits, different in each packet.
     Random,
 }
 
-/// Their names, beside what stands for none.
+/// Names of the forgeries, and `none`.
 pub(crate) const FORGERIES: &[&str] = &["none", "huge", "zero", "random"];
 
 impl Forgery {
-    /// The one of this name, if one has it.
+    /// Returns the forgery of this name, if any.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "huge" => Some(Self::Huge),
@@ -34,12 +35,12 @@ impl Forgery {
     }
 }
 
-/// A forger at his link.
+/// Forger at a link.
 #[derive(Clone, Debug)]
 pub(crate) struct Forger {
     how: Forgery,
     random: SeededRandom,
-    /// Of the intervals of a router, which ever are news.
+    /// Number of a router's interval; each is new.
     round: u32,
 }
 
@@ -48,7 +49,7 @@ impl Forger {
         Self { how, random, round: 0 }
     }
 
-    /// Writes into a header that passes.
+    /// Overwrites a passing header.
     pub(crate) fn forge(&mut self, header: &mut CongestionHeader) {
         self.round = self.round.wrapping_add(1);
         header.routers = header.routers.max(1);
@@ -106,7 +107,8 @@ impl Forger {
                     fair: Rate(self.bits()),
                     loss: self.bits() as i32,
                     loss_max: self.bits() as i32,
-                    // With any other the flow takes it for an answer to a packet of before.
+                    // With any other value the flow would treat the header as an answer to an
+                    // earlier packet.
                     controlling: told.controlling,
                     suggested: self.bits() as u32,
                     round: self.bits() as u16,
@@ -123,7 +125,7 @@ impl Forger {
         }
     }
 
-    /// Any bits; small and large numbers alike.
+    /// Returns random bits; small and large numbers are equally likely.
     fn bits(&mut self) -> u64 {
         self.random.next_u64() >> self.random.below(64)
     }

@@ -1,14 +1,15 @@
-//! The network between hosts, wherever the hosts are: in virtual time, in namespaces or behind a relay.
+//! Network emulation between hosts: links, routes and queues, for virtual time, for namespaces and
+//! for a relay.
 //!
 //! | Part | Is |
 //! |---|---|
-//! | [`Link`] | one direction of a path: queue, serialiser, pipe, and what goes wrong on it |
-//! | [`Topology`] | links both ways, the routes over them, and the agenda of who is due when |
-//! | [`LinkConfig`], [`Discipline`] | its settings |
+//! | [`Link`] | one direction of a path: queue, serialiser, propagation delay and faults |
+//! | [`Topology`] | links both ways, the routes over them, and the queue of events |
+//! | [`LinkConfig`], [`Discipline`] | settings of a link |
 //! | [`presets`] | named paths, each number with its source |
 //!
-//! Nothing here owns a socket, clock or thread: the simulator drives it by virtual time, the lab by real
-//! time. The same inputs at the same times give the same outputs, on every machine.
+//! No code here owns a socket, clock or thread: the simulator drives it by virtual time, the lab by
+//! real time. The same inputs at the same times give the same outputs, on every machine.
 
 mod agenda;
 mod config;

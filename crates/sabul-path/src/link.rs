@@ -1,21 +1,23 @@
-//! One direction of a path: a queue, a serialiser and a pipe.
+//! Link: one direction of a path, with a queue, a serialiser and a propagation delay.
 //!
-//! Model: a packet waits in the queue until those before it have left, takes `(size + framing) × 8 ÷ rate`
-//! in the serialiser (the fraction of a picosecond carries over to the next packet of the same busy
-//! period, so no rate drifts), and is delivered one `delay` (and some jitter) after its last bit
-//! left. Loss, outages, duplication, damage, jitter and reordering happen behind the serialiser: a
-//! packet lost on the wire has used its share of the rate, and a second copy costs nothing.
+//! Model:       a packet waits in the queue until earlier packets have left. The serialiser takes
+//!              `(size + framing) × 8 ÷ rate`. The fraction of a picosecond carries over to the
+//!              next packet of the same busy period, so no rate drifts. Delivery is one `delay`
+//!              (and some jitter) after the last bit left. Loss, outages, duplication, damage,
+//!              jitter and reordering happen behind the serialiser. A packet lost on the wire has
+//!              therefore used its share of the rate, and a second copy costs nothing.
 //! Queue:       drop-tail, RED and ECN marking decide at arrival and are served in order, so that
-//!     all times are known then. The other disciplines ([`crate::Discipline`]) are asked for a
-//!     packet at the instant the serialiser becomes free; its fate is drawn only then. At equal
-//!     times a packet leaves before another arrives.
-//! Time:        inputs come in order of time; the link catches up with whatever happened between
-//!     two of them at the exact instants, so it does not matter how often it is polled.
-//! Chance:      each kind of event draws from its own stream, once for every packet that enters the
-//!     serialiser: turning one kind on does not move another's luck.
-//! Invariants:  arrived + duplicated = delivered + dropped + in transit; deliveries come in order
-//!     of (time, departure); only packets held back are overtaken behind the serialiser.
-//! Not here:    bytes. A damaged packet is only marked ([`crate::corrupt_bytes`] is for its owner).
+//!              all times are known at arrival. The other disciplines ([`crate::Discipline`])
+//!              return a packet when the serialiser becomes free, and only then is the packet's
+//!              fate drawn. At equal times a packet leaves before another arrives.
+//! Time:        inputs must be in order of time. Between two inputs the link processes its own
+//!              events at their exact times, so results do not depend on how often it is polled.
+//! Chance:      each kind of event draws from its own random stream, once for every packet that
+//!              enters the serialiser. Enabling one kind does not change the draws of another.
+//! Invariants:  arrived + duplicated = delivered + dropped + in transit; deliveries are in order of
+//!              (time, departure); behind the serialiser only packets held back are overtaken.
+//! Not here:    payload bytes. A damaged packet is only marked; the caller applies
+//!              [`crate::corrupt_bytes`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,52 +37,52 @@ use crate::trace::Player;
 #[cfg(test)]
 mod tests;
 
-/// Picoseconds that a bit takes at 1 bit/s, times the bits in a byte.
+/// Picoseconds per byte at 1 bit/s.
 const BYTE_AT_ONE_BPS: u64 = 8_000_000_000_000;
 
-/// What becomes of a packet, as far as it is known when it arrives.
+/// Fate of a packet, as far as known at arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It will be delivered. Where the discipline decides at departure (CoDel, FQ-CoDel, DRR) this
-    /// promises only a place in the queue: the link may still drop it later.
+    /// The packet will be delivered. Where the discipline decides at departure (CoDel, FQ-CoDel,
+    /// DRR), the packet is only queued: the link may still drop it later.
     Queued,
-    /// The queue had no room for it.
+    /// The queue had no room for the packet.
     DroppedFull,
-    /// The discipline dropped it before the queue was full, or the policer did.
+    /// The discipline or the policer dropped the packet before the queue was full.
     DroppedEarly,
-    /// It will be lost on the wire.
+    /// The packet will be lost on the wire.
     DroppedLoss,
-    /// It will leave the serialiser during an outage.
+    /// The packet will leave the serialiser during an outage.
     DroppedOutage,
-    /// It was larger than the MTU.
+    /// The packet was larger than the MTU.
     DroppedTooLarge,
 }
 
-/// A packet at the far end.
+/// A delivered packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery<P> {
-    /// What was pushed.
+    /// The pushed payload.
     pub payload: P,
-    /// When it arrives; never later than the `now` it was polled with.
+    /// Arrival time; never later than the `now` of the poll.
     pub at: Instant,
-    /// Whether its bytes were damaged on the way.
+    /// Whether the packet was damaged on the way.
     pub corrupted: bool,
-    /// Whether this link gave it the ECN mark (CE); a mark from before is the owner's to keep.
+    /// Whether this link set the ECN mark (CE). The caller keeps earlier marks.
     pub is_marked: bool,
 }
 
-/// What a link waits for.
+/// Event that a link waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkWait {
-    /// That a packet is pushed; the link is empty.
+    /// A push; the link is empty.
     Arrival,
-    /// That the serialiser takes the next packet, though none will arrive before.
+    /// The serialiser takes the next packet; no packet arrives before.
     Queue,
-    /// A packet behind the serialiser.
+    /// The end of a packet's propagation delay.
     Delay,
 }
 
-/// What a link has done since it was made.
+/// Counters of a link since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkStats {
     /// Packets pushed.
@@ -89,11 +91,11 @@ pub struct LinkStats {
     pub delivered: u64,
     /// Bytes delivered, second copies included.
     pub delivered_bytes: u64,
-    /// Packets dropped because the queue was full: the newcomer, or others in its stead.
+    /// Packets dropped because the queue was full: the new packet, or others in its place.
     pub dropped_full: u64,
     /// Packets that the discipline or the policer dropped while there was room.
     pub dropped_early: u64,
-    /// Packets lost by chance, in bursts or not.
+    /// Packets lost at random, in bursts or independently.
     pub dropped_loss: u64,
     /// Packets lost to an outage.
     pub dropped_outage: u64,
@@ -105,7 +107,7 @@ pub struct LinkStats {
     pub reordered: u64,
     /// Packets damaged.
     pub corrupted: u64,
-    /// Packets that this link gave the ECN mark, whatever became of them afterwards.
+    /// Packets that this link marked with ECN, including packets lost afterwards.
     pub marked: u64,
     /// The most packets that waited at once.
     pub queue_max_packets: u64,
@@ -115,10 +117,10 @@ pub struct LinkStats {
     pub queue_mean_packets: f64,
 }
 
-/// A direction of a link at one moment.
+/// Snapshot of one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkLook {
-    /// Counts so far.
+    /// Counters.
     pub stats: LinkStats,
     /// Packets waiting.
     pub queue_packets: usize,
@@ -127,12 +129,12 @@ pub struct LinkLook {
 }
 
 impl LinkStats {
-    /// Bytes delivered with so many bytes of framing each: what they took of the rate.
+    /// Bytes delivered, including `framing` bytes for each packet: the share of the rate used.
     pub fn carried_bytes(&self, framing: u32) -> u64 {
         self.delivered_bytes + self.delivered * u64::from(framing)
     }
 
-    /// Packets dropped, whatever the cause.
+    /// Packets dropped for any reason.
     pub fn dropped(&self) -> u64 {
         let queue = self.dropped_full + self.dropped_early + self.dropped_too_large;
         queue + self.dropped_loss + self.dropped_outage
@@ -150,31 +152,30 @@ pub struct Link<P> {
     router: Option<Box<Seat<P>>>,
     serialiser: Serialiser,
     stage: Stage<P>,
-    /// Packets in order, each with the time at which it will leave.
+    /// Packets in order, each with its departure time.
     queue: VecDeque<Waiting<P>>,
     backlog: Backlog,
 
-    /// Packets behind the serialiser, those held back apart; both in order of time.
+    /// Packets behind the serialiser, in order of time; packets held back are separate.
     pipe: VecDeque<Flight<P>>,
     held: VecDeque<Flight<P>>,
     next_outage: usize,
     stats: LinkStats,
 }
 
-/// What sends one packet after the other.
 #[derive(Clone)]
 struct Serialiser {
-    /// When it has sent everything accepted so far, and the fraction of a picosecond by which that is
-    /// later, in units of 1 ÷ rate picoseconds.
+    /// When everything accepted so far will have left, and the fraction of a picosecond to add, in
+    /// units of 1 ÷ rate picoseconds.
     busy_until: Instant,
     busy_fraction: u64,
-    /// It became free and the scheduler had nothing for it.
+    /// Whether the serialiser is free and the scheduler had no packet for it.
     is_resting: bool,
-    /// What takes the place of a constant rate.
+    /// Replacement of the constant rate.
     shape: Option<Box<Shape>>,
 }
 
-/// What waits, wherever that is.
+/// Waiting packets, in any kind of queue.
 #[derive(Clone, Default)]
 struct Backlog {
     packets: usize,
@@ -184,14 +185,14 @@ struct Backlog {
     changed: Instant,
 }
 
-/// What decides about the queue; all but the last serve it in order.
+/// Queue discipline; all but the last serve the queue in order.
 #[derive(Clone)]
 enum Stage<P> {
     DropTail,
     Red(Box<RedGate>),
-    /// Marks from so many waiting packets on.
+    /// Marks from this number of waiting packets on.
     EcnThreshold(u64),
-    /// Packets wait in there and `queue` stays empty.
+    /// The scheduler holds the packets, and `queue` stays empty.
     Scheduler(Box<Scheduler<P>>),
 }
 
@@ -204,7 +205,7 @@ struct Luck {
     reorder: SeededRandom,
 }
 
-/// A packet in the queue; one without a flight uses its share of the rate and is lost then.
+/// A packet in the queue. A packet without a flight uses its share of the rate and is then lost.
 #[derive(Clone)]
 struct Waiting<P> {
     start: Instant,
@@ -234,7 +235,7 @@ struct Flight<P> {
 }
 
 impl<P: Clone> Link<P> {
-    /// An idle link whose luck is drawn from streams forked off `random`.
+    /// Creates an idle link with random streams forked from `random`.
     pub fn new(config: LinkConfig, random: &SeededRandom) -> Self {
         let luck = Luck {
             loss: random.fork("loss"),
@@ -278,21 +279,21 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// Where payloads have congestion headers, which the link's router reads and rewrites; without this it sees
-    /// none.
+    /// Sets the function that finds congestion headers for the link's router. Without it the router
+    /// processes no headers.
     pub(crate) fn find_headers(&mut self, find: Find<P>) {
         if let Some(seat) = &mut self.router {
             seat.set_find(find);
         }
     }
 
-    /// What the link's router says and has seen, where it has one.
+    /// Returns the state of the link's router, if any.
     pub fn router(&self) -> Option<RouterAccount> {
         let router = self.router.as_ref()?.router()?;
         Some(RouterAccount { stats: router.stats(), told: router.told() })
     }
 
-    /// A packet of `size_bytes`, headers included, of flow 0 and without ECN, reaches the queue.
+    /// Pushes a packet of flow 0 without ECN; `size_bytes` includes headers.
     ///
     /// # Panics
     /// If `now` is before an earlier input's.
@@ -301,7 +302,7 @@ impl<P: Clone> Link<P> {
         self.push_packet(now, PacketMeta { size: size_bytes, ..PacketMeta::default() }, payload)
     }
 
-    /// A packet reaches the queue.
+    /// Pushes a packet.
     ///
     /// # Panics
     /// If `now` is before an earlier input's.
@@ -355,16 +356,17 @@ impl<P: Clone> Link<P> {
         verdict
     }
 
-    /// The time that [`poll`](Self::poll) would wait for, without letting time pass: in the past where
-    /// there are deliveries that were not polled yet.
+    /// Returns the deadline that [`poll`](Self::poll) would return, without advancing time. The
+    /// deadline is in the past while deliveries wait for a poll.
     pub fn deadline(&self) -> Option<Instant> {
         let pipe = match self.pipe.front() {
-            // With much jitter, one that will be held back may still arrive before it.
+            // With large jitter, a packet that will be held back may still arrive before this one.
             Some(flight) if self.may_overtake() => {
                 Some(self.next_start().map_or(flight.at, |start| start.min(flight.at)))
             }
             Some(flight) => Some(flight.at),
-            // What is in the serialiser now is lost or held back; see what the queue sends next.
+            // The packet in the serialiser is lost or held back; the queue determines the next
+            // event.
             None => self.next_start(),
         };
         let held = self.held.front().map(|flight| flight.at);
@@ -374,12 +376,12 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// Whether a packet that waits may arrive before one that does not.
+    /// Whether a waiting packet may arrive before one that has left the queue.
     fn may_overtake(&self) -> bool {
         self.luck.rough.is_some() && self.config.reorder() > Probability::ZERO
     }
 
-    /// When the next packet that waits will leave the queue.
+    /// When the next waiting packet leaves the queue.
     #[cold]
     fn next_start(&self) -> Option<Instant> {
         match self.stage {
@@ -388,8 +390,8 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// The next packet that has arrived by `now`, or until when there is none; where a wait is over there
-    /// may be none yet.
+    /// Returns the next packet that has arrived by `now`, or the next deadline. A poll at a
+    /// deadline may return another wait.
     ///
     /// # Panics
     /// If `now` is before an earlier input's.
@@ -404,8 +406,8 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// [`poll`](Self::poll) for [`crate::Topology`], which asks for the time only when it sets its agenda:
-    /// the answer in one value costs every packet a copy.
+    /// [`poll`](Self::poll) for [`crate::Topology`], which reads the deadline only to update its
+    /// agenda. Returning both in one value would copy every packet.
     #[inline]
     pub(crate) fn next_delivery(&mut self, now: Instant) -> Option<Delivery<P>> {
         self.advance(now);
@@ -428,7 +430,7 @@ impl<P: Clone> Link<P> {
         Some(Delivery { payload, at, corrupted, is_marked })
     }
 
-    /// What a link waits for that has nothing to do until then.
+    /// Returns the reason for a wait until `until`.
     #[inline]
     fn wait(&self, until: Option<Instant>) -> LinkWait {
         match until {
@@ -438,18 +440,18 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// Packets waiting for the serialiser at the latest input.
+    /// Packets that waited for the serialiser at the latest input.
     pub fn queue_len(&self) -> usize {
         self.backlog.packets
     }
 
-    /// Bytes waiting for the serialiser at the latest input.
+    /// Bytes that waited for the serialiser at the latest input.
     pub fn queue_bytes(&self) -> u64 {
         self.backlog.bytes
     }
 
-    /// Deliveries still to come for packets already pushed, second copies included; of packets
-    /// whose fate is drawn at departure, each counts once until then.
+    /// Number of deliveries to come for packets already pushed, second copies included. A packet
+    /// whose fate is drawn at departure counts as one until then.
     pub fn in_transit(&self) -> u64 {
         let queued = self.queue.iter().filter_map(|waiting| waiting.flight.as_ref());
         let flights = queued.chain(&self.pipe).chain(&self.held);
@@ -457,17 +459,17 @@ impl<P: Clone> Link<P> {
         undecided + flights.map(|flight| u64::from(flight.copies)).sum::<u64>()
     }
 
-    /// The settings this link was made with.
+    /// The settings of the link.
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// The time of the latest input: the earliest that the next one may have.
+    /// Time of the latest input, and the earliest allowed time of the next.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Counts and averages so far.
+    /// Counters and averages so far.
     pub fn stats(&self) -> LinkStats {
         let elapsed = self.first_arrival.map_or(Span::ZERO, |first| self.now.since(first));
         let area = self.backlog.area_until(self.now);
@@ -476,12 +478,12 @@ impl<P: Clone> Link<P> {
         LinkStats { queue_mean_packets, ..self.stats }
     }
 
-    /// Packets × picoseconds that packets have spent in the queue until the latest input.
+    /// Packets × picoseconds spent in the queue until the latest input.
     pub fn queue_packet_time(&self) -> u128 {
         self.backlog.area_until(self.now)
     }
 
-    /// Counts and averages after everything that happens until `now`.
+    /// Counters and averages after all events until `now`.
     ///
     /// # Panics
     /// If `now` is before an earlier input's.
@@ -490,7 +492,7 @@ impl<P: Clone> Link<P> {
         self.stats()
     }
 
-    /// How it stands after everything that happens until `now`, or until the latest input.
+    /// Returns a snapshot after all events until `now`, or until the latest input if that is later.
     pub fn look(&mut self, now: Instant) -> LinkLook {
         LinkLook {
             stats: self.stats_at(now.max(self.now)),
@@ -499,13 +501,13 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// Forgets the longest queue so far, but not the present one.
+    /// Resets the longest queue to the present queue.
     pub fn restart_queue_max(&mut self) {
         self.stats.queue_max_packets = self.queue_len() as u64;
         self.stats.queue_max_bytes = self.backlog.bytes;
     }
 
-    /// Lets everything that left the queue by `now` do so at its own time.
+    /// Moves all packets that left the queue by `now`, each at its own time.
     #[inline(always)] // As for `fate`: together a tenth of the time per packet.
     fn advance(&mut self, now: Instant) {
         assert!(now >= self.now, "link time went back from {:?} to {now:?}", self.now);
@@ -529,7 +531,7 @@ impl<P: Clone> Link<P> {
         matches!(self.stage, Stage::Scheduler(_))
     }
 
-    /// What the discipline thinks of an arrival, room or no room.
+    /// Returns the discipline's decision about an arrival, independent of room.
     #[inline(never)]
     fn judge(&mut self, now: Instant, is_ecn_capable: bool) -> Judgement {
         let queued = self.backlog.packets as u64;
@@ -547,8 +549,7 @@ impl<P: Clone> Link<P> {
         self.config.queue().allows(self.backlog.packets as u64 + 1, bytes)
     }
 
-    /// Hands a packet to the scheduler; one that finds the link at rest needs no room, and is asked
-    /// for again at once.
+    /// Passes a packet to the scheduler. A link at rest takes the packet at once, without a limit.
     #[cold]
     #[inline(never)]
     fn schedule(&mut self, now: Instant, meta: PacketMeta, payload: P) -> Verdict {
@@ -575,7 +576,7 @@ impl<P: Clone> Link<P> {
         if admission.is_accepted { Verdict::Queued } else { Verdict::DroppedFull }
     }
 
-    /// Lets the scheduler fill the serialiser each time that is free by `now`.
+    /// Serves the scheduler each time that the serialiser becomes free, until `now`.
     #[cold]
     #[inline(never)]
     fn serve(&mut self, now: Instant) {
@@ -613,7 +614,7 @@ impl<P: Clone> Link<P> {
         let corrupted = luck.corrupt.chance(config.corrupt());
         let held = luck.reorder.chance(config.reorder());
 
-        // Packets finish in order, so an outage that is over for this one is over for good.
+        // Packets finish in order: an outage that ended before this packet affects no later packet.
         let outages = config.outages();
         while outages.get(self.next_outage).is_some_and(|outage| outage.end() <= finish) {
             self.next_outage += 1;
@@ -650,7 +651,7 @@ impl<P: Clone> Link<P> {
         (Verdict::Queued, Some(flight))
     }
 
-    /// The serialiser has taken a packet of that size.
+    /// Moves a packet from the serialiser to the propagation delay.
     #[inline]
     fn enter_pipe(&mut self, start: Instant, size: u32, mut flight: Option<Flight<P>>) {
         if let (Some(seat), Some(flight)) = (&mut self.router, &mut flight) {
@@ -663,7 +664,7 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// What waits after an arrival.
+    /// Sets the queue after an arrival.
     fn set_queue(&mut self, packets: usize, bytes: u64) {
         (self.backlog.packets, self.backlog.bytes) = (packets, bytes);
         self.stats.queue_max_packets = self.stats.queue_max_packets.max(packets as u64);
@@ -671,7 +672,7 @@ impl<P: Clone> Link<P> {
     }
 }
 
-/// The router of a link, whose number among routers is drawn, and its forger.
+/// Creates the router and the forger of a link; the router's identifier is random.
 fn seat<P>(config: &LinkConfig, random: &SeededRandom) -> Option<Seat<P>> {
     #[expect(clippy::cast_possible_truncation, reason = "some bits of it")]
     let id = |random: &SeededRandom| random.fork("router").next_u64() as u32;
@@ -681,7 +682,7 @@ fn seat<P>(config: &LinkConfig, random: &SeededRandom) -> Option<Seat<P>> {
     Seat::new(router, forger, config.framing())
 }
 
-/// What a link has in place of a constant rate.
+/// Returns the replacement of the link's constant rate, if any.
 fn shape(config: &LinkConfig, random: &SeededRandom) -> Option<Shape> {
     let rate = config.rate()?;
     let burst = config.shaper().map(|shaper| Shape::burst(rate, shaper));
@@ -692,7 +693,7 @@ fn shape(config: &LinkConfig, random: &SeededRandom) -> Option<Shape> {
 }
 
 impl Serialiser {
-    /// Is occupied by a packet of this size from `start`; returns when the last bit has left.
+    /// Sends a packet of `size` bytes from `start`; returns when the last bit has left.
     #[inline]
     fn send(&mut self, config: &LinkConfig, start: Instant, is_idle: bool, size: u32) -> Instant {
         let Some(rate) = config.rate() else {
@@ -722,7 +723,7 @@ impl Serialiser {
 }
 
 impl Backlog {
-    /// Closes the books on the present length, before it changes at `at`.
+    /// Adds the time at the present length, before the length changes at `at`.
     #[inline]
     fn account(&mut self, at: Instant) {
         self.area += self.area_since(at);
@@ -754,7 +755,7 @@ impl<P> fmt::Debug for Link<P> {
     }
 }
 
-/// Picoseconds and remainder for sizes beyond 2 MB, whose product leaves 64 bits.
+/// Picoseconds and remainder for sizes beyond 2 MB, whose product exceeds 64 bits.
 #[cold]
 #[expect(clippy::cast_possible_truncation, reason = "capped; a remainder is below the rate")]
 fn wide_division(size: u32, carried: u64, rate: u64) -> (u64, u64) {

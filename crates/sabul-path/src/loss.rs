@@ -1,16 +1,16 @@
-//! Losses that come in bursts.
+//! Gilbert-Elliott process: losses in bursts.
 //!
 //! Source: [Gilbert 1960], where the good state loses nothing; [Elliott 1963] for both states.
-//! Model, for each packet:  a good spell turns bad with `to_bad`, a bad one good with `to_good`;
-//!     then the packet is lost with the chance of the state it finds.
-//! In the long run a share `to_bad ÷ (to_bad + to_good)` of the packets meets the bad state, in
-//! spells of 1 ÷ `to_good` packets on average. It starts good.
+//! Model:  at each packet the good state turns bad with `to_bad`, or the bad state good with
+//!         `to_good`. The packet is then lost with the probability of the present state.
+//! In the long run a share `to_bad ÷ (to_bad + to_good)` of the packets is in the bad state, in
+//! runs of 1 ÷ `to_good` packets on average. The process starts in the good state.
 
 use sabul_units::{Random, SeededRandom};
 
 use crate::discipline::BurstLoss;
 
-/// The state between two packets.
+/// State between two packets.
 #[derive(Clone, Debug)]
 pub(crate) struct BurstProcess {
     settings: BurstLoss,
@@ -23,7 +23,7 @@ impl BurstProcess {
         Self { settings, random, is_bad: false }
     }
 
-    /// Whether the next packet is lost.
+    /// Draws whether the next packet is lost.
     #[inline(never)]
     pub(crate) fn loses_next(&mut self) -> bool {
         let BurstLoss { to_bad, to_good, loss_good, loss_bad } = self.settings;
@@ -51,8 +51,8 @@ mod tests {
 
     #[test]
     fn the_mean_loss_and_the_mean_burst_are_those_of_theory() {
-        // 1 % in bursts of 8: about 1 250 bursts; the mean of so many geometric lengths has a
-        // sigma of 8 ÷ √1250 = 2.8 %, the share one of about 4 %. Four sigma each.
+        // 1 % in bursts of 8: about 1 250 bursts. The mean of 1 250 geometric lengths has a sigma
+        // of 8 ÷ √1250 = 2.8 %, the share a sigma of about 4 %. Four sigma each.
         let settings = BurstLoss::for_mean(Probability::per_mille(10), 8.0).unwrap();
         let losses = losses(settings);
         let bursts = losses.chunk_by(|a, b| a == b).filter(|run| run[0]).count();
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn equal_states_lose_independently() {
-        // 10 % each time: a loss follows a loss as often as anything else.
+        // 10 % each time: losses are independent.
         let p = Probability::per_mille(100);
         let settings = BurstLoss { to_bad: p, to_good: p, loss_good: p, loss_bad: p };
         let losses = losses(settings);

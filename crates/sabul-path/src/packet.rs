@@ -1,12 +1,12 @@
-//! A packet, as far as links look at it.
+//! Packet properties that links use.
 
-/// What a link needs to know of a packet.
+/// Properties of a packet that links use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketMeta {
-    /// Bytes, headers included.
+    /// Size in bytes, headers included.
     pub size: u32,
-    /// The number of its flow, for disciplines that tell flows apart.
+    /// Flow number, for disciplines that distinguish flows.
     pub flow: u32,
-    /// Whether it may be given the ECN mark instead of being dropped.
+    /// Whether the packet may be marked with ECN instead of being dropped.
     pub is_ecn_capable: bool,
 }

@@ -1,38 +1,38 @@
-//! Named paths, so that two people who say "satellite" mean the same numbers.
+//! Named paths, so that a name such as "satellite" always means the same numbers.
 //!
-//! Each is a model of one link there and one back, with the source of every number beside it. Queues
-//! follow one of three rules, and the source says which: a share of the bandwidth-delay product, so
-//! much time at the link's own rate, or the 1000 packets of a Linux Ethernet device.
+//! Each path is a model of one link in each direction, with a source for every number. Queue
+//! lengths follow one of three rules, which the source names: a share of the bandwidth-delay
+//! product, a time at the link's own rate, or the 1000 packets of a Linux Ethernet device.
 
 use sabul_units::{Instant, Probability, Rate, Span};
 
 use crate::config::{LinkConfig, LinkConfigBuilder, Outage, QueueLimit};
 use crate::discipline::BurstLoss;
 
-/// The packet that queue lengths are counted in: the usual Ethernet MTU, in bytes.
+/// Packet size for queue lengths: the usual Ethernet MTU, in bytes.
 const FULL_PACKET: u32 = 1_500;
 
-/// A path with a name: one link there and one back.
+/// A named path: one link in each direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPreset {
-    /// What to ask for.
+    /// Name.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Description in one line.
     pub summary: &'static str,
-    /// Where the numbers come from; what has no source says that it is our choice.
+    /// Sources of the numbers; numbers without a source are marked as our choice.
     pub source: &'static str,
-    /// From the connector to the listener; up, where one end is at home.
+    /// Link from the connector to the listener: upstream, where one end is a home.
     pub forward: LinkConfig,
-    /// From the listener to the connector; down, where one end is at home.
+    /// Link from the listener to the connector: downstream, where one end is a home.
     pub back: LinkConfig,
 }
 
-/// The path of that name.
+/// Returns the path of this name.
 pub fn preset(name: &str) -> Option<PathPreset> {
     presets().into_iter().find(|preset| preset.name == name)
 }
 
-/// All named paths, in the order to show them.
+/// Returns all named paths, in display order.
 pub fn presets() -> Vec<PathPreset> {
     vec![
         symmetric(
@@ -207,7 +207,7 @@ pub fn presets() -> Vec<PathPreset> {
     ]
 }
 
-/// A clean link with an MTU of a full packet.
+/// Creates a clean link with an MTU of a full packet.
 fn path(rate: Rate, delay: Span, queue_packets: u64) -> LinkConfigBuilder {
     LinkConfig::builder()
         .with_rate(Some(rate))
@@ -216,7 +216,7 @@ fn path(rate: Rate, delay: Span, queue_packets: u64) -> LinkConfigBuilder {
         .with_mtu(Some(FULL_PACKET))
 }
 
-/// One way of the path by low orbit: every 15 s of the first hour nothing passes for 0.1 s.
+/// Creates one direction of the low-orbit path: an outage of 0.1 s every 15 s of the first hour.
 fn orbit(rate: Rate, queue_packets: u64) -> LinkConfigBuilder {
     let outages = (1..=240).map(|n| Outage {
         at: Instant::ZERO + Span::from_secs(15 * n),
@@ -228,7 +228,7 @@ fn orbit(rate: Rate, queue_packets: u64) -> LinkConfigBuilder {
         .with_outages(outages.collect())
 }
 
-/// The same link both ways.
+/// Creates a path with the same link both ways.
 fn symmetric(
     name: &'static str,
     summary: &'static str,
@@ -238,7 +238,7 @@ fn symmetric(
     asymmetric(name, summary, source, link.clone(), link)
 }
 
-/// One link there and another back.
+/// Creates a path with a different link each way.
 fn asymmetric(
     name: &'static str,
     summary: &'static str,
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn low_orbit_has_the_stated_median_and_silence() {
         let PathPreset { forward, back, .. } = preset("leo").unwrap();
-        // Each way adds up to 14 ms, evenly, so half of the round trips add 14 ms or more.
+        // Each way adds up to 14 ms, uniformly, so half of the round trips add 14 ms or more.
         let median = forward.delay() + back.delay() + forward.jitter();
         assert_eq!((median, forward.jitter()), (Span::from_millis(33), back.jitter()));
         assert_eq!(forward.outages(), back.outages());

@@ -1,9 +1,10 @@
-//! Queues that choose, when the serialiser is free, what leaves next.
+//! Queue schedulers: disciplines that decide at departure.
 //!
 //! Drop-tail, RED and marking at a threshold decide when a packet arrives and are first in, first
-//! out; the link serves those by itself. CoDel and the round robins decide when one leaves, so the
-//! link hands packets to a [`QueueDiscipline`] and asks it for one at the instant the serialiser
-//! becomes free, once more in vain when there is none: that ends a state of dropping, or a turn.
+//! out; the link serves them itself. CoDel and the round robins decide when a packet leaves. For
+//! these the link passes packets to a [`QueueDiscipline`] and dequeues when the serialiser becomes
+//! free. The link also dequeues once when the queue is empty, which ends a dropping state or a
+//! turn.
 
 pub(crate) mod codel;
 pub(crate) mod drr;
@@ -22,7 +23,7 @@ use fq_codel::FqCodelQueue;
 pub(crate) use line::{Admission, Departure, Judgement, QueueDiscipline, Queued};
 pub(crate) use red::RedGate;
 
-/// The discipline of a link that has one.
+/// Scheduler of a link whose discipline decides at departure.
 #[derive(Clone, Debug)]
 pub(crate) enum Scheduler<T> {
     Codel(CodelQueue<T>),
@@ -31,7 +32,7 @@ pub(crate) enum Scheduler<T> {
 }
 
 impl<T> Scheduler<T> {
-    /// The queue that `config` asks for, unless the link serves it by itself.
+    /// Creates the scheduler of `config`; `None` for disciplines that the link serves itself.
     pub(crate) fn new(config: &LinkConfig, random: SeededRandom) -> Option<Self> {
         let max_packet = u64::from(config.mtu().unwrap_or(FULL_FRAME));
         Some(match config.discipline() {
@@ -43,7 +44,7 @@ impl<T> Scheduler<T> {
     }
 }
 
-/// Calls the same method of whichever discipline it is.
+/// Calls the same method of the present discipline.
 macro_rules! forward {
     ($scheduler:expr, $queue:ident => $call:expr) => {
         match $scheduler {

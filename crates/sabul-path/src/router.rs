@@ -1,7 +1,9 @@
-//! The router in front of a link: the router half of an explicit controller, as packets pass; and a forger behind it.
+//! Router in front of a link: the router half of an explicit controller, and an optional forger
+//! behind it.
 //!
-//! A packet is shown to it when it comes to the queue, whatever the queue makes of it, and when the serialiser
-//! takes it. What it reads and rewrites is the congestion header of the packet, which is the payload's.
+//! The router processes a packet twice: at arrival, whatever the queue then does with the packet,
+//! and when the serialiser takes the packet. The router reads and rewrites the congestion header,
+//! which is part of the payload.
 
 use std::fmt;
 
@@ -11,30 +13,30 @@ use sabul_units::{Bytes, CongestionHeader, Instant, Rate};
 use crate::forge::Forger;
 use crate::setting::{LinkError, ensure};
 
-/// A payload that may have a congestion header.
+/// A payload that may contain a congestion header.
 pub trait Headed {
-    /// The header, where it has one.
+    /// Returns the header, if the payload has one.
     fn congestion(&mut self) -> Option<&mut CongestionHeader>;
 }
 
-/// Which router a link has.
+/// Router settings of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouterPlan {
-    /// The name of its algorithm.
+    /// Name of the algorithm.
     pub algorithm: String,
-    /// Parameters of that, as names and values.
+    /// Parameters of the algorithm, as names and values.
     pub params: Vec<(String, String)>,
-    /// The rate that it takes the link to have, where that is another than the link's.
+    /// Rate that the router assumes for the link, where different from the link's rate.
     pub believes: Option<Rate>,
 }
 
 impl RouterPlan {
-    /// That algorithm, with its defaults.
+    /// Creates the settings of an algorithm with default parameters.
     pub fn new(algorithm: &str) -> Self {
         Self { algorithm: algorithm.to_owned(), params: Vec::new(), believes: None }
     }
 
-    /// Whether a link of that rate can have it.
+    /// Checks that a link of this rate can have this router.
     pub(crate) fn check(&self, rate: Option<Rate>) -> Result<(), LinkError> {
         let is_allowed = rate.is_some_and(|rate| self.build(rate, 1).is_some());
         let value = || format!("{} {:?}", self.algorithm, self.params);
@@ -43,17 +45,17 @@ impl RouterPlan {
         ensure(is_allowed, "router", value, allowed)
     }
 
-    /// The router of a link of that rate, which goes by that number.
+    /// Creates the router of a link of this rate; `id` identifies it.
     pub(crate) fn build(&self, rate: Rate, id: u32) -> Option<Router> {
         let entry = routers::find(&self.algorithm).ok()?;
         entry.router(&self.params, self.believes.unwrap_or(rate), id).ok()
     }
 }
 
-/// Where a payload's header is, as far as the link knows.
+/// Function that finds the congestion header in a payload.
 pub(crate) type Find<P> = fn(&mut P) -> Option<&mut CongestionHeader>;
 
-/// Who reads and writes headers at a link: a router, a forger, or both.
+/// Processes headers at a link: a router, a forger, or both.
 pub(crate) struct Seat<P> {
     router: Option<Router>,
     forger: Option<Forger>,
@@ -62,7 +64,7 @@ pub(crate) struct Seat<P> {
 }
 
 impl<P> Seat<P> {
-    /// A seat for these two; none where there is neither.
+    /// Returns `None` where there is neither a router nor a forger.
     pub(crate) fn new(
         router: Option<Router>,
         forger: Option<Forger>,
@@ -107,11 +109,11 @@ impl<P> fmt::Debug for Seat<P> {
     }
 }
 
-/// What a router says and has seen.
+/// State of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouterAccount {
-    /// What it has seen.
+    /// Counters.
     pub stats: RouterStats,
-    /// The rate that it tells now, where its law has one.
+    /// The rate that the router grants now, where the algorithm has such a rate.
     pub told: Option<Rate>,
 }

@@ -1,49 +1,49 @@
-//! What settings of links and disciplines share: how they are refused, and numbers that several need.
+//! Shared parts of link and discipline settings: the error type, bounds and common keys.
 
 use std::fmt;
 
 use sabul_units::key::{Key, Range, Takes};
 use sabul_units::{Rate, Span};
 
-/// The slowest rate whose picosecond times stay far from the 213 days that time can count.
+/// Slowest rate: its packet times are far below the 213 days that time can represent.
 pub(crate) const RATE_MIN: Rate = Rate(1_000);
 /// The fastest rate at which one byte still takes a whole number of picoseconds (8).
 pub(crate) const RATE_MAX: Rate = Rate(1_000_000_000_000);
-/// The rates that links may have, in Mb/s.
+/// Range of link rates in Mb/s.
 pub const RATE_MBPS: Range = Range::of(RATE_MIN.0 as f64 / 1e6, RATE_MAX.0 as f64 / 1e6);
 
-/// No path on Earth or to the Moon is longer; a larger number is a unit mistaken.
+/// Longer than any path on Earth or to the Moon; a larger number indicates a wrong unit.
 pub(crate) const DELAY_MAX: Span = Span::from_secs(3_600);
-/// The delays that links may have, in ms.
+/// Range of link delays in ms.
 pub const DELAY_MS: Range = Range::of(0.0, DELAY_MAX.0 as f64 / 1e9);
-/// Latest time of a file, in seconds: eleven days, the longest run.
+/// Latest time in a file, in seconds: eleven days, the longest run.
 pub(crate) const SECONDS_MAX: f64 = 1e6;
 
-/// No queue of a file holds more packets.
+/// Largest queue in packets that a file may set.
 pub(crate) const PACKETS_MAX: u64 = 1_000_000_000;
-/// The packet that averages over time and rates in packets are counted in, in bytes.
+/// Packet size for time averages and for rates in packets, in bytes.
 pub(crate) const FULL_PACKET: u64 = 1_500;
 
 /// A full Ethernet frame without its checksum: the largest packet where the link has no MTU, and
 /// the quantum of both round robins, in bytes. [RFC8290 §5.2]
 pub(crate) const FULL_FRAME: u32 = 1_514;
 
-/// Largest weight of a flow; a turn of it lasts 99 MB at the default quantum.
+/// Largest weight of a flow; its turn then has 99 MB at the default quantum.
 pub(crate) const WEIGHT_MAX: u32 = 65_535;
 
-/// What the queue in front of the serialiser holds; the packet being serialised is not in it.
+/// Limit of the queue in front of the serialiser, without the packet being serialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
     /// At most this many packets wait.
     Packets(u64),
     /// At most this many bytes wait.
     Bytes(u64),
-    /// Nothing is ever dropped for want of room.
+    /// No packet is dropped for lack of room.
     Unlimited,
 }
 
 impl QueueLimit {
-    /// Whether so much may wait at once.
+    /// Whether this many packets and bytes may wait at once.
     pub(crate) fn allows(self, packets: u64, bytes: u64) -> bool {
         match self {
             Self::Packets(limit) => packets <= limit,
@@ -58,9 +58,9 @@ impl QueueLimit {
 pub struct LinkError {
     /// The name of the setting.
     pub setting: &'static str,
-    /// The value that was refused.
+    /// The rejected value.
     pub value: String,
-    /// What is allowed, in words.
+    /// Description of the allowed values.
     pub allowed: &'static str,
 }
 
@@ -82,8 +82,8 @@ pub(crate) fn ensure(
     if is_allowed { Ok(()) } else { Err(LinkError { setting, value: value(), allowed }) }
 }
 
-/// How many bytes a flow may send in its turn: a turn neither takes too many rounds to save up for, nor
-/// lasts long enough to starve the others. As in the Linux `fq_codel`.
+/// Key for the bytes that a flow may send in its turn. The bounds keep a turn from needing too many
+/// rounds of credit, and from starving other flows. As in the Linux `fq_codel`.
 pub(crate) const fn quantum<T>(set: fn(&mut T, u32), source: &'static str) -> Key<T> {
     Key::new(
         "quantum_bytes",

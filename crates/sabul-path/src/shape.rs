@@ -1,17 +1,18 @@
-//! Rates that are not constant: a policer, a shaper that lets bursts pass, a rate that wanders, step changes, and
+//! Variable link rates: a policer, a shaper that lets bursts pass, a random walk, step changes, and
 //! traces ([`crate::trace`]).
 //!
-//! Policer:  a bucket fills at a rate up to a depth; a packet that finds fewer tokens than bytes is
-//!     dropped before the queue, one that finds them takes them along.
-//! Shaper:   the same bucket fills at the link's rate, and behind the queue a packet leaves at the burst
-//!     rate while there are tokens for all of it, and otherwise when there are: a link at rest is faster
-//!     for as long as the bucket lasts.
-//! Walk:     the rate holds for a period and then moves by up to an eighth of the range, either way, drawn
-//!     evenly, between two ends that it does not leave; it starts at the link's. A packet in the serialiser
-//!     feels the change.
-//! Steps:    the rate holds until the next of the given times. A packet in the serialiser feels the change.
-//! Buckets are full at first. Tokens are kept as the time that it takes to earn them, so that nothing is rounded
-//! but the time of a packet.
+//! Policer:  a bucket fills at a rate up to a depth. A packet with more bytes than there are tokens
+//!           is dropped before the queue; any other packet consumes its tokens.
+//! Shaper:   the same bucket fills at the link's rate, behind the queue. A packet leaves at the
+//!           burst rate once there are tokens for all of it. A link at rest is therefore faster
+//!           until the bucket is empty.
+//! Walk:     the rate holds for a period and then changes by up to an eighth of the range, either
+//!           way, uniformly, and stays within two limits. The walk starts at the link's rate. The
+//!           change also applies to the packet in the serialiser.
+//! Steps:    the rate holds until the next of the given times. The change also applies to the
+//!           packet in the serialiser.
+//! Buckets are full at first. Tokens are stored as the time that it takes to earn them, so only
+//! packet times are rounded.
 
 use std::collections::VecDeque;
 
@@ -24,34 +25,34 @@ use crate::setting::{DELAY_MAX, LinkError, RATE_MAX, RATE_MBPS, RATE_MIN, ensure
 use crate::steps::{DelayStep, RateStep, check_order};
 use crate::trace::{Player, Trace};
 
-/// Most bytes in a bucket: at the slowest rate these take half of the time that can be counted.
+/// Largest bucket in bytes: at the slowest rate it takes half of the countable time to fill.
 const BUCKET_MAX: u64 = 1_000_000_000;
-/// Shortest and longest period of a rate, in milliseconds.
+/// Range of the period of a rate, in milliseconds.
 const EVERY_MS: Range = Range::of(1.0, 3.6e6);
-/// Part of the range by which a rate moves at most.
+/// Largest change of the rate, as a divisor of the range.
 const STEP: u64 = 8;
-/// After so many periods at rest one draw is as good as all of them.
+/// After this many periods at rest, the walk draws once instead of for each period.
 const PERIODS_MAX: u64 = 1_000;
 
-/// A bucket of tokens and the rate that goes with it.
+/// A token bucket and its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// Of a policer: at which it fills. Of a shaper: at which packets leave while tokens last.
+    /// Policer: fill rate. Shaper: sending rate while tokens last.
     pub rate: Rate,
-    /// How much it holds.
+    /// Capacity in bytes.
     pub bytes: u64,
 }
 
-/// A rate that wanders between an end and the link's rate.
+/// A random walk of the rate between a limit and the link's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateWalk {
-    /// The other end.
+    /// The other limit.
     pub low: Rate,
-    /// How long a rate holds.
+    /// Period for which a rate holds.
     pub every: Span,
 }
 
-/// What a link has beside a constant rate and delay.
+/// Settings other than a constant rate and delay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shaping {
     pub(crate) policer: Option<TokenBucket>,
@@ -65,7 +66,7 @@ pub(crate) struct Shaping {
 }
 
 impl Shaping {
-    /// Rejects two courses of one rate, and steps that are out of order or range.
+    /// Rejects two variable rates at once, and steps that are out of order or range.
     pub(crate) fn check(&self, rate: Option<Rate>) -> Result<(), LinkError> {
         let courses = [
             ("shaper", self.shaper.is_some()),
@@ -94,11 +95,11 @@ impl Shaping {
     }
 }
 
-/// How to write a policer.
+/// Example of a policer.
 pub(crate) const POLICER_EXAMPLE: &str = "{ rate_mbps = 50, bucket_bytes = 100000 }";
-/// How to write a shaper.
+/// Example of a shaper.
 pub(crate) const SHAPER_EXAMPLE: &str = "{ burst_mbps = 1000, bucket_bytes = 1000000 }";
-/// How to write a rate that wanders.
+/// Example of a random walk.
 pub(crate) const WALK_EXAMPLE: &str = "{ low_mbps = 5, every_ms = 100 }";
 
 const fn bucket_key(example: &'static str) -> Key<TokenBucket> {
@@ -148,18 +149,18 @@ pub const RATE_WALK: &[Key<RateWalk>] = &[
     .required(WALK_EXAMPLE),
 ];
 
-/// A bucket at one moment.
+/// State of a token bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     rate: Rate,
-    /// What it holds, and what is in it, as time to earn that.
+    /// Capacity and present tokens, as the time to earn them.
     depth: Span,
     credit: Span,
     at: Instant,
 }
 
 impl Bucket {
-    /// A full one.
+    /// Creates a full bucket.
     pub(crate) fn new(rate: Rate, bytes: u64) -> Self {
         let depth = rate.time_for(Bytes(bytes));
         Self { rate, depth, credit: depth, at: Instant::ZERO }
@@ -171,7 +172,7 @@ impl Bucket {
         self.at = now;
     }
 
-    /// Whether a packet passes the policer.
+    /// Whether a packet passes the policer; consumes its tokens if so.
     #[inline(never)]
     pub(crate) fn admits(&mut self, now: Instant, size: u32) -> bool {
         self.fill(now);
@@ -184,7 +185,7 @@ impl Bucket {
     }
 }
 
-/// What takes the place of a constant rate in the serialiser.
+/// Replacement of the constant rate in the serialiser.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
     Burst { burst: Rate, bucket: Bucket },
@@ -200,12 +201,12 @@ pub(crate) struct Varying {
     course: Course,
 }
 
-/// Which rate comes after.
+/// How the next rate is determined.
 #[derive(Clone, Debug)]
 enum Course {
-    /// A neighbouring rate between two ends, drawn.
+    /// Random walk: a nearby rate between two limits.
     Walk { low: u64, high: u64, every: Span, random: SeededRandom },
-    /// The first of these, at the end of the present rate.
+    /// Steps: the first entry, at the end of the present rate.
     Steps(VecDeque<RateStep>),
 }
 
@@ -221,14 +222,14 @@ impl Shape {
         Self::Varying(Box::new(Varying { rate, until: Instant::ZERO + every, course }))
     }
 
-    /// A rate with these steps; none without steps.
+    /// Creates a rate with steps; `None` without steps.
     pub(crate) fn steps(rate: Rate, steps: &[RateStep]) -> Option<Self> {
         let until = steps.first()?.at;
         let course = Course::Steps(steps.iter().copied().collect());
         Some(Self::Varying(Box::new(Varying { rate, until, course })))
     }
 
-    /// No packet waits until `now`.
+    /// Records that no packet waits until `now`.
     #[cold]
     pub(crate) fn rest(&mut self, now: Instant) {
         if let Self::Trace(player) = self {
@@ -236,7 +237,7 @@ impl Shape {
         }
     }
 
-    /// When the last bit of a packet has left that begins to leave at `start`.
+    /// Returns when the last bit of a packet has left whose transmission begins at `start`.
     #[cold]
     pub(crate) fn finish(&mut self, start: Instant, size: u32) -> Instant {
         match self {
@@ -258,7 +259,7 @@ impl Shape {
 impl Varying {
     fn finish(&mut self, start: Instant, size: u32) -> Instant {
         let mut at = start;
-        // Whole packet 1: the part of it that is left, in billionths.
+        // Part of the packet that is left, in billionths.
         let mut left = WHOLE;
         loop {
             self.move_on(at);
@@ -273,7 +274,7 @@ impl Varying {
         }
     }
 
-    /// Sets the rate that holds at a moment.
+    /// Updates the rate to time `at`.
     fn move_on(&mut self, at: Instant) {
         let Self { rate, until, course } = self;
         match course {
@@ -300,12 +301,12 @@ impl Varying {
     }
 }
 
-/// The end of the time that can be counted.
+/// The end of the countable time.
 const FOREVER: Instant = Instant(u64::MAX);
-/// A whole packet.
+/// Scale of the parts of a packet.
 const WHOLE: u64 = 1_000_000_000;
 
-/// How much of a packet leaves in a part of its time, in billionths.
+/// Returns the part of a packet that leaves within `room`, in billionths.
 #[expect(clippy::cast_possible_truncation, reason = "a part of a whole packet")]
 fn part(room: Span, whole: Span) -> u64 {
     let part = u128::from(room.0) * u128::from(WHOLE) / u128::from(whole.0.max(1));
@@ -322,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_policer_lets_a_bucket_pass_at_once_and_then_its_rate() {
-        // 8 Mb/s are a thousand bytes a millisecond.
+        // 8 Mb/s is 1000 bytes per millisecond.
         let mut bucket = Bucket::new(Rate::from_mbps(8), 5_000);
         let passed =
             |bucket: &mut Bucket, now| (0..20).filter(|_| bucket.admits(now, 1_000)).count();
@@ -345,7 +346,7 @@ mod tests {
                 micros
             })
             .collect();
-        // 100 µs at 80 Mb/s each; the third waits for 800 bytes, since 200 came meanwhile.
+        // 100 µs at 80 Mb/s each; the third waits for 800 bytes, because 200 were earned meanwhile.
         assert_eq!(times, [100, 100, 900, 1_000]);
         let busy = at;
         assert_eq!(shape.finish(at_ms(100), 1_000).since(at_ms(100)).as_micros(), 100);
@@ -381,7 +382,7 @@ mod tests {
     #[test]
     fn a_packet_feels_that_the_rate_changes_while_it_leaves() {
         let walk = RateWalk { low: Rate::from_mbps(8), every: Span::from_millis(1) };
-        // Both ends are the same: one and a half periods take as long as at a constant rate.
+        // Both limits are the same: one and a half periods take as long as at a constant rate.
         let mut shape = Shape::walk(Rate::from_mbps(8), walk, SeededRandom::new(1));
         let took = shape.finish(Instant::ZERO, 1_500).elapsed();
         assert!(took.0.abs_diff(Span::from_micros(1_500).0) < 10_000, "{took:?}");

@@ -27,9 +27,9 @@ pub struct DelayStep {
     pub delay: Span,
 }
 
-/// How to write steps of the rate.
+/// Example of rate steps.
 pub(crate) const RATE_STEPS_EXAMPLE: &str = "a list such as [{ at_s = 20, rate_mbps = 100 }]";
-/// How to write steps of the delay.
+/// Example of delay steps.
 pub(crate) const DELAY_STEPS_EXAMPLE: &str = "a list such as [{ at_s = 20, delay_ms = 50 }]";
 
 const AT_DOC: &str = "when it begins to hold; later than the step before";

@@ -1,15 +1,17 @@
-//! A whole network: links in both directions, the routes over them, and one agenda.
+//! Network topology: links in both directions, the routes over them, and one event queue.
 //!
-//! Model:      a packet pushed onto a route passes its links in order (on the way back in reverse), waits
-//!     out the route's access delay behind the last, and comes out of [`Topology::poll`]. Whoever is due
-//!     first acts first; of those due at one time, whoever asked first.
-//! Contract:   that of all machines (ADR 21). Pushes and settings of timers are inputs. Times that lie
-//!     before what a link knows already count as the link's own time.
-//! Damage:     a packet that a link damaged either ends there or goes on and arrives as such
-//!     ([`Damage`]), as packets without bytes and with bytes need it.
-//! Invariants: each actor (a link's direction, an access delay, a timer of the owner's) has at most one
-//!     time on the agenda; a link makes and loses nothing unseen ([`Topology::audit`] checks that). What
-//!     is on a route that was removed never arrives, also when another route takes its place.
+//! Model:      a packet pushed onto a route passes its links in order (on the way back in reverse).
+//!             It then waits for the route's access delay and leaves through [`Topology::poll`].
+//!             Actors run in order of their due times; at equal times, in the order in which the
+//!             times were set.
+//! Contract:   the contract of all state machines (ADR 21). Pushes and changes of timers are
+//!             inputs. An input that is earlier than a link's latest time counts as at that time.
+//! Damage:     a damaged packet either ends at its link or continues and arrives marked
+//!             ([`Damage`]); packets without bytes need the former, packets with bytes the latter.
+//! Invariants: each actor (a link's direction, an access delay, a timer of the caller) has at most
+//! one time on the agenda; no link creates or loses packets without counting them
+//! ([`Topology::audit`] checks this). Packets on a removed route never arrive, also when another
+//! route takes its place.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,20 +30,20 @@ use crate::router::Headed;
 #[cfg(test)]
 mod tests;
 
-/// Which way a packet goes.
+/// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Way {
-    /// From the sending or dialling end: the way of the data.
+    /// From the sending or connecting end: the direction of the data.
     Forward,
-    /// The way back.
+    /// The direction back.
     Back,
 }
 
 impl Way {
-    /// Both of them.
+    /// Both directions.
     pub const BOTH: [Self; 2] = [Self::Forward, Self::Back];
 
-    /// The opposite way.
+    /// Returns the opposite direction.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -51,7 +53,7 @@ impl Way {
     }
 }
 
-/// One thing for each [`Way`].
+/// One value for each [`Way`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Both<T>(pub [T; 2]);
 
@@ -72,24 +74,24 @@ impl<T> IndexMut<Way> for Both<T> {
 /// A link in both directions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkPlan {
-    /// Its name.
+    /// Name.
     pub id: String,
-    /// The way data goes.
+    /// Direction of the data.
     pub forward: LinkConfig,
-    /// The way back.
+    /// Direction back.
     pub back: LinkConfig,
 }
 
-/// What becomes of a packet that a link damaged.
+/// Treatment of packets that a link damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// It ends at the end of that link: no receiver takes it, and it has no bytes to be wrong.
+    /// The packet ends at that link. For packets without bytes, which no receiver would accept.
     Ends,
-    /// It goes on, and arrives marked as damaged.
+    /// The packet continues and arrives marked as damaged.
     Arrives,
 }
 
-/// A route of a [`Topology`]. Places are used again, identities are not.
+/// Identifier of a route in a [`Topology`]. Places are reused, identifiers are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteId {
     place: u32,
@@ -97,77 +99,76 @@ pub struct RouteId {
 }
 
 impl RouteId {
-    /// Its position among the routes that exist at a time: that of a removed one is used again.
+    /// Position among the present routes; the position of a removed route is reused.
     pub const fn place(self) -> usize {
         self.place as usize
     }
 }
 
-/// Somebody of the owner's who waits for a time, on the same agenda as the links.
+/// A timer of the caller, on the same agenda as the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer(Actor);
 
-/// What comes out of a [`Topology`]; `T` is what the owner calls its timers.
+/// Output of a [`Topology`]; `T` is the type of the caller's timer tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output<P, T> {
-    /// A packet is at the end of its route.
+    /// A packet has reached the end of its route.
     Arrived(Arrival<P>),
-    /// A timer of the owner's is due.
+    /// A timer of the caller has fired.
     Due(T),
 }
 
-/// What a [`Topology`] waits for: who is due first.
+/// Event that a [`Topology`] waits for: the first on the agenda.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopologyWait<T> {
-    /// Nobody: that a packet is pushed or a timer set.
+    /// A push or a timer setting; the agenda is empty.
     Push,
-    /// A direction of the link at this position.
+    /// An event of one direction of the link at this position.
     Link(usize, Way),
-    /// The access delay of a route.
+    /// The end of an access delay.
     AccessDelay(Way),
-    /// A timer of the owner's.
+    /// A timer of the caller.
     Timer(T),
 }
 
 /// A packet at the end of its route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival<P> {
-    /// The route that it came by.
+    /// The route of the packet.
     pub route: RouteId,
-    /// Which way it came.
+    /// Direction of the packet.
     pub way: Way,
-    /// When it was due here; not later than the time that was polled with, or a push's if that was
-    /// later.
+    /// Arrival time; not later than the `now` of the poll, or than the time of a later push.
     pub at: Instant,
-    /// Whether a queue on the way gave it the ECN mark.
+    /// Whether a queue on the way set the ECN mark.
     pub is_marked: bool,
-    /// Whether its bytes were damaged on the way.
+    /// Whether the packet was damaged on the way.
     pub is_damaged: bool,
-    /// What was pushed.
+    /// The pushed payload.
     pub payload: P,
 }
 
-/// A packet that was put onto a link, the first of its route or a later one.
+/// Record of a packet put onto a link, the first of its route or a later one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry<P> {
     /// Position of the link.
     pub link: usize,
-    /// Which direction of it.
+    /// Direction of the link.
     pub way: Way,
-    /// When.
+    /// Time.
     pub at: Instant,
-    /// What the link made of it.
+    /// The link's verdict.
     pub verdict: Verdict,
-    /// What was pushed.
+    /// The pushed payload.
     pub payload: P,
 }
 
-/// A packet on its way.
+/// A packet in the network.
 #[derive(Clone, Debug)]
 pub struct Transit<P> {
     route: RouteId,
     meta: PacketMeta,
-    /// Position in the route of the link it is on.
+    /// Position of its present link within the route.
     hop: u16,
     is_marked: bool,
     is_damaged: bool,
@@ -180,32 +181,32 @@ struct Direction<P> {
     actor: Actor,
 }
 
-/// What waits out the access delay, in order of time.
+/// Packets waiting for the access delay, in order of time.
 type Pipe<P> = VecDeque<(Instant, Transit<P>)>;
 
-/// Where a route is kept; used again when it is gone.
+/// Slot of a route; reused after the route is removed.
 #[derive(Debug)]
 struct Place<P> {
-    /// How often it was.
+    /// How often the slot has been reused.
     reuse: u32,
-    /// Links in order; the way back mirrors them.
+    /// Links in order; the way back uses the reverse order.
     path: Arc<[usize]>,
     access_delay: Span,
     pipes: Both<Pipe<P>>,
     actors: Both<Actor>,
 }
 
-/// What an actor is.
+/// Purpose of an actor.
 #[derive(Clone, Copy, Debug)]
 enum Role<T> {
-    /// A link's direction, by position.
+    /// A direction of a link, by index.
     Link(u32),
-    /// The access delay of the route at a place.
+    /// The access delay of the route in a slot.
     Pipe(u32, Way),
     Owner(T),
 }
 
-/// Who acts just now.
+/// The actor that is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Nobody,
@@ -213,18 +214,18 @@ enum Turn {
     Pipe(RouteId, Way),
 }
 
-/// Links in both directions, routes over them, and the times at which something happens.
+/// Links in both directions, routes over them, and the event queue.
 pub struct Topology<P, T = ()> {
-    /// Forward and back of each link in turn.
+    /// Forward and back direction of each link in turn.
     directions: Vec<Direction<P>>,
     places: Vec<Place<P>>,
     free: Vec<u32>,
     damage: Damage,
     agenda: Agenda,
-    /// By actor.
+    /// Indexed by actor.
     roles: Vec<Role<T>>,
     turn: Turn,
-    /// When the latest turn began.
+    /// Time of the latest turn.
     now: Instant,
     turns: u64,
     is_audited: bool,
@@ -233,7 +234,7 @@ pub struct Topology<P, T = ()> {
 }
 
 impl<P: Clone, T: Copy> Topology<P, T> {
-    /// Nothing yet.
+    /// Creates an empty topology.
     pub const fn new(damage: Damage) -> Self {
         Self {
             directions: Vec::new(),
@@ -251,7 +252,7 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         }
     }
 
-    /// These links, idle, each with its own stream of chance: the fork `link/<id>`.
+    /// Creates a topology of idle links, each with its own random stream: the fork `link/<id>`.
     pub fn of_links(plans: &[LinkPlan], random: &SeededRandom, damage: Damage) -> Self {
         let mut topology = Self::new(damage);
         for plan in plans {
@@ -262,7 +263,7 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         topology
     }
 
-    /// One more link, whose directions draw their chance from these; its position.
+    /// Adds a link whose directions use these random streams; returns its position.
     pub fn add_link(
         &mut self,
         forward: LinkConfig,
@@ -277,11 +278,11 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         self.links() - 1
     }
 
-    /// One more route, over these links in order, and back over the same. Its access delay lies behind
-    /// the last link of either way.
+    /// Adds a route over these links in order, and back over the same links. The access delay
+    /// follows the last link in either direction.
     ///
     /// # Panics
-    /// If the path is empty or names a link that is not there.
+    /// If the path is empty or contains a link that does not exist.
     pub fn add_route(&mut self, path: Arc<[usize]>, access_delay: Span) -> RouteId {
         assert!(!path.is_empty(), "a route has links");
         assert!(u16::try_from(path.len()).is_ok(), "a route has fewer than 2^16 links");
@@ -303,8 +304,8 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         RouteId { place: index, reuse: 0 }
     }
 
-    /// The route is gone; what is on the way over it still takes its share of the links and then is
-    /// lost. A route that is gone already stays so.
+    /// Removes a route. Packets on the route still use their share of the links and are then lost.
+    /// No effect on a route already removed.
     pub fn remove_route(&mut self, route: RouteId) {
         let Some(place) = self.places.get_mut(route.place()) else { return };
         if place.reuse != route.reuse {
@@ -318,18 +319,18 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         self.free.push(route.place);
     }
 
-    /// Somebody of the owner's, who waits for nothing yet; [`poll`](Self::poll) calls it `tag`.
+    /// Adds an unarmed timer; [`poll`](Self::poll) returns `tag` when the timer fires.
     pub fn add_timer(&mut self, tag: T) -> Timer {
         Timer(self.add_actor(Role::Owner(tag)))
     }
 
-    /// The timer is due at this time and no other; never, for none.
+    /// Sets the time of a timer, in place of any earlier time; `None` disarms the timer.
     pub fn set_timer(&mut self, timer: Timer, at: Option<Instant>) {
         self.agenda.set(timer.0, at);
     }
 
-    /// Puts a packet onto the first link of a route's way. On a route that is gone it is lost, as one
-    /// without a network.
+    /// Pushes a packet onto the first link of a route. On a removed route the packet is lost, as
+    /// during an outage.
     #[inline]
     pub fn push(
         &mut self,
@@ -354,8 +355,8 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         self.enter(at, link, way, transit)
     }
 
-    /// The next thing that has happened by `now`, or until when nothing does.
-    #[inline(always)] // As for `leave_link`; an owner has one place that polls.
+    /// Returns the next event until `now`, or the next deadline.
+    #[inline(always)] // As for `leave_link`; a caller polls in one place.
     pub fn poll(&mut self, now: Instant) -> Polled<Output<P, T>, TopologyWait<T>> {
         loop {
             let arrival = match self.turn {
@@ -377,8 +378,8 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         }
     }
 
-    /// The time that [`poll`](Self::poll) would wait for, without a turn for anybody: in the past where
-    /// somebody is due.
+    /// Returns the deadline that [`poll`](Self::poll) would return, without processing events. The
+    /// deadline is in the past while an event is due.
     pub fn deadline(&self) -> Option<Instant> {
         match self.turn {
             Turn::Nobody => self.agenda.first().map(|(at, _)| at),
@@ -386,58 +387,59 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         }
     }
 
-    /// The time of what [`poll`](Self::poll) found last.
+    /// Time of the latest event that [`poll`](Self::poll) processed.
     pub const fn now(&self) -> Instant {
         self.now
     }
 
-    /// How often somebody had a turn: a link's direction, an access delay, a timer.
+    /// Number of events processed: of links, access delays and timers.
     pub const fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// How many links there are.
+    /// Number of links.
     pub fn links(&self) -> usize {
         self.directions.len() / 2
     }
 
-    /// A direction of a link.
+    /// Returns a direction of a link.
     pub fn link(&self, link: usize, way: Way) -> &Link<Transit<P>> {
         &self.directions[link * 2 + way as usize].link
     }
 
-    /// How a direction of a link stands now.
+    /// Returns a snapshot of a direction of a link at `now`.
     pub fn look(&mut self, link: usize, way: Way, now: Instant) -> LinkLook {
         self.directions[link * 2 + way as usize].link.look(now)
     }
 
-    /// Forgets the longest queue so far of a direction of a link, but not the present one.
+    /// Resets the longest queue of a direction of a link to its present queue.
     pub fn restart_queue_max(&mut self, link: usize, way: Way) {
         self.directions[link * 2 + way as usize].link.restart_queue_max();
     }
 
-    /// Notes from now on every packet that is put onto a link, for [`take_entries`](Self::take_entries).
+    /// Starts to record every packet put onto a link, for [`take_entries`](Self::take_entries).
     pub fn record(&mut self) {
         self.entries.get_or_insert_default();
     }
 
-    /// What was put onto links since the last call, in order; nothing without [`record`](Self::record).
+    /// Returns the packets put onto links since the last call, in order; empty without
+    /// [`record`](Self::record).
     pub fn take_entries(&mut self) -> Vec<Entry<P>> {
         self.entries.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Notes from now on every packet that a link drops, for [`take_drops`](Self::take_drops).
+    /// Starts to record every packet that a link drops, for [`take_drops`](Self::take_drops).
     pub fn note_drops(&mut self) {
         self.drops.get_or_insert_default();
     }
 
-    /// What was dropped since the last call, in order; nothing without
+    /// Returns the drops since the last call, in order; empty without
     /// [`note_drops`](Self::note_drops).
     pub fn take_drops(&mut self) -> Vec<Drop> {
         self.drops.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Checks each link whenever it had its turn from now on. Slow.
+    /// From now on, checks the packet counts of each link after every event. Slow.
     pub fn audit(&mut self) {
         self.is_audited = true;
     }
@@ -449,8 +451,8 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         self.agenda.add_actor()
     }
 
-    /// Whoever is due next by `until` has its turn; the timer that it is, if it is one. None if nobody
-    /// is.
+    /// Starts the next turn that is due by `until`; returns the tag if the turn is a timer's.
+    /// `None` if no turn is due.
     fn next_turn(&mut self, until: Instant) -> Option<Option<T>> {
         let (at, actor) = self.agenda.pop_until(until)?;
         self.now = at;
@@ -466,7 +468,7 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         Some(None)
     }
 
-    /// When who is due.
+    /// Returns the first deadline on the agenda and its reason.
     #[cold]
     fn first_due(&self) -> (Option<Instant>, TopologyWait<T>) {
         let Some((at, actor)) = self.agenda.first() else {
@@ -480,14 +482,14 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         (Some(at), because)
     }
 
-    /// The next packet that is at the end of this link and of its route; the others go on.
-    #[inline(always)] // As for all that a packet passes: a call would copy it through memory.
+    /// Returns the next packet at the end of this link and of its route; other packets continue.
+    #[inline(always)] // As for everything on a packet's path: a call would copy the packet through memory.
     fn leave_link(&mut self, index: usize) -> Option<Arrival<P>> {
         let way = way_of(index);
         loop {
             let before = self.drops.is_some().then(|| self.before(index));
             let link = &mut self.directions[index].link;
-            // Its owner may have pushed at a later time since its turn began.
+            // The caller may have pushed at a later time since this turn began.
             let delivery = link.next_delivery(self.now.max(link.now()));
             if let Some(before) = before {
                 self.drop_since(index, self.now, &before, None);
@@ -513,7 +515,7 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         }
     }
 
-    /// A packet has come to the end of a link, and perhaps of its route.
+    /// Moves a packet on from the end of a link; returns it at the end of its route.
     #[inline(always)]
     fn pass_on(&mut self, at: Instant, way: Way, mut transit: Transit<P>) -> Option<Arrival<P>> {
         let place = &mut self.places[transit.route.place()];
@@ -544,11 +546,11 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         None
     }
 
-    /// The next packet whose access delay is over.
+    /// Returns the next packet whose access delay is over.
     #[inline(always)]
     fn leave_pipe(&mut self, route: RouteId, way: Way) -> Option<Arrival<P>> {
         let place = &mut self.places[route.place()];
-        // What arrived may have ended the route.
+        // The caller may have removed the route after an arrival.
         if place.reuse != route.reuse {
             return None;
         }
@@ -566,7 +568,7 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         let index = link * 2 + way as usize;
         let before = self.drops.is_some().then(|| self.before(index));
         let direction = &mut self.directions[index];
-        // Somebody else may have pushed here already, at a later time.
+        // Another push may have been at a later time.
         let at = at.max(direction.link.now());
         let copy = self.entries.is_some().then(|| transit.payload.clone());
         let flow = transit.meta.flow;
@@ -581,13 +583,13 @@ impl<P: Clone, T: Copy> Topology<P, T> {
         verdict
     }
 
-    /// What a direction of a link has done so far. In a box, since a packet passes where it is kept.
+    /// Counters of a direction of a link. Boxed, to keep the packet path small.
     #[cold]
     fn before(&self, index: usize) -> Box<LinkStats> {
         Box::new(self.directions[index].link.stats())
     }
 
-    /// Notes what a direction of a link has dropped since `before`.
+    /// Records drops of a direction of a link since `before`.
     #[cold]
     fn drop_since(&mut self, index: usize, at: Instant, before: &LinkStats, flow: Option<u32>) {
         let (link, way) = (index / 2, way_of(index));
@@ -610,7 +612,7 @@ impl<P: Clone, T: Copy> Topology<P, T> {
 }
 
 impl<P: Clone + Headed, T: Copy> Topology<P, T> {
-    /// From now on routers see the congestion headers of what passes the links that there are.
+    /// Lets routers process the congestion headers of packets on all present links.
     pub fn find_headers(&mut self) {
         for direction in &mut self.directions {
             direction.link.find_headers(|transit| transit.payload.congestion());
@@ -618,7 +620,7 @@ impl<P: Clone + Headed, T: Copy> Topology<P, T> {
     }
 }
 
-/// Which way the direction of a link at this position leads.
+/// Returns the direction of the entry at this index.
 const fn way_of(index: usize) -> Way {
     if index.is_multiple_of(2) { Way::Forward } else { Way::Back }
 }

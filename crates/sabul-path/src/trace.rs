@@ -1,11 +1,14 @@
-//! Trace-driven link: the times at which packets may leave, read from a file in the format of mahimahi.
+//! Trace-driven link: the times at which packets may leave, read from a file in the format of
+//! mahimahi.
 //!
 //! Source: [MAHIMAHI], `LinkQueue` and the manual page of `mm-link`.
 //! Format:  one whole number a line, in milliseconds, in order; each is one opportunity to deliver
-//!     [`OPPORTUNITY_BYTES`]. The last number is the period after which the trace repeats, without end.
-//! Model:   an opportunity serves as many waiting packets as fit, and part of the next; a packet leaves with the
-//!     opportunity that serves its last byte. Bytes of an opportunity that find no packet are wasted. A packet that
-//!     comes at the time of an opportunity is too late for it.
+//!          [`OPPORTUNITY_BYTES`]. The last number is the period after which the trace repeats,
+//!          without end.
+//! Model:   an opportunity serves as many waiting packets as fit, and part of the next. A packet
+//!          leaves with the opportunity that serves its last byte. Bytes of an opportunity without
+//!          a waiting packet are wasted. A packet that arrives at the time of an opportunity misses
+//!          it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +19,7 @@ use crate::setting::{RATE_MAX, RATE_MIN};
 
 /// Bytes of one opportunity: an Ethernet MTU and the 4 bytes that a TUN device puts before it. Source: `[MAHIMAHI]`.
 pub const OPPORTUNITY_BYTES: u32 = 1_504;
-/// Largest trace file, in bytes: some 20 minutes at 100 Mb/s fit.
+/// Largest trace file, in bytes: enough for some 20 minutes at 100 Mb/s.
 pub const TRACE_BYTES_MAX: usize = 8 << 20;
 /// Most opportunities of a trace, which keeps it below 4 MB of memory.
 pub const OPPORTUNITIES_MAX: usize = 1_000_000;
@@ -51,12 +54,12 @@ impl fmt::Display for TraceError {
 impl std::error::Error for TraceError {}
 
 impl Trace {
-    /// Reads the bytes of a trace file.
+    /// Parses the bytes of a trace file.
     ///
     /// # Errors
-    /// If the file is larger than [`TRACE_BYTES_MAX`] or empty, a line is no whole number up to [`PERIOD_MS_MAX`] or
-    /// is below the line before it, there are more than [`OPPORTUNITIES_MAX`] lines, the last is 0, or the mean rate
-    /// is none that links have.
+    /// If the file is larger than [`TRACE_BYTES_MAX`] or empty, a line is not a whole number up to
+    /// [`PERIOD_MS_MAX`] or is below the line before it, there are more than [`OPPORTUNITIES_MAX`]
+    /// lines, the last is 0, or the mean rate is outside the range of link rates.
     pub fn parse(bytes: &[u8]) -> Result<Self, TraceError> {
         let whole = |what: String| Err(TraceError { line: None, what });
         if bytes.len() > TRACE_BYTES_MAX {
@@ -94,17 +97,17 @@ impl Trace {
         Ok(trace)
     }
 
-    /// How many opportunities a period has.
+    /// Number of opportunities in a period.
     pub fn opportunities(&self) -> usize {
         self.times_ms.len()
     }
 
-    /// After how many milliseconds the trace repeats.
+    /// Period of the trace in milliseconds.
     pub fn period_ms(&self) -> u32 {
         self.times_ms.last().copied().unwrap_or_default()
     }
 
-    /// The rate of all opportunities, averaged over a period.
+    /// Mean rate over a period, if every opportunity is used.
     pub fn mean_rate(&self) -> Rate {
         let bytes = self.times_ms.len() as u64 * u64::from(OPPORTUNITY_BYTES);
         Rate::from_size_over(Bytes(bytes), Span::from_millis(self.period_ms().into()))
@@ -119,7 +122,8 @@ impl Trace {
         (count(until) - count(from)).max(0.0) * f64::from(OPPORTUNITY_BYTES) * 8.0
     }
 
-    /// The first opportunity after a time: its period and its place, which may be the end of that period.
+    /// Returns the first opportunity after a time: its period and its index, which may be the end
+    /// of that period.
     fn after(&self, at: Instant) -> (u64, usize) {
         let ms = at.elapsed().0 / Span::from_millis(1).0;
         let period = u64::from(self.period_ms());
@@ -135,7 +139,7 @@ fn number(line: &[u8]) -> Option<u32> {
     text.parse().ok().filter(|number| *number <= PERIOD_MS_MAX)
 }
 
-/// The beginning of a line, fit to be shown.
+/// Returns the beginning of a line, escaped for display.
 fn shown(line: &[u8]) -> String {
     const SHOWN: usize = 24;
     let mut shown = line[..line.len().min(SHOWN)].escape_ascii().to_string();
@@ -145,14 +149,14 @@ fn shown(line: &[u8]) -> String {
     shown
 }
 
-/// A trace while it plays.
+/// Playback state of a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Player {
     trace: Trace,
-    /// Periods that are over, and the place of the next opportunity in the present period.
+    /// Number of finished periods, and index of the next opportunity in the present period.
     period: u64,
     next: usize,
-    /// When the latest opportunity was, and bytes of it that may still serve a packet.
+    /// Time of the latest opportunity, and its bytes that may still serve a packet.
     at: Instant,
     left: u32,
 }
@@ -162,14 +166,14 @@ impl Player {
         Self { trace, period: 0, next: 0, at: Instant::ZERO, left: 0 }
     }
 
-    /// Wastes all opportunities until `now`: no packet waits.
+    /// Wastes all opportunities until `now`, because no packet waits.
     pub(crate) fn rest(&mut self, now: Instant) {
         self.left = 0;
         let after = self.trace.after(now);
         (self.period, self.next) = after.max((self.period, self.next));
     }
 
-    /// When the last byte of a packet leaves that may use opportunities from `start` on.
+    /// Returns when the last byte of a packet leaves that may use opportunities from `start` on.
     pub(crate) fn finish(&mut self, start: Instant, size: u32) -> Instant {
         let (mut finish, mut size) = (start, size);
         while size > 0 {

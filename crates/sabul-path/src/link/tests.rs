@@ -20,7 +20,7 @@ fn us(us: u64) -> Instant {
     Instant::ZERO + Span::from_micros(us)
 }
 
-/// Everything still to come, as (payload, arrival).
+/// Returns all remaining deliveries as (payload, arrival).
 fn drain(link: &mut Link<u64>) -> Vec<(u64, Instant)> {
     let mut out = Vec::new();
     while let Some(at) = link.deadline() {
@@ -104,7 +104,7 @@ fn sizes_beyond_64_bit_products_are_serialised_too() {
 
 #[test]
 fn a_full_queue_drops_the_newcomer() {
-    // One in the serialiser and two waiting; the fourth finds no room until 12 µs.
+    // One in the serialiser and two waiting; the fourth has no room until 12 µs.
     let mut link = link(gigabit().with_queue(QueueLimit::Packets(2)));
     let verdicts: Vec<_> = (0..4).map(|n| link.push(us(0), 1500, n)).collect();
     assert_eq!(verdicts[..3], [Verdict::Queued; 3]);
@@ -200,7 +200,7 @@ fn a_held_packet_is_overtaken() {
 
 #[test]
 fn equal_times_are_delivered_in_order_of_arrival() {
-    // Without a rate, the first is held for 5 µs and meets the ones pushed 5 µs later.
+    // Without a rate, the first is held for 5 µs and arrives with those pushed 5 µs later.
     let config = LinkConfig::builder().with_reorder(Probability::ONE, Span::from_micros(5));
     let mut link = link(config);
     link.push(us(0), 100, 0);
@@ -262,8 +262,8 @@ fn other_impairments_do_not_move_the_losses() {
 
 #[test]
 fn bursts_come_on_top_of_even_losses() {
-    // 5 % even, 10 % in bursts: 1 − 0.95 × 0.9 = 14.5 %. Bursts of 5 make 20 000 packets vary like
-    // a tenth as many: sigma 0.8 %.
+    // 5 % independent, 10 % in bursts: 1 − 0.95 × 0.9 = 14.5 %. With bursts of 5, 20 000 packets
+    // vary like a tenth as many: sigma 0.8 %.
     let even = LinkConfig::builder().with_loss(Probability::per_mille(50));
     let burst = BurstLoss::for_mean(Probability::per_mille(100), 5.0).unwrap();
     let both = even.clone().with_burst_loss(Some(burst));
@@ -315,7 +315,7 @@ fn with_jitter_only_held_packets_are_overtaken() {
     }
     let all = drain(&mut link);
     assert!(all.is_sorted_by_key(|&(_, at)| at));
-    // Held or not shows in the arrival: the two kinds cannot be equally late.
+    // The arrival time shows whether a packet was held: the two delays never coincide.
     let (held, prompt): (Vec<_>, Vec<_>) =
         all.iter().partition(|&&(n, at)| at.since(us((n + 1) * 12)) >= by);
     assert_eq!(held.len() as u64, link.stats().reordered);
@@ -346,12 +346,12 @@ fn each_chance_meets_its_probability() {
     for n in [stats.duplicated, stats.corrupted, stats.reordered] {
         assert!(n.abs_diff(4_750) < 345, "{stats:?}");
     }
-    // Deliveries are marked; about 5 % of the marked ones come twice.
+    // Deliveries are marked; about 5 % of the marked packets arrive twice.
     assert!(corrupted >= stats.corrupted - 5 && corrupted < stats.corrupted * 11 / 10);
 }
 
-/// Goal: no packet is made or forgotten, whatever happens. Method: random settings and random
-/// operations; the books are closed after each one.
+/// Goal: no packet is created or lost uncounted, whatever happens. Method: random settings and
+/// random operations, with a check of the counters after each.
 #[test]
 fn packets_are_conserved() {
     for seed in 0..200 {

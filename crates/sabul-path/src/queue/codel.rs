@@ -1,12 +1,13 @@
-//! Controlled delay: what leaves is dropped while nobody has waited less than a target for long.
+//! CoDel (controlled delay): drops departing packets once the queueing delay has exceeded a target
+//! for an interval.
 //!
 //! Source: [RFC8289 §5].
-//! Model, for each packet that leaves, with the time it has waited:
-//!     good while that is below the target, or at most one full packet stays behind;
+//! Model: for each departing packet, with its time in the queue:
+//!     good while the time is below the target, or at most one full packet stays behind;
 //!     bad once it has not been good for an interval.
 //! States:      Waiting --bad--> Dropping --good--> Waiting
-//!     Entering drops one packet; inside, the nth drop comes interval ÷ √n after the one before.
-//!     Entering again within 16 intervals takes up the rate of dropping where it was left.
+//!     Entering drops one packet; inside, the nth drop is interval ÷ √n after the previous drop.
+//!     Entering again within 16 intervals resumes the previous drop rate.
 //! With marking, an ECN-capable packet is marked and sent where another would be dropped.
 //! Invariants:  the last packet in a queue is never dropped.
 
@@ -16,26 +17,25 @@ use sabul_units::{Instant, Span};
 use super::line::{Admission, Departure, Fifo, QueueDiscipline, Queued};
 use crate::setting::{LinkError, QueueLimit, ensure};
 
-/// How long after leaving it the rate of dropping is still worth something, in intervals.
-/// [RFC8289 §5]
+/// How long the drop rate is remembered after a dropping state, in intervals. [RFC8289 §5]
 const MEMORY_INTERVALS: u64 = 16;
 
 /// Settings of controlled delay. [RFC8289 §3]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Codel {
-    /// Standing delay that is accepted.
+    /// Accepted standing delay.
     pub target: Span,
-    /// How long it may be exceeded; about the longest round trip.
+    /// How long the target may be exceeded; about the longest RTT.
     pub interval: Span,
     /// Whether ECN-capable packets are marked instead of dropped.
     pub is_marking: bool,
 }
 
-/// Longest time a discipline takes; a larger number is a unit mistaken.
+/// Longest time setting of a discipline; a larger number indicates a wrong unit.
 pub(crate) const SPAN_MAX: Span = Span::from_secs(3_600);
 const MS: Range = Range::of(0.001, SPAN_MAX.0 as f64 / 1e9);
 
-/// Its settings, in the order in which they take effect.
+/// Keys of the settings, in the order in which they take effect.
 pub(crate) const KEYS: &[Key<Codel>] = &[
     interval(|codel, by| codel.interval = by),
     target(|codel, by| codel.target = by),
@@ -76,17 +76,17 @@ impl Codel {
     }
 }
 
-/// The control law of one queue, without the queue.
+/// CoDel control law of one queue, without the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct CodelLaw {
     settings: Codel,
-    /// What may stay behind without being a standing queue, in bytes: one full packet.
+    /// Bytes that may stay behind without counting as a standing queue: one full packet.
     max_packet: u64,
-    /// When the delay will have been too long for an interval.
+    /// When the delay will have exceeded the target for an interval.
     bad_from: Option<Instant>,
     is_dropping: bool,
     drop_next: Instant,
-    /// Drops in this state of dropping, and what that was on entering it.
+    /// Drops in the present dropping state, and the count on entering it.
     count: u64,
     last_count: u64,
 }
@@ -104,7 +104,7 @@ impl CodelLaw {
         }
     }
 
-    /// Takes the next packet to send out of `queue`.
+    /// Removes the next packet to send from `queue`, after any drops.
     pub(crate) fn dequeue<T>(&mut self, now: Instant, queue: &mut Fifo<T>) -> Departure<T> {
         let mut dropped = 0;
         let (mut packet, mut is_bad) = self.next(now, queue);
@@ -135,7 +135,7 @@ impl CodelLaw {
         Departure { packet, dropped }
     }
 
-    /// The packet in front, and whether it is to be dropped.
+    /// Removes the first packet; returns it and whether to drop it.
     fn next<T>(&mut self, now: Instant, queue: &mut Fifo<T>) -> (Option<Queued<T>>, bool) {
         let packet = queue.pop();
         let is_good = packet.as_ref().is_none_or(|packet| {
@@ -149,7 +149,8 @@ impl CodelLaw {
         (packet, now >= bad_from)
     }
 
-    /// Starts to drop. A second spell soon after the first begins at the rate that controlled it.
+    /// Enters the dropping state. Soon after the last one, dropping resumes at the rate that
+    /// controlled the queue.
     fn enter(&mut self, now: Instant) {
         self.is_dropping = true;
         let gained = self.count.saturating_sub(self.last_count);
@@ -159,7 +160,7 @@ impl CodelLaw {
         self.drop_next = self.after(now);
     }
 
-    /// The time of the next drop. [RFC8289 §5]
+    /// Returns the time of the next drop. [RFC8289 §5]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most interval")]
     fn after(&self, at: Instant) -> Instant {
         at + Span((self.settings.interval.0 as f64 / (self.count as f64).sqrt()) as u64)
@@ -176,7 +177,7 @@ impl CodelLaw {
     }
 }
 
-/// One queue under CoDel; what finds it full is dropped.
+/// One queue under CoDel; a packet that arrives at a full queue is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct CodelQueue<T> {
     law: CodelLaw,
@@ -219,8 +220,8 @@ mod tests {
     const START: Instant = Instant(60_000_000_000_000);
     const TICK: Span = Span::from_micros(100);
 
-    /// A law and the queue that it is shown: packets leave every 100 µs, and each has waited as
-    /// long as the test says.
+    /// A control law with a queue: a packet leaves every 100 µs, after the waiting time of the
+    /// test.
     struct Bench {
         law: CodelLaw,
         queue: Fifo<u64>,
@@ -236,8 +237,8 @@ mod tests {
             Self { law, queue, now: START, is_capable: false, marks: Vec::new() }
         }
 
-        /// Lets packets that waited `wait` leave, with `behind` more in the queue, for `time`;
-        /// returns when each drop happened, in milliseconds.
+        /// Sends packets that waited `wait`, with `behind` more in the queue, for `time`; returns
+        /// the time of each drop in milliseconds.
         fn run(&mut self, wait: Span, behind: usize, time: Span) -> Vec<f64> {
             let mut drops = Vec::new();
             let end = self.now + time;
@@ -260,7 +261,8 @@ mod tests {
         }
     }
 
-    /// Times in ms to within a tick; `law` counts on from `first`, the time of the first.
+    /// Compares times in ms to within a tick; `law` counts from `first`, the time of the first
+    /// drop.
     fn follows_the_law(times: &[f64], first: f64, mut count: f64) -> bool {
         let mut expected = first;
         times.iter().all(|&at| {
@@ -290,7 +292,7 @@ mod tests {
     fn a_good_queue_loses_nothing() {
         let mut bench = Bench::new(Codel::default());
         assert_eq!(bench.run(Span::from_micros(4_999), 50, SECOND), []);
-        // Far too slow, but with only one full packet behind the one that leaves.
+        // Far too slow, but only one full packet is behind the departing packet.
         assert_eq!(bench.run(Span::from_secs(1), 1, SECOND), []);
     }
 
@@ -313,7 +315,7 @@ mod tests {
 
     #[test]
     fn dropping_again_soon_takes_up_the_rate_where_it_was() {
-        // 27 drops, entered with 1: 26 were gained. The next spell starts at that rate.
+        // 27 drops, entered with 1: 26 were gained. The next dropping state starts at that rate.
         let mut bench = Bench::new(Codel::default());
         bench.run(STANDING, 20, SECOND);
         bench.run(GOOD, 20, SECOND);

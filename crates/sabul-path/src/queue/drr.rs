@@ -1,14 +1,14 @@
-//! Weighted deficit round robin: each flow has its own queue and its share of the rate.
+//! Weighted deficit round robin (DRR): each flow has its own queue and its share of the rate.
 //!
 //! Source: [DRR §3]; weights as in the generalised round robin of [OVV-T §III].
 //! Model: flows with packets take turns. A turn adds quantum × weight to the flow's deficit and
-//! sends packets as long as they fit in it; what does not fit waits for the next turn with what is
-//! left. A flow that runs empty leaves the round and its deficit is forgotten.
+//! sends packets as long as the deficit covers them. Then the next flow's turn begins, and the flow
+//! keeps its remaining deficit. A flow without packets leaves the round and loses its deficit.
 //! At the limit: with dedicated room, the limit holds for each flow and the arriving packet is
-//! dropped; else it holds for all together and the longest queue (in what the limit counts; the
-//! lowest flow number among equals) loses its front packet, as in ns-2.
+//! dropped. Otherwise the limit holds for all flows together, and the longest queue (in the limit's
+//! unit; the lowest flow number among equals) loses its front packet, as in ns-2.
 //! Invariants:  a flow is in the round exactly if it has packets.
-//! Not here:    holding a flow to its share while others are idle: the round conserves work.
+//! Not here:    a cap on a flow's share while other flows are idle: the round is work-conserving.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,14 +25,14 @@ use crate::setting::{
 pub struct Drr {
     /// Bytes that a flow of weight one may send in its turn.
     pub quantum_bytes: u32,
-    /// Weight by flow number; a flow not named has weight one.
+    /// Weight by flow number; other flows have weight one.
     pub weights: BTreeMap<u32, u32>,
-    /// Whether the queue limit holds for each flow alone, as in the model of [OVV-T §III-A];
-    /// otherwise it is shared, and the longest queue loses a packet.
+    /// Whether the queue limit holds for each flow alone, as in the model of [OVV-T §III-A].
+    /// Otherwise the limit is shared, and the longest queue loses a packet.
     pub is_dedicated: bool,
 }
 
-/// Its settings, in the order in which they take effect.
+/// Keys of the settings, in the order in which they take effect.
 pub(crate) const KEYS: &[Key<Drr>] = &[
     quantum(
         |drr, bytes| drr.quantum_bytes = bytes,
@@ -69,15 +69,15 @@ impl Drr {
 }
 
 impl Default for Drr {
-    /// A quantum of a full frame (1514 bytes), so that every turn sends something, as [DRR §3]
-    /// asks; equal weights; one limit for all.
+    /// A quantum of a full frame (1514 bytes), so that every turn sends a packet, as [DRR §3]
+    /// requires; equal weights; a shared limit.
     fn default() -> Self {
         Self { quantum_bytes: FULL_FRAME, weights: BTreeMap::new(), is_dedicated: false }
     }
 }
 
 impl Drr {
-    /// The weight of a flow: one where none is set.
+    /// Returns the weight of a flow; one by default.
     pub fn weight(&self, flow: u32) -> u32 {
         self.weights.get(&flow).copied().unwrap_or(1)
     }
@@ -87,11 +87,11 @@ impl Drr {
 struct Flow<T> {
     packets: Fifo<T>,
     deficit: u64,
-    /// Whether its turn has begun: it got its quantum.
+    /// Whether the flow's turn has begun, so that it has its quantum.
     is_served: bool,
 }
 
-/// The flows that have packets, and whose turn it is.
+/// The flows with packets, and their order.
 #[derive(Clone, Debug)]
 pub(crate) struct DrrQueue<T> {
     settings: Drr,
@@ -215,7 +215,7 @@ mod tests {
             let (flow, _) = next(&mut queue, NOW).unwrap();
             *sent.get_mut(&flow).unwrap() += u64::from(sizes[&flow]);
         }
-        // One, two and five eighths of 8 MB, but for a turn: 5 × 1514 bytes of it are 0.15 %.
+        // One, two and five eighths of 8 MB, to within a turn: 5 × 1514 bytes are 0.15 % of 5 MB.
         for (flow, bytes) in sent {
             let share = bytes as f64 / 1e6 / f64::from(flow);
             assert!((share - 1.0).abs() < 0.01, "flow {flow}: {bytes}");
@@ -244,7 +244,7 @@ mod tests {
             queue.enqueue(packet(1, 1_000, NOW, number), NONE);
             queue.enqueue(packet(2, 1_000, NOW, number), NONE);
         }
-        // 1514 each: one packet, then two when what was left over helps, then one.
+        // 1514 each: one packet, then two when the rest of the deficit suffices, then one.
         let flows: Vec<_> =
             std::iter::from_fn(|| next(&mut queue, NOW)).map(|(flow, _)| flow).collect();
         assert_eq!(flows, [1, 2, 1, 1, 2, 2, 1, 2]);
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(queue.len(), 6);
         queue.enqueue(packet(2, 100, NOW, 6), limit);
         assert_eq!((queue.len(), queue.bytes()), (6, 600));
-        // Flow 1 is gone from the round.
+        // Flow 1 has left the round.
         assert_eq!(next(&mut queue, NOW), Some((2, 1)));
     }
 }

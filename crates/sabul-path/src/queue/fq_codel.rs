@@ -1,15 +1,15 @@
-//! Flow queueing with controlled delay: flows are hashed to queues that take turns, each under
-//! CoDel, and those that have just begun go first.
+//! FQ-CoDel: flows are hashed to queues that take turns, each under CoDel; new flows go first.
 //!
 //! Source: [RFC8290 §4].
-//! Model: a queue that gets its first packet joins the end of the new list with credits of one
-//! quantum. The first of the new list, or else of the old one, is served: without credits it gets a
-//! quantum and goes to the end of the old list; empty, it goes there too if it was new (so that
-//! new queues cannot starve old ones), and is forgotten if it was old.
+//! Model: a queue that receives its first packet joins the end of the new list with credits of one
+//! quantum. The first queue of the new list, or else of the old list, is served. A queue without
+//! credits gets a quantum and goes to the end of the old list. An empty queue of the new list also
+//! goes to the end of the old list (so that new queues cannot starve old ones). An empty queue of
+//! the old list becomes inactive.
 //! At the limit: the queue with most bytes loses packets from its front, half of them but at most
 //! 64 at once.
-//! Invariants:  a queue is in one list exactly if it is active; all that hold packets are.
-//! Not here:    a limit on memory; the standing queue is judged by each queue's own bytes.
+//! Invariants:  a queue is in one list exactly if it is active; all queues with packets are active.
+//! Not here:    a memory limit; the standing queue is measured by each queue's own bytes.
 
 use std::collections::VecDeque;
 
@@ -20,24 +20,24 @@ use super::codel::{self, Codel, CodelLaw};
 use super::line::{Admission, Departure, Fifo, QueueDiscipline, Queued};
 use crate::setting::{FULL_FRAME, LinkError, QueueLimit, check_quantum, ensure, quantum};
 
-/// Most packets dropped at once where there is no room. [RFC8290 §5.2]
+/// Most packets dropped at once at the limit. [RFC8290 §5.2]
 const BATCH_MAX: usize = 64;
 
-/// Settings of flow queueing with controlled delay. [RFC8290 §3]
+/// Settings of FQ-CoDel. [RFC8290 §3]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FqCodel {
-    /// What each queue is under.
+    /// CoDel settings of each queue.
     pub codel: Codel,
     /// Bytes a flow may send in its turn.
     pub quantum_bytes: u32,
-    /// Number of queues that flows are hashed to.
+    /// Number of hash buckets, one queue each.
     pub queues: u32,
 }
 
 /// Most queues, as in Linux.
 pub(crate) const QUEUES_MAX: u32 = 65_536;
 
-/// Its settings, in the order in which they take effect.
+/// Keys of the settings, in the order in which they take effect.
 pub(crate) const KEYS: &[Key<FqCodel>] = &[
     codel::interval(|fq, by| fq.codel.interval = by),
     codel::target(|fq, by| fq.codel.target = by),
@@ -78,16 +78,16 @@ impl Default for FqCodel {
 struct FlowQueue<T> {
     law: CodelLaw,
     packets: Fifo<T>,
-    /// Bytes it may still send in its turn.
+    /// Bytes that the queue may still send in its turn.
     credits: i64,
     is_active: bool,
 }
 
-/// The queues and whose turn it is.
+/// The queues and their service order.
 #[derive(Clone, Debug)]
 pub(crate) struct FqCodelQueue<T> {
     quantum: i64,
-    /// Makes the hash another one in each run, so that no two flows always meet.
+    /// Changes the hash in each run, so that the same two flows do not always collide.
     perturbation: u64,
     queues: Vec<FlowQueue<T>>,
     new: VecDeque<usize>,
@@ -115,7 +115,7 @@ impl<T> FqCodelQueue<T> {
         }
     }
 
-    /// The queue of a flow.
+    /// Returns the queue index of a flow.
     #[expect(clippy::cast_possible_truncation, reason = "below a usize")]
     fn slot(&self, flow: u32) -> usize {
         let mut hash = SeededRandom::new(self.perturbation ^ u64::from(flow));
@@ -222,7 +222,7 @@ mod tests {
         }
         // Two packets take more than the first quantum: from then on the bulk flow is an old one.
         assert_eq!([next(&mut queue, NOW), next(&mut queue, NOW)], [Some((1, 0)), Some((1, 1))]);
-        // Every 20th packet is one of flow 2, and never waits for more than the one before it.
+        // Every 20th packet belongs to flow 2, and waits at most for the packet before it.
         for turn in 0..4 {
             put(&mut queue, 2, 200, 1_000 + turn);
             assert_eq!(next(&mut queue, NOW), Some((2, 1_000 + turn)));
@@ -260,7 +260,7 @@ mod tests {
         while queue.new.front().is_some() {
             next(&mut queue, NOW).unwrap();
         }
-        // Flow 2 has a packet again each time it was served, but never two; each takes a quantum.
+        // Flow 2 has a packet again after each service, but never two; each takes a quantum.
         let mut old = 0;
         for number in 0..10 {
             put(&mut queue, 2, 1_514, number);
@@ -275,7 +275,7 @@ mod tests {
         for number in 0..100 {
             put(&mut queue, 1, 100, number);
         }
-        // 16 packets of 100 bytes and flow 1 is an old one, with credits for most of a quantum.
+        // After 16 packets of 100 bytes flow 1 is an old one, with credits for most of a quantum.
         for number in 0..17 {
             assert_eq!(next(&mut queue, NOW), Some((1, number)));
         }

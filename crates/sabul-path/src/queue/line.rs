@@ -1,4 +1,4 @@
-//! What queues have in common: packets in a line, and what a discipline says of them.
+//! Parts shared by all queues: FIFO queue, queued packets and the results of disciplines.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use sabul_units::Instant;
 use crate::packet::PacketMeta;
 use crate::setting::QueueLimit;
 
-/// What happens to a packet that arrives at a first-in-first-out queue.
+/// Decision about a packet that arrives at a first-in-first-out queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
     Pass,
@@ -21,35 +21,36 @@ pub(crate) struct Queued<T> {
     pub(crate) meta: PacketMeta,
     /// When it entered the queue.
     pub(crate) since: Instant,
-    /// Counts packets, so that a queue can say whether it dropped the one that just came.
+    /// Packet counter, which shows whether the queue dropped the packet that just arrived.
     pub(crate) number: u64,
     pub(crate) is_marked: bool,
     pub(crate) payload: T,
 }
 
-/// What became of an arrival.
+/// Result of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admission {
-    /// Whether the packet itself is in the queue now.
+    /// Whether the arriving packet is in the queue now.
     pub(crate) is_accepted: bool,
-    /// Packets dropped for want of room, itself included.
+    /// Packets dropped for lack of room, the arriving packet included.
     pub(crate) dropped: u64,
 }
 
-/// What leaves.
+/// Result of a departure.
 #[derive(Debug)]
 pub(crate) struct Departure<T> {
-    /// Never absent while the queue holds anything.
+    /// Always present if the queue holds any packet.
     pub(crate) packet: Option<Queued<T>>,
-    /// Packets that were dropped before it.
+    /// Packets dropped before the departing packet.
     pub(crate) dropped: u64,
 }
 
-/// Decides what leaves a queue, and when what is in it is marked or dropped.
+/// A queue discipline: selects the next packet, and marks or drops packets.
 pub(crate) trait QueueDiscipline<T> {
-    /// Takes a packet in; afterwards no more is queued than `limit` allows.
+    /// Adds a packet; afterwards the queue is within `limit`.
     fn enqueue(&mut self, packet: Queued<T>, limit: QueueLimit) -> Admission;
-    /// The serialiser is free at `now`, not before any earlier call's.
+    /// Removes the next packet at `now`, when the serialiser is free; calls must be in order of
+    /// time.
     fn dequeue(&mut self, now: Instant) -> Departure<T>;
     /// Packets queued.
     fn len(&self) -> usize;
@@ -57,7 +58,7 @@ pub(crate) trait QueueDiscipline<T> {
     fn bytes(&self) -> u64;
 }
 
-/// Packets in order of arrival, and their bytes.
+/// First-in-first-out queue with a byte count.
 #[derive(Clone, Debug)]
 pub(crate) struct Fifo<T> {
     packets: VecDeque<Queued<T>>,
@@ -108,7 +109,7 @@ impl<T> Fifo<T> {
 pub(super) mod testing {
     use super::*;
 
-    /// A packet that entered at `since`; its payload is its number.
+    /// Returns a packet that entered at `since`; its payload is its number.
     pub(in crate::queue) fn packet(
         flow: u32,
         size: u32,
@@ -119,7 +120,7 @@ pub(super) mod testing {
         Queued { meta, since, number, is_marked: false, payload: number }
     }
 
-    /// (flow, number) of the next packet out.
+    /// Returns (flow, number) of the next packet.
     pub(in crate::queue) fn next(
         queue: &mut impl QueueDiscipline<u64>,
         now: Instant,

@@ -1,15 +1,15 @@
-//! Random early detection: an averaged queue decides, at random, who is marked or dropped.
+//! RED (random early detection): marks or drops arrivals at random, depending on the average queue.
 //!
 //! Source: [RED93 §4]; slope above the upper threshold and idle time as in the RED of ns-2.
-//! Model, at each arrival, with q packets waiting:
+//! Model: at each arrival, with q packets waiting:
 //!     idle for m packet times:  avg ×= (1 − weight)^m
 //!     avg = (1 − weight) × avg + weight × q
 //!     pb  = 0 below min; max_p × (avg − min) ÷ (max − min) below max;
 //!           gentle: max_p + (1 − max_p) × (avg − max) ÷ max below 2 × max; 1 above
-//!     pa  = pb ÷ (1 − count × pb), count packets since the last one chosen
-//! A packet is chosen with probability pa, which spreads the choices evenly.
-//! Not here:    the hard limit of the queue, which drops whatever RED thinks; byte mode and the
-//!     doubled spacing ("wait") of ns-2.
+//!     pa  = pb ÷ (1 − count × pb), count packets since the last chosen packet
+//! A packet is chosen with probability pa, which spaces the choices evenly.
+//! Not here:    the hard limit of the queue, which applies in addition to RED; byte mode and the
+//!              doubled spacing ("wait") of ns-2.
 
 use sabul_units::key::{Key, Range, Takes};
 use sabul_units::math::exp;
@@ -21,22 +21,22 @@ use crate::setting::{FULL_PACKET, LinkError, PACKETS_MAX, ensure};
 /// Settings of random early detection. [RED93 §4]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Red {
-    /// Averaged queue below which nothing happens, in packets.
+    /// Average queue below which RED does nothing, in packets.
     pub min_packets: u64,
-    /// Averaged queue at which the probability is `max_probability`, in packets.
+    /// Average queue at which the probability is `max_probability`, in packets.
     pub max_packets: u64,
     /// Probability of a mark or drop at `max_packets`.
     pub max_probability: Probability,
-    /// Weight of the newest sample in the averaged queue.
+    /// Weight of the newest sample in the average queue.
     pub weight: Probability,
-    /// Whether the probability climbs to one over the next `max_packets` instead of at once.
+    /// Whether the probability rises to one over the next `max_packets` instead of at once.
     pub is_gentle: bool,
-    /// Whether ECN-capable packets are marked instead of dropped while the averaged queue is below
-    /// `max_packets`; above it they are dropped like the others.
+    /// Whether ECN-capable packets are marked instead of dropped while the average queue is below
+    /// `max_packets`; above it these packets are dropped like others.
     pub is_marking: bool,
 }
 
-/// Its settings, in the order in which they take effect.
+/// Keys of the settings, in the order in which they take effect.
 pub(crate) const KEYS: &[Key<Red>] = &[
     Key::<Red>::new(
         "red_min_packets",
@@ -98,15 +98,15 @@ impl Default for Red {
 }
 
 impl Red {
-    /// The default, with thresholds and weight to suit a link of `rate`, as the automatic setting
-    /// of ns-2 has them: half of 5 ms of full packets, but at least 5, three times that, and an
-    /// average that forgets within about a second.
+    /// Returns the defaults with thresholds and weight for a link of `rate`, as the automatic
+    /// setting of ns-2. The lower threshold is half of 5 ms of full packets, at least 5 packets;
+    /// the upper threshold is three times that. The average has a time constant of about a second.
     ///
-    /// Rates above 80 Gb/s are hard on the weight, which counts in parts per billion: at the
-    /// 1 Tb/s that a link may have, it is right to 8 %.
+    /// Above 80 Gb/s the weight is imprecise, because it counts in parts per billion: at the
+    /// maximum of 1 Tb/s the error is 8 %.
     ///
     /// # Panics
-    /// If `rate` is below 1 kbit/s, which no link may have either.
+    /// If `rate` is below 1 kbit/s, the minimum of all links.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
     pub fn for_rate(rate: Rate) -> Self {
         assert!(rate.0 >= 1_000, "no link is slower than 1 kbit/s; this is {rate}");
@@ -137,15 +137,15 @@ impl Red {
     }
 }
 
-/// Decides about arrivals; the queue itself is the link's.
+/// RED's decision about arrivals; the link has the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct RedGate {
     settings: Red,
     random: SeededRandom,
-    /// How long a full packet takes; nothing without a rate, where nothing ever waits either.
+    /// Time of a full packet; zero without a rate, where no packet ever waits.
     packet_time: Span,
     average: f64,
-    /// Packets since the last one chosen, or none yet above `min`. [RED93 §4]
+    /// Packets since the last chosen packet; `None` if the average was not above `min`. [RED93 §4]
     count: Option<u64>,
 }
 
@@ -155,7 +155,7 @@ impl RedGate {
         Self { settings, random, packet_time, average: 0.0, count: None }
     }
 
-    /// A packet arrives where `queued` wait, at a link that has been idle for `idle`.
+    /// Decides about a packet that arrives while `queued` wait, at a link idle for `idle`.
     #[inline(never)]
     pub(crate) fn judge(&mut self, queued: u64, idle: Span, is_ecn_capable: bool) -> Judgement {
         self.observe(queued, idle);
@@ -171,13 +171,13 @@ impl RedGate {
             return Judgement::Pass;
         }
         self.count = Some(0);
-        // Beyond `max`, marks have not helped. [RFC3168 §7]
+        // Above `max`, marks have not been effective. [RFC3168 §7]
         let may_mark = self.settings.is_marking && self.average < self.settings.max_packets as f64;
         if may_mark && is_ecn_capable { Judgement::Mark } else { Judgement::Drop }
     }
 
-    /// Brings the average up to date. After an idle time it is as if as many small packets had met
-    /// an empty queue as could have been sent; the arrival itself then counts once more.
+    /// Updates the average. An idle time counts as a series of empty-queue samples, one for each
+    /// packet that could have been sent; the arrival itself then counts once more.
     fn observe(&mut self, queued: u64, idle: Span) {
         let weight = self.settings.weight.as_f64();
         if idle > Span::ZERO && self.packet_time > Span::ZERO {
@@ -186,7 +186,7 @@ impl RedGate {
         self.average = (1.0 - weight) * self.average + weight * queued as f64;
     }
 
-    /// pb of the model.
+    /// Returns pb of the model.
     fn base_chance(&self) -> f64 {
         let Red { min_packets, max_packets, max_probability, is_gentle, .. } = self.settings;
         let (min, max) = (min_packets as f64, max_packets as f64);
@@ -203,13 +203,14 @@ impl RedGate {
     }
 }
 
-/// pa of the model: makes the distance between two choices uniform, below 1 ÷ `chance`.
+/// Returns pa of the model, which makes the distance between two choices uniform, below 1 ÷
+/// `chance`.
 fn spread(chance: f64, count: u64) -> f64 {
     let left = 1.0 - count as f64 * chance;
     if left <= chance { 1.0 } else { chance / left }
 }
 
-/// `base` to a whole power by repeated squaring: the same bits on every machine.
+/// Returns `base` to a whole power by repeated squaring: the same bits on every machine.
 fn power(mut base: f64, mut exponent: u64) -> f64 {
     let mut result = 1.0;
     while exponent > 0 && result > 0.0 {
@@ -288,9 +289,9 @@ mod tests {
 
     #[test]
     fn choices_are_spread_evenly() {
-        // pb = 0.05, held by feeding the average itself. With count 1 at the first packet after a
+        // pb = 0.05, held by setting the average itself. With count 1 at the first packet after a
         // choice, pa is 1 ÷ 19, 1 ÷ 18 … 1: distances are uniform on 1 to 19, mean 10. Independent
-        // draws would give 20 on average and now and then far more.
+        // draws would have a mean of 20 and sometimes far more.
         let mut gate = at(Red::default(), 10.0);
         let mut gaps = Vec::new();
         let mut gap = 0;
@@ -321,7 +322,7 @@ mod tests {
         let mut gate = at(Red::default(), 10.0);
         gate.observe(0, Span::from_secs(1));
         near(gate.average, 1.347_943_934_017_9);
-        // Less than a packet time is no idle time.
+        // Less than a packet time does not count as idle.
         let mut gate = at(Red::default(), 10.0);
         gate.observe(0, Span::from_micros(999));
         near(gate.average, 9.98);

@@ -1,4 +1,4 @@
-//! Small networks whose every time can be worked out by hand.
+//! Small networks with times computed by hand.
 
 use sabul_units::{Probability, Random, Rate};
 
@@ -32,7 +32,7 @@ fn full() -> PacketMeta {
     PacketMeta { size: 1_500, ..PacketMeta::default() }
 }
 
-/// What comes out until then: when, and its name.
+/// Returns the outputs until then, as (time, name).
 fn outputs(topology: &mut Small, until: Instant) -> Vec<(u64, &'static str)> {
     let next = || topology.poll(until).ready();
     std::iter::from_fn(next)
@@ -65,7 +65,7 @@ fn routes_share_the_links_that_they_share() {
     let short = topology.add_route(Arc::from([1]), Span::ZERO);
     topology.push(ms(0), long, Way::Forward, full(), "long");
     assert_eq!(outputs(&mut topology, ms(10)), []);
-    // It is at the second link at 11 ms, which is busy from 10.5 to 11.5 ms.
+    // The packet is at the second link at 11 ms, which is busy from 10.5 to 11.5 ms.
     topology.push(ms(10) + Span::from_micros(500), short, Way::Forward, full(), "short");
     let arrivals = outputs(&mut topology, ms(100));
     assert_eq!(arrivals, [(31, "short"), (32, "long")]);
@@ -156,15 +156,15 @@ fn a_record_shows_each_entry_onto_a_link_and_what_became_of_it() {
     assert!(topology.take_entries().is_empty());
 }
 
-/// Who lets time pass: from deadline to deadline as the simulator does, or in steps of its own, late for
-/// everything, as a thread does that the kernel wakes.
+/// How time advances: from deadline to deadline as in the simulator, or in its own steps and late
+/// for everything, like a thread that the kernel wakes.
 #[derive(Clone, Copy, Debug)]
 enum Driver {
     Virtual,
     Steps(Span),
 }
 
-/// Every arrival of a few hundred packets over rough links: route, way, time, packet.
+/// Returns every arrival of a few hundred packets over links with faults: route, way, time, packet.
 fn arrivals(driver: Driver) -> Vec<(usize, Way, Instant, u64)> {
     let rough = link(7)
         .to_builder()

@@ -1,4 +1,4 @@
-//! The disciplines as a link shows them, and what holds for all of them.
+//! Disciplines as seen at a link, and properties of all disciplines.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn with(discipline: Discipline) -> LinkConfigBuilder {
     gigabit().with_discipline(discipline)
 }
 
-/// What arrives of packets that come as `traffic` says.
+/// Returns the deliveries of the packets in `traffic`.
 fn run(
     config: LinkConfigBuilder,
     traffic: &[(Instant, PacketMeta)],
@@ -31,7 +31,7 @@ fn run(
     all
 }
 
-/// When the packets of `flow` were waited for, in microseconds, serialisation included.
+/// Returns the queueing delays of `flow`'s packets in microseconds, serialisation included.
 fn delays(
     flow: u32,
     traffic: &[(Instant, PacketMeta)],
@@ -41,7 +41,8 @@ fn delays(
     of_flow.map(|(n, delivery)| delivery.at.since(traffic[*n].0).0 as f64 / 1e6).collect()
 }
 
-/// A bulk flow 1 that offers 1.2 Gb/s for 200 ms, and a packet of 200 bytes of flow 2 every 5 ms.
+/// Returns a bulk flow 1 that offers 1.2 Gb/s for 200 ms, and a packet of 200 bytes of flow 2 every
+/// 5 ms.
 fn bulk_and_sparse() -> Vec<(Instant, PacketMeta)> {
     let bulk = (0..20_000).map(|n| (us(n * 10), meta(1_500, 1)));
     let sparse = (0..40).map(|n| (us(n * 5_000 + 3), meta(200, 2)));
@@ -88,7 +89,7 @@ fn under_fq_codel_flows_share_the_rate_equally() {
 #[test]
 fn codel_cuts_a_standing_queue_and_keeps_the_link_busy() {
     // 120 µs each, offered every 118 µs for 8 s. Drop-tail ends with 133 ms of queue; CoDel drops
-    // ever faster until what is left fits, and then holds the delay near its target.
+    // ever faster until the rest fits, and then holds the delay near its target.
     let traffic: Vec<_> = (0..68_000).map(|n| (us(n * 118), meta(1_500, 0))).collect();
     let slow = |discipline| with(discipline).with_rate(Some(Rate::from_mbps(100)));
     let all = run(slow(Discipline::Codel(Codel::default())), &traffic);
@@ -118,7 +119,7 @@ fn under_drr_shares_follow_the_weights() {
 
 #[test]
 fn with_dedicated_room_a_flow_fills_only_its_own() {
-    // Flow 1 floods; flow 2 has a burst of 10 now and then, and room for 10.
+    // Flow 1 floods; flow 2 has a burst of 10 now and then, and room for 10 packets.
     let mut traffic = Vec::new();
     for round in 0..50 {
         traffic.extend((0..500).map(|n| (us(round * 1_200 + n * 2), meta(1_500, 1))));
@@ -171,7 +172,7 @@ fn red_drops_early_and_says_so() {
     }
     let stats = link.stats();
     assert_eq!((stats.dropped_early, stats.dropped_full), (early, 0));
-    // A fifth is too much: 1 − 0.8.
+    // A fifth exceeds the rate: 1 − 0.8.
     assert!((early as f64 / 100_000.0 - 0.2).abs() < 0.01, "{early}");
     assert!(stats.queue_mean_packets < 30.0, "{stats:?}");
 }
@@ -181,7 +182,7 @@ fn red_marks_capable_packets_instead() {
     let red = Red { is_marking: true, max_packets: 500, min_packets: 100, ..Red::default() };
     let mut link = link(with(Discipline::Red(red)));
     let capable = PacketMeta { size: 1_500, flow: 0, is_ecn_capable: true };
-    // 300 arrive at once and then one for each that leaves: the average climbs to 299.
+    // 300 arrive at once and then one for each departure: the average climbs to 299.
     let mut marked = 0;
     for n in 0..5_000 {
         link.push_packet(us(n.max(300) * 12 - 3_600), capable, n);
@@ -195,7 +196,7 @@ fn red_marks_capable_packets_instead() {
 
 #[test]
 fn after_an_idle_time_flows_are_new_again() {
-    // The flow spends its credits and more; once the link rests, that is forgotten.
+    // The flow spends more than its credits; once the link rests, the debt is forgotten.
     let mut link = link(with(Discipline::FqCodel(FqCodel::default())));
     for round in 0..3 {
         let start = us(round * 1_000);
@@ -221,8 +222,8 @@ fn without_a_rate_no_discipline_holds_anything() {
     }
 }
 
-/// Goal: the two ways through a link agree. Method: one flow, and settings under which nothing is
-/// to be decided but what to do when there is no room.
+/// Goal: the two paths through a link agree. Method: one flow, and settings under which only a lack
+/// of room needs a decision.
 #[test]
 fn a_discipline_with_nothing_to_decide_is_drop_tail() {
     let hour = Span::from_secs(3_600);
@@ -270,7 +271,7 @@ fn a_packet_that_waits_has_a_deadline_even_if_nothing_is_on_the_wire() {
     }
 }
 
-/// One of each kind, with settings under which a few hundred packets bring out all they do.
+/// Returns one of each kind, with settings under which a few hundred packets cause every action.
 fn all_disciplines() -> [Discipline; 8] {
     let quick =
         Codel { target: Span::from_micros(50), interval: Span::from_micros(500), is_marking: true };
@@ -288,7 +289,7 @@ fn all_disciplines() -> [Discipline; 8] {
     ]
 }
 
-/// Random settings, by a random discipline or the one asked for.
+/// Returns random settings with this discipline.
 fn drawn_config(random: &mut SeededRandom, discipline: Discipline) -> LinkConfigBuilder {
     let burst = BurstLoss::for_mean(Probability::per_mille(100), 3.0);
     let jitter = Span::from_micros(random.below(2) * random.below(300));
@@ -298,7 +299,7 @@ fn drawn_config(random: &mut SeededRandom, discipline: Discipline) -> LinkConfig
         .with_burst_loss(burst.filter(|_| random.below(2) == 0))
 }
 
-/// Bursts and pauses of packets of a few flows.
+/// Returns bursts and pauses of packets of a few flows.
 fn drawn_traffic(random: &mut SeededRandom) -> Vec<(Instant, PacketMeta)> {
     let mut now = Instant::ZERO;
     let number = |n: u64| u32::try_from(n).unwrap();
@@ -315,8 +316,8 @@ fn drawn_traffic(random: &mut SeededRandom) -> Vec<(Instant, PacketMeta)> {
         .collect()
 }
 
-/// Goal: no packet is made or forgotten, by any discipline. Method: random settings and traffic;
-/// the books are closed after each arrival.
+/// Goal: no discipline creates or loses packets uncounted. Method: random settings and traffic,
+/// with a check of the counters after each arrival.
 #[test]
 fn packets_are_conserved_under_every_discipline() {
     for discipline in all_disciplines() {
@@ -355,7 +356,7 @@ fn packets_are_conserved_under_every_discipline() {
             total.dropped_early += stats.dropped_early;
             total.dropped_full += stats.dropped_full;
         }
-        // The runs brought out what the discipline can do.
+        // The runs caused every action of the discipline.
         let (marks, drops) = match discipline {
             Discipline::DropTail | Discipline::Drr(_) => (false, false),
             Discipline::EcnThreshold(_) => (true, false),
@@ -368,8 +369,8 @@ fn packets_are_conserved_under_every_discipline() {
 }
 
 /// Goal: results do not depend on how often a link is polled. Method: the same arrivals, polled
-/// not at all until the end, at random times, and exactly when the link asks for it; the last of
-/// which must also hand out each packet at the very time at which it arrives.
+/// only at the end, at random times, and exactly at each deadline. The last must also deliver each
+/// packet at exactly its arrival time.
 #[test]
 fn polling_changes_nothing_under_any_discipline() {
     for discipline in all_disciplines() {

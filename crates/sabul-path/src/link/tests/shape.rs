@@ -15,7 +15,7 @@ fn link(change: impl Fn(LinkConfigBuilder) -> LinkConfigBuilder) -> Link<u32> {
     Link::new(change(builder).build().unwrap(), &SeededRandom::new(1))
 }
 
-/// Packets of a thousand bytes that come at once, and when the last of them is there.
+/// Pushes `count` packets of 1000 bytes at once; returns the arrival of the last.
 fn last_of(link: &mut Link<u32>, count: u32) -> Instant {
     for number in 0..count {
         link.push(Instant::ZERO, 1_000, number);
@@ -44,7 +44,8 @@ fn a_shaper_passes_its_bucket_at_the_burst_rate_whatever_the_discipline() {
     let shaper = TokenBucket { rate: Rate::from_mbps(80), bytes: 10_000 };
     for discipline in [Discipline::DropTail, Discipline::FqCodel(FqCodel::default())] {
         let mut link = link(|it| it.with_shaper(Some(shaper)).with_discipline(discipline.clone()));
-        // Ten in one millisecond, and meanwhile one is earned; the other nine take one each.
+        // Ten in one millisecond, and meanwhile one is earned; the other nine take one millisecond
+        // each.
         let last = last_of(&mut link, 20).elapsed();
         let wanted = Span::from_micros(10_100);
         assert!(last.0.abs_diff(wanted.0) < Span::from_millis(1).0, "{last:?}");
@@ -97,7 +98,8 @@ fn a_shorter_delay_keeps_packets_in_order_and_a_longer_delay_holds_from_its_time
         arrivals.push((delivery.payload, delivery.at.elapsed().0 / Span::from_millis(1).0));
     }
     assert!(arrivals.iter().map(|(number, _)| *number).eq(0..60), "{arrivals:?}");
-    // Packet n leaves at n + 1 ms. Those that leave at 10 to 24 ms would arrive before packet 8, at 29 ms.
+    // Packet n leaves at n + 1 ms. Packets that leave at 10 to 24 ms would arrive before packet 8,
+    // at 29 ms.
     let wanted = |number: u64| match number + 1 {
         left @ 0..10 => left + 20,
         left @ 10..40 => (left + 5).max(29),
@@ -120,7 +122,7 @@ fn a_trace_sends_at_its_times_and_wastes_the_rest_whatever_the_discipline() {
         }
         let next = |link: &mut Link<u32>| Some(link.next_delivery(at(100))?.at.elapsed());
         let times: Vec<u64> = std::iter::from_fn(|| next(&mut link)).map(Span::as_micros).collect();
-        // The packet that comes at 10 ms is too late for 10 and leaves at 12; those of 12 leave at 20.
+        // The packet that arrives at 10 ms misses 10 and leaves at 12; those of 12 leave at 20.
         assert_eq!(times, [2_000, 2_000, 10_000, 12_000, 20_000, 20_000], "{discipline:?}");
         let mean = link.config().mean_rate(at(0), at(10)).unwrap();
         assert!((mean - 3.0 * 1_504.0 * 8.0 / 0.01).abs() < 1e-3, "{mean}");
