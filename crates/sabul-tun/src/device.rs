@@ -1,8 +1,8 @@
-//! A TUN device: where the packets of a host come out and go in.
+//! TUN device: an interface whose packets a program reads and writes.
 //!
-//! Each frame is a virtio header of 10 bytes and an IP packet, which may be larger than the MTU: the
-//! kernel leaves segmentation (TCP, and UDP since Linux 6.2) and checksums to whoever reads it, and
-//! takes the same from whoever writes it.
+//! Each frame is a virtio header of 10 bytes and an IP packet, which may be larger than the MTU.
+//! The kernel leaves segmentation (TCP, and UDP since Linux 6.2) and checksums to the reader, and
+//! accepts the same from the writer.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice};
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::error::TunError;
 
-/// Where TUN devices are asked for.
+/// Device file for opening TUN devices.
 const TUN: &str = "/dev/net/tun";
 
 /// An open device with virtio headers and segmentation offloads; never blocks.
@@ -26,17 +26,18 @@ impl std::fmt::Debug for Device {
 }
 
 impl Device {
-    /// Makes a device of that name in the namespace of the calling thread, up, and with the kernel's own room for
-    /// frames that wait to be read; it vanishes when it is dropped. One of that name that was made before and has
-    /// no reader is taken, and stays.
+    /// Creates a device of this name in the namespace of the calling thread, up, and with the
+    /// kernel's default queue of frames to read. The device is removed when dropped. An existing
+    /// persistent device of this name without a reader is used instead, and stays.
     ///
     /// # Errors
-    /// If the system has no TUN devices, keeps them from us, or has another device of that name.
+    /// If the system has no TUN devices, denies access, or has another device of this name.
     pub fn open(name: &str) -> Result<Self, TunError> {
         Self::build(name, tun_rs::DeviceBuilder::new())
     }
 
-    /// The same with room for so many frames that wait to be read; the kernel drops what finds none.
+    /// Creates a device with a queue of this many frames to read; the kernel drops frames beyond
+    /// it.
     ///
     /// # Errors
     /// As for [`Device::open`].
@@ -60,10 +61,10 @@ impl Device {
         }
     }
 
-    /// Reads one frame, virtio header first.
+    /// Reads one frame, virtio header first; returns its length.
     ///
     /// # Errors
-    /// `WouldBlock` if there is none; anything else if the device is gone or down.
+    /// `WouldBlock` if no frame waits; any other error if the device is gone or down.
     pub fn read(&self, frame: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::read(&self.tun, frame)?)
     }
@@ -71,7 +72,7 @@ impl Device {
     /// Writes one frame, virtio header first, given in parts.
     ///
     /// # Errors
-    /// If the device is gone or down, or does not take such a frame.
+    /// If the device is gone or down, or rejects the frame.
     pub fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         Ok(rustix::io::writev(&self.tun, parts)?)
     }
@@ -83,11 +84,10 @@ impl AsFd for Device {
     }
 }
 
-/// Whether TUN devices can be asked for at all. Leaves nothing behind: a device comes into being only
-/// when it is named.
+/// Checks that TUN devices can be opened. Creates no device: a device exists only once it is named.
 ///
 /// # Errors
-/// With what to change.
+/// If not; the error contains the remedy.
 pub fn check_available() -> Result<(), TunError> {
     check_available_at(Path::new(TUN))
 }
@@ -116,7 +116,7 @@ fn remedy(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// What helps where a device of some name cannot be had.
+/// Advice for a device that cannot be opened under its name.
 fn remedy_of_name(source: &io::Error) -> &'static str {
     match source.kind() {
         ErrorKind::PermissionDenied => "it takes root, or CAP_NET_ADMIN in this network namespace",

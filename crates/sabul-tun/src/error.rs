@@ -1,15 +1,15 @@
-//! What can go wrong with a device.
+//! Errors of TUN devices.
 
 use std::{fmt, io};
 
-/// A device could not be had.
+/// A device could not be opened.
 #[derive(Debug)]
 pub struct TunError {
-    /// What was tried, as in "cannot ...".
+    /// The failed action, as in "cannot ...".
     pub action: String,
-    /// What the system said.
+    /// Error of the system.
     pub source: io::Error,
-    /// What to change, as a sentence; empty where nothing is known to help.
+    /// Advice as a sentence; empty where no remedy is known.
     pub remedy: String,
 }
 

@@ -1,8 +1,9 @@
-//! Congestion headers of segments: found, carried beside them, written back.
+//! Congestion headers of segments: found, copied out, written back.
 //!
-//! The words of a header always add up to the same, and it begins at an even place of its datagram, so a checksum
-//! that covers it stays right whatever routers write, finished or not; segments whose headers differ may leave as
-//! one frame. (ADR 23)
+//! The words of a header have a constant sum, and the header begins at an even offset of its
+//! datagram. A checksum that covers the header therefore stays valid whatever routers write,
+//! whether the checksum is complete or partial. Segments with different headers may leave as one
+//! frame. (ADR 23)
 
 use std::ops::Range;
 
@@ -11,7 +12,7 @@ use sabul_wire::{CongestionFound, congestion_place, encode_congestion, look_for_
 
 use crate::{Bundle, Protocol};
 
-/// What a segment has where a congestion header would be.
+/// Returns what a segment contains at the position of a congestion header.
 pub fn look(bundle: &Bundle, segment: u16) -> CongestionFound {
     if bundle.tuple().protocol != Protocol::Udp {
         return CongestionFound::Nothing;
@@ -19,7 +20,7 @@ pub fn look(bundle: &Bundle, segment: u16) -> CongestionFound {
     look_for_congestion(bundle.payload(segment..segment + 1))
 }
 
-/// The congestion header of a segment, if it has one. In a box: few have.
+/// Returns the congestion header of a segment, if any. Boxed, because few segments have a header.
 pub fn of_segment(bundle: &Bundle, segment: u16) -> Option<Box<CongestionHeader>> {
     match look(bundle, segment) {
         CongestionFound::Header(header) => Some(Box::new(header)),
@@ -27,8 +28,8 @@ pub fn of_segment(bundle: &Bundle, segment: u16) -> Option<Box<CongestionHeader>
     }
 }
 
-/// Puts the payload of neighbouring segments into `body`, which is cleared, with what routers made of their headers:
-/// each of the form that [`look`] found in its segment.
+/// Writes the payload of neighbouring segments into `body`, which is cleared first, with the given
+/// headers in place. Each header must have the form that [`look`] found in its segment.
 pub fn write<'a>(
     bundle: &Bundle,
     segments: Range<u16>,

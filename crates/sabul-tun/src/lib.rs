@@ -1,12 +1,12 @@
-//! TUN devices, and the packets that the kernel hands over through them.
+//! TUN devices, and the packets that the kernel passes through them.
 //!
 //! | Part | Is |
 //! |---|---|
-//! | [`Device`] | an open device, with virtio headers and segmentation left to its reader |
-//! | [`Bundle`] | one frame of it: up to 64 KiB behind one header, to be cut and joined |
-//! | [`headers`] | the congestion headers in it: found, carried beside, written back |
+//! | [`Device`] | an open device with virtio headers, whose reader does the segmentation |
+//! | [`Bundle`] | one frame: up to 64 KiB behind one header, to be cut and joined |
+//! | [`headers`] | congestion headers of a frame: found, copied out, written back |
 //!
-//! The lab's router and the program `sabul router` both stand on this.
+//! The lab's router and the program `sabul router` both use this crate.
 
 mod device;
 mod error;

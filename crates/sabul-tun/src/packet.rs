@@ -1,17 +1,17 @@
-//! IP packets as the kernel hands them over: one header and up to 64 KiB behind it, to be cut.
+//! IP packets as the kernel passes them: one header and up to 64 KiB of payload, to be cut into
+//! segments.
 //!
 //! Model: a TUN device with virtio headers leaves segmentation and checksums to its reader. A
-//! [`Bundle`] is one such frame, kept as it was read; its segments are what a wire would carry. Each
-//! can be asked about at once, and neighbours leave again under one header, so that the receiving
-//! kernel, too, handles many segments at the cost of one.
-//! Cutting does what the kernel's own segmentation does: each IPv4 segment has the next
-//! identification, TCP's sequence number counts on, FIN and PSH stay with the last segment and CWR
-//! with the first.
-//! Checksums:   what was cut leaves with the sum of its pseudo-header, to be finished by the
-//!     receiving kernel; a packet that came whole leaves as it came.
-//! Invariants:  no bytes that a device or a test hands in make [`Bundle::parse`] panic, and whatever
-//!     it accepts can be written. Nothing here allocates per segment.
-//! Not here:    putting IP fragments together: each is a packet of its own, without ports.
+//! [`Bundle`] is one such frame, kept as it was read; its segments are the packets that a wire
+//! would carry. Each segment can be inspected alone. Neighbouring segments leave again under one
+//! header, so the receiving kernel also handles many segments at the cost of one. Cutting follows
+//! the kernel's own segmentation: each IPv4 segment has the next identification, TCP's sequence
+//! number advances, FIN and PSH stay with the last segment and CWR with the first.
+//! Checksums:   cut segments leave with the sum of their pseudo-header, for the receiving kernel to
+//!              complete; an uncut packet leaves unchanged.
+//! Invariants:  no input bytes make [`Bundle::parse`] panic, and every accepted packet can be
+//!              written. No allocation per segment.
+//! Not here:    reassembly of IP fragments: each fragment is a packet of its own, without ports.
 //!
 //! Source: the virtio specification 1.2 §5.1.6 for the virtio header; RFC 1071 for the checksum.
 
@@ -26,52 +26,52 @@ use std::ops::Range;
 
 /// Bytes of the virtio header before each packet.
 pub const VNET_BYTES: usize = 10;
-/// The largest frame that a device reads or writes, virtio header included: IPv6 does not count its
-/// own 40 bytes in its length.
+/// Largest frame that a device reads or writes, virtio header included. The length field of IPv6
+/// excludes its own 40 bytes.
 pub const FRAME_MAX: usize = VNET_BYTES + 40 + 65_535;
 
-/// The receiver has to finish the checksum at the place that the virtio header names.
+/// The receiver must complete the checksum at the offset in the virtio header.
 const NEEDS_CSUM: u8 = 1;
-/// The checksum has been checked already.
+/// The checksum has been verified.
 const DATA_VALID: u8 = 2;
-/// Not to be cut.
+/// No segmentation.
 const GSO_NONE: u8 = 0;
-/// TCP over IPv4, to be cut.
+/// Segmentation of TCP over IPv4.
 const GSO_TCP4: u8 = 1;
-/// TCP over IPv6, to be cut.
+/// Segmentation of TCP over IPv6.
 const GSO_TCP6: u8 = 4;
-/// UDP over either, to be cut into datagrams.
+/// Segmentation of UDP over IPv4 or IPv6 into datagrams.
 const GSO_UDP: u8 = 5;
-/// Added to the type of TCP that carries CWR.
+/// Flag in the segmentation type of TCP with CWR.
 const GSO_ECN: u8 = 0x80;
 
-/// What travels above IP.
+/// Transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
     /// TCP.
     Tcp,
     /// UDP.
     Udp,
-    /// Anything else, by its number; fragments without ports, too.
+    /// Any other protocol, by its number; also fragments without ports.
     Other(u8),
 }
 
-/// What tells conversations apart.
+/// Addresses, ports and protocol of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tuple {
-    /// What travels above IP.
+    /// Transport protocol.
     pub protocol: Protocol,
-    /// Where it comes from.
+    /// Source address.
     pub source: IpAddr,
-    /// Zero where there are no ports.
+    /// Source port; zero without ports.
     pub source_port: u16,
-    /// Where it goes.
+    /// Destination address.
     pub destination: IpAddr,
-    /// Zero where there are no ports.
+    /// Destination port; zero without ports.
     pub destination_port: u16,
 }
 
-/// A frame that is no IP packet, or one that contradicts itself.
+/// The frame is not an IP packet, or contradicts itself; the text says how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -83,56 +83,56 @@ impl std::fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// One packet of the kernel: several segments under one header, or just one.
+/// One packet of the kernel: one or more segments under one header.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     /// The IP packet, without the virtio header.
     bytes: Box<[u8]>,
     tuple: Tuple,
-    /// Where TCP or UDP starts: behind the IP header and the extension headers that were understood.
+    /// Offset of TCP or UDP: behind the IP header and the known extension headers.
     transport: u16,
-    /// Where the payload starts, for anything but TCP and UDP the same.
+    /// Offset of the payload; equal to `transport` for other protocols.
     payload: u16,
     segments: u16,
-    /// Payload bytes of each segment but the last; zero if there is only one.
+    /// Payload bytes of each segment but the last; zero for a single segment.
     segment_bytes: u16,
     checksum: Checksum,
     /// Sum of the pseudo-header without its length; only for TCP and UDP.
     pseudo: u32,
 }
 
-/// How far the sender has got with the checksum above IP.
+/// State of the transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Checksum {
-    /// As far as it ever will; the flags go on unchanged.
+    /// The checksum is final; the flags are passed on unchanged.
     Whole { flags: u8 },
-    /// The sum of everything from `start` on is still to be put at `field`. Both are places in the
-    /// IP packet; `start` is TCP's or UDP's, unless another packet is inside.
+    /// The sum of everything from `start` on must still be written at `field`. Both are offsets in
+    /// the IP packet; `start` is the offset of TCP or UDP, unless there is an inner packet.
     Partial { start: u16, field: u16 },
 }
 
-/// What a segment of a bundle carries.
+/// Contents of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// Bytes of the IP packet that the segment is, headers included.
+    /// Bytes of the segment's IP packet, headers included.
     pub ip_bytes: u32,
-    /// Bytes above TCP or UDP; above IP for anything else.
+    /// Payload bytes of TCP or UDP; of IP for other protocols.
     pub payload_bytes: u32,
-    /// TCP sequence number of its first byte (of SYN or FIN where there is no byte).
+    /// TCP sequence number of the first byte (of SYN or FIN where there is no payload).
     pub sequence: Option<u32>,
-    /// SYN and FIN flags, which use a sequence number each without being payload.
+    /// SYN flag. SYN and FIN each use a sequence number without being payload.
     pub is_syn: bool,
-    /// See `is_syn`.
+    /// FIN flag; see `is_syn`.
     pub is_fin: bool,
 }
 
 impl Bundle {
-    /// How many segments it is; at least one.
+    /// Number of segments; at least one.
     pub fn segments(&self) -> u16 {
         self.segments
     }
 
-    /// What one of them carries.
+    /// Returns the contents of a segment.
     pub fn carried(&self, segment: u16) -> Carried {
         let span = self.span(&(segment..segment + 1));
         let payload_bytes = count(span.len());
@@ -145,24 +145,24 @@ impl Bundle {
         let flags = self.bytes[header + tcp::FLAGS];
         let is_syn = flags & tcp::SYN != 0;
         let is_fin = flags & tcp::FIN != 0 && segment + 1 == self.segments;
-        // SYN uses the number before the first byte. Only a whole packet has it.
+        // SYN uses the number before the first byte. Only an uncut packet has SYN.
         let before = count(span.start) + u32::from(is_syn && payload_bytes > 0);
         let sequence = read_u32(&self.bytes, header + tcp::SEQUENCE).wrapping_add(before);
         Carried { ip_bytes, payload_bytes, sequence: Some(sequence), is_syn, is_fin }
     }
 
-    /// Whose conversation it belongs to.
+    /// Returns the flow of the packet.
     pub fn tuple(&self) -> Tuple {
         self.tuple
     }
 
-    /// Whether its sender understands ECN marks (ECT(0), ECT(1) or CE in the IP header).
+    /// Whether the transport is ECN-capable (ECT(0), ECT(1) or CE in the IP header).
     pub fn is_ecn_capable(&self) -> bool {
         let ecn = if self.is_v4() { self.bytes[1] } else { self.bytes[1] >> 4 };
         ecn & 3 != 0
     }
 
-    /// The bytes behind the headers of neighbouring segments.
+    /// Returns the payload of neighbouring segments.
     pub fn payload(&self, segments: Range<u16>) -> &[u8] {
         &self.bytes[usize::from(self.payload)..][self.span(&segments)]
     }
@@ -171,7 +171,7 @@ impl Bundle {
         self.tuple.source.is_ipv4()
     }
 
-    /// Where the payload of neighbouring segments is, counted from the first byte of payload.
+    /// Range of neighbouring segments within the payload.
     fn span(&self, segments: &Range<u16>) -> Range<usize> {
         debug_assert!(segments.start < segments.end && segments.end <= self.segments);
         let all = self.bytes.len() - usize::from(self.payload);
@@ -181,7 +181,7 @@ impl Bundle {
     }
 }
 
-/// Places and flags of a TCP header.
+/// Offsets and flags of a TCP header.
 mod tcp {
     pub(super) const SEQUENCE: usize = 4;
     pub(super) const HEADER_WORDS: usize = 12;
@@ -195,14 +195,14 @@ mod tcp {
     pub(super) const CWR: u8 = 0x80;
 }
 
-/// Places of a UDP header.
+/// Offsets of a UDP header.
 mod udp {
     pub(super) const LENGTH: usize = 4;
     pub(super) const CHECKSUM: u16 = 6;
     pub(super) const HEADER: usize = 8;
 }
 
-/// Where the checksum of a protocol is, behind its start.
+/// Offset of the checksum within a protocol's header.
 fn checksum_offset(protocol: Protocol) -> Option<u16> {
     match protocol {
         Protocol::Tcp => Some(tcp::CHECKSUM),
@@ -223,7 +223,7 @@ fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// A number of bytes of one frame.
+/// Converts a byte count of one frame.
 fn count(bytes: usize) -> u32 {
     u32::try_from(bytes).expect("a frame has less than 64 KiB and some headers")
 }

@@ -1,13 +1,13 @@
-//! The checksum of the internet, in parts that can be added up.
+//! Internet checksum, from partial sums.
 //!
-//! Source: RFC 1071. Sums are of 16-bit words in network order, the last one padded with zero; a
-//! part that others follow has to have an even length.
+//! Source: RFC 1071. Sums are of 16-bit words in network order, the last word padded with zero.
+//! Every part but the last must have an even length.
 
 use std::net::IpAddr;
 
-/// The sum of some bytes, not yet folded; at most 64 KiB and some headers.
+/// Returns the unfolded sum of some bytes, at most 64 KiB and some headers.
 pub(super) fn sum(bytes: &[u8]) -> u64 {
-    // Two words at a time: 2^16 = 1 modulo 2^16 - 1, so that the upper one counts the same.
+    // Two words at a time: 2^16 = 1 modulo 2^16 - 1, so the upper word counts the same.
     let (quads, rest) = bytes.as_chunks::<4>();
     let whole: u64 = quads.iter().map(|quad| u64::from(u32::from_be_bytes(*quad))).sum();
     let mut last = [0; 4];
@@ -15,7 +15,7 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
     whole + u64::from(u32::from_be_bytes(last))
 }
 
-/// A sum in 16 bits.
+/// Folds a sum to 16 bits.
 pub(super) fn fold(sum: u64) -> u16 {
     let mut rest = sum;
     while rest > 0xFFFF {
@@ -24,7 +24,8 @@ pub(super) fn fold(sum: u64) -> u16 {
     u16::try_from(rest).expect("folded until it fits")
 }
 
-/// The pseudo-header of TCP and UDP without the length; RFC 9293 §3.1, RFC 8200 §8.1.
+/// Returns the sum of the pseudo-header of TCP and UDP without the length; RFC 9293 §3.1, RFC 8200
+/// §8.1.
 pub(super) fn pseudo(source: IpAddr, destination: IpAddr, protocol: u8) -> u32 {
     let address = |address: IpAddr| match address {
         IpAddr::V4(v4) => sum(&v4.octets()),

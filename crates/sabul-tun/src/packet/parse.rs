@@ -1,7 +1,7 @@
-//! Reading a frame: the virtio header, IP, and as much of TCP or UDP as cutting needs.
+//! Frame parser: the virtio header, IP, and the fields of TCP or UDP that cutting needs.
 //!
-//! Nothing is believed: every length is checked against the others, so that the rest of the module
-//! may index. What the kernel never writes is refused instead of guessed at.
+//! Every length is checked against the others, so that other modules may index without checks.
+//! Frames that the kernel never writes are rejected.
 //!
 //! Source: RFC 791 (IPv4), RFC 8200 (IPv6), RFC 9293 (TCP), RFC 768 (UDP).
 
@@ -12,15 +12,15 @@ use super::{
     NEEDS_CSUM, Protocol, Tuple, VNET_BYTES, checksum, checksum_offset, read_u16, tcp, udp,
 };
 
-/// Extension headers before TCP or UDP; RFC 8200 §4.1 knows four of these, one of them twice.
+/// Most extension headers before TCP or UDP; RFC 8200 §4.1 has four of these, one of them twice.
 const EXTENSIONS_MAX: usize = 8;
 
 const IPV4_MIN: usize = 20;
 const IPV6: usize = 40;
-/// Places of an IPv4 header.
+/// Offsets of an IPv4 header.
 const FRAGMENT: usize = 6;
 const PROTOCOL: usize = 9;
-/// More fragments follow, or the offset of this one.
+/// Mask of the more-fragments flag and the fragment offset.
 const FRAGMENT_BITS: u16 = 0x3FFF;
 
 /// IP protocol numbers.
@@ -31,7 +31,7 @@ const ROUTING: u8 = 43;
 const FRAGMENT_HEADER: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// The virtio header; numbers in the machine's own byte order.
+/// The virtio header; numbers are in the machine's byte order.
 struct Offload {
     flags: u8,
     gso_type: u8,
@@ -41,18 +41,18 @@ struct Offload {
     csum_offset: u16,
 }
 
-/// What is known after the IP header.
+/// Fields of the IP header.
 struct Network {
     source: IpAddr,
     destination: IpAddr,
-    /// The number of what follows, and where that starts.
+    /// Protocol number of the next header, and its offset.
     next: u8,
     transport: usize,
-    /// Whether what follows starts with its own header, and its checksum covers these addresses.
+    /// Whether the next header is complete and its checksum covers these addresses.
     is_plain: bool,
 }
 
-/// What is known after the header above that.
+/// Fields of the transport header.
 struct Transport {
     protocol: Protocol,
     ports: (u16, u16),
@@ -60,11 +60,11 @@ struct Transport {
 }
 
 impl Bundle {
-    /// Takes a frame as read from a device, virtio header first.
+    /// Parses a frame as read from a device, virtio header first.
     ///
     /// # Errors
-    /// If it is no IP packet, if its lengths contradict each other, or if it asks for an offload that
-    /// was not agreed on with the kernel.
+    /// If the frame is not an IP packet, if its lengths contradict each other, or if it uses an
+    /// offload that was not negotiated with the kernel.
     pub fn parse(frame: &[u8]) -> Result<Self, Malformed> {
         let (head, packet) =
             frame.split_at_checked(VNET_BYTES).ok_or(Malformed("no whole virtio header"))?;
@@ -162,7 +162,7 @@ fn read_v6(packet: &[u8]) -> Result<Network, Malformed> {
     for _ in 0..EXTENSIONS_MAX {
         let rest = &packet[network.transport..];
         match network.next {
-            // With stops ahead, the checksum is made for the last of them.
+            // With segments left, the checksum is computed for the final destination.
             ROUTING if rest.get(3).is_some_and(|&stops| stops > 0) => network.is_plain = false,
             HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => {
                 let &[next, eights, ..] = rest else {
@@ -175,7 +175,7 @@ fn read_v6(packet: &[u8]) -> Result<Network, Malformed> {
                 }
                 continue;
             }
-            // All fragments of a packet name the same protocol here.
+            // All fragments of a packet have the same protocol here.
             FRAGMENT_HEADER => {
                 let &[next, ..] = rest else {
                     return Err(Malformed("no whole IPv6 extension header"));
@@ -216,7 +216,7 @@ fn has_syn(packet: &[u8], network: &Network, transport: &Transport) -> bool {
     transport.protocol == Protocol::Tcp && packet[network.transport + tcp::FLAGS] & tcp::SYN != 0
 }
 
-/// How many bytes of payload each segment has; zero if the packet is to stay whole.
+/// Returns the payload bytes of each segment; zero if the packet stays whole.
 fn segment_bytes(
     offload: &Offload,
     network: &Network,
@@ -254,7 +254,7 @@ fn read_checksum(
     let start = offload.csum_start;
     if offload.flags & NEEDS_CSUM == 0 {
         return Ok(match offset {
-            // The sender's sum, if there is one, was for all segments together.
+            // Any checksum of the sender covered all segments together.
             Some(offset) if is_cut => Checksum::Partial { start: own, field: own + offset },
             _ => Checksum::Whole { flags: offload.flags & DATA_VALID },
         });
@@ -263,7 +263,7 @@ fn read_checksum(
     if start < own || field + 2 > packet.len() {
         return Err(Malformed("a checksum outside of what IP carries"));
     }
-    // A packet inside of this one may have the checksum; not if this one is to be cut.
+    // The checksum may belong to an inner packet, unless this packet is to be cut.
     let is_elsewhere = start != own || offset.is_some_and(|offset| offload.csum_offset != offset);
     if is_elsewhere && (is_cut || start == own) {
         return Err(Malformed("a checksum where TCP and UDP have none"));
@@ -277,7 +277,7 @@ fn octets<const N: usize>(packet: &[u8], at: usize) -> [u8; N] {
     octets
 }
 
-/// A place within a packet, or a number of its parts.
+/// Converts an offset within a packet, or a number of its parts.
 fn place(number: usize) -> Result<u16, Malformed> {
     u16::try_from(number).map_err(|_| Malformed("longer than a packet can be"))
 }

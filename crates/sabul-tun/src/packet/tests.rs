@@ -1,4 +1,4 @@
-//! Frames built by hand, and a second, simpler opinion on checksums and segmentation.
+//! Frames built by hand, and a second, simpler implementation of checksums and segmentation.
 
 mod frames;
 mod hostile;
@@ -10,12 +10,12 @@ use sabul_units::{Random, SeededRandom};
 use super::*;
 use frames::{Sample, is_right, kernel_cut};
 
-/// TCP over IPv4: ten full segments and 500 bytes.
+/// Returns TCP over IPv4: ten full segments and 500 bytes.
 fn large() -> Sample {
     Sample { payload: 10 * 1448 + 500, gso: 1448, ..Sample::default() }
 }
 
-/// One of each kind that is cut.
+/// Returns one of each kind that can be cut.
 fn kinds() -> [Sample; 6] {
     let large = large();
     [
@@ -32,7 +32,7 @@ fn parsed(sample: &Sample) -> Bundle {
     Bundle::parse(&sample.frame()).unwrap()
 }
 
-/// A frame of neighbouring segments, as a device gets it.
+/// Returns a frame of neighbouring segments, as written to a device.
 fn written(bundle: &Bundle, segments: Range<u16>, is_marked: bool) -> Vec<u8> {
     let mut frame = Vec::new();
     bundle.write_head(segments.clone(), is_marked, &mut frame);
@@ -116,7 +116,7 @@ fn however_segments_are_put_together_the_kernel_cuts_the_same_packets() {
                 let left = u64::from(bundle.segments() - first);
                 let last = first + 1 + u16::try_from(random.below(left)).unwrap();
                 let frame = written(&bundle, first..last, false);
-                // What was written is a frame like any other.
+                // The written frame parses like any other.
                 assert_eq!(Bundle::parse(&frame).unwrap().segments(), last - first);
                 cut.extend(kernel_cut(&frame));
                 first = last;
@@ -197,14 +197,14 @@ fn ecn_marks_reach_only_those_that_understand_them() {
                 assert!(is_right(&packet), "{sample:?}");
                 let class = read_u16(&packet, 0) >> if sample.is_v6 { 4 } else { 0 };
                 assert_eq!(class & 3, if ecn == 0 { 0 } else { 3 });
-                // DSCP is none of our business.
+                // DSCP must not change.
                 assert_eq!(class >> 2 & 0x3F, Sample::DSCP.into());
             }
             let unmarked = written(&bundle, 1..3, false);
             assert!(kernel_cut(&unmarked).iter().eq([plain(&bundle, 1), plain(&bundle, 2)].iter()));
         }
     }
-    // Whole packets, too.
+    // Also for whole packets.
     let sample = Sample { ecn: 1, payload: 10, ..Sample::default() };
     let frame = written(&parsed(&sample), 0..1, true);
     let marked = Sample { ecn: 3, ..sample };
@@ -256,7 +256,7 @@ fn a_datagram_without_checksum_gets_one_before_it_is_damaged() {
 
 #[test]
 fn a_checksum_that_comes_out_as_zero_is_written_as_all_ones() {
-    // Two bytes of payload that make up for all the rest.
+    // Two bytes of payload that make the sum zero.
     let mut frame = Sample { is_tcp: false, payload: 2, ..Sample::default() }.frame();
     let (datagram, payload) = (VNET_BYTES + 20, VNET_BYTES + 28);
     frame[payload..].fill(0);
@@ -313,7 +313,7 @@ fn fragments_are_one_conversation_without_ports() {
     let mut frame = sample.frame();
     frame[..VNET_BYTES].fill(0);
     let mut tuples = Vec::new();
-    // More to come; in the middle; the last one.
+    // The first fragment; one in the middle; the last.
     for bits in [0x2000, 0x2010, 0x0020] {
         put_u16(&mut frame, VNET_BYTES + 6, bits);
         let bundle = Bundle::parse(&frame).unwrap();
@@ -321,7 +321,7 @@ fn fragments_are_one_conversation_without_ports() {
         assert_eq!(written(&bundle, 0..1, false), frame);
         tuples.push(bundle.tuple());
     }
-    // IPv6 says so in a header of its own, here in the place of the options.
+    // IPv6 has a header for it, here in place of the options.
     let mut frame = Sample { is_v6: true, has_extension: true, ..sample }.frame();
     frame[..VNET_BYTES].fill(0);
     frame[VNET_BYTES + 6] = 44;
@@ -372,7 +372,7 @@ fn a_checksum_of_a_packet_inside_is_left_to_the_receiver_too() {
     frame[8..10].copy_from_slice(&16_u16.to_ne_bytes());
     let bundle = Bundle::parse(&frame).unwrap();
     assert_eq!(written(&bundle, 0..1, false), frame);
-    // The field held one part of the sum; with the checksum, the rest of it has to make up for that.
+    // The field held one part of the sum; the complete checksum must make up for it.
     let start = VNET_BYTES + inside;
     let part = read_u16(&frame, start + 16);
     let packet = plain(&bundle, 0);

@@ -1,4 +1,4 @@
-//! Writing segments: for a receiving kernel, damaged, or as a wire would carry them.
+//! Writing segments: joined for a receiving kernel, damaged, or as plain packets.
 
 use std::ops::Range;
 
@@ -7,27 +7,28 @@ use super::{
     VNET_BYTES, checksum, checksum_offset, put_u16, read_u16, read_u32, tcp, udp,
 };
 
-/// Places of an IPv4 header.
+/// Offsets of an IPv4 header.
 const V4_LENGTH: usize = 2;
 const V4_IDENTIFICATION: usize = 4;
 const V4_TTL: usize = 8;
 const V4_CHECKSUM: usize = 10;
-/// The place of the length in an IPv6 header, and the bytes that it does not count.
+/// Offset of the length in an IPv6 header, and the header bytes that the length excludes.
 const V6_LENGTH: usize = 4;
 const V6_HEADER: usize = 40;
 
 impl Bundle {
-    /// Puts the virtio header and the headers of one frame that holds these neighbouring segments
-    /// into `head`, which is cleared; [`Bundle::payload`] of the same segments has to follow on the
-    /// wire. With `is_marked`, the IP header says CE (if the sender understands that).
+    /// Writes the virtio header and packet headers of one frame with these segments into `head`,
+    /// which is cleared first. The caller must send [`Bundle::payload`] of the same segments next.
+    /// With `is_marked`, the IP header gets CE (if the transport is ECN-capable).
     pub fn write_head(&self, segments: Range<u16>, is_marked: bool, head: &mut Vec<u8>) {
         head.clear();
         head.extend_from_slice(&self.offload(&segments));
         self.append_headers(&segments, is_marked, head);
     }
 
-    /// One segment as a whole frame with a damaged byte, whose checksum the receiver has to check and
-    /// will find wrong. A datagram that its sender left without a checksum gets one first.
+    /// Writes one segment as a frame with a damaged byte, which the receiver's checksum will
+    /// detect. A datagram without a checksum gets a checksum first. `luck` selects the byte and the
+    /// change.
     pub fn write_damaged(&self, segment: u16, luck: u64, frame: &mut Vec<u8>) {
         frame.clear();
         frame.extend_from_slice(&[0; VNET_BYTES]);
@@ -43,27 +44,27 @@ impl Bundle {
         let payload = usize::from(self.payload);
         let target = match (packet.len() > payload, self.tuple.protocol) {
             (true, _) => &mut packet[payload..],
-            // Without payload a port: a checksum of UDP might be turned into "none".
+            // Without payload, a port: damage to a checksum of UDP might turn it into "none".
             (false, Protocol::Tcp | Protocol::Udp) => &mut packet[transport..transport + 4],
-            // Nothing but IP: a byte of what IPv4's own checksum covers.
+            // Only IP: a byte that IPv4's own checksum covers.
             (false, Protocol::Other(_)) => &mut packet[V4_TTL..=V4_TTL],
         };
-        // The sum counts modulo 2^16 - 1, and no change of one byte is a multiple of that.
+        // The sum is modulo 2^16 - 1, and no change of one byte is a multiple of that.
         let (places, changes) = (target.len() as u64, 255);
         let place = usize::try_from(luck % places).expect("less than the length of a slice");
         let change = u8::try_from(1 + luck / places % changes).expect("1 to 255");
         target[place] ^= change;
     }
 
-    /// One segment as a plain IP packet with right checksums, up to `bytes_max` of it: what a
-    /// recording keeps.
+    /// Writes one segment as a plain IP packet with correct checksums, truncated to `bytes_max`,
+    /// for a packet capture.
     pub fn write_plain(&self, segment: u16, bytes_max: usize, packet: &mut Vec<u8>) {
         packet.clear();
         self.append_segment(segment, packet);
         packet.truncate(bytes_max);
     }
 
-    /// The virtio header for one frame of these segments.
+    /// Returns the virtio header for one frame of these segments.
     fn offload(&self, segments: &Range<u16>) -> [u8; VNET_BYTES] {
         let mut offload = [0; VNET_BYTES];
         match self.checksum {
@@ -93,7 +94,7 @@ impl Bundle {
         offload
     }
 
-    /// Adds the headers of one packet that holds these segments.
+    /// Appends the headers of one packet with these segments.
     fn append_headers(&self, segments: &Range<u16>, is_marked: bool, out: &mut Vec<u8>) {
         let from = out.len();
         out.extend_from_slice(&self.bytes[..usize::from(self.payload)]);
@@ -114,8 +115,8 @@ impl Bundle {
         }
     }
 
-    /// Makes the headers of the whole bundle those of some of its segments, but for the checksum of
-    /// IPv4.
+    /// Changes the headers of the whole bundle to those of some of its segments, except for the
+    /// checksum of IPv4.
     fn adjust(&self, segments: &Range<u16>, head: &mut [u8]) {
         let span = self.span(segments);
         let transport = usize::from(self.transport);
@@ -142,14 +143,14 @@ impl Bundle {
         } else {
             put_u16(head, transport + udp::LENGTH, transport_bytes);
         }
-        // The receiving kernel expects the length of all that the frame holds in here.
+        // The receiving kernel expects the length of the whole frame in this sum.
         let pseudo = checksum::fold(u64::from(self.pseudo) + u64::from(transport_bytes));
         if let Checksum::Partial { field, .. } = self.checksum {
             put_u16(head, usize::from(field), pseudo);
         }
     }
 
-    /// Adds one segment as an IP packet with all its checksums.
+    /// Appends one segment as an IP packet with complete checksums.
     fn append_segment(&self, segment: u16, out: &mut Vec<u8>) {
         let from = out.len();
         let segments = segment..segment + 1;
@@ -164,8 +165,8 @@ impl Bundle {
     }
 }
 
-/// The value for a checksum field over a sum. Zero would mean "none" to UDP, and 0xFFFF counts the
-/// same to everyone; RFC 768.
+/// Returns the value of a checksum field for a sum. Zero would mean "none" in UDP, and 0xFFFF is
+/// equivalent; RFC 768.
 fn closed(sum: u64) -> u16 {
     match !checksum::fold(sum) {
         0 => 0xFFFF,
@@ -173,7 +174,7 @@ fn closed(sum: u64) -> u16 {
     }
 }
 
-/// A length field of a part of a packet, which is no longer than that packet was.
+/// Converts the length of a part of a packet, which fits because the whole packet's length did.
 fn length(bytes: usize) -> u16 {
     u16::try_from(bytes).expect("its whole packet had a length of 16 bits, too")
 }

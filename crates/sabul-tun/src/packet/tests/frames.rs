@@ -1,9 +1,9 @@
-//! Building frames as a kernel would, taking them apart as it would, and checking packets; without
-//! any of the code under test.
+//! Builds frames, cuts them and checks packets as a kernel would, without any of the code under
+//! test.
 
 use super::super::VNET_BYTES;
 
-/// A frame to build: TCP over IPv4, a hundred bytes that stay whole, unless told otherwise.
+/// A frame to build; by default TCP over IPv4 with a hundred bytes that stay whole.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) is_v6: bool,
@@ -48,7 +48,7 @@ impl Sample {
         (0..self.payload).map(|n| u8::try_from(n * n % 251).unwrap()).collect()
     }
 
-    /// The frame, its checksum left to the reader.
+    /// Returns the frame, with its checksum left to the reader.
     pub(super) fn frame(&self) -> Vec<u8> {
         let protocol: u8 = if self.is_tcp { 6 } else { 17 };
         let above = self.transport();
@@ -97,7 +97,7 @@ impl Sample {
         frame
     }
 
-    /// TCP or UDP with the payload; the checksum is zero.
+    /// Returns TCP or UDP with the payload; the checksum is zero.
     fn transport(&self) -> Vec<u8> {
         let mut out = [4660_u16.to_be_bytes(), 443_u16.to_be_bytes()].concat();
         if self.is_tcp {
@@ -126,7 +126,7 @@ impl Sample {
     }
 }
 
-/// The sum of words, one after the other, with the carry added at once.
+/// Sums words one after the other, with the carry added at once.
 fn words(bytes: &[u8], start: u16) -> u16 {
     let mut sum = start;
     for pair in bytes.chunks(2) {
@@ -137,7 +137,7 @@ fn words(bytes: &[u8], start: u16) -> u16 {
     sum
 }
 
-/// Where TCP or UDP starts, and which of the two it is; `None` for others.
+/// Returns the offset of TCP or UDP, and the protocol; `None` for others.
 fn transport_of(packet: &[u8]) -> Option<(usize, u8)> {
     let (start, protocol) = match (packet[0] >> 4, packet[6]) {
         (4, _) => (usize::from(packet[0] & 15) * 4, packet[9]),
@@ -147,7 +147,7 @@ fn transport_of(packet: &[u8]) -> Option<(usize, u8)> {
     matches!(protocol, 6 | 17).then_some((start, protocol))
 }
 
-/// The pseudo-header of a packet as bytes.
+/// Returns the pseudo-header of a packet as bytes.
 fn pseudo_header(packet: &[u8], start: usize) -> Vec<u8> {
     let (_, protocol) = transport_of(packet).unwrap();
     let length = u32::try_from(packet.len() - start).unwrap().to_be_bytes();
@@ -155,7 +155,7 @@ fn pseudo_header(packet: &[u8], start: usize) -> Vec<u8> {
     [addresses, &length, &[0, 0, 0, protocol]].concat()
 }
 
-/// Whether a receiver would accept the checksums of a packet of TCP or UDP.
+/// Whether a receiver would accept the checksums of a TCP or UDP packet.
 pub(super) fn is_right(packet: &[u8]) -> bool {
     let (start, _) = transport_of(packet).unwrap();
     let is_network_right = packet[0] >> 4 == 6 || words(&packet[..start], 0) == 0xFFFF;
@@ -163,8 +163,8 @@ pub(super) fn is_right(packet: &[u8]) -> bool {
     is_network_right && sum == 0xFFFF
 }
 
-/// What a kernel makes of a frame that is written to a device: it cuts it where the virtio header
-/// says, and corrects the sum in the checksum field by the change of length.
+/// Cuts a frame as a kernel does when it is written to a device: as the virtio header requests, and
+/// with the sum in the checksum field corrected by the change of length.
 pub(super) fn kernel_cut(frame: &[u8]) -> Vec<Vec<u8>> {
     let number = |at: usize| usize::from(u16::from_ne_bytes([frame[at], frame[at + 1]]));
     let (kind, header, size, start) = (frame[1] & 0x7F, number(2), number(4), number(6));

@@ -6,7 +6,7 @@ fn refusal(frame: &[u8]) -> &'static str {
     Bundle::parse(frame).expect_err("this frame contradicts itself").0
 }
 
-/// The frame of `large` with some bytes of the virtio header or packet replaced.
+/// Returns the frame of `large` with some bytes of the virtio header or packet replaced.
 fn changed(at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut frame = large().frame();
     frame[at..at + bytes.len()].copy_from_slice(bytes);
@@ -40,7 +40,7 @@ fn each_contradiction_is_refused_by_name() {
     ] {
         assert_eq!(refusal(&frame), why);
     }
-    // The same where nothing is cut.
+    // The same without cutting.
     let mut frame = Sample::default().frame();
     frame[8..10].copy_from_slice(&6_u16.to_ne_bytes());
     assert_eq!(refusal(&frame), "a checksum where TCP and UDP have none");
@@ -64,7 +64,7 @@ fn no_part_of_a_frame_passes_for_a_frame() {
     }
 }
 
-/// Writes a bundle in every way there is.
+/// Writes a bundle in every possible way.
 fn write_all(bundle: &Bundle, random: &mut SeededRandom, out: &mut Vec<u8>) {
     let all = bundle.segments();
     let mut bytes = 0;
@@ -102,7 +102,7 @@ fn whatever_is_accepted_can_be_written_and_nothing_panics() {
     for _ in 0..CASES {
         let mut frame = frames[pick(frames.len())].clone();
         if pick(10) == 0 {
-            // Nothing left of it but the first nibble.
+            // Only the first nibble remains.
             frame.truncate(pick(frame.len() + 1));
             frame.fill_with(|| pick_byte(&mut luck));
             if let Some(first) = frame.get_mut(VNET_BYTES) {
@@ -110,7 +110,7 @@ fn whatever_is_accepted_can_be_written_and_nothing_panics() {
             }
         }
         for _ in 0..pick(4) {
-            // Mostly small numbers in the headers: they go furthest.
+            // Mostly small numbers in the headers: they pass the most checks.
             let at = pick(frame.len().clamp(1, 90));
             if let Some(byte) = frame.get_mut(at) {
                 *byte = if pick(2) == 0 { pick_byte(&mut luck) } else { pick_byte(&mut luck) % 64 };
