@@ -1,4 +1,4 @@
-//! What a path that does not keep the order costs: goodput beside the same path that does.
+//! Cost of reordering: goodput on a path that reorders, beside the same path without reordering.
 //!
 //! Run it optimised: `cargo run --release -p sabul-sim --example reordering`.
 

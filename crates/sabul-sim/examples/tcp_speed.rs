@@ -1,4 +1,4 @@
-//! How many segments a second one core takes through a TCP sender and receiver, over a plain delay.
+//! Segments per second that one core moves through a TCP sender and receiver, over a plain delay.
 //!
 //! Run it optimised: `cargo run --release -p sabul-sim --example tcp_speed`.
 
@@ -13,7 +13,7 @@ use sabul_units::{Bytes, Instant, Polled, Probability, Random, SeededRandom, Spa
 
 const SEGMENTS: u64 = 20_000_000;
 const DELAY: Span = Span::from_millis(50);
-/// One segment at 1 Gb/s, so that ACKs come back one by one.
+/// One segment at 1 Gb/s, so that ACKs return one by one.
 const SERVICE: Span = Span::from_micros(12);
 
 fn main() {
@@ -24,7 +24,7 @@ fn main() {
     }
 }
 
-/// Everything on its way, in order of arrival.
+/// Packets in flight, in order of arrival.
 #[derive(Default)]
 struct Path {
     there: VecDeque<(Instant, Segment)>,
@@ -87,7 +87,7 @@ fn measure(cc: &str, window: u64, loss_per_million: u32) {
     );
 }
 
-/// The first that has arrived by now.
+/// Removes and returns the first entry that has arrived by now.
 fn pop_due<T>(line: &mut VecDeque<(Instant, T)>, now: Instant) -> Option<T> {
     if line.front().is_some_and(|(at, _)| *at <= now) {
         line.pop_front().map(|(_, one)| one)

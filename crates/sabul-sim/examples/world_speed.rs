@@ -1,7 +1,7 @@
-//! How fast a world runs: DATA packets and events per second of wall time.
+//! Speed of a world: DATA packets and events per second of wall time.
 //!
-//! `world_speed one [SECONDS]` is one flow of our own protocol at 1 Gb/s over 100 ms;
-//! `world_speed many [SECONDS]` is 500 TCP flows and 9 of ours at 1 Gb/s over 110 ms.
+//! `world_speed one [SECONDS]` is one flow of our own protocol at 1 Gb/s over 100 ms; `world_speed
+//! many [SECONDS]` is 500 TCP flows and 9 of ours at 1 Gb/s over 110 ms.
 
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 

@@ -1,4 +1,4 @@
-//! Both ends of one flow: what they send, when, and what they count.
+//! Both ends of one flow: protocol, timers and counters.
 
 mod application;
 mod cbr;
@@ -29,8 +29,8 @@ pub(crate) enum Host {
 }
 
 impl Host {
-    /// The hosts of a flow with `bytes` to send, or without an end; a controller for each connection.
-    /// What machines do by chance is drawn from `random`.
+    /// Creates the hosts of a flow with `bytes` to send, or endless, with a controller for each
+    /// connection. `random` drives the random behaviour of machines.
     pub(crate) fn new(
         now: Instant,
         plan: &FlowPlan,
@@ -47,12 +47,12 @@ impl Host {
                 Self::Sabul(Box::new(SabulHost::new(now, plan, *ends, bytes, controller, random)))
             }
             (Carrier::UdpCbr { rate }, _) => Self::Cbr(CbrHost::new(now, plan, Some(*rate), bytes)),
-            // A world takes no flow of a command, and gives every other a controller.
+            // A world rejects flows of a command, and gives every other flow a controller.
             _ => Self::Cbr(CbrHost::new(now, plan, None, bytes)),
         }
     }
 
-    /// A packet has come to the receiving end.
+    /// Processes a packet at the receiving end.
     pub(crate) fn at_receiver(&mut self, now: Instant, body: &Body, is_marked: bool) {
         match self {
             Self::Sabul(host) => host.at_receiver(now, body, is_marked),
@@ -61,7 +61,7 @@ impl Host {
         }
     }
 
-    /// A packet has come back to the sending end.
+    /// Processes a packet at the sending end.
     pub(crate) fn at_sender(&mut self, now: Instant, body: &Body) {
         match self {
             Self::Sabul(host) => host.at_sender(now, body),
@@ -70,7 +70,7 @@ impl Host {
         }
     }
 
-    /// Sends what the sending end has due; says when to call again.
+    /// Sends everything due at the sending end; returns when to call again.
     pub(crate) fn wake_sender(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
         match self {
             Self::Sabul(host) => host.wake_sender(now, port),
@@ -79,7 +79,7 @@ impl Host {
         }
     }
 
-    /// Sends what the receiving end has due; says when to call again.
+    /// Sends everything due at the receiving end; returns when to call again.
     pub(crate) fn wake_receiver(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
         match self {
             Self::Sabul(host) => host.wake_receiver(now, port),
@@ -113,7 +113,7 @@ impl Host {
         }
     }
 
-    /// What the controller of the sending end, `cc`, did that none may do, in words.
+    /// Describes the contract violation of the sending end's controller `cc`, if any.
     pub(crate) fn fault(&self, cc: &str) -> Option<String> {
         match self {
             Self::Sabul(host) => host.fault(cc),
@@ -122,7 +122,7 @@ impl Host {
         }
     }
 
-    /// Keeps from now on what its controllers do, and why, and which timers of the protocol fire.
+    /// Starts to record events of controllers and fired protocol timers.
     pub(crate) fn listen(&mut self) {
         match self {
             Self::Sabul(host) => host.listen(),
@@ -131,7 +131,7 @@ impl Host {
         }
     }
 
-    /// What happened since the last call, of the source `of`, as lines.
+    /// Appends the events since the last call as lines with the source `of`.
     pub(crate) fn drain_events(&mut self, of: &str, told: &mut Vec<String>) {
         match self {
             Self::Sabul(host) => host.drain_events(of, told),
@@ -140,14 +140,14 @@ impl Host {
         }
     }
 
-    /// Checks from now on that each byte is delivered once, where bytes have places.
+    /// From now on, checks that each byte is delivered once, where packets have byte offsets.
     pub(crate) fn audit(&mut self) {
         if let Self::Sabul(host) = self {
             host.audit();
         }
     }
 
-    /// What must hold between any two events.
+    /// Checks the invariants that hold between any two events.
     pub(crate) fn check_invariants(&self) {
         match self {
             Self::Sabul(host) => host.check_invariants(),

@@ -1,16 +1,17 @@
-//! The simulator: a [`World`] of links and flows in virtual time.
+//! Network simulator: a [`World`] of links and flows in virtual time.
 //!
 //! | Part | Is |
 //! |---|---|
-//! | [`TcpSender`], [`TcpReceiver`] | hosts that TCP flows consist of |
-//! | [`World`] | all of it, and the agenda of who acts when |
+//! | [`TcpSender`], [`TcpReceiver`] | the two hosts of a TCP connection |
+//! | [`World`] | all links and flows, and the event loop |
 //!
-//! Flows of our own protocol are the very sender and receiver that ship (`sabul-proto`), and the links
-//! are those of `sabul-path`, which the lab drives by real time: all of them speak about the same path.
-//! The same scenario gives the same bits on every machine, on one thread or many.
+//! Flows of our own protocol use the production sender and receiver (`sabul-proto`). The links are
+//! those of `sabul-path`, which the lab drives by real time, so simulator and lab share one path
+//! model. The same scenario gives the same bits on every machine, on one thread or many.
 //!
-//! What the model leaves out: processors (hosts take no time to think, unless a defect says so),
-//! handshakes (flows start with their first data), and everything below IP but rate, delay and queue.
+//! The model omits processing time (hosts respond at once, unless a defect is configured),
+//! handshakes (flows start with their first data), and everything below IP except rate, delay and
+//! queue.
 
 mod host;
 mod net;

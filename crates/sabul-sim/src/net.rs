@@ -1,4 +1,4 @@
-//! The network of a world: what its packets are, and who else waits on its agenda.
+//! Network of a world: the contents of its packets and the tags of its timers.
 
 use sabul_path::{Headed, Topology};
 use sabul_proto::DataPacket;
@@ -7,7 +7,7 @@ use sabul_wire::{Feedback, Mark};
 
 use crate::tcp::{Segment, TcpAck};
 
-/// A TCP segment with a congestion header, and which of the flow's connections it is of.
+/// A TCP segment with a congestion header, and the index of its connection within the flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadedSegment {
     pub(crate) stripe: u16,
@@ -15,55 +15,56 @@ pub(crate) struct HeadedSegment {
     pub(crate) header: CongestionHeader,
 }
 
-/// Copies of a plan, and their connections, are told apart above this bit of a flow's number.
+/// Bits of a flow number from this bit on distinguish copies of a plan and their connections.
 pub(crate) const COPY_SHIFT: u32 = 16;
 
-/// The links of a world, and its agenda.
+/// The links of a world, with the event queue.
 pub(crate) type Net = Topology<Body, Due>;
 
-/// Who of a world, besides its network, waits for a time.
+/// Timers of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// The measurements.
+    /// The meter.
     Meter,
-    /// The arrivals of a plan, and its stop.
+    /// Arrivals of a plan, and its stop.
     Plan(u32),
-    /// The sending end of the flow at a place.
+    /// The sending end of the flow in a slot.
     Sender(u32),
-    /// Its receiving end.
+    /// The receiving end of the flow in a slot.
     Receiver(u32),
 }
 
-/// What a packet is to its flow.
+/// Contents of a packet.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// DATA of our own protocol.
+    /// DATA packet of our own protocol.
     Data(DataPacket),
-    /// The same with a congestion header.
+    /// DATA packet with a congestion header.
     Explicit(Box<(DataPacket, CongestionHeader)>),
-    /// DATA without data, for its congestion header.
+    /// DATA packet without data, which carries only a congestion header.
     Ask(Box<(PacketNumber, CongestionHeader)>),
     /// Confirmation of an ACK.
     Ack2 { number: PacketNumber, serial: u64 },
-    /// Everything that may be sent has been.
+    /// Mark: everything before its end has been sent.
     Mark { number: PacketNumber, mark: Mark },
-    /// ACK, NAK or SYN in a datagram.
+    /// ACK, NAK or SYN report in a datagram.
     Report(Box<Feedback>),
-    /// A TCP segment: data of a TCP flow, or reports on a control connection; and which of the flow's
-    /// connections it is of.
+    /// TCP segment: data of a TCP flow, or reports on a control connection; with the index of its
+    /// connection within the flow.
     Segment { stripe: u16, segment: Segment },
-    /// The same with a congestion header.
+    /// TCP segment with a congestion header.
     Headed(Box<HeadedSegment>),
-    /// Its acknowledgement.
+    /// TCP acknowledgement.
     TcpAck { stripe: u16, ack: Box<TcpAck> },
-    /// The same with what came of the headers: the newest, whose change is the sum of all.
+    /// TCP acknowledgement with the newest congestion header, whose rate change is the sum of all
+    /// changes.
     TcpEcho { stripe: u16, ack: Box<(TcpAck, CongestionHeader)> },
-    /// Nothing but size.
+    /// Payload without meaning, of this size.
     Filler(u32),
 }
 
 impl Body {
-    /// Which of the flow's connections it belongs to.
+    /// Index of the connection within the flow.
     pub(crate) const fn stripe(&self) -> u16 {
         match self {
             Self::Segment { stripe, .. }

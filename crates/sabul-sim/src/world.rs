@@ -1,9 +1,9 @@
-//! A world: links, flows and the time in which they act on each other.
+//! Simulated world: links, flows and the event loop.
 //!
-//! It owns everything it touches, so worlds run side by side without knowing of each other, and the
-//! same scenario gives the same bits wherever it runs. Links, routes and the agenda are those of
-//! `sabul-path`; either end of a flow, the arrivals of a plan and the meter are timers on that agenda.
-//! The earliest acts, then says when it wants to act next.
+//! A world owns all its state, so worlds run in parallel independently, and the same scenario
+//! always gives the same bits. Links, routes and the event queue are those of `sabul-path`. Each
+//! end of a flow, the arrivals of a plan and the meter are timers on that queue. Each event handler
+//! returns the time of its next event.
 use std::fmt;
 use std::sync::Arc;
 
@@ -20,25 +20,25 @@ use sabul_units::{Bytes, Instant, Polled, SeededRandom};
 use crate::host::{Host, Port};
 use crate::net::{Body, COPY_SHIFT, Due, Net};
 
-/// What a run has shown, and how much work it was.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Averages.
+    /// Averages and totals.
     pub results: Results,
-    /// Everything over time.
+    /// Time series.
     pub series: Series,
-    /// Events that happened.
+    /// Number of events processed.
     pub events: u64,
     /// DATA packets and segments sent in the whole run, constant-rate traffic included.
     pub data_packets: u64,
 }
 
-/// Why a run has no outcome: the controller of a flow did what none may do.
+/// Error of a run: the controller of a flow violated its contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowFault {
-    /// The flow's name.
+    /// Name of the flow.
     pub flow: String,
-    /// What its controller did, in words that name it.
+    /// The controller's violation, with the controller's name.
     pub what: String,
 }
 
@@ -53,7 +53,7 @@ impl std::error::Error for FlowFault {}
 #[derive(Debug)]
 struct Flow {
     route: RouteId,
-    /// What queues tell flows apart by: the plan, and above it the copy.
+    /// Flow number for queues: the plan in the low bits, the copy above.
     number: u32,
     plan: usize,
     host: Host,
@@ -62,7 +62,7 @@ struct Flow {
     life: Life,
 }
 
-/// Where a flow lives, which is the place of its route; used again when it is over.
+/// Slot of a flow, with the index of its route; reused after the flow ends.
 #[derive(Debug)]
 struct Place {
     sender: Timer,
@@ -70,7 +70,7 @@ struct Place {
     flow: Option<Box<Flow>>,
 }
 
-/// What goes on with a plan of the scenario.
+/// State of a plan of the scenario.
 #[derive(Debug)]
 struct Plan {
     traffic: Traffic,
@@ -91,22 +91,22 @@ pub struct World {
     meter_timer: Timer,
     places: Vec<Place>,
     is_audited: bool,
-    /// Lines that nobody has fetched, where somebody listens.
+    /// Recorded event lines; `None` while recording is off.
     told: Option<Vec<String>>,
     data_packets: u64,
-    /// The first that was seen; nothing happens after it. Looked for at each sample and when a flow
-    /// ends: until then a faulty controller's last good limits stand.
+    /// The first fault found; the run stops at it. Checked at each sample and at the end of a flow.
+    /// Until then, the faulty controller's last valid limits apply.
     fault: Option<FlowFault>,
 }
 
 impl World {
-    /// A world at time zero.
+    /// Creates a world at time zero.
     ///
     /// # Errors
-    /// If a flow's controller or its parameters do not exist, or if it is a command's.
+    /// If a flow's controller or its parameters do not exist, or if the flow is a command's.
     ///
     /// # Panics
-    /// If a flow's path is empty or names a link that is not there.
+    /// If a flow's path is empty or contains a link that does not exist.
     pub fn new(scenario: Scenario) -> Result<Self, ConfigError> {
         let random = SeededRandom::new(scenario.seed);
         let end = Instant::ZERO + scenario.duration;
@@ -147,24 +147,24 @@ impl World {
         Ok(world)
     }
 
-    /// Checks each component after every event that touches it from now on, and that each byte of a
-    /// flow of our own protocol is delivered once. Slow.
+    /// From now on, checks each component after every event that touches it, and that each byte of
+    /// a flow of our own protocol is delivered once. Slow.
     pub fn audit(&mut self) {
         self.is_audited = true;
         self.net.audit();
     }
 
-    /// Keeps from now on what controllers do and links drop, and why, for [`World::take_events`].
+    /// Starts to record events of controllers and drops of links, for [`World::take_events`].
     pub fn listen(&mut self) {
         self.told.get_or_insert_default();
         self.net.note_drops();
     }
 
-    /// What has happened since the last call, a line of JSON each ([`sabul_run::events`]); call it
+    /// Returns the events since the last call, each as a line of JSON ([`sabul_run::events`]). Call
     /// after each [`World::step`].
     pub fn take_events(&mut self) -> Vec<String> {
         for drop in self.net.take_drops() {
-            // Below the copies and connections of a flow is the number of its plan.
+            // The low bits of a flow number are the number of its plan.
             let plan = drop.flow.map(|flow| (flow & ((1 << COPY_SHIFT) - 1)) as usize);
             let flow = plan.and_then(|plan| Some(self.scenario.flows.get(plan)?.id.as_str()));
             let line = events::drop_line(&drop, &self.scenario.links[drop.link].id, flow);
@@ -173,24 +173,25 @@ impl World {
         self.told.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// The time of the latest event.
+    /// Time of the latest event.
     pub const fn now(&self) -> Instant {
         self.now
     }
 
-    /// Lets everything happen, to the end of the scenario.
+    /// Runs to the end of the scenario.
     ///
     /// # Errors
-    /// If a controller did what none may do; the run stops there.
+    /// If a controller violated its contract; the run stops there.
     ///
     /// # Panics
-    /// After [`World::audit`], if something does not hold that must.
+    /// After [`World::audit`], if an invariant does not hold.
     pub fn run(mut self) -> Result<Outcome, FlowFault> {
         while self.step() {}
         self.finish()
     }
 
-    /// Lets the next event happen. False once the scenario's time is over, or a controller at fault.
+    /// Processes the next event. Returns false once the scenario's time is over, or after a
+    /// controller's fault.
     pub fn step(&mut self) -> bool {
         if self.fault.is_some() {
             return false;
@@ -208,10 +209,10 @@ impl World {
         true
     }
 
-    /// What has been measured, after the last event.
+    /// Returns the results after the last event.
     ///
     /// # Errors
-    /// If a controller did what none may do.
+    /// If a controller violated its contract.
     pub fn finish(mut self) -> Result<Outcome, FlowFault> {
         self.now = self.end;
         for place in 0..self.places.len() {
@@ -227,7 +228,7 @@ impl World {
 
     // ---- packets --------------------------------------------------------------------------------
 
-    /// A packet reaches the host at the end of its way, which may answer.
+    /// Delivers a packet to the host at the end of its route, which may respond.
     fn arrive(&mut self, packet: &Arrival<Body>) {
         let place = packet.route.place();
         let Some(flow) = self.places[place].flow.as_mut() else { return };
@@ -252,7 +253,7 @@ impl World {
         }
     }
 
-    /// Lets one end of a flow send what it has due.
+    /// Lets one end of a flow send everything due.
     fn wake(&mut self, place: usize, way: Way) {
         let Place { sender, receiver, flow } = &mut self.places[place];
         let Some(flow) = flow else { return };
@@ -351,7 +352,7 @@ impl World {
         self.wake(place, Way::Back);
     }
 
-    /// Takes a flow out of the world; what it has on the way is lost.
+    /// Removes a flow; its packets in flight are lost.
     fn retire(&mut self, place: usize) {
         let Place { sender, receiver, flow } = &mut self.places[place];
         let Some(flow) = flow.take() else { return };
@@ -376,7 +377,7 @@ impl World {
             }
             let (counters, gauges) = &mut plans[flow.plan];
             counters.add(flow.host.counters());
-            // Of many copies the oldest place speaks for all.
+            // For many copies, the gauges are those of the copy in the first slot.
             gauges.get_or_insert_with(|| flow.host.gauges());
         }
         let was_warm = self.meter.is_warm();

@@ -1,4 +1,4 @@
-//! `sabul2026` on paths whose round trip is shorter than the interval between two ACKs.
+//! `sabul2026` on paths whose RTT is shorter than the interval between two ACKs.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -8,7 +8,7 @@ use sabul_run::scenario::{FlowPlan, Machine, SabulEnds, Scenario};
 use sabul_sim::World;
 use sabul_units::{Rate, Span};
 
-/// The third and fourth second of one flow over a link with a round trip of 0.1 ms.
+/// Returns seconds three and four of one flow over a link with an RTT of 0.1 ms.
 fn run(mbps: u64, queue_packets: u64, machine: Machine) -> Results {
     let link = LinkConfig::builder()
         .with_rate(Some(Rate::from_mbps(mbps)))
@@ -37,7 +37,8 @@ fn run(mbps: u64, queue_packets: u64, machine: Machine) -> Results {
 #[test]
 fn batches_on_a_path_shorter_than_the_ack_interval_are_no_standing_queue() {
     let batches = Machine { gso_packets: 44, gro_packets: 64, ..Machine::default() };
-    // Without a resolution of round trips: 0.16 of 1 Gb/s with batches, 0.33 of 100 Mb/s without.
+    // Without the resolution of RTT samples: 0.16 of 1 Gb/s with batches, 0.33 of 100 Mb/s without
+    // batches.
     for (mbps, machine) in [(1000, batches), (1000, Machine::default()), (100, Machine::default())]
     {
         let results = run(mbps, 500, machine);
@@ -53,6 +54,6 @@ fn the_queue_of_a_short_path_stays_below_the_ack_interval() {
 
 #[test]
 fn a_short_queue_that_overflows_keeps_its_small_round_trips() {
-    // With the resolution beside losses, too: 0.137 lost.
+    // With the resolution of RTT samples applied beside losses as well, 0.137 was lost.
     assert!(run(1000, 32, Machine::default()).flows[0].loss_rate < 0.1);
 }

@@ -1,4 +1,4 @@
-//! BBR on paths where arithmetic or its authors tell what it does, on both kinds of host.
+//! BBR on paths with results known by arithmetic or from its authors, on both kinds of host.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -12,12 +12,13 @@ const MBPS: u64 = 100;
 const RTT_MS: u64 = 40;
 const HOSTS: [Transport; 2] = [Transport::Tcp, Transport::Sabul];
 
-/// Flows of these controllers, each two seconds after the one before; measured from 10 s to `end_s`.
+/// Runs flows of these controllers, each two seconds after the one before; measures from 10 s to
+/// `end_s`.
 fn run(transport: Transport, controllers: &[&str], loss: f64, seed: u64, end_s: u64) -> Results {
     run_on((MBPS, RTT_MS), transport, controllers, loss, seed, end_s)
 }
 
-/// The same on another path; the queue is the bandwidth-delay product in packets of 1500 bytes.
+/// The same on another path; the queue is the BDP in packets of 1500 bytes.
 fn run_on(
     path: (u64, u64),
     transport: Transport,
@@ -78,7 +79,7 @@ fn goodput(results: &Results) -> Vec<f64> {
 
 #[test]
 fn ten_round_trips_of_probe_rtt_do_not_lower_the_rate() {
-    // 200 ms of ProbeRtt are ten rounds here, which is as long as a rate is remembered.
+    // 200 ms of ProbeRtt are ten rounds here, which is as long as BBR remembers a rate.
     for (transport, cc) in HOSTS.iter().flat_map(|host| ["bbr1", "bbr3"].map(|cc| (*host, cc))) {
         let results = run_on((200, 20), transport, &[cc], 0.0, 1, 31);
         assert!(results.links[0].utilisation > 0.9, "{cc} on {transport:?}");
@@ -117,7 +118,8 @@ fn losses_by_chance_do_not_slow_bbr3_unless_it_follows_the_draft() {
     for loss in [0.01, 0.04] {
         let bbr1 = run(Transport::Sabul, &["bbr1"], loss, 1, 40).links[0].utilisation;
         for transport in HOSTS {
-            // Of 4 % one seed in five is far off: what passes for chance is a matter of chance, too.
+            // At 4 % loss one seed in five is far off: whether BBR accepts the loss as random is
+            // itself random.
             let mut used =
                 [1, 2, 3].map(|it| run(transport, &["bbr3"], loss, it, 40).links[0].utilisation);
             used.sort_by(f64::total_cmp);
@@ -143,7 +145,7 @@ fn bbr3_and_cubic_leave_each_other_a_share() {
 #[test]
 fn two_flows_of_bbr3_share_the_path() {
     for transport in HOSTS {
-        // How two of them share is a draw: of one seed it says little.
+        // How two flows share is random: a single seed shows little.
         let runs = [1, 2, 3].map(|seed| run(transport, &["bbr3", "bbr3"], 0.0, seed, 60));
         let jain = runs.iter().map(|run| run.jain).sum::<f64>() / 3.0;
         assert!(jain > 0.8, "{transport:?}: {jain}");
@@ -151,7 +153,7 @@ fn two_flows_of_bbr3_share_the_path() {
     }
 }
 
-/// Seconds that a file of this size takes alone, over a queue of one bandwidth-delay product.
+/// Returns the seconds that a file of this size takes alone, over a queue of one BDP.
 fn file_s((mbps, rtt_ms): (u64, u64), start: &str, bytes: u64, loss: f64) -> f64 {
     let back = LinkConfig::builder()
         .with_rate(Some(Rate::from_mbps(mbps)))

@@ -1,4 +1,4 @@
-//! SABUL's relatives on paths where arithmetic or their papers tell what they do.
+//! Protocols related to SABUL on paths with results known by arithmetic or from their papers.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -9,7 +9,7 @@ use sabul_sim::World;
 use sabul_units::{Instant, Probability, Rate, Span};
 
 const ALL: [&str; 4] = ["rbudp", "fobs", "tsunami", "netblt"];
-/// Payload of a packet of 1500 bytes.
+/// Payload bytes of a packet of 1500 bytes.
 const PAYLOAD: u64 = 1428;
 
 /// Larger transfers are not checked byte by byte.
@@ -45,7 +45,7 @@ impl Path {
     }
 }
 
-/// One transfer of so many full packets; of a few, each byte is checked.
+/// Runs one transfer of this many full packets; in small transfers each byte is checked.
 fn run(path: Path, cc: &str, params: &[(&str, &str)], packets: u64) -> FlowResult {
     let mut flow = FlowPlan::new(cc, Transport::Sabul, cc, vec![0]);
     flow.params =
@@ -60,7 +60,7 @@ fn run(path: Path, cc: &str, params: &[(&str, &str)], packets: u64) -> FlowResul
         ..Scenario::default()
     };
     let mut world = World::new(scenario).unwrap();
-    // The checks go through all gaps at each event: for small transfers.
+    // The checks visit all gaps at each event: only for small transfers.
     if packets <= AUDITED_PACKETS {
         world.audit();
     }
@@ -106,14 +106,14 @@ fn rbudp_takes_the_time_that_its_authors_predict() {
         let result = run(path, "rbudp", &[("rate_mbps", "100")], 25_000);
         let (mut left, mut rounds) = (25_000.0, 0);
         let mut predicted = 0.0;
-        // Rounds go on until less than half a packet is expected to be missing.
+        // Rounds continue until less than half a packet is expected to be missing.
         while left > 0.5 {
             predicted += left * 12_000.0 / 100e6 + 0.04;
             left *= f64::from(u32::try_from(loss_per_mille).unwrap()) / 1000.0;
             rounds += 1;
         }
         assert!(rounds > least);
-        // The formula counts the way back of the last answer, the result ends with the last byte.
+        // The formula includes the way back of the last answer; the result ends with the last byte.
         let took = result.completed_s.unwrap() + 0.02;
         assert!((took / predicted - 1.0).abs() < 0.03, "{took} s, predicted {predicted} s");
         let lost = f64::from(u32::try_from(result.retransmissions).unwrap());
@@ -125,8 +125,8 @@ fn rbudp_takes_the_time_that_its_authors_predict() {
 
 #[test]
 fn fobs_sends_again_what_is_on_its_way_when_a_pass_ends() {
-    // A pass of 5000 packets at 100 Mb/s takes 0.6 s: with 40 ms about 333 leave again, one in fifteen.
-    // A report with each 64th packet comes up to 64 packets late.
+    // A pass of 5000 packets at 100 Mb/s takes 0.6 s: with 40 ms about 333 leave again, one in
+    // fifteen. A report with each 64th packet is up to 64 packets late.
     for (rtt_ms, packets) in [(40, 5_000), (120, 5_000), (40, 20_000)] {
         let path = Path { rtt_ms, ..CLEAN };
         let result = run(path, "fobs", &[("rate_mbps", "100")], packets);
@@ -150,12 +150,12 @@ fn fobs_control_finds_the_rate_of_the_path_from_above_and_from_below() {
 
 #[test]
 fn tsunami_reaches_its_target_and_gives_way_a_little_on_a_slower_path() {
-    // From a third of the target, a sixth less of the gap each 350 ms: seven updates.
+    // From a third of the target, the gap falls by a sixth each 350 ms: seven updates.
     let clean = run(CLEAN, "tsunami", &[("rate_mbps", "100")], 50_000);
     let took = clean.completed_s.unwrap();
     assert!((6.0..7.5).contains(&took), "{took} s");
     assert_eq!(clean.retransmissions, clean.packets_lost);
-    // Twice what the path carries: E settles around its threshold, 15 % asked for again.
+    // Twice the path's capacity: E settles around its threshold, 15 % requested again.
     let path = Path { mbps: 50, ..CLEAN };
     let result = run(path, "tsunami", &[("rate_mbps", "100")], 100_000);
     assert!(result.packets_sent < 250_000, "{}", result.packets_sent);
@@ -168,7 +168,7 @@ fn netblt_sends_its_bursts_at_their_rate() {
     let result = run(CLEAN, "netblt", &params, 25_000);
     assert!((result.completed_s.unwrap() - 5.02).abs() < 0.02, "{:?}", result.completed_s);
     assert_eq!(result.retransmissions, 0, "no timer fires too early");
-    // What is lost is asked for as a buffer ends and goes out in the same bursts.
+    // Losses are requested at the end of a buffer and leave in the same bursts.
     let path = Path { loss_per_mille: 10, ..CLEAN };
     let lossy = run(path, "netblt", &params, 25_000);
     let share = 250.0 / 25_000.0;

@@ -1,4 +1,4 @@
-//! What a controller makes of a host that is no clockwork: one without memory, and one that is late.
+//! Controllers on imperfect hosts: one with too little memory, and one with late timers.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -7,8 +7,8 @@ use sabul_run::scenario::{FlowPlan, Machine, SabulEnds, Scenario, Transport};
 use sabul_sim::{Outcome, World};
 use sabul_units::{Rate, Span};
 
-/// One flow without an end, for ten seconds, over a link whose queue is one bandwidth-delay product.
-/// What it came to, and each phase of its controller with the second in which it began.
+/// Runs one endless flow for ten seconds over a link whose queue is one BDP. Returns its outcome,
+/// and each phase of its controller with the second in which the phase began.
 fn run(mbps: u64, rtt_ms: u64, flow: FlowPlan) -> (Outcome, Vec<(f64, String)>) {
     let link = LinkConfig::builder()
         .with_rate(Some(Rate::from_mbps(mbps)))
@@ -18,7 +18,7 @@ fn run(mbps: u64, rtt_ms: u64, flow: FlowPlan) -> (Outcome, Vec<(f64, String)>) 
         .unwrap();
     let scenario = Scenario {
         duration: Span::from_secs(10),
-        // No part of a round trip, so that a cycle of probing is seen all over.
+        // Not a fraction of an RTT, so that samples cover all of a probing cycle.
         sample: Span::from_millis(7),
         links: vec![LinkPlan { id: "link".to_owned(), forward: link.clone(), back: link }],
         flows: vec![flow],
@@ -39,7 +39,7 @@ fn run(mbps: u64, rtt_ms: u64, flow: FlowPlan) -> (Outcome, Vec<(f64, String)>) 
     (world.finish().unwrap(), phases)
 }
 
-/// The second in which the start was over.
+/// Returns the second in which the start-up ended.
 fn start_s(phases: &[(f64, String)]) -> f64 {
     let is_start = |phase: &str| ["startup", "ramp", "fill"].contains(&phase);
     phases.iter().find(|(_, phase)| !is_start(phase)).map_or(f64::INFINITY, |(at, _)| *at)

@@ -8,7 +8,8 @@ use sabul_run::scenario::{FlowPlan, Scenario, Transport};
 use sabul_sim::World;
 use sabul_units::{Instant, Rate, Span};
 
-/// A link of that rate, with 20 000 packets of room, and 5 ms of delay; routes make up the rest.
+/// Returns a link of this rate, with room for 20 000 packets and 5 ms of delay; routes add the
+/// rest.
 fn link(id: &str, mbps: u64, router: Option<&str>) -> LinkPlan {
     let back = LinkConfig::builder()
         .with_rate(Some(Rate::from_mbps(mbps)))
@@ -18,7 +19,7 @@ fn link(id: &str, mbps: u64, router: Option<&str>) -> LinkPlan {
     LinkPlan { id: id.to_owned(), forward, back: back.build().unwrap() }
 }
 
-/// A flow over these links with that round trip, from that second on.
+/// Returns a flow over these links with this RTT, from this second on.
 fn flow(cc: &str, start_s: u64, rtt_ms: u64, path: Vec<usize>) -> FlowPlan {
     let links = path.len() as u64;
     let mut flow =
@@ -28,7 +29,7 @@ fn flow(cc: &str, start_s: u64, rtt_ms: u64, path: Vec<usize>) -> FlowPlan {
     flow
 }
 
-/// Measured in the last `last_s` of `end_s` seconds.
+/// Runs for `end_s` seconds and measures the last `last_s`.
 fn run(links: Vec<LinkPlan>, flows: Vec<FlowPlan>, end_s: u64, last_s: u64) -> Results {
     let scenario = Scenario {
         name: "explicit".to_owned(),
@@ -49,21 +50,22 @@ fn run(links: Vec<LinkPlan>, flows: Vec<FlowPlan>, end_s: u64, last_s: u64) -> R
     results
 }
 
-/// Goodput of each flow in Mb/s.
+/// Returns the goodput of each flow in Mb/s.
 fn rates(results: &Results) -> Vec<f64> {
     results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect()
 }
 
-/// Whether each is within a part of what is wanted.
+/// Whether each value is within this relative distance of the expected value.
 fn are_near(got: &[f64], wanted: &[f64], within: f64) -> bool {
     got.len() == wanted.len()
         && got.iter().zip(wanted).all(|(got, wanted)| (got / wanted - 1.0).abs() < within)
 }
 
-/// What is new in a full packet of 1500 bytes under JetMax, and what routers give.
+/// Share of new data in a full packet of 1500 bytes under JetMax, times the rate that routers give.
 const JETMAX: f64 = 0.95 * 1384.0 / 1500.0;
 
-/// The events of a run that say that a flow goes on without routers, and when: flow, seconds, why.
+/// Returns the events of a run in which a flow falls back to working without routers: flow,
+/// seconds, why.
 fn fallbacks(links: Vec<LinkPlan>, flows: Vec<FlowPlan>, end_s: u64) -> Vec<(String, f64, String)> {
     let scenario = Scenario {
         name: "fallback".to_owned(),
@@ -101,7 +103,7 @@ fn jetmax_fills_a_link_with_three_flows_that_join_without_loss_or_queue() {
     assert!(are_near(&rates(&results), &[JETMAX * 1000.0 / 3.0; 3], 0.03));
     assert!(results.links[0].utilisation > 0.94);
     let whole = run(links(), flows(), 15, 15);
-    // A joiner is shared out to before it is counted, for an interval.
+    // A joining flow gets a share before the router counts it, for an interval.
     assert_eq!(whole.links[0].drops, 0);
     assert!(whole.links[0].queue_packets.max < 1000, "{}", whole.links[0].queue_packets.max);
 }
@@ -129,7 +131,7 @@ fn jetmax_shares_alike_between_round_trips_of_30_and_200_ms_and_fills_within_a_s
 
 #[test]
 fn jetmax_gives_each_flow_its_max_min_share_over_two_links() {
-    // 800 for two, so 400 each; 970 less 400 for the third.
+    // 800 for two flows, so 400 each; 970 less 400 for the third.
     let links = vec![link("l1", 970, Some("jetmax")), link("l2", 800, Some("jetmax"))];
     let flows = vec![
         flow("jetmax", 0, 50, vec![0, 1]),
@@ -143,7 +145,7 @@ fn jetmax_gives_each_flow_its_max_min_share_over_two_links() {
     assert_eq!(results.links[0].drops + results.links[1].drops, 0);
 }
 
-/// What is new in a full packet of 1500 bytes under RCP.
+/// Share of new data in a full packet of 1500 bytes under RCP.
 const RCP: f64 = 1408.0 / 1500.0;
 
 #[test]
@@ -163,7 +165,8 @@ fn rcp_keeps_three_joining_flows_without_loss_behind_the_published_queue() {
         assert_eq!(whole.links[0].drops, 0);
         whole.links[0].queue_packets.max as f64
     });
-    // [ECC] up to 9415 packets at a join. With the guard's bound the others hear of it meanwhile.
+    // [ECC] up to 9415 packets at a join. With the guard's bound the other flows are informed
+    // meanwhile.
     assert!((published / 9415.0 - 1.0).abs() < 0.15, "{published}");
     assert!(ours < published, "{ours}");
 }
@@ -178,7 +181,7 @@ fn rcp_shares_alike_between_round_trips_and_takes_long_to_fill() {
     assert!(early < 0.8 && late > 0.95, "{early} and {late}");
 }
 
-/// What is new in a full packet under PIQI-RCP, and what routers give.
+/// Share of new data in a full packet under PIQI-RCP, times the rate that routers give.
 const PIQI: f64 = 0.95 * 1408.0 / 1500.0;
 
 #[test]
@@ -210,13 +213,13 @@ fn piqi_rcp_shares_alike_among_joiners_and_between_round_trips() {
     assert_eq!(run(links(), flows(), 30, 30).links[0].drops, 0);
     let flows = || vec![flow("piqi-rcp", 0, 200, vec![0]), flow("piqi-rcp", 10, 30, vec![0])];
     assert!(are_near(&rates(&run(links(), flows(), 25, 3)), &[PIQI * 500.0; 2], 0.05));
-    // Between JetMax, which has filled it by then, and RCP, which takes 11 s.
+    // Between JetMax, which has filled the link by then, and RCP, which takes 11 s.
     let early = run(links(), flows(), 2, 1).links[0].utilisation;
     let late = run(links(), flows(), 7, 1).links[0].utilisation;
     assert!(early < 0.9 && late > 0.94, "{early} and {late}");
 }
 
-/// What is new in a full packet of 1500 bytes under XCP.
+/// Share of new data in a full packet of 1500 bytes under XCP.
 const XCP: f64 = 1400.0 / 1500.0;
 
 #[test]
@@ -239,8 +242,8 @@ fn xcp_shares_alike_between_round_trips_of_30_and_200_ms_and_fills_at_once() {
     assert!(filled.links[0].utilisation > 0.95, "{}", filled.links[0].utilisation);
 }
 
-/// A flow over the first link alone beside n^2 that the second holds at C / (n (n + 1)): its rate as a part of
-/// its max-min share, C / (n + 1).
+/// Runs a flow over the first link alone beside n^2 flows that the second link holds at C / (n (n +
+/// 1)). Returns the flow's rate as a part of its max-min share, C / (n + 1).
 fn beside_limited(cc: &str, n: u64, eta: f64, new: f64) -> f64 {
     let capacity = 155_000_000;
     let mut links = vec![link("l1", 155, Some(cc)), link("l2", 155, Some(cc))];
@@ -266,7 +269,7 @@ fn beside_limited(cc: &str, n: u64, eta: f64, new: f64) -> f64 {
 
 #[test]
 fn xcp_starves_a_flow_beside_those_that_are_limited_elsewhere_and_the_others_do_not() {
-    // Rows: n; what the law's equilibrium leaves of the max-min share.
+    // Rows: n; the part of the max-min share in the algorithm's equilibrium.
     for (n, left) in [(2, 0.79), (3, 0.62), (5, 0.38)] {
         let part = beside_limited("xcp", n, 1.0, XCP);
         println!("{n}: {part:.3}, by the law {left}");
@@ -291,24 +294,25 @@ fn xcp_in_tcp_hosts_fills_a_link_beside_xcp_in_ours_without_loss() {
     assert_eq!(fallbacks(links(), vec![tcp(0), flow("xcp", 3, 50, vec![0])], 8), []);
     let flows = || vec![tcp(0), flow("xcp", 3, 50, vec![0]), tcp(6)];
     let results = run(links(), flows(), 18, 4);
-    // IPv4 and TCP headers are 40 bytes, and the congestion header is as long as in our own packets.
+    // IPv4 and TCP headers are 40 bytes, and the congestion header is as long as in our own
+    // packets.
     let new = (1500.0 - 40.0 - 28.0) / 1500.0;
     let third = 1000.0 / 3.0;
     assert!(are_near(&rates(&results), &[new * third, XCP * third, new * third], 0.05));
     let whole = run(links(), flows(), 18, 18);
     assert_eq!(whole.links[0].drops, 0);
     assert!(whole.links[0].queue_packets.max < 3000, "{}", whole.links[0].queue_packets.max);
-    // Without a router it goes on as others do.
+    // Without a router the flow continues like any other.
     let seen = fallbacks(vec![link("l", 100, None)], vec![tcp(0)], 3);
     assert!(matches!(&seen[..], [(_, at, why)] if *at < 0.1 && why == "no-router"), "{seen:?}");
     let results = run(vec![link("l", 100, None)], vec![tcp(0)], 10, 5);
     assert!(results.links[0].utilisation > 0.8, "{}", results.links[0].utilisation);
 }
 
-/// What is new in a full packet of 1500 bytes under EMKC.
+/// Share of new data in a full packet of 1500 bytes under EMKC.
 const EMKC: f64 = 1396.0 / 1500.0;
 
-/// A flow whose controller has that setting.
+/// Sets this parameter of a flow's controller.
 fn set(mut flow: FlowPlan, name: &str, value: &str) -> FlowPlan {
     flow.params = vec![(name.to_owned(), value.to_owned())];
     flow
@@ -320,7 +324,7 @@ fn emkc_fills_a_link_with_three_flows_that_join_and_shares_alike_by_alpha() {
         [0, 5, 10].map(|start| set(flow("emkc", start, 50, vec![0]), "alpha_mbps", alpha)).to_vec()
     };
     let links = || vec![link("l", 1000, Some("emkc"))];
-    // Each has alpha / beta more than its part: 950 / 3 + 5 / 0.5.
+    // Each flow has alpha / beta more than its part: 950 / 3 + 5 / 0.5.
     let results = run(links(), flows("5"), 55, 3);
     assert!(are_near(&rates(&results), &[EMKC * (950.0 / 3.0 + 10.0); 3], 0.03));
     for alpha in ["0.02", "5"] {
@@ -338,7 +342,7 @@ fn emkc_shares_alike_between_round_trips_of_30_and_200_ms_in_the_time_that_alpha
     assert!(are_near(&rates(&results), &[EMKC * (95.0 / 2.0 + 2.0); 2], 0.05));
 }
 
-/// What is new in a full packet under MaxNet, and what routers give.
+/// Share of new data in a full packet under MaxNet, times the rate that routers give.
 const MAXNET: f64 = 0.97 * 1412.0 / 1500.0;
 
 #[test]
@@ -356,10 +360,11 @@ fn maxnet_shares_alike_among_joiners_and_between_round_trips_without_loss() {
     assert!(filled.links[0].utilisation > 0.95);
 }
 
-/// Three flows over links of 97 and 80 Mb/s, of which the first crosses both, within 3 % of these shares of a target eta
-/// with so much above it, all of it full packets with so many new bytes.
+/// Whether three flows over links of 97 and 80 Mb/s, of which the first flow crosses both, have
+/// max-min shares within 3 %. Each flow has `above` Mb/s more than its share of `eta` times the
+/// capacity, sent in full packets of 1500 bytes with `new` bytes of new data.
 fn has_max_min_shares(cc: &str, [above, eta, new]: [f64; 3], param: (&str, &str), late_ms: u64) {
-    // 80 for two, so 40 each; 97 less 40 for the third.
+    // 80 for two flows, so 40 each; 97 less 40 for the third.
     let links = vec![link("l1", 97, Some(cc)), link("l2", 80, Some(cc))];
     let flow = |start, path| set(flow(cc, start, 50, path), param.0, param.1);
     let mut flows = vec![flow(0, vec![0, 1]), flow(4, vec![0]), flow(8, vec![1])];
@@ -379,7 +384,8 @@ fn the_others_give_each_flow_its_max_min_share_over_two_links() {
 
 #[test]
 fn emkc_gives_each_flow_its_max_min_share_over_two_links_whenever_they_begin() {
-    // Where packets count in one interval alone, the first is 2 to 6 % off, by when the third begins.
+    // Where packets count in one interval alone, the first flow is 2 to 6 % off when the third
+    // begins.
     for late_ms in [0, 15, 50] {
         has_max_min_shares("emkc", [0.4, 0.95, EMKC * 1500.0], ("alpha_mbps", "0.2"), late_ms);
     }
@@ -414,11 +420,11 @@ fn one_router_of_two_is_enough_where_it_is_the_narrow_one_and_noticed_where_it_i
     assert_eq!(fallbacks(narrow(), flows(), 5), []);
     let results = run(narrow(), flows(), 8, 4);
     assert!(are_near(&rates(&results), &[JETMAX * 200.0], 0.03));
-    // The other way round it sends 380 Mb/s into 200.
+    // In the other order the flow sends 380 Mb/s into 200.
     let wide = || vec![link("l1", 400, Some("jetmax")), link("l2", 200, None)];
     let seen = fallbacks(wide(), flows(), 5);
-    // It passes 200 Mb/s half a second after its start; the queue passes a quarter of the round trip a
-    // tenth of a second later.
+    // The flow exceeds 200 Mb/s half a second after its start; the queue exceeds a quarter of the
+    // RTT a tenth of a second later.
     assert!(
         matches!(&seen[..], [(_, at, why)] if *at < 0.8 && why == "queue-elsewhere"),
         "{seen:?}"
@@ -430,7 +436,7 @@ fn one_router_of_two_is_enough_where_it_is_the_narrow_one_and_noticed_where_it_i
 #[test]
 fn a_link_that_is_slower_than_its_router_believes_is_noticed() {
     let mut slow = link("l", 200, Some("jetmax"));
-    // The rate wanders between 40 and 200 Mb/s; the router gives away 190.
+    // The rate varies between 40 and 200 Mb/s; the router assigns 190.
     let walk = RateWalk { low: Rate::from_mbps(40), every: Span::from_millis(50) };
     slow.forward = slow.forward.to_builder().with_rate_walk(Some(walk)).build().unwrap();
     let seen = fallbacks(vec![slow], vec![flow("jetmax", 0, 50, vec![0])], 10);
@@ -439,8 +445,9 @@ fn a_link_that_is_slower_than_its_router_believes_is_noticed() {
 
 #[test]
 fn a_router_that_gives_away_what_its_link_has_not_is_left_and_then_nothing_is_lost_for_long() {
-    // The queue of 833 packets is 50 ms as the router tells it and 59 in truth: neither that nor a loss beside a
-    // told queue is anybody else's. By what they give away of 200 Mb/s, four of the laws lose a tenth for good.
+    // The queue of 833 packets is 50 ms as the router reports it and 59 in truth. Neither this
+    // difference nor a loss while the router reports a queue counts as a queue elsewhere. With 200
+    // Mb/s assigned, four of the algorithms would lose a tenth for good.
     let link = |cc: &str| {
         let mut link = link("l", 170, Some(cc));
         let believes = Some(Rate::from_mbps(200));
@@ -450,7 +457,7 @@ fn a_router_that_gives_away_what_its_link_has_not_is_left_and_then_nothing_is_lo
         link.forward = forward.build().unwrap();
         vec![link]
     };
-    // The last two look at their queue, and live with it.
+    // The last two take the queue into account, so flows stay with them.
     for (cc, is_left) in [
         ("jetmax", true),
         ("piqi-rcp", true),
@@ -468,12 +475,13 @@ fn a_router_that_gives_away_what_its_link_has_not_is_left_and_then_nothing_is_lo
         let carried = results.links[0].utilisation;
         assert!(carried > 0.9, "{cc}: {carried}");
         let lost = results.links[0].drops;
-        // A tenth of the 14 000 packets a second that the link carries were 14 000 in ten seconds.
+        // A tenth of the link's 14 000 packets a second would be 14 000 in ten seconds.
         assert!(lost < 1400, "{cc}: {lost}");
     }
 }
 
-/// So many flows that join within some seconds, one after another, on a link with a queue of that many packets.
+/// Runs this many flows that join within some seconds, one after another, on a link with a queue of
+/// this many packets.
 fn crowd(
     cc: &str,
     mbps: u64,
@@ -512,7 +520,7 @@ fn piqi_rcp_fills_a_link_with_flows_of_three_packets_a_round_trip() {
     assert_eq!(results.links[0].drops, 0);
 }
 
-/// A link of 200 Mb/s with a queue of one product, behind whose router somebody writes what he likes.
+/// Returns a link of 200 Mb/s with a queue of one BDP, with a forger behind its router.
 fn forged(cc: &str, how: Forgery) -> Vec<LinkPlan> {
     let mut link = link("l", 200, Some(cc));
     let forward = link.forward.to_builder().with_queue(QueueLimit::Packets(833));
@@ -525,7 +533,7 @@ fn forged_headers_cost_their_flow_speed_and_nothing_else() {
     for cc in ["jetmax", "rcp", "piqi-rcp", "xcp", "maxnet", "emkc"] {
         for how in [Forgery::Huge, Forgery::Zero, Forgery::Random] {
             println!("{cc}, {how:?}");
-            // A fault of a controller, or a peer that breaks the protocol, would end the run.
+            // A fault of a controller, or a peer's protocol violation, would end the run.
             let cubic = FlowPlan::new("cubic", Transport::Tcp, "cubic", vec![0]);
             let flows = vec![flow(cc, 2, 50, vec![0]), cubic];
             let results = run(forged(cc, how), flows, 20, 10);
@@ -565,8 +573,9 @@ fn a_router_of_another_algorithm_takes_no_part() {
 
 #[test]
 fn flows_that_leave_routers_one_after_the_other_share_what_there_is() {
-    // The rate wanders between 100 and 200 Mb/s; the router gives away 190. The first to leave searches in a queue that the
-    // other keeps full: without another search it has a third, or a half of the other, for good.
+    // The rate varies between 100 and 200 Mb/s; the router assigns 190. The first flow to fall back
+    // searches in a queue that the other flow keeps full. Without another search it would have a
+    // third, or a half of the other's rate, for good.
     let mut slow = link("l", 200, Some("jetmax"));
     let walk = RateWalk { low: Rate::from_mbps(100), every: Span::from_millis(500) };
     let walks = slow.forward.to_builder().with_rate_walk(Some(walk));

@@ -1,4 +1,4 @@
-//! Controllers that do what none may do: the run fails, and says whose fault it is.
+//! Controllers that violate their contract: the run fails and names the controller.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -11,7 +11,7 @@ use sabul_run::scenario::{Arrivals, FlowPlan, FlowSize, Scenario, Transport};
 use sabul_sim::{FlowFault, Outcome, World};
 use sabul_units::{Gap, Instant, Packets, Rate, Span};
 
-/// Ten packets, until it has heard of 500.
+/// A window of ten packets, until the controller has been notified of 500.
 #[derive(Debug)]
 struct Broken {
     limits: SendLimits,
@@ -111,7 +111,7 @@ fn a_run_fails_by_the_fault_of_a_controller_on_either_transport() {
 
 #[test]
 fn a_fault_between_two_samples_of_a_flow_that_ends_is_seen() {
-    // 80 packets a copy; the fault comes with its 501st, so these are whole.
+    // 80 packets per copy; the fault occurs at the 501st of a copy, so these complete.
     let short = |flow: &mut FlowPlan| {
         flow.size = FlowSize::Bytes(100_000);
         flow.arrivals = Arrivals::Chain { count: 10, parallel: 1 };
@@ -121,8 +121,8 @@ fn a_fault_between_two_samples_of_a_flow_that_ends_is_seen() {
     assert!(run(Transport::Tcp, "wild", long).is_err());
 }
 
-/// What TCP can announce at most, 2^30 bytes, holds back a sender that nothing else does; our own, at
-/// the 100 Gb/s of its interface, has more lost than a channel bears.
+/// TCP's largest window, 2^30 bytes, limits a sender without any other limit. Our own sender, at
+/// the 100 Gb/s of its interface, loses more packets than a channel can track.
 #[test]
 fn a_window_without_bounds_is_legal_and_ends_all_the_same() {
     let outcome = run(Transport::Tcp, "wide-open", |_| {}).unwrap();

@@ -1,5 +1,5 @@
-//! One world with everything in it, held against results kept as text: the same bits in every build
-//! and on every machine. `SABUL_GOLDEN=write` replaces the text; explain it in the commit.
+//! One world with every feature, compared with results kept as text: the same bits in every build
+//! and on every machine. `SABUL_GOLDEN=write` replaces the text; explain the change in the commit.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -76,7 +76,7 @@ fn scenario() -> Scenario {
 #[test]
 fn one_world_gives_the_same_bits_everywhere() {
     let outcome = World::new(scenario()).unwrap().run().unwrap();
-    // Debug shows each float so that it reads back to the same bits.
+    // Debug prints each float so that it parses to the same bits.
     let mut text = format!("events {}\n{:#?}\n", outcome.events, outcome.results);
     for flow in &outcome.series.flows {
         let sum: f64 = flow.goodput_bps.iter().chain(&flow.gap_ns).sum();

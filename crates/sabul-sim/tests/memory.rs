@@ -1,5 +1,5 @@
-//! A flow that is told what an earlier one saw of the path: how much sooner it is done, and what it costs where the
-//! path has become another one.
+//! Path memory: how much earlier a flow with facts of an earlier flow completes, and the cost where
+//! the path has changed.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -11,7 +11,8 @@ use sabul_units::{Rate, Span};
 
 const RTT: Span = Span::from_millis(100);
 
-/// What a flow of so many bytes met on a link of this rate with one product of queue, told of that path.
+/// Runs a flow of this many bytes over a link of this rate with one BDP of queue, and path facts of
+/// an earlier flow.
 fn run(mbps: u64, bytes: u64, remembered: Option<(u64, Span)>) -> FlowResult {
     let product = mbps * 1000 * RTT.as_nanos() / 1_000_000 / 12_000;
     let link = LinkConfig::builder()
@@ -21,7 +22,7 @@ fn run(mbps: u64, bytes: u64, remembered: Option<(u64, Span)>) -> FlowResult {
     let ends = SabulEnds {
         remembered_rate: remembered.map(|(mbps, _)| Rate::from_mbps(mbps)),
         remembered_rtt: remembered.map(|(_, rtt)| rtt),
-        // The first train arrives as one lump, so that it says nothing of the rate, as on real hosts.
+        // The first train arrives as one lump, so it gives no rate sample, as on real hosts.
         machine: Machine { gro_packets: 32, ..Machine::default() },
         ..SabulEnds::default()
     };

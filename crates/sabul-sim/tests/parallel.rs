@@ -1,4 +1,4 @@
-//! Several TCP connections that carry one flow.
+//! Parallel TCP connections that carry one flow.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -48,7 +48,7 @@ fn goodput_mbps(streams: u32) -> f64 {
 
 #[test]
 fn independent_losses_let_each_connection_have_its_own_share() {
-    // 1.22 ÷ √0.001 = 38.6 packets of 1460 bytes a round trip of 0.1 s: 4.5 Mb/s each.
+    // 1.22 ÷ √0.001 = 38.6 packets of 1460 bytes per RTT of 0.1 s: 4.5 Mb/s each.
     let alone = goodput_mbps(1);
     assert!((3.5..5.5).contains(&alone), "{alone}");
     let eight = goodput_mbps(8);
@@ -64,7 +64,7 @@ fn a_transfer_ends_once_with_every_byte() {
         let results = run(link(1e-3, Discipline::DropTail), vec![one], 60, true);
         let flow = &results.flows[0];
         assert_eq!((flow.started, flow.completed), (1, 1), "{streams} {striping:?}");
-        // Goodput is over the flow's own time: every byte once.
+        // Goodput is over the flow's own duration: every byte once.
         let took = flow.completed_s.unwrap();
         let delivered = flow.goodput_bps * took / 8.0;
         assert!((delivered / bytes as f64 - 1.0).abs() < 0.01, "{delivered}");

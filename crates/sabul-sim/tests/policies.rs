@@ -1,4 +1,5 @@
-//! The policies of `sabul2026` in a closed loop: shares by weight, and what a flow that gives way leaves to others.
+//! Policies of `sabul2026` in a closed loop: shares by weight, and the rate left to others by a
+//! yielding flow.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -31,7 +32,7 @@ fn other(transport: Transport, cc: &str, start_s: u64) -> FlowPlan {
     from(FlowPlan::new(cc, transport, cc, vec![0]), start_s)
 }
 
-/// A flow of 1 MB every 400 ms: a fifth of the link.
+/// Returns a flow of 1 MB every 400 ms: a fifth of the link.
 fn short_flows() -> FlowPlan {
     let mut flow = other(Transport::Tcp, "cubic", 0);
     "short".clone_into(&mut flow.id);
@@ -40,7 +41,7 @@ fn short_flows() -> FlowPlan {
     flow
 }
 
-/// Measured from `from_s` to `to_s`, with a queue of so many products.
+/// Measures from `from_s` to `to_s`, with a queue of this many BDPs.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
 fn run(queue_bdp: f64, flows: Vec<FlowPlan>, from_s: u64, to_s: u64) -> Results {
     let link = LinkConfig::builder()
@@ -90,15 +91,16 @@ fn a_flow_alone_fills_the_link_whatever_its_policy() {
             let results = run(queue_bdp, vec![ours("alone", policy, 0)], 5, 25);
             let share = mbps(&results, "alone") / (100.0 * PAYLOAD);
             assert!(share > 0.95, "{policy}, queue {queue_bdp}: {share:.3}");
-            // A millisecond of the link, which is what a ping beside it waits.
+            // A millisecond of the link, which is the delay of a ping on it.
             let queue = results.links[0].queue_packets.mean;
             assert!(queue < 8.3, "{policy}, queue {queue_bdp}: {queue:.1} packets");
         }
     }
 }
 
-/// What others keep beside a flow that gives way, whether it comes first or later. Measured from 40 s on: a `bbr3`
-/// that finds a short queue in front of a busy link needs half a minute to grow, whoever it is that makes room.
+/// The share of other flows beside a yielding flow, which starts before or after them. Measured
+/// from 40 s on: a `bbr3` that starts with a short queue on a busy link needs half a minute to
+/// grow, whichever flow yields.
 #[test]
 fn whoever_uses_the_link_keeps_it_beside_low() {
     const CUBIC: (Transport, &str) = (Transport::Tcp, "cubic");
@@ -114,7 +116,8 @@ fn whoever_uses_the_link_keeps_it_beside_low() {
         (1.0, OURS),
     ] {
         let alone = mbps(&run(queue_bdp, vec![other(transport, cc, 0)], 40, 70), cc);
-        // A second start that differs by a second is another run: CUBIC once had half of the link in one of sixteen.
+        // A start that differs by a second is another run: CUBIC once had half of the link in one
+        // of sixteen.
         for (start, low_start) in [(0, 5), (5, 0), (6, 0), (7, 0)] {
             let flows = vec![other(transport, cc, start), ours("low", Policy::Low, low_start)];
             let kept = mbps(&run(queue_bdp, flows, 40, 70), cc) / alone;

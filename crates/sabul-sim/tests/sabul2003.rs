@@ -1,4 +1,4 @@
-//! `sabul2003` in a closed loop: what its bounds let it lose, and with whom it shares.
+//! `sabul2003` in a closed loop: its losses under its bounds, and its shares beside other flows.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -10,7 +10,7 @@ use sabul_units::{Instant, Rate, Span};
 /// The share of a link's bytes that is payload, in our packets of 1500 bytes.
 const PAYLOAD: f64 = 0.953;
 
-/// A link and the size of packets on it.
+/// A link and its packet size.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     mbps: u64,
@@ -25,12 +25,12 @@ impl Path {
         Self { mbps, rtt_ms, queue_bdp, packet_bytes: 1500 }
     }
 
-    /// Packets that the link carries in this time.
+    /// Number of packets that the link carries in this time.
     fn packets_in(self, ms: u64) -> f64 {
         (self.mbps * 1000 * ms) as f64 / f64::from(self.packet_bytes * 8)
     }
 
-    /// Flows that start and have round trips like this, ours with these bounds; measured from 10 s on.
+    /// Runs flows with these starts and RTTs, ours with these bounds; measures from 10 s on.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
     fn run(self, bounds: &str, flows: &[(&str, u64, u64)], to_s: u64) -> Outcome {
         let queue = (self.packets_in(self.rtt_ms) * self.queue_bdp) as u64;
@@ -78,7 +78,7 @@ fn goodput(outcome: &Outcome) -> Vec<f64> {
     outcome.results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect()
 }
 
-/// Most packets dropped in round trips with drops in a row, after the start.
+/// Returns the most packets dropped in consecutive round trips with drops, after the start.
 fn worst_overflow(outcome: &Outcome) -> f64 {
     let series = &outcome.series;
     let samples = series.t_s.iter().zip(&series.links[0].drops).filter(|(t_s, _)| **t_s > 10.0);
@@ -115,7 +115,7 @@ fn without_bounds_an_overflow_costs_several_times_that() {
 
 #[test]
 fn what_arrives_keeps_the_rate_from_where_it_would_rise_ten_times_as_fast() {
-    // 962 packets a SYN interval fill the link; beyond 1000 each interval adds ten.
+    // 962 packets per SYN interval fill the link; above 1000 each interval adds ten.
     let path = Path { packet_bytes: 1300, ..Path::new(1000, 100, 1.0) };
     let outcome = path.run("measured", &[("sabul2003", 0, 100)], 25);
     let from_10_s = outcome.series.t_s.iter().zip(&outcome.series.flows[0].gap_ns);

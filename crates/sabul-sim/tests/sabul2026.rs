@@ -1,4 +1,4 @@
-//! `sabul2026` in a closed loop: what it takes of a path, what it leaves in the queue, and to whom.
+//! `sabul2026` in a closed loop: its share of a path, its queue, and fairness.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -11,14 +11,14 @@ use sabul_units::{Instant, Probability, Rate, Span};
 /// The share of a link's bytes that is payload, in our packets of 1500 bytes.
 const PAYLOAD: f64 = 0.953;
 
-/// A link, as scenario files name its settings.
+/// A link, with settings named as in scenario files.
 #[derive(Clone, Copy)]
 struct Path {
     mbps: u64,
     rtt_ms: u64,
     queue_bdp: f64,
     loss: f64,
-    /// Of packets on the way back, which are ACKs.
+    /// Loss probability of packets on the way back, which are ACKs.
     loss_back: f64,
     policer: Option<TokenBucket>,
 }
@@ -34,14 +34,14 @@ impl Path {
     }
 }
 
-/// A flow: transport, controller, round trip, when it starts.
+/// A flow: transport, controller, RTT, start time.
 type Flow = (Transport, &'static str, u64, u64);
 
 const fn ours(start_s: u64, rtt_ms: u64) -> Flow {
     (Transport::Sabul, "sabul2026", rtt_ms, start_s)
 }
 
-/// Measured from `from_s` to `to_s`.
+/// Measures from `from_s` to `to_s`.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
 fn run(path: Path, flows: &[Flow], from_s: u64, to_s: u64) -> Results {
     let back = LinkConfig::builder()
@@ -103,14 +103,16 @@ fn alone_it_fills_the_path_at_any_loss_and_leaves_the_queue_almost_empty() {
 #[test]
 fn a_tenth_lost_by_chance_is_no_reason_to_cut_the_start_short() {
     for loss in [0.05, 0.1, 0.2] {
-        // At 1 Gb/s what the second train lost is told while the third is on the way.
+        // At 1 Gb/s the losses of the second train are reported while the third is in flight.
         for mbps in (300..306).chain(1000..1003) {
             let path = Path::new(mbps, 100, 1.0, loss);
-            // The search takes half a second; cut short, it left the link almost empty for five.
+            // The search takes half a second; a search cut short left the link almost empty for
+            // five.
             let results = run(path, &[ours(0, 100)], 1, 5);
             #[expect(clippy::cast_precision_loss, reason = "small numbers")]
             let share = goodput(&results)[0] / (mbps as f64 * PAYLOAD * (1.0 - loss));
-            // The circuit breaker's trial costs two round trips at half of the rate, a twentieth of these four seconds.
+            // The circuit breaker's trial takes two round trips at half of the rate, a twentieth of
+            // these four seconds.
             assert!(share > 0.7, "{mbps} Mb/s, loss {loss}: {share:.3}");
         }
     }
@@ -181,16 +183,16 @@ fn cubic_keeps_at_least_four_fifths_of_what_it_has_beside_cubic() {
 #[test]
 fn beside_cubic_it_keeps_a_share_and_leaves_four_of_them_theirs() {
     let cubic = |start_s| (Transport::Tcp, "cubic", 40, start_s);
-    // Without a share it had 10 and 2.
+    // Without a share the flow had 10 and 2.
     for (queue_bdp, least) in [(1.0, 12.0), (4.0, 18.0)] {
         let path = Path::new(100, 40, queue_bdp, 0.0);
-        // When the rival becomes known is chance, and so a single run's share.
+        // The detection time of a competitor is random, and therefore the share of a single run.
         let ones = [1, 2, 3].map(|at| goodput(&run(path, &[cubic(0), ours(at, 40)], 40, 100))[1]);
         let one = ones.iter().sum::<f64>() / 3.0;
         assert!((least..40.0).contains(&one), "queue {queue_bdp}: {ones:.1?}");
         let four = [cubic(0), cubic(0), cubic(1), cubic(1), ours(2, 40)];
         let four = goodput(&run(path, &four, 40, 100));
-        // Five like flows have a fifth of 97 Mb/s each.
+        // Five equal flows have a fifth of 97 Mb/s each.
         let kept = four[..4].iter().sum::<f64>() / 4.0 / (97.0 / 5.0);
         assert!(kept > 0.8 && four[4] > 4.0, "queue {queue_bdp}: {four:.1?}");
     }
@@ -201,7 +203,7 @@ fn a_queue_of_four_packets_shared_with_cubic_is_not_flooded() {
     let path = Path::new(100, 1, 0.5, 0.001);
     let cubic = (Transport::Tcp, "cubic", 1, 0);
     let results = run(path, &[cubic, ours(1, 1)], 15, 60);
-    // Two CUBIC flows lose 0.041 each there: a queue of four packets is below what the contract covers.
+    // Two CUBIC flows lose 0.041 each there: the contract does not cover a queue of four packets.
     assert!(results.flows[1].loss_rate < 0.08, "{:.3}", results.flows[1].loss_rate);
 }
 
@@ -210,7 +212,7 @@ fn a_link_on_which_a_packet_takes_milliseconds_is_filled_too() {
     for (mbps, rtt_ms) in [(2, 50), (5, 110), (10, 20), (20, 100)] {
         let path = Path::new(mbps, rtt_ms, 2.0, 0.0);
         let results = run(path, &[ours(0, rtt_ms)], 5, 20);
-        // Without the time of a packet in omega, its larger packets were a queue: 0.74 at 5 Mb/s.
+        // Without the packet time in omega, its larger packets counted as a queue: 0.74 at 5 Mb/s.
         assert!(results.links[0].utilisation > 0.95, "{mbps} Mb/s, {rtt_ms} ms");
     }
 }

@@ -1,10 +1,11 @@
-//! Whole transfers through worlds drawn from a seed: the core under whatever a network may do.
+//! Whole transfers through random worlds, each from a seed: a stress test of the core.
 //!
-//! Drawn are topology, rates, delays, queues and their disciplines, loss, bursts, reordering,
-//! duplication, damage, jitter, outages, packet size, controller, protocol profile, file sizes, slow
-//! applications, and what else is on the path. Checked in every run: each byte is delivered once and
-//! in its place, the invariants of every component hold after every event, everything arrives, and
-//! memory stays bounded. `SABUL_SWARM_SEED=n` repeats one seed, `SABUL_SWARM_SEEDS=n` runs the first n.
+//! Random are topology, rates, delays, queues and their disciplines, loss, bursts, reordering,
+//! duplication, damage, jitter, outages, packet size, controller, protocol profile, file sizes,
+//! slow applications, and competing traffic. Every run checks that each byte is delivered once and
+//! in its place, that the invariants of every component hold after every event, that everything
+//! arrives, and that memory stays bounded. `SABUL_SWARM_SEED=n` repeats one seed,
+//! `SABUL_SWARM_SEEDS=n` runs the first n.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -23,9 +24,9 @@ use sabul_units::{Instant, Probability, Random, Rate, SeededRandom, Span};
 static ALLOCATED: Cap<std::alloc::System> = Cap::new(std::alloc::System, usize::MAX);
 
 const SEEDS_BY_DEFAULT: u64 = 1000;
-/// Every transfer has ended by then: the slowest path drawn needs a fraction of it.
+/// Every transfer has ended by then: the slowest possible path needs a fraction of this time.
 const LIMIT: Span = Span::from_secs(900);
-/// No world here has more than a few thousand packets on the way.
+/// No world here has more than a few thousand packets in flight.
 const MEMORY_MAX: usize = 64 << 20;
 
 fn draw(seed: u64) -> Scenario {
@@ -118,7 +119,7 @@ fn flow(
     }
 }
 
-/// TCP may negotiate ECN.
+/// TCP may use ECN.
 fn carrier(transport: Transport, rng: &mut SeededRandom) -> Carrier {
     let is_ecn_capable = rng.below(2) == 0;
     match transport {
@@ -148,8 +149,8 @@ fn draw_transfer(index: u64, links: usize, rng: &mut SeededRandom) -> FlowPlan {
             periodic_err: coin(),
             rtt_once: coin(),
             expire_all: false,
-            // Reports read one a packet make round trips look longer; a controller that paces by them
-            // then waits for ever longer.
+            // One report read per packet makes RTT samples longer; a controller that paces by RTT
+            // then waits ever longer.
             one_report_per_packet: cc == "sabul2002" && coin(),
         };
     }

@@ -1,4 +1,4 @@
-//! Controllers of the TCP family on paths where arithmetic or the literature tells what they do.
+//! Controllers of the TCP family on paths with results known by arithmetic or from the literature.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -9,7 +9,7 @@ use sabul_run::scenario::{Carrier, FlowPlan, Scenario, Transport};
 use sabul_sim::World;
 use sabul_units::{Instant, Probability, Rate, Span};
 
-/// One link there and back with a queue of one bandwidth-delay product.
+/// One link each way with a queue of one BDP.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     mbps: u64,
@@ -23,7 +23,7 @@ const SHORT: Path = Path { mbps: 100, rtt_ms: 20, loss: 0.0, mark_packets: None 
 const LONG: Path = Path { mbps: 622, rtt_ms: 100, loss: 1e-5, mark_packets: None };
 
 impl Path {
-    /// The bandwidth-delay product in packets of 1500 bytes.
+    /// Returns the BDP in packets of 1500 bytes.
     const fn product(self) -> u64 {
         self.mbps * 1000 * self.rtt_ms / 12_000
     }
@@ -43,7 +43,8 @@ impl Path {
     }
 }
 
-/// TCP flows of these controllers, each five seconds after the one before, from 20 s to `end_s`.
+/// Runs TCP flows of these controllers, each five seconds after the one before; measures from 20 s
+/// to `end_s`.
 fn run(path: Path, controllers: &[&str], end_s: u64) -> Results {
     run_over(Transport::Tcp, path, controllers, end_s)
 }
@@ -128,11 +129,11 @@ fn each_alone_fills_a_clean_path() {
     ] {
         let results = run(SHORT, &[cc], 40);
         assert!(results.links[0].utilisation > 0.9, "{cc}");
-        // The tip of each tooth loses some packets, the rest none.
+        // The tip of each tooth loses some packets, the rest of the tooth none.
         assert!(results.flows[0].loss_rate < 0.005, "{cc}: {}", results.flows[0].loss_rate);
     }
-    // These two turn back at 15 % of the queue: half of 1.15 products is 0.575, and a straight line
-    // from there to 1 and a flat one to 1.15 have a mean of 0.84.
+    // These two back off at 15 % of the queue: half of 1.15 BDPs is 0.575, and a straight line from
+    // there to 1 and a flat line to 1.15 have a mean of 0.84.
     for cc in ["tcp-lp", "hstcp-lp"] {
         assert!(used(SHORT, cc, 40) > 0.75, "{cc}");
     }
@@ -165,7 +166,7 @@ fn stray_loss_leaves_the_window_that_the_response_function_says() {
     // One in 10 000 lost: some fifty losses for Reno in 400 s. 155 Mb/s × 100 ms = 1291 packets.
     let path = Path { mbps: 155, loss: 1e-4, ..LONG };
     for (cc, window) in [
-        // 1.31 / sqrt(1e-4), the constant for losses that come at random.
+        // 1.31 / sqrt(1e-4), the constant for random losses.
         ("reno", 131.0),
         // [RFC3649 §5] 0.12 / (1e-4)^0.835 = 0.12 × 2188.
         ("highspeed", 262.6),
@@ -181,8 +182,9 @@ fn stray_loss_leaves_the_window_that_the_response_function_says() {
 
 #[test]
 fn lost_copies_are_found_without_the_timer() {
-    // After a timeout bic's window grows by what arrives, whatever is missing: if the first segment's
-    // copy is lost as well and only the timer can tell, thousands of packets go astray meanwhile.
+    // After a timeout, bic's window grows by the number of arrivals, whatever is missing. If the
+    // first segment's copy is also lost and only the timer can detect it, thousands of packets are
+    // sent in vain meanwhile.
     let path = Path { mbps: 60, ..SHORT };
     for seed in 1..=12 {
         let results = run_seed(Transport::Tcp, path, &["bic"; 4], 45, seed);
@@ -213,7 +215,7 @@ fn hosts_that_know_what_arrived_hardly_tell_reno_from_newreno() {
 
 #[test]
 fn a_late_flow_gets_its_share_from_htcp_and_not_from_scalable() {
-    // Both see the same losses. Growth by a share of the window keeps the ratio of two windows;
+    // Both have the same losses. Growth by a share of the window keeps the ratio of two windows;
     // growth by the time since the loss is the same for both.
     let path = Path { mbps: 155, loss: 0.0, ..LONG };
     let htcp = run(path, &["htcp", "htcp"], 60).jain;
@@ -228,8 +230,8 @@ fn fast_keeps_its_packets_queued_and_loses_nothing() {
         let path = Path { mbps: 155, loss: 0.0, ..LONG };
         let results = run(path, &vec!["fast"; flows], 60);
         let queue = results.links[0].queue_packets;
-        // 100 packets a flow; the second takes those of the first for a part of the path, if it never
-        // saw the path without them, and holds more.
+        // 100 packets per flow. The second flow counts the first flow's packets as part of the base
+        // RTT if it never measured the path without them, and then holds more.
         let most = if flows == 1 { 105.0 } else { 300.0 };
         assert!(queue.mean > 95.0 * flows as f64 && queue.mean < most, "{queue:?}");
         assert_eq!(results.links[0].drops, 0);
@@ -277,7 +279,7 @@ fn ledbatpp_leaves_a_deep_queue_to_others_and_fills_the_path_alone() {
     };
     let alone = deep(&["ledbatpp"]);
     let link = &alone.links[0];
-    // The target is 60 ms of 100 Mb/s: 500 packets. Slowdowns take a tenth of the time at most.
+    // The target is 60 ms of 100 Mb/s: 500 packets. Slowdowns take at most a tenth of the time.
     assert!(link.utilisation > 0.9 && link.queue_packets.mean < 510.0, "{}", link.utilisation);
     let beside = deep(&["ledbatpp", "cubic"]);
     assert!(beside.flows[0].goodput_bps < 10e6, "{}", beside.flows[0].goodput_bps);
@@ -285,8 +287,8 @@ fn ledbatpp_leaves_a_deep_queue_to_others_and_fills_the_path_alone() {
 
 #[test]
 fn dctcp_fills_a_path_whose_queue_is_kept_too_short_for_newreno() {
-    // [RFC8257 §3.1] A seventh of the product, 166 / 7 = 24, is enough for DCTCP; halving needs a queue
-    // of a whole product.
+    // [RFC8257 §3.1] A seventh of the BDP, 166 / 7 = 24, is enough for DCTCP; halving needs a queue
+    // of a whole BDP.
     let path = Path { mark_packets: Some(24), ..SHORT };
     let newreno = run(path, &["newreno"], 40);
     let dctcp = run(path, &["dctcp"], 40);
@@ -298,10 +300,11 @@ fn dctcp_fills_a_path_whose_queue_is_kept_too_short_for_newreno() {
 
 #[test]
 fn two_dctcp_flows_answer_the_share_of_marks_and_not_one_mark_a_round_trip() {
-    // RED's probability is a thousandth for each packet of the mean queue beyond 5, and twice that comes of it,
-    // since it spaces marks evenly. Each flow has half of 166 packets and adds at most one a round trip, and a
-    // share F of marks takes F / 2 of them: F is at most 2 %, the queue at most 15. With each mark echoed until
-    // it is answered F would be near one, and the queue near 5 (measured: 5.2).
+    // RED's probability is a thousandth for each packet of the mean queue beyond 5, and the mark
+    // rate is twice that, because RED spaces marks evenly. Each flow has half of 166 packets and
+    // adds at most one per round trip, and a share F of marks takes F / 2 of them: F is at most 2
+    // %, the queue at most 15. With each mark echoed until it is answered, F would be near one, and
+    // the queue near 5 (measured: 5.2).
     let red = Red {
         min_packets: 5,
         max_packets: 105,

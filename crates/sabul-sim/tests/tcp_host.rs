@@ -1,4 +1,4 @@
-//! TCP hosts where Linux is known to do well: a link that is suddenly full, and one that changes the order.
+//! TCP hosts where Linux is known to do well: a link that suddenly fills, and a link that reorders.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -12,7 +12,7 @@ const fn seconds(seconds: u64) -> Span {
     Span::from_secs(seconds)
 }
 
-/// A link of 40 ms there and back, with a queue of one bandwidth-delay product.
+/// Returns a link with a round trip of 40 ms and a queue of one BDP.
 fn link(mbps: u64) -> LinkConfig {
     LinkConfig::builder()
         .with_rate(Some(Rate::from_mbps(mbps)))
@@ -22,7 +22,7 @@ fn link(mbps: u64) -> LinkConfig {
         .unwrap()
 }
 
-/// Runs for a minute, of which the first ten seconds are left out.
+/// Runs for a minute; measurements skip the first ten seconds.
 fn run(forward: LinkConfig, back: LinkConfig, flows: Vec<FlowPlan>) -> Results {
     let results = World::new(Scenario {
         name: "host".to_owned(),
@@ -49,7 +49,7 @@ fn cubic_gives_way_to_a_sudden_load_of_four_fifths_of_the_link() {
         load.start = Instant::ZERO + seconds(10);
         let results = run(link(200), link(200), vec![tcp, load]);
         let flow = &results.flows[0];
-        // Without proportional reduction and a second reduction cubic loses 0.57.
+        // Without proportional rate reduction and a second reduction, cubic loses 0.57.
         assert!(flow.loss_rate < 0.02, "{cc}: {}", flow.loss_rate);
         assert!(flow.goodput_bps > 30e6, "{cc}: {}", flow.goodput_bps);
     }

@@ -1,4 +1,4 @@
-//! UDT's controllers on paths where arithmetic or the literature tells what they do.
+//! UDT's controllers on paths with results known by arithmetic or from the literature.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -8,14 +8,14 @@ use sabul_run::scenario::{FlowPlan, Scenario, Transport};
 use sabul_sim::World;
 use sabul_units::{Instant, Probability, Rate, Span};
 
-/// One link there and back with a queue of one bandwidth-delay product.
+/// One link each way with a queue of one BDP.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     mbps: u64,
     rtt_ms: u64,
 }
 
-/// 166 packets of 1500 bytes.
+/// BDP: 166 packets of 1500 bytes.
 const SHORT: Path = Path { mbps: 100, rtt_ms: 20 };
 
 const ALL: [&str; 3] = ["udt1", "udt2", "udt4"];
@@ -32,14 +32,15 @@ impl Path {
     }
 }
 
-/// A flow of this controller on our own channel.
+/// Returns a flow of this controller on our own channel.
 fn flow(n: usize, cc: &str) -> FlowPlan {
     let mut flow = FlowPlan::new(&format!("{n}-{cc}"), Transport::Sabul, cc, vec![0]);
     flow.start = Instant::ZERO + Span::from_secs(5) * n as u64;
     flow
 }
 
-/// Flows of these controllers, each five seconds after the one before, from 20 s to `end_s`.
+/// Runs flows of these controllers, each five seconds after the one before; measures from 20 s to
+/// `end_s`.
 fn run(path: Path, controllers: &[&str], end_s: u64) -> Results {
     let flows = controllers.iter().enumerate().map(|(n, cc)| flow(n, cc)).collect();
     run_flows(path, flows, end_s)
@@ -82,7 +83,7 @@ fn each_alone_fills_a_clean_path() {
 
 #[test]
 fn what_acks_show_of_the_capacity_does_as_well_as_the_capacity() {
-    // At 1 Gb/s the least increase, 1.2 Mb/s each second, would lead nowhere in 20 s.
+    // At 1 Gb/s the least increase, 1.2 Mb/s each second, would be useless within 20 s.
     let path = Path { mbps: 1000, ..SHORT };
     for cc in ALL {
         let shown = run(path, &[cc], 30).links[0].utilisation;
@@ -93,7 +94,8 @@ fn what_acks_show_of_the_capacity_does_as_well_as_the_capacity() {
     }
 }
 
-/// Flows of udt4 that are told the capacity of this path, or find it, and have these round trips.
+/// Returns flows of udt4 with these RTTs; the path's capacity is configured, or measured by the
+/// flows.
 fn udt4(path: Path, rtts_ms: &[u64], is_told: bool) -> Vec<FlowPlan> {
     let plan = |(n, rtt_ms): (usize, &u64)| {
         let mut flow = flow(0, "udt4");
@@ -112,7 +114,7 @@ fn random_loss_leaves_udt4_the_rate_at_which_cuts_and_increases_are_even() {
     // 100 to 1000 Mb/s of headroom: a packet each 10 ms, 10^4 packets/s each second, against a ninth of the rate R
     // for each of p R losses: R² = 9 × 10^4 / p, 113.8 Mb/s and 36 Mb/s. libudt 4 has 129 and 42 of payload.
     let path = Path { mbps: 1000, rtt_ms: 100 };
-    // What packet pairs show of the capacity does as well as the capacity.
+    // The capacity measured by packet pairs does as well as the configured capacity.
     for (per_million, mbps, is_told) in
         [(1000, 113.8, true), (1000, 113.8, false), (10_000, 36.0, true), (10_000, 36.0, false)]
     {
@@ -155,9 +157,10 @@ fn two_flows_share_whoever_comes_first() {
 
 #[test]
 fn a_round_trip_five_times_as_long_costs_no_share() {
-    // [UDT4 §7.2] All rise once each SYN interval, whatever their round trips. Told the capacity, for a flow that
-    // starts beside another may find too small a one (DEV-041), and then udt1 has 31 beside 61 Mb/s.
-    // A microsecond decides which flow loses in an overflow, so the median of five paths counts.
+    // [UDT4 §7.2] All flows increase once each SYN interval, whatever their RTT. The capacity is
+    // configured, because a flow that starts beside another may measure too small a capacity
+    // (DEV-041); udt1 then has 31 beside 61 Mb/s. A microsecond decides which flow loses in an
+    // overflow, so the test uses the median of five paths.
     for cc in ALL {
         let mut jain = [38, 39, 40, 41, 42].map(|extra_ms| {
             let mut flows = vec![flow(0, cc), flow(1, cc)];
@@ -174,7 +177,7 @@ fn a_round_trip_five_times_as_long_costs_no_share() {
 
 #[test]
 fn newreno_keeps_a_share_beside_udt_on_a_short_path() {
-    // Half would be 47.5. Version 1 makes room when the delay grows, as the other fills the queue.
+    // Half would be 47.5. Version 1 yields when the delay grows, as the other flow fills the queue.
     for (cc, least) in [("udt1", 60.0), ("udt2", 12.0), ("udt4", 25.0)] {
         for pair in [[cc, "newreno"], ["newreno", cc]] {
             let results = run(SHORT, &pair, 60);
@@ -187,8 +190,8 @@ fn newreno_keeps_a_share_beside_udt_on_a_short_path() {
 
 #[test]
 fn a_loss_among_the_first_packets_leaves_no_flow_at_two_packets() {
-    // 622 Mb/s and 180 ms. The first packet meets a link that is down; the report of it ends slow start with a
-    // window of 2, and of two arrivals a round trip no speed can be told.
+    // 622 Mb/s and 180 ms. The first packet is lost because the link is down. Its loss report ends
+    // slow start with a window of 2, and two arrivals per round trip give no rate sample.
     let path = Path { mbps: 622, rtt_ms: 180 };
     for (cc, least) in [("udt1", "16"), ("udt2", "16"), ("udt2", "1")] {
         let mut link = path.link();

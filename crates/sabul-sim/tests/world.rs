@@ -1,4 +1,4 @@
-//! Worlds whose outcome arithmetic can tell.
+//! Worlds with outcomes known by arithmetic.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -35,10 +35,10 @@ fn cbr(id: &str, mbps: u64) -> FlowPlan {
     FlowPlan::new(id, Carrier::UdpCbr { rate: Rate::from_mbps(mbps) }, "", vec![0])
 }
 
-/// A flow of our own at a constant rate.
+/// Returns a flow of our own at a constant rate.
 fn fixed(id: &str, mbps: u64) -> FlowPlan {
     let params = vec![("rate_mbps".to_owned(), mbps.to_string())];
-    // These tests flood links on purpose.
+    // These tests overload links on purpose.
     let ends = SabulEnds { breaker: Some(false), ..SabulEnds::default() };
     FlowPlan { params, ..flow(id, ends, "fixed") }
 }
@@ -80,7 +80,7 @@ fn what_exceeds_the_rate_fills_the_queue_and_is_dropped() {
     assert_near(link.utilisation, 1.0, 0.002);
     assert_near(link.queue_packets.mean, 50.0, 0.02);
     assert_eq!(link.queue_packets.max, 50);
-    // A third of 150 Mb/s × 10 s ÷ 12 000 bits, less what the queue holds.
+    // A third of 150 Mb/s × 10 s ÷ 12 000 bits, less the packets in the queue.
     assert_near(link.drops as f64, 41_667.0, 0.005);
 }
 
@@ -222,8 +222,8 @@ fn a_chain_keeps_so_many_at_a_time_until_all_are_over() {
     let outcome = run(&scenario(60, vec![link("l", 100, ms(20), 200)], vec![chain]));
     let flow = &outcome.results.flows[0];
     assert_eq!((flow.started, flow.completed), (40, 40));
-    // Ten rounds of four: the mean time, the last ACK's way back of 20 ms, and up to 40 ms for which
-    // a receiver may hold it.
+    // Ten rounds of four: the mean time, the last ACK's way back of 20 ms, and up to 40 ms for
+    // which a receiver may delay the ACK.
     let round_s = 40.0 * 800_000.0 / flow.goodput_bps / 10.0 - flow.completed_s.unwrap();
     assert!((0.018..0.062).contains(&round_s), "{round_s} s between two of a chain");
 }
@@ -288,9 +288,9 @@ fn an_unknown_controller_is_an_error() {
     assert!(error.to_string().contains("nobody"), "{error}");
 }
 
-/// Found by the swarm: in silence the sender went faster and sent everything again and again, which
-/// kept TCP's acknowledgements out of the full queue, and with them the reports that would have
-/// ended the silence.
+/// Found by the swarm: in silence the sender increased its rate and resent everything repeatedly.
+/// This kept TCP's acknowledgements out of the full queue, and with them the reports that would
+/// have ended the silence.
 #[test]
 fn reports_on_tcp_get_through_what_is_sent_in_silence() {
     let red = Red { min_packets: 5, max_packets: 15, ..Red::for_rate(Rate::from_mbps(9)) };
@@ -329,7 +329,7 @@ fn reports_on_tcp_get_through_what_is_sent_in_silence() {
     assert!(slowest < 100.0, "the slowest of ten took {slowest} s");
 }
 
-/// Every line of a run, and its outcome.
+/// Returns every event line of a run, and its outcome.
 fn told(scenario: &Scenario) -> (Vec<String>, Outcome) {
     let mut world = World::new(scenario.clone()).unwrap();
     world.listen();
@@ -342,7 +342,7 @@ fn told(scenario: &Scenario) -> (Vec<String>, Outcome) {
 
 #[test]
 fn a_fall_of_the_rate_is_explained_by_its_events() {
-    // 10 Mb/s, 20 ms, a queue of ten packets: slow start fills it, and something is dropped.
+    // 10 Mb/s, 20 ms, a queue of ten packets: slow start fills the queue, and packets are dropped.
     let links = vec![link("tight", 10, ms(10), 10)];
     let scenario = scenario(5, links, vec![flow("reno", Transport::Tcp, "newreno")]);
     let (lines, outcome) = told(&scenario);
@@ -368,7 +368,8 @@ fn a_fall_of_the_rate_is_explained_by_its_events() {
 
 #[test]
 fn the_timers_of_both_ends_are_told_with_their_cause() {
-    // 10 Mb/s, 20 ms, and nothing for a second: what was on the way is missing, and then all is silent.
+    // 10 Mb/s, 20 ms, and an outage of a second: packets in flight are lost, then no report
+    // arrives.
     let outage = Outage { at: at_s(1), lasts: ms(1000) };
     let mut links = vec![link("l", 10, ms(10), 20)];
     links[0].forward = links[0].forward.to_builder().with_outages(vec![outage]).build().unwrap();
@@ -418,7 +419,7 @@ fn acks_wait_and_are_dropped_in_the_queue_of_reverse_data() {
     let both = run(&scenario(20, vec![l], vec![there, back])).results;
     assert!(alone.flows[0].rtt_ms.p99 < 15.0, "{:?}", alone.flows[0]);
     assert!(both.flows[0].rtt_ms.mean > 55.0, "{:?}", both.flows[0]);
-    // At most a window of 20 packets for each round trip, and less where ACKs are missing.
+    // At most a window of 20 packets per round trip, and less where ACKs are missing.
     let most = 20.0 * 1460.0 * 8.0 / (both.flows[0].rtt_ms.mean / 1e3);
     let goodput = both.flows[0].goodput_bps;
     assert!((0.6..1.05).contains(&(goodput / most)), "{goodput} of {most}");

@@ -1,4 +1,4 @@
-//! The applications at both ends of a flow: when data is there, and when there is room for it.
+//! Applications at both ends of a flow: a source and a sink, each with an optional rate limit.
 
 use std::collections::VecDeque;
 
@@ -7,25 +7,25 @@ use sabul_units::{Bytes, Instant, Rate};
 
 use sabul_run::scenario::{PACED_BLOCK_BYTES, SINK_BLOCKS};
 
-/// Bytes of a block where no application is slow.
+/// Block size in bytes where no application is slow.
 const BLOCK_BYTES: u32 = 1 << 20;
-/// Blocks kept ready behind the first unacknowledged one: 1 GiB, more than any path holds.
+/// Blocks kept ready behind the first unacknowledged block: 1 GiB, more than any path holds.
 const BLOCKS_READY: u32 = 1024;
 
-/// Gives the sender its blocks.
+/// Source of the sender's blocks.
 #[derive(Debug)]
 pub(crate) struct Source {
     rate: Option<Rate>,
     block_bytes: u32,
-    /// Bytes not yet given to the sender; none for an endless flow.
+    /// Bytes not yet given to the sender; `None` for an endless flow.
     left: Option<u64>,
     pushed_blocks: u32,
-    /// When the next block is there.
+    /// When the next block is available.
     next_at: Instant,
 }
 
 impl Source {
-    /// A source of `bytes`, or without an end.
+    /// Creates a source of `bytes`, or endless.
     pub(crate) fn new(
         now: Instant,
         rate: Option<Rate>,
@@ -44,7 +44,7 @@ impl Source {
         self.left == Some(0)
     }
 
-    /// Gives what is there; says when there will be more, where the application is what is slow.
+    /// Pushes the available blocks; returns when the next is available if the source is the limit.
     pub(crate) fn push_blocks(&mut self, now: Instant, sender: &mut Sender) -> Option<Instant> {
         while self.pushed_blocks - sender.released_blocks() < BLOCKS_READY {
             let left = self.left.unwrap_or(u64::MAX);
@@ -68,16 +68,16 @@ impl Source {
     }
 }
 
-/// Takes blocks from the receiver, in order.
+/// Sink of the receiver's blocks, in order.
 #[derive(Debug)]
 pub(crate) struct Sink {
     rate: Option<Rate>,
     block_bytes: u32,
     bytes: Option<u64>,
-    /// First block that is not complete, and what has come of it and those behind it.
+    /// Number of the first incomplete block, and the bytes received of this block and later ones.
     complete: u32,
     filled: VecDeque<u32>,
-    /// When each complete block will have been taken.
+    /// When the sink will have consumed each complete block.
     taken_at: VecDeque<Instant>,
     busy_until: Instant,
     opened: u32,
@@ -102,12 +102,12 @@ impl Sink {
         }
     }
 
-    /// Blocks for which there is room at the start.
+    /// Number of blocks for which there is room at the start.
     pub(crate) fn block_limit(&self) -> u32 {
         if self.rate.is_some() { SINK_BLOCKS } else { u32::MAX }
     }
 
-    /// A piece of a block has come.
+    /// Records a received piece of a block.
     pub(crate) fn take(&mut self, now: Instant, block: u32, length: u32) {
         let Some(rate) = self.rate else { return };
         let index = (block - self.complete) as usize;
@@ -128,7 +128,7 @@ impl Sink {
         }
     }
 
-    /// Makes room of what has been taken; says when there will be more.
+    /// Frees the room of consumed blocks; returns when the next block will be consumed.
     pub(crate) fn open(&mut self, now: Instant, receiver: &mut Receiver) -> Option<Instant> {
         while self.taken_at.front().is_some_and(|at| *at <= now) {
             self.taken_at.pop_front();

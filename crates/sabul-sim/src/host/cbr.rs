@@ -1,4 +1,4 @@
-//! Packets at a constant rate that nobody answers: cross traffic.
+//! Constant-rate UDP flow without feedback, as cross traffic.
 use sabul_path::Way;
 use sabul_run::meter::{Counters, Gauges};
 use sabul_run::scenario::FlowPlan;
@@ -7,7 +7,7 @@ use sabul_units::{Bytes, Instant, Rate, Span};
 use super::port::Port;
 use crate::net::Body;
 
-/// IPv4 and UDP headers.
+/// Bytes of IPv4 and UDP headers.
 const HEADERS: u32 = 28;
 
 /// Both ends of a constant-rate flow.
@@ -21,7 +21,7 @@ pub(crate) struct CbrHost {
 }
 
 impl CbrHost {
-    /// Without a rate nothing ever leaves.
+    /// Creates the flow; without a rate no packet ever leaves.
     pub(crate) fn new(
         now: Instant,
         plan: &FlowPlan,
@@ -65,7 +65,8 @@ impl CbrHost {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        // Nobody tells the sender what has arrived: the place is kept until the flow is stopped.
+        // The sender has no feedback about arrivals, so the flow keeps its slot until it is
+        // stopped.
         false
     }
 

@@ -1,8 +1,7 @@
-//! The control connection of the historical profiles: reports on TCP, back to the sender.
-//! [SABUL §II-B]
+//! Control connection of the historical profiles: reports to the sender over TCP. [SABUL §II-B]
 //!
-//! The bytes are a real (simulated) TCP connection on the way back; the reports wait beside it until
-//! TCP has delivered their last byte.
+//! The bytes travel over a simulated TCP connection in the direction back. Each report waits in a
+//! queue until TCP has delivered its last byte.
 use std::collections::VecDeque;
 
 use sabul_cc::registry;
@@ -16,18 +15,18 @@ use super::tcp::RTO_MIN;
 use crate::net::Body;
 use crate::tcp::{Segment, TcpAck, TcpConfig, TcpReceiver, TcpSender};
 
-/// A report's length prefix and kind, and the header, type and tag of its TLS record.
+/// A report's length prefix and kind, plus header, type and tag of its TLS record.
 const RECORD_BYTES: usize = 6 + 22;
 /// [RFC6928 §2]
 const INITIAL_WINDOW: u32 = 10;
 
-/// Reports on their way from the receiving end to the sending one.
+/// The connection, and reports in flight from the receiving end to the sending end.
 #[derive(Debug)]
 pub(crate) struct ControlConnection {
     writer: TcpSender,
     reader: TcpReceiver,
     written: u64,
-    /// What has been written and not read: where in the stream it ends.
+    /// Reports written and not yet read, each with its end offset in the stream.
     reports: VecDeque<(u64, Feedback)>,
 }
 
@@ -53,7 +52,7 @@ impl ControlConnection {
         }
     }
 
-    /// The receiving end reports; `bytes` is the length of the report alone.
+    /// Writes a report of the receiving end; `bytes` is the length of the report without framing.
     pub(crate) fn write(&mut self, report: Feedback, bytes: usize) {
         let bytes = (bytes + RECORD_BYTES) as u64;
         self.writer.write(bytes);
@@ -61,7 +60,7 @@ impl ControlConnection {
         self.reports.push_back((self.written, report));
     }
 
-    /// The next report that TCP has delivered whole.
+    /// Returns the next report that TCP has delivered completely.
     pub(crate) fn read(&mut self) -> Option<Feedback> {
         let (end, _) = self.reports.front()?;
         if *end > self.reader.delivered() {
@@ -78,7 +77,7 @@ impl ControlConnection {
         self.writer.handle_ack(now, ack);
     }
 
-    /// Sends segments; says when to call again.
+    /// Sends segments; returns when to call again.
     pub(crate) fn wake_writer(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
         loop {
             match self.writer.poll(now) {
@@ -95,7 +94,7 @@ impl ControlConnection {
         }
     }
 
-    /// Sends acknowledgements; says when to call again.
+    /// Sends acknowledgements; returns when to call again.
     pub(crate) fn wake_reader(&mut self, now: Instant, port: &mut Port<'_>) -> Option<Instant> {
         loop {
             let ack = match self.reader.poll(now) {

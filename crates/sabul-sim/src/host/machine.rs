@@ -1,10 +1,11 @@
-//! The machines under both ends of a flow: late, and in lumps.
+//! Host machine model: late timers, batches and a busy processor at both ends of a flow.
 //!
-//! Source: ours, after what offloading, wake-ups and a busy processor do to the ends on the wire.
-//! Model:       a sending end sleeps until the last of `gso_packets` is due; a receiving end is handed
-//!              `gro_packets` at a time, a sending end what came back in the last `ack_bunch`; the processor
-//!              of each end is away for drawn spans. What is handed over together arrived together.
-//! Invariants:  nothing is lost or overtaken here.
+//! Source: ours, after the effects of offloading, wake-ups and a busy processor on real hosts.
+//! Model:       a sending end sleeps until the last of `gso_packets` is due. A receiving end
+//!              receives `gro_packets` at a time, and a sending end the reports of the last
+//!              `ack_bunch`. The processor of each end is away for random times. Packets delivered
+//!              together have one arrival time.
+//! Invariants:  no packet is lost or reordered here.
 
 use std::collections::VecDeque;
 
@@ -14,13 +15,13 @@ use sabul_units::{Instant, Random, SeededRandom, Span};
 
 use crate::net::Body;
 
-/// Packets gather while none is further than this behind the one before, as for the receiving end on the wire.
+/// A batch ends when the next packet is more than this time behind, as at the real receiving end.
 /// (`NAP_MAX` there)
 const GATHER: Span = Span::from_micros(300);
-/// How late the sending end on the wire wakes on purpose, and a timer more. (`BATCH_TIME` there)
+/// How late the real sending end wakes on purpose, plus a timer's lateness. (`BATCH_TIME` there)
 const LATE_MAX: Span = Span::from_micros(500);
 
-/// When a processor is away.
+/// Random absences of a processor.
 #[derive(Debug)]
 struct Processor {
     longest: Span,
@@ -34,7 +35,7 @@ impl Processor {
         Self { longest, random, away: now, back: now }
     }
 
-    /// The end of the absence that goes on.
+    /// Returns the end of the present absence, if any.
     fn absence(&mut self, now: Instant) -> Option<Instant> {
         if self.longest == Span::ZERO {
             return None;
@@ -48,16 +49,16 @@ impl Processor {
     }
 }
 
-/// What an end has not been handed yet.
+/// Packets that an end has not yet received.
 #[derive(Debug)]
 struct End {
     processor: Processor,
     waiting: VecDeque<(Body, bool)>,
-    /// When it is handed over.
+    /// When the packets are delivered.
     due: Option<Instant>,
 }
 
-/// See the module.
+/// Machines of both ends; see the module.
 #[derive(Debug)]
 pub(crate) struct Machines {
     settings: Machine,
@@ -66,7 +67,7 @@ pub(crate) struct Machines {
 }
 
 impl Machines {
-    /// None where both are punctual.
+    /// Returns `None` where both machines are ideal.
     pub(crate) fn new(now: Instant, settings: Machine, random: &SeededRandom) -> Option<Box<Self>> {
         if settings == Machine::default() {
             return None;
@@ -79,7 +80,7 @@ impl Machines {
         Some(Box::new(Self { settings, sender: end("sender"), receiver: end("receiver") }))
     }
 
-    /// A packet has come to the end of its way.
+    /// Queues a packet that has arrived at an end.
     pub(crate) fn arrived(&mut self, now: Instant, way: Way, body: &Body, is_marked: bool) {
         let Machine { gro_packets, ack_bunch, .. } = self.settings;
         let end = self.end(way);
@@ -92,7 +93,7 @@ impl Machines {
         end.due = Some(due);
     }
 
-    /// The next packet that an end is handed now.
+    /// Returns the next packet that is due for delivery to an end.
     pub(crate) fn hand_over(&mut self, now: Instant, way: Way) -> Option<(Body, bool)> {
         let end = self.end(way);
         if end.due.is_none_or(|due| due > now) {
@@ -105,17 +106,17 @@ impl Machines {
         packet
     }
 
-    /// Until when the processor of the end of this way is away, if it is now.
+    /// Returns the end of the processor's present absence at the end that `way` leads to, if any.
     pub(crate) fn absence(&mut self, now: Instant, way: Way) -> Option<Instant> {
         self.end(way).processor.absence(now)
     }
 
-    /// When an end is handed what waits for it.
+    /// When the packets waiting for an end are delivered.
     pub(crate) fn due(&mut self, way: Way) -> Option<Instant> {
         self.end(way).due
     }
 
-    /// How long after its time a sending end looks at what is paced by this gap.
+    /// Lateness of a sending end that paces by this gap.
     pub(crate) fn lateness(&self, gap: Span) -> Span {
         (gap * u64::from(self.settings.gso_packets - 1)).min(LATE_MAX)
     }
@@ -128,7 +129,7 @@ impl Machines {
     }
 }
 
-/// The end of the interval that goes on; each is so long.
+/// Returns the end of the present interval of this length.
 fn next_of(now: Instant, interval: Span) -> Instant {
     if interval == Span::ZERO {
         return now;

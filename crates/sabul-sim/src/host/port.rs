@@ -1,4 +1,4 @@
-//! Where a host's packets go out.
+//! Output port of a host.
 
 use sabul_path::{PacketMeta, RouteId, Verdict, Way};
 use sabul_run::scenario::FlowPlan;
@@ -6,18 +6,18 @@ use sabul_units::Instant;
 
 use crate::net::{Body, COPY_SHIFT, Net};
 
-/// Where a host's packets go out.
+/// Output port of a host.
 #[derive(Debug)]
 pub(crate) struct Port<'a> {
     pub(crate) net: &'a mut Net,
     pub(crate) route: RouteId,
     pub(crate) plan: &'a FlowPlan,
-    /// What queues tell flows apart by; they tell its connections apart, too.
+    /// Flow number for queues; connections add to its high bits.
     pub(crate) number: u32,
 }
 
 impl Port<'_> {
-    /// Sends a packet of `size` bytes, IP header included, `way` between the ends of the flow.
+    /// Sends a packet of `size` bytes, IP header included, in direction `way` of the flow.
     pub(crate) fn send(&mut self, now: Instant, way: Way, size: u32, body: Body) {
         let meta = PacketMeta {
             size,
@@ -25,7 +25,7 @@ impl Port<'_> {
             is_ecn_capable: way == Way::Forward
                 && self.plan.tcp().is_some_and(|ends| ends.is_ecn_capable),
         };
-        // What becomes of it, its sender learns from the answers.
+        // The sender detects losses by feedback, not by the verdict.
         let _: Verdict = self.net.push(now, self.route, self.plan.way(way), meta, body);
     }
 }

@@ -1,7 +1,7 @@
-//! Both ends of a flow of our own protocol: the types that ship, fed by virtual time.
+//! Both ends of a flow of our own protocol: the production types in virtual time.
 //!
-//! Sizes on the wire are those of the shipped formats, and a report is what its bytes decode to. The
-//! bytes of blocks themselves are not here.
+//! Sizes on the wire are those of the production formats, and each report is encoded and decoded.
+//! Payload bytes of blocks are not simulated.
 use std::collections::VecDeque;
 
 use sabul_cc::{Fault, Guarded, Policy};
@@ -21,14 +21,15 @@ use super::machine::Machines;
 use super::port::Port;
 use crate::net::Body;
 
-/// A sealed datagram that is not DATA, beyond its content: header and tag, IPv4 and UDP headers.
+/// Bytes of a sealed datagram other than DATA, besides its content: header and tag, IPv4 and UDP
+/// headers.
 const CONTROL_HEADERS: u32 = 16 + 16 + 28;
-/// An ACK2 holds a serial number, five bytes for the longest runs here.
+/// An ACK2 contains a serial number, at most five bytes for the longest runs here.
 const ACK2_BYTES: u32 = CONTROL_HEADERS + 5;
 const MARK_BYTES: u32 = CONTROL_HEADERS + 16;
-/// The host's own interface where none is given: faster than any path here, and not endlessly fast.
+/// Default rate of the host's own interface: faster than any path here, but finite.
 const NIC_RATE: Rate = Rate::from_mbps(100_000);
-/// The flow window where none is asked for: never what limits a flow.
+/// Default flow window: never the limit of a flow.
 const WINDOW_BYTES: u64 = 1 << 40;
 
 /// Both ends of a flow.
@@ -36,22 +37,23 @@ const WINDOW_BYTES: u64 = 1 << 40;
 pub(crate) struct SabulHost {
     sender: Sender,
     receiver: Receiver,
-    /// Historical profiles, and rules of their time: reports travel on it, else in datagrams.
+    /// Control connection for reports, for historical profiles and rules of their time; others use
+    /// datagrams.
     control: Option<Box<ControlConnection>>,
     source: Source,
     sink: Sink,
-    /// Reports that have come and not been read; only where the sender reads one a packet.
+    /// Reports received and not yet read; only where the sender reads one report per packet.
     unread: Option<VecDeque<Feedback>>,
     counters: Counters,
-    /// The first report that the sender could not believe. Our own receiver reports the truth, so it
-    /// takes a controller that sends many times what the path carries.
+    /// The first report that the sender rejected. Our own receiver sends correct reports, so the
+    /// cause is a controller that sends many times the path's capacity.
     refused: Option<PeerError>,
-    /// Where checks are on: every byte delivered so far.
+    /// With checks enabled: every byte delivered so far.
     delivered: Option<IntervalSet>,
     scratch: Vec<u8>,
-    /// Where they are not punctual.
+    /// Present where the machines are not ideal.
     machines: Option<Box<Machines>>,
-    /// Bytes of a DATA packet beyond its payload.
+    /// Bytes of a DATA packet besides its payload.
     headers: u32,
 }
 
@@ -127,7 +129,7 @@ impl SabulHost {
         told.extend(fired.map(|fired| fired.to_json(of)));
     }
 
-    /// Checks from now on that each byte is delivered once.
+    /// From now on, checks that each byte is delivered once.
     pub(crate) fn audit(&mut self) {
         self.delivered = Some(IntervalSet::new());
     }
@@ -252,13 +254,14 @@ impl SabulHost {
         }
     }
 
-    /// Reads the next report that waits, if one does.
+    /// Reads the next waiting report; returns whether there was one.
     fn read_next(&mut self, now: Instant) -> bool {
         let report = self.unread.as_mut().and_then(VecDeque::pop_front);
         report.inspect(|report| self.read(now, report)).is_some()
     }
 
-    /// Hands over what waits for an end, or says until when nothing can be.
+    /// Delivers the packets waiting for an end; returns the end of an absence if the processor is
+    /// away.
     fn hand_over(&mut self, now: Instant, way: Way) -> Option<Instant> {
         if let Some(back) = self.machines.as_mut()?.absence(now, way) {
             return Some(back);
@@ -301,7 +304,7 @@ impl SabulHost {
                 Polled::Ready(Transmit::Mark { number, mark }) => {
                     port.send(now, Way::Forward, MARK_BYTES, Body::Mark { number, mark });
                 }
-                // A sender that waits for anything but its next packet reads all there is.
+                // A sender that waits for anything except pacing reads all waiting reports.
                 Polled::Wait { until, because } => {
                     if because == WaitReason::Pacing || !self.read_next(now) {
                         break self.wake_up(until, because);
@@ -314,7 +317,7 @@ impl SabulHost {
         Instant::earliest([until, acks, next_block, due])
     }
 
-    /// When a sending end that waits until then wakes.
+    /// Returns when a sending end that waits until `until` wakes.
     fn wake_up(&self, until: Option<Instant>, because: WaitReason) -> Option<Instant> {
         match &self.machines {
             Some(machines) if because == WaitReason::Pacing => {
@@ -399,7 +402,7 @@ impl SabulHost {
     }
 }
 
-/// How the channel of a flow reports.
+/// Returns the loss policy and report rule of a flow's channel.
 fn rules(ends: SabulEnds, controller: &Guarded) -> (LossPolicy, ReportRule) {
     match ends.profile {
         Profile::Current => ReportRule::of_rules(controller.rules(), LossPolicy::Current),

@@ -1,8 +1,8 @@
-//! Both ends of a TCP flow: one connection, or several that carry one stream between them.
+//! Both ends of a TCP flow: one connection, or several parallel connections that carry one stream.
 //!
-//! Parallel connections are [PSockets]'s and GridFTP's way: each has a controller of its own, nothing
-//! couples them, and blocks of the stream are dealt out to them. A flow is over when the last
-//! connection is.
+//! Parallel connections follow [PSockets] and GridFTP: each has its own controller, the controllers
+//! are not coupled, and blocks of the stream are distributed among the connections. A flow is over
+//! when its last connection is.
 use sabul_cc::registry::{self, Family};
 use sabul_cc::{Fault, Guarded};
 use sabul_path::Way;
@@ -14,21 +14,21 @@ use super::port::Port;
 use crate::net::{Body, HeadedSegment};
 use crate::tcp::{Segment, TcpConfig, TcpEchoes, TcpReceiver, TcpSender};
 
-/// What Linux uses where [RFC6298 §2] asks for one second.
+/// Linux's minimum; [RFC6298 §2] requires one second.
 pub(super) const RTO_MIN: Span = Span::from_millis(200);
-/// [RFC7323 §2.3] The largest window that TCP can announce, in bytes: what binds a controller that would
-/// send without end.
+/// [RFC7323 §2.3] The largest window that TCP can announce, in bytes. Limits a controller without a
+/// limit of its own.
 const WINDOW_BYTES_MAX: u64 = 1 << 30;
-/// What an endless flow has to send: more than any run can.
+/// Bytes of an endless flow: more than any run can send.
 const ENDLESS: u64 = 1 << 60;
-/// Ours: what is dealt out at a time; [PSockets] does not say.
+/// Ours: block size for the distribution; [PSockets] does not specify one.
 const BLOCK_BYTES: u64 = 64 << 10;
 
 /// Both ends of a TCP flow.
 #[derive(Debug)]
 pub(crate) struct TcpHost {
     stripes: Vec<Stripe>,
-    /// What no connection has been given yet.
+    /// Bytes not yet assigned to a connection.
     left: u64,
     counters: Counters,
     has_end: bool,
@@ -40,12 +40,12 @@ pub(crate) struct TcpHost {
 struct Stripe {
     sender: TcpSender,
     receiver: TcpReceiver,
-    /// What has come to it in congestion headers.
+    /// Congestion headers to echo.
     echoes: TcpEchoes,
 }
 
 impl TcpHost {
-    /// A flow with a connection for each controller.
+    /// Creates a flow with a connection for each controller.
     pub(crate) fn new(
         now: Instant,
         plan: &FlowPlan,
@@ -60,7 +60,7 @@ impl TcpHost {
             window_packets: Some(plan.window_packets.unwrap_or(most)),
             rto_min: RTO_MIN,
             is_ecn_capable: ends.is_ecn_capable,
-            // A controller of windows leaves bursts as TCP makes them, but one of explicit windows. [ECC]
+            // Window controllers keep TCP's bursts, except controllers with explicit windows. [ECC]
             is_paced: registry::find(&plan.cc)
                 .is_ok_and(|entry| entry.family == Family::PacedWindow)
                 || controllers.iter().any(|controller| controller.header().is_some()),
@@ -85,7 +85,7 @@ impl TcpHost {
         host
     }
 
-    /// Gives each connection its part, or leaves all to whoever is free.
+    /// Assigns each connection its share, or leaves all bytes for assignment on demand.
     fn deal(&mut self, bytes: Option<u64>, striping: Striping) {
         let count = self.stripes.len() as u64;
         match (bytes, striping) {
@@ -213,7 +213,7 @@ impl TcpHost {
         counters
     }
 
-    /// Of several connections: what all have on the way, and the first one's gap and round trip.
+    /// For several connections: the sum in flight, and the first connection's gap and RTT.
     pub(crate) fn gauges(&self) -> Gauges {
         let first = &self.stripes[0].sender;
         let gap = if self.is_paced { first.limits().gap.0 } else { Span::ZERO };
@@ -235,7 +235,8 @@ impl TcpHost {
     }
 }
 
-/// What one connection of `count` carries of a stream whose blocks are dealt out in turn.
+/// Returns one connection's bytes of a stream whose blocks are distributed round-robin among
+/// `count`.
 fn share(bytes: u64, count: u64, index: u64) -> u64 {
     let round = BLOCK_BYTES * count;
     let last = (bytes % round).saturating_sub(index * BLOCK_BYTES).min(BLOCK_BYTES);

@@ -1,13 +1,14 @@
-//! What has come in the congestion headers of segments: the newest by its time, and a sum over all.
+//! Echo of congestion headers: the newest header by its send time, and a sum over all.
 //!
-//! Source: [XCP]: the receiver copies what routers left of a header into its ACK; a sum, so that an ACK that is lost or
-//!         delayed loses nothing of it.
-//! Invariants:  an overtaken header is no news, but what it was given counts.
-//! Not here:    copies that a link makes: TCP has no number to know them by, so each counts.
+//! Source: [XCP]: the receiver copies the header, as routers left it, into its ACK. The echoed
+//! change is a running sum, so a lost or delayed ACK loses none of it.
+//! Invariants:  an overtaken header does not replace the newest, but its rate change counts.
+//! Not here:    detection of copies that a link makes: TCP has no packet number, so each copy
+//!              counts.
 
 use sabul_units::{CongestionFields, CongestionHeader, Instant};
 
-/// See the module.
+/// Congestion headers to echo; see the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TcpEchoes {
     newest: Option<(Instant, CongestionHeader)>,
@@ -15,7 +16,7 @@ pub(crate) struct TcpEchoes {
 }
 
 impl TcpEchoes {
-    /// A segment that left then has come with this header.
+    /// Records the header of a segment that left at `sent_at`.
     pub(crate) fn note(&mut self, sent_at: Instant, header: &CongestionHeader) {
         if let CongestionFields::Xcp { delta, .. } = header.fields {
             self.sum = self.sum.wrapping_add(delta);
@@ -25,7 +26,7 @@ impl TcpEchoes {
         }
     }
 
-    /// What an ACK says of them.
+    /// Returns the header for an ACK, with the sum of all changes.
     pub(crate) fn newest(&self) -> Option<CongestionHeader> {
         let (_, mut header) = self.newest?;
         if let CongestionFields::Xcp { delta, .. } = &mut header.fields {

@@ -1,81 +1,82 @@
-//! What TCP hosts send each other.
+//! Packets of TCP hosts.
 
 use sabul_units::Instant;
 
-/// IPv4 and TCP headers of every segment, without options.
+/// Bytes of IPv4 and TCP headers in every segment, without options.
 ///
 /// Each segment and ACK carries a time as the timestamps option does [RFC7323 §3], but the twelve
-/// bytes of that option are not counted: a full segment of 1500 bytes holds 1460, the size with
-/// which the literature computes.
+/// bytes of that option are not counted. A full segment of 1500 bytes therefore holds 1460, the
+/// usual size in the literature.
 pub const TCP_HEADER_BYTES: u32 = 40;
 
-/// Kind, length and padding of the option that carries selective acknowledgements. [RFC2018 §3]
+/// Kind, length and padding of the SACK option. [RFC2018 §3]
 const SACK_OPTION_BYTES: u32 = 4;
 /// Two edges of four bytes. [RFC2018 §3]
 const SACK_BLOCK_BYTES: u32 = 8;
-/// What fits beside the timestamps option. [RFC2018 §3]
+/// Number of blocks that fit beside the timestamps option. [RFC2018 §3]
 pub(super) const SACK_BLOCKS: usize = 3;
 
-/// A stretch of the byte stream on its way to the receiver.
+/// A segment of the byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its first byte's place in the stream, from zero.
+    /// Stream offset of its first byte, from zero.
     pub seq: u64,
-    /// When this copy was sent; the ACK echoes it.
+    /// When this copy was sent; the ACK echoes this time.
     pub sent_at: Instant,
     /// Payload bytes.
     pub length: u32,
-    /// The stretch was sent before.
+    /// Whether the bytes were sent before.
     pub is_resent: bool,
-    /// A router may mark it instead of dropping it.
+    /// Whether a router may mark the segment instead of dropping it.
     pub is_ecn_capable: bool,
-    /// The sender has answered the marks that it was told of.
+    /// Whether the sender has reduced its window after the echoed marks (CWR).
     pub is_window_reduced: bool,
 }
 
 impl Segment {
-    /// The place in the stream after its last byte.
+    /// Stream offset after its last byte.
     pub const fn end(&self) -> u64 {
         self.seq + self.length as u64
     }
 
-    /// Its size on the wire, IP header included.
+    /// Size on the wire, IP header included.
     pub const fn wire_bytes(&self) -> u32 {
         self.length + TCP_HEADER_BYTES
     }
 }
 
-/// What has arrived, on its way to the sender.
+/// An acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpAck {
-    /// Everything before this place in the stream has arrived.
+    /// Everything before this stream offset has arrived.
     pub ack: u64,
-    /// When the segment that this ACK answers was sent. [RFC7323 §4]
+    /// Send time of the segment that this ACK answers. [RFC7323 §4]
     pub echo: Instant,
-    /// Distance of a block's first byte from `ack`, and its length; unused entries have no length.
+    /// Distance of each block's first byte from `ack`, and its length; unused entries have length
+    /// zero.
     blocks: [(u32, u32); SACK_BLOCKS],
-    /// A mark has arrived that the sender has not answered yet.
+    /// Whether a mark has arrived that the sender has not answered yet.
     pub is_marked: bool,
-    /// It answers a segment that had arrived before: DSACK. [RFC2883 §4]
+    /// Whether the answered segment was a duplicate: DSACK. [RFC2883 §4]
     pub has_duplicate: bool,
 }
 
 impl TcpAck {
-    /// An ACK that selectively acknowledges nothing.
+    /// Creates an ACK without blocks.
     pub const fn new(ack: u64, echo: Instant, is_marked: bool) -> Self {
         Self { ack, echo, blocks: [(0, 0); SACK_BLOCKS], is_marked, has_duplicate: false }
     }
 
-    /// The same, of a segment that had arrived before; its place takes the room of a block.
+    /// Marks the ACK as the answer to a duplicate segment, which uses the room of a block.
     #[must_use]
     pub const fn with_duplicate(mut self) -> Self {
         self.has_duplicate = true;
         self
     }
 
-    /// Adds the block of bytes from `start` to before `end`, where there is still room for one.
+    /// Adds the block of bytes from `start` to before `end`, if there is room for another block.
     ///
-    /// A block that lies 4 GiB or more beyond `ack` cannot be said, as in TCP.
+    /// A block that is 4 GiB or more beyond `ack` is omitted, because TCP cannot encode it.
     #[must_use]
     pub fn with_block(mut self, start: u64, end: u64) -> Self {
         let offset = start.checked_sub(self.ack).and_then(|offset| u32::try_from(offset).ok());
@@ -88,7 +89,8 @@ impl TcpAck {
         self
     }
 
-    /// Blocks beyond `ack` that have arrived: first byte and the one after the last, newest first.
+    /// Blocks beyond `ack` that have arrived, newest first: offset of the first byte, and after the
+    /// last.
     pub fn blocks(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.blocks.iter().filter(|(_, length)| *length > 0).map(|(offset, length)| {
             let start = self.ack + u64::from(*offset);
@@ -96,7 +98,7 @@ impl TcpAck {
         })
     }
 
-    /// Its size on the wire, IP header included.
+    /// Size on the wire, IP header included.
     #[expect(clippy::cast_possible_truncation, reason = "at most three")]
     pub fn wire_bytes(&self) -> u32 {
         match self.blocks().count() as u32 + u32::from(self.has_duplicate) {

@@ -1,17 +1,17 @@
 //! Proportional Rate Reduction: the congestion window during a recovery.
 //!
 //! Source: [RFC9937 §6], in segments.
-//! Model, for each ACK that delivers `newly` segments; `target` is the controller's window:
+//! Model: for each ACK that delivers `newly` segments; `target` is the controller's window:
 //!     delivered += newly
 //!     in flight > target:  quota = ceil(delivered × target / flight) - sent
 //!     else (PRR-CRB):      quota = max(delivered - sent, newly)
-//!                          PRR-SSRB: one more if the ACK moved on and showed no further loss
+//!                          PRR-SSRB: one more if the ACK advanced and showed no further loss
 //!                          quota = min(quota, target - in flight)
 //!     cwnd = in flight + quota
 //! Invariants:  the first retransmission is never held back.
-//! Not here:    the target, and when a recovery begins and ends (`sender`).
+//! Not here:    the target, and the beginning and end of recoveries (`sender`).
 
-/// See the module.
+/// State of one recovery; see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prr {
     /// [RFC9937 §6] RecoverFS: segments outstanding when the recovery began.
@@ -21,21 +21,22 @@ pub(super) struct Prr {
     cwnd: u64,
 }
 
-/// An ACK as this module sees it.
+/// The effects of one ACK.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delivery {
-    /// Segments that it delivers, cumulatively or selectively.
+    /// Segments that the ACK delivers, cumulatively or selectively.
     pub(super) newly: u64,
-    /// Segments in flight after it.
+    /// Segments in flight after the ACK.
     pub(super) in_flight: u64,
-    /// The window that the controller wants at the end of the recovery.
+    /// The controller's window for the end of the recovery.
     pub(super) target: u64,
-    /// [RFC9937 §6] SafeACK: it moves the cumulative acknowledgement, and shows no further loss.
+    /// [RFC9937 §6] SafeACK: the ACK advances the cumulative acknowledgement and shows no further
+    /// loss.
     pub(super) is_safe: bool,
 }
 
 impl Prr {
-    /// A recovery that begins with so many segments outstanding, those of the newest ACK included.
+    /// Starts a recovery with `flight` segments outstanding, those of the newest ACK included.
     pub(super) const fn new(flight: u64) -> Self {
         Self { flight, delivered: 0, sent: 0, cwnd: 0 }
     }
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn half_a_window_leaves_one_segment_for_each_two_that_arrive() {
-        // 20 outstanding, target 10: one leaves for each two that arrive.
+        // 20 outstanding, target 10: one leaves for each two arrivals.
         let mut prr = Prr::new(20);
         let (mut in_flight, mut sent) = (18, Vec::new());
         for _ in 0..16 {

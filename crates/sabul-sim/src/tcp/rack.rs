@@ -1,54 +1,54 @@
-//! RACK-TLP: which segments are late enough to be lost, and the probe for a lost tail.
+//! RACK-TLP: loss detection by time, and tail loss probes.
 //!
 //! Source: [RFC8985 §6, §7]; details after [LINUX tcp_recovery.c].
-//! Model:       a segment is lost once one that left later has arrived, and now is at least
+//! Model:       a segment is lost once a segment that left later has arrived, and now is at least
 //!                  its departure + rtt + window
 //!              rtt      of the newest segment, by departure, that has arrived
 //!              window   0 until reordering is seen, in a recovery or with three segments beyond a hole;
-//!                       else steps × rtt_min / 4, at most the smoothed round trip
-//!              steps    one more for each round trip with a DSACK; one again after 16 recoveries
-//!              probe    after 2 smoothed round trips without an ACK, once a tail: a new segment, or the
-//!                       last one again
+//!                       else steps × rtt_min / 4, at most the smoothed RTT
+//!              steps    one more for each round trip with a DSACK; back to one after 16 recoveries
+//!              probe    after 2 smoothed RTTs without an ACK, once per tail: a new segment, or the
+//!                       last segment again
 //! Invariants:  1 <= steps; `newest` only moves forward.
-//! Not here:    which segments there are (`scoreboard`), the timers (`sender`).
+//! Not here:    the segments (`scoreboard`) and the timers (`sender`).
 
 use sabul_cc::RttEstimate;
 use sabul_units::{Instant, Span};
 
 use super::scoreboard::Outstanding;
 
-/// [RFC8985 §6.2 step 4] DupThresh: so many selective acknowledgements are no reordering.
+/// [RFC8985 §6.2 step 4] DupThresh: with this many segments beyond a hole, no window is needed.
 const DUP_THRESH: u64 = 3;
-/// [RFC8985 §6.2 step 4] Recoveries without a DSACK after which the window is as at first.
+/// [RFC8985 §6.2 step 4] Recoveries without a DSACK after which the window is reset.
 const PERSIST: u32 = 16;
 
-/// The segment that left last of those that have arrived.
+/// The segment that left last among those that have arrived.
 #[derive(Clone, Copy, Debug)]
 struct Newest {
     serial: u64,
     rtt: Span,
 }
 
-/// A probe that has not been answered. [RFC8985 §7.3]
+/// An unanswered probe. [RFC8985 §7.3]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tail {
-    /// Place in the stream after it.
+    /// Stream offset after the probe.
     pub(super) end: u64,
-    /// Number of its segment.
+    /// Number of the probe's segment.
     pub(super) number: u64,
     pub(super) is_resent: bool,
 }
 
-/// See the module.
+/// State of RACK-TLP; see the module.
 #[derive(Debug)]
 pub(super) struct Rack {
     newest: Option<Newest>,
-    /// The largest number that has arrived.
+    /// The largest segment number that has arrived.
     highest: u64,
     is_reordering_seen: bool,
     steps: u32,
     persist: u32,
-    /// The round trip in which a DSACK has counted ends with this number.
+    /// A DSACK counts again once this number is acknowledged.
     dsack_round: Option<u64>,
     pub(super) tail: Option<Tail>,
 }
@@ -66,7 +66,7 @@ impl Rack {
         }
     }
 
-    /// A segment has arrived; `echo` is that of the ACK, where the ACK is cumulative. [RFC8985 §6.2 steps 2
+    /// Records an arrived segment; `echo` is the ACK's, for cumulative ACKs. [RFC8985 §6.2 steps 2
     /// and 3]
     pub(super) fn deliver(
         &mut self,
@@ -82,7 +82,7 @@ impl Rack {
             self.is_reordering_seen = true;
         }
         let rtt = now.since(segment.sent_at);
-        // The ACK may be of an earlier copy.
+        // The ACK may answer an earlier copy.
         let is_early = rtt_min.is_some_and(|least| rtt < least)
             || echo.is_some_and(|echo| echo < segment.sent_at);
         let is_ambiguous = segment.was_resent() && is_early;
@@ -91,7 +91,8 @@ impl Rack {
         }
     }
 
-    /// An ACK of everything before number `first` has arrived, `next` not sent yet. [RFC8985 §6.2 step 4]
+    /// Records an ACK of everything before segment `first`; `next` is the next new segment.
+    /// [RFC8985 §6.2 step 4]
     pub(super) fn note_ack(&mut self, has_duplicate: bool, first: u64, next: u64) {
         if self.dsack_round.is_some_and(|round| first >= round) {
             self.dsack_round = None;
@@ -103,7 +104,7 @@ impl Rack {
         }
     }
 
-    /// A recovery has ended. [RFC8985 §6.2 step 4]
+    /// Records the end of a recovery. [RFC8985 §6.2 step 4]
     pub(super) const fn end_recovery(&mut self) {
         self.persist = self.persist.saturating_sub(1);
         if self.persist == 0 {
@@ -111,7 +112,8 @@ impl Rack {
         }
     }
 
-    /// How long after its departure a segment is lost that left before the one with this serial number.
+    /// Returns the newest serial number, and the time after departure at which earlier segments are
+    /// lost.
     pub(super) fn deadline(
         &self,
         is_recovering: bool,
@@ -120,7 +122,7 @@ impl Rack {
     ) -> Option<(u64, Span)> {
         let newest = self.newest?;
         let is_at_once = !self.is_reordering_seen && (is_recovering || sacked >= DUP_THRESH);
-        // Before an ACK has moved on, this is the only sample.
+        // Before a cumulative ACK, this is the only sample.
         let (least, smoothed) = rtt.map_or((newest.rtt, newest.rtt), |rtt| (rtt.min, rtt.smoothed));
         let window =
             if is_at_once { Span::ZERO } else { (least / 4 * u64::from(self.steps)).min(smoothed) };

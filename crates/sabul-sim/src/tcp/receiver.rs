@@ -1,10 +1,11 @@
-//! The receiving host: what has arrived, and when to say so.
+//! TCP receiver: reassembly, delayed ACKs, SACK blocks and ECN echo.
 //!
-//! Source: [RFC5681 §4.2] (delayed ACKs), [RFC2018 §4] and [RFC2883 §4] (which blocks), [RFC7323 §4] (which time to
-//!         echo), [RFC3168 §6.1.3] and [RFC8257 §3.2] (marks).
-//! Model:       every second segment in order is acknowledged, a single one after 40 ms; at once
-//!              what is out of order, fills a hole or has arrived before.
-//! Invariants:  nothing at or before the cumulative acknowledgement waits out of order.
+//! Source: [RFC5681 §4.2] (delayed ACKs), [RFC2018 §4] and [RFC2883 §4] (which blocks), [RFC7323
+//! §4] (which time to echo), [RFC3168 §6.1.3] and [RFC8257 §3.2] (marks).
+//! Model:       every second segment in order is acknowledged, a single segment after 40 ms.
+//!              Segments out of order, segments that fill a hole and duplicates are acknowledged at
+//!              once.
+//! Invariants:  every byte in the out-of-order queue is beyond the cumulative acknowledgement.
 
 use sabul_proto::{IntervalSet, ReceiverWait};
 use sabul_units::{Instant, Polled, Span};
@@ -12,7 +13,7 @@ use sabul_wire::NumberRange;
 
 use super::packets::{SACK_BLOCKS, Segment, TcpAck};
 
-/// [RFC5681 §4.2] allows up to 500 ms; Linux takes 40 ms.
+/// [RFC5681 §4.2] allows up to 500 ms; Linux uses 40 ms.
 const ACK_DELAY: Span = Span::from_millis(40);
 /// [RFC5681 §4.2] An ACK for at least every second full segment.
 const ACK_SEGMENTS: u32 = 2;
@@ -22,11 +23,11 @@ const ACK_SEGMENTS: u32 = 2;
 pub struct TcpReceiverStats {
     /// Segments that arrived.
     pub segments: u64,
-    /// Those that brought nothing new.
+    /// Segments without new data.
     pub duplicates: u64,
-    /// Those with a router's mark.
+    /// Segments with a router's mark.
     pub marked: u64,
-    /// Bytes that arrived on the wire, headers and repeats included.
+    /// Bytes that arrived on the wire, headers and duplicates included.
     pub wire_bytes: u64,
     /// ACKs sent.
     pub acks: u64,
@@ -35,42 +36,44 @@ pub struct TcpReceiverStats {
 /// The receiving end of a TCP connection.
 #[derive(Clone, Debug, Default)]
 pub struct TcpReceiver {
-    /// Everything before has arrived.
+    /// Everything before this offset has arrived.
     next: u64,
-    /// Bytes beyond it that have arrived.
+    /// Bytes that arrived out of order.
     waiting: IntervalSet,
-    /// First bytes of the blocks that ACKs name, newest first.
+    /// First bytes of the blocks in ACKs, newest first.
     recent: [Option<u64>; SACK_BLOCKS],
-    /// Segments in order that no ACK has answered.
+    /// In-order segments that no ACK has answered.
     unanswered: u32,
     is_due: bool,
-    /// The newest segment had arrived before.
+    /// Whether the newest segment was a duplicate.
     has_duplicate: bool,
     deadline: Option<Instant>,
     /// [RFC7323 §4] TS.Recent and Last.ACK.sent.
     echo: Instant,
     last_ack: u64,
-    /// A mark that the sender has not answered yet; where each is told once, that of the newest segment.
+    /// A mark that the sender has not answered yet; with `tells_each_mark`, the newest segment's
+    /// mark.
     is_marked: bool,
     tells_each_mark: bool,
-    /// What was waiting for an ACK when the marks began or ended.
+    /// An ACK for the segments that were waiting when marking began or ended.
     early: Option<TcpAck>,
     stats: TcpReceiverStats,
 }
 
 impl TcpReceiver {
-    /// A receiver at the start of the stream.
+    /// Creates a receiver at the start of the stream.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A receiver at the start of the stream whose ACKs say of all segments that they answer whether those
-    /// were marked. [RFC8257 §3.2]
+    /// Creates a receiver whose ACKs report exactly whether the answered segments were marked
+    /// (DCTCP). [RFC8257 §3.2]
     pub fn telling_each_mark() -> Self {
         Self { tells_each_mark: true, ..Self::default() }
     }
 
-    /// A segment arrived; a router may have marked it. Ask [`poll`](Self::poll) after each.
+    /// Processes a segment, which a router may have marked. Call [`poll`](Self::poll) after each
+    /// segment.
     pub fn accept(&mut self, now: Instant, segment: &Segment, is_marked: bool) {
         self.stats.segments += 1;
         self.stats.wire_bytes += u64::from(segment.wire_bytes());
@@ -109,7 +112,7 @@ impl TcpReceiver {
         }
     }
 
-    /// The ACK to send, or until when there is none.
+    /// Returns the ACK to send, or the time until which there is none.
     pub fn poll(&mut self, now: Instant) -> Polled<TcpAck, ReceiverWait> {
         if let Some(ack) = self.early.take() {
             return Polled::Ready(ack);
@@ -121,7 +124,7 @@ impl TcpReceiver {
         Polled::Ready(self.answer())
     }
 
-    /// The ACK of all that has arrived.
+    /// Builds an ACK of everything that has arrived.
     fn answer(&mut self) -> TcpAck {
         self.is_due = false;
         self.deadline = None;
@@ -156,14 +159,14 @@ impl TcpReceiver {
         self.block_of(range.first).is_some_and(|block| block.last >= range.last)
     }
 
-    /// The block that holds this byte.
+    /// Returns the block that contains this byte.
     fn block_of(&self, byte: u64) -> Option<NumberRange> {
         self.waiting.iter_from(byte).next().filter(|block| block.first <= byte)
     }
 
-    /// Moves on over what has been waiting.
+    /// Advances over data that arrived out of order.
     fn absorb(&mut self) {
-        // A segment may reach into a block, or end where it starts.
+        // A segment may overlap a block, or end where a block starts.
         while self.waiting.first().is_some_and(|first| first <= self.next) {
             let Some(block) = self.waiting.iter().next() else { break };
             self.next = self.next.max(block.last + 1);
@@ -174,13 +177,13 @@ impl TcpReceiver {
         }
     }
 
-    /// [RFC2018 §4] The block that has just grown comes first, then those named before it.
+    /// [RFC2018 §4] The block that has just grown comes first, then earlier reported blocks.
     fn note_recent(&mut self, byte: u64) {
         let newest = self.block_of(byte).map_or(byte, |block| block.first);
         let mut kept = [Some(newest), None, None];
         let mut count = 1;
         for old in self.recent.into_iter().flatten() {
-            // The newest may have joined two blocks: those that it holds are not named again.
+            // The newest segment may have joined two blocks; a joined block is listed once.
             let first = self.block_of(old).map(|block| block.first);
             if count < SACK_BLOCKS && first.is_some_and(|first| first != newest) {
                 kept[count] = first;
@@ -190,10 +193,10 @@ impl TcpReceiver {
         self.recent = kept;
     }
 
-    /// What must hold between any two calls.
+    /// Checks the invariants that hold between any two calls.
     ///
     /// # Panics
-    /// If it does not.
+    /// If an invariant does not hold.
     pub fn check_invariants(&self) {
         self.waiting.check_invariants();
         assert!(
@@ -220,7 +223,7 @@ mod tests {
         Instant::ZERO + Span::from_millis(ms)
     }
 
-    /// The `n`-th segment of 1000 bytes, sent at `n` ms.
+    /// Returns the `n`-th segment of 1000 bytes, sent at `n` ms.
     fn segment(n: u64) -> Segment {
         Segment {
             seq: n * u64::from(MSS),
@@ -246,7 +249,7 @@ mod tests {
     fn every_second_segment_is_acknowledged_and_a_single_one_after_40_ms() {
         let mut receiver = TcpReceiver::new();
         assert_eq!(take(&mut receiver, at(100), 0), None);
-        // The echo is of the first of the two, so that the wait is in the sample. [RFC7323 §4]
+        // The echo is of the first of the two, so that the sample includes the wait. [RFC7323 §4]
         let both = take(&mut receiver, at(101), 1);
         assert_eq!(both, Some(TcpAck::new(2000, at(0), false)));
         let wait = Polled::Wait { until: None, because: ReceiverWait::Arrival };
@@ -286,7 +289,7 @@ mod tests {
             (9, vec![(8, 10), (6, 7), (4, 5)]),
             // 5 joins 4 and 6.
             (5, vec![(4, 7), (8, 10)]),
-            // 2 was forgotten; it is named again once it grows.
+            // 2 was dropped from the list; it is listed again once its block grows.
             (3, vec![(2, 7), (8, 10)]),
             (7, vec![(2, 10)]),
             (11, vec![(11, 12), (2, 10)]),
@@ -307,7 +310,7 @@ mod tests {
         let answered = Segment { is_window_reduced: true, ..segment(4) };
         receiver.accept(at(5), &answered, false);
         assert!(!take(&mut receiver, at(6), 5).unwrap().is_marked);
-        // The answer itself may be marked anew.
+        // The answering segment may itself be marked again.
         receiver.accept(at(7), &Segment { is_window_reduced: true, ..segment(6) }, true);
         assert!(take(&mut receiver, at(8), 7).unwrap().is_marked);
     }
@@ -322,7 +325,7 @@ mod tests {
             acks.map(|ack| (ack.ack / 1000, ack.is_marked)).collect::<Vec<_>>()
         };
         assert_eq!(accept(0, false), []);
-        // The first waits no longer, since the second is marked.
+        // The first waits no longer, because the second is marked.
         assert_eq!(accept(1, true), [(1, false)]);
         assert_eq!(accept(2, true), [(3, true)]);
         assert_eq!(accept(3, true), []);

@@ -1,19 +1,18 @@
-//! The round trip and the retransmission timeout. [RFC6298 §2]
+//! RTT estimator and retransmission timeout. [RFC6298 §2]
 
 use sabul_cc::RttEstimate;
 use sabul_units::Span;
 
-/// [RFC6298 §2] Before there is a sample.
+/// [RFC6298 §2] Timeout before the first sample.
 const RTO_INITIAL: Span = Span::from_secs(1);
-/// [RFC6298 §2] The largest timeout may be bounded at 60 s or more.
+/// [RFC6298 §2] An upper bound on the timeout must be at least 60 s.
 const RTO_MAX: Span = Span::from_secs(60);
 
-/// Estimate and timeout.
 #[derive(Debug)]
 pub(super) struct Rtt {
     estimate: Option<RttEstimate>,
     rto_min: Span,
-    /// Timeouts since the last ACK of something new.
+    /// Timeouts since the last ACK of new data.
     backoff: u32,
 }
 
@@ -26,7 +25,7 @@ impl Rtt {
         self.estimate
     }
 
-    /// Takes a sample. Echoed times tell which copy was answered, so Karn's rule is kept.
+    /// Adds a sample. Echoed times identify the answered copy, so Karn's algorithm holds.
     pub(super) fn sample(&mut self, latest: Span) {
         self.estimate = Some(match self.estimate {
             None => RttEstimate { latest, smoothed: latest, variance: latest / 2, min: latest },
@@ -43,7 +42,7 @@ impl Rtt {
         });
     }
 
-    /// Something new was acknowledged.
+    /// Resets the backoff after an ACK of new data.
     pub(super) const fn reset_backoff(&mut self) {
         self.backoff = 0;
     }
@@ -53,10 +52,10 @@ impl Rtt {
         self.backoff = self.backoff.saturating_add(1);
     }
 
-    /// Time without news after which everything outstanding is taken for lost.
+    /// Returns the time without ACKs of new data after which everything outstanding counts as lost.
     ///
-    /// DEV-013: [RFC6298 §2] wants at least one second. Here, as in Linux, what is added to the
-    /// averaged round trip is at least `rto_min`, so that a delayed ACK never looks like a loss.
+    /// DEV-013: [RFC6298 §2] requires at least one second. Here, as in Linux, the margin above the
+    /// smoothed RTT is at least `rto_min`, so a delayed ACK never counts as a loss.
     pub(super) fn timeout(&self) -> Span {
         let base = self
             .estimate

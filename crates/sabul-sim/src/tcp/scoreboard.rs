@@ -1,14 +1,14 @@
 //! SACK scoreboard: the state of each segment in flight.
 //!
 //! Source: [RFC6675 §4] (pipe), [RFC8985 §6.2 step 5] (which segments are lost).
-//! Model:       each transmission has a serial number; `order` has those that may be on the path, by
-//!              departure, so that an ACK looks only at those that left too long ago.
-//!              due      lost segments that have not been sent again, sent from the lowest number on
+//! Model:       each transmission has a serial number. `order` lists transmissions that may be on the
+//!              path, by departure, so an ACK examines only those that left too long ago.
+//!              due      lost segments not yet sent again; sent from the lowest number on
 //!              pipe     copies that may be on the path
-//!              so an ACK costs O(log blocks), and each transmission is passed once.
+//!              An ACK costs O(log blocks), and each transmission is passed once.
 //! Invariants:  segment numbers start at 1 and are consecutive; pipe is the sum over the segments
 //!              that have not arrived of (not lost) + (sent again).
-//! Not here:    when a segment is late (`rack`), bytes that were never sent, when a recovery begins
+//! Not here:    when a segment is late (`rack`), unsent bytes, and the beginning of recoveries
 //!              (`sender`).
 
 use std::collections::VecDeque;
@@ -19,20 +19,20 @@ use sabul_wire::NumberRange;
 
 const ARRIVED: u8 = 1;
 const LOST: u8 = 2;
-/// A copy sent again may be on the path.
+/// A retransmitted copy may be on the path.
 const RESENT: u8 = 4;
 
 /// A segment that is not cumulatively acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outstanding {
-    /// Place of its first byte in the stream.
+    /// Stream offset of its first byte.
     pub(super) seq: u64,
     pub(super) length: u32,
     flags: u8,
-    /// When its newest copy left, and the number of that transmission.
+    /// Departure time and serial number of its newest copy.
     pub(super) sent_at: Instant,
     pub(super) serial: u64,
-    /// The next new segment when it was last sent again; zero if it never was.
+    /// Number of the next new segment at its last retransmission; zero before the first.
     resent_before: u64,
 }
 
@@ -41,38 +41,37 @@ impl Outstanding {
         self.flags & flag != 0
     }
 
-    /// Whether it was ever sent again.
+    /// Whether it was ever retransmitted.
     pub(super) const fn was_resent(self) -> bool {
         self.resent_before > 0
     }
 
-    /// Its copies that may be on the path. [RFC6675 §4] SetPipe.
+    /// Copies that may be on the path. [RFC6675 §4] SetPipe.
     const fn pipe(self) -> u64 {
         if self.has(ARRIVED) { 0 } else { !self.has(LOST) as u64 + self.has(RESENT) as u64 }
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Scoreboard {
     mss: u32,
     ring: VecDeque<Outstanding>,
-    /// Number of the ring's front.
+    /// Number of the ring's front segment.
     first: u64,
-    /// Place in the stream after the last segment sent.
+    /// Stream offset after the last segment sent.
     end: u64,
     /// Numbers that were selectively acknowledged.
     arrived: IntervalSet,
-    /// The highest of them.
+    /// The highest number in `arrived` so far.
     top: u64,
-    /// Serial number and segment of each transmission that may be on the path, by departure; also of
-    /// some that are not, which differ in one of both.
+    /// Serial and segment number of each transmission that may be on the path, by departure. Stale
+    /// entries differ from the segment's present serial number or state.
     order: VecDeque<(u64, u64)>,
     serial: u64,
     due: IntervalSet,
-    /// Segments that are lost and have not arrived.
+    /// Lost segments that have not arrived.
     lost: u64,
-    /// The newest [`Outstanding::resent_before`] of a copy that was lost since the last call.
+    /// Largest [`Outstanding::resent_before`] of the copies lost since the last call.
     lost_copy: Option<u64>,
     pipe: u64,
 }
@@ -110,12 +109,12 @@ impl Scoreboard {
         self.top.max(self.first - 1)
     }
 
-    /// Place in the stream of the first byte that is not cumulatively acknowledged.
+    /// Stream offset of the first byte that is not cumulatively acknowledged.
     pub(super) fn acknowledged(&self) -> u64 {
         self.ring.front().map_or(self.end, |front| front.seq)
     }
 
-    /// Place in the stream after everything sent.
+    /// Stream offset after everything sent.
     pub(super) const fn end(&self) -> u64 {
         self.end
     }
@@ -125,7 +124,7 @@ impl Scoreboard {
         self.ring.len() as u64
     }
 
-    /// Segments that were selectively acknowledged, and not cumulatively.
+    /// Segments selectively but not cumulatively acknowledged.
     pub(super) const fn sacked(&self) -> u64 {
         self.arrived.count()
     }
@@ -150,7 +149,7 @@ impl Scoreboard {
         self.ring.get_mut(usize::try_from(index).ok()?)
     }
 
-    /// A new segment of this length leaves.
+    /// Records a new segment of this length.
     pub(super) fn push(&mut self, now: Instant, length: u32) -> Outstanding {
         self.serial += 1;
         let serial = self.serial;
@@ -163,10 +162,10 @@ impl Scoreboard {
         segment
     }
 
-    /// Segment `number` leaves again.
+    /// Records a retransmission of segment `number`.
     ///
     /// # Panics
-    /// If it is not outstanding.
+    /// If the segment is not outstanding.
     pub(super) fn resend(&mut self, now: Instant, number: u64) -> Outstanding {
         let (next, serial) = (self.next(), self.serial + 1);
         let segment = self.get_mut(number).expect("an outstanding segment is sent again");
@@ -181,12 +180,12 @@ impl Scoreboard {
         segment
     }
 
-    /// Number of the segment that starts at this place in the stream; the next new one at its end.
+    /// Returns the segment that starts at this stream offset; at the end, the next new segment.
     fn number_at(&self, seq: u64) -> Option<u64> {
         if seq == self.end {
             return Some(self.next());
         }
-        // Right unless a shorter segment lies before it.
+        // Correct unless a shorter segment precedes it.
         let full = usize::try_from(seq.checked_sub(self.acknowledged())? / u64::from(self.mss));
         let guess = full.ok()?;
         let index = if self.ring.get(guess).is_some_and(|segment| segment.seq == seq) {
@@ -197,8 +196,8 @@ impl Scoreboard {
         Some(self.first + index as u64)
     }
 
-    /// Everything before this place has arrived; how many segments had not been known to. Each of them
-    /// goes to `deliver` with its number.
+    /// Records a cumulative acknowledgement up to this offset. Returns the number of newly
+    /// acknowledged segments and calls `deliver` for each, with its number.
     pub(super) fn acknowledge(
         &mut self,
         ack: u64,
@@ -223,9 +222,10 @@ impl Scoreboard {
         newly
     }
 
-    /// The bytes from `start` to before `end` have arrived; how many segments had not been known to.
+    /// Records a selective acknowledgement of the bytes from `start` to before `end`. Returns the
+    /// number of newly acknowledged segments.
     ///
-    /// A block that does not consist of whole segments is not ours, and says nothing.
+    /// A block that does not consist of whole segments is ignored: no correct receiver sends it.
     pub(super) fn arrive(
         &mut self,
         start: u64,
@@ -240,7 +240,7 @@ impl Scoreboard {
         }
         let block = NumberRange { first, last: after - 1 };
         let (mut number, mut newly) = (first, 0);
-        // Step over the runs that are known already: ACKs repeat their blocks.
+        // Skip runs that are already known: ACKs repeat their blocks.
         while number < after {
             let known = self.arrived.iter_from(number).next();
             let until = known.map_or(after, |run| run.first.min(after));
@@ -269,8 +269,9 @@ impl Scoreboard {
         self.top = self.top.max(number);
     }
 
-    /// Takes for lost what left before transmission `newest` and is late; how many copies, and when the
-    /// first of those left that are not late yet. [RFC8985 §6.2 step 5]
+    /// Marks segments lost that left before transmission `newest` and are late. Returns the number
+    /// of copies lost, and the departure of the first transmission that is not late yet. [RFC8985
+    /// §6.2 step 5]
     pub(super) fn lose_late(
         &mut self,
         newest: u64,
@@ -290,7 +291,7 @@ impl Scoreboard {
         (lost, None)
     }
 
-    /// All copies of a segment are lost; how many.
+    /// Marks all copies of a segment lost; returns their number.
     fn lose(&mut self, number: u64) -> u64 {
         let Some(segment) = self.get_mut(number) else { return 0 };
         let (pipe, was_lost) = (segment.pipe(), segment.has(LOST));
@@ -303,10 +304,11 @@ impl Scoreboard {
         pipe
     }
 
-    /// After a timeout everything that has not arrived is lost, repeats included; how many copies.
+    /// After a timeout, marks everything lost that has not arrived, retransmissions included;
+    /// returns the number of copies.
     ///
-    /// DEV-014: what was selectively acknowledged stays so. [RFC2018 §8] forgets it, because a
-    /// receiver may have thrown it away; ours never does.
+    /// DEV-014: selective acknowledgements are kept. [RFC2018 §8] discards them, because a receiver
+    /// may have discarded the data; our receiver never does.
     pub(super) fn lose_all(&mut self) -> u64 {
         let lost = self.pipe;
         for number in self.first..self.next() {
@@ -319,7 +321,7 @@ impl Scoreboard {
         lost
     }
 
-    /// Nothing was lost after all: each segment that has not arrived, and its copy, may be on the path.
+    /// Reverts all losses: each segment that has not arrived, and its copy, may be on the path.
     pub(super) fn find_all(&mut self) {
         self.due = IntervalSet::new();
         (self.lost, self.pipe) = (0, 0);
@@ -335,12 +337,12 @@ impl Scoreboard {
         self.order.make_contiguous().sort_unstable();
     }
 
-    /// The number of the next new segment when the newest copy left of those lost since the last call.
+    /// Takes the largest `resent_before` of the copies lost since the last call.
     pub(super) const fn take_lost_copy(&mut self) -> Option<u64> {
         self.lost_copy.take()
     }
 
-    /// The first segment that is lost and has not arrived, whether it was sent again or not.
+    /// The first lost segment that has not arrived, retransmitted or not.
     pub(super) fn first_lost(&self) -> Option<u64> {
         if self.lost == 0 {
             return None;
@@ -349,15 +351,15 @@ impl Scoreboard {
         (self.first..).zip(&self.ring).find(|(_, one)| has_lost(one)).map(|(number, _)| number)
     }
 
-    /// The first lost segment that has not been sent again. [RFC6675 §4] NextSeg rule 1.
+    /// The first lost segment not yet retransmitted. [RFC6675 §4] NextSeg rule 1.
     pub(super) fn next_lost(&self) -> Option<u64> {
         self.due.first()
     }
 
-    /// What must hold between any two calls.
+    /// Checks the invariants that hold between any two calls.
     ///
     /// # Panics
-    /// If it does not.
+    /// If an invariant does not hold.
     pub(super) fn check_invariants(&self) {
         self.arrived.check_invariants();
         let pipe: u64 = self.ring.iter().map(|segment| segment.pipe()).sum();

@@ -1,17 +1,18 @@
-//! The sending host: which segment leaves, and when.
+//! TCP sender: selects the next segment and its time, and handles loss recovery.
 //!
-//! Source: [RFC6675 §5] (recovery), [RFC8985] (losses, probes), [RFC9937] (how fast), [RFC3522 §3.2]
-//!         (recoveries in vain), [RFC6298 §5] (timer), [RFC3168 §6.1.2] (marks).
-//! Model:       a segment may leave while fewer than the window may be on the path: the first lost
-//!              one, else new data. The controller owns the window. It is told of a loss when a
-//!              recovery begins, and again when a copy is lost that was sent after the last report.
-//!              In a recovery a controller of the window family gives the target of `prr`. A recovery
-//!              in which no retransmission moved the acknowledgement was in vain, and is undone.
+//! Source: [RFC6675 §5] (recovery), [RFC8985] (losses, probes), [RFC9937] (sending rate in
+//! recovery), [RFC3522 §3.2] (spurious recoveries), [RFC6298 §5] (timer), [RFC3168 §6.1.2] (marks).
+//! Model:       a segment may leave while fewer segments than the window may be on the path: the
+//!              first lost segment, else new data. The controller computes the window. The sender
+//!              reports a loss when a recovery begins, and again when a copy sent after the last
+//!              report is lost. In a recovery a controller of the window family sets the target of
+//!              `prr`. A recovery in which no retransmission advanced the acknowledgement was
+//!              spurious, and is undone.
 //! States:      Open --a segment is lost--> Fast --all sent before is acknowledged--> Open
 //!              any --timer--> Timeout --all sent before is acknowledged--> Open
 //!              Timeout --a copy sent since is lost--> Fast
-//! Invariants:  acknowledged <= sent <= written; the timer runs while something is outstanding; a
-//!              probe is due in Open only, with nothing beyond a hole.
+//! Invariants:  acknowledged <= sent <= written; the timer runs while data is outstanding; a probe
+//!              is due in Open only, with no segments beyond a hole.
 //! Not here:    see [`super`].
 
 use sabul_cc::events::Event;
@@ -28,26 +29,28 @@ use super::rack::{Rack, Tail};
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 
-/// How a sender behaves.
+/// Settings of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
-    /// A full segment, with [`TCP_HEADER_BYTES`] of headers, and the congestion header where its controller has one.
+    /// Size of a full segment, with [`TCP_HEADER_BYTES`] of headers, and the congestion header
+    /// where its controller has one.
     pub packet_bytes: u32,
-    /// Most segments that leave before the first ACK, however large the controller's window is.
+    /// Most segments sent before the first ACK, however large the controller's window is.
     pub initial_window: u32,
-    /// The receiver's window, in full segments; none where it never binds.
+    /// The receiver's window, in full segments; `None` for no limit.
     pub window_packets: Option<u64>,
-    /// Least time that the retransmission timer adds to the averaged round trip.
+    /// Minimum margin of the retransmission timer above the smoothed RTT.
     pub rto_min: Span,
-    /// Whether routers may mark its new segments instead of dropping them.
+    /// Whether routers may mark new segments instead of dropping them.
     pub is_ecn_capable: bool,
-    /// Whether segments keep the controller's gap; without it a whole window may leave at once.
+    /// Whether segments are paced by the controller's gap; without pacing a whole window may leave
+    /// at once.
     pub is_paced: bool,
 }
 
 impl Default for TcpConfig {
-    /// 1500 bytes, ten segments at first [RFC6928 §2], no receiver's window, 200 ms (DEV-013), no
-    /// marks, no pacing.
+    /// 1500 bytes, ten segments at first [RFC6928 §2], no limit by the receiver's window, 200 ms
+    /// (DEV-013), no marks, no pacing.
     fn default() -> Self {
         Self {
             packet_bytes: 1500,
@@ -60,10 +63,10 @@ impl Default for TcpConfig {
     }
 }
 
-/// Segments below these numbers left while the window allowed more than there was.
+/// Segments below these numbers left while the window allowed more than was available.
 #[derive(Debug, Default)]
 struct Limited {
-    /// The application had no more to send.
+    /// The application had no more data.
     by_application: u64,
     /// The receiver had no room for more.
     by_room: u64,
@@ -74,39 +77,40 @@ struct Limited {
 pub struct TcpSenderStats {
     /// Segments sent.
     pub sent: u64,
-    /// Those of them that had been sent before.
+    /// Retransmissions among these segments.
     pub resent: u64,
     /// Bytes sent, headers included.
     pub wire_bytes: u64,
-    /// Segments taken for lost, by later arrivals, a probe or the timer; each copy at most once.
+    /// Segments marked lost by later arrivals, a probe or the timer; each copy at most once.
     pub lost: u64,
-    /// Recoveries without the timer.
+    /// Recoveries without a timeout.
     pub recoveries: u64,
-    /// Recoveries, after the timer or without it, that were in vain.
+    /// Spurious recoveries, with or without a timeout.
     pub undone: u64,
-    /// Times that the timer ran out.
+    /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Probes for a lost tail.
+    /// Tail loss probes.
     pub probes: u64,
-    /// Timeouts after which the ACK of an earlier copy came. [RFC3522 §3.2]
+    /// Timeouts followed by the ACK of an earlier copy. [RFC3522 §3.2]
     pub spurious_timeouts: u64,
-    /// Window reductions that marks asked for.
+    /// Window reductions caused by marks.
     pub mark_events: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recovery {
     Open,
-    /// After a loss was seen; `point` is the last number sent by then. [RFC6675 §5] RecoveryPoint.
+    /// After a loss was detected; `point` is the last number sent by then. [RFC6675 §5]
+    /// RecoveryPoint.
     Fast {
         point: u64,
-        /// The newest number of which the controller knew at its last decrease.
+        /// The newest number sent before the controller's last decrease.
         reported: u64,
         trial: Trial,
-        /// None where the controller keeps its own window in recoveries, as Linux's BBR does.
+        /// `None` where the controller keeps its own window in recoveries, as Linux's BBR does.
         prr: Option<Prr>,
     },
-    /// After the timer ran out.
+    /// After a timeout.
     Timeout {
         point: u64,
         trial: Trial,
@@ -122,19 +126,20 @@ impl Recovery {
     }
 }
 
-/// Whether a recovery was needed, by the times that ACKs echo. [RFC3522 §3.2]
+/// Whether a recovery was needed, judged by the times that ACKs echo. [RFC3522 §3.2]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Trial {
-    /// When its first retransmission left.
+    /// When the first retransmission left.
     first_resent: Option<Instant>,
-    /// An ACK that moved on has answered a retransmission.
+    /// Whether an ACK of new data answered a retransmission.
     is_needed: bool,
-    /// An ACK has moved on.
+    /// Whether an ACK of new data has arrived.
     is_judged: bool,
 }
 
 impl Trial {
-    /// An ACK has moved on; whether it is the first, and answers a segment sent before.
+    /// Records an ACK of new data; returns whether it is the first and answers a segment sent
+    /// before.
     fn judge(&mut self, echo: Instant) -> bool {
         let is_first = !std::mem::replace(&mut self.is_judged, true);
         self.is_needed |= self.first_resent.is_some_and(|first| echo >= first);
@@ -168,14 +173,14 @@ pub struct TcpSender {
     stats: TcpSenderStats,
 }
 
-/// When something happens without an ACK.
+/// Timers other than pacing.
 #[derive(Debug, Default)]
 struct Timers {
     /// [RFC6298 §5]
     retransmit: Option<Instant>,
-    /// The next segment is late. [RFC8985 §6.3]
+    /// The next segment counts as late. [RFC8985 §6.3]
     reorder: Option<Instant>,
-    /// A lost tail is probed for. [RFC8985 §7.2]
+    /// A tail loss probe is due. [RFC8985 §7.2]
     probe: Option<Instant>,
 }
 
@@ -185,13 +190,13 @@ impl Timers {
     }
 }
 
-/// Segments that arrived and that were lost, as the controller is told of them.
+/// Counts of arrived and lost segments for the controller.
 #[derive(Debug, Default)]
 struct Account {
     delivered: u64,
-    /// Lost by later arrivals; the timer says that something is lost, not how much.
+    /// Lost by later arrivals; a timeout shows a loss, not its size.
     overtaken: u64,
-    /// Since the controller was last told.
+    /// Lost since the last report to the controller.
     untold: u64,
 }
 
@@ -202,24 +207,24 @@ impl Account {
     }
 }
 
-/// Congestion headers: bytes of one, and the sum of the changes that have come back.
+/// Congestion headers: size of a header in bytes, and the sum of the echoed changes.
 #[derive(Debug)]
 struct Headers {
     bytes: u32,
     delta_sum: i64,
 }
 
-/// Marks of routers, and whether they are answered.
+/// ECN marks and the response to them.
 #[derive(Debug, Default)]
 struct Marks {
-    /// Those on ACKs up to this number are one event, answered by the next new segment.
+    /// Marks on ACKs up to this number are one event, answered by the next new segment.
     until: u64,
     is_answer_due: bool,
 }
 
 impl Marks {
-    /// An ACK of everything up to `acknowledged` has a mark, when `newest` was sent last; whether that is
-    /// a new event.
+    /// Records a mark on an ACK of everything up to `acknowledged`, when `newest` was sent last.
+    /// Returns whether the mark is a new event.
     const fn note(&mut self, acknowledged: u64, newest: u64) -> bool {
         let is_new = acknowledged > self.until;
         if is_new {
@@ -235,7 +240,7 @@ impl Marks {
 }
 
 impl TcpSender {
-    /// A sender at the start of the stream, with nothing to send.
+    /// Creates a sender at the start of the stream, with nothing to send.
     ///
     /// # Panics
     /// If a packet has no room for payload.
@@ -262,17 +267,17 @@ impl TcpSender {
         }
     }
 
-    /// The application has this many more bytes.
+    /// Adds this many bytes of the application.
     pub const fn write(&mut self, bytes: u64) {
         self.written = self.written.saturating_add(bytes);
     }
 
-    /// Bytes that the application has given so far.
+    /// Bytes that the application has written so far.
     pub const fn written(&self) -> u64 {
         self.written
     }
 
-    /// Bytes that the application has given and that have not been sent once.
+    /// Bytes written and not yet sent.
     pub fn unsent(&self) -> u64 {
         self.written - self.board.end()
     }
@@ -292,17 +297,17 @@ impl TcpSender {
         self.stats
     }
 
-    /// The round trip.
+    /// The RTT estimate; `None` before the first sample.
     pub const fn rtt(&self) -> Option<RttEstimate> {
         self.rtt.estimate()
     }
 
-    /// What the controller allows.
+    /// The controller's present limits.
     pub const fn limits(&self) -> SendLimits {
         self.limits
     }
 
-    /// Segments that may be on the path at once.
+    /// Window in segments; limited to the initial window before the first delivery.
     pub fn window(&self) -> Packets {
         let window = self.limits.window.unwrap_or(Packets(u64::MAX));
         if self.account.delivered == 0 {
@@ -312,7 +317,8 @@ impl TcpSender {
         }
     }
 
-    /// Segments that may be on the path now; less than [`Self::window`] while a recovery reduces it.
+    /// Segments that may be on the path now; less than [`Self::window`] while a recovery reduces
+    /// it.
     fn allowance(&self) -> u64 {
         match &self.recovery {
             Recovery::Fast { prr: Some(prr), .. } => prr.cwnd(),
@@ -320,32 +326,32 @@ impl TcpSender {
         }
     }
 
-    /// Segments that are on the path, as far as is known. [RFC6675 §4] SetPipe.
+    /// Segments on the path, as far as known. [RFC6675 §4] SetPipe.
     pub const fn in_flight(&self) -> Packets {
         Packets(self.board.pipe())
     }
 
-    /// What the controller is doing.
+    /// Name of the controller's present phase.
     pub fn phase(&self) -> &'static str {
         self.controller.phase()
     }
 
-    /// What the controller did that none may do: the run has to end because of it.
+    /// The controller's violation of its contract, if any. The caller must then end the run.
     pub fn fault(&self) -> Option<&Fault> {
         self.controller.fault()
     }
 
-    /// From now on keeps what the controller does, and why, for [`Self::next_event`].
+    /// Starts to record the controller's events for [`Self::next_event`].
     pub fn listen(&mut self) {
         self.controller.listen();
     }
 
-    /// The controller's oldest event that was not fetched yet.
+    /// Removes and returns the controller's oldest recorded event.
     pub fn next_event(&mut self) -> Option<Event> {
         self.controller.next_event()
     }
 
-    /// The next segment to send, or until when there is none.
+    /// Returns the next segment to send, or the time until which there is none.
     pub fn poll(&mut self, now: Instant) -> Polled<Segment, WaitReason> {
         let is_due = |timer: Option<Instant>| timer.is_some_and(|timer| timer <= now);
         if is_due(self.timers.reorder) {
@@ -361,7 +367,7 @@ impl TcpSender {
             Ok(choice) => choice,
             Err(because) => {
                 if self.board.pipe() < self.allowance() {
-                    // The receiver's window is no lack of data. [LINUX tcp_rate.c]
+                    // A full receiver's window is no lack of data. [LINUX tcp_rate.c]
                     let until = match because {
                         WaitReason::Receiver => &mut self.limited.by_room,
                         _ => &mut self.limited.by_application,
@@ -400,7 +406,7 @@ impl TcpSender {
         }
     }
 
-    /// [RFC8985 §7.3] A new segment, or the last one again, whatever the window says.
+    /// [RFC8985 §7.3] Sends a new segment, or the last segment again, whatever the window.
     fn probe(&mut self, now: Instant) -> Segment {
         let choice = self.choose_new().unwrap_or_else(|_| Choice::Resend(self.board.next() - 1));
         self.stats.probes += 1;
@@ -412,13 +418,13 @@ impl TcpSender {
         segment
     }
 
-    /// Sets the time of the next probe, or takes it back. [RFC8985 §7.2]
+    /// Sets or clears the time of the next probe. [RFC8985 §7.2]
     fn schedule_probe(&mut self, now: Instant) {
         let is_wanted = self.recovery == Recovery::Open
             && self.board.outstanding() > 0
             && self.board.sacked() == 0
             && self.rack.tail.is_none();
-        // A single segment may wait for the receiver's delayed ACK.
+        // The ACK of a single segment may be delayed by the receiver.
         let is_single = self.board.outstanding() == 1;
         let delay = if is_single { self.config.rto_min } else { Span::ZERO };
         let rtt = self.rtt.estimate();
@@ -445,7 +451,7 @@ impl TcpSender {
             sent_at: now,
             length: sent.length,
             is_resent: !is_new,
-            // [RFC3168 §6.1.5] Repeats are not to be marked, and answer nothing.
+            // [RFC3168 §6.1.5] Retransmissions must not be marked, and do not answer marks.
             is_ecn_capable: is_new && self.config.is_ecn_capable,
             is_window_reduced: is_new && self.marks.take_answer(),
         };
@@ -472,22 +478,24 @@ impl TcpSender {
         segment
     }
 
-    /// What goes into the congestion header of the segment that [`Self::poll`] has just given, where segments have one.
+    /// Returns the congestion header for the segment that [`Self::poll`] has just returned, or
+    /// `None` where segments have no such headers.
     pub fn congestion_header(&self) -> Option<CongestionHeader> {
         self.controller.header().map(CongestionHeader::new)
     }
 
-    /// Bytes of it.
+    /// Size of the congestion header in bytes.
     pub const fn congestion_bytes(&self) -> u32 {
         self.headers.bytes
     }
 
-    /// An ACK arrived. One that cannot be true, or that a newer one has overtaken, says nothing.
+    /// Processes an ACK. Impossible or overtaken ACKs are ignored.
     pub fn handle_ack(&mut self, now: Instant, ack: &TcpAck) {
         self.handle_echo(now, ack, None);
     }
 
-    /// The same with what came of congestion headers: the newest, whose change is the sum of all so far.
+    /// Processes an ACK with the newest congestion header, whose change is the sum of all changes
+    /// so far.
     pub fn handle_echo(&mut self, now: Instant, ack: &TcpAck, echo: Option<CongestionHeader>) {
         let before = self.board.acknowledged();
         let missing = self.board.missing();
@@ -500,7 +508,8 @@ impl TcpSender {
             rack.deliver(now, number, one, least, Some(ack.echo));
         });
         let mut deliver = |number, one| rack.deliver(now, number, one, least, None);
-        // Lowest first, so that what an earlier ACK would have said is no reordering.
+        // Lowest first, so that blocks which an earlier ACK would have reported do not look like
+        // reordering.
         let mut blocks: Vec<_> = ack.blocks().collect();
         blocks.sort_unstable();
         for (start, end) in blocks {
@@ -529,7 +538,7 @@ impl TcpSender {
             acked.total = Packets(self.account.delivered);
             acked.in_flight = Packets(self.board.pipe());
             acked.marked = Packets(if is_marked { newly } else { 0 });
-            // A segment that is sent again keeps its number, so only arrival settles it.
+            // A retransmitted segment keeps its number, so only its arrival settles the number.
             acked.settled = SentNumber(self.board.first()).before();
             acked.largest = SentNumber(self.board.highest());
             acked.lost = Packets(self.account.overtaken);
@@ -549,7 +558,7 @@ impl TcpSender {
         }
     }
 
-    /// Takes for lost what is late; how many copies. [RFC8985 §6.2 step 5]
+    /// Marks late segments lost; returns the number of copies. [RFC8985 §6.2 step 5]
     fn lose_late(&mut self, now: Instant) -> u64 {
         self.timers.reorder = None;
         let is_recovering = self.recovery != Recovery::Open;
@@ -574,8 +583,8 @@ impl TcpSender {
         self.reduce(0, false);
     }
 
-    /// [RFC8985 §7.4] An ACK beyond a probe that repeated the last segment, without a DSACK: the segment
-    /// was lost, and the probe has repaired that.
+    /// [RFC8985 §7.4] An ACK beyond a probe that repeated the last segment, without a DSACK, shows
+    /// that the segment was lost and the probe repaired the loss.
     fn judge_probe(&mut self, now: Instant, ack: &TcpAck, newly: u64) {
         let Some(tail) = self.rack.tail.filter(|tail| ack.ack >= tail.end) else { return };
         let is_repaired = tail.is_resent && !ack.has_duplicate && ack.ack > tail.end;
@@ -589,7 +598,7 @@ impl TcpSender {
         }
     }
 
-    /// What an ACK lets out in a recovery.
+    /// Updates proportional rate reduction after an ACK in a recovery.
     fn reduce(&mut self, newly: u64, is_safe: bool) {
         let in_flight = self.board.pipe();
         let target = self.window().0;
@@ -598,7 +607,7 @@ impl TcpSender {
         }
     }
 
-    /// What is new in an echo.
+    /// Returns the newest header and the change since the last echo.
     const fn take_echo(&mut self, header: CongestionHeader) -> Echo {
         let delta = match header.fields {
             CongestionFields::Xcp { delta: sum, .. } => {
@@ -610,7 +619,8 @@ impl TcpSender {
         Echo { header, delta }
     }
 
-    /// Ends and begins recoveries; so many segments were missing before the newest ACK. [RFC6675 §5]
+    /// Ends and begins recoveries; `missing` segments were outstanding before the newest ACK.
+    /// [RFC6675 §5]
     fn recover(&mut self, now: Instant, missing: u64) {
         let first = self.board.first();
         let copy = self.board.take_lost_copy();
@@ -623,7 +633,7 @@ impl TcpSender {
                 return;
             }
             Recovery::Timeout { point, .. } if first <= point => {
-                // [LINUX tcp_input.c] After a timeout as well.
+                // [LINUX tcp_input.c] Also after a timeout.
                 if let Some(copy) = copy {
                     self.begin_recovery(now, missing, copy, true);
                 }
@@ -643,7 +653,7 @@ impl TcpSender {
         }
     }
 
-    /// The controller shrinks its window because of the loss of what has this number.
+    /// Begins a recovery and reports the loss of segment `first_lost` to the controller.
     fn begin_recovery(&mut self, now: Instant, missing: u64, first_lost: u64, is_second: bool) {
         let point = self.board.next() - 1;
         let reported = point.max(first_lost);
@@ -679,7 +689,7 @@ impl TcpSender {
         self.timers.retransmit = Some(now + self.rtt.timeout());
     }
 
-    /// [RFC3522 §3.2] A first ACK after a timeout that answers an earlier copy: nothing was lost.
+    /// [RFC3522 §3.2] If the first ACK after a timeout answers an earlier copy, nothing was lost.
     fn judge_recovery(&mut self, now: Instant, ack: &TcpAck) {
         let Some(trial) = self.recovery.trial() else { return };
         let is_in_vain = trial.judge(ack.echo);
@@ -691,7 +701,7 @@ impl TcpSender {
         }
     }
 
-    /// The controller takes back what it did because of the newest recovery.
+    /// Makes the controller revert its response to the newest recovery.
     fn undo(&mut self, now: Instant) {
         self.stats.undone += 1;
         self.controller.on_undo(&self.moment(now));
@@ -701,10 +711,10 @@ impl TcpSender {
         Moment::new(now, self.rtt.estimate(), Bytes(u64::from(self.config.packet_bytes)))
     }
 
-    /// What must hold between any two calls.
+    /// Checks the invariants that hold between any two calls.
     ///
     /// # Panics
-    /// If it does not.
+    /// If an invariant does not hold.
     pub fn check_invariants(&self) {
         self.board.check_invariants();
         assert!(self.board.end() <= self.written, "nothing is sent that was not written");
@@ -714,7 +724,7 @@ impl TcpSender {
             "the timer runs while something is outstanding"
         );
         assert!(self.stats.resent <= self.stats.sent);
-        // After an undo a copy may be lost once more.
+        // After an undo a copy may be lost again.
         let is_undone = self.stats.undone > 0;
         assert!(self.stats.lost <= self.stats.sent || is_undone, "a copy is lost at most once");
         assert!(self.stats.spurious_timeouts <= self.stats.timeouts);

@@ -1,4 +1,4 @@
-//! Tests of both hosts together, over two links.
+//! Tests of sender and receiver together, over two links.
 use sabul_cc::registry;
 use sabul_path::{Link, LinkConfig, QueueLimit};
 use sabul_units::{Bytes, Instant, Packets, Polled, Probability, Random, Rate, SeededRandom, Span};
@@ -9,9 +9,9 @@ struct Flow {
     sender: TcpSender,
     receiver: TcpReceiver,
     start: Instant,
-    /// When the sender wants to be asked again.
+    /// When the sender's next poll is due.
     wake: Option<Instant>,
-    /// When the receiver does.
+    /// When the receiver's next poll is due.
     ack_at: Option<Instant>,
     /// Windows just before and after each decrease outside slow start.
     decreases: Vec<(u64, u64)>,
@@ -22,7 +22,7 @@ struct World {
     flows: Vec<Flow>,
     there: Link<(usize, Segment, bool)>,
     back: Link<(usize, TcpAck)>,
-    /// Packets in the queue from which on they are marked.
+    /// Queue length in packets from which on packets are marked.
     mark_from: usize,
     is_checked: bool,
 }
@@ -145,7 +145,8 @@ fn at(seconds: u64) -> Instant {
     Instant::ZERO + Span::from_secs(seconds)
 }
 
-/// 100 Mb/s, 20 ms, a queue of one bandwidth-delay product: 100 Mb/s × 20 ms = 250 kB = 166 packets.
+/// Creates 100 Mb/s, 20 ms, a queue of one bandwidth-delay product: 100 Mb/s × 20 ms = 250 kB = 166
+/// packets.
 fn bottleneck() -> World {
     let delay = Span::from_millis(10);
     let there = LinkConfig::builder()
@@ -195,7 +196,8 @@ fn whole_transfers_arrive_intact_over_paths_of_every_kind() {
         let first = 1 + rng.below(400_000);
         world.add(cc, config, Instant::ZERO, first);
         let mut written = first;
-        // More is written now and then, so that segments of every length lie between full ones.
+        // More data is written now and then, so that segments of every length lie between full
+        // ones.
         for _ in 0..rng.below(5) {
             let more = 1 + rng.below(20_000);
             world.run_until(world.now + Span::from_millis(rng.below(300)));
@@ -222,7 +224,7 @@ fn alone(cc: &str, share_left: std::ops::Range<f64>) {
     world.add(cc, TcpConfig::default(), Instant::ZERO, u64::MAX);
     world.run_until(at(10));
     let (before, seen) = (world.delivered()[0], world.flows[0].decreases.len());
-    // The end of slow start may lose a repeat, which only the timer sees.
+    // The end of slow start may lose a retransmission, which only the timer detects.
     let timeouts = world.flows[0].sender.stats().timeouts;
     world.run_until(at(60));
     let goodput = (world.delivered()[0] - before) as f64 * 8.0 / 50.0;
@@ -238,7 +240,7 @@ fn alone(cc: &str, share_left: std::ops::Range<f64>) {
     for (high, low) in decreases {
         let left = *low as f64 / *high as f64;
         assert!(share_left.contains(&left), "{cc}: from {high} to {low}");
-        // One product on the path and one in the queue: 333, and what one round trip adds.
+        // One BDP on the path and one in the queue: 333, plus the growth of one round trip.
         assert!((325..345).contains(high), "{cc}: the tooth's tip is at {high}");
     }
     assert_eq!(flow.sender.stats().timeouts, timeouts, "{cc}");
@@ -284,7 +286,7 @@ fn marks_keep_the_queue_short_and_lose_nothing() {
     let stats = world.flows[0].sender.stats();
     assert_eq!(stats.lost, lost, "nothing is lost once the start is over");
     assert!(stats.mark_events > 10, "{stats:?}");
-    // 60 of 166 packets hold back less than a whole product, so half a window leaves a gap.
+    // 60 of 166 packets are less than a whole BDP, so half a window leaves a gap.
     assert!(goodput > 0.85 * GOODPUT_MAX, "{:.1} Mb/s", goodput / 1e6);
 }
 
@@ -296,6 +298,6 @@ fn a_receivers_window_of_half_the_product_gives_half_the_rate() {
     world.run_until(at(10));
     let share = world.delivered()[0] as f64 * 8.0 / 10.0 / GOODPUT_MAX;
     assert!((0.47..0.51).contains(&share), "{share}");
-    // The window does not grow far beyond what is used.
+    // The window does not grow far beyond the part in use.
     assert!(world.flows[0].sender.window() < Packets(83 * 2 + 10));
 }

@@ -8,7 +8,7 @@ fn at(ms: u64) -> Instant {
     Instant::ZERO + Span::from_millis(ms)
 }
 
-/// Segments 1 to `count`, all full and in flight; segment n left at n ms.
+/// Returns segments 1 to `count`, all full and in flight; segment n left at n ms.
 fn flight(count: u64) -> Scoreboard {
     let mut board = Scoreboard::new(MSS);
     for n in 1..=count {
@@ -17,7 +17,7 @@ fn flight(count: u64) -> Scoreboard {
     board
 }
 
-/// Segments `first` to `last` have arrived.
+/// Marks segments `first` to `last` as arrived.
 fn arrive(board: &mut Scoreboard, first: u64, last: u64) -> u64 {
     let newly = board.arrive((first - 1) * 1000, last * 1000, &mut |_, _| ());
     board.check_invariants();
@@ -30,7 +30,7 @@ fn acknowledge(board: &mut Scoreboard, ack: u64) -> u64 {
     newly
 }
 
-/// All that left before transmission `serial` is lost.
+/// Marks everything lost that left before transmission `serial`.
 fn lose_before(board: &mut Scoreboard, serial: u64) -> u64 {
     let (lost, next) = board.lose_late(serial, |_| true);
     board.check_invariants();
@@ -48,7 +48,7 @@ fn what_left_before_and_is_late_is_lost() {
     let mut board = flight(10);
     arrive(&mut board, 6, 7);
     assert_eq!((board.pipe(), board.sacked(), board.missing()), (8, 2, 8));
-    // Late is what left until 3 ms; 4 and 5 left before 7 as well, 8 did not.
+    // Segments that left by 3 ms are late; 4 and 5 also left before 7, 8 did not.
     let (lost, next) = board.lose_late(7, |sent_at| sent_at <= at(3));
     board.check_invariants();
     assert_eq!((lost, next, board.pipe()), (3, Some(at(4)), 5));
@@ -66,7 +66,8 @@ fn a_copy_is_judged_by_its_own_departure() {
     resend(&mut board, 21, 2);
     board.push(at(22), MSS);
     assert_eq!((board.pipe(), board.next_lost(), board.first_lost()), (3, None, Some(1)));
-    // The copies are transmissions 6 and 7, segment 6 is 8: it says that both are lost, if late.
+    // The copies are transmissions 6 and 7, segment 6 is 8: its arrival shows that both are lost,
+    // if late.
     assert_eq!(lose_before(&mut board, 6), 0);
     assert_eq!(board.take_lost_copy(), None);
     arrive(&mut board, 6, 6);
@@ -84,7 +85,7 @@ fn a_segment_sent_again_before_it_is_lost_counts_twice() {
     let mut board = flight(4);
     resend(&mut board, 10, 4);
     assert_eq!(board.pipe(), 5);
-    // Its older transmission says nothing any more; both are lost by the newer one.
+    // Its older transmission has no effect any more; the newer shows that both are lost.
     assert_eq!(lose_before(&mut board, 5), 3);
     assert_eq!((board.pipe(), board.next_lost()), (2, Some(1)));
     assert_eq!(lose_before(&mut board, 6), 2);
@@ -210,7 +211,7 @@ fn behaves_like_the_rules_applied_to_a_list() {
                         serial += 1;
                         resend(&mut board, serial, number);
                         let seen = &mut model[usize::try_from(number).unwrap() - 1];
-                        // Once sent again, a second copy of it replaces the first.
+                        // After a retransmission, a second copy replaces the first.
                         let is_second = seen.is_due || board.get(number).unwrap().has(LOST);
                         seen.pipe = if is_second { 1 } else { 2 };
                         (seen.serial, seen.is_due) = (serial, false);

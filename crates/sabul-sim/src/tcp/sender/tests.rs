@@ -11,7 +11,7 @@ fn at(ms: u64) -> Instant {
     Instant::ZERO + Span::from_millis(ms)
 }
 
-/// Holds its window whatever happens.
+/// A controller with a constant window.
 #[derive(Debug)]
 struct Fixed(u64);
 
@@ -24,7 +24,7 @@ impl Controller for Fixed {
     fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
 }
 
-/// As above with a window of ten, and remembers what ACKs told.
+/// The same with a window of ten; records the ACKs.
 #[derive(Debug, Default)]
 struct Heard(Arc<Mutex<Vec<Acked>>>);
 
@@ -39,7 +39,7 @@ impl Controller for Heard {
     }
 }
 
-/// A controller of the family that keeps its own window in a recovery.
+/// Returns a controller of the family that keeps its own window in a recovery.
 fn guarded(controller: impl Controller + 'static) -> Guarded {
     Guarded::around("test", Family::PacedWindow, Box::new(controller))
 }
@@ -58,7 +58,7 @@ fn newreno(config: TcpConfig) -> TcpSender {
     sender
 }
 
-/// Numbers of the segments that leave now, from zero, and when to come back.
+/// Returns numbers of the segments that leave now, from zero, and the next deadline.
 fn drain(sender: &mut TcpSender, now: Instant) -> (Vec<u64>, Option<Instant>) {
     let mut sent = Vec::new();
     loop {
@@ -71,7 +71,8 @@ fn drain(sender: &mut TcpSender, now: Instant) -> (Vec<u64>, Option<Instant>) {
     }
 }
 
-/// An ACK of everything before segment `ack`, with blocks of segments, answering one sent at `echo`.
+/// Processes an ACK of everything before segment `ack`, with blocks of segments, that answers a
+/// segment sent at `echo`.
 fn ack(sender: &mut TcpSender, now: Instant, ack: u64, blocks: &[(u64, u64)], echo: Instant) {
     let ack = blocks.iter().fold(TcpAck::new(ack * MSS, echo, false), |ack, (first, last)| {
         ack.with_block(first * MSS, (last + 1) * MSS)
@@ -85,7 +86,7 @@ fn a_window_leaves_and_each_arrival_lets_another_segment_out() {
     let mut sender = sender(4);
     assert_eq!(drain(&mut sender, at(0)), (vec![0, 1, 2, 3], Some(at(1000))));
     ack(&mut sender, at(100), 2, &[], at(0));
-    // Two new ones; the tail is probed for after two round trips.
+    // Two new segments; the tail probe is due after two round trips.
     assert_eq!(drain(&mut sender, at(100)), (vec![4, 5], Some(at(300))));
     assert_eq!((sender.acked_bytes(), sender.in_flight()), (2 * MSS, Packets(4)));
     assert!(!sender.is_idle());
@@ -105,7 +106,7 @@ fn the_third_segment_beyond_a_hole_starts_a_recovery() {
     // On the path: 4 … 7, and now 0 again: 5 of 6, so one new one.
     assert_eq!(drain(&mut sender, at(102)).0, [0, 8]);
     assert_eq!((sender.stats().recoveries, sender.stats().lost), (1, 1));
-    // It ends when what was sent before it (0 … 7) has arrived, not earlier.
+    // The recovery ends when everything sent before it (0 … 7) has arrived, not earlier.
     ack(&mut sender, at(200), 7, &[], at(102));
     assert!(matches!(sender.recovery, Recovery::Fast { point: 8, .. }), "{:?}", sender.recovery);
     ack(&mut sender, at(201), 8, &[], at(102));
@@ -116,8 +117,8 @@ fn the_third_segment_beyond_a_hole_starts_a_recovery() {
 fn a_recovery_of_a_window_controller_reduces_proportionally() {
     let mut sender = newreno(TcpConfig::default());
     drain(&mut sender, at(0));
-    // Lost: 0 of ten. Half of the window stays: ceil(n × 5 / 10) have left after n arrivals, until
-    // five are in flight.
+    // Lost: 0 of ten. The window halves: ceil(n × 5 / 10) have left after n arrivals, until five
+    // are in flight.
     let counts = (3..9).map(|n| {
         ack(&mut sender, at(100 + n), 0, &[(1, n)], at(0));
         drain(&mut sender, at(100 + n)).0.len()
@@ -146,10 +147,10 @@ fn after_the_lost_comes_new_data() {
     let mut sender = sender(8);
     sender.written = 9 * MSS;
     drain(&mut sender, at(0));
-    // 0 and 4 are lost on the path. All that left before 3 is late by three arrivals.
+    // 0 and 4 are lost on the path. Three arrivals make everything late that left before 3.
     ack(&mut sender, at(100), 0, &[(1, 3)], at(0));
     assert_eq!(drain(&mut sender, at(100)).0, [0, 8]);
-    // In a recovery a hole is lost at once, where no reordering was seen.
+    // In a recovery a hole counts as lost at once if no reordering was seen.
     ack(&mut sender, at(101), 0, &[(5, 5), (1, 3)], at(0));
     assert_eq!(drain(&mut sender, at(101)).0, [4]);
     assert_eq!(sender.stats().resent, 2);
@@ -159,7 +160,7 @@ fn after_the_lost_comes_new_data() {
 fn a_late_segment_is_lost_after_a_quarter_of_a_round_trip() {
     let mut sender = sender(3);
     assert_eq!(drain(&mut sender, at(0)).0, [0, 1, 2]);
-    // 1 and 2 arrive first: too few to say that 0 is lost; it left 100 ms before, and 25 more.
+    // 1 and 2 arrive first: too few to mark 0 lost; it left 100 ms before, and the window adds 25.
     ack(&mut sender, at(100), 0, &[(1, 2)], at(0));
     assert_eq!(drain(&mut sender, at(100)), (vec![3, 4], Some(at(125))));
     assert_eq!((sender.stats().lost, sender.in_flight()), (0, Packets(3)));
@@ -174,7 +175,8 @@ fn a_path_that_reorders_is_given_time_in_recoveries_too() {
     ack(&mut sender, at(100), 0, &[(1, 2)], at(0));
     ack(&mut sender, at(101), 3, &[], at(0));
     drain(&mut sender, at(101));
-    // Segment 0 came after 2, not sent again. Six arrivals beyond 3 make it no more than late.
+    // Segment 0 arrived after 2, without retransmission. Six arrivals beyond 3 therefore only make
+    // 3 late.
     ack(&mut sender, at(110), 3, &[(4, 9)], at(0));
     assert_eq!((sender.stats().lost, sender.stats().recoveries), (0, 0));
     assert!(sender.timers.reorder.is_some());
@@ -187,7 +189,7 @@ fn a_recovery_in_which_only_late_segments_arrive_is_undone() {
     ack(&mut sender, at(100), 0, &[(1, 3)], at(0));
     assert_eq!(sender.window(), Packets(5));
     assert_eq!(drain(&mut sender, at(100)).0, [0, 10]);
-    // Segment 0 comes late, its copy later.
+    // Segment 0 arrives late, its copy later.
     ack(&mut sender, at(105), 11, &[], at(0));
     assert_eq!((sender.recovery, sender.stats().undone), (Recovery::Open, 1));
     assert!(sender.window() >= Packets(10), "{:?}", sender.window());
@@ -271,7 +273,7 @@ fn a_timeout_that_was_only_early_is_seen_by_the_echo() {
     // The first copy of segment 0 took 2.1 s.
     ack(&mut sender, at(2100), 1, &[], at(0));
     assert_eq!((sender.stats().timeouts, sender.stats().spurious_timeouts), (1, 1));
-    // All is as before: ten of eleven are on the path, and the copy.
+    // The previous state is restored: ten of eleven are on the path, and the copy.
     assert_eq!((sender.recovery, sender.window()), (Recovery::Open, Packets(11)));
     assert_eq!(sender.in_flight(), Packets(10));
     ack(&mut sender, at(2101), 2, &[], at(0));
@@ -284,7 +286,7 @@ fn after_a_timeout_no_recovery_begins_before_its_point() {
     drain(&mut sender, at(0));
     drain(&mut sender, at(1000));
     drain(&mut sender, at(2000));
-    // The window was 10, all of it in use: the threshold is 5.
+    // The window was 10 and fully used: the threshold is 5.
     ack(&mut sender, at(2100), 1, &[(5, 9)], at(2000));
     drain(&mut sender, at(2100));
     assert_eq!((sender.stats().recoveries, sender.window()), (0, Packets(5)));
@@ -297,7 +299,7 @@ fn the_receivers_window_bounds_what_is_outstanding() {
     let config = TcpConfig { window_packets: Some(3), ..TcpConfig::default() };
     let mut sender = newreno(config);
     assert_eq!(drain(&mut sender, at(0)).0, [0, 1, 2]);
-    // 1 and 2 have arrived, but what is beyond a hole still takes room.
+    // 1 and 2 have arrived, but segments beyond a hole still use the receiver's window.
     ack(&mut sender, at(100), 0, &[(1, 2)], at(0));
     assert_eq!(drain(&mut sender, at(100)).0, [] as [u64; 0]);
     ack(&mut sender, at(200), 3, &[], at(0));
@@ -346,9 +348,9 @@ fn a_mark_halves_the_window_and_is_answered_by_one_new_segment() {
         }
     }
     assert_eq!((sender.window(), sender.stats().mark_events), (Packets(5), 1));
-    // Nothing leaves until five are in flight; then one for each ACK.
+    // No segment leaves until five are in flight; then one for each ACK.
     assert_eq!(answered, [true, false, false, false, false]);
-    // The answer itself, segment 10, is beyond that round trip.
+    // The answering segment, 10, is beyond that round trip.
     sender.handle_ack(at(300), &TcpAck::new(11 * MSS, at(106), true));
     assert_eq!((sender.window(), sender.stats().mark_events), (Packets(2), 2));
     assert_eq!(sender.stats().resent, 0);
