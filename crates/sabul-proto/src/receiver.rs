@@ -280,8 +280,8 @@ impl Receiver {
         }
     }
 
-    /// Records an authentic packet that carries only a congestion header and requests an ACK at
-    /// once. The packet number must not be [replayed](Self::is_replayed). `header` is `None` if the
+    /// Records an authentic packet that carries only a congestion header. An ACK leaves at once.
+    /// The packet number must not be [replayed](Self::is_replayed). `header` is `None` if the
     /// header does not decode.
     pub fn handle_ask(
         &mut self,

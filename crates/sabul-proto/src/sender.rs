@@ -67,7 +67,7 @@ pub struct SenderConfig {
     pub first_number: PacketNumber,
     /// When the peer sends reports; sender and receiver use the same rule.
     pub reports: ReportRule,
-    /// What happens when neither ACK nor NAK arrives in time.
+    /// Timeout behaviour when neither ACK nor NAK arrives.
     pub expiry: Expiry,
 }
 
@@ -350,7 +350,8 @@ impl Sender {
         self.waits.fired.next()
     }
 
-    /// When the peer last sent an ACK or a NAK.
+    /// When the latest report arrived, SYN reports and pair times excepted; before the first report,
+    /// when the sender was created.
     pub const fn last_heard(&self) -> Instant {
         self.silence.last_heard()
     }

@@ -23,7 +23,7 @@ use sabul_wire::{Feedback, LossPolicy, Mark};
 const SEEDS_BY_DEFAULT: u64 = 1000;
 const BLOCK_BYTES: u32 = 40_000;
 const HEADERS: u32 = 72;
-/// Delay until a sender learns the largest payload of the path.
+/// Delay until a sender adopts the largest payload of the path.
 const PAYLOAD_LEARNT_AFTER: Span = Span::from_millis(150);
 
 /// Parameters of one run.

@@ -252,8 +252,8 @@ fn status_of(error: io::Error) -> io::Result<SendStatus> {
             | libc::EHOSTDOWN
             | libc::ENODEV
             | libc::EADDRNOTAVAIL
-            // Linux, where a connected socket's own address is gone. What a call may get wrong has
-            // been checked before it.
+            // Linux, where a connected socket's own address is gone. Arguments that could
+            // cause this error have been checked before the call.
             | libc::EINVAL
             | libc::EPERM
             | libc::EACCES,

@@ -125,7 +125,7 @@ impl UdpSocket {
     /// lost datagrams equals this count without GRO, and is up to 64 times as large with GRO.
     ///
     /// The value is the socket's own drop counter (`SO_MEMINFO`), the number that `SO_RXQ_OVFL`
-    /// would attach to each datagram. It costs one system call here and none per datagram. The
+    /// would attach to each datagram. A call costs one system call, and nothing per datagram. The
     /// count includes the few datagrams with a wrong checksum.
     ///
     /// # Errors

@@ -35,7 +35,8 @@ impl Span {
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns.saturating_mul(PS_PER_NS))
     }
-    /// A span of (fractional) seconds; negative and non-finite values give zero.
+    /// A span of (fractional) seconds. Negative values and NaN give zero; values that are too large
+    /// give [`Self::MAX`].
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
     pub fn from_secs_f64(s: f64) -> Self {
         Self((s * PS_PER_S as f64) as u64)

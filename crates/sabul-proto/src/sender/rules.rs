@@ -1,7 +1,7 @@
 //! Transmission rules: SABUL's order of packets and those of related protocols.
 //!
 //! Source: [SABUL §II-D] for losses first, then new data. [`ChannelRules`] names the other rules.
-//! Under *requests*, *buffers* and *rounds*, reported losses go first, and a mark tells the
+//! Under *requests*, *buffers* and *rounds*, reported losses go first, and a mark informs the
 //! receiver when nothing more may be sent. *Rounds* then wait for the receiver's list. *Cyclic*
 //! keeps a cursor instead of a loss list and starts over where the others would wait.
 
