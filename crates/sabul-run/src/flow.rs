@@ -1,4 +1,4 @@
-//! A flow of a run, and the keys of a `[[flow]]`, each beside the field that it fills.
+//! Plan of one flow, and the keys of a `[[flow]]`, each beside the field that the key fills.
 
 use sabul_cc::registry::{self, Entry};
 use sabul_cc::{PathFacts, Policy};
@@ -11,30 +11,30 @@ use crate::size::{
     ARRIVALS, ARRIVALS_EXAMPLE, Arrivals, COUNT_MAX, FlowSize, SECONDS, SIZE, SIZE_EXAMPLE,
 };
 
-/// DATA on the wire beyond its payload: IPv4 and UDP headers, our header and tag.
+/// Bytes of a DATA packet beyond its payload: IPv4 and UDP headers, our header and tag.
 #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
 pub const DATA_HEADERS: u32 = 28 + DATA_OVERHEAD as u32;
 
-/// Bytes of a block where an application is slower than its end could be.
+/// Bytes of a block where the sending or receiving application has a limited rate.
 pub const PACED_BLOCK_BYTES: u32 = 1 << 16;
-/// Blocks for which a slow receiving application has room.
+/// Receive buffer of a rate-limited receiving application, in blocks.
 pub const SINK_BLOCKS: u32 = 16;
 
-/// Who carries a flow's data.
+/// Transport of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// The protocol of this project.
     Sabul,
-    /// TCP with selective acknowledgement.
+    /// TCP with selective acknowledgements.
     Tcp,
-    /// Packets at a constant rate that nobody answers.
+    /// Packets at a constant rate, without feedback.
     UdpCbr,
-    /// Whatever a program of the user's sends; only where programs run, which is the lab.
+    /// A user's program; lab only.
     Command,
 }
 
 impl Transport {
-    /// Its name in files and results.
+    /// Name of the transport in files and results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sabul => "sabul",
@@ -45,30 +45,31 @@ impl Transport {
     }
 }
 
-/// Who carries a flow, with what only that carrier has.
+/// Transport of a flow, with the settings of that transport.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Carrier {
     /// The protocol of this project.
     Sabul(SabulEnds),
     /// TCP: simulated, or the kernel's.
     Tcp(TcpEnds),
-    /// Packets at a constant rate.
+    /// Packets at a constant rate, without feedback.
     UdpCbr {
-        /// That rate, IP headers included.
+        /// Sending rate, IP headers included.
         rate: Rate,
     },
-    /// Programs of the user's. `{near}` and `{far}` in an argument stand for the hosts' addresses, which
-    /// whoever makes the hosts puts in.
+    /// User's programs. The lab replaces `{near}` and `{far}` in an argument by the hosts'
+    /// addresses.
     Command {
-        /// The program and its arguments, for the near host.
+        /// Program and arguments for the near host.
         near: Vec<String>,
-        /// The same for the far host, started before; empty where there is none.
+        /// Program and arguments for the far host, started before the near program; empty if there
+        /// is no far program.
         far: Vec<String>,
     },
 }
 
 impl Carrier {
-    /// Which transport that is.
+    /// Returns the transport of this carrier.
     pub const fn transport(&self) -> Transport {
         match self {
             Self::Sabul(_) => Transport::Sabul,
@@ -80,7 +81,8 @@ impl Carrier {
 }
 
 impl From<Transport> for Carrier {
-    /// One with nothing asked for; where there is no default, a rate of 1 Mb/s or no program.
+    /// A carrier with default settings. Constant-rate flows have 1 Mb/s, `command` flows no
+    /// program.
     fn from(transport: Transport) -> Self {
         match transport {
             Transport::Sabul => Self::Sabul(SabulEnds::default()),
@@ -92,13 +94,14 @@ impl From<Transport> for Carrier {
 }
 
 impl SabulEnds {
-    /// What the controller is told of an earlier flow.
+    /// Returns path facts of an earlier flow for the controller; `None` unless both rate and RTT
+    /// are set.
     pub fn remembered(&self) -> Option<PathFacts> {
         Some(PathFacts { rate: self.remembered_rate?, rtt: self.remembered_rtt? })
     }
 
-    /// Whether the circuit breaker is around a controller of this name: where the scenario does not say, around this
-    /// project's own.
+    /// Returns whether the circuit breaker guards the controller named `cc`. By default the breaker
+    /// guards only this project's own controllers.
     pub fn has_breaker(&self, cc: &str) -> bool {
         self.breaker.unwrap_or_else(|| registry::find(cc).is_ok_and(Entry::is_ours))
     }
@@ -116,42 +119,44 @@ impl From<TcpEnds> for Carrier {
     }
 }
 
-/// The two ends of a flow over the protocol of this project.
+/// Settings of both ends of a flow over the protocol of this project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SabulEnds {
-    /// Which published protocol the channel follows.
+    /// Published protocol that the channel follows.
     pub profile: Profile,
-    /// Faults of that protocol's first implementation.
+    /// Defects of that protocol's first implementation.
     pub defects: Defects,
-    /// How the flow stands beside others; anything but fair only with a controller that follows policies.
+    /// Sharing policy. Policies other than fair need a controller that supports policies.
     pub policy: Policy,
-    /// Whether the circuit breaker is around the controller; by default, as [`Self::has_breaker`] returns.
+    /// Whether the circuit breaker is enabled; `None` for the default of [`Self::has_breaker`].
     pub breaker: Option<bool>,
-    /// What an earlier flow carried on what may be the same path; goes with the next.
+    /// Rate of an earlier flow on presumably the same path; used together with `remembered_rtt`.
     pub remembered_rate: Option<Rate>,
-    /// The smallest round trip of that flow.
+    /// Minimum RTT of that earlier flow.
     pub remembered_rtt: Option<Span>,
-    /// The sending host's own interface, which makes the sender wait where a queue on the way would drop.
+    /// Rate of the sending host's own interface. A full interface blocks the sender, where a queue
+    /// on the path would drop.
     pub nic_rate: Option<Rate>,
-    /// The application at the sending end produces at this rate; at once where none.
+    /// Rate at which the sending application produces data; unlimited if `None`.
     pub source_rate: Option<Rate>,
-    /// The application at the receiving end takes at this rate, with [`SINK_BLOCKS`] of
-    /// [`PACED_BLOCK_BYTES`] for what it has not taken; at once where none.
+    /// Rate at which the receiving application reads; unlimited if `None`. The receive buffer has
+    /// [`SINK_BLOCKS`] blocks of [`PACED_BLOCK_BYTES`].
     pub sink_rate: Option<Rate>,
-    /// What the machines under both ends do to time.
+    /// Timing effects of the machines at both ends.
     pub machine: Machine,
 }
 
-/// What the machines under both ends of a flow do to time; both are punctual by default.
+/// Timing effects of the machines at both ends of a flow; none by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Packets that leave back to back when pacing lets the last of them go; 1 or more.
+    /// Packets per transmit batch, sent back to back when pacing allows the last packet; 1 or more.
     pub gso_packets: u32,
-    /// Packets that the receiving end sees at a time, with one time of arrival; 1 or more.
+    /// Packets per receive batch, with one arrival time; 1 or more.
     pub gro_packets: u32,
-    /// What comes back is seen at the ends of intervals of this length.
+    /// Interval at whose ends the sender receives feedback.
     pub ack_bunch: Span,
-    /// The processor of each end is away half of the time, for up to this long.
+    /// Longest time for which the processor of each end is busy with other work, which is half of
+    /// the time.
     pub busy: Span,
 }
 
@@ -161,16 +166,16 @@ impl Default for Machine {
     }
 }
 
-/// The two ends of a flow over TCP.
+/// Settings of both ends of a flow over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpEnds {
-    /// First window, in packets.
+    /// Initial window, in packets.
     pub initial_window: u32,
-    /// Whether it negotiates ECN.
+    /// Whether the flow negotiates ECN.
     pub is_ecn_capable: bool,
-    /// Connections that carry the flow between them, 1 or more.
+    /// Number of parallel connections that share the flow's data, 1 or more.
     pub streams: u32,
-    /// Which of them carries what.
+    /// Distribution of blocks over the connections.
     pub striping: Striping,
 }
 
@@ -185,85 +190,88 @@ impl Default for TcpEnds {
     }
 }
 
-/// Which of the published protocols the channel of a `sabul` flow behaves as.
+/// Published protocol that the channel of a `sabul` flow follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// As shipped.
+    /// The current protocol.
     #[default]
     Current,
-    /// \[SABUL\]: data sequence numbers, repeats after k × RTT, reports on a TCP connection.
+    /// \[SABUL\]: data sequence numbers, loss reports repeated after k × RTT, reports on a TCP
+    /// connection.
     Sabul2003,
     /// [OVV-T §II], [OVV04 §2]: SYN and ERR reports on a TCP connection, each at its own interval.
     Sabul2002,
 }
 
-/// Faults of the first implementation that belong to its channel or host [OVV04 §3]; those of its
-/// rate control are parameters of `sabul2002`.
+/// Defects of the first implementation in its channel or host [OVV04 §3]. Defects of its rate
+/// control are parameters of `sabul2002`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Defects {
     /// Losses are reported again every 20 ms, not after k × RTT. Item 4.
     pub periodic_err: bool,
-    /// The round trip is measured once. Item 3.
+    /// The RTT is measured only once. Item 3.
     pub rtt_once: bool,
-    /// After a second of silence everything outstanding is sent again.
+    /// After one second of silence all unacknowledged packets are sent again.
     pub expire_all: bool,
-    /// The sender reads one report for each DATA packet that it sends, so SYN reports come late and
-    /// in bunches where there are many ERR reports. Effect (ii).
+    /// The sender reads one report per DATA packet sent. With many ERR reports, SYN reports
+    /// therefore arrive late and in bunches. Effect (ii).
     pub one_report_per_packet: bool,
 }
 
-/// How the blocks of one stream are dealt out to several connections.
+/// Distribution of the blocks of one stream over several connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Striping {
-    /// In turn, whoever is faster: the flow lasts as long as its slowest connection. \[PSockets\]
+    /// Round robin, whatever the connections' rates: the slowest connection determines the flow's
+    /// duration. \[PSockets\]
     #[default]
     RoundRobin,
-    /// The next one to whoever has nothing left to send, as GridFTP's extended block mode allows.
+    /// The next block goes to a connection with nothing left to send, as GridFTP's extended block
+    /// mode allows.
     OnDemand,
 }
 
-/// A flow, or a kind of flows that arrive one after another.
+/// Plan of a flow, or of several copies that arrive one after another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowPlan {
-    /// Its name.
+    /// Name of the flow.
     pub id: String,
-    /// Who carries it.
+    /// Transport and its settings.
     pub carrier: Carrier,
-    /// Registry name of its controller; where TCP is the kernel's, the kernel's name for it. Empty
-    /// for constant-rate flows, and for the system's own choice of a program's TCP.
+    /// Registry name of the controller; where TCP is the kernel's, the kernel's name. Empty for
+    /// constant-rate flows, and for a program that uses the system's default TCP.
     pub cc: String,
     /// Parameters of the controller.
     pub params: Vec<(String, String)>,
-    /// Links in order, as positions in [`Scenario::links`](crate::scenario::Scenario::links); the way
-    /// back mirrors them.
+    /// Links in order, as positions in [`Scenario::links`](crate::scenario::Scenario::links). ACKs
+    /// cross the same links in reverse order.
     pub path: Vec<usize>,
-    /// Whether its data goes the way back, and its ACKs the way of other flows' data.
+    /// Whether data crosses the links in the back direction, and ACKs in the forward direction.
     pub is_reverse: bool,
-    /// One-way delay of the hosts' own access, added to that of the links in each direction.
+    /// One-way access delay of the hosts, added to the links' delay in each direction.
     pub access_delay: Span,
-    /// When it starts, or its first copy may.
+    /// Start time; with several copies, the earliest start.
     pub start: Instant,
-    /// When it stops sending; the end of the run where none.
+    /// Time at which the flow stops sending; `None` for the end of the run.
     pub stop: Option<Instant>,
-    /// How much it sends.
+    /// Amount of data.
     pub size: FlowSize,
-    /// How many there are of it, and when.
+    /// Number of copies and their start times.
     pub arrivals: Arrivals,
-    /// Size of a full packet, IP header included.
+    /// Size of a full packet in bytes, IP header included.
     pub packet_bytes: u32,
-    /// Most packets a flow may have unacknowledged (TCP receive window, SABUL flow window).
+    /// Largest number of unacknowledged packets (TCP receive window, SABUL flow window).
     pub window_packets: Option<u64>,
 }
 
 impl FlowPlan {
-    /// An endless flow from the start with nothing else asked for.
+    /// An endless flow from time zero, with defaults for all other settings.
     pub fn new(id: &str, carrier: impl Into<Carrier>, cc: &str, path: Vec<usize>) -> Self {
         let carrier = carrier.into();
         let defaults = FlowDraft::new(carrier.clone()).plan;
         Self { id: id.to_owned(), carrier, cc: cc.to_owned(), path, ..defaults }
     }
 
-    /// One to which no key has been applied yet.
+    /// A plan before any key has been applied.
     fn blank(carrier: Carrier) -> Self {
         Self {
             id: String::new(),
@@ -282,18 +290,18 @@ impl FlowPlan {
         }
     }
 
-    /// The direction of links that carries what goes `way` between the ends of the flow; and the other way round.
+    /// Returns the link direction that carries `way` of this flow. The mapping is its own inverse.
     #[must_use]
     pub const fn way(&self, way: Way) -> Way {
         if self.is_reverse { way.other() } else { way }
     }
 
-    /// Who carries it, by name.
+    /// Returns the transport of the flow.
     pub const fn transport(&self) -> Transport {
         self.carrier.transport()
     }
 
-    /// The ends of a flow over the protocol of this project.
+    /// Returns the settings of a flow over the protocol of this project.
     pub const fn sabul(&self) -> Option<&SabulEnds> {
         match &self.carrier {
             Carrier::Sabul(ends) => Some(ends),
@@ -301,7 +309,7 @@ impl FlowPlan {
         }
     }
 
-    /// The ends of a flow over TCP.
+    /// Returns the settings of a flow over TCP.
     pub const fn tcp(&self) -> Option<&TcpEnds> {
         match &self.carrier {
             Carrier::Tcp(ends) => Some(ends),
@@ -309,7 +317,7 @@ impl FlowPlan {
         }
     }
 
-    /// The rate of a constant-rate flow.
+    /// Returns the rate of a constant-rate flow.
     pub const fn constant_rate(&self) -> Option<Rate> {
         match &self.carrier {
             Carrier::UdpCbr { rate } => Some(*rate),
@@ -317,7 +325,7 @@ impl FlowPlan {
         }
     }
 
-    /// The programs of the near and of the far host; empty where there is none.
+    /// Returns the programs of the near and the far host; empty for other transports.
     pub fn commands(&self) -> (&[String], &[String]) {
         match &self.carrier {
             Carrier::Command { near, far } => (near, far),
@@ -325,7 +333,7 @@ impl FlowPlan {
         }
     }
 
-    /// Payload of a full packet of this flow; of a program's, as if it spoke TCP.
+    /// Returns the payload of a full packet, in bytes. Flows of programs are counted as TCP.
     pub fn payload_bytes(&self) -> u32 {
         let headers = match self.transport() {
             Transport::Sabul => DATA_HEADERS,
@@ -336,20 +344,20 @@ impl FlowPlan {
     }
 }
 
-/// What the keys of a `[[flow]]` fill: the flow, and what becomes something else once its path and
-/// controller are known.
+/// A flow while its keys are read, with values that are converted once path and controller are
+/// known.
 #[derive(Clone, Debug)]
 pub struct FlowDraft {
     /// The flow so far.
     pub plan: FlowPlan,
-    /// Base round trip of path and access together, where one is asked for.
+    /// Requested base RTT of links and access together.
     pub rtt: Option<Span>,
-    /// The controller's parameter of that name, where the flow sets it.
+    /// The controller parameter `rate_mbps_initial`, if the flow sets that key.
     pub rate_mbps_initial: Option<f64>,
 }
 
 impl FlowDraft {
-    /// A flow of which only the carrier is known, with the defaults of [`FLOW`].
+    /// A flow with only its carrier set and the defaults of [`FLOW`].
     pub fn new(carrier: Carrier) -> Self {
         let plan = FlowPlan::blank(carrier);
         let mut draft = Self { plan, rtt: None, rate_mbps_initial: None };
@@ -359,7 +367,8 @@ impl FlowDraft {
         draft
     }
 
-    /// Why the lab cannot carry a finished flow, and the key that asks for it; `None` where it can.
+    /// Returns the key that the lab cannot apply to a finished flow, and the reason; `None` if the
+    /// lab can run the flow.
     pub fn lab_refusal(plan: FlowPlan) -> Option<(&'static str, &'static str)> {
         let draft = Self { plan, rtt: None, rate_mbps_initial: None };
         FLOW.iter().find_map(|key| Some((key.name, key.lab_refusal(&draft)?)))
@@ -397,30 +406,31 @@ impl FlowDraft {
     }
 }
 
-/// The rates that hosts and applications may have, in Mb/s: those of links.
+/// Rates of hosts and applications, in Mb/s: the same range as for links.
 const RATE_MBPS: Range = sabul_path::RATE_MBPS;
-/// Twice the longest delay of a link.
+/// Up to twice the longest delay of a link.
 const RTT_MS: Range = Range::of(0.0, 2.0 * sabul_path::DELAY_MS.high);
-/// The longest for which a machine is late, in milliseconds.
+/// RTT of an earlier flow, in milliseconds.
 const REMEMBERED_RTT_MS: Range = Range::of(0.01, 60_000.0);
+/// Longest time for which a machine is busy or defers packets, in milliseconds.
 const AWAY_MS: Range = Range::of(0.0, 1000.0);
-/// Most packets that a machine handles together, as the kernel's offloading.
+/// Most packets of one batch, as in the kernel's segmentation offload.
 const BATCH_MAX: u32 = 64;
-/// The most that a flow sends.
+/// Most bytes that a flow sends.
 const BYTES_MAX: u64 = 1_000_000_000_000_000;
-/// Most packets of a window.
+/// Largest window, in packets.
 const PACKETS_MAX: u64 = 1_000_000_000;
 
 const SABUL: &[&str] = &["sabul"];
 const TCP: &[&str] = &["tcp"];
 const WITH_WINDOW: &[&str] = &["sabul", "tcp"];
 const COMMAND: &[&str] = &["command"];
-/// Transports whose traffic is made here and not by a program of the user's.
+/// Transports whose traffic is generated here, not by a user's program.
 const OURS: &[&str] = &["sabul", "tcp", "udp-cbr"];
 
-/// Who may carry a flow.
+/// Transports of a flow.
 pub const TRANSPORTS: &[&str] = &["sabul", "tcp", "udp-cbr", "command"];
-/// Faults of the first implementation that belong to its channel or host. [OVV04 §3]
+/// Defects of the first implementation in its channel or host. [OVV04 §3]
 const DEFECTS: &[&str] = &["periodic-err", "rtt-once", "expire-all", "one-report-per-packet"];
 
 const PROGRAM_SENDS: &str = "leave it out: the program knows what it sends";
@@ -431,11 +441,11 @@ const ONLY_ONE_WAY: &str = "since its hosts send data one way; leave it out, or 
 const REAL_MACHINE: &str =
     "which only the simulator has: here the machine itself is late; leave it out";
 const ONLY_2002: &str = "which is the implementation of 2002, and only the simulator has that";
-/// What the kernel sends at first, and no socket option changes. [RFC6928 §2]
+/// The kernel's initial window; no socket option changes that window. [RFC6928 §2]
 const INITIAL_WINDOW: u32 = 10;
 
-/// Keys of a `[[flow]]`, in the order in which they take effect. The transport is read before all others:
-/// it makes the carrier that they fill.
+/// Keys of a `[[flow]]`, in the order in which they take effect. The transport is read first,
+/// because the transport determines the carrier that the other keys fill.
 pub const FLOW: &[Key<FlowDraft>] = &[
     Key::<FlowDraft>::new("id", Takes::Own("a name"), "").required("a name"),
     Key::<FlowDraft>::new(
@@ -684,7 +694,7 @@ pub const FLOW: &[Key<FlowDraft>] = &[
     .of(OURS)
     .elsewhere("leave it out: a program runs once; use start_s")
     .against(&["arrivals"]),
-    // From the least IPv4 datagram that every host takes [RFC791 §3.1] to the largest; the usual
+    // From the least IPv4 datagram that every host accepts [RFC791 §3.1] to the largest; the usual
     // Ethernet MTU.
     Key::<FlowDraft>::new(
         "packet_bytes",

@@ -1,16 +1,17 @@
-//! A run, whichever arm it runs on: what it is made of, and what has been measured of it.
+//! Plan, measurements and results of a run, for both simulator and lab.
 //!
 //! | Part | Is |
 //! |---|---|
-//! | [`scenario`] | what a run is made of: links, flows, how long |
-//! | [`traffic`] | when flows arrive and how much each of them sends |
-//! | [`meter`] | what is measured while a run goes on |
-//! | [`events`] | what happened in it, and why |
-//! | [`results`] | what a run has shown: averages and series |
-//! | [`statistics`] | means and the like, each once |
+//! | [`scenario`] | plan of a run: links, flows, duration |
+//! | [`traffic`] | arrival times and sizes of flows |
+//! | [`meter`] | measurements while a run is in progress |
+//! | [`events`] | event log, with reasons |
+//! | [`results`] | results: averages and time series |
+//! | [`statistics`] | mean, median, quantile and similar |
 //!
-//! Simulator and lab are told the same and measured by the same meter, so what differs between their
-//! results is not how they were taken. Plain values and arithmetic: no files, clocks or threads here.
+//! Simulator and lab receive the same plan and use the same meter. Differences between their
+//! results therefore do not come from the method of measurement. Only plain values and arithmetic:
+//! no files, clocks or threads here.
 
 pub mod events;
 mod flow;

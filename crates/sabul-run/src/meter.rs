@@ -1,7 +1,8 @@
-//! What is measured while a scenario runs, and what results from it, whichever arm it runs on.
+//! Measurement of a running scenario, for both simulator and lab.
 //!
-//! A [`Meter`] is told when flows start, complete and end ([`Meter::flow_started`] and its like), and
-//! is shown everything at the times it asks for ([`Meter::next_tick`], [`Meter::tick`]).
+//! The caller of a [`Meter`] reports when flows start, complete and end ([`Meter::flow_started`]
+//! and similar). At the times that [`Meter::next_tick`] returns, the caller passes a snapshot to
+//! [`Meter::tick`].
 
 pub use sabul_cc::RttEstimate;
 use sabul_path::{LinkConfig, LinkLook, LinkStats, Topology, Way};
@@ -16,7 +17,7 @@ use crate::statistics::{jain, mean, quantile, stability};
 /// [SLAC] judges stability by reports of one second.
 const STABILITY_BIN: Span = Span::from_secs(1);
 
-/// Counts since the flow began.
+/// Counters since the start of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// New payload bytes at the receiver.
@@ -25,18 +26,18 @@ pub struct Counters {
     pub arrived_bytes: u64,
     /// Data packets sent.
     pub sent: u64,
-    /// Their bytes, headers included.
+    /// Bytes of the data packets sent, headers included.
     pub sent_bytes: u64,
-    /// Those taken for lost.
+    /// Data packets that the sender declared lost.
     pub lost: u64,
-    /// Repeats among the sent.
+    /// Retransmissions, included in `sent`.
     pub resent: u64,
-    /// Times that the circuit breaker opened.
+    /// Number of times the circuit breaker opened.
     pub breaker_opened: u64,
 }
 
 impl Counters {
-    /// Adds what somebody else has counted.
+    /// Adds other counters to these.
     pub fn add(&mut self, other: Self) {
         self.fresh_bytes += other.fresh_bytes;
         self.arrived_bytes += other.arrived_bytes;
@@ -47,7 +48,7 @@ impl Counters {
         self.breaker_opened += other.breaker_opened;
     }
 
-    /// What has been counted since then.
+    /// Returns the difference to earlier counters.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -62,26 +63,26 @@ impl Counters {
     }
 }
 
-/// What stands at this moment.
+/// Current state of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gauges {
     /// The controller's inter-packet gap; zero without pacing.
     pub gap: Span,
-    /// The round trip as the sender sees it.
+    /// RTT as the sender measures it.
     pub rtt: Option<RttEstimate>,
-    /// Packets on the way.
+    /// Packets in flight.
     pub in_flight: u64,
-    /// Packets that the controller lets be on the way; none without a window.
+    /// The controller's window, in packets; `None` without a window.
     pub window: Option<u64>,
-    /// Payload rate at which packets were acknowledged of late, where the sender tells.
+    /// Recent delivery rate in payload bits; `None` where the sender does not report that rate.
     pub delivery: Option<Rate>,
 }
 
-/// Where a meter looks at links; positions are those of the scenario.
+/// Access to link statistics; positions are those of the scenario.
 pub trait Links {
-    /// A direction of the link now.
+    /// Returns a snapshot of one direction of a link.
     fn look(&mut self, link: usize, way: Way, now: Instant) -> LinkLook;
-    /// Lets the longest queue of a direction be measured anew.
+    /// Restarts the measurement of the longest queue of a direction.
     fn restart_queue_max(&mut self, link: usize, way: Way);
 }
 
@@ -95,21 +96,21 @@ impl<P: Clone, T: Copy> Links for Topology<P, T> {
     }
 }
 
-/// A direction of a link that is measured.
+/// A measured direction of a link.
 #[derive(Clone, Debug)]
 struct Measured {
     /// Position of the link.
     link: usize,
     way: Way,
-    /// Its name in results.
+    /// Name in results.
     id: String,
     at_last_sample: LinkStats,
     at_warmup: LinkLook,
 }
 
 impl Measured {
-    /// The data direction of each link, and then the way back of each that carries data of a reverse flow, whose
-    /// name ends in `.back`.
+    /// The data direction of each link, then the back direction of each link that carries data of a
+    /// reverse flow. Names of the latter end in `.back`.
     fn of(scenario: &Scenario) -> Vec<Self> {
         let new = |link: usize, way: Way, id: String| Self {
             link,
@@ -135,23 +136,23 @@ impl Measured {
     }
 }
 
-/// One flow of a plan, as far as averages need it.
+/// Start of one flow, for averages.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
-    /// When it started.
+    /// Start time.
     pub started: Instant,
-    /// Fresh bytes when the averages began.
+    /// New payload bytes at the end of the warm-up.
     pub bytes_at_warmup: u64,
 }
 
-/// What is known of all flows of one plan.
+/// Measurements of all flows of one plan.
 #[derive(Clone, Debug, Default)]
 struct PlanMeter {
-    /// Counts of flows that are gone.
+    /// Counters of flows that have ended.
     retired: Counters,
     at_warmup: Counters,
     at_last_sample: Counters,
-    /// Fresh bytes at the end of each sample.
+    /// New payload bytes at the end of each sample.
     fresh: Vec<u64>,
     rtt_min_ms: Option<f64>,
     rtts_ms: Vec<f64>,
@@ -161,14 +162,14 @@ struct PlanMeter {
     goodputs: Vec<f64>,
 }
 
-/// A moment at which flows are compared: somebody long enters or leaves.
+/// Time at which flows are compared: a long flow starts or stops.
 #[derive(Clone, Debug)]
 struct Boundary {
     at: Instant,
     fresh: Vec<u64>,
 }
 
-/// The measurements of one run.
+/// Measurements of one run.
 #[derive(Clone, Debug)]
 pub struct Meter {
     scenario: Scenario,
@@ -181,7 +182,7 @@ pub struct Meter {
     is_warm: bool,
 }
 
-/// What the live flows of a plan have counted, and what stands for them.
+/// Counters of a plan's live flows, and their current state.
 pub type PlanState = (Counters, Option<Gauges>);
 
 impl Meter {
@@ -221,36 +222,36 @@ impl Meter {
         }
     }
 
-    /// Everything over time, so far.
+    /// Returns the time series so far.
     pub const fn series(&self) -> &Series {
         &self.series
     }
 
-    /// When the next snapshot is wanted.
+    /// Returns the time of the next snapshot.
     pub fn next_tick(&self) -> Option<Instant> {
         let boundary = self.boundaries.get(self.next_boundary).map(|boundary| boundary.at);
         let warmup = (!self.is_warm).then_some(Instant::ZERO + self.scenario.warmup);
         Instant::earliest([boundary, warmup, Some(self.next_sample)])
     }
 
-    /// Whether averages have begun; true once the tick at the end of the warm-up has been taken.
+    /// Returns whether averages have begun; true after the tick at the end of the warm-up.
     pub const fn is_warm(&self) -> bool {
         self.is_warm
     }
 
-    /// A flow of this plan has started.
+    /// Records the start of a flow of this plan.
     pub fn flow_started(&mut self, plan: usize) {
         self.plans[plan].started += 1;
     }
 
-    /// A flow delivered all it had.
+    /// Records that a flow delivered all its data.
     pub fn flow_completed(&mut self, now: Instant, plan: usize, life: Life) {
         let meter = &mut self.plans[plan];
         meter.completions_s.push(now.since(life.started).as_secs_f64());
         meter.last_completion = Some(now);
     }
 
-    /// A flow is gone, or the run is over.
+    /// Records the end of a flow, or the end of the run for that flow.
     pub fn flow_retired(
         &mut self,
         now: Instant,
@@ -269,7 +270,7 @@ impl Meter {
         }
     }
 
-    /// Takes what the world looks like at a tick.
+    /// Processes a snapshot of all plans and links at a tick.
     pub fn tick(&mut self, now: Instant, plans: &[PlanState], links: &mut impl Links) {
         let totals: Vec<Counters> = self
             .plans
@@ -351,7 +352,7 @@ impl Meter {
         }
     }
 
-    /// The results, once every flow has been retired and the last tick taken.
+    /// Returns the results. Every flow must have been retired and the last tick processed.
     pub fn finish(self, now: Instant, links: &mut impl Links) -> (Results, Series) {
         let flows =
             (0..self.plans.len()).map(|plan| self.flow_result(now, plan)).collect::<Vec<_>>();
@@ -479,7 +480,7 @@ impl Meter {
             .collect()
     }
 
-    /// Bytes in each whole second of a time, from totals at the ends of samples.
+    /// Bytes in each whole second of an interval, from totals at the ends of samples.
     fn binned(&self, from: Instant, until: Instant, total: impl Fn(usize) -> u64) -> Vec<f64> {
         let sample = self.scenario.sample.0;
         let rows_in_bin = STABILITY_BIN.0.div_ceil(sample).max(1);
@@ -509,8 +510,8 @@ impl PlanMeter {
     }
 }
 
-/// Whether regions are about this flow: it has no end of its own, and it is not mere cross traffic
-/// unless there is nothing else.
+/// Whether regions include this flow: the flow is endless, and not constant-rate cross traffic
+/// unless the scenario has no other flow.
 fn is_long(plans: usize, flow: &FlowPlan) -> bool {
     flow.size == FlowSize::Endless && (flow.transport() != Transport::UdpCbr || plans == 1)
 }
@@ -520,7 +521,7 @@ fn is_counted(arrivals: Arrivals) -> bool {
     !matches!(arrivals, Arrivals::Poisson { .. })
 }
 
-/// Bits carried ÷ bits that could have been; zero where there were none, as in a gap of a trace.
+/// Bits carried ÷ capacity in bits; zero without capacity, as in a gap of a trace.
 fn share(carried_bps: f64, rate_bps: Option<f64>) -> f64 {
     rate_bps.filter(|rate| *rate > 0.0).map_or(0.0, |rate| carried_bps / rate)
 }

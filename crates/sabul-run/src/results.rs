@@ -1,4 +1,4 @@
-//! What a run has shown, whichever arm it ran on.
+//! Results of a run, for both simulator and lab.
 
 use std::collections::BTreeMap;
 
@@ -7,58 +7,58 @@ use serde::Serialize;
 /// Averages of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Results {
-    /// One entry a flow, in the order of the scenario.
+    /// One entry per flow, in the order of the scenario.
     pub flows: Vec<FlowResult>,
-    /// One entry a link, in the order of the scenario; data direction. Then one for the way back of each link that
-    /// carries data of reverse flows.
+    /// One entry per link, in the order of the scenario, for the data direction. Then one entry for
+    /// the back direction of each link that carries data of reverse flows.
     pub links: Vec<LinkResult>,
-    /// Jain's index over the goodput of flows without an end of their own.
+    /// Jain's index over the goodput of the endless flows; of all flows if no flow is endless.
     pub jain: f64,
-    /// What happened between any two entries or exits of long flows.
+    /// Averages between consecutive starts and stops of long flows.
     pub regions: Vec<Region>,
 }
 
-/// What one flow did, or all copies of it together.
+/// Results of one flow, or of all its copies together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlowResult {
-    /// Its name.
+    /// Name of the flow.
     pub id: String,
     /// `sabul`, `tcp`, `udp-cbr` or `command`.
     pub transport: String,
-    /// Its controller.
+    /// Name of the controller.
     pub cc: String,
-    /// New payload bits per second at the receiver, over its life after the warm-up.
+    /// New payload bits per second at the receiver, over the flow's life after the warm-up.
     pub goodput_bps: f64,
-    /// Bits of its data packets per second at the receiver, headers and repeats included.
+    /// Bits of data packets per second at the receiver, headers and retransmissions included.
     pub throughput_bps: f64,
     /// DATA packets or segments sent.
     pub packets_sent: u64,
-    /// Those that the sender took for lost.
+    /// Packets that the sender declared lost.
     pub packets_lost: u64,
     /// Lost ÷ sent.
     pub loss_rate: f64,
-    /// Repeats among the sent.
+    /// Retransmissions, included in `packets_sent`.
     pub retransmissions: u64,
-    /// Times that the circuit breaker opened after the warm-up; none where there is no breaker.
+    /// Number of times the circuit breaker opened after the warm-up; `None` without a breaker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub breaker_opened: Option<u64>,
-    /// The round trip as its sender saw it.
+    /// RTT as the sender measured it.
     pub rtt_ms: Rtt,
-    /// Standard deviation ÷ mean of its goodput over seconds. \[SLAC\]
+    /// Standard deviation ÷ mean of the goodput over bins of one second. \[SLAC\]
     pub stability: f64,
-    /// Time from start to the last byte's arrival, mean over copies; none if it has no end or did
-    /// not reach it.
+    /// Time from start to the arrival of the last byte, mean over completed copies; `None` if no
+    /// copy completed.
     pub completed_s: Option<f64>,
-    /// Copies that started.
+    /// Number of copies that started.
     pub started: u64,
-    /// Copies that delivered all they had.
+    /// Number of copies that delivered all their data.
     pub completed: u64,
-    /// Median and 99th percentile of the copies' completion times.
+    /// Median and 99th percentile of the copies' completion times; `None` for fewer than two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion: Option<Completion>,
 }
 
-/// Round-trip times in milliseconds.
+/// RTTs in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Rtt {
     /// Smallest.
@@ -69,102 +69,103 @@ pub struct Rtt {
     pub p99: f64,
 }
 
-/// How long the copies of a flow took, in seconds.
+/// Completion times of a flow's copies, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Completion {
-    /// Half were faster.
+    /// Median.
     pub median_s: f64,
-    /// 99 % were faster.
+    /// 99th percentile.
     pub p99_s: f64,
 }
 
-/// What one link did in one direction.
+/// Results of one link in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LinkResult {
-    /// Its name; with `.back` for the way back.
+    /// Name of the link; ends in `.back` for the back direction.
     pub id: String,
-    /// Bits carried ÷ bits it could have carried; zero without a rate.
+    /// Bits carried ÷ capacity in bits; zero for a link without a rate.
     pub utilisation: f64,
-    /// Packets dropped, whatever the cause.
+    /// Packets dropped, for all causes.
     pub drops: u64,
-    /// Packets given the ECN mark.
+    /// Packets that received an ECN mark.
     pub marks: u64,
-    /// The queue, in packets.
+    /// Queue length, in packets.
     pub queue_packets: Queue,
 }
 
-/// A queue's length in packets.
+/// Queue length in packets, after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Queue {
     /// Averaged over time.
     pub mean: f64,
     /// 99th percentile of the samples.
     pub p99: f64,
-    /// Longest ever.
+    /// Maximum.
     pub max: u64,
 }
 
-/// The time between two entries or exits of long flows.
+/// Averages of the interval between two starts or stops of long flows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Region {
-    /// Where it begins.
+    /// Begin of the interval.
     pub from_s: f64,
-    /// Where it ends.
+    /// End of the interval.
     pub to_s: f64,
-    /// Goodput of all long flows.
+    /// Goodput of all long flows together.
     pub aggregate_bps: f64,
-    /// Standard deviation ÷ mean of that, over seconds.
+    /// Standard deviation ÷ mean of the aggregate goodput, over bins of one second.
     pub stability: f64,
     /// Jain's index over the flows present.
     pub jain: f64,
-    /// Goodput of each.
+    /// Goodput of each flow.
     pub flows: BTreeMap<String, f64>,
 }
 
-/// What happened over time, one row each sample.
+/// Time series, one row per sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     /// End of each sample.
     pub t_s: Vec<f64>,
-    /// One entry a flow.
+    /// One entry per flow.
     pub flows: Vec<FlowSeries>,
-    /// One entry a link, data direction, and then the same ways back as in [`Results::links`].
+    /// One entry per link for the data direction, then the same back directions as in
+    /// [`Results::links`].
     pub links: Vec<LinkSeries>,
 }
 
-/// What a flow did over time, or all copies of it together.
+/// Time series of a flow, or of all its copies together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowSeries {
-    /// Its name.
+    /// Name of the flow.
     pub id: String,
     /// New payload bits per second at the receiver.
     pub goodput_bps: Vec<f64>,
-    /// What the sender put on the wire, bits per second.
+    /// Bits per second sent, headers included.
     pub rate_bps: Vec<f64>,
     /// The controller's inter-packet gap; zero without pacing.
     pub gap_ns: Vec<f64>,
-    /// The newest round trip; NaN before there is one.
+    /// Latest RTT sample; NaN before the first sample.
     pub rtt_ms: Vec<f64>,
-    /// Packets on the way.
+    /// Packets in flight.
     pub in_flight_pkts: Vec<f64>,
     /// Lost ÷ sent within the sample.
     pub loss_rate: Vec<f64>,
-    /// The controller's window in packets; NaN without one.
+    /// The controller's window in packets; NaN without a window.
     pub cwnd_pkts: Vec<f64>,
-    /// Payload bits per second that were acknowledged of late, as the sender says; NaN where it does
-    /// not.
+    /// Recent delivery rate as the sender measures it, in payload bits per second; NaN where the
+    /// sender does not report that rate.
     pub delivery_bps: Vec<f64>,
 }
 
-/// What a link did over time, in the data direction.
+/// Time series of one direction of a link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkSeries {
-    /// Its name.
+    /// Name of the link.
     pub id: String,
-    /// Packets waiting at the end of the sample.
+    /// Queue length at the end of the sample, in packets.
     pub queue_pkts: Vec<f64>,
-    /// Packets dropped within it.
+    /// Packets dropped within the sample.
     pub drops: Vec<f64>,
-    /// Share of its capacity used within it.
+    /// Utilised share of the link's capacity within the sample.
     pub utilisation: Vec<f64>,
 }

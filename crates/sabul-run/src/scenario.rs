@@ -1,7 +1,7 @@
-//! What a simulated or emulated run is made of: links, flows and how long.
+//! Plan of a simulated or emulated run: links, flows and duration.
 //!
-//! Plain values, already checked; the text form of the same is read elsewhere. Flows and links are
-//! named by position here.
+//! Plain values, already checked; `sabul-scenario` reads the text form. Flows and links are
+//! identified by position here.
 
 use sabul_path::LinkPlan;
 use sabul_units::Span;
@@ -15,10 +15,10 @@ pub use crate::size::{ARRIVALS, Arrivals, FlowSize, SIZE};
 
 use crate::size::SECONDS_MAX;
 
-/// Seeds are whole numbers as TOML has them.
+/// TOML integers are signed 64-bit, and seeds are not negative.
 const SEED_MAX: u64 = i64::MAX as u64;
 
-/// Keys of a scenario file itself.
+/// Keys at the top level of a scenario file.
 pub const RUN: &[Key<Scenario>] = &[
     Key::<Scenario>::new("name", Takes::Own("1 to 100 printable characters"), "")
         .or_else("the file's name, less its ending"),
@@ -48,30 +48,30 @@ pub const RUN: &[Key<Scenario>] = &[
     .or(1.0),
 ];
 
-/// Keys of a scenario file that are lists and tables of others.
+/// Keys of a scenario file that are lists and tables.
 pub const PARTS: &[&str] = &["link", "flow", "sweep"];
 
-/// A whole experiment.
+/// Plan of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Its name.
+    /// Name of the scenario.
     pub name: String,
-    /// How long it runs.
+    /// Duration.
     pub duration: Span,
-    /// Left out of averages.
+    /// Time at the start that averages exclude.
     pub warmup: Span,
     /// Time between two rows of the series.
     pub sample: Span,
-    /// Where all chance comes from.
+    /// Seed of all random streams.
     pub seed: u64,
-    /// The links, in both directions each.
+    /// Links, with both directions each.
     pub links: Vec<LinkPlan>,
-    /// The flows.
+    /// Flows.
     pub flows: Vec<FlowPlan>,
 }
 
 impl Default for Scenario {
-    /// Nothing at all, for no time; what else the keys of [`RUN`] say holds without them.
+    /// An empty scenario of zero duration, with the defaults of [`RUN`].
     fn default() -> Self {
         let mut run = Self {
             name: String::new(),

@@ -1,9 +1,10 @@
-//! How much a flow sends and when its copies start, and the keys of a flow's `size` and `arrivals`.
+//! Amount of data of a flow and start times of its copies, with the keys of a flow's `size` and
+//! `arrivals`.
 
 use sabul_units::Span;
 use sabul_units::key::{Key, Range, Takes};
 
-/// The longest run in seconds: eleven days, far from the 213 that time can count.
+/// The longest run in seconds: eleven days, far below the 213 days that time can count.
 pub(crate) const SECONDS_MAX: f64 = 1e6;
 /// Most packets of an object.
 const PACKETS_MAX: u64 = 1_000_000_000;
@@ -11,10 +12,10 @@ const PACKETS_MAX: u64 = 1_000_000_000;
 pub(crate) const COUNT_MAX: u32 = 100_000;
 pub(crate) const SECONDS: Range = Range::of(0.0, SECONDS_MAX);
 
-/// How much a flow sends.
+/// Amount of data that a flow sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FlowSize {
-    /// Until it is stopped.
+    /// Unlimited, until the flow stops.
     Endless,
     /// This many payload bytes.
     Bytes(u64),
@@ -27,26 +28,27 @@ pub enum FlowSize {
     },
 }
 
-/// When the copies of a flow start.
+/// Start times of a flow's copies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// All `count` of them within `spread` of the start, each at a drawn time.
+    /// `count` copies, each at a random time within `spread` of the start.
     Together {
-        /// How many.
+        /// Number of copies.
         count: u32,
-        /// Within this time; zero is at once.
+        /// Length of the start interval; zero for a simultaneous start.
         spread: Span,
     },
-    /// One after another from the start to the stop, exponential times between them.
+    /// Poisson arrivals from start to stop, with exponential times between them.
     Poisson {
-        /// Mean time between two.
+        /// Mean time between two arrivals.
         mean_interval: Span,
     },
-    /// So many at a time: whenever one has all its bytes acknowledged, the next starts.
+    /// `parallel` copies at a time: the next copy starts when an earlier copy has all its bytes
+    /// acknowledged.
     Chain {
-        /// How many in all.
+        /// Number of copies in all.
         count: u32,
-        /// How many at a time.
+        /// Number of copies at a time.
         parallel: u32,
     },
 }

@@ -1,6 +1,6 @@
-//! Statistics of runs, each once, for the meter and for whoever compares runs.
+//! Statistics of runs, shared by the meter and by comparisons of runs.
 
-/// The mean; none of nothing.
+/// The mean; `None` of no values.
 pub fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0_u64);
     for value in values {
@@ -10,28 +10,28 @@ pub fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
 }
 
-/// Standard deviation of a sample; none of fewer than two values.
+/// Standard deviation of a sample; `None` for fewer than two values.
 pub fn deviation(values: &[f64]) -> Option<f64> {
     let mean = mean(values.iter().copied()).filter(|_| values.len() > 1)?;
     let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// The middle value; the mean of the two in the middle of an even number. None of nothing.
+/// The median; for an even number of values the mean of the middle two. `None` of no values.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
     Some((values[low] + values[high]) / 2.0)
 }
 
-/// The value below which this share of sorted values lies: the nearest rank. Zero of nothing.
+/// The quantile `share` of sorted values, by nearest rank. Zero of no values.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the length")]
 pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
-/// Standard deviation ÷ mean; zero where there is nothing to compare. \[SLAC\]
+/// Standard deviation ÷ mean; zero for fewer than two values or a mean of zero. \[SLAC\]
 pub fn stability(values: &[f64]) -> f64 {
     match (mean(values.iter().copied()), deviation(values)) {
         (Some(mean), _) if mean <= 0.0 => 0.0,
@@ -40,7 +40,7 @@ pub fn stability(values: &[f64]) -> f64 {
     }
 }
 
-/// Jain's index, (Σx)² ÷ (n Σx²); one where there is nothing to share.
+/// Jain's index, (Σx)² ÷ (n Σx²); 1 if the sum is zero.
 pub fn jain(rates: &[f64]) -> f64 {
     let sum: f64 = rates.iter().sum();
     let squares: f64 = rates.iter().map(|rate| rate * rate).sum();

@@ -1,18 +1,18 @@
-//! When flows arrive and how much each of them sends, whichever arm carries them.
+//! Arrival process and sizes of flows, for both simulator and lab.
 //!
-//! Whoever runs a plan asks for the next arrival ([`Traffic::next_at`]), takes it when its time has
-//! come ([`Traffic::take`]), and says when a flow is over ([`Traffic::note_end`]). The same plan, end
-//! and random stream give the same arrivals and sizes.
+//! The runner of a plan takes the time of the next arrival from [`Traffic::next_at`], calls
+//! [`Traffic::take`] at that time, and reports the end of a flow to [`Traffic::note_end`]. The same
+//! plan, end and random stream give the same arrivals and sizes.
 
 use sabul_units::{Instant, Random, SeededRandom, Span};
 
 use crate::scenario::{Arrivals, FlowPlan, FlowSize};
 use sabul_units::math::{exp, ln};
 
-/// The longest draw, against the infinite mean of heavy tails: 10^12 bytes.
+/// The longest draw, 10^12 bytes: bounds heavy tails with an infinite mean.
 const BYTES_MAX: f64 = 1e12;
 
-/// The arrivals of one flow plan, in order of time.
+/// Arrivals of one flow plan, in order of time.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     size: FlowSize,
@@ -23,7 +23,8 @@ pub struct Traffic {
 
 #[derive(Clone, Debug)]
 enum Times {
-    /// Drawn beforehand, latest first; then so many more, each when an earlier one is over.
+    /// Times drawn beforehand, latest first; then `waiting` more flows, each at the end of an
+    /// earlier flow.
     Listed {
         times: Vec<Instant>,
         waiting: u32,
@@ -37,8 +38,8 @@ enum Times {
 }
 
 impl Traffic {
-    /// The traffic of a plan in a run that lasts until `end`. All arms draw from the same stream: the
-    /// fork `flow/<id>` of the scenario's seed.
+    /// The traffic of a plan in a run that lasts until `end`. Simulator and lab draw from the same
+    /// stream: the fork `flow/<id>` of the scenario's seed.
     pub fn new(plan: &FlowPlan, end: Instant, random: &SeededRandom) -> Self {
         let mut starts = random.fork("arrivals");
         let times = match plan.arrivals {
@@ -68,7 +69,8 @@ impl Traffic {
         Self { size: plan.size, payload_bytes, times, sizes_random: random.fork("sizes") }
     }
 
-    /// When the next flow arrives; none where no more will come, or a chain waits for an end.
+    /// Returns the time of the next arrival; `None` after the last arrival, or while a chain waits
+    /// for a flow to end.
     pub fn next_at(&self) -> Option<Instant> {
         match &self.times {
             Times::Listed { times, .. } => times.last().copied(),
@@ -76,7 +78,7 @@ impl Traffic {
         }
     }
 
-    /// A flow is over: the next one of a chain may start.
+    /// Records the end of a flow: the next flow of a chain may start.
     pub fn note_end(&mut self, now: Instant) {
         if let Times::Listed { times, waiting: waiting @ 1.. } = &mut self.times {
             *waiting -= 1;
@@ -84,7 +86,7 @@ impl Traffic {
         }
     }
 
-    /// The next flow arrives: how many payload bytes it has, if it has an end.
+    /// Takes the next arrival and returns its payload bytes; `None` for an endless flow.
     pub fn take(&mut self) -> Option<u64> {
         self.times.advance();
         match self.size {
