@@ -1,16 +1,16 @@
-//! Where a scenario is to run.
+//! Target of a scenario: simulator or lab.
 
-/// One of the two places that run scenarios.
+/// Simulator or lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arm {
-    /// The simulator: links, hosts and clock are ours, and so is every TCP.
+    /// The simulator: simulated links, hosts and clock, and our own model of TCP.
     Sim,
-    /// The lab: real hosts, real time, the kernel's TCP, and programs of the user's.
+    /// The lab: real hosts, real time, the kernel's TCP, and user's programs.
     Lab,
 }
 
 impl Arm {
-    /// Its name in documents.
+    /// Returns the name in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sim => "sim",
@@ -18,7 +18,7 @@ impl Arm {
         }
     }
 
-    /// Whether the kernel runs the congestion control of a transport of that name.
+    /// Whether the kernel runs the congestion control of this transport.
     pub(crate) fn leaves_to_the_kernel(self, transport: &str) -> bool {
         match transport {
             "tcp" => self == Self::Lab,

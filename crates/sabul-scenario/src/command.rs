@@ -1,14 +1,14 @@
-//! A `[[flow]]` whose traffic is a program's.
+//! Reader for a `[[flow]]` whose traffic comes from a user's program.
 
 use crate::arm::Arm;
 use crate::table::Table;
 use crate::tree::Value;
 
-/// Most texts that a command consists of, the program's own name among them.
+/// Most arguments of a command, program name included.
 const TEXTS_MAX: usize = 200;
 const EXAMPLE: &str = "a list of texts, program first, such as [\"iperf3\", \"-c\", \"{far}\"]";
 
-/// The program of the near host and that of the far host.
+/// Returns the commands of the near and the far host.
 pub(crate) fn read(table: &Table<'_>, arm: Arm) -> (Vec<String>, Vec<String>) {
     if arm == Arm::Sim {
         let what = "transport command runs only in the lab; use `sabul lab run`";
@@ -21,7 +21,7 @@ pub(crate) fn read(table: &Table<'_>, arm: Arm) -> (Vec<String>, Vec<String>) {
     (command.unwrap_or_default(), texts(table, "peer_command").unwrap_or_default())
 }
 
-/// The texts of a command; `None` if it is not one, which has been noted.
+/// Returns the arguments of a command; `None` after a logged problem.
 fn texts(table: &Table<'_>, key: &str) -> Option<Vec<String>> {
     let nodes = table.list(key, EXAMPLE)?;
     if nodes.len() > TEXTS_MAX {
@@ -36,7 +36,7 @@ fn texts(table: &Table<'_>, key: &str) -> Option<Vec<String>> {
             Value::Text(text) if n == 0 && text.is_empty() => {
                 format!("names no program: its first text is empty; use {EXAMPLE}")
             }
-            // To the system such a byte is the end of the argument.
+            // An argument ends at its first zero byte.
             Value::Text(text) if text.contains('\0') => {
                 format!("{shown} holds a zero byte, which no program can be given; leave it out")
             }

@@ -1,16 +1,16 @@
-//! What happened over time, as CSV.
+//! CSV writers for time series.
 
 use std::fmt::Write as _;
 use std::io;
 
 use sabul_run::results::Series;
 
-/// Writes `series.csv`: one row for each sample and flow.
+/// Writes `series.csv`: one row per sample and flow.
 ///
-/// A value that does not exist, as the round trip before the first sample of it, is an empty cell.
+/// A missing value, such as the RTT before the first RTT sample, is an empty cell.
 ///
 /// # Errors
-/// If `out` fails.
+/// If writing to `out` fails.
 pub fn write_series(series: &Series, out: &mut impl io::Write) -> io::Result<()> {
     out.write_all(
         b"t_s,flow,goodput_bps,rate_bps,gap_ns,rtt_ms,in_flight_pkts,loss_rate,cwnd_pkts,\
@@ -36,10 +36,10 @@ pub fn write_series(series: &Series, out: &mut impl io::Write) -> io::Result<()>
     Ok(())
 }
 
-/// Writes `links.csv`: one row for each sample and link, data direction.
+/// Writes `links.csv`: one row per sample and link, in the order of the series' links.
 ///
 /// # Errors
-/// If `out` fails.
+/// If writing to `out` fails.
 pub fn write_links(series: &Series, out: &mut impl io::Write) -> io::Result<()> {
     out.write_all(b"t_s,link,queue_pkts,drops,utilisation\n")?;
     let mut row = String::new();
@@ -53,7 +53,7 @@ pub fn write_links(series: &Series, out: &mut impl io::Write) -> io::Result<()> 
     Ok(())
 }
 
-/// One row; identifiers hold neither commas nor quotes.
+/// Formats one row. Identifiers contain neither commas nor quotes.
 fn write_row<const N: usize>(row: &mut String, t_s: f64, id: &str, cells: [Option<&f64>; N]) {
     row.clear();
     write_number(row, t_s);

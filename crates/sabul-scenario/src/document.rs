@@ -1,4 +1,4 @@
-//! What a run has shown, as JSON, and the note that goes with its files.
+//! JSON documents of a run: results and manifest.
 
 use std::fmt;
 
@@ -9,13 +9,14 @@ use serde_json::Value;
 
 use crate::read::Run;
 
-/// The version of both documents here; a field that goes or changes its meaning raises it.
+/// Schema version of both documents. Removing a field or changing its meaning increments the
+/// version.
 const SCHEMA: u32 = 1;
 
-/// What a run has shown, with what it was.
+/// Results of a run, with the run's settings.
 ///
-/// In the simulator the same run and results give the same bytes, `wall_s` aside. A run of the lab
-/// also says whether its numbers are valid; where they are not, they do not stand as results.
+/// In the simulator the same run and results give the same bytes, except `wall_s`. A document of
+/// the lab also states whether the results are valid; invalid figures are moved to `discarded`.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunDocument<'a> {
     schema: u32,
@@ -36,7 +37,7 @@ pub struct RunDocument<'a> {
     lab: Option<Value>,
 }
 
-/// The numbers of a run; the default is none.
+/// Figures of a run; empty by default.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Figures<'a> {
     flows: &'a [FlowResult],
@@ -45,7 +46,7 @@ struct Figures<'a> {
     regions: &'a [Region],
 }
 
-/// Whether the numbers are about the path and not about the machine.
+/// Validity of a lab run: whether the figures describe the path, not the machine.
 #[derive(Clone, Debug, Serialize)]
 struct Verdict<'a> {
     valid: bool,
@@ -53,20 +54,20 @@ struct Verdict<'a> {
     notes: &'a [String],
 }
 
-/// What the lab has to say about a run of its own.
+/// Validity and details of a lab run.
 #[derive(Clone, Debug)]
 pub struct LabNotes<'a> {
-    /// Whether the numbers may be used. A run with faults is not valid, whatever this says.
+    /// Whether the figures may be used. A run with faults is invalid even if this field is true.
     pub is_valid: bool,
-    /// Why they may not; none for a valid run.
+    /// Reasons why the run is invalid; empty for a valid run.
     pub faults: &'a [String],
-    /// What a reader should know all the same.
+    /// Remarks that do not invalidate the run.
     pub notes: &'a [String],
-    /// Anything else: calibration, lateness, what the router saw.
+    /// Everything else: calibration, lateness, router statistics.
     pub details: Value,
 }
 
-/// A result is not a number, which JSON cannot say.
+/// A result is not a finite number, which JSON cannot represent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentError {
     field: String,
@@ -82,11 +83,11 @@ impl fmt::Display for DocumentError {
 impl std::error::Error for DocumentError {}
 
 impl<'a> RunDocument<'a> {
-    /// The document of one run on an arm, `sim` or `lab`, by a program built from `commit`, that
-    /// took `wall_s` seconds.
+    /// The document of one run on `arm` (`sim` or `lab`). The program was built from `commit`, and
+    /// the run took `wall_s` seconds.
     ///
     /// # Errors
-    /// If a number is infinite or none at all; JSON would turn it into `null` without a word.
+    /// If a number is infinite or NaN; JSON would turn such a number into `null` silently.
     pub fn new(
         arm: &'a str,
         run: &'a Run,
@@ -112,10 +113,10 @@ impl<'a> RunDocument<'a> {
         })
     }
 
-    /// The same document with what the lab says about the run.
+    /// Adds the lab's validity and details.
     ///
-    /// The numbers of a run that is not valid move to `discarded`: whoever looks for results finds
-    /// none, and whoever looks for the reason finds what was measured.
+    /// The figures of an invalid run move to `discarded`. Readers of results then find no figures,
+    /// but the measurements remain available for diagnosis.
     #[must_use]
     pub fn with_lab(mut self, notes: LabNotes<'a>) -> Self {
         let LabNotes { is_valid, faults, notes, details } = notes;
@@ -128,13 +129,13 @@ impl<'a> RunDocument<'a> {
         self
     }
 
-    /// The document on one line.
+    /// Returns the document on one line.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("plain data with names as keys is always JSON")
     }
 }
 
-/// What belongs to the files of a run, to repeat it and to know what they are.
+/// Manifest of a run's files: identifies the run and its settings, so that the run can be repeated.
 #[derive(Clone, Debug, Serialize)]
 pub struct Manifest<'a> {
     schema: u32,
@@ -152,8 +153,8 @@ pub struct Manifest<'a> {
 }
 
 impl<'a> Manifest<'a> {
-    /// The note on a run on an arm, `sim` or `lab`, by a `version` of the program built from
-    /// `commit`, which left `files` behind.
+    /// The manifest of a run on `arm` (`sim` or `lab`). The program has this `version` and was
+    /// built from `commit`; the run wrote `files`.
     pub fn new(
         arm: &'a str,
         run: &'a Run,
@@ -176,7 +177,7 @@ impl<'a> Manifest<'a> {
         }
     }
 
-    /// The note, with a line for each field.
+    /// Returns the manifest with one line per field.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data with names as keys is always JSON")
     }
@@ -198,7 +199,7 @@ fn check(field: &str, numbers: &[f64]) -> Result<(), DocumentError> {
     }
 }
 
-/// Patterns name every field, so that a new one cannot be forgotten.
+/// Patterns list every field, so that the compiler reports a new field without a check.
 fn check_results(results: &Results) -> Result<(), DocumentError> {
     let Results { flows, links, jain, regions } = results;
     check("jain", &[*jain])?;

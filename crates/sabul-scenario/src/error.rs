@@ -1,38 +1,37 @@
-//! What is wrong with a scenario, where, and what would be right.
+//! Problems of a scenario file: where, what is wrong, and what is allowed.
 
 use std::fmt;
 use std::sync::Arc;
 
 use sabul_units::nearest;
 
-/// More problems than this are counted, not shown.
+/// Problems shown at most; further problems are only counted.
 const SHOWN_MAX: usize = 20;
 
-/// Where a key or value was written.
+/// Origin of a key or value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The file as a whole.
     File,
-    /// A line of the file, counted from one.
+    /// A line of the file, counted from 1.
     Line(usize),
-    /// An override, as it was written.
+    /// The text of an override.
     Set(Arc<str>),
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it was written.
+    /// Origin of the key or value.
     pub(crate) origin: Origin,
-    /// Which part of the scenario it concerns, such as `link "bottleneck", key rate_mbps`; empty
-    /// where none.
+    /// Part of the scenario, such as `link "bottleneck", key rate_mbps`; may be empty.
     pub(crate) place: String,
-    /// What is wrong and what would be right.
+    /// Description of the problem and of allowed values.
     pub(crate) what: String,
 }
 
 impl Problem {
-    /// The line of the file, counted from one; none for overrides and the file as a whole.
+    /// Returns the line of the file, counted from 1; `None` for overrides and the file as a whole.
     pub fn line(&self) -> Option<usize> {
         match self.origin {
             Origin::Line(line) => Some(line),
@@ -57,7 +56,7 @@ impl Problem {
     }
 }
 
-/// Names of a file may steer a terminal; what is shown of them does not.
+/// Escapes control characters, because a file name could contain terminal escape sequences.
 fn shown(text: &str) -> String {
     let shown = |c: char| match c {
         c if c.is_control() => c.escape_debug().to_string(),
@@ -66,7 +65,7 @@ fn shown(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// A scenario cannot be read or run; nothing of it has been.
+/// A scenario cannot be read or run. Lists all problems found; no part of the scenario has run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     file: String,
@@ -75,13 +74,13 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn new(file: &str, mut problems: Vec<Problem>) -> Self {
-        // Overrides first, as their author is at the keyboard; then from top to bottom.
+        // Overrides first, because their author is at the keyboard; then in order of lines.
         problems.sort_by_key(|problem| problem.line());
         problems.dedup();
         Self { file: file.to_owned(), problems }
     }
 
-    /// Everything that was found wrong, at least one, in the order of the file.
+    /// Returns all problems, at least one, in the order of the file.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -104,7 +103,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// "unknown {noun}", the nearest known word if one is near, and all of them.
+/// Formats "unknown {noun}", the nearest known word if there is a near word, and all known words.
 pub(crate) fn unknown(noun: &str, word: &str, known: &[&str]) -> String {
     let shown = shorten(word);
     let hint =
@@ -115,7 +114,7 @@ pub(crate) fn unknown(noun: &str, word: &str, known: &[&str]) -> String {
     }
 }
 
-/// A text in one line and not too long to show.
+/// Returns a text on one line, truncated for display.
 pub(crate) fn shorten(text: &str) -> String {
     const SHOWN: usize = 48;
     let mut short: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();

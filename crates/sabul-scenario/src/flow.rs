@@ -1,4 +1,4 @@
-//! A `[[flow]]` of the file.
+//! Reader for a `[[flow]]` of the file.
 
 use sabul_cc::registry::{self, Entry, Family};
 use sabul_cc::{ChannelRules, ConfigError, ParamValues};
@@ -15,14 +15,14 @@ use crate::table::Table;
 use crate::traffic::{self, Life};
 use crate::tree::{Value, find};
 
-/// The controller of a TCP flow where none is named.
+/// Default controller of a TCP flow.
 const TCP_DEFAULT: &str = "cubic";
-/// A full packet to ask a controller about its rules with, in bytes.
+/// Full packet for building a controller whose channel rules are read, in bytes.
 const FULL_PACKET: u64 = 1_500;
-/// Longest name of an algorithm in the kernel: 16 bytes, the last of them zero.
+/// Longest name of an algorithm in the kernel: 16 bytes, including a terminating zero.
 const KERNEL_NAME_MAX: usize = 15;
 
-/// Reads a flow that crosses some of `links` in a run on an arm that ends at `end`.
+/// Reads a flow that crosses some of `links`, in a run that ends at `end`.
 pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant, arm: Arm) -> FlowPlan {
     let transport = transport(table);
     let mut draft = FlowDraft::new(transport.into());
@@ -60,7 +60,7 @@ pub(crate) fn read(table: &Table<'_>, links: &[Draft<'_>], end: Instant, arm: Ar
     draft.plan
 }
 
-/// Who carries the flow, where the file says so; whoever does by default otherwise.
+/// Returns the transport, or the default if the key is missing or wrong.
 fn transport(table: &Table<'_>) -> Transport {
     let key = FLOW.iter().find(|key| key.name == "transport");
     match key.and_then(|key| table.word(key)) {
@@ -71,7 +71,7 @@ fn transport(table: &Table<'_>) -> Transport {
     }
 }
 
-/// Links by position.
+/// Returns the path as positions of links.
 fn path(table: &Table<'_>, links: &[Draft<'_>], packet_bytes: u32) -> Vec<usize> {
     let ids: Vec<&str> = links.iter().map(|link| link.id).collect();
     let example = format!("a list of one link or more, of: {}", ids.join(", "));
@@ -120,7 +120,7 @@ fn access_delay(
     rtt.saturating_sub(least).mul_ratio(1, 2)
 }
 
-/// Notes a flow that never could start.
+/// Logs a problem for a flow that can never start.
 fn check_times(table: &Table<'_>, plan: &FlowPlan, end: Instant) {
     let FlowPlan { start, stop, .. } = *plan;
     let start_s = start.elapsed().as_secs_f64();
@@ -135,7 +135,7 @@ fn check_times(table: &Table<'_>, plan: &FlowPlan, end: Instant) {
     }
 }
 
-/// What a profile and a controller, or a profile and its defects, are together.
+/// Checks combinations of profile, controller and defects.
 fn finish_sabul(table: &Table<'_>, ends: &mut SabulEnds, cc: &str, params: &[(String, String)]) {
     let rules = registry::find(cc)
         .ok()
@@ -174,7 +174,7 @@ fn finish_sabul(table: &Table<'_>, ends: &mut SabulEnds, cc: &str, params: &[(St
     }
 }
 
-/// The controller of a flow that names none; `None` where nothing controls it.
+/// Returns the default controller of a transport; `None` for transports without a controller.
 pub(crate) fn default_controller(transport: &str) -> Option<&'static str> {
     match transport {
         "sabul" => Some(registry::DEFAULT),
@@ -183,15 +183,15 @@ pub(crate) fn default_controller(transport: &str) -> Option<&'static str> {
     }
 }
 
-/// The kernel's name of an algorithm, or one of ours that the lab translates; empty for the
-/// system's own choice. Whether this kernel has it shows when hosts are made.
+/// Returns the kernel's name of an algorithm, or a name of ours that the lab translates; empty for
+/// the system's default. Support by the running kernel is checked when hosts are made.
 fn kernel_algorithm(table: &Table<'_>, transport: Transport) -> String {
     const ALLOWED: &str = "a name of the kernel's, such as cubic, reno or bbr: 1 to 15 of the \
                            characters a-z, 0-9, - and _";
     let params = find(table.fields(), "params").map(|field| &field.node.value);
     let has_params =
         params.is_some_and(|params| !matches!(params, Value::Table(fields) if fields.is_empty()));
-    // Of a command they have been refused already.
+    // For a command the `params` have been refused already.
     if has_params && transport == Transport::Tcp {
         table.refuse("params", "the kernel's algorithm takes no parameters; leave it out");
     }
@@ -207,7 +207,7 @@ fn kernel_algorithm(table: &Table<'_>, transport: Transport) -> String {
     name.to_owned()
 }
 
-/// The controller's name and parameters, which have proved to build one.
+/// Returns the controller's name and parameters, after building that controller once.
 fn controller(
     table: &Table<'_>,
     transport: Transport,
@@ -238,7 +238,7 @@ fn controller(
     (name.to_owned(), params)
 }
 
-/// Each parameter checked alone, so that the problem has its line; `None` if one is wrong.
+/// Checks each parameter alone, so that the problem has a line; `None` if any parameter is wrong.
 fn params(
     table: &Table<'_>,
     entry: &Entry,

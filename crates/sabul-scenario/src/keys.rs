@@ -1,7 +1,8 @@
-//! Every key that a scenario may hold, by table: collected from where the values are.
+//! All keys of scenario files, by table, collected from the crates that define them.
 //!
-//! A key stands beside the field that it fills: those of the run, flows and their traffic in `sabul-run`,
-//! those of links in `sabul-path`, the settings of a discipline with that discipline.
+//! Each key is defined beside the field that the key fills: keys of the run, of flows and of their
+//! traffic in `sabul-run`; keys of links in `sabul-path`; settings of a discipline beside that
+//! discipline.
 
 use std::sync::LazyLock;
 
@@ -11,17 +12,17 @@ use sabul_path::{
 use sabul_run::scenario::{ARRIVALS, FLOW, PARTS, RUN, SIZE};
 use sabul_units::key::{Bounds, Key, Row, Takes, names, rows};
 
-/// The keys of one table of a scenario file.
+/// Keys of one table of a scenario file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Section {
-    /// What the table is called: `run`, `link`, `flow`; with its parent for inner tables, such as
-    /// `flow.size`; with a link's discipline for the settings of that, such as `link.red`.
+    /// Name of the table: `run`, `link`, `flow`; for inner tables with the parent, such as
+    /// `flow.size`; for settings of a link's discipline with that discipline, such as `link.red`.
     pub name: String,
-    /// Its keys.
+    /// Keys of the table.
     pub rows: Vec<Row>,
 }
 
-/// All keys of scenario files, by table.
+/// Returns all keys of scenario files, by table.
 pub fn sections() -> Vec<Section> {
     fn section<T>(name: &str, keys: &[Key<T>]) -> Section {
         Section { name: name.to_owned(), rows: rows(keys) }
@@ -47,14 +48,14 @@ pub fn sections() -> Vec<Section> {
     sections
 }
 
-/// Keys of the file itself.
+/// Keys at the top level of the file.
 pub(crate) static TOP_NAMES: LazyLock<Vec<&str>> =
     LazyLock::new(|| [names(RUN).as_slice(), PARTS].concat());
 
-/// Those of them that an override or sweep may set.
+/// Top-level keys that an override or sweep may set.
 pub(crate) static RUN_NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| names(RUN));
 
-/// Keys of a `[[link]]`, the settings of all disciplines among them.
+/// Keys of a `[[link]]`, including the settings of all disciplines.
 pub(crate) static LINK_NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| {
     let mut all = names(LINK);
     for row in DISCIPLINES.iter().flat_map(|entry| (entry.rows)()) {
@@ -68,15 +69,15 @@ pub(crate) static LINK_NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| {
 /// Keys of a `[[flow]]`.
 pub(crate) static FLOW_NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| names(FLOW));
 
-/// The disciplines that have a setting; none where it is no discipline's.
+/// Returns the disciplines that have this setting; empty for other keys.
 pub(crate) fn disciplines_of(key: &str) -> Vec<&'static str> {
     let has =
         |entry: &&sabul_path::DisciplineEntry| (entry.rows)().iter().any(|own| own.name == key);
     DISCIPLINES.iter().filter(has).map(|entry| entry.name).collect()
 }
 
-/// Keys of a `[[link]]` or `[[flow]]` that exclude a key of it: an override of one takes the others out
-/// of the file.
+/// Returns the keys of a `[[link]]` or `[[flow]]` that are mutually exclusive with `key`. An
+/// override of `key` removes those keys of the file.
 pub fn rivals(list: &str, key: &str) -> &'static [&'static str] {
     fn of<T>(keys: &[Key<T>], name: &str) -> &'static [&'static str] {
         keys.iter().find(|key| key.name == name).map_or(&[], |key| key.rivals)
@@ -84,18 +85,18 @@ pub fn rivals(list: &str, key: &str) -> &'static [&'static str] {
     if list == "link" { of(LINK, key) } else { of(FLOW, key) }
 }
 
-/// The keys of a table within a `[[link]]` or `[[flow]]`.
+/// Keys of a table within a `[[link]]` or `[[flow]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Inner {
-    /// The key is no table.
+    /// The key is not a table.
     None,
-    /// Its keys are these.
+    /// These keys.
     Known(Vec<&'static str>),
-    /// Its keys are names of flows, or a controller's.
+    /// Names of flows, or a controller's parameters.
     Any,
 }
 
-/// What a key of a `[[link]]` or `[[flow]]` holds.
+/// Returns the keys that the table at a key of a `[[link]]` or `[[flow]]` may have.
 pub(crate) fn inner(list: &str, key: &str) -> Inner {
     fn of<T>(keys: &[Key<T>], name: &str) -> Option<Inner> {
         keys.iter().find(|key| key.name == name).map(|key| match key.takes {

@@ -1,4 +1,4 @@
-//! A `[[link]]` of the file.
+//! Reader for a `[[link]]` of the file.
 
 use sabul_cc::{ParamValues, routers};
 use sabul_path::{
@@ -16,10 +16,10 @@ use crate::table::Table;
 use crate::traces::Traces;
 use crate::tree::Value;
 
-/// The packet that `queue_bdp` counts in: the usual Ethernet MTU, in bytes.
+/// Packet size for `queue_bdp`: the usual Ethernet MTU, in bytes.
 const FULL_PACKET: f64 = 1_500.0;
 
-/// A link before its queue can be sized by the flows that cross it.
+/// A link before its queue is sized by the flows that cross the link.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft<'a> {
     pub(crate) id: &'a str,
@@ -28,7 +28,7 @@ pub(crate) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// What a `[[link]]` says that does not depend on flows.
+    /// Reads the keys of a `[[link]]` that do not depend on flows.
     pub(crate) fn read(table: Table<'a>, traces: &Traces) -> Self {
         let mut draft = LinkDraft::default();
         take_trace(&table, &mut draft, traces);
@@ -44,7 +44,8 @@ impl<'a> Draft<'a> {
         self.draft.forward.mtu()
     }
 
-    /// The link in both directions; `place` is its position, `flows` are all of the scenario.
+    /// Returns the link in both directions. `place` is the link's position; `flows` are all flows
+    /// of the scenario.
     pub(crate) fn finish(self, place: usize, flows: &[FlowPlan], delays: &[Span]) -> LinkPlan {
         let Self { id, mut draft, table } = self;
         let flow_ids: Vec<&str> = flows.iter().map(|flow| flow.id.as_str()).collect();
@@ -71,7 +72,7 @@ impl<'a> Draft<'a> {
         let [forward, back] = [forward, back].map(|link| {
             let link = link.with_queue(queue).with_outages(outages.clone());
             link.with_delay_steps(delay_steps.clone()).build().unwrap_or_else(|error| {
-                // Whatever was noted already is more precise.
+                // Problems logged earlier are more precise.
                 if table.log().is_empty() {
                     refuse(&table, &error);
                 }
@@ -82,7 +83,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The trace of the link, whose mean is the rate of both ways where nothing else says one.
+/// Sets the link's trace. The trace's mean rate is the default rate of both directions.
 fn take_trace(table: &Table<'_>, draft: &mut LinkDraft, traces: &Traces) {
     let Some(path) = table.text("trace", "the path of a trace file") else { return };
     match traces.get(path) {
@@ -94,7 +95,8 @@ fn take_trace(table: &Table<'_>, draft: &mut LinkDraft, traces: &Traces) {
     }
 }
 
-/// Notes what settings together cannot be: where the one named is, or else another of the discipline.
+/// Logs an invalid combination of settings: at the named setting if the file has that key,
+/// otherwise at another setting of the discipline.
 fn refuse(table: &Table<'_>, error: &LinkError) {
     let LinkError { setting, value, allowed } = error;
     if table.has(setting) {
@@ -108,12 +110,12 @@ fn refuse(table: &Table<'_>, error: &LinkError) {
     }
 }
 
-/// The settings of the link's discipline; those of others are noted.
+/// Reads the settings of the link's discipline and refuses settings of other disciplines.
 fn take_discipline(table: &Table<'_>, draft: &mut LinkDraft, flow_ids: &[&str]) {
     if table.has("discipline")
         && !LINK.iter().any(|key| key.name == "discipline" && table.word(key).is_some())
     {
-        // What the settings belong to is unknown then.
+        // The discipline is unknown, so its settings cannot be checked.
         return;
     }
     let discipline = draft.forward.discipline_mut();
@@ -133,7 +135,7 @@ fn take_discipline(table: &Table<'_>, draft: &mut LinkDraft, flow_ids: &[&str]) 
     }
 }
 
-/// Puts the values of a table into a discipline's settings.
+/// Fills a discipline's settings from a table.
 struct Filling<'t, 'a> {
     table: &'t Table<'a>,
     flow_ids: &'t [&'t str],
@@ -148,7 +150,7 @@ impl Fill for Filling<'_, '_> {
     }
 }
 
-/// The parameters of the link's router, each checked alone.
+/// Reads the parameters of the link's router; each parameter is checked alone.
 fn take_router(table: &Table<'_>, draft: &mut LinkDraft) {
     const EXAMPLE: &str = "a table, such as { eta = 0.9 }";
     if table.has("router_rate_mbps") && !table.has("router") {
@@ -176,7 +178,8 @@ fn take_router(table: &Table<'_>, draft: &mut LinkDraft) {
     draft.forward = std::mem::take(&mut draft.forward).with_router(Some(plan));
 }
 
-/// The largest base round trip of the flows that cross a link; of the link alone where none does.
+/// Returns the largest base RTT of the flows that cross a link; the RTT of the link alone if no
+/// flow crosses the link.
 fn longest_rtt(place: usize, flows: &[FlowPlan], delays: &[Span]) -> Span {
     let of_flow = |flow: &FlowPlan| {
         let links = flow.path.iter().fold(Span::ZERO, |sum, link| sum + delays[*link]);
@@ -189,7 +192,7 @@ fn longest_rtt(place: usize, flows: &[FlowPlan], delays: &[Span]) -> Span {
 fn queue(draft: &LinkDraft, rtt: Span) -> QueueLimit {
     match draft.forward.queue() {
         QueueLimit::Unlimited => {
-            // Without a rate the run is refused anyway.
+            // A link without a rate is refused elsewhere.
             let rate = draft.forward.rate().unwrap_or(Rate::from_mbps(1));
             let bdp_packets = rate.bytes_in(rtt).0 as f64 / FULL_PACKET;
             QueueLimit::Packets(rounded(bdp_packets * draft.queue_bdp).max(2))
@@ -240,7 +243,8 @@ fn delay_steps(table: &Table<'_>) -> Vec<DelayStep> {
     timed(table, "delay_steps", DELAY_STEP, none, |before, next| too_early(before.at, next.at))
 }
 
-/// The problem with a step that is not later than the step before; none where it is.
+/// Returns the problem of a step that is not later than the preceding step; `None` for a valid
+/// step.
 fn too_early(before: Instant, at: Instant) -> Option<String> {
     (before >= at).then(|| {
         let before_s = before.elapsed().as_secs_f64();
@@ -250,7 +254,8 @@ fn too_early(before: Instant, at: Instant) -> Option<String> {
     })
 }
 
-/// A list of tables in order of time; `wrong` returns the problem with the time of the second of two neighbours.
+/// Reads a list of tables in order of time. `wrong` returns the problem with the time of the second
+/// of two neighbours.
 fn timed<T: Copy>(
     table: &Table<'_>,
     name: &str,

@@ -1,4 +1,4 @@
-//! The scenario as a whole, out of the tree of its file.
+//! Reader for the scenario as a whole, from the tree of a file.
 
 use sabul_run::scenario::{Arrivals, FlowPlan, RUN, Scenario};
 use sabul_units::{Instant, Span};
@@ -12,15 +12,15 @@ use crate::table::{Log, Table};
 use crate::traces::Traces;
 use crate::tree::{Field, Value, find};
 
-/// Rows of the series that a run may ask for.
+/// Most rows of the series of a run.
 const ROWS_MAX: u64 = 1_000_000;
-/// No scenario needs more; more is a file that a program has written by mistake.
+/// Limits on links and flows; larger scenarios are taken for errors of a generating program.
 const LINKS_MAX: usize = 1_000;
 const FLOWS_MAX: usize = 10_000;
-/// Copies of all flows that start together.
+/// Most copies of all flows that start together.
 const COPIES_MAX: u64 = 1_000_000;
 
-/// Reads the scenario in a tree, for an arm; `name` is what it is called where the file does not say.
+/// Reads the scenario of a tree, for `arm`; `name` is the default name.
 pub(crate) fn read(
     fields: &[Field],
     name: &str,
@@ -66,12 +66,13 @@ fn scenario_name(top: &Table<'_>, default: &str) -> String {
     name.to_owned()
 }
 
-/// What a file says of the run as a whole.
+/// Reads the keys of the run as a whole.
 fn run(top: &Table<'_>, name: &str) -> Scenario {
     let mut run = Scenario { name: scenario_name(top, name), ..Scenario::default() };
     top.take_all(RUN, &mut run, None);
     if run.duration == Span::ZERO {
-        // Without a duration nothing can be held against it; the run is refused anyway.
+        // Without a duration no limit can be checked against the duration. The run is refused
+        // anyway.
         run.duration = Span::from_secs(1_000_000);
         return run;
     }
@@ -86,7 +87,7 @@ fn run(top: &Table<'_>, name: &str) -> Scenario {
     run
 }
 
-/// The tables of a `[[link]]` or `[[flow]]` list.
+/// Returns the tables of a `[[link]]` or `[[flow]]` list.
 fn items<'a>(
     top: &Table<'a>,
     kind: &str,
@@ -120,7 +121,7 @@ fn items<'a>(
     tables
 }
 
-/// Notes links or flows of the same name.
+/// Logs links or flows of the same name.
 fn refuse_twins(tables: &[Table<'_>], ids: &[&str], kind: &str) {
     let mut seen = std::collections::BTreeSet::new();
     for (table, id) in tables.iter().zip(ids) {
@@ -130,7 +131,7 @@ fn refuse_twins(tables: &[Table<'_>], ids: &[&str], kind: &str) {
     }
 }
 
-/// Notes the flow whose copies are one too many.
+/// Logs the first flow that exceeds the limit on copies.
 fn refuse_crowd(tables: &[Table<'_>], flows: &[FlowPlan]) {
     let mut copies = 0;
     for (table, flow) in tables.iter().zip(flows) {

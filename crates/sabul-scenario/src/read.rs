@@ -1,4 +1,4 @@
-//! From the text of a file to runs.
+//! Scenario file reader: from text to runs.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -15,45 +15,47 @@ use crate::sweep::{Combination, Sweep};
 use crate::traces::Traces;
 use crate::tree::{self, Field, Node, Value, find};
 
-/// The largest scenario file: 1 MiB. Larger ones are something else.
+/// Largest scenario file: 1 MiB; larger files are taken for something else.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// Text that all runs of a sweep may take together; each keeps its own.
+/// Limit on the text of all runs of a sweep together, in bytes; each run keeps its own copy.
 const SWEEP_BYTES_MAX: usize = 64 << 20;
 
 /// One run that a file describes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// What distinguishes it from the other runs of the same file, such as
-    /// `link.bottleneck.rate_mbps=10, seed=2`; the scenario's name where there is no other.
+    /// Settings that distinguish this run from other runs of the same file, such as
+    /// `link.bottleneck.rate_mbps=10, seed=2`; the scenario's name for a single run.
     pub label: String,
-    /// Settings that are not the file's own, by sweep or override, in the order they took effect.
+    /// Settings from sweep or overrides, in the order of application.
     pub settings: Vec<(String, String)>,
-    /// What to run.
+    /// Plan of the run.
     pub scenario: Scenario,
-    /// The same as a scenario file, settings applied: it reads back to the same scenario, with the files of traces
-    /// where they are.
+    /// Scenario file of this run with the settings applied. The text reads back to the same
+    /// scenario, as long as trace files stay in place.
     pub text: String,
 }
 
-/// Reads a scenario file for the simulator and checks every run it describes.
+/// Reads a scenario file for the simulator and checks every run that the file describes.
 ///
-/// `file` is what to call it in errors; a scenario without a name is called after its stem.
-/// Paths of traces count from the folder of `file`. Overrides beat the file's own values and its `[sweep]`, later ones earlier ones.
+/// `file` is the name in errors; a scenario without a name takes the stem of `file`. Paths of
+/// traces are relative to the folder of `file`. Overrides take precedence over the file's values
+/// and its `[sweep]`, and later overrides over earlier overrides.
 ///
 /// # Errors
-/// If anything is wrong with any run. The error lists what could be found, with lines.
+/// If any run has a problem. The error lists the problems found, with lines.
 pub fn read(text: &str, file: &str, overrides: &[Override]) -> Result<Vec<Run>, Error> {
     read_for(Arm::Sim, text, file, overrides)
 }
 
-/// [`read`] for the arm where the runs are to take place.
+/// Same as [`read`], for the arm where the runs take place.
 ///
-/// In the lab TCP is the kernel's: `cc` of a `tcp` flow is a name of the kernel's, and there are no
-/// `params`. Only the lab takes flows of transport `command`. What else a lab can do it says itself.
+/// In the lab TCP is the kernel's: `cc` of a `tcp` flow is a kernel's name, and `params` is not
+/// allowed. Only the lab accepts flows of transport `command`. Further limits of the lab are
+/// checked by the lab.
 ///
 /// # Errors
-/// As [`read`] says.
+/// Same as for [`read`].
 pub fn read_for(
     arm: Arm,
     text: &str,
@@ -78,18 +80,19 @@ pub fn read_for(
     (0..sweep.count()).map(run).collect()
 }
 
-/// Reads a scenario file from disk, as [`read`] does.
+/// Reads a scenario file from disk, otherwise like [`read`].
 ///
 /// # Errors
-/// If it cannot be read, is larger than [`FILE_BYTES_MAX`], is not text, or as [`read`] says.
+/// If the file cannot be read, is larger than [`FILE_BYTES_MAX`] or is not text, and as for
+/// [`read`].
 pub fn read_file(path: &Path, overrides: &[Override]) -> Result<Vec<Run>, Error> {
     read_file_for(Arm::Sim, path, overrides)
 }
 
-/// Reads a scenario file from disk, as [`read_for`] does.
+/// Reads a scenario file from disk, otherwise like [`read_for`].
 ///
 /// # Errors
-/// As [`read_file`] says.
+/// Same as for [`read_file`].
 pub fn read_file_for(arm: Arm, path: &Path, overrides: &[Override]) -> Result<Vec<Run>, Error> {
     let name = path.display().to_string();
     let refuse = |at: Origin, what: String| Error::new(&name, vec![Problem::new(&at, "", what)]);
@@ -144,7 +147,7 @@ fn run(
     Ok(Run { label, settings, scenario, text })
 }
 
-/// Writes down the defaults that another file name or version would change.
+/// Writes out the defaults that depend on the file's name or the program's version.
 fn spell_out(fields: &mut Vec<Field>, name: &str) {
     if find(fields, "name").is_none() {
         fields.insert(0, text_field("name", name));
@@ -165,7 +168,7 @@ fn spell_out(fields: &mut Vec<Field>, name: &str) {
     }
 }
 
-/// Writes paths of traces so that they hold in every folder.
+/// Makes the paths of traces absolute.
 fn spell_out_traces(fields: &mut [Field], traces: &Traces) {
     let links = fields.iter_mut().find(|field| field.key == "link");
     let Some(Value::List(links)) = links.map(|field| &mut field.node.value) else { return };

@@ -1,4 +1,4 @@
-//! Working off runs on several threads.
+//! Parallel execution of runs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,10 +9,10 @@ use rayon::iter::{
 
 use crate::read::Run;
 
-/// Does `work` for each run, on `threads` threads or one for each processor.
+/// Calls `work` for each run, on `threads` threads or one thread per processor.
 ///
-/// The answers come in the order of the runs, however many threads there are. A panic in `work`
-/// comes through once the other threads have finished what they were at.
+/// Results are in the order of the runs, for any number of threads. A panic in `work` propagates
+/// after the other threads have finished their current runs.
 pub fn run_all<T: Send>(
     runs: &[Run],
     threads: Option<usize>,
@@ -21,10 +21,10 @@ pub fn run_all<T: Send>(
     run_all_with_progress(runs, threads, |_| {}, work)
 }
 
-/// [`run_all`], and `progress` is told how many runs are done, each time one is.
+/// Same as [`run_all`]; also calls `progress` with the number of finished runs after each run.
 ///
-/// It is called from the working threads, with each count from one to the number of runs once,
-/// though not always in order.
+/// The worker threads call `progress` once for each count from 1 to the number of runs, possibly
+/// out of order.
 pub fn run_all_with_progress<R: Sync, T: Send>(
     runs: &[R],
     threads: Option<usize>,
@@ -38,14 +38,14 @@ pub fn run_all_with_progress<R: Sync, T: Send>(
         answer
     };
     let is_single = runs.len() < 2 || threads == Some(1);
-    // Zero asks rayon for one thread a processor.
+    // Zero means one thread per processor to rayon.
     let pool = ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build();
     match pool {
-        // One at a time: long runs often stand next to each other.
+        // One run per task, because long runs are often neighbours.
         Ok(pool) if !is_single => {
             pool.install(|| runs.par_iter().with_max_len(1).map(one).collect())
         }
-        // One is enough, or the system has no threads to spare.
+        // A single thread, or the thread pool could not be created.
         _ => runs.iter().map(one).collect(),
     }
 }

@@ -1,4 +1,4 @@
-//! Settings from outside the file: `--set KEY=VALUE`, and what a sweep puts in.
+//! Settings from outside the file's own keys: `--set KEY=VALUE` and sweeps.
 
 use std::sync::Arc;
 
@@ -11,38 +11,39 @@ use crate::tree::{Field, Node, Value, find, parse_value};
 
 /// Most values of one setting.
 pub(crate) const VALUES_MAX: usize = 10_000;
-/// Longest override; the longest sensible one lists values.
+/// Longest override in bytes; long overrides are lists of values.
 const TEXT_MAX: usize = 64 * 1024;
 
-/// A setting that beats the file's, or several that a sweep takes in turn.
+/// A setting that takes precedence over the file's. Several values make a sweep.
 #[derive(Clone, Debug)]
 pub struct Override {
     pub(crate) key: String,
     pub(crate) at: Origin,
-    /// One or more.
+    /// One or more values.
     pub(crate) values: Vec<Node>,
 }
 
 impl Override {
-    /// The key, as it was written.
+    /// Returns the key as written.
     pub fn key(&self) -> &str {
         &self.key
     }
-    /// How many values it takes in turn.
+    /// Returns the number of values.
     pub fn value_count(&self) -> usize {
         self.values.len()
     }
 }
 
-/// Reads the text of an override, `KEY=VALUE`.
+/// Parses the text of an override, `KEY=VALUE`.
 ///
-/// KEY is a key of the file itself (`duration_s`), or `link.ID.KEY` or `flow.ID.KEY`, with `*` for
-/// every one and a key of an inner table at the end if need be (`flow.a.params.syn_interval_ms`).
-/// VALUE is a TOML value or a bare word. `1,2,5`, `1..10` and `10..100:10` (whole numbers, both ends
-/// included) are several values, which make a sweep.
+/// KEY is a top-level key of the file (`duration_s`), or `link.ID.KEY` or `flow.ID.KEY`. `*` as ID
+/// stands for all links or flows. A key of an inner table may follow
+/// (`flow.a.params.syn_interval_ms`). VALUE is a TOML value or a bare word. `1,2,5`, `1..10` and
+/// `10..100:10` (whole numbers, both ends included) are several values, which make a sweep.
 ///
 /// # Errors
-/// If it is not of that form. Whether link, flow and key exist shows when a file is read.
+/// If the text does not have that form. Whether link, flow and key exist is checked when a file is
+/// read.
 pub fn parse_override(text: &str) -> Result<Override, Error> {
     let at = Origin::Set(Arc::from(shorten(text)));
     let refuse = |what: String| Error::new("", vec![Problem::new(&at, "", what)]);
@@ -61,7 +62,7 @@ pub fn parse_override(text: &str) -> Result<Override, Error> {
     Ok(Override { key: key.to_owned(), at, values })
 }
 
-/// Reads one value or a list of them in short form.
+/// Parses one value or a list of values in short form.
 pub(crate) fn parse_values(text: &str, at: &Origin) -> Result<Vec<Node>, Problem> {
     let text = text.trim();
     if let Some(node) = parse_value(text, at) {
@@ -91,7 +92,7 @@ pub(crate) fn parse_values(text: &str, at: &Origin) -> Result<Vec<Node>, Problem
     Ok(values)
 }
 
-/// The parts between commas that stand in no bracket and no quotes.
+/// Splits at commas outside of brackets and quotes.
 fn split(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut depth, mut quote, mut start) = (0_usize, None, 0);
@@ -118,7 +119,7 @@ fn is_bare_word(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
-/// `low..high` or `low..high:step`, both ends included.
+/// Parses `low..high` or `low..high:step`, both ends included.
 fn range(low: &str, rest: &str) -> Result<impl Iterator<Item = i64> + use<>, String> {
     let (high, step) = rest.split_once(':').unwrap_or((rest, "1"));
     let whole = |text: &str| {
@@ -138,18 +139,18 @@ fn range(low: &str, rest: &str) -> Result<impl Iterator<Item = i64> + use<>, Str
     Ok((low..=high).step_by(step))
 }
 
-/// What a key means in a given file.
+/// Fields that a key refers to in a given file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The list it is in and the positions in that list; none for a key of the file itself.
+    /// The list and the positions in that list; `None` for a key of the file itself.
     items: Option<(&'static str, Vec<usize>)>,
     key: String,
-    /// The key in the table that `key` is.
+    /// The key within the table at `key`.
     inner: Option<String>,
 }
 
 impl Target {
-    /// Whether setting this also sets all that the other does.
+    /// Whether setting this target also sets everything that `other` sets.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let has_items = match (&self.items, &other.items) {
             (None, None) => true,
@@ -162,7 +163,7 @@ impl Target {
     }
 }
 
-/// Finds what a key means in a file.
+/// Resolves a key in a file.
 pub(crate) fn resolve(fields: &[Field], key: &str, at: &Origin) -> Result<Target, Problem> {
     let refuse = |what: String| Problem::new(at, &format!("key {}", shorten(key)), what);
     let parts: Vec<&str> = key.split('.').collect();
@@ -215,7 +216,7 @@ pub(crate) fn resolve(fields: &[Field], key: &str, at: &Origin) -> Result<Target
     Ok(Target { items: Some((list, places)), key: key.to_owned(), inner })
 }
 
-/// The names of the items of a list, none where an item has none.
+/// Returns the names of the items of a list; `None` for items without a name.
 fn ids<'a>(fields: &'a [Field], list: &str) -> Vec<Option<&'a str>> {
     let Some(Value::List(nodes)) = find(fields, list).map(|field| &field.node.value) else {
         return Vec::new();
@@ -230,7 +231,7 @@ fn ids<'a>(fields: &'a [Field], list: &str) -> Vec<Option<&'a str>> {
     nodes.iter().map(id).collect()
 }
 
-/// Puts a value in its place, and takes away what the file says against it on that arm.
+/// Sets a value and removes settings of the file that contradict the value on that arm.
 pub(crate) fn apply(fields: &mut Vec<Field>, target: &Target, node: &Node, arm: Arm) {
     let Some((list, places)) = &target.items else {
         put(fields, &target.key, node);
@@ -288,7 +289,8 @@ fn drop_settings_of_other_disciplines(link: &mut Vec<Field>, discipline: &str) {
 
 fn drop_params_of_other_controllers(flow: &mut Vec<Field>, cc: &str, arm: Arm) {
     let known = match (registry::find(cc), find(flow, "transport").map(|field| &field.node.value)) {
-        // The kernel's algorithms have none, whatever ours of the same name have.
+        // The kernel's algorithms have no parameters, even where our algorithm of the same name has
+        // some.
         (_, Some(Value::Text(transport))) if arm.leaves_to_the_kernel(transport) => &[],
         (Ok(entry), _) => entry.params,
         (Err(_), _) => return,

@@ -1,14 +1,14 @@
-//! From one file to the settings of each of its runs.
+//! Expansion of a sweep into the settings of each run.
 
 use crate::arm::Arm;
 use crate::error::{Origin, Problem};
 use crate::set::{self, Override, Target, VALUES_MAX};
 use crate::tree::{Field, Node, Value, find};
 
-/// The most runs that one file and its overrides make.
+/// Most runs of one file with its overrides.
 pub const RUNS_MAX: usize = 10_000;
 
-/// Settings that one or more values take in turn.
+/// A key or keys with the values of a sweep.
 #[derive(Clone, Debug)]
 struct Dimension {
     key: String,
@@ -17,7 +17,7 @@ struct Dimension {
     values: Vec<Node>,
 }
 
-/// Every setting that is not the file's own, in the order to apply them.
+/// All settings from sweep and overrides, in the order of application.
 #[derive(Clone, Debug)]
 pub(crate) struct Sweep {
     dimensions: Vec<Dimension>,
@@ -27,16 +27,16 @@ pub(crate) struct Sweep {
 /// One combination of values.
 #[derive(Clone, Debug)]
 pub(crate) struct Combination {
-    /// What distinguishes it from the others; empty where there are none.
+    /// Settings that distinguish this combination from the others; empty for a single combination.
     pub(crate) label: String,
-    /// Every setting that is not the file's own.
+    /// All settings from sweep and overrides.
     pub(crate) settings: Vec<(String, String)>,
-    /// The file with those settings.
+    /// The file with those settings applied.
     pub(crate) fields: Vec<Field>,
 }
 
 impl Sweep {
-    /// Takes the `[sweep]` out of a file, and adds the overrides, which beat it.
+    /// Removes the `[sweep]` table from a file and adds the overrides, which take precedence.
     pub(crate) fn take(
         fields: &mut Vec<Field>,
         overrides: &[Override],
@@ -85,12 +85,12 @@ impl Sweep {
         }
     }
 
-    /// How many runs there are.
+    /// Returns the number of runs.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// The settings of run `n` on an arm; the last dimension changes fastest.
+    /// Returns the settings of run `n` on an arm; the last dimension varies fastest.
     pub(crate) fn combination(&self, n: usize, fields: &[Field], arm: Arm) -> Combination {
         let mut fields = fields.to_vec();
         let mut settings = Vec::new();
@@ -110,7 +110,7 @@ impl Sweep {
     }
 }
 
-/// The settings in a `[sweep]`, whose dotted keys are tables to the parser.
+/// Collects the settings of a `[sweep]`. The parser returns dotted keys as nested tables.
 fn collect(
     table: &[Field],
     prefix: &str,
@@ -148,7 +148,7 @@ fn collect(
     }
 }
 
-/// So many seeds, from the file's own upwards.
+/// Returns `count` seeds, starting at the file's own seed.
 fn seeds(count: i64, file: &[Field]) -> Result<Vec<Node>, String> {
     let first = match find(file, "seed").map(|field| &field.node.value) {
         Some(Value::Integer(seed)) => *seed,

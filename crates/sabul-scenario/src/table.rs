@@ -1,4 +1,4 @@
-//! A table under inspection: values come out with the right type and in range, or a problem is noted.
+//! Checked access to a table: returns values of the right type and range, or logs a problem.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -10,10 +10,10 @@ use sabul_units::nearest;
 use crate::error::{Origin, Problem, shorten, unknown};
 use crate::tree::{Field, Node, Value, find};
 
-/// More problems than this say nothing new.
+/// Problems logged at most; more problems would not help.
 const PROBLEMS_MAX: usize = 100;
 
-/// Where problems are noted.
+/// Log of problems.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     problems: RefCell<Vec<Problem>>,
@@ -34,22 +34,23 @@ impl Log {
     }
 }
 
-/// A table, what to call it, and where to note what is wrong with it.
+/// A table, its name in messages, and the log for its problems.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<'a> {
     fields: &'a [Field],
     at: &'a Origin,
-    /// `link "bottleneck"`; empty for the file itself.
+    /// Such as `link "bottleneck"`; empty for the file itself.
     place: String,
-    /// `burst_loss.` in a table within that place.
+    /// Such as `burst_loss.` for an inner table of `place`.
     prefix: String,
-    /// The keys it may have; `None` where any may be.
+    /// Allowed keys; `None` if any key is allowed.
     known: Option<Cow<'static, [&'static str]>>,
     log: &'a Log,
 }
 
 impl<'a> Table<'a> {
-    /// A table with known keys; others are noted at once. `known` is `None` where any key may be.
+    /// Checks the keys of a table; unknown keys are logged. `known` is `None` if any key is
+    /// allowed.
     pub(crate) fn new(
         fields: &'a [Field],
         at: &'a Origin,
@@ -82,7 +83,7 @@ impl<'a> Table<'a> {
         find(self.fields, key).is_some()
     }
 
-    /// Where a key's value was written; the table where there is none.
+    /// Returns the origin of a key's value; the origin of the table if the key is missing.
     pub(crate) fn origin(&self, key: &str) -> &'a Origin {
         find(self.fields, key).map_or(self.at, |field| &field.node.at)
     }
@@ -94,19 +95,19 @@ impl<'a> Table<'a> {
         self.log.note(Problem::new(at, &place, what));
     }
 
-    /// Notes that a key is wrong.
+    /// Logs that a key is wrong.
     pub(crate) fn refuse(&self, key: &str, what: impl Into<String>) {
         self.note(self.origin(key), key, what);
     }
 
-    /// Notes that a key's value is not allowed, and what is.
+    /// Logs that a key's value is not allowed, with the allowed values.
     pub(crate) fn refuse_value(&self, key: &str, allowed: impl fmt::Display) {
         let shown = find(self.fields, key)
             .map_or_else(|| "nothing".to_owned(), |field| field.node.value.shown());
         self.refuse(key, format!("{shown} is not allowed; use {allowed}"));
     }
 
-    /// Notes that a key is missing, unless it is there in a wrong spelling.
+    /// Logs that a key is missing, unless the table has a misspelling of that key.
     pub(crate) fn missing(&self, key: &str, wanted: impl fmt::Display) {
         let known = self.known.as_deref().unwrap_or_default();
         let is_misspelt = |field: &Field| {
@@ -118,7 +119,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Notes a problem of the table as a whole.
+    /// Logs a problem of the table as a whole.
     pub(crate) fn refuse_whole(&self, what: impl Into<String>) {
         self.log.note(Problem::new(self.at, &self.place, what));
     }
@@ -144,9 +145,9 @@ impl<'a> Table<'a> {
         self.note(origin, key, format!("{shown} is not allowed; use {allowed}"));
     }
 
-    /// Puts the value of each key into its field, or what holds without it. `owner` is a key and its word
-    /// that say which of the keys there are, where such a key exists; those of others are noted, and so
-    /// are keys that exclude each other.
+    /// Sets the field of each key to the key's value, or to the default. `owner` is a selector key
+    /// and its word: only keys of that owner are allowed. Keys of other owners and mutually
+    /// exclusive keys are logged.
     pub(crate) fn take_all<T>(&self, keys: &[Key<T>], target: &mut T, owner: Option<(&str, &str)>) {
         for (n, key) in keys.iter().enumerate() {
             if let Some((kind, word)) = owner
@@ -171,7 +172,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Puts a key's value into its field, or what holds without it.
+    /// Sets the field of one key to the key's value, or to the default.
     fn take<T>(&self, key: &Key<T>, target: &mut T) {
         let Some(value) = self.value(key.name) else {
             let has_rival = key.rivals.iter().any(|rival| self.has(rival));
@@ -210,8 +211,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Reads a table whose first key is a word that says which of the others there are; `None` where that
-    /// word is missing or wrong.
+    /// Reads a table whose first key is a selector of the other keys; `None` if the selector is
+    /// missing or wrong.
     pub(crate) fn take_kind<T>(&self, keys: &[Key<T>], target: &mut T) -> Option<&'static str> {
         let (kind, others) = keys.split_first()?;
         self.take(kind, target);
@@ -220,7 +221,7 @@ impl<'a> Table<'a> {
         Some(word)
     }
 
-    /// Reads a table of numbers by the names of flows, if there is one.
+    /// Reads a table of numbers by flow name, if present.
     pub(crate) fn take_by_flow<T>(&self, key: &Key<T>, target: &mut T, flow_ids: &[&str]) {
         if !matches!(key.takes, Takes::ByFlow(..)) || !self.has(key.name) {
             return;
@@ -238,7 +239,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The word that a key has, if it is one of its words.
+    /// Returns the word of a key, if the word is allowed.
     pub(crate) fn word<T>(&self, key: &Key<T>) -> Option<&'static str> {
         match (&key.takes, self.value(key.name)) {
             (Takes::Word(words, _), Some(Value::Text(text))) => {
@@ -248,7 +249,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A text.
+    /// Returns a text value.
     pub(crate) fn text(&self, key: &str, allowed: &str) -> Option<&'a str> {
         match self.value(key)? {
             Value::Text(text) => Some(text),
@@ -259,7 +260,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A name that serves as label, column and file name.
+    /// Returns a name that is usable as label, column and file name.
     pub(crate) fn id(&self) -> Option<&'a str> {
         const ALLOWED: &str = "1 to 64 of the characters a-z, A-Z, 0-9, - and _";
         let text = self.text("id", ALLOWED)?;
@@ -271,7 +272,7 @@ impl<'a> Table<'a> {
         None
     }
 
-    /// A list.
+    /// Returns a list value.
     pub(crate) fn list(&self, key: &str, allowed: &str) -> Option<&'a [Node]> {
         match self.value(key)? {
             Value::List(nodes) => Some(nodes),
@@ -282,14 +283,14 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The table within this one that a key of these holds.
+    /// Returns the inner table of a key.
     pub(crate) fn table_of<T>(&self, keys: &[Key<T>], name: &str) -> Option<Self> {
         let key = keys.iter().find(|key| key.name == name)?;
         let Takes::Table(known, example) = key.takes else { return None };
         self.table(name, Some(known()), example)
     }
 
-    /// A table within this one.
+    /// Returns an inner table.
     pub(crate) fn table(
         &self,
         key: &str,
@@ -305,7 +306,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Tables in a list within this one.
+    /// Returns the inner tables of a list.
     pub(crate) fn tables(&self, key: &str, known: &[&'static str], allowed: &str) -> Vec<Self> {
         let mut tables = Vec::new();
         for node in self.list(key, allowed).unwrap_or_default() {
@@ -332,7 +333,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// A value as a key takes it.
+/// Converts a value to the input type of keys.
 fn given(value: &Value) -> Given<'_> {
     match value {
         Value::Integer(number) => Given::Integer(*number),

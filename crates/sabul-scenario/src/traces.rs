@@ -1,4 +1,4 @@
-//! Trace files of a scenario: each is read once, however many runs use it.
+//! Cache of a scenario's trace files: each file is read once for all runs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use sabul_path::{TRACE_BYTES_MAX, Trace};
 
-/// The folder from which paths of traces count, and the traces that have been read.
+/// The folder of relative trace paths, and the traces read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Traces {
     folder: PathBuf,
@@ -16,16 +16,16 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Those of a scenario file, whose paths count from its folder.
+    /// An empty cache for a scenario file; trace paths are relative to that file's folder.
     pub(crate) fn of(file: &str) -> Self {
         let folder = Path::new(file).parent().map_or_else(PathBuf::new, Path::to_owned);
         Self { folder, ..Self::default() }
     }
 
-    /// The trace in a file.
+    /// Returns the trace of a file.
     ///
     /// # Errors
-    /// The file and its problem, in words.
+    /// A message with the file's name and its problem.
     pub(crate) fn get(&self, path: &str) -> Result<Trace, String> {
         let path = self.folder.join(path);
         if let Some(trace) = self.read.borrow().get(&path) {
@@ -39,17 +39,17 @@ impl Traces {
         Ok(trace)
     }
 
-    /// The same path, to be found from every folder.
+    /// Returns the absolute path; `None` if the path is not UTF-8.
     pub(crate) fn absolute(&self, path: &str) -> Option<String> {
         let path = std::path::absolute(self.folder.join(path)).ok()?;
         path.into_os_string().into_string().ok()
     }
 }
 
-/// The bytes of a file, up to one more than a trace may have.
+/// Returns the bytes of a file, up to one byte more than the limit of a trace.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
-    // Opening a pipe waits for its other end.
+    // Opening a FIFO would block until its other end is opened.
     if !std::fs::metadata(path).map_err(cannot)?.is_file() {
         return Err("is no file; give the path of a trace file".to_owned());
     }

@@ -1,16 +1,16 @@
-//! How much a `[[flow]]` sends, how many there are of it and when.
+//! Reader for `size` and `arrivals` of a `[[flow]]`.
 
 use sabul_run::scenario::{ARRIVALS, Arrivals, FLOW, FlowSize, SIZE};
 use sabul_units::{Instant, Span};
 
 use crate::table::Table;
 
-/// Most copies of a flow that may be expected to arrive one after another.
+/// Largest expected number of Poisson arrivals of a flow.
 const ARRIVALS_MAX: f64 = 1_000_000.0;
-/// What `packets` of a fixed size leave to IP and transport headers: 20 bytes each.
+/// Bytes of IP and transport headers in a packet of a fixed-size object: 20 bytes each.
 const HEADER_BYTES: u64 = 40;
 
-/// When a flow is there: from its start to its stop or the end of the run.
+/// Lifetime of a flow: from its start to its stop or the end of the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Life {
     pub(crate) start: Instant,
@@ -23,7 +23,7 @@ impl Life {
     }
 }
 
-/// How much each copy of a flow sends, where it says so in a table; `size` is what it says otherwise.
+/// Returns the size of each copy of a flow from the `size` table; `size` if there is no such table.
 pub(crate) fn size(flow: &Table<'_>, size: FlowSize, packet_bytes: u32) -> FlowSize {
     let Some(table) = flow.table_of(FLOW, "size") else { return size };
     let mut size = FlowSize::Endless;
@@ -34,7 +34,8 @@ pub(crate) fn size(flow: &Table<'_>, size: FlowSize, packet_bytes: u32) -> FlowS
     size
 }
 
-/// When the copies of a flow start, where it says so in a table; `arrivals` is what it says otherwise.
+/// Returns the arrivals of a flow from the `arrivals` table; based on `arrivals` if there is no
+/// such table.
 pub(crate) fn arrivals(
     flow: &Table<'_>,
     mut arrivals: Arrivals,

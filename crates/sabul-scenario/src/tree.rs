@@ -1,4 +1,4 @@
-//! A scenario file as a tree of values, each of which knows where it was written.
+//! Syntax tree of a scenario file, with the origin of each value.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use crate::error::{Origin, Problem, shorten};
 
-/// A value and where it was written.
+/// A value and its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) at: Origin,
@@ -21,7 +21,7 @@ pub(crate) enum Value {
     Float(f64),
     Flag(bool),
     Text(String),
-    /// A date or time; no key takes one.
+    /// A date or time; no key accepts dates.
     Date(String),
     List(Vec<Node>),
     Table(Vec<Field>),
@@ -31,15 +31,15 @@ pub(crate) enum Value {
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub(crate) key: String,
-    /// Where the key was written.
+    /// Origin of the key.
     pub(crate) at: Origin,
     pub(crate) node: Node,
-    /// Not set by a sweep or an override.
+    /// False if set by a sweep or an override.
     pub(crate) is_from_file: bool,
 }
 
 impl Value {
-    /// As a user would write it, shortened: for messages.
+    /// Returns the value as the user would write the value, shortened for messages.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Text(text) => format!("\"{}\"", shorten(text)),
@@ -49,7 +49,7 @@ impl Value {
         }
     }
 
-    /// As plain text, without quotes around words: for labels and controllers.
+    /// Returns the value as plain text without quotes, for labels and controllers.
     pub(crate) fn plain(&self) -> String {
         match self {
             Self::Integer(number) => number.to_string(),
@@ -64,7 +64,7 @@ impl Value {
         }
     }
 
-    /// As TOML on one line.
+    /// Writes the value as TOML on one line.
     fn write(&self, out: &mut String) {
         match self {
             Self::Text(text) => write_text(out, text),
@@ -118,12 +118,12 @@ fn write_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// The field of this name.
+/// Returns the field of this name.
 pub(crate) fn find<'a>(fields: &'a [Field], key: &str) -> Option<&'a Field> {
     fields.iter().find(|field| field.key == key)
 }
 
-/// The whole tree as a file: plain keys first, then lists of tables in their long form.
+/// Formats the whole tree as a file: plain keys first, then lists of tables in long form.
 pub(crate) fn write_file(fields: &[Field]) -> String {
     let mut out = String::new();
     let tables_of = |field: &Field| match &field.node.value {
@@ -162,7 +162,7 @@ fn write_field(out: &mut String, field: &Field) {
     out.push('\n');
 }
 
-/// Reads a file.
+/// Parses a file.
 pub(crate) fn parse_file(text: &str) -> Result<Vec<Field>, Problem> {
     let lines = Lines::new(text);
     let table = DeTable::parse(text).map_err(|error| {
@@ -173,7 +173,7 @@ pub(crate) fn parse_file(text: &str) -> Result<Vec<Field>, Problem> {
     fields(table.get_ref(), &at, true)
 }
 
-/// Reads one value of an override or of a list in short form; `None` if it is not one.
+/// Parses one value of an override or of a list in short form; `None` for other text.
 pub(crate) fn parse_value(text: &str, at: &Origin) -> Option<Result<Node, Problem>> {
     let value = DeValue::parse(text).ok()?;
     Some(node(&value, &|_| at.clone(), false))
@@ -185,7 +185,7 @@ fn fields(
     is_from_file: bool,
 ) -> Result<Vec<Field>, Problem> {
     let mut entries: Vec<(&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)> = table.iter().collect();
-    // The parser sorts by name; people sort by meaning.
+    // The parser sorts keys by name; messages and output use the file's order.
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
         .into_iter()
@@ -235,7 +235,7 @@ fn node(
     Ok(Node { at: origin, value: converted })
 }
 
-/// Turns byte positions into lines.
+/// Converts byte positions to lines.
 struct Lines {
     starts: Vec<usize>,
 }

@@ -1,4 +1,4 @@
-//! What the simulator and the lab read differently: programs, and whose TCP it is.
+//! Differences between simulator and lab when reading a file: programs, and the kernel's TCP.
 
 use sabul_run::scenario::{Arrivals, Carrier, FlowPlan, FlowSize, Transport};
 use sabul_scenario::{Arm, Error, Run, parse_override, read, read_file, read_file_for, read_for};
@@ -159,7 +159,7 @@ fn in_the_lab_tcp_is_the_kernels() {
         }
     }
     assert_eq!(flow(Arm::Lab, "transport = \"tcp\"").cc, "cubic");
-    // Names of the kernel's mean nothing to the simulator, nor to our own transport.
+    // The simulator and our own transport reject the kernel's names.
     assert!(cc(Arm::Sim, "bbr").unwrap_err().to_string().contains("unknown controller 'bbr'"));
     assert!(refusal(Arm::Lab, "cc = \"bbr\"").contains("unknown controller 'bbr'"));
 }
@@ -176,7 +176,7 @@ fn in_the_lab_tcp_takes_no_parameters() {
         refusal(Arm::Lab, "params = 5\ntransport = \"tcp\"").contains("key params: the kernel's")
     );
     assert!(flow(Arm::Lab, "params = {}\ntransport = \"tcp\"").params.is_empty());
-    // Those of our own transport stay.
+    // Parameters of our own transport stay.
     assert_eq!(flow(Arm::Lab, "params = { theta_ms = 4 }").params.len(), 1);
 }
 

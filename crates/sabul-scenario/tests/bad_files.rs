@@ -1,10 +1,10 @@
-//! What is wrong with a file is said with its line, its key and what is allowed.
+//! Errors in a file are reported with line, key and allowed values.
 
 use std::time::{Duration, Instant};
 
 use sabul_scenario::{FILE_BYTES_MAX, parse_override, read, read_file};
 
-/// A file that is right; lines 6 and 11 have room for more.
+/// A valid file; lines 6 and 11 have room for more.
 const GOOD: &str = "duration_s = 10
 [[link]]
 id = \"bottleneck\"
@@ -18,7 +18,7 @@ rtt_ms = 20
 
 ";
 
-/// One change to the good file, and where and how it is refused.
+/// One change to the valid file, and the expected line and parts of the error.
 struct Case {
     from: &'static str,
     to: &'static str,
@@ -35,12 +35,12 @@ fn instead(
     Case { from, to, line: Some(line), parts }
 }
 
-/// One more line in the link, line 6.
+/// An additional line in the link, line 6.
 fn link(to: &'static str, parts: &'static [&'static str]) -> Case {
     Case { from: "delay_ms = 5\n\n", to, line: Some(6), parts }
 }
 
-/// One more line in the flow, line 11.
+/// An additional line in the flow, line 11.
 fn flow(to: &'static str, parts: &'static [&'static str]) -> Case {
     Case { from: "rtt_ms = 20\n\n", to, line: Some(11), parts }
 }

@@ -1,4 +1,4 @@
-//! What a file says is what the scenario holds, and what is written reads back.
+//! A scenario holds the values of its file, and the written text reads back to the same scenario.
 
 use sabul_path::{
     Codel, DelayStep, Discipline, Drr, EcnThreshold, FqCodel, Outage, QueueLimit, RateStep, Red,
@@ -9,7 +9,7 @@ use sabul_run::scenario::{
 use sabul_scenario::{Run, parse_override, read};
 use sabul_units::{Instant, Probability, Rate, Span};
 
-/// The file that the documentation shows.
+/// The file shown in the documentation.
 const TWO_FLOWS: &str = r#"
 name = "two-flows"
 duration_s = 60.0
@@ -55,7 +55,7 @@ fn one(text: &str) -> Run {
     runs.remove(0)
 }
 
-/// A file with one link and one flow, and more lines in each.
+/// A file with one link and one flow, and additional lines in each.
 fn small(link: &str, flow: &str) -> Scenario {
     one(&format!(
         "duration_s = 10\n[[link]]\nid = \"l\"\nrate_mbps = 100\ndelay_ms = 5\n{link}\n\

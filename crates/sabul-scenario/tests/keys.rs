@@ -1,5 +1,6 @@
-//! The table of keys, walked: both ends of every range are accepted, what lies just beyond is refused by
-//! key, value and range, and so is what is not there, not on this transport or not on this arm.
+//! Walk over the table of keys. Both ends of every range are accepted, and values just beyond are
+//! refused with key, value and range. Missing keys and keys of another transport or arm are refused
+//! too.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use sabul_scenario::keys::{Section, sections};
 use sabul_scenario::{Arm, read_for};
 use sabul_units::key::{Bounds, Row, Unset};
 
-/// A file as keys and values, by table; those of `inner` stand in a table of a link or flow.
+/// A file as keys and values, by table. `inner` holds an inner table of a link or flow.
 #[derive(Clone, Debug, Default)]
 struct File {
     run: BTreeMap<String, String>,
@@ -25,7 +26,7 @@ fn lines(table: &BTreeMap<String, String>, end: &str) -> String {
 }
 
 impl File {
-    /// One in which the keys of a section that belong to an owner may stand.
+    /// A file in which the keys of a section for an owner are valid.
     fn of(section: &str, owner: &str) -> Self {
         let mut file = Self::default();
         set(&mut file.run, &[("duration_s", "10")]);
@@ -100,7 +101,7 @@ impl File {
         table.insert(key.to_owned(), value.to_owned());
     }
 
-    /// What must stand beside the end of a range, so that the end is possible.
+    /// Adds the settings that make the end of a range valid.
     fn companions(&mut self, section: &str, key: &str, is_low: bool) {
         const LONG: [(&str, &str); 2] = [("duration_s", "1e6"), ("sample_ms", "1e6")];
         match (section, key, is_low) {
@@ -149,7 +150,7 @@ impl File {
         format!("{run}[[link]]\n{link}[[flow]]\n{flow}")
     }
 
-    /// All that is wrong with it on an arm; nothing if it is right.
+    /// Returns all problems of the file on an arm; empty for a valid file.
     fn wrong(&self, section: &str, arm: Arm) -> String {
         let text = self.text(section);
         read_for(arm, &text, "walk.toml", &[])
@@ -164,19 +165,20 @@ fn rows() -> impl Iterator<Item = (String, Row)> {
     sections().into_iter().flat_map(rows)
 }
 
-/// The owner and arm to try a key with.
+/// Returns an owner and an arm for testing a key.
 fn owner_and_arm(row: &Row) -> (&'static str, Arm) {
     let owner = row.owners.first().copied().unwrap_or_default();
     (owner, if owner == "command" { Arm::Lab } else { Arm::Sim })
 }
 
-/// Where something else than the key's own range has the last word on its end: what it says.
+/// Returns the expected message where another check is stricter than the end of the key's own
+/// range.
 fn last_word(section: &str, key: &str, is_low: bool) -> Option<&'static str> {
     match (section, key, is_low) {
         ("run", "warmup_s", false) => Some("less than duration_s"),
         ("link", "mtu", true) => Some("1500 bytes do not pass"),
         ("flow", "start_s", false) | ("flow", "stop_s", true) => Some("never starts"),
-        // The controller's own parameter.
+        // Range of the controller's own parameter.
         ("flow", "rate_mbps_initial", _) => Some("use 1 to 100000 Mb/s"),
         _ => None,
     }
@@ -199,7 +201,7 @@ fn try_beyond(section: &str, row: &Row, value: &str) {
     let mut file = File::of(section, owner);
     file.put(section, row.name, value);
     let wrong = file.wrong(section, arm);
-    // More than TOML's numbers is refused before its range is known.
+    // Numbers beyond TOML's range are refused before the key's range is known.
     let allowed = if value == "9223372036854775808" { "a whole number" } else { &row.allowed };
     let part = format!("{}: {value} is not allowed; use {allowed}", row.name);
     assert!(wrong.contains(&part), "'{part}' is not in: {wrong}");

@@ -1,5 +1,5 @@
-//! The manual's examples do what it says, and its tables of keys and parameters are the program's own:
-//! generated, and kept between marks in `docs/manual`. `SABUL_GOLDEN=write` replaces them.
+//! The manual's examples work as described. The tables of keys and parameters in `docs/manual` are
+//! generated between marks and up to date; `SABUL_GOLDEN=write` rewrites those tables.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -51,7 +51,7 @@ fn the_error_in_the_manual_is_the_one_that_comes() {
     assert!(manual.contains(&error), "{error}");
 }
 
-/// A number as the manual writes it: `1500`, `65 535`, `10^6`, `10^-9`, `2^63 - 1`.
+/// Formats a number as in the manual: `1500`, `65 535`, `10^6`, `10^-9`, `2^63 - 1`.
 fn number(number: f64) -> String {
     let grouped = |number: f64| {
         let digits = format!("{number}");
@@ -101,7 +101,7 @@ fn default(row: &Row) -> String {
     }
 }
 
-/// What a key means, what it excludes and where it does not work.
+/// Describes a key: meaning, mutually exclusive keys, and where the key does not work.
 fn meaning(row: &Row) -> String {
     let mut parts = vec![row.doc.to_owned()];
     if !row.rivals.is_empty() {
@@ -125,7 +125,7 @@ fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     text
 }
 
-/// The table of the keys of a section; `disciplines` is those of all disciplines, briefly.
+/// Returns the table of the keys of a section; `disciplines` is a short table of all disciplines.
 fn keys_table(name: &str) -> String {
     let all = sections();
     let rows_of = |name: &str| -> Vec<Row> {
@@ -173,7 +173,7 @@ fn keys_table(name: &str) -> String {
     }
 }
 
-/// The table of the parameters of some controllers.
+/// Returns the table of the parameters of some controllers.
 fn params_table(controllers: &str) -> String {
     let names: Vec<&str> = controllers.split(' ').collect();
     let range = |spec: &ParamSpec| {
@@ -211,7 +211,7 @@ fn params_table(controllers: &str) -> String {
     table(&["controller", "parameter", "default", "range", ""], rows)
 }
 
-/// The text with what stands between marks of a kind replaced.
+/// Returns the text with the content between marks of a kind replaced.
 fn filled(text: &str, kind: &str, table: impl Fn(&str) -> String) -> String {
     let (open, close) = (format!("<!-- {kind}: "), format!("<!-- /{kind} -->"));
     let mut parts = text.split(&open);
@@ -242,7 +242,7 @@ fn the_tables_of_keys_and_parameters_are_generated() {
         }
         assert_eq!(committed.len(), made.len(), "{file}: run this test with SABUL_GOLDEN=write");
     }
-    // None is left out.
+    // Every section and controller has a table.
     for Section { name, .. } in sections().iter().filter(|section| !section.rows.is_empty()) {
         assert!(named.contains(&format!("<!-- keys: {name} -->")), "{name} is in no manual");
     }

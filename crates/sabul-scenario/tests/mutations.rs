@@ -1,4 +1,4 @@
-//! Whatever is done to a file, it is read or refused: nothing panics, and nothing takes long.
+//! Mutated files are read or refused: without a panic, and in a short time.
 
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ link.x.rate_mbps = [100, 1000]
 seeds = 2
 "#;
 
-/// What only the lab reads.
+/// A flow that only the lab accepts.
 const PROGRAM: &str = r#"[[flow]]
 id = "program"
 transport = "command"
@@ -77,7 +77,7 @@ path = ["x"]
 
 "#;
 
-/// Pieces that stand where something else was.
+/// Pieces for insertion in place of other text.
 const PIECES: &[&str] = &[
     "",
     "\n",
@@ -121,7 +121,7 @@ fn pick<'a>(random: &mut SeededRandom, items: &[&'a str]) -> &'a str {
     items[place(random, items.len() - 1)]
 }
 
-/// Values of any kind, for any key.
+/// Values of all kinds, for any key.
 const VALUES: &[&str] = &[
     "0",
     "1",
@@ -154,19 +154,19 @@ fn place(random: &mut SeededRandom, most: usize) -> usize {
     usize::try_from(random.below(most as u64 + 1)).expect("it is at most a length")
 }
 
-/// Changes a text in one of a few ways, from the harmless to the wild.
+/// Mutates a text in one of a few ways, from small to large changes.
 fn mutate(random: &mut SeededRandom, text: &mut String) {
     let lines: Vec<&str> = text.lines().collect();
     let at = place(random, lines.len() - 1);
     match random.below(5) {
-        // A line goes.
+        // Deletes a line.
         0 => *text = [&lines[..at], &lines[at + 1..]].concat().join("\n") + "\n",
-        // A line comes, of the file's own.
+        // Inserts a line of the same file.
         1 => {
             let all: Vec<&str> = FILE.lines().collect();
             *text = [&lines[..at], &[pick(random, &all)], &lines[at..]].concat().join("\n") + "\n";
         }
-        // A key gets another value.
+        // Changes the value of a key.
         2 => {
             let changed = lines[at].split_once(" = ").map_or_else(
                 || lines[at].to_owned(),
@@ -175,7 +175,7 @@ fn mutate(random: &mut SeededRandom, text: &mut String) {
             *text =
                 [&lines[..at], &[changed.as_str()], &lines[at + 1..]].concat().join("\n") + "\n";
         }
-        // A digit becomes another one.
+        // Changes a digit.
         3 => {
             let digits: Vec<usize> =
                 text.char_indices().filter(|(_, c)| c.is_ascii_digit()).map(|(at, _)| at).collect();
@@ -184,7 +184,7 @@ fn mutate(random: &mut SeededRandom, text: &mut String) {
                 text.replace_range(at..=at, &random.below(10).to_string());
             }
         }
-        // Something else stands anywhere.
+        // Replaces text at any place.
         _ => {
             let (start, length) = (place(random, text.len()), place(random, 8));
             let floor =
@@ -250,7 +250,7 @@ fn a_mutated_override_is_taken_or_refused() {
         let mut text = pick(&mut random, &seeds).to_owned();
         for _ in 0..random.below(3) {
             mutate(&mut random, &mut text);
-            // An override is one line, and never quite empty here.
+            // An override is one line, and here never empty.
             text.truncate(text.trim_end().len());
             text.push(' ');
         }

@@ -1,4 +1,4 @@
-//! What runs have shown is written in the documented form, the same bytes each time.
+//! Results are written in the documented format, with the same bytes each time.
 
 use std::sync::Mutex;
 
@@ -78,7 +78,7 @@ fn the_document_has_the_documented_fields_in_order() {
     assert_eq!(json, again);
 }
 
-/// The document of a run in the lab.
+/// The document of a lab run.
 fn of_lab(is_valid: bool, faults: &[&str]) -> serde_json::Value {
     let (run, results) = (&runs("5")[0], results());
     let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
@@ -129,7 +129,7 @@ fn the_simulators_document_knows_nothing_of_the_lab() {
     }
 }
 
-/// Spoils one number.
+/// Makes one number invalid.
 type Change = fn(&mut Results);
 
 #[test]

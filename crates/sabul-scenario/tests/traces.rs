@@ -1,4 +1,4 @@
-//! Links that follow a trace file, and the trace that the repository brings, which a rule makes.
+//! Links that follow a trace file, and the generated example trace in the repository.
 
 #![expect(clippy::unwrap_used, reason = "a test's own numbers")]
 
@@ -15,7 +15,7 @@ const FILE: &str = r#"
     flow = [{ id = "a", path = ["cell"] }]
 "#;
 
-/// A folder with a scenario and a trace in it.
+/// A folder with a scenario and a trace.
 fn folder(name: &str, trace: &[u8]) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("sabul-traces-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -36,16 +36,16 @@ fn a_trace_counts_from_the_folder_of_the_scenario_and_its_mean_is_the_rate() {
     let folder = folder("good", b"1\n2\n3\n4\n");
     let run = read_file(&folder.join("cell.toml"), &[]).unwrap().remove(0);
     let link = &run.scenario.links[0];
-    // 1504 bytes a millisecond.
+    // 1504 bytes per millisecond.
     let mean = Rate(12_032_000);
     assert_eq!((link.forward.rate(), link.back.rate()), (Some(mean), Some(mean)));
     assert_eq!(link.forward.trace().unwrap().opportunities(), 4);
     assert!(link.back.trace().is_none());
-    // 40 ms of the mean, in packets of 1500 bytes.
+    // 40 ms at the mean rate, in packets of 1500 bytes.
     assert_eq!(link.forward.queue(), QueueLimit::Packets(40));
-    // Its text is read back elsewhere.
+    // The run's text reads back from another folder.
     assert_eq!(read(&run.text, "elsewhere/cell.toml", &[]).unwrap()[0].scenario, run.scenario);
-    // An override of the rate takes the trace away.
+    // An override of the rate removes the trace.
     let constant = parse_override("link.cell.rate_mbps=5,6").unwrap();
     let runs = read_file(&folder.join("cell.toml"), &[constant]).unwrap();
     assert!(runs.iter().all(|run| run.scenario.links[0].forward.trace().is_none()));
@@ -92,21 +92,22 @@ fn a_trace_excludes_other_rates_and_a_misspelt_key_is_named() {
     assert!(number.contains("key trace: 5, a number, is not allowed"), "{number}");
 }
 
-/// Milliseconds for which the example's rate holds.
+/// Duration of a slot with a constant rate, in milliseconds.
 const SLOT_MS: u32 = 50;
 /// Slots of the example: four seconds.
 const SLOTS: u32 = 80;
 /// Fewest and most opportunities of a slot that has any: 1.2 and 28.9 Mb/s.
 const LEVELS: (i32, i32) = (5, 120);
-/// Most by which a slot differs from the slot before.
+/// Largest difference between neighbouring slots.
 const MOVE: i32 = 24;
 /// Slots without an opportunity, as in a handover.
 const SILENT: std::ops::Range<u32> = 50..53;
 
-/// The example: opportunities spread evenly over each slot, whose number wanders between two ends.
+/// The example trace: opportunities spread evenly over each slot. Their number per slot is a
+/// bounded random walk.
 fn lte_like() -> String {
     let (mut text, mut level) = (String::new(), 60_i32);
-    // The generator of POSIX's example of rand(), of which the upper bits are used.
+    // The example generator of rand() in POSIX; only the upper bits are used.
     let mut state: u32 = 1;
     for slot in 0..SLOTS {
         state = state.wrapping_mul(1_103_515_245).wrapping_add(12_345);

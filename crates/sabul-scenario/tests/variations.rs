@@ -1,4 +1,4 @@
-//! One file, many runs: overrides, ranges and sweeps.
+//! Several runs from one file: overrides, ranges and sweeps.
 
 use sabul_path::{Discipline, QueueLimit};
 use sabul_scenario::{Run, parse_override, read};
@@ -79,7 +79,7 @@ fn an_override_takes_the_rivals_of_its_key_out_of_the_file() {
     let size = parse_override("flow.b.bytes=1000").unwrap();
     let runs = read(FILE, "vary.toml", &[parse_override(poisson).unwrap(), size]);
     assert_eq!(runs.unwrap().len(), 1);
-    // Two of them from the command line contradict each other all the same.
+    // Two contradicting overrides from the command line are refused.
     let both = ["link.l.queue_packets=9", "link.l.queue_bytes=9000"];
     let error = read(FILE, "vary.toml", &both.map(|set| parse_override(set).unwrap())).unwrap_err();
     assert!(error.to_string().contains("contradicts queue_packets"), "{error}");
