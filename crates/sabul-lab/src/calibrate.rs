@@ -1,15 +1,17 @@
-//! Whether the path is the one that was asked for: measured from host to host, before the run.
+//! Calibration of a path: measures the path from host to host before the run and compares with the
+//! settings.
 //!
-//! Model: small probes on the idle path show its round trip and what it loses; a train of full
-//! packets, faster than the path, shows its rate and how much waits in front of its slowest link.
-//! What is wanted is computed from the settings of the links, what is found from the packets' own
-//! times and numbers: the path is judged by what went through it.
-//! Tolerances:  2 % for a round trip and a rate, and what hosts and chance add; each check says
-//!     why. What is not met is measured once more, so that a busy machine is no wrong path.
-//! Not here:    outages (the caller leaves them out), the rate of the way back, and quantities that
-//!     the settings hide from probes; what is left out says so in [`Calibration::skipped`].
-//! Time:        about 2 s for one path, and at most about 5 s and a few round trips; twice that
-//!     where something is not met.
+//! Model: small probes on the idle path measure its RTT and losses. A train of full packets, faster
+//!     than the path, measures its rate and the queue at its slowest link. Expected values are
+//!     computed from the links' settings, measured values from the packets' own times and numbers.
+//! Tolerances: 2 % for RTT and rate, plus additions for hosts and chance; each check states the
+//!     reason. A failed check is measured once more, so that a busy machine does not fail a correct
+//!     path.
+//! Not here: outages (the caller leaves outages out), the rate of the back direction, and
+//!     quantities that the settings hide from probes. [`Calibration::skipped`] lists skipped
+//!     checks.
+//! Time: about 2 s for one path, and at most about 5 s plus a few round trips; twice that after a
+//!     failed check.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::{io, thread};
@@ -34,35 +36,35 @@ mod probe;
 mod traffic;
 mod train;
 
-/// How much later than the path allows a packet may arrive and still count: threads that wait for
+/// Lateness of packets beyond the path's delay that still counts as arrived: threads may wait for
 /// the processor.
 const LATE: Span = Span::from_millis(300);
-/// Paths with a longer round trip, jitter and holding back included, are not measured.
+/// Paths with a longer RTT, jitter and reordering delay included, are not measured.
 const ROUND_TRIP_MAX: Span = Span::from_secs(10);
 
-/// No small probe is larger.
+/// Upper bound on the size of a small probe, in bytes.
 const PROBE_BYTES_MAX: u32 = 100;
 
-/// Where the router counts the way of the data.
+/// Index of the data direction in the router's counters.
 const FORWARD: usize = 0;
 /// Measurements, for [`tag`].
 const RTT: u32 = 1;
 const LOSS: u32 = 2;
 const TRAIN: u32 = 3;
 
-/// What a path turned out to be.
+/// Calibration of one path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Calibration {
-    /// Names of its links, joined by " + ".
+    /// Names of the path's links, joined by " + ".
     pub path: String,
-    /// What was checked.
+    /// Checks made.
     pub checks: Vec<Check>,
-    /// What was not, and why.
+    /// Checks not made, with reasons.
     pub skipped: Vec<String>,
 }
 
 impl Calibration {
-    /// Whether every quantity is near enough.
+    /// Returns whether all checks passed.
     pub fn is_met(&self) -> bool {
         self.checks.iter().all(|check| check.is_met)
     }
@@ -75,7 +77,7 @@ impl Calibration {
     }
 }
 
-/// A check of a quantity, or why there is none.
+/// A check of a quantity, or the reason for skipping that check.
 #[derive(Clone, Debug, PartialEq)]
 struct Finding {
     quantity: &'static str,
@@ -87,15 +89,15 @@ impl Finding {
         Self { quantity, check: Err(why.into()) }
     }
 
-    /// Whether it fails, and might not if it were measured again: not so where nothing but the
-    /// right number is good enough.
+    /// Whether the check failed and may pass when repeated. Exact checks, with tolerance 0, are not
+    /// repeated.
     fn may_be_luck(&self) -> bool {
         self.check.as_ref().is_ok_and(|check| !check.is_met && check.tolerance > 0.0)
     }
 }
 
-/// What `measure` finds. What is not met has a second chance: a machine that pauses or a rare draw
-/// of luck spoils one measurement, a wrong path both.
+/// Returns the findings of `measure`. Failed checks are measured once more: a pause of the machine
+/// or a rare random draw spoils one measurement, a wrong path both.
 fn measured_twice(
     mut measure: impl FnMut(u32) -> io::Result<Vec<Finding>>,
 ) -> io::Result<Vec<Finding>> {
@@ -113,13 +115,13 @@ fn measured_twice(
     Ok(findings)
 }
 
-/// Measures the path between two hosts, over which nothing else goes.
+/// Measures the idle path between two hosts.
 ///
-/// The links must have no outages, and the router must have begun anew with them; it should do so
-/// again afterwards, because the queue may still be full.
+/// The links must have no outages, and the router must have been restarted with those links. The
+/// caller should restart the router again afterwards, because the queue may still be full.
 ///
 /// # Errors
-/// If the path names a link that is not there, or a host's socket fails.
+/// If the path names a link that does not exist, or a host's socket fails.
 pub(crate) fn calibrate(
     router: &Router,
     links: &[LinkPlan],
@@ -180,20 +182,20 @@ impl Path {
         })
     }
 
-    /// The longest that a small packet takes there and back if it waits for no other.
+    /// Longest RTT of a small packet without queueing.
     fn round_trip_max(&self, size: u32) -> Span {
         let way = |way: &Direction| way.transit(size) + way.latest();
         way(&self.forward) + way(&self.back)
     }
 }
 
-/// A path, and what it takes to measure it.
+/// A path with the means to measure that path.
 struct Bench<'a> {
     path: &'a Path,
     router: &'a Router,
-    /// Where the router has the links of the path.
+    /// Positions of the path's links in the router.
     positions: &'a [usize],
-    /// The near end and the far one.
+    /// Near and far end.
     ports: &'a [Port; 2],
     clock: Clock,
 }
@@ -222,7 +224,7 @@ impl Bench<'_> {
         Ok(vec![Finding { quantity: "rtt_ms", check }])
     }
 
-    /// Both ways at once: what goes one way does not meet what goes the other.
+    /// Measures both directions at the same time; the two directions do not share queues.
     fn losses(&self, round: u32) -> io::Result<Vec<Finding>> {
         let ways = [&self.path.forward, &self.path.back];
         let size = self.ports[0].probe_bytes();
@@ -231,7 +233,7 @@ impl Bench<'_> {
         let sent = [0, 1].map(|_| AtomicU32::new(u32::MAX));
         let hold = |end: usize| {
             let other = 1 - end;
-            // The other may be that much longer at it.
+            // The other end may send that much longer.
             let longer = plans[other].time() + SEND_LATE - plans[end].time();
             let linger = longer + ways[other].transit(size) + ways[other].latest() + LATE;
             let (plan, own, expected) = (plans[end], &sent[end], &sent[other]);
@@ -276,7 +278,7 @@ impl Bench<'_> {
         let tag = tag(TRAIN, round);
         self.router.restart_queue_max();
         let before = look();
-        // The last resort; the true end is set when the train has left.
+        // Fallback; the actual end is set after the train has left.
         let end = self.clock.now() + train.lone_gap * u64::from(LONE) + ROUND_TRIP_MAX;
         let end = AtomicU64::new(end.0);
         let (sent_for, arrivals) = thread::scope(|scope| {
@@ -301,17 +303,17 @@ impl Bench<'_> {
     }
 }
 
-/// What tells the probes of one measurement from those of all others.
+/// Returns the tag that distinguishes the probes of one measurement from all others.
 fn tag(measurement: u32, round: u32) -> u32 {
     16 * round + measurement
 }
 
-/// What the router says of one direction of a link; nothing if it knows none.
+/// Returns the router's counters of one direction of a link; zero for an unknown link.
 fn stats(look: &RouterLook, link: usize, way: usize) -> LinkStats {
     look.links.get(link).map_or_else(LinkStats::default, |ways| ways[way].stats)
 }
 
-/// What a thread has returned.
+/// Returns the result of a thread; an error if the thread panicked.
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
     thread.join().unwrap_or_else(|_| Err(io::Error::other("a measuring thread panicked")))
 }
@@ -353,8 +355,8 @@ mod path_tests {
         assert!(error.contains("link 3") && error.contains("of 3 links"), "{error}");
     }
 
-    /// What two rounds come to that find (measured, tolerance) around 10, or nothing; and how many
-    /// were made.
+    /// Returns the results of two rounds with checks (measured, tolerance) around 10, and the
+    /// number of rounds made.
     fn rounds(found: [Vec<Option<(i32, i32)>>; 2]) -> (Vec<Option<i32>>, u32) {
         let mut asked = 0;
         let check = |(measured, tolerance): (i32, i32)| {
@@ -378,7 +380,8 @@ mod path_tests {
     fn only_what_is_not_met_is_measured_again() {
         let (found, asked) = rounds([vec![Some((10, 1)), None], vec![]]);
         assert_eq!((found, asked), (vec![Some(10), None], 1));
-        // The first was met, the second is now, the third could not be measured again.
+        // The first check passed in round one, the second passes in round two, the third could not
+        // be measured again.
         let (found, asked) = rounds([
             vec![Some((11, 1)), Some((5, 1)), Some((4, 1))],
             vec![Some((10, 1)), Some((9, 1)), None],

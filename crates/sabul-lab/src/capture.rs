@@ -1,11 +1,11 @@
-//! Recordings of what enters a link, as pcapng.
+//! Packet capture at the entry of each link, as pcapng files.
 //!
-//! Model: one file for each link; packets are IP without a frame around it, [`KEPT`] bytes of each.
-//! The way is their direction as the near host sees it: outbound is forward, inbound is back. Those
-//! that the link dropped say why in a comment. The router hands fixed-size records to a thread
-//! through a bounded channel and never waits for a disk: what does not fit is left out and counted.
-//! Both ways share one interface, because libpcap (and with it tcpdump) gives up at a second one of
-//! raw IP: it compares that link type's number in files, 101, with its own for the first, 12.
+//! Model: one file per link, with IP packets without framing, [`KEPT`] bytes of each. The direction
+//!     is the near host's: outbound is forward, inbound is back. A comment gives the reason of a
+//!     drop. The router passes fixed-size records to a thread through a bounded channel and never
+//!     waits for the disk. Records that do not fit are left out and counted. Both directions share
+//!     one interface, because libpcap (and tcpdump) reject a second interface of raw IP: libpcap
+//!     compares that link type's number in files, 101, with its own number for the first, 12.
 //!
 //! Source: the pcapng draft (draft-ietf-opsawg-pcapng) by way of the `pcap-file` crate.
 
@@ -32,38 +32,38 @@ use sabul_tun::Bundle;
 #[cfg(test)]
 mod tests;
 
-/// Bytes kept of each packet: all headers, and some of the payload to tell packets apart.
+/// Bytes captured per packet: all headers, and some payload for identification.
 const KEPT: usize = 128;
-/// Records that wait for the writer, about 11 MiB: more than half a second of 1 Gbit/s in full packets.
+/// Records queued for the writer, about 11 MiB: more than half a second of 1 Gbit/s in full
+/// packets.
 const WAITING_MAX: usize = 65_536;
-/// Fractions of a second in timestamps, as a power of ten: nanoseconds, which is what `pcap-file`
-/// writes.
+/// Timestamp resolution as a negative power of ten: nanoseconds, as `pcap-file` writes.
 const RESOLUTION: u8 = 9;
-/// The direction among a packet's flags.
+/// Direction bits of a packet's flags.
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 
-/// Writes one file for each link, from a thread of its own. Dropping it finishes the files.
+/// Writes one file per link, on its own thread. Dropping the value finishes the files.
 #[derive(Debug)]
 pub(crate) struct Capture {
-    /// `None` only while it is being dropped.
+    /// `None` only while the value is being dropped.
     sender: Option<Sender<Record>>,
     writer: Option<JoinHandle<Result<(), LabError>>>,
     packet: Vec<u8>,
     left_out: u64,
 }
 
-/// What became of a packet as it entered a link.
+/// Outcome of a packet's entry into a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is on its way, as far as is known.
+    /// The link accepted the packet.
     Carried,
-    /// The link dropped it for this reason, which goes into the recording: "queue full" becomes the
-    /// comment "dropped: queue full".
+    /// The link dropped the packet for this reason. The capture has the reason as a comment: "queue
+    /// full" becomes "dropped: queue full".
     Dropped(&'static str),
 }
 
-/// One packet on its way to the writer.
+/// One packet queued for the writer.
 struct Record {
     link: usize,
     way: Way,
@@ -81,12 +81,12 @@ struct Recording<W: Write> {
 }
 
 impl Capture {
-    /// Starts to record into `dir`, which is made: `LINK.pcapng` for each name, where anything but
-    /// letters, digits, dot, minus and underscore becomes an underscore. Time zero of
+    /// Starts a capture into the new directory `dir`: `LINK.pcapng` for each name. Characters other
+    /// than letters, digits, dot, minus and underscore become underscores. Time zero of
     /// [`Capture::record`] is `start`.
     ///
     /// # Errors
-    /// If the directory or a file in it cannot be made and written, no thread can be started, or
+    /// If the directory or a file cannot be created and written, no thread can be started, or
     /// `start` is before 1970.
     pub(crate) fn start(dir: &Path, links: &[String], start: SystemTime) -> Result<Self, LabError> {
         let zero = start.duration_since(SystemTime::UNIX_EPOCH).map_err(|_| {
@@ -110,8 +110,8 @@ impl Capture {
         Ok(Self { sender: Some(sender), writer: Some(writer), packet: Vec::new(), left_out: 0 })
     }
 
-    /// Notes a segment that enters a link. Never blocks: if the writer cannot follow, or has stopped
-    /// at an error, packets are left out and counted.
+    /// Records a segment that enters a link. Never blocks: if the writer is too slow or has stopped
+    /// at an error, the packet is left out and counted.
     pub(crate) fn record(
         &mut self,
         link: usize,
@@ -135,12 +135,12 @@ impl Capture {
         }
     }
 
-    /// Packets left out because the writer could not follow, and the first error of writing.
+    /// Finishes the files. Returns the number of packets left out and the first write error.
     pub(crate) fn finish(mut self) -> (u64, Option<LabError>) {
         (self.left_out, self.join())
     }
 
-    /// Waits until the writer is done with what it was given.
+    /// Waits until the writer has written all records.
     fn join(&mut self) -> Option<LabError> {
         self.sender = None;
         let panicked =
@@ -151,13 +151,13 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // Whoever wants to know about errors calls `finish`.
+        // Callers that handle errors call `finish`.
         let _ = self.join();
     }
 }
 
 impl<W: Write> Recording<W> {
-    /// Writes what stands at the beginning, so that an unusable disk shows at once.
+    /// Writes the file's header, so that an unusable disk is detected at once.
     fn new(path: PathBuf, writer: W, link: &str) -> Result<Self, LabError> {
         let begin = || {
             let mut writer = PcapNgWriter::new(writer)?;
@@ -206,7 +206,7 @@ impl<W: Write> Recording<W> {
     }
 }
 
-/// Writes until nobody sends any more, or until the first error.
+/// Writes records until the channel closes, or until the first error.
 fn write_all<W: Write>(
     records: &Receiver<Record>,
     files: &mut [Recording<W>],
@@ -226,7 +226,7 @@ fn cannot_write(path: &Path, error: PcapError) -> LabError {
     LabError::system(format!("write the recording {}", path.display()))(source)
 }
 
-/// A name of its own for each link's file.
+/// Returns a distinct file name for each link.
 fn file_names(links: &[String]) -> Vec<String> {
     let is_kept = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let mut taken = BTreeSet::new();

@@ -1,14 +1,15 @@
-//! The real clock, as the picoseconds that links count.
+//! Real-time clock in picoseconds, the unit of links.
 
 use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use sabul_units::{Instant, Span};
 
-/// A receive time further back than this comes from a system clock that was set in between.
+/// Longest plausible age of a receive time; an older receive time means that the system clock was
+/// set in between.
 const AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Time zero of a path and of the flows on it, and what has passed since: all of a run share one.
+/// Monotonic clock of a run: time zero is shared by the path and all its flows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: std::time::Instant,
@@ -24,17 +25,18 @@ impl Clock {
         self.at(std::time::Instant::now())
     }
 
-    /// Its time zero, on the system's clock.
+    /// Returns time zero as a moment of the system's clock.
     pub(crate) const fn start_moment(self) -> std::time::Instant {
         self.start
     }
 
-    /// What this clock shows at a moment of the system's; zero before its start.
+    /// Converts a moment of the system's clock; zero before time zero.
     pub(crate) fn at(self, moment: std::time::Instant) -> Instant {
         Instant::ZERO + moment.saturating_duration_since(self.start).into()
     }
 
-    /// The moment at which this clock shows `at`; a year from now if the system cannot say.
+    /// Returns the moment at which this clock shows `at`; a year from now if the system cannot
+    /// represent that moment.
     pub(crate) fn moment(self, at: Instant) -> std::time::Instant {
         let year = Duration::from_secs(365 * 86_400);
         let moment = self.start.checked_add(at.elapsed().into());
@@ -42,7 +44,7 @@ impl Clock {
     }
 }
 
-/// Turns the kernel's receive times, which are of the system clock, into ages.
+/// Converts the kernel's receive times, which are of the system clock, to ages.
 pub(crate) struct Ages {
     system_now: Duration,
 }
@@ -53,20 +55,20 @@ impl Ages {
         Self { system_now: since_epoch.unwrap_or_default() }
     }
 
-    /// How long ago that was; no time at all if it is unknown or implausible.
+    /// Returns the age of a receive time; zero if unknown or implausible.
     pub(crate) fn of(&self, received: Option<Duration>) -> Span {
         let age = received.and_then(|at| self.system_now.checked_sub(at));
         age.filter(|age| *age <= AGE_MAX).map_or(Span::ZERO, Span::from)
     }
 }
 
-/// Processor time that the calling thread has used, in seconds.
+/// Returns the processor time of the calling thread, in seconds.
 pub(crate) fn thread_cpu_seconds() -> f64 {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
     tv_sec as f64 + tv_nsec as f64 / 1e9
 }
 
-/// A span as the kernel takes it.
+/// Converts a span to the kernel's format.
 pub(crate) fn timespec(span: Span) -> Timespec {
     let duration = Duration::from(span);
     Timespec {

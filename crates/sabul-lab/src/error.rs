@@ -1,46 +1,46 @@
-//! What can go wrong with a lab.
+//! Errors of a lab.
 
 use std::{fmt, io};
 
 use sabul_tun::TunError;
 
-/// A lab could not be made, or could not do what was asked of it.
+/// A lab could not be made, or an operation of a lab failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The system does not let us make hosts.
+    /// The system denies the rights for making hosts.
     NotAllowed {
-        /// What was tried.
+        /// Attempted action.
         action: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
-        /// What to change, as a sentence.
+        /// Remedy, as a sentence.
         remedy: String,
     },
-    /// The system failed at something that it usually does.
+    /// Unexpected failure of the system.
     System {
-        /// What was tried, as in "cannot ...".
+        /// Attempted action, as in "cannot ...".
         action: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The scenario asks for what the lab cannot do.
+    /// The scenario has a setting that the lab does not support.
     CannotCarry(String),
     /// A program in a host failed, or could not be started.
     Program(String),
     /// A flow of the scenario failed.
     Flow {
-        /// Its name.
+        /// Name of the flow.
         id: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// Somebody asked for an early end.
+    /// An early end was requested.
     Interrupted,
 }
 
 impl LabError {
-    /// A failure of the system at `action`, as in "cannot ...".
+    /// Returns a function that makes [`Self::System`] of an error at `action`, as in "cannot ...".
     pub(crate) fn system(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let action = action.into();
         move |source| Self::System { action, source }

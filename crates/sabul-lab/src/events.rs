@@ -1,8 +1,9 @@
-//! What happens in a run, and why: the ends of flows and the router tell it, whoever measures hears it.
+//! Event log of a lab run, with reasons: ends of flows and router send events, one receiver formats
+//! them.
 //!
-//! Lines are those of the simulator (`sabul_run::events`) in time since the start of the run, with two columns
-//! more where an end of a flow tells: `host`, `near` or `far`, and `transfer`, the number of the copy's transfer
-//! in its session. What was prepared before the run is not told.
+//! Lines are those of the simulator (`sabul_run::events`), in time since the start of the run.
+//! Lines of an end of a flow have two more columns: `host`, `near` or `far`, and `transfer`, the
+//! number of the copy's transfer in its session. Events before the start of the run are omitted.
 
 use std::fmt;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,17 +16,17 @@ use sabul_run::scenario::Scenario;
 
 use crate::clock::Clock;
 
-/// Hears of everything that happens, a line each.
+/// Callback for each line of the event log.
 pub type OnEvent = Box<dyn FnMut(&str) + Send>;
 
-/// What is told.
+/// An event.
 #[derive(Debug)]
 enum Told {
     Line(String),
     Drop(Drop),
 }
 
-/// Tells what happens; clones tell the same hearer.
+/// Sender of events; clones share one receiver.
 #[derive(Clone, Debug)]
 pub(crate) struct Teller {
     told: Sender<Told>,
@@ -33,13 +34,13 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    /// The run has begun.
+    /// Sets time zero: the run has begun.
     pub(crate) fn start(&self, clock: Clock) {
-        // The first start counts; there is one.
+        // Only the first start counts; there is only one.
         let _ = self.clock.set(clock);
     }
 
-    /// For the library, at this end of this flow.
+    /// Returns the library's event sink for this end of this flow.
     pub(crate) fn sink(&self, flow: &str, host: &'static str) -> EventSink {
         let (teller, of) = (self.clone(), format!("flow:{flow}"));
         EventSink::new(move |told| {
@@ -52,18 +53,18 @@ impl Teller {
         })
     }
 
-    /// The router dropped packets.
+    /// Records a drop at the router.
     pub(crate) fn dropped(&self, drop: Drop) {
         self.tell(Told::Drop(drop));
     }
 
     fn tell(&self, told: Told) {
-        // Nobody hears what happens after the end.
+        // Events after the end of the run are discarded.
         let _ = self.told.send(told);
     }
 }
 
-/// Hears what is told.
+/// Receiver of events.
 pub(crate) struct Hearer {
     told: Receiver<Told>,
     hear: OnEvent,
@@ -79,7 +80,7 @@ impl fmt::Debug for Hearer {
 }
 
 impl Hearer {
-    /// Someone who hears, and what to tell him with.
+    /// A connected sender and receiver of events.
     pub(crate) fn new(scenario: &Scenario, hear: OnEvent) -> (Teller, Self) {
         let (sender, told) = channel();
         let links = scenario.links.iter().map(|link| link.id.clone()).collect();
@@ -88,13 +89,14 @@ impl Hearer {
         (teller, Self { told, hear, links, flows })
     }
 
-    /// Takes in what was told since the last call.
+    /// Formats all events since the last call.
     pub(crate) fn hear(&mut self) {
         while let Ok(told) = self.told.try_recv() {
             match told {
                 Told::Line(line) => (self.hear)(&line),
                 Told::Drop(drop) => {
-                    // Below the conversations of a pair of hosts is the number of its flow.
+                    // The low 16 bits are the number of the pair's flow; the bits above number the
+                    // pair's conversations.
                     let flow = drop.flow.map(|flow| (flow & 0xffff) as usize);
                     let flow = flow.and_then(|flow| self.flows.get(flow)).map(String::as_str);
                     let link = self.links.get(drop.link).map_or("", String::as_str);

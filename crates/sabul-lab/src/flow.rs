@@ -1,19 +1,19 @@
-//! What runs in the hosts: flows that start and stop when their plan says.
+//! Flows of a run inside the hosts, started and stopped by their plan.
 //!
-//! A flow has a thread of its own in each of its hosts, in which its sockets are made. Once told to
-//! go ([`Flow::go`]) it keeps its times itself; whoever owns it looks at what it counts. Every copy of
-//! a flow is told of three times at most ([`FlowEvent`]): when it starts, when all its bytes have
-//! arrived, and when it is over. What a copy has counted is part of [`Flow::look`] until its end has
-//! been told, and of [`FlowEvent::Retired`] from then on, so that no byte counts twice or never.
+//! A flow has a thread in each of its hosts, and that thread makes the flow's sockets. After
+//! [`Flow::go`] a flow starts and stops its copies without further calls; the owner polls the
+//! counters. A copy causes at most three events ([`FlowEvent`]): start, arrival of all bytes, and
+//! end. A copy's counters are part of [`Flow::look`] until its end is reported, and afterwards part
+//! of [`FlowEvent::Retired`]. Every byte therefore counts exactly once.
 //!
 //! | Part | Is |
 //! |---|---|
-//! | `board.rs` | what the threads of a flow write down |
-//! | `task.rs` | what they work with, and how they start |
-//! | `copies.rs` | when copies start, and until when they run |
-//! | `tcp.rs`, `cbr.rs`, `sabul.rs`, `command.rs` | who carries the data |
+//! | `board.rs` | state shared between a flow's threads and its owner |
+//! | `task.rs` | context and start of a flow's threads |
+//! | `copies.rs` | start and stop times of copies |
+//! | `tcp.rs`, `cbr.rs`, `sabul.rs`, `command.rs` | transports |
 //!
-//! What a lab can do about a plan and what it cannot: [`notes`] and [`host_settings`].
+//! Limits of a lab and requirements on hosts: [`notes`] and [`host_settings`].
 
 mod board;
 mod cbr;
@@ -46,15 +46,15 @@ pub use tcp::check_kernel_algorithm;
 /// The two hosts of a flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
-    /// Where data comes from.
+    /// Sending host.
     pub(crate) near: Arc<Host>,
     pub(crate) near_address: IpAddr,
-    /// Where it goes.
+    /// Receiving host.
     pub(crate) far: Arc<Host>,
     pub(crate) far_address: IpAddr,
 }
 
-/// A flow of the scenario, prepared or running: all copies of it.
+/// A flow of the scenario with all its copies, prepared or running.
 #[derive(Debug)]
 pub(crate) struct Flow {
     id: String,
@@ -65,12 +65,12 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Prepares the hosts' ends (listeners, servers, first handshakes are done); nothing is sent
-    /// before [`Flow::go`] but that. TCP connections are the exception: opening one is part of its
+    /// Prepares both ends of a flow: listeners, servers and first handshakes. Before [`Flow::go`]
+    /// nothing else is sent. TCP connections are not opened here, because opening is part of a
     /// copy's life.
     ///
     /// # Errors
-    /// If the plan asks for what cannot be done here, or an end cannot be made.
+    /// If the lab does not support the plan, or an end cannot be made.
     pub(crate) fn prepare(
         plan: &FlowPlan,
         ends: Ends,
@@ -101,7 +101,8 @@ impl Flow {
             orders: receiver,
             teller,
         };
-        // A thread that waits for orders ends when `orders` is dropped, so an error leaves none.
+        // A thread that waits for orders ends when `orders` is dropped, so an error leaves no
+        // thread.
         let mut threads = Vec::new();
         let engine: Box<dyn Engine> = match plan.transport() {
             Transport::Tcp => Box::new(tcp::prepare(&task, &mut threads)?),
@@ -112,37 +113,38 @@ impl Flow {
         Ok(Self { id: plan.id.clone(), board, engine, orders, threads })
     }
 
-    /// Lets it start and stop by itself, on this clock, until `end`.
+    /// Starts the flow on this clock; the flow stops by itself at `end` at the latest.
     pub(crate) fn go(&self, clock: Clock, end: Instant) {
         self.orders.send_replace(Order::Go { clock, end });
     }
 
-    /// What its live copies have counted, and what stands for them (of many copies, for the oldest).
+    /// Returns the counters of live copies and the current gauges (of several copies, the oldest
+    /// copy's).
     pub(crate) fn look(&self) -> (Counters, Option<Gauges>) {
         self.engine.refresh();
         self.board.look()
     }
 
-    /// What each copy has counted whose end has not been told, as of the last look.
+    /// Returns the counters of each copy whose end has not been reported, as of the last look.
     pub(crate) fn copies(&self) -> Vec<(u64, Counters)> {
         self.board.copies()
     }
 
-    /// What has happened since the last call.
+    /// Returns the events since the last call.
     pub(crate) fn events(&self) -> Vec<FlowEvent> {
         self.board.take_events()
     }
 
-    /// Whether the counters are the router's business: those of [`Flow::look`] and
-    /// [`FlowEvent::Retired`] are zero, and only the gauges mean something.
+    /// Returns whether the router counts this flow. If so, the counters of [`Flow::look`] and
+    /// [`FlowEvent::Retired`] are zero, and only the gauges are valid.
     pub(crate) fn counts_by_router(&self) -> bool {
         self.engine.counts_by_router()
     }
 
-    /// Whether it still does what it should.
+    /// Checks that the flow has not failed.
     ///
     /// # Errors
-    /// If it has failed, which [`Flow::finish`] will say too.
+    /// If the flow has failed; [`Flow::finish`] returns the same error.
     pub(crate) fn check(&self) -> Result<(), LabError> {
         match self.board.failure() {
             Some(why) => Err(LabError::Flow { id: self.id.clone(), why }),
@@ -150,10 +152,10 @@ impl Flow {
         }
     }
 
-    /// Ends it: what still runs is retired, programs are ended (politely first), threads joined.
+    /// Ends the flow: retires live copies, terminates programs (SIGTERM first) and joins threads.
     ///
     /// # Errors
-    /// If it failed on the way; a program of a `command` flow that ended badly, too.
+    /// If the flow failed, or a program of a `command` flow ended with an error.
     pub(crate) fn finish(mut self) -> Result<Vec<FlowEvent>, LabError> {
         self.stop();
         self.check()?;
@@ -176,7 +178,7 @@ impl Drop for Flow {
     }
 }
 
-/// What a reader should know of how this plan is carried here.
+/// Returns remarks on how the lab runs this plan.
 pub(crate) fn notes(plan: &FlowPlan) -> Vec<String> {
     let mut notes = Vec::new();
     let id = &plan.id;
@@ -188,7 +190,7 @@ pub(crate) fn notes(plan: &FlowPlan) -> Vec<String> {
     notes
 }
 
-/// Kernel settings that this flow asks of its hosts, for those who make them.
+/// Returns the kernel settings that this flow requires of its hosts.
 pub(crate) fn host_settings(plan: &FlowPlan) -> Vec<(String, String)> {
     let ecn = if plan.tcp().is_some_and(|ends| ends.is_ecn_capable) { "1" } else { "0" };
     vec![("net.ipv4.tcp_ecn".to_owned(), ecn.to_owned())]

@@ -1,10 +1,10 @@
-//! A host: a network namespace with a TUN device, in which sockets are opened and programs run.
+//! Host: a network namespace with a TUN device, for sockets and programs.
 //!
-//! A namespace belongs to threads. It is made by a thread that ends at once, and is kept by an open
-//! file; nothing is mounted for it, so the kernel removes it together with its device when the file,
-//! the device and all that was started in the host are closed, however this process ends. Whatever is
-//! to happen in a host happens on a fresh thread that joins its namespace and ends, so no thread of
-//! ours is ever in the wrong one.
+//! A namespace belongs to threads. A short-lived thread creates the namespace, and an open file
+//! keeps it alive; the namespace is not mounted. When the file, the device and everything started
+//! in the host are closed, the kernel removes the namespace with its device, however this process
+//! ends. All work in a host runs on a fresh thread that joins the namespace and ends, so no other
+//! thread of this process is ever in the wrong namespace.
 
 mod network;
 mod settings;
@@ -33,21 +33,23 @@ use sabul_tun::Device;
 /// Name of a host's device.
 pub(crate) const DEVICE_NAME: &str = "path0";
 
-/// What a host is to be like.
+/// Configuration of a host.
 #[derive(Clone, Debug)]
 pub(crate) struct HostConfig {
-    /// For messages.
+    /// Name in messages.
     pub(crate) name: String,
-    /// Its own addresses, each with the length of its network's prefix: one IPv4, or IPv6 too.
+    /// Addresses of the host, each with the prefix length of its network: one IPv4 address,
+    /// optionally also IPv6.
     pub(crate) addresses: Vec<(IpAddr, u8)>,
     /// Largest packet, IP header included.
     pub(crate) mtu: u32,
-    /// Kernel settings of the namespace, such as `("net.ipv4.tcp_ecn", "1")`. They come after those
-    /// that every host has (see `host/settings.rs`) and win.
+    /// Kernel settings of the namespace, such as `("net.ipv4.tcp_ecn", "1")`. Applied after the
+    /// settings of every host (see `host/settings.rs`), so these take precedence.
     pub(crate) settings: Vec<(String, String)>,
 }
 
-/// A host. Its namespace and device are gone once it and everything that runs in it are gone.
+/// A host. Namespace and device disappear when the host and everything running in the host are
+/// gone.
 #[derive(Debug)]
 pub(crate) struct Host {
     name: String,
@@ -56,13 +58,13 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Makes namespace and device: loopback and device up, addresses set, and a default route for IPv4
-    /// and (where it has an IPv6 address) IPv6 over the device. Nothing leaves the device before
-    /// something in the host sends.
+    /// Creates namespace and device: loopback and device up, addresses set, and a default route
+    /// over the device for IPv4 and (with an IPv6 address) IPv6. No packet leaves the device before
+    /// a process in the host sends.
     ///
     /// # Errors
-    /// [`LabError::NotAllowed`] if the system does not let us, [`LabError::CannotCarry`] if addresses,
-    /// MTU or settings make no sense, [`LabError::System`] for anything else.
+    /// [`LabError::NotAllowed`] without the necessary rights, [`LabError::CannotCarry`] for invalid
+    /// addresses, MTU or settings, [`LabError::System`] for anything else.
     pub(crate) fn new(config: HostConfig) -> Result<Self, LabError> {
         network::check(&config)?;
         let name = config.name.clone();
@@ -70,7 +72,7 @@ impl Host {
         Ok(Self { name, namespace, device: Arc::new(device) })
     }
 
-    /// Moves the calling thread into a new namespace and furnishes it.
+    /// Moves the calling thread into a new namespace and configures that namespace.
     fn build(config: &HostConfig) -> Result<(File, Device), LabError> {
         let name = &config.name;
         unshare(CloneFlags::CLONE_NEWNET).map_err(|source| {
@@ -85,20 +87,20 @@ impl Host {
         Ok((namespace, device))
     }
 
-    /// The router's end of its device.
+    /// Returns the router's end of the device.
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// Moves the calling thread into the host for good; for threads that do nothing else.
+    /// Moves the calling thread into the host for good; for threads dedicated to the host.
     pub(crate) fn enter(&self) -> Result<(), LabError> {
         setns(&self.namespace, CloneFlags::CLONE_NEWNET)
             .map_err(io::Error::from)
             .map_err(LabError::system(format!("enter the host '{}'", self.name)))
     }
 
-    /// Does `work` on a thread of its own inside the host and waits for it. Sockets opened, threads
-    /// and programs started by `work` belong to the host for good.
+    /// Runs `work` on its own thread inside the host and waits for the result. Sockets, threads and
+    /// programs that `work` starts belong to the host for good.
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         on_fresh_thread(&self.name, || {
             self.enter()?;
@@ -106,17 +108,18 @@ impl Host {
         })?
     }
 
-    /// Starts a program in the host, in a process group of its own, whose number is the child's.
+    /// Starts a program in the host, in its own process group, whose number is the child's process
+    /// id.
     ///
-    /// Nobody ends it when this process is killed, except the PID namespace of
-    /// [`isolate::run_inside`]. (A parent-death signal would not do: it comes when the *thread* ends
-    /// that started the child, which here is at once.)
+    /// If this process is killed, only the PID namespace of [`isolate::run_inside`] ends the
+    /// program. A parent-death signal would not work: it is sent when the *thread* that started the
+    /// child ends, which here is at once.
     pub(crate) fn spawn(&self, mut command: Command) -> Result<Child, LabError> {
         command.process_group(0);
         self.spawn_with_us(command)
     }
 
-    /// Starts a program in the host that shares our process group and so the terminal.
+    /// Starts a program in the host that shares our process group and therefore the terminal.
     pub(crate) fn spawn_with_us(&self, mut command: Command) -> Result<Child, LabError> {
         let program = command.get_program().to_string_lossy().into_owned();
         self.run(|| command.spawn())?.map_err(|source| {
@@ -125,8 +128,8 @@ impl Host {
         })
     }
 
-    /// Packets that the host's own end of the device has dropped because the router was too slow to
-    /// read them (`tx_dropped`), and packets of the router that the kernel refused (`rx_dropped` and
+    /// Returns the packets that the host's end of the device dropped because the router read too
+    /// slowly (`tx_dropped`), and the router's packets that the kernel refused (`rx_dropped` and
     /// `rx_errors`).
     pub(crate) fn drops(&self) -> Result<(u64, u64), LabError> {
         let fail =
@@ -137,13 +140,13 @@ impl Host {
             .map_err(fail())
     }
 
-    /// What the kernel calls its namespace; none if it does not say.
+    /// Returns the kernel's number of the namespace, if available.
     pub(crate) fn namespace_number(&self) -> Option<u64> {
         self.namespace.metadata().ok().map(|namespace| namespace.ino())
     }
 
-    /// A path by which other processes of the same user can open the namespace and join it, while
-    /// this one lives.
+    /// Returns a path by which other processes of the same user can open and join the namespace
+    /// while this process lives.
     pub(crate) fn namespace_path(&self) -> PathBuf {
         let mut path = PathBuf::from("/proc");
         path.push(isolate::number_in_proc());
@@ -153,7 +156,7 @@ impl Host {
     }
 }
 
-/// Does `work` on a thread of its own and waits for it; a panic there goes on here.
+/// Runs `work` on its own thread and waits for the result; a panic propagates.
 fn on_fresh_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
@@ -164,8 +167,9 @@ fn on_fresh_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Resu
     })
 }
 
-/// Sent and received drops of the device in the kernel's table: sixteen counts after each name, eight
-/// of reception (bytes, packets, errors, drops, ...) and as many of sending.
+/// Returns sent and received drops of the device from the kernel's table. The table has sixteen
+/// counters after each name: eight of reception (bytes, packets, errors, drops, ...) and eight of
+/// transmission.
 fn drops_in(table: &str) -> Option<(u64, u64)> {
     let counts = table.lines().find_map(|line| {
         let (name, counts) = line.split_once(':')?;

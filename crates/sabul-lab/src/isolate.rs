@@ -1,18 +1,19 @@
-//! Namespaces of our own, so that whatever a lab makes ends with it.
+//! Namespaces of a lab, so that everything a lab creates ends with the lab.
 //!
-//! A program that wants a lab runs itself a second time. The *outer* process only waits; the *inner*
-//! one is the first process of a new PID namespace, and the kernel ends everything in such a
-//! namespace when its first process ends. That process in turn is killed when the outer one ends, for
-//! whatever reason. So neither programs nor hosts outlive a lab, even one ended by SIGKILL, and there
-//! is nothing to clean up.
+//! A program that runs a lab starts itself a second time. The *outer* process only waits. The
+//! *inner* process is the first process of a new PID namespace; when that process ends, the kernel
+//! ends all processes of the namespace. The kernel also kills the inner process when the outer
+//! process ends, for any reason. Programs and hosts therefore never outlive a lab, even after
+//! SIGKILL, and no cleanup is needed.
 //!
-//! Both share session, process group and terminal, so a terminal's Ctrl-C and Ctrl-Z reach both; the
-//! outer one leaves Ctrl-C to the inner one, and hands on signals that were sent to it alone. (An
-//! interactive shell needs more: see `isolate/terminal.rs`.)
+//! Both processes share session, process group and terminal, so Ctrl-C and Ctrl-Z of a terminal
+//! reach both. The outer process leaves Ctrl-C to the inner process, and forwards signals that were
+//! sent to the outer process alone. (An interactive shell needs more: see `isolate/terminal.rs`.)
 //!
-//! As the first process of its namespace the inner one ignores every signal that it does not handle,
-//! and inherits orphans. It does not reap these: waiting for "any" child would take the exit codes of
-//! children that somebody else waits for. They stay in its process table until it ends.
+//! As first process of its namespace, the inner process ignores every signal without a handler, and
+//! inherits orphans. Orphans are not reaped: waiting for any child would take the exit codes of
+//! children that other code waits for. Orphans stay in the process table until the inner process
+//! ends.
 
 mod refusal;
 mod terminal;
@@ -36,46 +37,47 @@ use crate::error::LabError;
 use refusal::Findings;
 pub(crate) use terminal::take_terminal;
 
-/// Name that the inner process of a lab goes by.
+/// Process name of the inner process of a lab.
 pub const INNER_NAME: &str = "sabul-lab";
-/// Environment variable that tells the inner process who started it; nobody else's business.
+/// Environment variable with the outer process's id, for internal use.
 pub(crate) const OUTER_VARIABLE: &str = "SABUL_LAB_OUTER";
-/// How long the inner process may take to end once somebody has asked for it.
+/// Time limit for the inner process to end after a request to end.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-/// `si_code` of a signal that the kernel sent itself, as it does for Ctrl-C; see sigaction(2).
+/// `si_code` of a signal that the kernel itself sent, for example for Ctrl-C; see sigaction(2).
 const SI_KERNEL: i32 = 0x80;
-/// What the outer process waits for: signals to hand on, and that of its child's end.
+/// Signals that the outer process handles: signals to forward, and the signal of the child's end.
 const ATTENDED: [Signal; 5] =
     [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGCHLD];
 
-/// What [`run_inside`] does, as in "cannot ...".
+/// Action of [`run_inside`] in error messages, as in "cannot ...".
 const OWN_NAMESPACES: &str = "make namespaces of its own";
 
-/// Whether mounts of this process are seen by nobody else.
+/// Whether mounts of this process are invisible outside.
 static MOUNTS_ARE_OURS: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process is the inner one: started by [`run_inside`].
+/// Returns whether this process is the inner process, started by [`run_inside`].
 pub fn is_inside() -> bool {
     std::env::args_os().next().is_some_and(|name| name == INNER_NAME)
         && std::env::var_os(OUTER_VARIABLE).is_some()
         && std::process::id() == 1
 }
 
-/// Runs this very program with the same arguments again, as the first process of its own PID
-/// namespace, with its own mounts and, where we are not root, as root of its own user namespace; waits
-/// for it and says how it ended, as a shell would. The inner process, and with it everything it has started, ends when
-/// this one does.
+/// Runs this program with the same arguments again, as the first process of its own PID and mount
+/// namespace; without root rights as root of its own user namespace. Waits for the inner process
+/// and returns its exit code as a shell would. The inner process, with everything that process has
+/// started, ends when this process ends.
 ///
-/// SIGTERM and SIGHUP are handed on, and so are SIGINT and SIGQUIT unless they come from the terminal,
-/// which sends them to the inner process itself. Ten seconds after a SIGTERM or SIGHUP the inner
-/// process is killed.
+/// SIGTERM and SIGHUP are forwarded. SIGINT and SIGQUIT are forwarded unless they come from the
+/// terminal, which sends them to the inner process directly. The inner process is killed ten
+/// seconds after a SIGTERM or SIGHUP.
 ///
-/// Call it from the main thread, while there is no other.
+/// Must be called from the main thread, while there is no other thread.
 ///
 /// # Errors
-/// If the system does not allow namespaces; the error says what to change.
+/// If the system does not allow namespaces; the error has the remedy.
 pub fn run_inside() -> Result<u8, LabError> {
-    // Now: in a new user namespace every process looks as if it could do anything.
+    // Collected before entering a user namespace, where every process appears to have all
+    // capabilities.
     let findings = Findings::of_this_system();
     let (uid, gid) = (getuid(), getgid());
     let basic = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
@@ -95,21 +97,21 @@ pub fn run_inside() -> Result<u8, LabError> {
         .env(OUTER_VARIABLE, number_in_proc())
         .spawn()
         .map_err(LabError::system("start itself again"))?;
-    // A signal that ends this process between these two lines ends the inner one as well.
+    // A signal that ends this process between these two lines ends the inner process as well.
     let status = attend(inner).map_err(LabError::system("wait for itself"));
     terminal::give_back(foreground);
     status.map(end_of)
 }
 
-/// Maps user and group to root, in a fresh user namespace.
+/// Maps user and group to root, in a new user namespace.
 fn become_root(uid: u32, gid: u32) -> io::Result<()> {
-    // The kernel takes a group map of an ordinary user only once groups can no longer be dropped.
+    // The kernel accepts an ordinary user's group map only after setgroups is disabled.
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("0 {uid} 1"))?;
     fs::write("/proc/self/gid_map", format!("0 {gid} 1"))
 }
 
-/// Waits for the inner process and hands signals on to it.
+/// Waits for the inner process and forwards signals.
 fn attend(mut inner: Child) -> io::Result<ExitStatus> {
     let signals: SigSet = ATTENDED.into_iter().collect();
     signals.thread_block()?;
@@ -143,19 +145,19 @@ fn attend(mut inner: Child) -> io::Result<ExitStatus> {
             if matches!(signal, rustix::process::Signal::TERM | rustix::process::Signal::HUP) {
                 deadline.get_or_insert_with(|| Instant::now() + LAST_WORDS);
             }
-            // It has just not been waited for, so its number is still its own.
+            // The child has not been reaped, so its process id is still valid.
             kill_process(Pid::from_child(&inner), signal)?;
         }
     }
 }
 
-/// The inner process's first act: dies with its parent, and sees its own processes in `/proc`.
+/// Initialises the inner process: the process dies with its parent and mounts its own `/proc`.
 ///
-/// Where the system keeps us from mounting, as in some containers, it goes on with the `/proc` that is
-/// there. Call it from the main thread, before any other is started.
+/// Where mounts are not permitted, as in some containers, the inner process continues with the
+/// existing `/proc`. Must be called from the main thread before any other thread starts.
 ///
 /// # Errors
-/// If this is not the inner process, the outer one has ended already, or the system refuses.
+/// If this is not the inner process, the outer process has ended already, or the system refuses.
 pub fn settle() -> Result<(), LabError> {
     if !is_inside() {
         let why = "a lab settles in only as the first process of namespaces of its own";
@@ -163,8 +165,8 @@ pub fn settle() -> Result<(), LabError> {
     }
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|errno| LabError::system("die with its parent")(errno.into()))?;
-    // The outer process may have ended before the line above. It lives outside our PID namespace, so
-    // `getppid` gives no number for it, but the `/proc` that is still mounted does.
+    // The outer process may have ended before the line above. The outer process is outside of our
+    // PID namespace, so `getppid` returns 0, but the `/proc` that is still mounted has its number.
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let (now, then) = (parent_in(&status), std::env::var(OUTER_VARIABLE).unwrap_or_default());
     if now.is_some_and(|now| !then.is_empty() && now != then) {
@@ -173,29 +175,28 @@ pub fn settle() -> Result<(), LabError> {
     terminal::look();
 
     let none = None::<&str>;
-    // Before this, a mount could be seen outside.
+    // Before this call, mounts would be visible outside.
     let are_ours = mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).is_ok();
     MOUNTS_ARE_OURS.store(are_ours, Ordering::Relaxed);
     if are_ours {
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-        // Refused where parts of the old one are hidden; that one does, too.
+        // Refused where parts of the old `/proc` are hidden; the old `/proc` then stays in use.
         let _ = mount(Some("proc"), "/proc", Some("proc"), flags, none);
     }
     Ok(())
 }
 
-/// Whether mounts of this process are seen by nobody else; true after [`settle`], unless the system
-/// refused.
+/// Returns whether mounts of this process are invisible outside; true after [`settle`], unless the
+/// system refused.
 pub(crate) fn are_mounts_ours() -> bool {
     MOUNTS_ARE_OURS.load(Ordering::Relaxed)
 }
 
-/// Whether hosts can be made here, as the sentence that says why not and what to change. A forecast
-/// from what the system tells about itself, which leaves no traces; whether it is right, only
-/// [`run_inside`] and a host can tell.
+/// Predicts whether hosts can be made here, from readable system settings and without side effects.
+/// Only [`run_inside`] and making a host give certainty.
 ///
 /// # Errors
-/// If hosts cannot be made.
+/// If hosts cannot be made, with reason and remedy.
 pub fn probe() -> Result<(), LabError> {
     sabul_tun::check_available()?;
     let findings = Findings::of_this_system();
@@ -205,24 +206,24 @@ pub fn probe() -> Result<(), LabError> {
     Err(findings.explain(OWN_NAMESPACES, rustix::io::Errno::PERM.into()))
 }
 
-/// The system has refused to make a namespace; says what to change.
+/// Returns the error for a refused namespace, with the remedy.
 pub(crate) fn refused(action: &str, source: io::Error) -> LabError {
     Findings::of_this_system().explain(action, source)
 }
 
-/// How a program ended, as a shell tells it: its own code, or 128 + signal where one ended it.
+/// Returns a program's exit code as a shell does: its own code, or 128 + signal number.
 pub(crate) fn end_of(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-/// What `/proc` calls this process; empty if it does not know. It need not be
+/// Returns the name of this process in `/proc`; empty if unknown. The name may differ from
 /// [`std::process::id`]: some containers have the `/proc` of an outer PID namespace.
 pub(crate) fn number_in_proc() -> OsString {
     fs::read_link("/proc/self").map(OsString::from).unwrap_or_default()
 }
 
-/// The parent's number in the text of `/proc/self/status`.
+/// Returns the parent's number from the text of `/proc/self/status`.
 fn parent_in(status: &str) -> Option<&str> {
     status.lines().find_map(|line| line.strip_prefix("PPid:")).map(str::trim)
 }

@@ -1,9 +1,9 @@
-//! A lab: hosts, the path between them, the flows of a scenario and what they have shown.
+//! A lab: hosts, the path between them, the flows of a scenario, and their results.
 //!
-//! Each flow has a pair of hosts of its own, near and far, with one address each; the pairs share
-//! nothing but links. A run calibrates every path, starts links, clock and counts anew, lets the flows
-//! go, and measures with the very meter of the simulator. Numbers are only called valid if the path was
-//! the one asked for and the machine kept its schedule ([`LabOutcome::faults`]).
+//! Each flow has its own pair of hosts, near and far, with one address each; the pairs share only
+//! links. A run calibrates every path, restarts links, clock and counters, starts the flows, and
+//! measures with the simulator's meter. Results are valid only if the path passed calibration and
+//! the machine kept its schedule ([`LabOutcome::faults`]).
 
 mod carry;
 mod cpu;
@@ -31,27 +31,26 @@ pub use cpu::FlowCpu;
 use machine::Machine;
 use measure::Measurement;
 
-/// Asks whether a run is to end early.
+/// Callback that returns whether the run should end early.
 pub type IsInterrupted = Box<dyn Fn() -> bool + Send>;
-/// Is told how things stand.
+/// Callback for each sample.
 pub type OnSample = Box<dyn FnMut(&Sample<'_>) + Send>;
 
-/// How a scenario is to be run.
+/// Settings of a lab run.
 #[derive(Default)]
 pub struct LabConfig {
-    /// Where to record what enters each link; nowhere if none.
+    /// Directory for packet captures of each link; `None` for no capture.
     pub capture: Option<PathBuf>,
-    /// Skip the calibration; the outcome says so.
+    /// Skip the calibration; the outcome has a note then.
     pub skip_calibration: bool,
-    /// End the run once every flow with an end of its own has come to it, before the scenario's time
-    /// is over.
+    /// End the run before the scenario's duration if every flow with an own end has ended.
     pub ends_with_work: bool,
-    /// Told how things stand at each sample.
+    /// Called at each sample.
     pub on_sample: Option<OnSample>,
-    /// Hears what controllers do, timers fire and links drop, and why; the columns are those of
-    /// `sabul_run::events`, with `host` and `transfer` where an end of a flow tells.
+    /// Called for each event of controllers, timers and links, with reasons. The columns are those
+    /// of `sabul_run::events`, with `host` and `transfer` for events of a flow's end.
     pub on_event: Option<OnEvent>,
-    /// Asked often; true ends the run early with [`LabError::Interrupted`].
+    /// Polled often; true ends the run early with [`LabError::Interrupted`].
     pub is_interrupted: Option<IsInterrupted>,
 }
 
@@ -61,39 +60,39 @@ impl std::fmt::Debug for LabConfig {
     }
 }
 
-/// How things stand while a lab runs.
+/// State of a running lab at a sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
-    /// Everything so far; the last row is the newest.
+    /// Time series so far; the last row is the newest.
     pub series: &'a Series,
-    /// The path.
+    /// State of the path.
     pub router: &'a RouterLook,
 }
 
-/// What a run has shown.
+/// Outcome of a run.
 #[derive(Clone, Debug)]
 pub struct LabOutcome {
-    /// Averages, measured; worth nothing where `faults` are.
+    /// Measured averages; invalid if `faults` is not empty.
     pub results: Results,
-    /// Everything over time.
+    /// Time series.
     pub series: Series,
-    /// What each path turned out to be.
+    /// Calibration of each path.
     pub calibrations: Vec<Calibration>,
-    /// Why the numbers are about this machine and not about the path; none for a valid run.
+    /// Reasons why the results reflect this machine, not the path; empty for a valid run.
     pub faults: Vec<String>,
-    /// What a reader should know all the same.
+    /// Remarks that do not invalidate the run.
     pub notes: Vec<String>,
-    /// The path at the end.
+    /// State of the path at the end.
     pub router: RouterLook,
-    /// Conversations, as the router saw them.
+    /// Conversations seen by the router.
     pub tuples: Vec<TupleLook>,
     /// Processor time of each flow's hosts.
     pub cpu: Vec<FlowCpu>,
-    /// How long everything took.
+    /// Total duration, calibration included.
     pub wall: Duration,
 }
 
-/// A lab for one scenario: hosts made, nothing running yet.
+/// A lab for one scenario, with hosts made and no flow running.
 #[derive(Debug)]
 pub struct Lab {
     scenario: Scenario,
@@ -106,7 +105,7 @@ impl Lab {
     /// Makes the hosts and the path.
     ///
     /// # Errors
-    /// If the scenario asks for what the lab cannot do, or the system for hosts refuses.
+    /// If the lab does not support a setting of the scenario, or the system refuses to make hosts.
     pub fn new(scenario: Scenario) -> Result<Self, LabError> {
         carry::check(&scenario)?;
         let mut ends = Vec::new();
@@ -132,7 +131,7 @@ impl Lab {
     /// Calibrates, runs the scenario and measures.
     ///
     /// # Errors
-    /// If a flow fails, the system does, or the run is interrupted.
+    /// If a flow fails, the system fails, or the run is interrupted.
     pub fn run(self, mut config: LabConfig) -> Result<LabOutcome, LabError> {
         let begun = Wall::now();
         let calibrations =
@@ -184,7 +183,7 @@ impl Lab {
         })
     }
 
-    /// Measures each path once, with the first flow that takes it.
+    /// Calibrates each path once, with the first flow of that path.
     fn calibrate(&self, config: &LabConfig) -> Result<Vec<Calibration>, LabError> {
         let links = steady(&self.scenario.links);
         let mut done: Vec<&PairPlan> = Vec::new();
@@ -207,8 +206,8 @@ impl Lab {
     }
 }
 
-/// The two hosts of a flow. The pairs do not see each other, so any addresses would do; different ones
-/// keep recordings readable.
+/// Makes the two hosts of a flow. The pairs are isolated, so any addresses would work; distinct
+/// addresses keep captures readable.
 fn make_ends(index: usize, plan: &FlowPlan) -> Result<Ends, LabError> {
     let number = u8::try_from(index).unwrap_or(u8::MAX);
     let make = |name: &str, host: u8| {

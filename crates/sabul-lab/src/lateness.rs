@@ -1,22 +1,22 @@
-//! How late packets left, compared with the path's schedule.
+//! Lateness of sent packets relative to the path's schedule.
 
 use sabul_units::{Instant, Span};
 
 /// Resolution of the percentiles.
 const BUCKET: Span = Span::from_micros(5);
-/// Buckets cover 20 ms; what is later counts in the last.
+/// Buckets cover 20 ms; later packets count in the last bucket.
 const BUCKETS: usize = 4_000;
 
-/// The distribution of (actual send time − due time), which is never negative.
+/// Distribution of (actual send time − due time), which is never negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
     /// Packets measured.
     pub packets: u64,
-    /// Half of the packets were at most this late; rounded up to 5 µs.
+    /// Median lateness, rounded up to 5 µs.
     pub p50: Span,
-    /// 99 % of the packets were at most this late; rounded up to 5 µs, and at most 20 ms.
+    /// 99th percentile of the lateness, rounded up to 5 µs, and at most 20 ms.
     pub p99: Span,
-    /// The latest packet.
+    /// Largest lateness.
     pub max: Span,
 }
 

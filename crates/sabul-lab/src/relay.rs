@@ -1,13 +1,13 @@
-//! The relay: one address that a connector dials, with an emulated path behind it.
+//! Relay: a UDP and TCP proxy with an emulated path.
 //!
-//! One thread drives everything. While packets move it wakes every 75 µs, takes in
-//! whatever the kernel has received (with the kernel's receive times, so that waking late does not
-//! blur arrivals), and sends what has become due in batches of equal segments. Packets are never
-//! sent early; how late they were is measured and reported ([`Lateness`]).
+//! One thread does everything. While packets move, the thread wakes every 75 µs, receives pending
+//! packets, and sends due packets in batches of equal segments. Arrival times are the kernel's
+//! receive times, so a late wake-up does not change them. Packets are never sent early; their
+//! lateness is measured and reported ([`Lateness`]).
 //!
-//! What the model leaves out: the relay knows UDP datagrams and TCP byte streams, not IP packets.
-//! A damaged datagram is delivered with wrong bytes, as if its checksum had been right. TCP is
-//! carried by the model of its own that `tcp.rs` describes. ECN and IP options are not carried.
+//! Not modelled: the relay handles UDP datagrams and TCP byte streams, not IP packets. A damaged
+//!     datagram is delivered with wrong bytes, as if its checksum had been right. TCP uses the
+//!     model described in `tcp.rs`. ECN and IP options are not carried.
 
 mod engine;
 mod road;
@@ -51,7 +51,7 @@ impl std::error::Error for RelayError {
     }
 }
 
-/// A running relay; dropping it closes its sockets and ends its thread.
+/// A running relay; dropping the relay closes its sockets and ends its thread.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
@@ -62,7 +62,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Binds the sockets and starts to relay.
+    /// Binds the sockets and starts relaying.
     ///
     /// # Errors
     /// If the address cannot be bound for both UDP and TCP, or no thread can be started.
@@ -81,7 +81,7 @@ impl Relay {
             .name("sabul-relay".to_owned())
             .spawn(move || match Engine::new(&config, udp, tcp, wakened, parts, flag) {
                 Ok(engine) => {
-                    // The receiver waits just below; if it is gone, nobody wants the relay.
+                    // The receiver waits just below; an error means that the caller is gone.
                     if ready.send(Ok(())).is_ok() {
                         engine.run();
                     }
@@ -94,12 +94,12 @@ impl Relay {
         Ok(Self { address, shared, stop, waker, thread: Some(thread) })
     }
 
-    /// The address to dial instead of the target's, for UDP and TCP.
+    /// Returns the address to connect to instead of the target's, for UDP and TCP.
     pub fn addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// What has happened so far; at most about 10 ms old.
+    /// Returns statistics, at most about 10 ms old.
     pub fn stats(&self) -> RelayStats {
         self.shared.read()
     }
@@ -108,7 +108,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // A full pipe means that the thread has wake-ups to read already.
+        // A full pipe means that wake-ups are already pending.
         let _ = self.waker.write(&[0]);
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been printed by its hook.

@@ -1,27 +1,27 @@
-//! One quantity of a path, as it was asked for and as it is.
+//! Check of one quantity of a path: expected and measured value.
 
 use sabul_units::Span;
 use serde::Serialize;
 
-/// By how much a quantity may be off, as a share of it.
+/// Relative tolerance of a quantity.
 pub(super) const RELATIVE: f64 = 0.02;
-/// What hosts and router may add to a round trip, or to what a queue takes: four times through a
-/// device, and as many threads to wake up. An idle machine takes about a third of it.
+/// Time that hosts and router may add to an RTT or to a queueing delay: four passes through a
+/// device and as many thread wake-ups. An idle machine needs about a third of that.
 pub(super) const HOST_TIME: Span = Span::from_micros(300);
 
-/// One quantity of a path.
+/// Check of one quantity of a path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// `rtt_ms`, `rate_mbps`, `queue_packets` (as delays show it), `queue_packets_counted` (as the
-    /// router does), `loss`, `loss_back`.
+    /// `rtt_ms`, `rate_mbps`, `queue_packets` (measured by delay), `queue_packets_counted` (counted
+    /// by the router), `loss`, `loss_back`.
     pub quantity: String,
-    /// What was asked for.
+    /// Expected value.
     pub wanted: f64,
-    /// What was found; infinite for a round trip that nothing came back from.
+    /// Measured value; infinite for an RTT without any echo.
     pub measured: f64,
-    /// How far off it may be.
+    /// Largest allowed difference.
     pub tolerance: f64,
-    /// Whether it is no further off than that.
+    /// Whether the difference is within the tolerance.
     pub is_met: bool,
 }
 

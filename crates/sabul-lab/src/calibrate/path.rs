@@ -1,52 +1,54 @@
-//! What a path does to probes, by its settings alone.
+//! Expected effect of a path on probes, computed from the links' settings.
 //!
-//! Model: a packet that waits nowhere takes its own serialisation and the delay of each link, and
-//! the hosts' access delay behind the last; jitter and holding back add to that, never subtract. It
-//! arrives if no link loses it and none damages it (a damaged packet fails its checksum).
+//! Model: a packet that does not queue takes its own serialisation time and the delay of each link,
+//!     plus the hosts' access delay behind the last link. Jitter and reordering only add to that
+//!     time. A packet arrives if no link loses and none damages the packet (a damaged packet fails
+//!     its checksum).
 
 use sabul_path::{LinkConfig, QueueLimit};
 use sabul_units::{Bytes, Probability, Rate, Span};
 
-/// Standard deviations by which a count of chance events may differ from its mean.
+/// Standard deviations by which a random count may differ from its mean.
 const SIGMAS: f64 = 3.0;
-/// Events by which it may differ on top: the tail of a rare event is longer than that of a normal
-/// one. With 0.2 losses expected, two happen in one of 60 runs and four in one of 17 000.
+/// Additional allowed difference in events, because a rare event has a longer tail than a normal
+/// distribution. With 0.2 losses expected, two happen in one of 60 runs and four in one of 17 000.
 const RARE_EVENTS: f64 = 2.0;
 
-/// A packet that is held back by a link at least this often may be so at every probe.
+/// With at least this probability of reordering, every probe may be delayed.
 const HELD_OFTEN: Probability = Probability::per_mille(250);
 
-/// One way along a path.
+/// One direction of a path.
 #[derive(Clone, Debug)]
 pub(super) struct Direction {
-    /// Links in the order in which packets pass them.
+    /// Links in the order in which packets cross the links.
     pub(super) links: Vec<LinkConfig>,
-    /// Delay behind the last.
+    /// Delay behind the last link.
     pub(super) access_delay: Span,
 }
 
-/// How likely packets are to get lost.
+/// Loss probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Odds {
-    /// Share of packets that do not arrive, in the long run.
+    /// Long-term share of packets that do not arrive.
     pub(super) lost: f64,
-    /// How much more the count of losses varies than if each were independent: 1 or more.
+    /// Variance of the loss count relative to independent losses: 1 or more.
     pub(super) clump: f64,
 }
 
 impl Direction {
-    /// Time from host to host of a packet of `size` bytes that waits nowhere.
+    /// Returns the one-way time of a packet of `size` bytes without queueing.
     pub(super) fn transit(&self, size: u32) -> Span {
         let through = |link: &LinkConfig| serialisation(link, size) + link.delay();
         self.links.iter().map(through).fold(self.access_delay, |sum, time| sum + time)
     }
 
-    /// The smallest rate on the way; `None` without one.
+    /// Returns the smallest rate of the links; `None` without a rate.
     pub(super) fn slowest_rate(&self) -> Option<Rate> {
         self.links.iter().filter_map(LinkConfig::rate).min()
     }
 
-    /// The same way for packets of `size` bytes, its rates counted in their own bytes.
+    /// Returns the same direction with rates in IP bytes of packets of `size` bytes, without
+    /// framing.
     pub(super) fn without_framing(&self, size: u32) -> Self {
         let links = self.links.iter().map(|link| {
             let own = |rate: Rate| rate.mul_ratio(size.into(), u64::from(size + link.framing()));
@@ -57,7 +59,8 @@ impl Direction {
         Self { links: links.collect(), access_delay: self.access_delay }
     }
 
-    /// The most by which the fastest of several packets may be later than that.
+    /// Returns the largest delay beyond [`transit`](Self::transit) of the fastest of several
+    /// packets.
     pub(super) fn spread(&self) -> Span {
         let late = |link: &LinkConfig| match link.reorder() >= HELD_OFTEN {
             true => link.jitter() + link.reorder_by(),
@@ -66,7 +69,7 @@ impl Direction {
         self.links.iter().map(late).fold(Span::ZERO, |sum, time| sum + time)
     }
 
-    /// The most by which any packet may be later than [`transit`](Self::transit).
+    /// Returns the largest delay of any packet beyond [`transit`](Self::transit).
     pub(super) fn latest(&self) -> Span {
         let late = |link: &LinkConfig| match link.reorder() > Probability::ZERO {
             true => link.jitter() + link.reorder_by(),
@@ -75,7 +78,7 @@ impl Direction {
         self.links.iter().map(late).fold(Span::ZERO, |sum, time| sum + time)
     }
 
-    /// The chance of loss from end to end.
+    /// Returns the end-to-end loss probability.
     pub(super) fn odds(&self) -> Odds {
         let mut odds = Odds { lost: 0.0, clump: 1.0 };
         for link in &self.links {
@@ -91,18 +94,19 @@ impl Direction {
         odds
     }
 
-    /// The largest packet that passes; `None` without a limit.
+    /// Returns the largest packet that passes; `None` without a limit.
     pub(super) fn mtu(&self) -> Option<u32> {
         self.links.iter().filter_map(LinkConfig::mtu).min()
     }
 
-    /// The longest serialisation of a packet of `size` bytes.
+    /// Returns the longest serialisation time of a packet of `size` bytes.
     pub(super) fn slowest(&self, size: u32) -> Span {
         let times = self.links.iter().map(|link| serialisation(link, size));
         times.max().unwrap_or(Span::ZERO)
     }
 
-    /// Packets of `size` bytes that fit into the smallest queue; `None` where nothing can fill up.
+    /// Returns the packets of `size` bytes that fit into the smallest queue; `None` if no queue can
+    /// fill.
     pub(super) fn smallest_queue(&self, size: u32) -> Option<u64> {
         let limited = self.links.iter().filter(|link| link.rate().is_some());
         limited.filter_map(|link| queue_packets(link.queue(), size)).min()
@@ -110,10 +114,11 @@ impl Direction {
 }
 
 impl Odds {
-    /// How far the share of losses among `packets` may be from [`lost`](Self::lost) by chance.
+    /// Returns how far the share of losses among `packets` may differ from [`lost`](Self::lost) by
+    /// chance.
     ///
-    /// Statistical, and not 2 % like the others: a second of probes cannot see 2 % of a rare loss.
-    /// Where nothing may be lost there is no chance either, and it is 0.
+    /// The tolerance is statistical, not 2 % as elsewhere: a second of probes cannot resolve 2 % of
+    /// a rare loss. On a path without loss the tolerance is 0.
     pub(super) fn tolerance(&self, packets: u32) -> f64 {
         if self.lost <= 0.0 {
             return 0.0;
@@ -123,30 +128,30 @@ impl Odds {
         (SIGMAS * variance.sqrt() + RARE_EVENTS * self.clump) / packets
     }
 
-    /// By how much the number of arrivals may differ from its mean where `arrived` are counted, as
-    /// a share of it.
+    /// Returns by how much the number of arrivals may differ from its mean by chance, relative to
+    /// `arrived` counted packets.
     pub(super) fn relative_tolerance(&self, arrived: usize) -> f64 {
         let left = (1.0 - self.lost).max(f64::EPSILON);
         SIGMAS * (self.lost / left * self.clump / arrived.max(1) as f64).sqrt()
     }
 
-    /// The chance that none of so many packets arrives.
+    /// Returns the probability that none of `packets` arrives.
     pub(super) fn none_arrives(&self, packets: u32) -> f64 {
         self.lost.powi(i32::try_from(packets).unwrap_or(i32::MAX))
     }
 }
 
-/// Time a packet of `size` bytes takes in the serialiser.
+/// Serialisation time of a packet of `size` bytes on a link.
 fn serialisation(link: &LinkConfig, size: u32) -> Span {
     link.rate().map_or(Span::ZERO, |rate| time_for(rate, size + link.framing()))
 }
 
-/// The same at this rate.
+/// Serialisation time of `size` bytes at this rate.
 pub(super) fn time_for(rate: Rate, size: u32) -> Span {
     rate.time_for(Bytes(u64::from(size)))
 }
 
-/// How many packets of `size` bytes a queue holds; `None` if it has no limit.
+/// Returns how many packets of `size` bytes a queue holds; `None` if the queue has no limit.
 pub(super) fn queue_packets(limit: QueueLimit, size: u32) -> Option<u64> {
     match limit {
         QueueLimit::Packets(packets) => Some(packets),
@@ -155,13 +160,14 @@ pub(super) fn queue_packets(limit: QueueLimit, size: u32) -> Option<u64> {
     }
 }
 
-/// Share of packets that a link loses behind its serialiser.
+/// Share of packets that a link loses after its serialiser.
 pub(super) fn wire_loss(link: &LinkConfig) -> f64 {
     let burst = link.burst_loss().map_or(0.0, |burst| burst.mean_loss());
     1.0 - (1.0 - link.loss().as_f64()) * (1.0 - burst)
 }
 
-/// Share of packets that a link damages; they go on, and the receiving host drops them.
+/// Share of packets that a link damages. The link still carries damaged packets; the receiving host
+/// drops those packets.
 pub(super) fn damage(link: &LinkConfig) -> f64 {
     link.corrupt().as_f64()
 }
@@ -172,7 +178,7 @@ pub(super) mod testing {
 
     use super::*;
 
-    /// These links, one after another.
+    /// A direction over these links in a row.
     pub(in crate::calibrate) fn way(
         links: Vec<LinkConfigBuilder>,
         access_delay: Span,

@@ -1,50 +1,50 @@
-//! Small packets on an idle path: what they tell of its round trip and its losses.
+//! RTT and loss probes: small packets on an idle path.
 //!
-//! Model: probes leave so far apart that none waits for another. The fastest of some round trips is
-//! that of the path: whatever hosts and router add, they add to it. Of many packets one way, those
-//! that are missing were lost.
+//! Model: the gap between probes is long enough that no probe queues behind another. The fastest of
+//!     several round trips is taken as the path's RTT, because hosts and router can only add delay.
+//!     Missing packets of a one-way series were lost.
 
 use sabul_units::Span;
 
 use super::check::{Check, HOST_TIME, RELATIVE};
 use super::path::{Direction, Odds};
 
-/// Round-trip probes, and how few will do on a slow path.
+/// Number of RTT probes, and the smallest number on a slow path.
 const RTT_PROBES: u64 = 20;
 const RTT_PROBES_MIN: u64 = 5;
-/// They leave no closer than this, so that each finds hosts and router at rest as the first did.
+/// Least gap, so that each probe meets idle hosts and an idle router.
 const RTT_GAP_MIN: Span = Span::from_millis(5);
-/// Time to send them in, if that is not too few.
+/// Time for sending the probes, unless the probes are too few then.
 const RTT_TIME: Span = Span::from_secs(2);
-/// A chance that no echo comes back, beyond which none is waited for.
+/// Probability of no echo at all, above which RTT is not measured.
 const SILENCE_MAX: f64 = 0.001;
 
-/// More jitter than this share of the round trip is no tolerance any more.
+/// Jitter above this share of the RTT makes the check meaningless.
 const SPREAD_MAX: f64 = 0.5;
 
-/// Loss probes, the time to send them in, and how few are worth it.
+/// Number of loss probes, the time for sending them, and the smallest useful number.
 pub(super) const LOSS_PROBES: u64 = 20_000;
 const LOSS_TIME: Span = Span::from_secs(1);
 const LOSS_PROBES_MIN: u64 = 5;
-/// They leave no closer than this, about what a host's timers can do.
+/// Least gap, about the resolution of a host's timers.
 const LOSS_GAP_MIN: Span = Span::from_micros(50);
-/// A router that pauses this long finds no more probes waiting than the smallest queue holds.
+/// A router pause of this length collects no more probes than the smallest queue holds.
 const PAUSE: Span = Span::from_millis(5);
 
-/// Probes on an idle path.
+/// A series of probes on an idle path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProbePlan {
-    /// How many.
+    /// Number of probes.
     pub(super) count: u32,
-    /// Time between two.
+    /// Time between two probes.
     pub(super) gap: Span,
 }
 
 impl ProbePlan {
-    /// Packets of `size` bytes to be sent one way and echoed the other.
+    /// Plans probes of `size` bytes that are sent one way and echoed the other way.
     ///
     /// # Errors
-    /// If probably none would come back.
+    /// If probably no echo would arrive.
     pub(super) fn rtt(forward: &Direction, back: &Direction, size: u32) -> Result<Self, String> {
         let slowest = forward.slowest(size).max(back.slowest(size));
         let gap = RTT_GAP_MIN.max(slowest * 2);
@@ -57,11 +57,11 @@ impl ProbePlan {
         Ok(Self { count, gap })
     }
 
-    /// Packets of `size` bytes to be counted at the far end; they take at most half of the slowest
-    /// link.
+    /// Plans probes of `size` bytes that are counted at the far end. The probes use at most half of
+    /// the slowest link.
     ///
     /// # Errors
-    /// If hardly any would fit into the time.
+    /// If too few probes would fit into the time.
     pub(super) fn loss(way: &Direction, size: u32) -> Result<Self, String> {
         let apart = way.smallest_queue(size).map_or(Span::ZERO, |packets| PAUSE / packets.max(1));
         let gap = LOSS_GAP_MIN.max(way.slowest(size) * 2).max(apart);
@@ -72,18 +72,19 @@ impl ProbePlan {
         Ok(Self { count: to_u32(count), gap })
     }
 
-    /// Time that sending takes.
+    /// Returns the time that sending takes.
     pub(super) fn time(&self) -> Span {
         self.gap * u64::from(self.count)
     }
 }
 
-/// The fastest of some round trips of `size` bytes, against what the links are set to.
+/// Compares the fastest of some round trips of `size` bytes with the links' settings.
 ///
-/// Tolerance: 2 %, [`HOST_TIME`] and all jitter, of which the fastest probe may have had any part.
+/// Tolerance: 2 %, [`HOST_TIME`] and all jitter, because any part of the jitter may apply to the
+/// fastest probe.
 ///
 /// # Errors
-/// If that much jitter leaves nothing to check.
+/// If the jitter makes the check meaningless.
 pub(super) fn rtt_check(
     forward: &Direction,
     back: &Direction,
@@ -102,13 +103,13 @@ pub(super) fn rtt_check(
     Ok(Check::new("rtt_ms", wanted, measured, tolerance))
 }
 
-/// The share of `sent` packets that did not arrive, against the chance of loss.
+/// Compares the share of `sent` packets that did not arrive with the loss probability.
 ///
-/// Those that found a queue full (`no_room`, as the router counted) are not the wire's losses: even
-/// probes far apart come in a bunch when the router or a host had to pause.
+/// Packets that were dropped by a full queue (`no_room`, counted by the router) are no losses of
+/// the wire: after a pause of the router or a host, even widely spaced probes arrive in a bunch.
 ///
 /// # Errors
-/// If none was sent.
+/// If no packet was sent.
 pub(super) fn loss_check(
     quantity: &str,
     odds: Odds,
@@ -146,11 +147,11 @@ mod tests {
         let plan =
             |forward: &Direction, back: &Direction| ProbePlan::rtt(forward, back, 44).unwrap();
         assert_eq!(plan(&fast, &fast), ProbePlan { count: 20, gap: Span::from_millis(5) });
-        // 44 bytes at 10 kbit/s take 35.2 ms; 2 s ÷ 70.4 ms = 28, so 20 still.
+        // 44 bytes at 10 kbit/s take 35.2 ms; 2 s ÷ 70.4 ms = 28, so still 20.
         let twenty = ProbePlan { count: 20, gap: Span::from_micros(70_400) };
         assert_eq!(plan(&fast, &slow(10_000)), twenty);
         assert_eq!(twenty.time(), Span::from_millis(1_408));
-        // At 1 kbit/s 352 ms: 2 s ÷ 704 ms = 2, so the five that are the least.
+        // At 1 kbit/s 352 ms: 2 s ÷ 704 ms = 2, so the minimum of five.
         let five = ProbePlan { count: 5, gap: Span::from_millis(704) };
         assert_eq!(plan(&slow(1_000), &fast), five);
     }
@@ -160,9 +161,9 @@ mod tests {
         let lossy = |per_mille| {
             way(vec![link(1, 0, 9).with_loss(Probability::per_mille(per_mille))], Span::ZERO)
         };
-        // 40 % each way: 64 % of echoes, all of 20 in 0.64^20 = 0.013 % of runs.
+        // 40 % loss each way: 64 % of echoes, all 20 in 0.64^20 = 0.013 % of runs.
         assert!(ProbePlan::rtt(&lossy(400), &lossy(400), 44).is_ok());
-        // Half each way: 0.75^20 = 0.3 %.
+        // 50 % loss each way: 0.75^20 = 0.3 %.
         let why = ProbePlan::rtt(&lossy(500), &lossy(500), 44).unwrap_err();
         assert!(why.contains("75.0 %"), "{why}");
         assert!(ProbePlan::rtt(&lossy(0), &lossy(1_000), 44).is_err());
@@ -190,14 +191,14 @@ mod tests {
         // 44 bytes at 1 Mb/s: 352 µs, twice that apart.
         let slow = Some(ProbePlan { count: 1_420, gap: Span::from_micros(704) });
         assert_eq!(plan(megabit, QueueLimit::Unlimited), slow);
-        // At 1 kbit/s one would fit into a second.
+        // At 1 kbit/s one probe would fit into a second.
         assert_eq!(plan(Some(Rate(1_000)), QueueLimit::Unlimited), None);
     }
 
     #[test]
     fn a_round_trip_is_judged_by_its_fastest_probe() {
         // 100 bytes: 0.8 ms at 1 Mb/s and 0.08 ms at 10 Mb/s, each way once; 10 + 5 ms of delay and
-        // 2 ms of access twice make 19.88 ms. 2 % of it and 0.3 ms are 0.6976 ms.
+        // 2 ms of access twice make 19.88 ms. 2 % and 0.3 ms are 0.6976 ms.
         let (there, back) = (vec![link(1, 10, 9)], vec![link(10, 5, 9)]);
         let access = Span::from_millis(2);
         let check = |links: [_; 2], us| {
@@ -212,14 +213,14 @@ mod tests {
         for (us, is_met) in [(20_570, true), (20_590, false), (19_190, true), (19_170, false)] {
             assert_eq!(check(links(), us).is_met, is_met, "{us}");
         }
-        // With 3 ms of jitter the fastest may be that much later.
+        // With 3 ms of jitter the fastest probe may be that much later.
         let rough = [there.clone(), vec![link(10, 5, 9).with_jitter(Span::from_millis(3))]];
         assert!(check(rough, 23_500).is_met);
     }
 
     #[test]
     fn a_round_trip_under_much_jitter_is_not_judged() {
-        // 2 ms of delay; 0.6 ms of jitter each way is more than half of it.
+        // 2 ms of delay; 0.6 ms of jitter each way is more than half of the delay.
         let rough = way(vec![link(1_000, 1, 9).with_jitter(Span::from_micros(600))], Span::ZERO);
         let why = rtt_check(&rough, &rough, 44, Some(Span::from_millis(2))).unwrap_err();
         assert!(why.contains("1.200 ms of jitter"), "{why}");

@@ -1,7 +1,7 @@
-//! Whole calibrations, between real hosts over a real router.
+//! Complete calibrations between real hosts over a real router.
 //!
-//! What the machine can spoil (it may be busy) is judged with much room: these tests are about what
-//! is measured, not how well.
+//! Bounds are wide where a busy machine can affect the values: these tests check what is measured,
+//! not the precision.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -26,13 +26,13 @@ fn link(mbps: u64, delay_ms: u64, queue: u64) -> LinkConfigBuilder {
         .with_queue(QueueLimit::Packets(queue))
 }
 
-/// The same link there and back.
+/// The same link in both directions.
 fn both(id: &str, link: &LinkConfigBuilder) -> LinkPlan {
     let [forward, back] = [link.clone(), link.clone()].map(|link| link.build().unwrap());
     LinkPlan { id: id.to_owned(), forward, back }
 }
 
-/// Two hosts with `links` in a row between them and 1 ms of access, which talk over IPv6 or not.
+/// Two hosts with `links` in a row between them and 1 ms of access delay, over IPv4 or IPv6.
 fn bed(links: &[LinkPlan], is_v6: bool) -> Bed {
     let host = |name: &str, last: u8| {
         let v4 = IpAddr::from(Ipv4Addr::new(10, 67, 0, last));
@@ -57,7 +57,7 @@ fn bed(links: &[LinkPlan], is_v6: bool) -> Bed {
     Bed { ends: Ends { near, near_address, far, far_address }, pair, router }
 }
 
-/// The check of that name.
+/// Returns the check of that name.
 fn check<'a>(calibration: &'a Calibration, quantity: &str) -> &'a Check {
     let found = calibration.checks.iter().find(|check| check.quantity == quantity);
     found.unwrap_or_else(|| panic!("no {quantity} in {calibration:?}"))
@@ -80,7 +80,7 @@ fn a_path_is_measured_as_it_is() {
         for exact in ["loss", "loss_back", "queue_packets_counted"] {
             assert!(check(&found, exact).is_met, "{found:?}");
         }
-        // Twice 2 + 5 + 2 ms of delay and 1 ms of access, and a little of serialisation.
+        // Twice 2 + 5 + 2 ms of delay and 1 ms of access, plus serialisation.
         let rtt = check(&found, "rtt_ms");
         assert!((20.0..20.1).contains(&rtt.wanted), "{rtt:?}");
         assert!(rtt.measured > rtt.wanted && rtt.measured < 30.0, "{rtt:?}");
@@ -103,7 +103,8 @@ fn losses_duplicates_damage_and_reordering_are_allowed_for() {
     let found = calibrate(&router, &links, &pair, &ends).unwrap();
     for quantity in ["loss", "loss_back"] {
         let loss = check(&found, quantity);
-        // 0.9 × 0.98 arrive; the luck is seeded, but how many take part depends on the machine.
+        // 0.9 × 0.98 arrive. The random stream is seeded, but the number of packets depends on the
+        // machine.
         assert!((loss.wanted - 0.118).abs() < 1e-9, "{loss:?}");
         assert!((0.08..0.16).contains(&loss.measured), "{loss:?}");
     }

@@ -1,8 +1,8 @@
-//! Probe packets between two sockets: sent, echoed, received and timed.
+//! Probe packets between two sockets: sending, echo, reception and timestamps.
 //!
-//! Each carries 16 bytes (and padding): the phase it belongs to, its number, and when it was sent.
-//! All times are of one clock, as both hosts are on one machine; that of an arrival is the kernel's
-//! receive time, so a late thread does not count as a late packet. Every wait here has an end.
+//! Each probe carries 16 bytes plus padding: tag of its measurement, number and send time. Both
+//! hosts are on one machine, so all times are of one clock. The arrival time is the kernel's
+//! receive time, so a late thread does not make a packet late. Every wait has a timeout.
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -19,41 +19,41 @@ use super::probe::{LOSS_PROBES, ProbePlan};
 use super::train::{LONE, Train};
 use crate::clock::{Ages, Clock, timespec};
 
-/// Bytes of a small probe above UDP.
+/// UDP payload bytes of a small probe.
 const PAYLOAD_BYTES: u32 = 16;
 const PAYLOAD: usize = PAYLOAD_BYTES as usize;
 /// Receive buffers, each for one batch of up to 64 KiB.
 const RECV_BATCHES: usize = 8;
 const RECV_BUFFER: usize = 64 * 1024;
-/// The most bytes of one send call: an IP packet less its headers, rounded down.
+/// Most bytes of one send call: an IP packet less its headers, rounded down.
 const SEND_BYTES_MAX: usize = 65_000;
-/// Receive room asked of the kernel: a quarter of a second of 1 Gb/s. It gives less to those who
-/// may not have it.
+/// Receive buffer requested from the kernel: a quarter of a second of 1 Gb/s. Without the privilege
+/// the kernel grants less.
 const BUFFER: usize = 32 * 1024 * 1024;
 const BUFFER_MODEST: usize = 4 * 1024 * 1024;
-/// How long a thread sleeps at most before it looks again whether it is done.
+/// Longest sleep of a thread before the thread checks for its end.
 const LOOK: Span = Span::from_millis(5);
-/// How much longer than planned a conversation may take to send.
+/// Time by which sending a series of probes may exceed the plan.
 pub(super) const SEND_LATE: Span = Span::from_millis(100);
-/// How long a sender pauses when its host takes no more.
+/// Pause of a sender after its host refused a packet.
 const FULL: Duration = Duration::from_micros(100);
-/// Steps of a train that may be made up for when the sender was late; more are left out.
+/// Train steps that a late sender makes up for; further steps are left out.
 const STEPS_LATE: u64 = 4;
-/// The most arrivals remembered: those of the longest train, twice.
+/// Most arrivals recorded: twice those of the longest train.
 const ARRIVALS_MAX: usize = 2_000_000;
 
-/// A probe at the end of its way.
+/// A received probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
-    /// Its number.
+    /// Number of the probe.
     pub(super) seq: u32,
-    /// When it was sent.
+    /// Send time.
     pub(super) sent: Instant,
-    /// When it arrived.
+    /// Arrival time.
     pub(super) at: Instant,
 }
 
-/// One end of a conversation of probes.
+/// One end of a probe exchange.
 #[derive(Debug)]
 pub(super) struct Port {
     socket: UdpSocket,
@@ -62,17 +62,17 @@ pub(super) struct Port {
     clock: Clock,
 }
 
-/// A socket of the host whose thread calls this.
+/// Opens a socket on the host of the calling thread.
 pub(super) fn open(address: IpAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((address, 0))?;
     if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
-        // Smaller ones still work; what they cannot take in is noticed.
+        // A smaller buffer still works; overflow is detected by the counts.
         let _ = SockRef::from(&socket).set_recv_buffer_size(BUFFER_MODEST);
     }
     Ok(socket)
 }
 
-/// Two sockets that talk to each other and to nobody else.
+/// Connects two sockets to each other.
 pub(super) fn join(near: UdpSocket, far: UdpSocket, clock: Clock) -> io::Result<[Port; 2]> {
     let (near_address, far_address) = (near.local_addr()?, far.local_addr()?);
     let port = |socket: UdpSocket, peer: SocketAddr| -> io::Result<Port> {
@@ -84,7 +84,7 @@ pub(super) fn join(near: UdpSocket, far: UdpSocket, clock: Clock) -> io::Result<
 }
 
 impl Port {
-    /// Bytes of the headers below a probe: IP and UDP.
+    /// Bytes of the IP and UDP headers of a probe.
     fn header_bytes(&self) -> u32 {
         if self.peer.is_ipv4() { 28 } else { 48 }
     }
@@ -94,7 +94,7 @@ impl Port {
         self.header_bytes() + PAYLOAD_BYTES
     }
 
-    /// The largest packet that the host sends to its peer, IP header included.
+    /// Returns the largest packet that the host sends to its peer, IP header included.
     pub(super) fn mtu(&self) -> io::Result<u32> {
         Ok(match self.peer {
             SocketAddr::V4(_) => sockopt::ip_mtu(&self.socket)?,
@@ -114,7 +114,7 @@ impl Port {
         self.state.try_send((&self.socket).into(), &transmit)
     }
 
-    /// Waits until something can be received, but not beyond `until`.
+    /// Waits until the socket is readable, at most until `until`.
     fn wait(&self, until: Instant) -> io::Result<()> {
         let timeout = timespec(until.since(self.clock.now()));
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
@@ -124,7 +124,7 @@ impl Port {
         }
     }
 
-    /// Takes in what is there of phase `tag`: bytes, and when they came.
+    /// Receives all pending packets of measurement `tag` and calls `on` with bytes and arrival.
     fn receive(&self, buffer: &mut [u8], tag: u32, mut on: impl FnMut(&[u8], Arrival)) {
         loop {
             let mut chunks = buffer.chunks_exact_mut(RECV_BUFFER);
@@ -134,7 +134,7 @@ impl Port {
             let count = match self.state.recv((&self.socket).into(), &mut slices, &mut metas) {
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // Nothing there, or what an earlier probe met: its loss will be counted.
+                // No packet, or an ICMP error of an earlier probe: that probe counts as lost.
                 Err(_) => return,
             };
             let (now, ages) = (self.clock.now(), Ages::now());
@@ -162,7 +162,7 @@ fn write(probe: &mut [u8], tag: u32, seq: u32, sent: Instant) {
     }
 }
 
-/// Tag, number and time of a probe; `None` if it is too short for one.
+/// Returns tag, number and time of a probe; `None` if the packet is too short.
 #[expect(clippy::cast_possible_truncation, reason = "each part is cut out of the whole")]
 fn read(probe: &[u8]) -> Option<(u32, u32, Instant)> {
     let header = u128::from_be_bytes(*probe.first_chunk::<PAYLOAD>()?);
@@ -173,40 +173,40 @@ fn buffer() -> Vec<u8> {
     vec![0; RECV_BATCHES * RECV_BUFFER]
 }
 
-/// Sends every probe of phase `tag` back as it is, until `done`.
+/// Echoes every probe of measurement `tag` until `done`.
 pub(super) fn echo(port: &Port, tag: u32, done: &AtomicBool) -> io::Result<()> {
     let mut buffer = buffer();
     while !done.load(Ordering::Relaxed) {
         port.wait(port.clock.now() + LOOK)?;
-        // One that cannot be sent is lost, and counts as that.
+        // An echo that cannot be sent counts as lost.
         port.receive(&mut buffer, tag, |bytes, _| drop(port.send(bytes, None)));
     }
     Ok(())
 }
 
-/// What one end of a conversation does: sends its probes, and listens for what is expected.
+/// Task of one end of a probe exchange: sends its own probes and receives those of the other end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Talk<'a> {
-    /// The phase.
+    /// Tag of the measurement.
     pub(super) tag: u32,
-    /// What to send.
+    /// Probes to send.
     pub(super) plan: ProbePlan,
-    /// How many were sent, published when that is over; [`u32::MAX`] before.
+    /// Number of probes sent, published after the last probe; [`u32::MAX`] before.
     pub(super) sent: &'a AtomicU32,
-    /// The same of the end that sends what arrives here.
+    /// `sent` of the other end.
     pub(super) expected: &'a AtomicU32,
-    /// How long after its own last probe it listens for what is missing.
+    /// Time to wait for missing probes after its own last probe.
     pub(super) linger: Span,
 }
 
-/// What has arrived in a conversation.
+/// Result of receiving probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Heard {
-    /// Probes, second copies not counted.
+    /// Distinct probes received; duplicates do not count.
     pub(super) probes: u32,
-    /// The least time that one was on its way.
+    /// Shortest one-way time.
     pub(super) fastest: Option<Span>,
-    /// Which; no more than can have been sent.
+    /// Flags of received probes by number; no longer than the largest number of probes.
     seen: Vec<bool>,
 }
 
@@ -225,13 +225,13 @@ impl Heard {
     }
 }
 
-/// Holds one end of a conversation.
+/// Runs one end of a probe exchange.
 ///
-/// A probe that is late puts off the others, so they never leave in bunches; the last are left out
-/// where that takes longer than planned.
+/// A late probe delays all later probes, so probes never leave in bunches. If sending takes longer
+/// than planned, the last probes are left out.
 ///
 /// # Errors
-/// If the host cannot send a single one, or the socket fails.
+/// If the host cannot send a single probe, or the socket fails.
 pub(super) fn talk(port: &Port, talk: &Talk<'_>) -> io::Result<Heard> {
     let ProbePlan { count, gap } = talk.plan;
     let clock = port.clock;
@@ -269,8 +269,8 @@ pub(super) fn talk(port: &Port, talk: &Talk<'_>) -> io::Result<Heard> {
     Ok(heard)
 }
 
-/// Sends a train: lone packets first, then as many as are due at each step; returns how long the
-/// latter took.
+/// Sends a train: lone packets first, then at each step the packets that are due. Returns the
+/// duration of the second part.
 ///
 /// # Errors
 /// If the host cannot send the lone packets.
@@ -285,14 +285,14 @@ pub(super) fn send_train(port: &Port, tag: u32, train: &Train) -> io::Result<Spa
     let packets_in = |time| train.offered.bytes_in(time).0 / packet;
     let late_max = packets_in(train.step * STEPS_LATE).max(1);
     let start = clock.now();
-    // Packets whose time has come, whether they were sent or left out.
+    // Packets that were due so far, sent or left out.
     let mut done = 0;
     loop {
         let elapsed = clock.now().since(start);
         if elapsed >= train.lasts {
             return Ok(elapsed);
         }
-        // The first of them is due at once.
+        // The first packet is due at once.
         let due = packets_in(elapsed) + 1;
         let mut left = (due - done).min(late_max);
         done = due;
@@ -307,12 +307,12 @@ pub(super) fn send_train(port: &Port, tag: u32, train: &Train) -> io::Result<Spa
     }
 }
 
-/// Where the packets of a train are written and numbered.
+/// Packet buffer and numbering of a train.
 struct TrainSender<'a> {
     port: &'a Port,
     tag: u32,
     size: usize,
-    /// How many go into one call.
+    /// Packets per send call.
     segments: usize,
     run: Vec<u8>,
     seq: u32,
@@ -326,8 +326,8 @@ impl<'a> TrainSender<'a> {
         Self { port, tag, size, segments, run: vec![0; segments * size], seq: 0 }
     }
 
-    /// Sends so many in one call, or one by one where the host cannot do that; those it refuses are
-    /// given to nobody else.
+    /// Sends `count` packets in one call, or one by one where the host cannot segment. Numbers of
+    /// refused packets are not reused.
     fn send(&mut self, count: usize) -> io::Result<()> {
         let Self { port, tag, size, .. } = *self;
         let run = &mut self.run[..count.min(self.segments) * size];
@@ -348,7 +348,7 @@ impl<'a> TrainSender<'a> {
     }
 }
 
-/// Takes in a train until the time in `end`, which may come nearer meanwhile.
+/// Receives a train until the time in `end`, which another thread may move closer meanwhile.
 ///
 /// # Errors
 /// If the socket fails.
@@ -387,7 +387,7 @@ mod tests {
         join(near, far, clock).unwrap()
     }
 
-    /// Talks with `count` probes, of which so many are expected back.
+    /// A plan of `count` probes, 100 µs apart.
     fn plan(count: u32) -> ProbePlan {
         ProbePlan { count, gap: Span::from_micros(100) }
     }
@@ -460,7 +460,7 @@ mod tests {
     #[test]
     fn a_train_over_loopback_arrives_in_number_and_in_order() {
         let [near, far] = ports();
-        // 20 Mb/s × 1.4 for 0.41 s: about 970 packets of 1500 bytes, were all steps in time.
+        // 20 Mb/s × 1.4 for 0.41 s: about 970 packets of 1500 bytes if all steps are in time.
         let link = LinkConfig::builder()
             .with_rate(Some(Rate::from_mbps(20)))
             .with_queue(QueueLimit::Packets(5))

@@ -1,13 +1,13 @@
-//! A train of full packets, faster than the path: what it tells of rate and queue.
+//! Packet train: full packets faster than the path, for measuring rate and queue.
 //!
-//! Model: packets offered faster than the slowest link fill its queue and then arrive as fast as
-//! that link serialises. Upstream losses thin the offer, a rate caps it, a link that makes second
-//! copies swells it; downstream the same happens to what the bottleneck lets through. Whoever waits
-//! behind a full queue is late by that queue's length.
-//! Rate:        the median over spans of arrivals of bytes ÷ time, so that a pause of the host or
-//!     two spoils a few spans and not the result.
-//! Queue:       (delay of those that found it full − least delay) × rate ÷ size. Lone packets go
-//!     ahead of the train to find the least delay.
+//! Model: packets offered faster than the slowest link fill its queue and then arrive at that
+//!     link's rate. Upstream, losses reduce the offered load, a rate caps the load, and duplication
+//!     increases the load. Downstream the same applies to the bottleneck's output. Packets behind a
+//!     full queue are delayed by that queue's length.
+//! Rate: the median over spans of arrivals of bytes ÷ time. A few pauses of the host then spoil a
+//!     few spans, not the result.
+//! Queue: (delay of the packets that met the full queue − least delay) × rate ÷ size. Lone packets
+//!     ahead of the train measure the least delay.
 
 use sabul_path::{Discipline, LinkConfig, LinkStats, QueueLimit};
 use sabul_units::{Bytes, Instant, Rate, Span};
@@ -16,107 +16,109 @@ use super::check::{Check, HOST_TIME, RELATIVE};
 use super::path::{Direction, Odds, damage, queue_packets, time_for, wire_loss};
 use super::traffic::Arrival;
 
-/// How much more than the bottleneck takes is offered, and at most for a long queue.
+/// Offered load relative to the bottleneck's rate, and the limit for a long queue.
 const LOAD: f64 = 1.4;
 const LOAD_MAX: f64 = 8.0;
-/// Time in which the queue is to be full; a long one gets a higher load for it.
+/// Time in which the queue should fill, in seconds; a longer queue gets a higher load.
 const FILL_TIME: f64 = 0.75;
-/// Time to measure in once it is full, in seconds and in packets.
+/// Measuring time after the queue is full, in seconds and in packets.
 const STEADY_TIME: f64 = 0.4;
 const STEADY_PACKETS: f64 = 50.0;
-/// The longest train.
+/// Duration of the longest train, in seconds.
 const TRAIN_TIME: f64 = 1.5;
-/// Bytes and packets of the longest train; its arrivals are all remembered.
+/// Bytes and packets of the longest train; all its arrivals are recorded.
 const TRAIN_BYTES: f64 = 512e6;
 const TRAIN_PACKETS: f64 = 1e6;
-/// Arrivals that are too few to tell a rate from.
+/// Fewer arrivals are too few for measuring a rate.
 const ARRIVALS_MIN: usize = 10;
-/// Packets are made smaller than the path allows where fewer than [`STEADY_PACKETS`] of them would
-/// pass in the time of a train, but not below this.
+/// Smallest packet size. Packets are smaller than the path allows if fewer than [`STEADY_PACKETS`]
+/// full packets would pass in the time of a train.
 const PACKET_BYTES_MIN: u32 = 100;
-/// A queue that is empty sooner than this runs dry whenever a host's timer is late.
+/// A queue that drains faster than this runs empty whenever a host's timer is late.
 const QUEUE_TIME_MIN: Span = Span::from_micros(500);
-/// A delay that grows to more than this takes too long to see.
+/// A longer queueing delay takes too long to measure.
 const QUEUE_TIME_MAX: Span = Span::from_secs(1);
-/// Packets leave in steps: a quarter of the time in which the queue drains, within these.
+/// Bounds of the train's step, which is a quarter of the time in which the queue drains.
 const STEP_MIN: Span = Span::from_micros(50);
 const STEP_MAX: Span = Span::from_millis(1);
 /// Lone packets ahead of the train, and the least time between them.
 pub(super) const LONE: u32 = 6;
 const LONE_GAP_MIN: Span = Span::from_millis(2);
-/// The offer, as the router counted it, that still counts as more than the bottleneck takes; or
-/// half of what was to be over it, if that is less.
+/// Least load, counted by the router, that counts as overload. Half of the planned overload applies
+/// if that is less.
 const LOAD_MIN: f64 = 1.05;
-/// A share of the rate that leaves nothing to check if it is the tolerance.
+/// Relative tolerance above which a check is meaningless.
 const TOLERANCE_MAX: f64 = 0.2;
-/// The delay that a queue gives is trusted to this share: the last packets to find it full do so in
-/// the steps of the train.
+/// Relative tolerance of a queue measured by delay: the last packets that meet the full queue
+/// arrive in the steps of the train.
 const QUEUE_RELATIVE: f64 = 0.05;
-/// A full queue has between this many packets less than its limit and the limit to be waited for:
-/// the one in the serialiser has already begun.
+/// Absolute tolerance in packets: a full queue holds the limit or one packet less, because the
+/// packet in the serialiser has already started.
 const QUEUE_PACKETS_OFF: f64 = 1.0;
-/// A queue limited in bytes holds a packet or two less where small ones get in between.
+/// Absolute tolerance of a queue limited in bytes: small packets in between take the place of a
+/// packet or two.
 const BYTES_LIMIT_OFF: f64 = 2.0;
-/// Spans that arrivals are cut into to tell their rate: short ones, of which a pause spoils few;
-/// where losses are, long ones, because those of a few packets have no loss at all or too much.
+/// Spans of arrivals for the rate: short spans, of which a pause spoils few. On a lossy path long
+/// spans, because the loss of a few packets varies too much.
 const SPANS: usize = 32;
 const SPANS_LOSSY: usize = 8;
-/// The median over long spans varies this much more than the mean of all: 1.25 × √(8 ÷ 7), and a
-/// little.
+/// The median over long spans varies this much more than the mean of all arrivals: 1.25 × √(8 ÷ 7),
+/// rounded up.
 const MEDIAN_SIGMAS: f64 = 1.4;
-/// More of what was delivered than this must have reached the measuring thread.
+/// Least share of the delivered packets that must have reached the measuring thread.
 const RECEIVED_MIN: f64 = 0.98;
 
-/// A train to be sent, and what it does to the path.
+/// A planned train with its expected effect on the path.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Train {
     /// Size of each packet, IP header included.
     pub(super) packet_bytes: u32,
-    /// What the sender is to send.
+    /// Sending rate.
     pub(super) offered: Rate,
-    /// How long.
+    /// Duration.
     pub(super) lasts: Span,
-    /// How often it wakes up for it.
+    /// Interval of the sender's wake-ups.
     pub(super) step: Span,
-    /// Time between two of the lone packets ahead.
+    /// Time between two of the lone packets.
     pub(super) lone_gap: Span,
-    /// The link that arrivals show the rate of: a position on the path.
+    /// Position on the path of the link whose rate the arrivals show.
     pub(super) bottleneck: usize,
-    /// That rate.
+    /// Rate of that link.
     pub(super) rate: Rate,
-    /// Its offer ÷ its rate.
+    /// Load of that link: offer ÷ rate.
     load: f64,
-    /// What is to arrive, in bit/s: less than the rate if some is lost behind, more if doubled.
+    /// Expected rate behind the path, in bit/s: less than the link's rate after losses, more after
+    /// duplication.
     arriving: f64,
-    /// Time for its full queue to drain; `None` without a limit.
+    /// Time in which the full queue drains; `None` without a limit.
     queue_time: Option<Span>,
     /// Whether no other queue fills.
     is_alone: bool,
-    /// The most by which a packet is late without waiting.
+    /// Largest delay of a packet besides queueing.
     spread: Span,
-    /// What chance does to arrivals.
+    /// Loss probability of the path.
     odds: Odds,
     /// Share of packets that no link damages.
     intact: f64,
 }
 
-/// What the router counted at the bottleneck and at the end of the path during a train.
+/// The router's counters at the bottleneck and at the end of the path during a train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
-    /// Packets that reached the bottleneck, lone ones not counted.
+    /// Packets that reached the bottleneck, lone packets excluded.
     pub(super) offered: u64,
-    /// In this time.
+    /// Duration of the count.
     pub(super) in_time: Span,
-    /// Of those, packets that found its queue full.
+    /// Packets dropped by the full queue of the bottleneck.
     pub(super) refused: u64,
-    /// The most packets that waited there.
+    /// Largest number of packets in that queue.
     pub(super) queue_max_packets: u64,
-    /// Packets that left the last link, damaged ones too.
+    /// Packets that left the last link, damaged packets included.
     pub(super) delivered: u64,
 }
 
 impl Counted {
-    /// From the counts of both links before and after, where the train took `in_time`.
+    /// Difference of the counters of both links before and after a train that took `in_time`.
     pub(super) fn between(before: [LinkStats; 2], after: [LinkStats; 2], in_time: Span) -> Self {
         let [was, last_was] = before;
         let [is, last_is] = after;
@@ -131,10 +133,10 @@ impl Counted {
 }
 
 impl Train {
-    /// The train for this path, of packets of at most `packet_max` bytes.
+    /// Plans the train for this path, of packets of at most `packet_max` bytes.
     ///
     /// # Errors
-    /// Why none can tell anything about it.
+    /// The reason why no train can measure this path.
     pub(super) fn plan(way: &Direction, packet_max: u32) -> Result<Self, String> {
         let slowest = way.slowest_rate().ok_or("no link has a rate")?;
         let packet_bytes = packet_bytes(slowest, packet_max);
@@ -143,7 +145,8 @@ impl Train {
         let slowest_at = way.links.iter().position(|link| link.rate() == Some(slowest));
         let upstream = &way.links[..slowest_at.unwrap_or(0)];
 
-        // What gets to the slowest link of what is sent, if nothing but chance is in its way.
+        // Share of sent packets that reach the slowest link, if only random loss reduces the
+        // number.
         let unlimited = |link: &LinkConfig| 1.0 - wire_loss(link);
         let thinned: f64 = upstream.iter().map(unlimited).product();
         if thinned < 0.05 {
@@ -196,18 +199,18 @@ impl Train {
         })
     }
 
-    /// How long after the last packet has left something may still arrive, beyond a transit; what
-    /// takes longer is not waited for.
+    /// Time beyond a transit after which all packets have arrived. Longer queues are not waited
+    /// for.
     pub(super) fn drains_for(&self) -> Span {
         let backlog = self.lasts.as_secs_f64() * (self.load - 1.0);
         let backlog = Span::from_secs_f64(backlog);
         self.queue_time.map_or(backlog, |time| time.min(backlog)).min(QUEUE_TIME_MAX)
     }
 
-    /// The rate that `arrivals` show, against the one asked for.
+    /// Compares the rate of `arrivals` with the expected rate.
     ///
     /// # Errors
-    /// Why they show nothing.
+    /// The reason why the arrivals do not show the rate.
     pub(super) fn rate_check(
         &self,
         link: &LinkConfig,
@@ -247,10 +250,10 @@ impl Train {
         Ok(Check::new("rate_mbps", wanted, measured, wanted * share))
     }
 
-    /// The length of the full queue, as the delay of those behind it shows.
+    /// Compares the length of the full queue, measured by delay, with its limit.
     ///
     /// # Errors
-    /// Why it shows nothing.
+    /// The reason why the delays do not show the length.
     pub(super) fn queue_check(
         &self,
         link: &LinkConfig,
@@ -275,10 +278,11 @@ impl Train {
         Ok(Check::new("queue_packets", wanted, self.packets_in(waited), tolerance))
     }
 
-    /// The same, as the router has counted it: exact for a limit in packets.
+    /// Compares the queue length counted by the router with the limit; exact for a limit in
+    /// packets.
     ///
     /// # Errors
-    /// Why it shows nothing.
+    /// The reason why the count does not show the length.
     pub(super) fn counted_check(
         &self,
         link: &LinkConfig,
@@ -293,8 +297,8 @@ impl Train {
         Ok(Check::new("queue_packets_counted", limit as f64, measured, tolerance))
     }
 
-    /// Whether the queue, once full, did not run dry again: it must be long enough for a host's
-    /// timers, and more must have come than left.
+    /// Checks that the queue, once full, did not run empty again: the queue must be long enough for
+    /// a host's timers, and the offered load must exceed the rate.
     fn stays_full(&self, counted: Counted) -> Result<(), String> {
         if let Some(time) = self.queue_time.filter(|&time| time < QUEUE_TIME_MIN) {
             let ms = time.as_millis_f64();
@@ -311,10 +315,11 @@ impl Train {
         Ok(())
     }
 
-    /// Room for packets of this train, if that is all that decides who waits and it was used up.
+    /// Returns the queue's limit in packets of this train. An error if anything but the limit
+    /// decides about drops, or if the queue did not fill.
     fn countable_queue(&self, link: &LinkConfig, counted: Counted) -> Result<u64, String> {
         match link.discipline() {
-            // None of the probes may be marked, so for them a threshold of marks is not there.
+            // Probes are not ECN-capable, so an ECN threshold has no effect on probes.
             Discipline::DropTail | Discipline::EcnThreshold(_) => {}
             _ => return Err("not the length alone decides who waits in the bottleneck".to_owned()),
         }
@@ -330,7 +335,7 @@ impl Train {
         Ok(limit)
     }
 
-    /// How many spans to take the median rate of.
+    /// Number of spans for the median rate.
     fn spans(&self) -> usize {
         if self.odds.lost > 0.0 { SPANS_LOSSY } else { SPANS }
     }
@@ -346,8 +351,8 @@ impl Train {
     }
 }
 
-/// The load (offer ÷ rate, 0 without one) of each link, and what comes out at the far end, damaged
-/// packets too, if they enter at `offered` bit/s.
+/// Returns the load of each link (offer ÷ rate, 0 without a rate) and the output of the last link
+/// in bit/s, damaged packets included, for an input of `offered` bit/s.
 fn pass(links: &[LinkConfig], offered: f64) -> (Vec<f64>, f64) {
     let mut flow = offered;
     let through = |link: &LinkConfig| {
@@ -360,14 +365,14 @@ fn pass(links: &[LinkConfig], offered: f64) -> (Vec<f64>, f64) {
     (loads, flow)
 }
 
-/// The largest packet of which enough pass in the time of a train.
+/// Returns the largest packet size for which enough packets pass in the time of a train.
 fn packet_bytes(slowest: Rate, packet_max: u32) -> u32 {
     let Bytes(passes) = slowest.bytes_in(Span::from_secs_f64(TRAIN_TIME / 2.0));
     let enough = u32::try_from(passes / 50).unwrap_or(u32::MAX);
     enough.max(PACKET_BYTES_MIN).min(packet_max)
 }
 
-/// The median rate over spans of such a part of these arrivals, in bit/s.
+/// Returns the median rate over `spans` parts of these arrivals, in bit/s.
 fn typical_rate(times: &[Instant], bits: f64, spans: usize) -> Option<f64> {
     let span = (times.len() / spans).max(1);
     let rate =
@@ -377,8 +382,8 @@ fn typical_rate(times: &[Instant], bits: f64, spans: usize) -> Option<f64> {
     rates.get(rates.len() / 2).copied().filter(|rate| rate.is_finite())
 }
 
-/// How much longer than the fastest the last fifth of the packets was on its way: that of the
-/// slowest tenth, which a single pause of a host does not change.
+/// Returns the additional delay of the last fifth of the packets over the fastest packet: the 90th
+/// percentile, which a single pause of a host does not change.
 fn full_queue_wait(arrivals: &[Arrival]) -> Option<Span> {
     let delay = |arrival: &Arrival| arrival.at.since(arrival.sent);
     let least = arrivals.iter().map(delay).min()?;

@@ -2,7 +2,7 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 
 use super::*;
 
-/// An IPv4 packet of a protocol without checksum, as a device hands it over.
+/// An IPv4 packet of a protocol without checksum, as a device delivers packets.
 fn bundle(payload: usize) -> Bundle {
     let mut frame = vec![0; 10];
     frame.extend([0x45, 0]);
@@ -111,13 +111,13 @@ fn unusable_places_are_told_at_the_start() {
     fs::write(&file, "").unwrap();
     let told = start(&file.join("dir"));
     assert!(told.starts_with("the lab cannot make the directory "), "{told}");
-    // A disk without room.
+    // A full disk.
     std::os::unix::fs::symlink("/dev/full", home.path().join("a.pcapng")).unwrap();
     let told = start(home.path());
     assert!(told.contains("write the recording") && told.contains("a.pcapng"), "{told}");
 }
 
-/// Takes so many bytes, and is flushed so often, and no more.
+/// A disk that accepts this many bytes and flushes, then fails.
 struct Disk {
     bytes: usize,
     flushes: usize,
@@ -136,7 +136,8 @@ impl Write for Disk {
     }
 }
 
-/// What comes of writing three packets to a disk, and how many are left over.
+/// Returns the result of writing three packets to a disk, and the number of records left in the
+/// channel.
 fn write_three(disk: Disk) -> (String, usize) {
     let (sender, receiver) = crossbeam_channel::unbounded();
     for _ in 0..3 {

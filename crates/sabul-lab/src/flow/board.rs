@@ -1,4 +1,4 @@
-//! What the threads of a flow write down and its owner reads.
+//! Shared state of a flow: written by its threads, read by its owner.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,24 +6,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sabul_run::meter::{Counters, Gauges};
 use sabul_units::Instant;
 
-/// What has happened in a flow since it was last asked.
+/// Event of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FlowEvent {
     /// A copy started.
     Started { copy: u64, at: Instant },
-    /// A copy had all its bytes delivered.
+    /// All bytes of a copy were delivered.
     Completed { copy: u64, at: Instant },
-    /// A copy is over, with what it has counted.
+    /// A copy ended, with its final counters.
     Retired { copy: u64, at: Instant, counters: Counters, gauges: Gauges },
 }
 
-/// Copies, events and the failure of one flow.
+/// Copies, events and failure of one flow.
 #[derive(Debug, Default)]
 pub(super) struct Board(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By number: those that have started and whose end has not been told.
+    /// Copies that have started and whose end has not been reported, by number.
     copies: BTreeMap<u64, Copy>,
     events: Vec<FlowEvent>,
     failure: Option<String>,
@@ -39,18 +39,18 @@ struct Copy {
 
 impl Board {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere leaves plain numbers behind, which stay usable.
+        // After a panic elsewhere the plain numbers remain usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A copy starts.
+    /// Records the start of a copy.
     pub(super) fn start(&self, copy: u64, at: Instant) {
         let mut state = self.lock();
         state.copies.insert(copy, Copy::default());
         state.events.push(FlowEvent::Started { copy, at });
     }
 
-    /// What a running copy has counted, and what stands for it now if anything does.
+    /// Updates counters of a running copy, and gauges if given.
     pub(super) fn update(&self, copy: u64, counters: Counters, gauges: Option<Gauges>) {
         if let Some(copy) = self.lock().running(copy) {
             copy.counters = counters;
@@ -58,7 +58,7 @@ impl Board {
         }
     }
 
-    /// All bytes of a running copy have arrived.
+    /// Records that all bytes of a running copy have arrived.
     pub(super) fn complete(&self, copy: u64, at: Instant) {
         let mut state = self.lock();
         if let Some(found) = state.running(copy)
@@ -69,7 +69,7 @@ impl Board {
         }
     }
 
-    /// A copy is over.
+    /// Records the end of a copy.
     pub(super) fn retire(&self, copy: u64, at: Instant) {
         let mut state = self.lock();
         if let Some(found) = state.running(copy) {
@@ -80,7 +80,7 @@ impl Board {
         }
     }
 
-    /// All copies are over.
+    /// Records the end of all copies.
     pub(super) fn retire_all(&self, at: Instant) {
         let running: Vec<u64> = self.lock().copies.keys().copied().collect();
         for copy in running {
@@ -88,7 +88,7 @@ impl Board {
         }
     }
 
-    /// The flow has failed; what failed first counts.
+    /// Records a failure of the flow; only the first failure is kept.
     pub(super) fn fail(&self, why: impl Into<String>) {
         self.lock().failure.get_or_insert_with(|| why.into());
     }
@@ -97,8 +97,8 @@ impl Board {
         self.lock().failure.clone()
     }
 
-    /// What copies have counted whose end has not been told, and the gauges of the oldest one that
-    /// still runs.
+    /// Returns the sum of the counters of copies whose end has not been reported, and the gauges of
+    /// the oldest running copy.
     pub(super) fn look(&self) -> (Counters, Option<Gauges>) {
         let state = self.lock();
         let mut total = Counters::default();
@@ -109,7 +109,7 @@ impl Board {
         (total, oldest.and_then(|copy| copy.gauges))
     }
 
-    /// What each copy has counted whose end has not been told.
+    /// Returns the counters of each copy whose end has not been reported.
     pub(super) fn copies(&self) -> Vec<(u64, Counters)> {
         self.lock().copies.iter().map(|(number, copy)| (*number, copy.counters)).collect()
     }
@@ -137,7 +137,7 @@ mod tests {
         Counters { fresh_bytes, ..Counters::default() }
     }
 
-    /// Whatever the order in which an owner looks and asks for events, a byte is in one of the two.
+    /// In any order of looks and events, every byte is in exactly one of the two.
     #[test]
     fn what_is_over_counts_in_the_look_until_its_end_is_told() {
         let board = Board::default();

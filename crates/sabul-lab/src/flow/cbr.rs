@@ -1,13 +1,13 @@
-//! Packets at a constant rate that nobody answers: cross traffic over UDP.
+//! Constant-rate UDP cross traffic without feedback.
 //!
-//! One thread in the near host sends for all copies, each by its own schedule, which starts with the
-//! copy: packet number n is due n gaps after it. Waking takes longer than the gap of a fast flow, so
-//! what has become due meanwhile leaves together. After a pause (the machine was busy) the schedule is
-//! caught up at twice the rate, a millisecond's worth at a time at most. One thread in the far host
-//! counts what arrives; copies are told apart by the near end's port.
+//! One thread in the near host sends for all copies. Each copy has a schedule that starts with the
+//! copy: packet n is due n gaps after the start. Waking up takes longer than the gap of a fast
+//! flow, so packets that are due by then leave together. After a pause (the machine was busy) the
+//! schedule is caught up at twice the rate, at most one millisecond's worth at a time. One thread
+//! in the far host counts arrivals; the near end's port identifies the copy.
 //!
-//! As in the simulator, nobody tells the sender what is lost, and a copy with an end keeps its place
-//! until the flow is stopped.
+//! As in the simulator, the sender receives no loss reports, and a copy of limited size stays until
+//! the flow is stopped.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,16 +28,16 @@ use super::task::{Engine, Task, runtime, start_thread};
 use crate::clock::Clock;
 use crate::error::LabError;
 
-/// What leaves together after a pause, at most.
+/// Most data that leaves together after a pause.
 const BURST: Span = Span::from_millis(1);
-/// Shortest sleep: shorter ones cost more processor time than they smooth packets.
+/// Shortest sleep: shorter sleeps cost more processor time than the smoother packets are worth.
 const TICK: Span = Span::from_micros(75);
-/// Longest sleep, which is how late an order to quit is heard.
+/// Longest sleep, and so the longest delay of an order to quit.
 const NAP_MAX: Duration = Duration::from_millis(20);
-/// The far end lets packets gather for so long: at 10 Gb/s they are 1.3 MB, below its buffer.
+/// Time for which the far end lets packets gather: at 10 Gb/s 1.3 MB, below the receive buffer.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// What one copy has counted.
+/// Counters of one copy.
 #[derive(Debug)]
 struct Count {
     copy: u64,
@@ -49,7 +49,7 @@ struct Count {
     arrived_bytes: AtomicU64,
 }
 
-/// What both threads and the owner of the flow share.
+/// State shared by both threads and the owner of the flow.
 #[derive(Debug)]
 pub(super) struct Cbr {
     board: Arc<Board>,
@@ -59,9 +59,9 @@ pub(super) struct Cbr {
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// Of every copy.
+    /// Counters of every copy.
     all: Vec<Arc<Count>>,
-    /// By the near end's port, which may serve one copy after another.
+    /// Counters by the near end's port; a port may serve several copies one after another.
     by_port: BTreeMap<u16, Arc<Count>>,
 }
 
@@ -160,7 +160,7 @@ impl Count {
 
 // ---- the near end -------------------------------------------------------------------------------
 
-/// The sending thread.
+/// State of the sending thread.
 struct Sending<'a> {
     task: &'a Task,
     cbr: &'a Cbr,
@@ -171,7 +171,7 @@ struct Sending<'a> {
     copies: Vec<Sender>,
 }
 
-/// A copy that has something left to send.
+/// A copy with data left to send.
 struct Sender {
     socket: UdpSocket,
     count: Arc<Count>,
@@ -179,7 +179,7 @@ struct Sender {
     left: Option<u64>,
 }
 
-/// When packets are due.
+/// Send schedule of a copy.
 #[derive(Debug)]
 struct Schedule {
     start: Instant,
@@ -194,7 +194,7 @@ impl Schedule {
         Self { start, packet, rate, sent: 0, wake: start }
     }
 
-    /// How many packets to send now; says when to ask again.
+    /// Returns how many packets to send now, and sets the next wake time.
     fn due(&mut self, now: Instant) -> u64 {
         if now < self.wake {
             return 0;
@@ -204,7 +204,7 @@ impl Schedule {
         let due = by_now.saturating_sub(self.sent).min(burst_max);
         self.sent += due;
         let next = self.start + self.rate.time_for(Bytes(self.sent.saturating_mul(self.packet.0)));
-        // Whoever is behind goes at twice the rate.
+        // A late schedule is caught up at twice the rate.
         let half = self.rate.time_for(Bytes(due * self.packet.0)).mul_ratio(1, 2);
         self.wake = next.max(now + half).max(now + TICK);
         due
@@ -213,7 +213,8 @@ impl Schedule {
 
 impl Sending<'_> {
     fn run(&mut self, end: Instant) -> Result<(), LabError> {
-        // Precise sleeps keep packets evenly spaced; without them they only leave in larger groups.
+        // Precise sleeps keep packets evenly spaced; without precise sleeps packets leave in larger
+        // groups.
         let _ = sabul_udp::set_timer_slack_min();
         let plan = &self.task.plan;
         let stop = plan.stop.map_or(end, |stop| stop.min(end));
@@ -268,7 +269,7 @@ impl Sending<'_> {
 }
 
 impl Sender {
-    /// Sends what is due. What the socket does not take is gone, as it would be on a full link.
+    /// Sends the packets that are due. Packets that the socket refuses are lost, as on a full link.
     fn send(&mut self, now: Instant, payload: u32, zeros: &[u8]) -> Result<(), LabError> {
         let mut due = self.schedule.due(now);
         let segment = payload as usize;
@@ -276,7 +277,7 @@ impl Sender {
             let whole = self.left.map_or(u64::MAX, |left| left / u64::from(payload));
             let together = (MAX_GSO_BYTES / segment).clamp(1, MAX_GSO_SEGMENTS) as u64;
             let packets = due.min(whole).min(together);
-            // What is left may be less than a packet.
+            // The rest may be less than a packet.
             let (packets, bytes) = match packets {
                 0 => (1, self.left.unwrap_or(0)),
                 packets => (packets, packets * u64::from(payload)),
@@ -299,12 +300,12 @@ impl Sender {
 
 // ---- the far end --------------------------------------------------------------------------------
 
-/// Counts what arrives until there is nothing more to do.
+/// Counts arrivals until the flow is over.
 fn drain(task: &Task, socket: &UdpSocket, cbr: &Cbr, clock: Clock) -> std::io::Result<()> {
     let mut buffers = RecvBuffers::default();
     let mut latest: Option<(u16, Arc<Count>)>;
     while !task.is_over() {
-        // A port may have another owner by now.
+        // The port may belong to another copy by now.
         latest = None;
         while socket.recv(&mut buffers)? > 0 {
             for datagram in buffers.datagrams() {
@@ -314,7 +315,7 @@ fn drain(task: &Task, socket: &UdpSocket, cbr: &Cbr, clock: Clock) -> std::io::R
                 }
                 let Some((_, count)) = &latest else { continue };
                 let bytes = datagram.payload.len() as u64 + count.header_bytes;
-                // In this order, so that payload is never less than nothing.
+                // In this order, so that the payload is never negative.
                 count.arrived_bytes.fetch_add(bytes, Ordering::AcqRel);
                 let packets = count.arrived.fetch_add(1, Ordering::AcqRel) + 1;
                 let arrived = count.arrived_bytes.load(Ordering::Acquire);
@@ -338,7 +339,7 @@ mod tests {
         Instant::ZERO + Span::from_micros(us)
     }
 
-    /// 12 Mb/s of 1500 bytes: a packet a millisecond.
+    /// 12 Mb/s of 1500 bytes: one packet per millisecond.
     #[test]
     fn packets_are_due_one_by_one() {
         let mut schedule = Schedule::new(at(500), Bytes(1500), Rate::from_mbps(12));
@@ -346,12 +347,12 @@ mod tests {
         assert_eq!(schedule.due(at(500)), 1);
         assert_eq!(schedule.wake, at(1500));
         assert_eq!(schedule.due(at(1499)), 0);
-        // Late, and the next one in time all the same.
+        // Late, and the next packet is still on time.
         assert_eq!(schedule.due(at(1900)), 1);
         assert_eq!(schedule.wake, at(2500));
     }
 
-    /// 1.2 Gb/s of 1500 bytes: a packet every 10 µs, so 100 in a millisecond.
+    /// 1.2 Gb/s of 1500 bytes: a packet every 10 µs, so 100 per millisecond.
     #[test]
     fn a_fast_flow_sends_what_is_due_together() {
         let mut schedule = Schedule::new(at(0), Bytes(1500), Rate::from_mbps(1200));
@@ -378,7 +379,8 @@ mod tests {
             assert_eq!(schedule.wake, now + Span::from_micros(500));
             now = schedule.wake;
         }
-        // After n bursts, 1 + 100 n have been sent, and 1001 + 50 n are due: the 20th is half a one.
+        // After n bursts, 1 + 100 n packets have been sent, and 1001 + 50 n are due: the 20th burst
+        // is half a burst.
         assert_eq!(bursts, 19);
         assert_eq!(sent, now.elapsed().as_micros() / 10 + 1, "the schedule is met again");
     }

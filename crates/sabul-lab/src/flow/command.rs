@@ -1,11 +1,11 @@
-//! Programs of the user's: one in the near host for each copy, and perhaps one in the far host that
-//! they speak to.
+//! User's programs as flows: one program per copy in the near host, and optionally one in the far
+//! host.
 //!
-//! The far program is started first, once, and given time until it listens. Each copy is one run of
-//! the near program: started when the copy starts, complete when it ends by itself with code 0, and
-//! told to end when the flow stops. What programs write goes to files, of which the last line explains
-//! a failure. What they send nobody but the router can count: counters stay zero, and the gauges are
-//! those of the near host's TCP connection with the most bytes acknowledged.
+//! The far program is started first, once, and has some time until the program must listen. Each
+//! copy is one run of the near program. The near program is started at the copy's start, is
+//! complete when it exits with code 0, and is terminated when the flow stops. Output goes to files;
+//! the last line explains a failure. Only the router can count the traffic of programs: counters
+//! stay zero. Gauges are those of the near host's TCP connection with the most bytes acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -33,31 +33,31 @@ use crate::error::LabError;
 use crate::host::prefer_algorithm;
 use crate::tcp_info::{TcpInfo, TcpSample};
 
-/// How long the far program has until it listens; it may be one that never does.
+/// Time limit for the far program to start listening; some programs never listen.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
-/// How often programs are looked after.
+/// Interval at which programs are checked.
 const TICK: Duration = Duration::from_millis(10);
-/// How long a program has to end once it is told to.
+/// Time between SIGTERM and SIGKILL.
 const END_PATIENCE: Duration = Duration::from_secs(2);
-/// The kernel is asked no more often than this.
+/// Least interval between queries to the kernel.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
-/// How much of what a program has written is searched for its last line.
+/// Bytes at the end of a program's output that are searched for the last line.
 const TAIL_BYTES: u64 = 4096;
-/// Longest line that is quoted, in characters.
+/// Longest quoted line, in characters.
 const LINE_MAX: usize = 300;
 
-/// A program that has been started.
+/// A started program.
 #[derive(Debug)]
 struct Running {
     name: String,
     child: Child,
-    /// How it has ended. From then on, its number may be another's.
+    /// Exit status. After the exit, the process id may belong to another process.
     ended: Option<ExitStatus>,
     errors: PathBuf,
     output: PathBuf,
 }
 
-/// What the thread and the owner of the flow share.
+/// State shared by the thread and the owner of the flow.
 #[derive(Debug)]
 pub(super) struct Programs {
     board: Arc<Board>,
@@ -84,7 +84,7 @@ pub(super) fn prepare(
         choose_algorithm(task, place)?;
     }
     let mut task = task.clone();
-    // The thread watches over programs; those are started in their hosts wherever it is.
+    // The thread itself may be in either host; programs are started in their own hosts.
     start_thread("lab-command", &task.near.clone(), threads, move |prepared| {
         let start = || {
             let runtime = runtime()?;
@@ -120,8 +120,8 @@ pub(super) fn prepare(
             }
         });
         programs.end_all();
-        // The far program serves until the end of the run, whoever else may use it. That it takes
-        // offence when the near one is ended early is no failure.
+        // The far program serves until the end of the run. An error exit after the near program was
+        // terminated early is no failure.
         runtime.block_on(task.quit());
         if let Some(peer) = peer {
             peer.signal(Signal::SIGTERM);
@@ -130,7 +130,7 @@ pub(super) fn prepare(
     })
 }
 
-/// Makes the flow's algorithm the host's own choice, if it names one.
+/// Sets the flow's algorithm as the host's default, if the flow names an algorithm.
 fn choose_algorithm(task: &Task, place: &Place) -> Result<(), LabError> {
     if task.plan.cc.is_empty() {
         return Ok(());
@@ -138,14 +138,14 @@ fn choose_algorithm(task: &Task, place: &Place) -> Result<(), LabError> {
     let name = tcp::algorithm(&task.plan.cc).to_owned();
     let path = "/proc/sys/net/ipv4/tcp_congestion_control";
     let choose = move || match std::fs::write(path, &name) {
-        // The kernel lets a host choose only what the machine allows to everybody.
+        // An unprivileged host may only choose algorithms that the machine allows to everybody.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => prefer_algorithm(&name),
         done => done,
     };
     place.run(choose)?.map_err(|error| task.failed(tcp::refused_algorithm(&task.plan.cc, &error)))
 }
 
-/// Starts the far program and gives it time to listen.
+/// Starts the far program and waits until the program listens or the time limit passes.
 fn start_peer(task: &Task, files: &TempDir) -> Result<Option<Running>, LabError> {
     let (_, command) = task.plan.commands();
     if command.is_empty() {
@@ -167,7 +167,7 @@ fn start_peer(task: &Task, files: &TempDir) -> Result<Option<Running>, LabError>
     Ok(Some(peer))
 }
 
-/// Waits until the far program fails; for ever, if it does not.
+/// Waits until the far program fails; never returns if the program does not fail.
 async fn failure_of(peer: &mut Option<Running>) -> String {
     loop {
         if let Some(why) = peer.as_mut().and_then(Running::failure) {
@@ -212,7 +212,7 @@ async fn run_copy(
     }
 }
 
-/// Starts a program, `{near}` and `{far}` in its arguments replaced by the addresses.
+/// Starts a program, with `{near}` and `{far}` in its arguments replaced by the addresses.
 fn start(
     task: &Task,
     place: &Place,
@@ -234,13 +234,13 @@ fn start(
 }
 
 impl Running {
-    /// How it has ended, if it has.
+    /// Returns the exit status if the program has ended.
     fn ended(&mut self) -> Option<ExitStatus> {
         self.ended = self.ended.or_else(|| self.child.try_wait().ok().flatten());
         self.ended
     }
 
-    /// Why it has failed, if it has.
+    /// Returns the reason if the program has failed.
     fn failure(&mut self) -> Option<String> {
         self.ended().and_then(|status| self.failure_with(status))
     }
@@ -258,21 +258,21 @@ impl Running {
         Some(format!("'{}' {how}; {said}", self.name))
     }
 
-    /// Sends a signal to it and whatever it has started.
+    /// Sends a signal to the program and its descendants.
     fn signal(&self, signal: Signal) {
         if let (None, Ok(group)) = (self.ended, i32::try_from(self.child.id())) {
-            // It leads a group of its own, which may be gone by now.
+            // The program leads its own process group, which may be gone by now.
             let _ = killpg(Pid::from_raw(group), signal);
         }
     }
 
-    /// Waits for it to end, and then no longer.
+    /// Waits for the program to end; sends SIGKILL after the time limit.
     fn end(mut self) {
         let started = Instant::now();
         while self.ended().is_none() {
             if started.elapsed() >= END_PATIENCE {
                 self.signal(Signal::SIGKILL);
-                // It cannot refuse that.
+                // SIGKILL cannot be ignored.
                 let _ = self.child.wait();
                 return;
             }
@@ -281,7 +281,7 @@ impl Running {
     }
 }
 
-/// The last line that is not empty, from the end of a file.
+/// Returns the last non-empty line at the end of a file.
 fn last_line(path: &PathBuf) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
@@ -294,9 +294,9 @@ fn last_line(path: &PathBuf) -> Option<String> {
     Some(shown)
 }
 
-/// Ports on which somebody listens in the namespace of the calling thread: table and local end.
+/// Returns the listening ports in the namespace of the calling thread: table and local end.
 fn listening() -> BTreeSet<(&'static str, String)> {
-    // A TCP socket that listens, and a UDP socket without a peer.
+    // A listening TCP socket, and a UDP socket without a peer.
     let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
     let mut found = BTreeSet::new();
     for (table, wanted) in tables {
@@ -314,7 +314,8 @@ fn listening() -> BTreeSet<(&'static str, String)> {
     found
 }
 
-// ---- what is shown ------------------------------------------------------------------------------
+// ---- gauges
+// --------------------------------------------------------------------------------------
 
 impl Engine for Arc<Programs> {
     fn refresh(&self) {
@@ -327,7 +328,7 @@ impl Engine for Arc<Programs> {
 }
 
 impl Programs {
-    /// Ends the near programs that are left, all asked before any is waited for.
+    /// Terminates the remaining near programs: signals all programs before waiting for any.
     fn end_all(&self) {
         let left = std::mem::take(&mut *lock(&self.near));
         for running in left.values() {
@@ -338,8 +339,8 @@ impl Programs {
         }
     }
 
-    /// Asks the kernel about the host's connections, if what it last said is so old, and shows the
-    /// one with the most bytes acknowledged.
+    /// Queries the kernel about the host's connections if the last query is older than `age`, and
+    /// shows the connection with the most bytes acknowledged.
     fn look_at_kernel(&self, age: Duration) {
         let mut info = lock(&self.info);
         let (kernel, asked) = &mut *info;
@@ -347,7 +348,7 @@ impl Programs {
             return;
         }
         *asked = Some(Instant::now());
-        // A question that failed leaves older figures, and the next look asks again.
+        // After a failed query the older figures remain, and the next look repeats the query.
         let samples = kernel.sample().unwrap_or_default();
         let most = samples.iter().max_by_key(|sample: &&TcpSample| sample.bytes_acked);
         let Some(gauges) = most.map(|sample| tcp::gauges(sample, self.is_paced)) else { return };

@@ -1,4 +1,4 @@
-//! When the copies of a flow start, and until when they run.
+//! Start and stop of a flow's copies.
 
 use std::future::Future;
 
@@ -13,15 +13,15 @@ use crate::clock::Clock;
 /// One copy of a flow, at its start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copy {
-    /// From 0, in the order of their starts.
+    /// Number from 0, in the order of starts.
     pub(super) number: u64,
-    /// What it has to send; endless if none.
+    /// Bytes to send; `None` for an endless copy.
     pub(super) bytes: Option<u64>,
 }
 
-/// Runs the copies of a plan until its stop, the end of the run, the end of all copies or an order to
-/// quit, whichever comes first. `run` runs one of them to its own end. `at_end` is called before
-/// those that still run are dropped.
+/// Runs the copies of a plan until its stop, the end of the run, the end of all copies or an order
+/// to quit, whichever comes first. `run` runs one copy to the copy's own end. `at_end` is called
+/// before the copies still running are dropped.
 ///
 /// # Errors
 /// The failure of the first copy that fails.

@@ -1,4 +1,4 @@
-//! Where an end of a flow lives.
+//! Location of an end of a flow.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Command};
@@ -17,7 +17,7 @@ pub(super) struct Place {
 #[derive(Clone, Debug)]
 enum Inside {
     Host(Arc<Host>),
-    /// The namespace that the tests run in.
+    /// The namespace of the tests.
     #[cfg(test)]
     Here,
 }
@@ -36,12 +36,12 @@ impl Place {
         self.address
     }
 
-    /// Its address with a port that the kernel chooses.
+    /// Returns the address with port 0, for a port chosen by the kernel.
     pub(super) fn any_port(&self) -> SocketAddr {
         SocketAddr::new(self.address, 0)
     }
 
-    /// Moves the calling thread there for good.
+    /// Moves the calling thread into the host for good.
     pub(super) fn enter(&self) -> Result<(), LabError> {
         match &self.inside {
             Inside::Host(host) => host.enter(),
@@ -50,7 +50,7 @@ impl Place {
         }
     }
 
-    /// Does something there and waits for it.
+    /// Runs `work` in the host and waits for its result.
     pub(super) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         match &self.inside {
             Inside::Host(host) => host.run(work),
@@ -59,7 +59,7 @@ impl Place {
         }
     }
 
-    /// Starts a program there, in a process group of its own.
+    /// Starts a program in the host, in its own process group.
     pub(super) fn spawn(&self, command: Command) -> Result<Child, LabError> {
         match &self.inside {
             Inside::Host(host) => host.spawn(command),

@@ -1,14 +1,14 @@
-//! The protocol of this project, as shipped: the library `sabul`, measuring from memory to memory.
+//! Flows over this project's protocol: memory-to-memory measurements by the library `sabul`.
 //!
-//! The far host has a listener, the near host a session with it, and each copy is a transfer of that
-//! session. Preparation connects and moves a transfer of nothing, so that everything a handshake
-//! needs has happened. Whatever the library starts (tasks, threads, sockets) is started
-//! by the thread of the host in which it belongs.
+//! The far host has a listener, the near host a session with that listener, and each copy is a
+//! transfer of the session. Preparation connects and runs an empty transfer, so that all handshakes
+//! are done. A host's own thread starts everything that the library needs in that host (tasks,
+//! threads, sockets).
 //!
-//! What arrives is counted by the receiving end: packets whose data was new, times the payload of a
-//! full packet (of a block that packets do not divide, its share), until all of it is there. The
-//! first round trip counts a little too much, while the size of packets is still being found. What
-//! is sent, lost and on the way is the sending end's count; the library renews it every 20 ms.
+//! The receiving end counts arrivals: packets with new data, times the payload of a full packet (or
+//! the average per packet if packets do not divide a block), until the transfer is complete. The
+//! first RTT counts slightly too much, while the packet size is still being discovered. Sent, lost
+//! and in-flight packets are the sending end's counts, which the library updates every 20 ms.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -33,49 +33,48 @@ use super::task::{Engine, Task, averaged_rtt, runtime, start_thread};
 use crate::clock::Clock;
 use crate::error::LabError;
 
-/// Transfers that a session may have under way.
+/// Most concurrent transfers of a session.
 const COPIES_MAX: u32 = 256;
-/// Memory for the blocks of all copies at one end, in bytes; also what one copy gets at most, and at
-/// least.
+/// Memory for the blocks of all copies at one end, in bytes; and least and most memory of one copy.
 const MEMORY_BYTES: u64 = 512 << 20;
 const MEMORY_BYTES_ONE: std::ops::RangeInclusive<u64> = 4 << 20..=256 << 20;
-/// Copies that share the memory where nobody knows how many there will be.
+/// Assumed number of copies that share the memory if the number is not known.
 const COPIES_GUESSED: u64 = 32;
-/// Sizes of a block; the largest is what the simulator has.
+/// Sizes of a block; the largest is also the simulator's largest.
 const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 4096..=1 << 20;
-/// How often the end of a copy is looked for.
+/// Interval at which the end of a copy is polled.
 const TICK: Duration = Duration::from_millis(1);
-/// How long the preparation may take, and how long the far end waits for the session's end.
+/// Time limit of the preparation, and time for which the far end waits for the session's end.
 const PATIENCE: Duration = Duration::from_secs(10);
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
-/// The transfer of nothing that comes before the copies.
+/// Number of the empty transfer before the copies.
 const FIRST: u64 = 0;
 
-/// The receiving end of a transfer.
+/// Receiving end of a transfer.
 #[derive(Debug)]
 struct Receiving {
     transfer: Transfer,
     opened: Instant,
 }
 
-/// One copy, as both of its ends know it.
+/// Sending end of one copy.
 #[derive(Debug)]
 struct Sending {
-    /// Which transfer of the session it is, counted from [`FIRST`].
+    /// Number of the transfer in the session, counted from [`FIRST`].
     order: u64,
     bytes: Option<u64>,
     transfer: Arc<Transfer>,
 }
 
-/// What both threads and the owner of the flow share.
+/// State shared by both threads and the owner of the flow.
 #[derive(Debug)]
 pub(super) struct Sabul {
     board: Arc<Board>,
     clock: Mutex<Option<Clock>>,
     sizes: Sizes,
-    /// By the order in which they were opened.
+    /// Transfers in the order of opening.
     receiving: Mutex<BTreeMap<u64, Receiving>>,
-    /// By copy.
+    /// Transfers by copy.
     sending: Mutex<BTreeMap<u64, Sending>>,
 }
 
@@ -83,7 +82,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes both ends, and connects them.
+/// Makes both ends and connects the near end.
 pub(super) fn prepare(
     task: &Task,
     threads: &mut Vec<JoinHandle<()>>,
@@ -143,7 +142,7 @@ pub(super) fn prepare(
     Ok(sabul)
 }
 
-/// What the library's measurements do not have.
+/// Refuses settings that the library's measurements do not support.
 fn refuse_what_cannot_be(task: &Task) -> Result<(), LabError> {
     let plan = &task.plan;
     let at_once = match plan.arrivals {
@@ -161,7 +160,7 @@ fn refuse_what_cannot_be(task: &Task) -> Result<(), LabError> {
     Ok(())
 }
 
-/// How the copies of a plan are transferred.
+/// Returns the transfer options of a plan's copies.
 fn options(plan: &FlowPlan) -> Result<TransferOptions, String> {
     let (loss_policy, carrier) = match plan.sabul().map_or(Profile::Current, |ends| ends.profile) {
         Profile::Current => (LossPolicy::Current, Carrier::Udp),
@@ -188,8 +187,8 @@ fn options(plan: &FlowPlan) -> Result<TransferOptions, String> {
     })
 }
 
-/// Memory for the blocks of one copy at one end: a share of all there is, or what the window and its
-/// last blocks need.
+/// Returns the memory for the blocks of one copy at one end: a share of the total, or the need of
+/// the window and its last blocks.
 fn memory_bytes(plan: &FlowPlan) -> u64 {
     let at_once = match plan.arrivals {
         Arrivals::Together { count, .. } => u64::from(count),
@@ -209,7 +208,7 @@ fn memory_bytes(plan: &FlowPlan) -> u64 {
     share.max(window).min(needed).max(least)
 }
 
-/// The largest block that is no larger than this.
+/// Returns the largest block size that is at most `most`.
 fn block_bytes(most: u64) -> Option<u32> {
     let most = most.min(*BLOCK_BYTES.end());
     let power = 1_u64 << most.checked_ilog2()?;
@@ -218,7 +217,7 @@ fn block_bytes(most: u64) -> Option<u32> {
 
 // ---- the near end -------------------------------------------------------------------------------
 
-/// Opens the session, and shows with a transfer of nothing that all works.
+/// Opens the session and verifies the session with an empty transfer.
 async fn connect(
     address: SocketAddr,
     ticket: &Ticket,
@@ -233,7 +232,7 @@ async fn connect(
     Ok(session)
 }
 
-/// Sends every copy in its time, once the run has begun.
+/// Sends every copy at its time, after the start of the run.
 async fn send_copies(task: &mut Task, sabul: &Sabul, session: &Session, options: &TransferOptions) {
     let Some((clock, end)) = task.start().await else { return };
     *lock(&sabul.clock) = Some(clock);
@@ -246,7 +245,7 @@ async fn send_copies(task: &mut Task, sabul: &Sabul, session: &Session, options:
     if let Err(why) = copies::run(task, clock, end, run, at_end).await {
         task.board.fail(why);
     }
-    // Dropping a transfer cancels it.
+    // Dropping a transfer cancels that transfer.
     lock(&sabul.sending).clear();
 }
 
@@ -259,7 +258,7 @@ async fn send_copy(
     copy: Copy,
 ) -> Result<(), String> {
     let Copy { number, bytes } = copy;
-    // Nothing comes between the two, so this is the order in which the far end is asked.
+    // No await between the two lines, so this is the order in which the far end receives requests.
     let order = next.replace(next.get() + 1);
     let limit = MeasureLimit { bytes, time: None };
     let opened = session.measure(Direction::Send, limit, options).await;
@@ -282,7 +281,7 @@ async fn send_copy(
 
 // ---- the far end --------------------------------------------------------------------------------
 
-/// Takes part in every measurement, until the session has ended or there is nothing more to do.
+/// Accepts every measurement, until the session has ended or the flow is over.
 async fn serve(task: &mut Task, sabul: &Sabul, listener: &Listener) {
     let mut sessions = FuturesUnordered::new();
     loop {
@@ -318,7 +317,7 @@ async fn receive(sabul: &Sabul, session: Session) {
         let opened = Instant::now();
         match request {
             Request::Measure(request) => {
-                // A request that cannot be met is the near end's to report.
+                // A failure to accept is reported by the near end.
                 if let Ok(transfer) = request.accept() {
                     lock(&sabul.receiving).insert(order, Receiving { transfer, opened });
                 }
@@ -329,7 +328,8 @@ async fn receive(sabul: &Sabul, session: Session) {
     }
 }
 
-// ---- what is counted ----------------------------------------------------------------------------
+// ---- counters
+// ------------------------------------------------------------------------------------
 
 impl Engine for Arc<Sabul> {
     fn refresh(&self) {
@@ -353,7 +353,7 @@ impl Sabul {
             let whole = sending.bytes.filter(|bytes| progress.bytes >= *bytes);
             self.receiver_side(&progress.channel, &mut counters);
             match (whole, sending.bytes) {
-                // The channel's last figures may be older than its last packets.
+                // The channel's last statistics may be older than its last packets.
                 (Some(whole), _) if progress.is_finished => {
                     let mtu = progress.channel.mtu;
                     let least = self.sizes.wire_bytes(self.sizes.packets(whole, mtu), mtu);
@@ -371,7 +371,7 @@ impl Sabul {
         }
     }
 
-    /// What the sending end says; its figures may be older than what has arrived.
+    /// Returns the sending end's figures, which may be older than the arrivals.
     fn sender_side(&self, stats: &ChannelStats, arrived: u64) -> (Counters, Gauges) {
         let (sent, lost) = (stats.packets.max(arrived), stats.packets_lost);
         let counters = Counters {
@@ -387,7 +387,7 @@ impl Sabul {
             gap: Span::from_secs_f64(stats.gap_ns / 1e9),
             rtt: averaged_rtt(millis(stats.rtt_ms), Span::ZERO, millis(stats.rtt_ms_min)),
             in_flight: sent.saturating_sub(lost).saturating_sub(acknowledged),
-            // The library tells of neither.
+            // The library reports neither window nor delivery rate.
             window: None,
             delivery: None,
         };
@@ -401,18 +401,18 @@ impl Sabul {
     }
 }
 
-/// How packets divide the bytes of a flow. A block's last packet holds what is left of it, so a
-/// packet holds its share of a block on average.
+/// Division of a flow's bytes into packets. The last packet of a block is shorter, so payload per
+/// packet is an average over a block.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     block_bytes: u32,
-    /// Headers, tag and all that is not payload of a packet, in bytes.
+    /// Bytes of a packet that are not payload: headers and tag.
     overhead: u32,
 }
 
 impl Sizes {
     fn of(task: &Task, block_bytes: u32) -> Self {
-        // A packet's payload is the plan's over IPv4; IPv6 has 20 bytes more of header.
+        // The plan's payload is for IPv4; IPv6 headers have 20 bytes more.
         let more = if task.far.address().is_ipv4() { 0 } else { 20 };
         Self { block_bytes, overhead: task.plan.packet_bytes - task.plan.payload_bytes() + more }
     }
@@ -434,7 +434,7 @@ impl Sizes {
     }
 }
 
-/// `number × part ÷ whole`, rounded up, so that what is all there is not short of a byte.
+/// `number × part ÷ whole`, rounded up, so that a complete transfer is not short of a byte.
 fn scale(number: u64, part: u64, whole: u64) -> u64 {
     let wide = (u128::from(number) * u128::from(part)).div_ceil(u128::from(whole.max(1)));
     u64::try_from(wide).unwrap_or(u64::MAX)
@@ -466,7 +466,8 @@ mod tests {
         assert!(options(&plan).unwrap_err().contains("window_packets of 3 or more"));
     }
 
-    /// A block of 10 000 bytes in packets of 1 072 bytes of payload: nine of them and one of 352.
+    /// A block of 10 000 bytes in packets of 1 072 bytes of payload: nine full packets and one of
+    /// 352.
     #[test]
     fn packets_hold_their_share_of_a_block() {
         let sizes = Sizes { block_bytes: 10_000, overhead: 60 };

@@ -1,4 +1,4 @@
-//! What the threads of any flow work with, and how they start in their hosts.
+//! Context of a flow's threads, and their start in the hosts.
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -16,28 +16,28 @@ use crate::clock::Clock;
 use crate::error::LabError;
 use crate::events::Teller;
 
-/// What a flow's threads are told.
+/// Order to a flow's threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
     /// Stay prepared.
     Wait,
-    /// The run has begun.
+    /// Start the run.
     Go { clock: Clock, end: Instant },
-    /// Leave.
+    /// Stop.
     Quit,
 }
 
-/// What the threads of any flow work with.
+/// Context of a flow's threads.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) plan: FlowPlan,
     pub(super) near: Place,
     pub(super) far: Place,
-    /// The stream from which this plan draws.
+    /// Random stream of this plan.
     pub(super) random: SeededRandom,
     pub(super) board: Arc<Board>,
     pub(super) orders: watch::Receiver<Order>,
-    /// Tells what happens, if anybody listens.
+    /// Sender of events, if the run has an event log.
     pub(super) teller: Option<Teller>,
 }
 
@@ -46,12 +46,12 @@ impl Task {
         LabError::Flow { id: self.plan.id.clone(), why: why.into() }
     }
 
-    /// Where the library's end in this host tells what happens.
+    /// Returns the event sink of the library's end in this host.
     pub(super) fn sink(&self, host: &'static str) -> Option<EventSink> {
         self.teller.as_ref().map(|teller| teller.sink(&self.plan.id, host))
     }
 
-    /// Waits for the run to begin; none if it never will.
+    /// Waits for the start of the run; `None` if the flow stops before.
     pub(super) async fn start(&mut self) -> Option<(Clock, Instant)> {
         loop {
             match *self.orders.borrow_and_update() {
@@ -59,34 +59,34 @@ impl Task {
                 Order::Go { clock, end } => return Some((clock, end)),
                 Order::Quit => return None,
             }
-            // The flow is gone, and with it whoever could say go.
+            // An error means that the flow has been dropped.
             self.orders.changed().await.ok()?;
         }
     }
 
-    /// Waits until there is nothing more to do.
+    /// Waits until the flow is over.
     pub(super) async fn quit(&mut self) {
         while !self.is_over() && self.orders.changed().await.is_ok() {}
     }
 
-    /// Whether there is nothing more to do.
+    /// Whether the flow is over.
     pub(super) fn is_over(&self) -> bool {
         matches!(*self.orders.borrow(), Order::Quit) || self.orders.has_changed().is_err()
     }
 }
 
-/// The kind of a flow, as its owner sees it.
+/// A transport, as used by the flow's owner.
 pub(super) trait Engine: std::fmt::Debug + Send {
-    /// Brings the board up to date.
+    /// Updates the board.
     fn refresh(&self);
 
-    /// Whether the router counts what this flow sends, because nobody else can.
+    /// Whether only the router can count this flow.
     fn counts_by_router(&self) -> bool {
         false
     }
 }
 
-/// A runtime for the calling thread: what it starts stays in this thread's namespace.
+/// A runtime on the calling thread: its tasks stay in this thread's namespace.
 pub(super) fn runtime() -> Result<Runtime, LabError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -94,23 +94,23 @@ pub(super) fn runtime() -> Result<Runtime, LabError> {
         .map_err(LabError::system("start the tasks of a flow"))
 }
 
-/// Says once how the preparation of a thread went.
+/// One-time report of a thread's preparation.
 pub(super) struct Prepared<T>(mpsc::Sender<Result<T, LabError>>);
 
 impl<T> Prepared<T> {
-    /// Tells it, and gives the value back to those who may go on. None after a failure.
+    /// Sends the result and returns the second value; `None` after a failure.
     pub(super) fn tell<U>(self, result: Result<(T, U), LabError>) -> Option<U> {
         let (told, rest) = match result {
             Ok((value, rest)) => (Ok(value), Some(rest)),
             Err(error) => (Err(error), None),
         };
-        // Whoever started this thread waits for it.
+        // The thread that started this thread waits for the result.
         self.0.send(told).ok()?;
         rest
     }
 }
 
-/// Starts a thread in a host and waits until it has prepared what it needs.
+/// Starts a thread in a host and waits for its preparation.
 pub(super) fn start_thread<T: Send + 'static>(
     name: &str,
     place: &Place,
@@ -132,7 +132,7 @@ pub(super) fn start_thread<T: Send + 'static>(
     })
 }
 
-/// The round trip as far as averages tell: `latest` is the smoothed one.
+/// An RTT estimate from smoothed values only: `latest` is the smoothed RTT.
 pub(super) fn averaged_rtt(smoothed: Span, variance: Span, min: Span) -> Option<RttEstimate> {
     let rtt = RttEstimate { latest: smoothed, smoothed, variance, min };
     (smoothed > Span::ZERO).then_some(rtt)

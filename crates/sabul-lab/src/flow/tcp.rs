@@ -1,14 +1,14 @@
-//! The kernel's TCP.
+//! Flows over the kernel's TCP.
 //!
-//! A thread in the far host accepts and throws away, one in the near host connects and writes zeros.
-//! Both are ends of the same flow in one process, so that the near end knows what the far one has
-//! counted: connections are told apart by the near end's port. A copy lives from the first SYN until
-//! the sender knows that all is acknowledged; the far end says so with one byte of its own. Then, or
-//! when the flow is stopped, the connection is reset, which leaves nothing behind in either host.
+//! A thread in the far host accepts and discards; a thread in the near host connects and writes
+//! zeros. Both ends are in one process, so the near end has access to the far end's counters; the
+//! near end's port identifies a connection. A copy lives from the first SYN until the sender has
+//! received one byte from the far end, which confirms that all bytes arrived. Then, or when the
+//! flow is stopped, the connection is reset, which leaves no state in either host.
 //!
-//! What arrives is counted at the receiving application. What is sent is the kernel's count. Losses
-//! are the segments sent again (the kernel does not tell which it took for lost), and
-//! bytes of headers are worked out from the number of segments.
+//! The receiving application counts arrivals; the kernel counts sent segments. Losses are
+//! retransmitted segments, because the kernel does not report which segments the kernel considers
+//! lost. Header bytes are computed from the number of segments.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,50 +38,51 @@ use crate::clock::Clock;
 use crate::error::LabError;
 use crate::tcp_info::{TcpInfo, TcpSample};
 
-/// Bytes of one write, and of one read that throws away.
+/// Bytes of one write, and of one discarding read.
 const CHUNK: usize = 256 << 10;
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
-/// Reads of one connection before others have their turn.
+/// Reads of one connection before other connections have their turn.
 const READS_PER_TURN: usize = 16;
-/// Connections that may wait to be accepted.
+/// Most connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
-/// The kernel is asked no more often than this by those who only look.
+/// Least interval between queries to the kernel for periodic looks.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
-/// Largest segment that the kernel lets a socket ask for.
+/// Largest segment size that a socket option may request.
 const MSS_MAX: u32 = 32_767;
 
-/// A copy's connection, as both of its ends know it.
+/// Connection of a copy, shared by both ends.
 #[derive(Debug)]
 struct Connection {
     copy: u64,
     near: SocketAddr,
     bytes: Option<u64>,
     received: AtomicU64,
-    /// The latest that the kernel of the near host has told.
+    /// Latest sample of the near host's kernel.
     sample: Mutex<Option<TcpSample>>,
-    /// The near end needs it no longer.
+    /// Notified when the near end no longer needs the connection.
     is_over: Notify,
 }
 
-/// What both threads and the owner of the flow share.
+/// State shared by both threads and the owner of the flow.
 #[derive(Debug)]
 pub(super) struct Tcp {
     board: Arc<Board>,
-    /// The far end's listener.
+    /// Address of the far end's listener.
     far: SocketAddr,
     is_paced: bool,
     window: Option<Window>,
-    /// By the near end's port.
+    /// Connections by the near end's port.
     connections: Mutex<BTreeMap<u16, Arc<Connection>>>,
     info: Mutex<(TcpInfo, Option<Instant>)>,
 }
 
-/// Makes both ends: the far one listens.
+/// Makes both ends: the far end listens.
 pub(super) fn prepare(
     task: &Task,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<Arc<Tcp>, LabError> {
-    // The near end says when it begins, and by leaving that it is over.
+    // The near end sends on this channel at its start; a closed channel means that the near end is
+    // over.
     let (to_far, mut from_near) = mpsc::unbounded_channel::<(Arc<Tcp>, Clock)>();
     let far_task = task.clone();
     let far = start_thread("lab-tcp-far", &task.far, threads, move |prepared| {
@@ -103,7 +104,7 @@ pub(super) fn prepare(
         let open = || {
             let runtime = runtime()?;
             let info = TcpInfo::open()?;
-            // What the kernel refuses is known before the run.
+            // Settings that the kernel refuses are reported before the run.
             runtime.block_on(async { socket(&near_task, near_task.near.any_port()) })?;
             let tcp = Arc::new(Tcp {
                 board: Arc::clone(&near_task.board),
@@ -149,15 +150,15 @@ impl Tcp {
         self.info.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the kernel about all connections, if what it last said is so old, and writes everything
-    /// on the board.
+    /// Queries the kernel about all connections if the last query is older than `age`, and updates
+    /// the board.
     fn ask_about_all(&self, age: Duration) {
         let mut info = self.info();
         let (kernel, asked) = &mut *info;
         let connections: Vec<_> = self.connections().values().map(Arc::clone).collect();
         if asked.is_none_or(|asked| asked.elapsed() >= age) && !connections.is_empty() {
             *asked = Some(Instant::now());
-            // A question that failed leaves older figures, and the next look asks again.
+            // After a failed query the older figures remain, and the next look repeats the query.
             for sample in kernel.sample().unwrap_or_default() {
                 if let Some(connection) = self.connections().get(&sample.local.port())
                     && sample.remote == self.far
@@ -212,7 +213,7 @@ fn counters(sample: &TcpSample, fresh_bytes: u64) -> Counters {
     }
 }
 
-/// What stands for a connection at this moment.
+/// Returns the current gauges of a connection.
 pub(super) fn gauges(sample: &TcpSample, is_paced: bool) -> Gauges {
     let micros = |us: u32| Span::from_micros(us.into());
     let rate = Rate(sample.pacing_rate.saturating_mul(8));
@@ -232,7 +233,7 @@ pub(super) fn gauges(sample: &TcpSample, is_paced: bool) -> Gauges {
 
 // ---- sockets ------------------------------------------------------------------------------------
 
-/// The kernel's name for an algorithm.
+/// Returns the kernel's name of an algorithm.
 pub(super) fn algorithm(cc: &str) -> &str {
     match cc {
         "newreno" => "reno",
@@ -242,7 +243,7 @@ pub(super) fn algorithm(cc: &str) -> &str {
     }
 }
 
-/// Why the kernel does not take an algorithm, and what to do.
+/// Returns the message for an algorithm that the kernel refuses.
 pub(super) fn refused_algorithm(cc: &str, error: &io::Error) -> String {
     let name = algorithm(cc);
     let offered = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
@@ -254,11 +255,11 @@ pub(super) fn refused_algorithm(cc: &str, error: &io::Error) -> String {
     )
 }
 
-/// Whether the kernel has an algorithm, under the name that the controllers have here.
+/// Checks that the kernel has an algorithm; `cc` is a controller's name here or the kernel's name.
 ///
 /// # Errors
-/// [`LabError::CannotCarry`] if it has none of that name, with those that it has. One that this process
-/// may not use passes: a host of a lab may.
+/// [`LabError::CannotCarry`] if the kernel has no such algorithm, with the available names. An
+/// algorithm that this process may not use passes, because a host of a lab may be allowed to.
 pub fn check_kernel_algorithm(cc: &str) -> Result<(), LabError> {
     let socket = TcpSocket::new_v4().map_err(LabError::system("make a TCP socket"))?;
     match sockopt::set_tcp_congestion(&socket, algorithm(cc)) {
@@ -269,7 +270,7 @@ pub fn check_kernel_algorithm(cc: &str) -> Result<(), LabError> {
     }
 }
 
-/// A socket at `address` with all that has to be set before it connects or listens.
+/// Returns a socket at `address` with all options that must precede connect or listen.
 fn socket(task: &Task, address: SocketAddr) -> Result<TcpSocket, LabError> {
     let plan = &task.plan;
     let new = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
@@ -282,7 +283,7 @@ fn socket(task: &Task, address: SocketAddr) -> Result<TcpSocket, LabError> {
             .set_tcp_mss(mss)
             .map_err(LabError::system(format!("send segments of {mss} bytes")))?;
     }
-    // Resets when it is closed: what is not acknowledged by then is not wanted any more.
+    // Closing resets the connection; unacknowledged data is discarded.
     socket.set_zero_linger().map_err(LabError::system("make a TCP socket"))?;
     socket.bind(address).map_err(LabError::system(format!("use TCP at {address}")))?;
     Ok(socket)
@@ -302,19 +303,19 @@ fn listen(task: &Task) -> Result<TcpListener, LabError> {
     socket.listen(BACKLOG).map_err(LabError::system("listen for TCP connections"))
 }
 
-/// Receive buffers to ask for, so that the window is as wide as a plan wants.
+/// Receive buffers to request for the plan's window.
 #[derive(Clone, Copy, Debug)]
 struct Window {
-    /// Of the listener: connections take over the scale of their windows from it, which has to reach.
+    /// Buffer of the listener: connections inherit its window scale, which must be large enough.
     scale_bytes: usize,
-    /// Of a connection.
+    /// Buffer of a connection.
     bytes: usize,
 }
 
 impl Window {
-    /// The kernel doubles what it is asked for, and offers as window what is left of that after its
-    /// own overhead: about 0.65 of it for packets of 1500 bytes (measured), so the window is 1.3
-    /// times what is asked for. Other sizes of packets shift it by a third at most.
+    /// The kernel doubles the requested size and offers as window the rest after its own overhead:
+    /// about 0.65 of the doubled size for packets of 1500 bytes (measured). The window is therefore
+    /// 1.3 times the requested size; other packet sizes change that by a third at most.
     fn of(plan: &FlowPlan) -> Option<Self> {
         let wanted = plan.window_packets?.saturating_mul(plan.payload_bytes().into());
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
@@ -322,7 +323,7 @@ impl Window {
     }
 }
 
-/// Sets it, and makes sure that the kernel has not cut it.
+/// Sets the receive buffer and checks that the kernel has not reduced its size.
 fn set_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
     let bytes = bytes.min(i32::MAX as usize / 2);
     if sockopt::set_socket_recv_buffer_size_force(&socket, bytes).is_err() {
@@ -334,7 +335,7 @@ fn set_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
 
 // ---- the near end -------------------------------------------------------------------------------
 
-/// Takes a copy's connection off the list, however the copy ends.
+/// Removes a copy's connection from the list, however the copy ends.
 struct Listed<'a> {
     tcp: &'a Tcp,
     connection: Arc<Connection>,
@@ -362,7 +363,7 @@ async fn send_copy(tcp: &Tcp, task: &Task, clock: Clock, copy: Copy) -> Result<(
         sample: Mutex::default(),
         is_over: Notify::new(),
     });
-    // The far end finds it here when it accepts.
+    // The far end looks the connection up when accepting.
     tcp.connections().insert(near.port(), Arc::clone(&connection));
     let listed = Listed { tcp, connection };
     tcp.board.start(copy.number, clock.now());
@@ -370,7 +371,7 @@ async fn send_copy(tcp: &Tcp, task: &Task, clock: Clock, copy: Copy) -> Result<(
         let mut stream = socket.connect(tcp.far).await?;
         write_zeros(&mut stream, copy.bytes).await?;
         stream.shutdown().await?;
-        // One byte says that all has arrived, and its segment acknowledges all of it.
+        // One byte confirms the arrival of all data, and its segment acknowledges all data.
         stream.read_u8().await?;
         Ok::<_, io::Error>(stream)
     };
@@ -404,7 +405,8 @@ async fn accept(
     tcp: &Tcp,
     clock: Clock,
 ) {
-    // Nothing is ever written there, but the kernel throws away no more than would fit.
+    // With MSG_TRUNC nothing is written to this buffer, but its size limits how much the kernel
+    // discards.
     let nowhere = RefCell::new(vec![0; CHUNK]);
     let mut open = FuturesUnordered::new();
     loop {
@@ -414,10 +416,10 @@ async fn accept(
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     let found = tcp.connections().get(&peer.port()).map(Arc::clone);
-                    // Otherwise it is over before it has been seen.
+                    // Otherwise the copy was over before its connection was accepted.
                     if let Some(connection) = found {
                         if let Some(window) = tcp.window {
-                            // The listener's, which it would have otherwise, has been granted.
+                            // The listener's buffer, which is the fallback, has been granted.
                             let _ = set_receive_buffer(&stream, window.bytes);
                         }
                         open.push(receive(stream, connection, tcp, clock, &nowhere));
@@ -434,7 +436,7 @@ async fn accept(
     }
 }
 
-/// A connection that was gone before it was accepted, which is no failure of the listener.
+/// A connection that was gone before being accepted, which is no failure of the listener.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
@@ -449,14 +451,14 @@ async fn receive(
 ) {
     tokio::select! {
         () = connection.is_over.notified() => return,
-        // A connection that breaks is the near end's to report.
+        // A broken connection is reported by the near end.
         _ = count(&stream, &connection, tcp, clock, nowhere) => {}
     }
-    // The near end has not asked the kernel about it yet: closing would be too early.
+    // The near end must query the kernel first: closing here would be too early.
     connection.is_over.notified().await;
 }
 
-/// Throws away what arrives, and counts it; says so when all of it is there.
+/// Discards and counts arrivals; confirms the arrival of all data.
 async fn count(
     stream: &TcpStream,
     connection: &Connection,

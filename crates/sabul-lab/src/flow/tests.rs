@@ -1,4 +1,4 @@
-//! Flows of every kind between two ends in the namespace of the tests.
+//! Flows of every transport between two ends in the namespace of the tests.
 
 #[cfg(feature = "namespaces")]
 mod hosts;
@@ -12,7 +12,7 @@ use sabul_units::{Rate, Span};
 
 use super::*;
 
-/// Far more than any of these flows needs; one that hangs fails here.
+/// Far more than any of these flows needs; a hanging flow fails here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -39,7 +39,7 @@ fn ms(ms: u64) -> Instant {
     Instant::ZERO + Span::from_millis(ms)
 }
 
-/// What an owner of a flow sees, as a meter would add it up.
+/// View of a flow's owner, summed as by a meter.
 #[derive(Debug, Default)]
 struct Seen {
     started: BTreeMap<u64, Instant>,
@@ -80,7 +80,7 @@ impl Seen {
         total
     }
 
-    /// Looks at a flow, in one order or the other: the bytes it shows never become fewer.
+    /// Looks at a flow in one of the two orders: the number of bytes never decreases.
     fn look(&mut self, flow: &Flow, events_first: bool) {
         let (live, gauges) = if events_first {
             self.take(flow.events());
@@ -99,7 +99,7 @@ impl Seen {
     }
 }
 
-/// Runs a flow until `is_enough`, or for ever if its own end comes first.
+/// Runs a flow until `is_enough`, or until the flow's own end.
 fn run_until(
     plan: &FlowPlan,
     end: Instant,
@@ -140,7 +140,7 @@ fn tcp_delivers_exactly_its_bytes() {
     assert_eq!(seen.completed.len(), 1);
     let counters = seen.total();
     assert_eq!(counters.fresh_bytes, 3_000_001);
-    // Loopback loses nothing; every segment carries at most what the plan's packets hold.
+    // Loopback has no loss; every segment carries at most the payload of the plan's packets.
     let segments = 3_000_001 / 1448;
     assert!(counters.sent >= segments && counters.resent <= counters.sent, "{counters:?}");
     assert!(counters.sent_bytes >= 3_000_001 + counters.sent * 40, "{counters:?}");
@@ -171,7 +171,7 @@ fn tcp_has_room_for_hundreds_of_copies_at_a_time() {
     assert_eq!(seen.total().fresh_bytes, 600 * 20_000);
 }
 
-/// The very arrivals that the simulator draws.
+/// Same arrivals as the simulator.
 #[test]
 fn tcp_poisson_arrivals_are_those_of_the_simulator() {
     let mut plan = tcp_plan(FlowSize::Pareto { shape: 1.5, mean_packets: 10.0 });
@@ -222,7 +222,7 @@ fn tcp_shows_the_gap_of_a_paced_algorithm() {
     let result = run_until(&plan, ms(60_000), |seen| {
         seen.gauges.is_some_and(|gauges| gauges.gap > Span::ZERO)
     });
-    // Not every kernel has it.
+    // Not every kernel has BBR.
     let offered = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     if std::fs::read_to_string(offered).is_ok_and(|names| names.contains("bbr")) {
         result.unwrap();
@@ -256,7 +256,7 @@ fn cbr_sends_at_its_rate_and_counts_what_arrives() {
     plan.arrivals = Arrivals::Together { count: 2, spread: Span::ZERO };
     let seen = run_until(&plan, ms(60_000), |seen| seen.retired.len() == 2).unwrap();
     for (_, counters) in seen.retired.values() {
-        // A packet a millisecond: never more than the schedule has, and loopback loses none.
+        // One packet per millisecond: never more than scheduled; loopback has no loss.
         assert!((1..=505).contains(&counters.sent), "{counters:?}");
         assert_eq!(counters.sent_bytes, counters.sent * 1500);
         assert_eq!(counters.arrived_bytes / 1500 * 1472, counters.fresh_bytes);
@@ -388,7 +388,8 @@ fn the_far_program_comes_first_and_its_failure_is_the_flows() {
     let seen = run_until(&plan, ms(60_000), |seen| seen.retired.len() == 1).unwrap();
     assert_eq!(seen.completed.len(), 1);
     let plan = commands_plan(&["sleep", "600"], &["sh", "-c", "echo in use >&2; exit 4"]);
-    // Beforehand, unless somebody else in this namespace has begun to listen just then.
+    // Usually before the start, unless another process in this namespace has begun to listen just
+    // then.
     let why = why(run_until(&plan, ms(60_000), |_| false));
     assert_eq!(why, "'sh' ended with code 4; it said: in use");
 }
@@ -407,7 +408,8 @@ fn the_largest_connection_stands_for_a_program() {
     drop((near, far));
 }
 
-// ---- what is told about a plan ------------------------------------------------------------------
+// ---- notes about a plan
+// --------------------------------------------------------------------------
 
 #[test]
 fn what_a_plan_loses_here_is_noted() {

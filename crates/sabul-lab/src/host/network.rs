@@ -1,4 +1,4 @@
-//! Links, addresses and routes of a host, asked of the kernel by netlink.
+//! Network configuration of a host by netlink: links, addresses and routes.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,16 +11,15 @@ use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 use super::{DEVICE_NAME, HostConfig};
 use crate::error::LabError;
 
-/// Frames that wait in the device until the router reads them. The kernel drops what finds no room,
-/// so there must be room for any burst of a sender while the router is elsewhere; a frame can be
-/// 64 KiB, and only those that wait use memory.
+/// Queue of the device in frames. The kernel drops frames beyond the queue, so the queue must hold
+/// any burst while the router is busy. A frame can be 64 KiB; only queued frames use memory.
 const DEVICE_QUEUE_FRAMES: u32 = 20_000;
-/// Smallest and largest MTU that the kernel takes for IPv4 over a TUN device.
+/// Smallest and largest MTU that the kernel accepts for IPv4 over a TUN device.
 const MTU_IPV4: std::ops::RangeInclusive<u32> = 68..=65_535;
 /// IPv6 needs links of at least this MTU, in bytes (RFC 8200, section 5).
 const MTU_IPV6_MIN: u32 = 1_280;
 
-/// Whether a configuration makes sense, before anything is made.
+/// Checks a configuration before any change to the system.
 pub(super) fn check(config: &HostConfig) -> Result<(), LabError> {
     let refuse = |why: String| Err(LabError::CannotCarry(format!("host '{}': {why}", config.name)));
     if config.addresses.is_empty() {
@@ -46,7 +45,7 @@ pub(super) fn check(config: &HostConfig) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Whether the host takes part in IPv6.
+/// Whether the host has IPv6.
 pub(super) fn has_ipv6(config: &HostConfig) -> bool {
     config.addresses.iter().any(|(address, _)| address.is_ipv6())
 }
@@ -62,8 +61,8 @@ pub(super) fn configure(config: &HostConfig) -> Result<(), LabError> {
         .map_err(|(what, error)| fail(what)(error))
 }
 
-/// Makes an algorithm of TCP the one that connections of the calling thread's host begin with, where
-/// the kernel reserves its own default for the machine as a whole: as a metric of the default routes.
+/// Sets the default TCP algorithm of the calling thread's host as a metric of the default routes.
+/// Needed where the kernel allows the default itself to be set only for the whole machine.
 pub(crate) fn prefer_algorithm(name: &str) -> io::Result<()> {
     with_netlink(async |handle| {
         let because = |error| (String::new(), error);
@@ -79,7 +78,7 @@ pub(crate) fn prefer_algorithm(name: &str) -> io::Result<()> {
     .map_err(|(_, error)| error)
 }
 
-/// Talks to the kernel about the calling thread's namespace.
+/// Sends netlink requests for the calling thread's namespace.
 fn with_netlink(
     talk: impl AsyncFnOnce(&Handle) -> Result<(), Refusal>,
 ) -> Result<(), (String, io::Error)> {
@@ -93,21 +92,21 @@ fn with_netlink(
         .map_err(fail("prepare netlink"))?;
     runtime.block_on(async {
         let (connection, handle, _) = rtnetlink::new_connection().map_err(fail("open netlink"))?;
-        // It ends with the runtime, at the latest.
+        // The task ends with the runtime at the latest.
         tokio::spawn(connection);
         talk(&handle).await.map_err(|(what, error)| (what, error_of(error)))
     })
 }
 
-/// Default routes of IPv4 and IPv6. Nothing has to be resolved on a device that knows one neighbour
-/// only: no gateway.
+/// Default routes of IPv4 and IPv6, without gateway: a point-to-point device needs no address
+/// resolution.
 fn default_routes(index: u32) -> [RouteMessage; 2] {
     let ipv4 = RouteMessageBuilder::<Ipv4Addr>::new().output_interface(index);
     let ipv6 = RouteMessageBuilder::<Ipv6Addr>::new().output_interface(index);
     [ipv4.scope(RouteScope::Link).build(), ipv6.build()]
 }
 
-/// What was asked for, and why the kernel did not do it.
+/// The failed request and the kernel's error.
 type Refusal = (String, rtnetlink::Error);
 
 async fn request(handle: &Handle, config: &HostConfig) -> Result<(), Refusal> {
@@ -127,8 +126,8 @@ async fn request(handle: &Handle, config: &HostConfig) -> Result<(), Refusal> {
     for &(address, prefix) in &config.addresses {
         let what = format!("set the address {address}/{prefix}");
         let mut request = handle.address().add(index, address, prefix);
-        // Nobody else is there, so the address need not wait until that is known; and what the default
-        // route says is to hold for neighbours too.
+        // No other host can have the address, so duplicate address detection is not needed. Without
+        // a prefix route, the default route also applies to neighbours.
         let flags = AddressFlags::Nodad | AddressFlags::Noprefixroute;
         request.message_mut().attributes.push(AddressAttribute::Flags(flags));
         request.execute().await.map_err(because(&what))?;

@@ -1,14 +1,14 @@
-//! Kernel settings of a host, written to `/proc/sys/net` by a thread that is inside it.
+//! Kernel settings of a host, written to `/proc/sys/net` by a thread inside the host.
 //!
-//! What a new namespace starts with is mostly the kernel's own default; a few settings, such as
-//! `net.ipv4.tcp_congestion_control`, are copied from the machine. On top of that every host has:
+//! A new namespace starts mostly with the kernel's defaults; a few settings, such as
+//! `net.ipv4.tcp_congestion_control`, are copied from the machine. In addition every host has:
 //!
 //! | Setting | Value | Why |
 //! | --- | --- | --- |
-//! | `net.ipv4.tcp_no_metrics_save` | 1 | one connection must not start from what another has learnt |
+//! | `net.ipv4.tcp_no_metrics_save` | 1 | a connection must not start from metrics of an earlier connection |
 //! | `net.ipv4.tcp_rmem`, `tcp_wmem` | largest value at least 64 MiB | windows that fill long paths: 5 Gb/s × 100 ms is 63 MB |
 //! | `net.ipv4.ping_group_range` | everybody | `ping` works without further rights; not where groups are mapped |
-//! | `net.ipv6.conf.default.*` | no autoconfiguration | the device sends nothing of its own, and addresses work at once |
+//! | `net.ipv6.conf.default.*` | no autoconfiguration | the device sends no packets of its own, and addresses work at once |
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 use super::{HostConfig, network};
 use crate::error::LabError;
 
-/// Where the kernel keeps its settings.
+/// Root of the kernel's settings.
 const ROOT: &str = "/proc/sys";
 /// Least value of the third number of `tcp_rmem` and `tcp_wmem`, in bytes.
 const TCP_BUFFER_MAX: u64 = 64 << 20;
-/// What keeps a device with IPv6 from talking: no link-local address, and no look-out for routers and
-/// for other owners of its addresses.
+/// Disables the device's own IPv6 packets: no link-local address, no router solicitation and no
+/// duplicate address detection.
 const IPV6_QUIET: [(&str, &str); 4] = [
     ("net.ipv6.conf.default.addr_gen_mode", "1"),
     ("net.ipv6.conf.default.accept_ra", "0"),
@@ -30,7 +30,7 @@ const IPV6_QUIET: [(&str, &str); 4] = [
     ("net.ipv6.conf.default.accept_dad", "0"),
 ];
 
-/// Settings that a device takes over as it is made.
+/// Writes the settings that a device inherits at its creation.
 pub(super) fn before_device(config: &HostConfig) -> Result<(), LabError> {
     let write = |(name, value): (&str, &str)| write(&config.name, name, value);
     if network::has_ipv6(config) {
@@ -42,7 +42,7 @@ pub(super) fn before_device(config: &HostConfig) -> Result<(), LabError> {
     }
 }
 
-/// The other settings that every host has, and then those that were asked for.
+/// Writes the other settings of every host, and then the configured settings.
 pub(super) fn after_device(config: &HostConfig) -> Result<(), LabError> {
     let host = &config.name;
     write(host, "net.ipv4.tcp_no_metrics_save", "1")?;
@@ -54,14 +54,14 @@ pub(super) fn after_device(config: &HostConfig) -> Result<(), LabError> {
             write(host, name, &wider)?;
         }
     }
-    // Without all groups of the machine, as in a user namespace, the kernel refuses this; the root
-    // user of a namespace may ping all the same.
+    // Without all groups of the machine, as in a user namespace, the kernel refuses this setting.
+    // The root user of a namespace may ping anyway.
     let _ = write(host, "net.ipv4.ping_group_range", "0 2147483647");
 
     config.settings.iter().try_for_each(|(name, value)| write(host, name, value))
 }
 
-/// "least default most" with a larger last number, if it is too small.
+/// Returns "least default most" with a larger last number; `None` if that number is large enough.
 fn widened(buffer: &str) -> Option<String> {
     let mut numbers = buffer.split_whitespace().map(str::parse::<u64>);
     let mut next = || numbers.next()?.ok();
@@ -99,7 +99,7 @@ fn write(host: &str, name: &str, value: &str) -> Result<(), LabError> {
     })
 }
 
-/// What the kernel would have taken, where it tells.
+/// Returns the values that the kernel accepts, if available.
 fn known_values(name: &str) -> String {
     let available = match name {
         "net.ipv4.tcp_congestion_control" => "net/ipv4/tcp_available_congestion_control",
@@ -111,7 +111,8 @@ fn known_values(name: &str) -> String {
     }
 }
 
-/// Where a setting is kept. Only those of the network: all others belong to the whole machine.
+/// Returns the path of a setting. Only network settings are allowed, because all others belong to
+/// the whole machine.
 fn path_of(name: &str) -> Result<PathBuf, String> {
     let parts: Vec<&str> = name.split('.').collect();
     let is_plain = |part: &&str| !part.is_empty() && !part.contains('/') && !part.contains('\0');

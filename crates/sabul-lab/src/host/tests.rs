@@ -1,4 +1,4 @@
-//! Hosts on this machine; they need the right to make namespaces.
+//! Hosts on this machine; the tests need the right to make namespaces.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, getpgid, kill_process_group};
 use super::*;
 use sabul_tun::{FRAME_MAX, VNET_BYTES};
 
-/// For whatever has to happen, however slow the machine; nothing here takes that long.
+/// Generous time limit for a slow machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn config(name: &str, number: u8) -> HostConfig {
@@ -37,12 +37,12 @@ fn refusal(config: HostConfig) -> String {
     Host::new(config).unwrap_err().to_string()
 }
 
-/// What is in a file, as seen in the host.
+/// Returns the content of a file, read inside the host.
 fn read(host: &Host, path: &str) -> String {
     host.run(|| fs::read_to_string(path)).unwrap().unwrap().trim().to_owned()
 }
 
-/// The next frame that the host sends.
+/// Returns the next frame that the host sends.
 fn next_frame(host: &Host) -> Vec<u8> {
     let device = host.device();
     let mut frame = vec![0; FRAME_MAX];
@@ -54,7 +54,7 @@ fn next_frame(host: &Host) -> Vec<u8> {
     frame
 }
 
-/// Carries frames from one host to the other until `is_done`.
+/// Carries frames between both hosts until `is_done`.
 fn carry(near: &Host, far: &Host, is_done: impl Fn() -> bool) {
     let begun = Instant::now();
     let mut frame = vec![0; FRAME_MAX];
@@ -91,7 +91,7 @@ fn the_first_thing_that_leaves_a_host_is_what_was_sent_there() {
     let (near, far) = (host("near", 1), host("far", 2));
     near.run(|| {
         let socket = UdpSocket::bind("10.77.0.1:4000").unwrap();
-        // An address beyond the network: it is the default route that takes it.
+        // An address outside of the network, which only the default route covers.
         socket.send_to(b"hello", "192.0.2.7:4001").unwrap();
     })
     .unwrap();
@@ -106,7 +106,7 @@ fn the_first_thing_that_leaves_a_host_is_what_was_sent_there() {
     assert_eq!(packet[20..24], [0x0f, 0xa0, 0x0f, 0xa1], "ports 4000 and 4001");
     assert_eq!(packet[28..], *b"hello");
 
-    // Nothing of that is to be seen in the other host.
+    // The other host receives nothing.
     let error = far.device().read(&mut [0; 100]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
 
@@ -163,7 +163,7 @@ fn what_nobody_reads_is_counted_once_the_queue_is_full() {
     })
     .unwrap();
     let (sent, received) = near.drops().unwrap();
-    // The queue holds 20 000, or a few more, depending on how the kernel rounds.
+    // The queue holds 20 000 frames, or a few more, depending on the kernel's rounding.
     assert!((1..=100).contains(&sent), "{sent} dropped");
     assert_eq!(received, 0);
 }
@@ -201,7 +201,7 @@ fn the_device_has_its_sizes_and_both_default_routes() {
         line.starts_with("00000000000000000000000000000000 00") && line.ends_with("path0")
     });
     assert!(default.is_some(), "{routes}");
-    // No address but its own: no link-local one.
+    // Only its own address, without a link-local address.
     let addresses = read(&near, "/proc/thread-self/net/if_inet6");
     let own: Vec<&str> = addresses.lines().filter(|line| line.ends_with("path0")).collect();
     assert_eq!(own.len(), 1, "{addresses}");
@@ -235,7 +235,7 @@ fn a_namespace_ends_with_the_last_that_refers_to_it() {
     drop(near);
     assert!(is_referred_to(inode), "the file that we have opened");
     drop(opened);
-    // A program that another test is starting just now may have a copy for a moment.
+    // A program that another test starts at this moment may briefly hold a copy.
     let begun = Instant::now();
     while is_referred_to(inode) {
         assert!(begun.elapsed() < LIMIT, "somebody still refers to it");

@@ -1,7 +1,7 @@
-//! Why a system does not let us make namespaces, and what to change.
+//! Diagnosis of refused namespaces, with remedies.
 //!
-//! The kernel says "operation not permitted" for half a dozen reasons. The settings and capabilities
-//! that decide are readable, so the right sentence can be found by looking.
+//! The kernel returns "operation not permitted" for half a dozen reasons. The deciding settings and
+//! capabilities are readable, so the reason can be determined.
 
 use std::fs;
 use std::io;
@@ -12,18 +12,18 @@ use crate::error::LabError;
 /// Bits of the capability sets in `/proc/self/status`; see capability.h.
 const CAP_NET_ADMIN: u64 = 1 << 12;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
-/// Errors of `unshare(2)` that have causes of their own.
+/// Errors of `unshare(2)` with distinct causes.
 const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
 
-/// What a system tells about itself.
+/// Settings and rights that decide about namespaces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Findings {
-    /// Effective user 0, of whatever namespace.
+    /// Effective user id 0, in any namespace.
     is_root: bool,
-    /// Whether the capabilities that hosts need are there already.
+    /// Whether the process already has the capabilities that hosts need.
     has_capabilities: bool,
-    /// `user.max_user_namespaces`; none where the kernel has no user namespaces.
+    /// `user.max_user_namespaces`; `None` where the kernel has no user namespaces.
     user_namespaces_max: Option<u64>,
     /// `kernel.unprivileged_userns_clone`, which Debian's kernels have.
     unprivileged_clone: Option<u64>,
@@ -43,13 +43,13 @@ impl Findings {
         }
     }
 
-    /// Whether nothing that we know of stands against it.
+    /// Whether no known setting forbids hosts.
     pub(super) fn may_make_hosts(&self) -> bool {
         self.has_capabilities || self.forbidding_setting().is_none()
     }
 
-    /// The setting that keeps a process without capabilities from making user namespaces, and how to
-    /// change it.
+    /// Returns the setting that forbids user namespaces to a process without capabilities, with the
+    /// remedy.
     fn forbidding_setting(&self) -> Option<&'static str> {
         if self.user_namespaces_max.is_none() {
             return Some("this kernel has no user namespaces");
@@ -75,13 +75,13 @@ impl Findings {
         None
     }
 
-    /// The error for what the kernel has refused.
+    /// Returns the error for an action that the kernel refused.
     pub(super) fn explain(&self, action: &str, source: io::Error) -> LabError {
         let remedy = self.remedy(source.raw_os_error());
         LabError::NotAllowed { action: action.to_owned(), source, remedy }
     }
 
-    /// What to change after the kernel has refused with this error.
+    /// Returns the remedy for this error of the kernel.
     fn remedy(&self, error: Option<i32>) -> String {
         const CONTAINER: &str = "run the container with `--cap-add SYS_ADMIN --cap-add NET_ADMIN --device /dev/net/tun`, \
              or with `--privileged`";
@@ -101,14 +101,15 @@ impl Findings {
         match (setting, self.is_root) {
             (Some(setting), true) => format!("{setting}; or {CONTAINER}"),
             (Some(setting), false) => format!("{setting}; or run it with `sudo`"),
-            // Neither rights nor settings are in the way of root, so it is a filter around it.
+            // Root has all rights and no setting forbids, so the refusal comes from a container's
+            // filter.
             (None, true) => CONTAINER.to_owned(),
             (None, false) => format!("run it with `sudo`; in a container, {CONTAINER}"),
         }
     }
 }
 
-/// Whether the effective set in the text of `/proc/self/status` is enough for hosts.
+/// Whether the effective set in the text of `/proc/self/status` suffices for hosts.
 fn has_capabilities(status: &str) -> bool {
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
@@ -147,14 +148,14 @@ mod tests {
             let remedy = findings.remedy(EPERM);
             assert!(remedy.contains(wanted), "{remedy}");
             assert!(remedy.ends_with("or run it with `sudo`"), "{remedy}");
-            // For root without rights, sudo is no way out.
+            // sudo does not help root without capabilities.
             let remedy = Findings { is_root: true, ..findings }.remedy(EPERM);
             assert!(remedy.contains(wanted.split(';').next().unwrap()), "{remedy}");
             assert!(
                 remedy.contains("--cap-add SYS_ADMIN") && !remedy.contains("sudo`"),
                 "{remedy}"
             );
-            // Capabilities make the settings unimportant.
+            // With capabilities the settings do not matter.
             assert!(Findings { has_capabilities: true, ..findings }.may_make_hosts());
         }
     }
@@ -174,7 +175,7 @@ mod tests {
     #[test]
     fn limits_and_wrong_order_are_told_from_missing_rights() {
         assert!(USER.remedy(Some(ENOSPC)).contains("/proc/sys/user/"));
-        // The kernel's own answer to user.max_user_namespaces = 0.
+        // The kernel's error for user.max_user_namespaces = 0.
         let closed = Findings { user_namespaces_max: Some(0), ..USER };
         assert!(closed.remedy(Some(ENOSPC)).contains("user.max_user_namespaces=10000"));
         let full = Findings { has_capabilities: true, ..closed };

@@ -1,12 +1,14 @@
-//! Who has the terminal while a lab runs.
+//! Ownership of the terminal while a lab runs.
 //!
-//! A terminal belongs to one process group at a time. An interactive shell takes it for a group of its
-//! own and gives it back to the former one when it ends. In a lab it could not: the former group is
-//! that of the outer process, which has no number in the inner PID namespace. So the inner process
-//! makes a group that has one, takes the terminal for it, and starts the shell there; the outer process
-//! gets the terminal back in the end.
+//! A terminal has one foreground process group at a time. An interactive shell takes the terminal
+//! for its own group and returns the terminal to the former group at its end. In a lab the shell
+//! could not return the terminal: the former group is the outer process's, which has no number in
+//! the inner PID namespace. The inner process therefore makes a group with a number, takes the
+//! terminal for that group, and starts the shell there. At the end the outer process gets the
+//! terminal back.
 //!
-//! Other programs stay in the outer process's group, so that Ctrl-Z stops them together with it.
+//! Other programs stay in the outer process's group, so that Ctrl-Z stops them together with that
+//! process.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,31 +19,31 @@ use rustix::process::{Pid, getpid, setpgid};
 use rustix::stdio::stdin;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
-/// Whether the inner process had the terminal, with the outer one, when it began.
+/// Whether the inner process was in the terminal's foreground group at its start.
 static HAS_TERMINAL: AtomicBool = AtomicBool::new(false);
 
-/// Our process group if the terminal is its own.
+/// Returns our process group if that group is the terminal's foreground group.
 pub(super) fn foreground_group() -> Option<Pid> {
     let group = tcgetpgrp(stdin()).ok()?;
     (group.as_raw_nonzero().get() == getpgrp().as_raw()).then_some(group)
 }
 
-/// Makes the terminal that of a process group again, if it was once.
+/// Makes a group the terminal's foreground group again.
 pub(super) fn give_back(foreground: Option<Pid>) {
     if let Some(group) = foreground {
         give_to(group);
     }
 }
 
-/// Notes whether the terminal is ours; to be called while `/proc` is still that of the outer process,
-/// since our own namespace has no numbers for these groups.
+/// Records whether our group has the terminal. Must be called while `/proc` is still that of the
+/// outer process, because our namespace has no numbers for these groups.
 pub(super) fn look() {
     let line = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     HAS_TERMINAL.store(is_foreground(&line), Ordering::Relaxed);
 }
 
-/// Gives the inner process a process group of its own and, if it had the terminal before, the terminal
-/// for it. Does nothing elsewhere.
+/// Gives the inner process its own process group and, if the process had the terminal before, the
+/// terminal. Otherwise does nothing.
 pub(crate) fn take_terminal() {
     if HAS_TERMINAL.load(Ordering::Relaxed) && setpgid(None, None).is_ok() {
         give_to(getpid());
@@ -49,18 +51,19 @@ pub(crate) fn take_terminal() {
 }
 
 fn give_to(group: Pid) {
-    // A process in the background that gives away the terminal is stopped unless it blocks this.
+    // A background process that changes the terminal's group is stopped unless SIGTTOU is blocked.
     let stop: SigSet = [Signal::SIGTTOU].into_iter().collect();
     if let Ok(before) = stop.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK) {
-        // Without a terminal any more there is nobody to tell.
+        // Fails if the terminal is gone; then no group needs the terminal.
         let _ = tcsetpgrp(stdin(), group);
-        // What could be set once can be set again.
+        // Restores the previous mask, which was valid before.
         let _ = before.thread_set_mask();
     }
 }
 
-/// Whether a process is in its terminal's foreground group, from its line in `/proc/*/stat`: group and
-/// foreground group are the third and the sixth number behind the name, which may contain anything.
+/// Whether a process is in its terminal's foreground group, from its line in `/proc/*/stat`. Group
+/// and foreground group are the third and the sixth number after the name, which may contain any
+/// characters.
 fn is_foreground(line: &str) -> bool {
     let Some((_, fields)) = line.rsplit_once(')') else { return false };
     let fields: Vec<&str> = fields.split_whitespace().collect();

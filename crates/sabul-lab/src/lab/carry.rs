@@ -1,18 +1,19 @@
-//! What the lab can carry of a scenario, and how its hosts are set for it.
+//! Checks of a scenario against the lab's limits, and settings of the hosts.
 
 use sabul_run::scenario::{Arrivals, FlowDraft, FlowPlan, Scenario, Transport};
 use sabul_units::Rate;
 
 use crate::error::LabError;
 
-/// Pairs of hosts: each is two namespaces and two devices.
+/// Most pairs of hosts; each pair has two namespaces and two devices.
 const FLOWS_MAX: usize = 64;
-/// Copies of one flow that start together: each is a connection with two ends.
+/// Most copies of one flow that start together; each copy is a connection with two ends.
 const COPIES_MAX: u32 = 1_000;
-/// No machine routes more through one thread; asking is a slip of the pen.
+/// Largest rate of a link: no machine routes more through one thread, so larger values are taken
+/// for errors.
 const RATE_MAX: Rate = Rate::from_mbps(40_000);
 
-/// Refuses what the lab cannot do, before anything is made.
+/// Refuses settings that the lab does not support, before any host is made.
 pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
     let refuse = |why: String| Err(LabError::CannotCarry(why));
     if scenario.flows.len() > FLOWS_MAX {

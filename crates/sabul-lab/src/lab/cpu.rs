@@ -1,12 +1,12 @@
 //! Processor time of each flow's hosts.
 //!
-//! A thread of this process belongs to the host whose network namespace it is in: the flow's own threads
-//! and whatever the library has started from them. What a host costs is the time that the kernel has
-//! given its threads (`schedstat`), system calls included.
+//! A thread of this process belongs to the host whose network namespace the thread is in: the
+//! flow's own threads and the threads that the library started from them. A host's processor time
+//! is the time that the kernel has given its threads (`schedstat`), system calls included.
 //!
-//! Left out is what the kernel does for a host when packets come in, TCP's answers to acknowledgements
-//! among it: that happens in the router's thread, which writes them, or in nobody's. Programs of
-//! `command` flows are processes of their own and left out too.
+//! Not included is the kernel's work for incoming packets, such as TCP's reaction to ACKs: that
+//! work happens in the router's thread or in no thread. Programs of `command` flows are separate
+//! processes and not included either.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,13 +17,13 @@ use sabul_run::scenario::Scenario;
 
 use crate::flow::Ends;
 
-/// Threads are asked no more often than this; rows between two looks repeat the last one.
+/// Least interval between two readings; rows between two readings repeat the last values.
 const LOOK_INTERVAL: Duration = Duration::from_millis(90);
 
-/// Processor time that a flow's hosts have used since the start of the run, at the end of each sample.
+/// Processor time of a flow's hosts since the start of the run, at the end of each sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowCpu {
-    /// The flow's name.
+    /// Name of the flow.
     pub id: String,
     /// Seconds in the sending host.
     pub sender_s: Vec<f64>,
@@ -31,12 +31,12 @@ pub struct FlowCpu {
     pub receiver_s: Vec<f64>,
 }
 
-/// Adds up what threads use.
+/// Sums the processor time of threads.
 #[derive(Debug)]
 pub(super) struct CpuMeter {
-    /// By the number of its namespace: which flow a host belongs to, and whether it is the far one.
+    /// Flow and side (0 near, 1 far) of a host, by namespace number.
     hosts: HashMap<u64, (usize, usize)>,
-    /// Nanoseconds that a thread had used at the last look, by its number.
+    /// Nanoseconds of each thread at the last reading, by thread id.
     threads: HashMap<String, u64>,
     /// Nanoseconds so far, by flow: near, far.
     used: Vec<[u64; 2]>,
@@ -45,7 +45,7 @@ pub(super) struct CpuMeter {
 }
 
 impl CpuMeter {
-    /// Begins to count now.
+    /// Starts to count now.
     pub(super) fn start(scenario: &Scenario, ends: &[Ends]) -> Self {
         let numbers = ends.iter().enumerate().flat_map(|(flow, ends)| {
             let both = [&ends.near, &ends.far].into_iter().enumerate();
@@ -61,12 +61,12 @@ impl CpuMeter {
             series: scenario.flows.iter().map(|plan| flow(&plan.id)).collect(),
         };
         meter.look();
-        // What the preparation took.
+        // Excludes the time of the preparation.
         meter.used.fill([0; 2]);
         meter
     }
 
-    /// Brings the series up to this many rows.
+    /// Extends the series to this many rows.
     pub(super) fn note(&mut self, rows: usize) {
         if self.looked.elapsed() >= LOOK_INTERVAL {
             self.look();
@@ -81,7 +81,7 @@ impl CpuMeter {
         self.series
     }
 
-    /// A thread that ends between two looks takes what it used since the first of them with it.
+    /// If a thread ends between two readings, its time since the first of them is not counted.
     fn look(&mut self) {
         self.looked = Instant::now();
         let Ok(tasks) = fs::read_dir("/proc/self/task") else { return };
@@ -95,7 +95,7 @@ impl CpuMeter {
             let text = fs::read_to_string(path.join("schedstat")).unwrap_or_default();
             let Some(used) = used_in(&text) else { continue };
             let name = task.file_name().to_string_lossy().into_owned();
-            // A number that was given anew counts from zero again.
+            // A reused thread id counts from zero again.
             let since = before.get(&name).filter(|before| **before <= used).unwrap_or(&0);
             self.used[*flow][*side] += used - since;
             self.threads.insert(name, used);

@@ -1,4 +1,4 @@
-//! Whether the numbers of a run are about the path or about this machine.
+//! Checks whether a run's results reflect the path or this machine.
 
 use std::time::Duration;
 
@@ -10,21 +10,22 @@ use crate::error::LabError;
 use crate::flow::Ends;
 use crate::router::RouterLook;
 
-/// 99 % of packets have to leave within this of their due time; beyond it a run was disturbed. Ours.
+/// Ours: 99 % of packets have to leave within this of their due time; beyond that a run was
+/// disturbed.
 const LATE: Span = Span::from_micros(100);
-/// A path whose packets are late by more than this share of its round trip (and more than
-/// [`LATE_FLOOR`]) is another path: the tolerance of the calibration.
+/// A p99 lateness beyond 1/50 of the RTT (and beyond [`LATE_FLOOR`]) changes the path: the
+/// tolerance of the calibration.
 const LATE_SHARE: u64 = 50;
 /// See [`LATE_SHARE`].
 const LATE_FLOOR: Span = Span::from_micros(300);
-/// A router that has not come round for so long was starved: no busy program sleeps 20 ms. Ours.
+/// Ours: a router that did not run for this long was starved, because no busy program sleeps 20 ms.
 const PAUSE: Span = Span::from_millis(20);
-/// Share of the processors' time that others may have taken from this machine. Ours.
+/// Ours: share of processor time that other virtual machines may have taken.
 const STEAL: f64 = 0.02;
-/// With less of the processors left idle, flows may be limited by them. Ours.
+/// Ours: with a smaller idle share, processors may limit the flows.
 const IDLE: f64 = 0.05;
 
-/// Processor times of the whole machine, in its own ticks.
+/// Processor times of the whole machine, in ticks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Machine {
     total: u64,
@@ -40,14 +41,14 @@ pub(super) struct Usage {
 }
 
 impl Machine {
-    /// As it stands; zeros where the system does not tell.
+    /// Returns the current times; zeros where the system does not report times.
     pub(super) fn now() -> Self {
         let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         Self::of(&text).unwrap_or_default()
     }
 
-    /// `cpu user nice system idle iowait irq softirq steal guest guest_nice`, guests being part of user
-    /// time.
+    /// `cpu user nice system idle iowait irq softirq steal guest guest_nice`, guests being part of
+    /// user time.
     fn of(stat: &str) -> Option<Self> {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let times: Vec<u64> = line.split_whitespace().map_while(|time| time.parse().ok()).collect();
@@ -55,7 +56,7 @@ impl Machine {
         Some(Self { total: times.iter().take(8).sum(), idle: at(3) + at(4), steal: at(7) })
     }
 
-    /// What has been used since then.
+    /// Returns the usage since then.
     pub(super) fn used(self) -> Usage {
         Self::now().since(self)
     }
@@ -70,7 +71,7 @@ impl Machine {
     }
 }
 
-/// What speaks against a run, and what should be known of it.
+/// Faults and remarks of a run.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) faults: Vec<String>,
@@ -133,7 +134,7 @@ impl Verdict {
         }
     }
 
-    /// What the calibrations found.
+    /// Adds the results of the calibrations.
     pub(super) fn note_calibrations(&mut self, calibrations: &[Calibration], is_skipped: bool) {
         if is_skipped {
             self.notes.push(
@@ -150,7 +151,7 @@ impl Verdict {
         }
     }
 
-    /// What the hosts' own devices lost, which is the machine's doing and not the path's.
+    /// Adds packets lost in the hosts' own devices: the machine caused that loss, not the path.
     pub(super) fn note_hosts(&mut self, flow: &str, ends: &Ends) -> Result<(), LabError> {
         for host in [&ends.near, &ends.far] {
             let (unsent, unread) = host.drops()?;
@@ -169,7 +170,7 @@ impl Verdict {
     }
 }
 
-/// The shortest base round trip of all flows.
+/// Returns the shortest base RTT of all flows.
 fn shortest_rtt(scenario: &Scenario) -> Span {
     let rtts = scenario.flows.iter().map(|flow| {
         let access = flow.access_delay + flow.access_delay;

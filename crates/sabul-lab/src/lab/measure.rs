@@ -1,4 +1,4 @@
-//! Following a run: the simulator's meter, fed by sockets, kernel and router.
+//! Measurement of a lab run: the simulator's meter, with input from sockets, kernel and router.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ use crate::events::Hearer;
 use crate::flow::{Flow, FlowEvent};
 use crate::router::{Amount, Router, RouterLook};
 
-/// The longest sleep between two looks at interrupts and flows.
+/// Longest sleep between two checks for interrupts and flow failures.
 const STEP: Duration = Duration::from_millis(50);
 
-/// What has been measured so far.
+/// Measurements so far.
 #[derive(Debug)]
 pub(super) struct Measurement {
     meter: Meter,
     cpu: CpuMeter,
     end: Instant,
-    /// By plan: whether it has an end of its own, and how many copies have not come to it.
+    /// By plan: number of copies that have not ended; `None` for plans without an own end.
     unfinished: Vec<Option<u64>>,
     /// Start of each flow's copies, by plan and copy.
     started: Vec<Vec<(u64, Instant)>>,
-    /// Fresh bytes of each plan's copies at the end of the warm-up.
+    /// New payload bytes of each plan's copies at the end of the warm-up.
     copies_at_warmup: Vec<Vec<(u64, u64)>>,
-    /// The router's counts of each plan at the end of the warm-up, for flows that it counts.
+    /// The router's count of each plan at the end of the warm-up, for flows that the router counts.
     at_warmup: Vec<u64>,
     hearer: Option<Hearer>,
 }
@@ -85,7 +85,7 @@ impl Measurement {
         self.wait(self.end, flows, clock, config)
     }
 
-    /// Sleeps until then, and notes what happens meanwhile.
+    /// Sleeps until then and records events meanwhile.
     fn wait(
         &mut self,
         until: Instant,
@@ -111,7 +111,7 @@ impl Measurement {
         }
     }
 
-    /// Hands on what was told since the last call.
+    /// Forwards the events since the last call.
     fn hear(&mut self) {
         if let Some(hearer) = &mut self.hearer {
             hearer.hear();
@@ -132,7 +132,7 @@ impl Measurement {
                         *left = left.saturating_sub(1);
                     }
                 }
-                // The router's counts of all copies are retired at the end, together.
+                // The router's count of all copies together is retired at the end.
                 FlowEvent::Retired { .. } if is_by_router => {}
                 FlowEvent::Retired { copy, at, counters, gauges } => {
                     let warm = self.copies_at_warmup[plan].iter().find(|warm| warm.0 == copy);
@@ -143,7 +143,7 @@ impl Measurement {
         }
     }
 
-    /// Whether every flow with an end of its own has come to it, and there is such a flow.
+    /// Whether at least one flow has an own end, and every such flow has ended.
     fn is_work_done(&self) -> bool {
         let mut ends = self.unfinished.iter().flatten().peekable();
         ends.peek().is_some() && ends.all(|left| *left == 0)
@@ -154,7 +154,7 @@ impl Measurement {
         Life { started: known.map_or(Instant::ZERO, |(_, at)| *at), bytes_at_warmup }
     }
 
-    /// Ends the flows, and says what it all came to.
+    /// Ends the flows and returns the results.
     pub(super) fn finish(
         mut self,
         flows: Vec<Flow>,
@@ -177,7 +177,7 @@ impl Measurement {
     }
 }
 
-/// How many copies of a flow have an end of their own; none where they go on for ever.
+/// Returns the number of copies of a flow with an own end; `None` for endless flows.
 fn own_end(flow: &FlowPlan) -> Option<u64> {
     if flow.transport() != Transport::Command && flow.size == FlowSize::Endless {
         return None;
@@ -188,7 +188,7 @@ fn own_end(flow: &FlowPlan) -> Option<u64> {
     }
 }
 
-/// What a flow has counted, or the router for it.
+/// Returns the counters of a flow, from the router if the router counts that flow.
 fn state(flow: &Flow, amount: &Amount) -> (Counters, Option<Gauges>) {
     let (counters, gauges) = flow.look();
     if flow.counts_by_router() {
@@ -197,8 +197,8 @@ fn state(flow: &Flow, amount: &Amount) -> (Counters, Option<Gauges>) {
     (counters, gauges)
 }
 
-/// Packets that carry nothing are left out, as for all flows; what has not arrived yet counts as lost
-/// unless TCP has not sent it again.
+/// Converts the router's count. Packets without data are left out, as for all flows. Packets that
+/// have not arrived count as lost unless TCP has retransmitted them.
 fn counters_of(amount: &Amount) -> Counters {
     let missing = amount.data_packets.saturating_sub(amount.arrived_data_packets);
     Counters {
@@ -212,7 +212,7 @@ fn counters_of(amount: &Amount) -> Counters {
     }
 }
 
-/// The links as the router last showed them.
+/// The links as of the router's last snapshot.
 struct View<'a> {
     router: &'a Router,
     look: &'a RouterLook,

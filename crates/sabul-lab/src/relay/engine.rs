@@ -1,4 +1,4 @@
-//! The relay's loop: wait, take in, deliver what is due, report.
+//! Event loop of the relay: wait, receive, deliver due packets, report.
 
 use std::io::{self, Read};
 use std::net::{TcpListener, UdpSocket};
@@ -20,14 +20,14 @@ use super::udp::{Due, Udp};
 use crate::clock::{Clock, thread_cpu_seconds, timespec};
 use crate::lateness::LatenessMeter;
 
-/// How long a busy relay sleeps between two rounds. Waking adds about 50 µs on a virtual machine, so
-/// at 1 Gb/s some ten full packets leave together. Longer costs less processor time and spaces
+/// Sleep of a busy relay between two rounds. Waking adds about 50 µs on a virtual machine, so at 1
+/// Gb/s some ten full packets leave together. A longer sleep costs less processor time and spaces
 /// packets worse: `examples/relay_ceiling.rs` measures both.
 const TICK: Duration = Duration::from_micros(75);
 
-/// The least time between two reports.
+/// Least time between two reports.
 const REPORT_INTERVAL: Span = Span::from_millis(10);
-/// How often TCP looks again for what no socket tells, such as room in a link's queue.
+/// Poll interval of TCP for conditions without a socket event, such as room in a link's queue.
 const LOOK_AGAIN: Span = Span::from_millis(1);
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(super) struct Engine {
     ready: Vec<Source>,
 }
 
-/// What a ready file descriptor stands for.
+/// Object of a ready file descriptor.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Waker,
@@ -79,7 +79,7 @@ impl Engine {
         })
     }
 
-    /// Relays until told to stop.
+    /// Relays until stopped.
     pub(super) fn run(mut self) {
         // The path's clock starts with the first packet or connection.
         self.wait(Instant::ZERO, Wait::Forever);
@@ -94,7 +94,7 @@ impl Engine {
                 self.report(now);
             }
             if has_moved {
-                // More is likely to come: take it in a batch at the next tick.
+                // More packets probably follow: receive them in a batch at the next tick.
                 let rest = TICK.saturating_sub(now.since(woke).into());
                 if !rest.is_zero() {
                     std::thread::sleep(rest);
@@ -106,7 +106,7 @@ impl Engine {
         }
     }
 
-    /// Finds out what can be read or written, for at most as long as nothing is due.
+    /// Polls the sockets, at most until the next packet is due.
     fn wait(&mut self, now: Instant, wait: Wait) {
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
@@ -138,7 +138,7 @@ impl Engine {
                 due.map(|due| due.since(now))
             }
         };
-        // An interrupted or failed call finds nothing ready, and is repeated with the next round.
+        // After an interrupted or failed call nothing is ready; the next round polls again.
         let found = poll(&mut fds, timeout.map(timespec).as_ref()).unwrap_or(0);
         if found > 0 {
             let with_events = fds.iter().map(PollFd::revents).zip(&sources);
@@ -152,7 +152,7 @@ impl Engine {
         self.ready = ready;
     }
 
-    /// Reads whatever is ready into the links; whether anything was.
+    /// Reads all ready sockets into the links; returns whether anything was read.
     fn take_in(&mut self, clock: Clock) -> bool {
         let mut any = false;
         let ready = std::mem::take(&mut self.ready);
@@ -181,7 +181,7 @@ impl Engine {
         any
     }
 
-    /// Hands out everything that is due; whether there was anything.
+    /// Delivers everything due; returns whether anything was due.
     fn deliver(&mut self, clock: Clock) -> bool {
         let now = clock.now();
         let mut any = self.tcp.on_timeout(&mut self.road, now);
@@ -228,15 +228,14 @@ enum Wait {
     Forever,
 }
 
-/// Asks the kernel to wake this thread on time; whatever it refuses only costs accuracy, which is
-/// measured.
+/// Requests punctual wake-ups from the kernel. A refusal only reduces accuracy, which is measured.
 fn ask_for_punctuality() {
     #[cfg(target_os = "linux")]
     {
         use std::num::NonZeroU64;
-        // By default the kernel may be 50 µs late.
+        // By default the kernel may wake a thread 50 µs late.
         let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
-        // On Linux this concerns the calling thread only; it takes privileges.
+        // On Linux this applies to the calling thread only; needs privileges.
         let _ = rustix::process::setpriority_process(None, -20);
     }
 }

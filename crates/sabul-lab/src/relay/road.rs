@@ -1,4 +1,4 @@
-//! The path of a relay: one link, and what travels on it.
+//! Path of a relay: one link and its packets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,39 +8,39 @@ use sabul_units::{Instant, SeededRandom, Span};
 
 use super::store::Piece;
 
-/// What a relay connects, and over which path.
+/// Settings of a relay.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
-    /// Where connectors dial; port 0 picks a port that is free for both UDP and TCP.
+    /// Address for connectors; port 0 selects a port that is free for both UDP and TCP.
     pub listen: SocketAddr,
     /// The listener's address, for UDP and TCP.
     pub target: SocketAddr,
-    /// The path from connector to listener. Its clock, which outages refer to, starts when the
-    /// relay sees its first packet or connection.
+    /// The path from connector to listener. Its clock, which outages refer to, starts with the
+    /// relay's first packet or connection.
     pub forward: LinkConfig,
     /// The path from listener to connector, on the same clock.
     pub back: LinkConfig,
-    /// Decides which packets are lost, repeated, held and damaged.
+    /// Seed of loss, duplication, reordering and corruption.
     pub seed: u64,
-    /// Swallows all UDP, for the case of a firewall that passes only TCP.
+    /// Drops all UDP, as a firewall that passes only TCP.
     pub udp_blocked: bool,
 }
 
-/// Which client a packet belongs to; the serial number tells apart those that shared a slot.
+/// Flow of a packet; the serial number distinguishes clients that used the same slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FlowId {
     pub(super) slot: usize,
     pub(super) serial: u64,
 }
 
-/// What travels on the links.
+/// Payload on the links.
 #[derive(Clone, Debug)]
 pub(super) enum Packet {
     Udp { flow: FlowId, piece: Piece },
     Tcp { connection: u64, segment: u64 },
 }
 
-/// The path: one link, and one route over it, forward from connector to listener.
+/// The path: one link with one route, forward from connector to listener.
 #[derive(Debug)]
 pub(super) struct Road {
     pub(super) network: Topology<Packet>,
@@ -68,7 +68,7 @@ impl Road {
     }
 }
 
-/// Headers of an IP packet around a UDP payload, and around a TCP payload, in bytes.
+/// Returns the header sizes of an IP packet with UDP and with TCP payload, in bytes.
 pub(super) fn header_sizes(address: &SocketAddr) -> (u32, u32) {
     match address {
         SocketAddr::V4(_) => (20 + 8, 20 + 20),

@@ -1,4 +1,4 @@
-//! Making the relay's sockets.
+//! Sockets of the relay.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -7,17 +7,17 @@ use std::os::fd::AsFd;
 use quinn_udp::UdpSocketState;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-/// Receive and send room asked of the kernel: 128 ms of 1 Gb/s. It gives less to those who may not
-/// have it.
+/// Requested receive and send buffers: 128 ms of 1 Gb/s. Without the privilege the kernel grants
+/// less.
 const BUFFER: usize = 16 * 1024 * 1024;
-/// What an ordinary user may have on a common configuration.
+/// Buffer size that a common configuration grants to an ordinary user.
 const BUFFER_MODEST: usize = 4 * 1024 * 1024;
-/// How many free TCP ports to try until one is free for UDP too.
+/// Attempts to find a TCP port that is also free for UDP.
 const PORT_TRIES: usize = 16;
-/// Connections the kernel keeps for us until we accept them.
+/// Connections that the kernel queues until the relay accepts.
 const BACKLOG: i32 = 128;
 
-/// UDP and TCP on one port.
+/// Binds UDP and TCP to one port.
 pub(super) fn bind_pair(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
     let mut tries = if address.port() == 0 { PORT_TRIES } else { 1 };
     loop {
@@ -39,7 +39,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// A socket of its own towards the target, for one client.
+/// Opens a socket to the target, for one client.
 pub(super) fn connect_udp(target: SocketAddr) -> io::Result<UdpSocket> {
     let any: SocketAddr = match target {
         SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -50,7 +50,7 @@ pub(super) fn connect_udp(target: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Batches and large buffers for a UDP socket.
+/// Enables batches and large buffers on a UDP socket.
 pub(super) fn prepare_udp(socket: &UdpSocket) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(socket.into())?;
     if !force_buffers(socket) {
@@ -62,7 +62,7 @@ pub(super) fn prepare_udp(socket: &UdpSocket) -> io::Result<UdpSocketState> {
     Ok(state)
 }
 
-/// Asks for buffers beyond the system's limit, which takes privileges.
+/// Requests buffers beyond the system's limit, which needs privileges.
 #[cfg(target_os = "linux")]
 fn force_buffers(socket: impl AsFd) -> bool {
     use rustix::net::sockopt::{
@@ -77,7 +77,7 @@ fn force_buffers(_: impl AsFd) -> bool {
     false
 }
 
-/// The number by which the kernel's tables know a socket.
+/// Returns the socket's inode number, as used by the kernel's tables.
 #[cfg(target_os = "linux")]
 pub(super) fn inode(socket: impl AsFd) -> Option<u64> {
     use std::os::fd::AsRawFd;
@@ -90,7 +90,7 @@ pub(super) fn inode(_: impl AsFd) -> Option<u64> {
     None
 }
 
-/// Begins a TCP connection; it is complete when the socket can be written to.
+/// Starts a TCP connection, which is complete when the socket becomes writable.
 pub(super) fn dial(target: SocketAddr) -> io::Result<std::net::TcpStream> {
     let socket = Socket::new(Domain::for_address(target), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;

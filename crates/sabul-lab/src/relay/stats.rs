@@ -1,4 +1,4 @@
-//! What a relay reports about the path and about itself.
+//! Statistics of a relay and its path.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use sabul_units::Span;
 
 use crate::lateness::Lateness;
 
-/// What a relay has done.
+/// Statistics of a relay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RelayStats {
     /// The link from connector to listener.
@@ -19,23 +19,23 @@ pub struct RelayStats {
     pub elapsed: Span,
     /// Processor time of the relay's thread, in seconds.
     pub cpu_seconds: f64,
-    /// How well the path's schedule was kept. Results of a relay that was late by a good part of
-    /// the path's delay are about the machine, not about the path.
+    /// Lateness relative to the path's schedule. If the relay was late by a large part of the
+    /// path's delay, results reflect the machine, not the path.
     pub lateness: Lateness,
-    /// Datagrams swallowed because UDP is blocked.
+    /// Datagrams dropped because UDP is blocked.
     pub udp_blocked: u64,
-    /// Datagrams that the kernel dropped because the relay did not fetch them in time: such a run
-    /// is spoilt. (Linux only; zero elsewhere.)
+    /// Datagrams that the kernel dropped because the relay read too slowly: such a run is invalid.
+    /// (Linux only; zero elsewhere.)
     pub socket_drops: u64,
-    /// Datagrams dropped because the relay's own memory limit was reached: such a run is spoilt.
+    /// Datagrams dropped at the relay's own memory limit: such a run is invalid.
     pub memory_drops: u64,
-    /// Datagrams that the kernel refused to send, for example because nobody listens.
+    /// Datagrams that the kernel refused to send, for example because the port is closed.
     pub send_failures: u64,
-    /// Client addresses seen, counting those again that had been forgotten.
+    /// Client addresses seen; an address that returns after eviction counts again.
     pub udp_flows: u64,
     /// TCP connections accepted.
     pub tcp_connections: u64,
-    /// TCP segments that were sent again.
+    /// TCP segments retransmitted.
     pub tcp_resent: u64,
 }
 
@@ -48,14 +48,14 @@ pub(super) struct Shared {
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) stats: RelayStats,
-    /// The relay's UDP sockets, as the kernel numbers them.
+    /// Inode numbers of the relay's UDP sockets.
     pub(super) sockets: BTreeSet<u64>,
 }
 
 impl Shared {
-    /// The report, to write to.
+    /// Returns the report for writing.
     pub(super) fn lock(&self) -> MutexGuard<'_, Report> {
-        // Plain numbers: as good as any after a panic of the other side.
+        // Plain numbers remain valid after a panic of the other side.
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -75,8 +75,8 @@ impl Shared {
     }
 }
 
-/// Adds up the drop counters of the given sockets in the kernel's table of UDP sockets, whose
-/// columns are: slot, addresses, state, queues, timers, timeouts, user, timeout, inode, …, drops.
+/// Sums the drop counters of the given sockets in the kernel's table of UDP sockets. Columns: slot,
+/// addresses, state, queues, timers, timeouts, user, timeout, inode, …, drops.
 fn drops_of(sockets: &BTreeSet<u64>, table: &str) -> u64 {
     const INODE: usize = 9;
     let drops = |line: &str| {

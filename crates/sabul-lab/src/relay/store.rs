@@ -1,15 +1,15 @@
-//! Memory for the datagrams under way: large chunks, filled in turn and used again.
+//! Memory for datagrams in flight: large chunks, filled in turn and reused.
 
 use std::cell::{Ref, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Large enough for several full receive batches.
+/// Bytes of a chunk: large enough for several full receive batches.
 const CHUNK: usize = 256 * 1024;
-/// 512 MiB in all: more than 4 s of 1 Gb/s.
+/// Most chunks, 512 MiB in all: more than 4 s of 1 Gb/s.
 const CHUNKS_MAX: usize = 2_048;
 
-/// The bytes of one datagram; clones share them.
+/// The bytes of one datagram; clones share memory.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     chunk: Rc<RefCell<Vec<u8>>>,
@@ -24,10 +24,10 @@ impl Piece {
     }
 }
 
-/// Hands out pieces; a chunk is used again once all its pieces are gone.
+/// Allocator of pieces; a chunk is reused after all its pieces have been dropped.
 #[derive(Debug)]
 pub(super) struct Store {
-    /// In order of use; the last one is being filled.
+    /// In order of use; the last chunk is being filled.
     chunks: VecDeque<Rc<RefCell<Vec<u8>>>>,
     chunks_max: usize,
 }
@@ -41,7 +41,7 @@ impl Store {
         Self { chunks: VecDeque::new(), chunks_max }
     }
 
-    /// Keeps a copy of a datagram; `None` once the limit is reached.
+    /// Stores a copy of a datagram; `None` at the memory limit.
     pub(super) fn put(&mut self, datagram: &[u8]) -> Option<Piece> {
         let has_room =
             |chunk: &Rc<RefCell<Vec<u8>>>| chunk.borrow().len() + datagram.len() <= CHUNK;
@@ -80,7 +80,7 @@ mod tests {
     fn pieces_keep_their_bytes_until_dropped_and_chunks_are_used_again() {
         let mut store = Store::new();
         let mut held = VecDeque::new();
-        // Twenty chunks' worth in all, a bit more than one chunk at a time.
+        // Twenty chunks in all, slightly more than one chunk at a time.
         for n in 0..20 * CHUNK / 1_000 {
             let fill = u8::try_from(n % 251).unwrap();
             held.push_back((fill, store.put(&[fill; 1_000]).unwrap()));

@@ -1,24 +1,27 @@
-//! The TCP half of the relay: byte streams, carried over the links as segments.
+//! TCP half of the relay: byte streams, carried over the links as segments.
 //!
-//! Model: the relay ends each connection itself and dials the target on its behalf. The kernel
-//! answers a connector's dial at once, so the path's handshake comes behind it: three segments
-//! without data cross the links (there, back, there), the connector's bytes enter the path when
-//! the second has arrived, one round trip after the dial, and the target is dialled when the third
-//! has. The first reply therefore takes two round trips from the dial, as on a real path.
-//! Each direction reads at most one window ahead of what the other end has taken, cuts it into
-//! segments, and delivers them in order. A segment that the link drops or damages is put on it
-//! again one timeout (2 × both delays + 10 ms) after it was sent; one that the far end cannot take
-//! blocks the window, so memory is bounded by window × 2 per connection. The end of a stream and a
-//! reset travel as segments of their own.
-//! Not modelled: acknowledgements take no room on the way back, and the sender has no congestion
-//! control. It holds back while the link's queue is more than half full, except for the first few
-//! segments. So TCP through the relay is reliable and in time, but faster than real TCP on a path
-//! with losses: measure TCP itself with kernel sockets across a real interface.
-//! Why at all: a session's control connection is TCP, to the same port as its UDP, so a relay that carried
-//! UDP alone could carry no session (`sabul demo --relay`, and the tests of `sabul` on bad paths). Handing bytes on with a fixed delay would be shorter, but
-//! then a session would begin sooner than its path allows, and loss and outages would spare it. The
-//! simulator's TCP cannot stand here: it is two hosts in one clock that carry counts, and here are two
-//! kernels' sockets with bytes, back-pressure, ends and resets.
+//! Model: the relay terminates each connection and connects to the target for the connector. The
+//!     kernel completes the connector's handshake at once, so the relay emulates the path's
+//!     handshake afterwards: three segments without data cross the links (there, back, there). The
+//!     connector's bytes enter the path when the second segment has arrived, one RTT after the
+//!     connect. The relay connects to the target when the third has arrived. The first reply
+//!     therefore takes two RTTs from the connect, as on a real path. Each direction reads at most
+//!     one window ahead of the other end's reads, splits the bytes into segments, and delivers them
+//!     in order. A segment that the link drops or damages is retransmitted one timeout (2 × both
+//!     delays + 10 ms) after its transmission. A segment that the far end cannot accept blocks the
+//!     window, so memory is bounded by window × 2 per connection. FIN and reset travel as segments
+//!     of their own.
+//! Not modelled: ACKs use no capacity of the back direction, and the sender has no congestion
+//!     control. The sender pauses while the link's queue is more than half full, except for the
+//!     first few segments. TCP through the relay is therefore reliable and has the path's delay,
+//!     but is faster than real TCP on a lossy path: measure TCP itself with kernel sockets across a
+//!     real interface.
+//! Reason: a session's control connection is TCP, to the same port as its UDP, so a relay for UDP
+//!     alone could not carry sessions (`sabul demo --relay`, and the tests of `sabul` on bad
+//!     paths). Forwarding bytes with a fixed delay would be shorter, but a session would then begin
+//!     sooner than its path allows, without the effects of loss and outages. The simulator's TCP is
+//!     not usable here: that TCP models two hosts in one clock with byte counts, and the relay has
+//!     two kernels' sockets with bytes, back-pressure, FINs and resets.
 
 mod stream;
 
@@ -37,23 +40,24 @@ use super::road::{Packet, RelayConfig, Road, header_sizes};
 use super::socket;
 use super::stats::RelayStats;
 
-/// Connections at once; more wait in the kernel's backlog.
+/// Most concurrent connections; more connections wait in the kernel's backlog.
 const CONNECTIONS_MAX: usize = 1_024;
-/// The largest packet where the links do not say: Ethernet's, in bytes.
+/// Largest packet where the links have no MTU: Ethernet's, in bytes.
 const PACKET: u32 = 1_500;
 /// The window is one bandwidth-delay product within these bounds, in bytes.
 const WINDOW_MIN: u64 = 64 * 1024;
 const WINDOW_MAX: u64 = 8 * 1024 * 1024;
-/// Segments that a direction may have under way even if the queue is filling up: the initial
-/// window of TCP. [RFC 6928 §2]
+/// Segments that a direction may have in flight even if the queue is filling up: the initial window
+/// of TCP. [RFC 6928 §2]
 const FLIGHT_MIN: usize = 10;
-/// A lost segment is sent again after twice the round trip and this.
+/// Part of the retransmission timeout in addition to twice the RTT.
 const TIMEOUT_MARGIN: Span = Span::from_millis(10);
-/// How long to leave the backlog alone after the kernel refused a connection (out of files).
+/// Pause of accepting after the kernel refused a connection (out of file descriptors).
 const ACCEPT_PAUSE: Span = Span::from_millis(100);
 const READ_BUFFER: usize = 64 * 1024;
 
-/// The end of a connection: [`Way::Forward`] is where that way starts, the connector's.
+/// One end of a connection, named after the direction that starts there: [`Way::Forward`] is the
+/// connector's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     connection: u64,
@@ -70,27 +74,27 @@ pub(super) struct Arrival {
     pub(super) is_damaged: bool,
 }
 
-/// How far the handshake is.
+/// State of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The first segment is under way.
+    /// The first segment is in flight.
     Asked,
-    /// The second is under way.
+    /// The second segment is in flight.
     Answered,
-    /// The third is under way, and bytes may follow it.
+    /// The third segment is in flight, and bytes may follow.
     Confirmed,
-    /// The target's kernel has been asked.
+    /// The connection to the target is being established.
     Dialling,
-    /// Both ends are there, or were.
+    /// Both ends are connected, or were.
     Open,
 }
 
 #[derive(Debug)]
 struct End {
     socket: Option<TcpStream>,
-    /// Nothing more comes from this end.
+    /// The relay reads no more from this end.
     has_read_all: bool,
-    /// Nothing more goes to this end.
+    /// The relay writes no more to this end.
     has_written_all: bool,
 }
 
@@ -98,7 +102,7 @@ struct End {
 struct Connection {
     phase: Phase,
     ends: Both<End>,
-    /// By way: each runs from the end of that name to the other.
+    /// By direction: each stream runs from the end of that name to the other.
     streams: Both<Stream>,
     is_touched: bool,
 }
@@ -111,13 +115,13 @@ pub(super) struct Tcp {
     next: u64,
     accept_after: Instant,
     segments: Segments,
-    /// Connections to look after at the end of the round.
+    /// Connections to process at the end of the round.
     touched: Vec<u64>,
     buffer: Vec<u8>,
     accepted: u64,
 }
 
-/// How segments get onto the road, and onto them again.
+/// Transmission and retransmission of segments.
 #[derive(Debug)]
 struct Segments {
     header: u32,
@@ -153,14 +157,14 @@ impl Tcp {
         })
     }
 
-    /// The listening socket, while more connections are welcome.
+    /// Returns the listening socket while more connections are accepted.
     pub(super) fn listener(&self, now: Instant) -> Option<&TcpListener> {
         let is_welcome = self.connections.len() < CONNECTIONS_MAX && now >= self.accept_after;
         is_welcome.then_some(&self.listener)
     }
 
-    /// Names each socket worth waiting for and what for; whether to look again soon, because
-    /// something waits for room in a link's queue or for files.
+    /// Calls `wait_for` with each socket to poll and the events. Returns whether to poll again
+    /// soon, because a direction waits for room in a link's queue or for file descriptors.
     pub(super) fn interests<'a>(
         &'a self,
         road: &Road,
@@ -184,8 +188,8 @@ impl Tcp {
                 if is_dialling || !state.streams[end.other()].readable().is_empty() {
                     flags |= PollFlags::OUT;
                 }
-                // A socket closed both ways is always "ready": do not ask. Any other is asked for
-                // errors, at least.
+                // A socket closed in both directions is always ready, so do not poll. All others
+                // are polled at least for errors.
                 if !flags.is_empty() || !state.ends[end].has_written_all {
                     wait_for(Token { connection, end }, socket, flags);
                 }
@@ -198,7 +202,7 @@ impl Tcp {
         self.segments.timers.peek().map(|Reverse(timer)| timer.at)
     }
 
-    /// Takes new connections; whether there were any.
+    /// Accepts new connections; returns whether there were any.
     pub(super) fn accept(&mut self, road: &mut Road, now: Instant) -> bool {
         let mut any = false;
         while self.connections.len() < CONNECTIONS_MAX {
@@ -234,7 +238,7 @@ impl Tcp {
         any
     }
 
-    /// A socket has something to read, room to write, or an error; whether bytes moved.
+    /// Handles a socket that is readable, writable or failed; returns whether bytes moved.
     pub(super) fn on_ready(
         &mut self,
         token: Token,
@@ -256,7 +260,7 @@ impl Tcp {
         }
         let has_failed =
             events.contains(PollFlags::ERR) && !matches!(socket.take_error(), Ok(None));
-        // Closed both ways without our doing.
+        // The other side closed both directions.
         let is_gone = events.contains(PollFlags::HUP)
             && !state.may_read(end)
             && !state.ends[end].has_written_all;
@@ -268,7 +272,7 @@ impl Tcp {
         is_readable && self.segments.read(id, state, end, &mut self.buffer, road, now)
     }
 
-    /// Sends again what is due; whether anything was.
+    /// Retransmits due segments; returns whether there were any.
     pub(super) fn on_timeout(&mut self, road: &mut Road, now: Instant) -> bool {
         let mut any = false;
         while let Some(Reverse(timer)) =
@@ -286,13 +290,13 @@ impl Tcp {
         any
     }
 
-    /// A segment has crossed a link.
+    /// Handles a segment that has crossed a link.
     pub(super) fn deliver(&mut self, arrival: Arrival, road: &Road, now: Instant) {
         let Arrival { way, connection: id, segment, at, is_damaged } = arrival;
         let Some(state) = self.connections.get_mut(&id) else { return };
         if is_damaged {
             if state.streams[way].missing(segment).is_some() {
-                // The sender's timeout runs from when it sent.
+                // The timeout runs from the time of sending.
                 let sent = at - road.link(way).config().delay();
                 let at = (sent + self.segments.timeout).max(now);
                 self.segments.timers.push(Reverse(Timer { at, connection: id, way, segment }));
@@ -303,7 +307,7 @@ impl Tcp {
         touch(&mut self.touched, id, state);
     }
 
-    /// Carries out what has arrived: handshakes, writes, ends.
+    /// Processes arrivals: handshakes, writes, FINs.
     pub(super) fn flush(&mut self, road: &mut Road, now: Instant) {
         for id in std::mem::take(&mut self.touched) {
             let Some(state) = self.connections.get_mut(&id) else { continue };
@@ -351,12 +355,13 @@ impl Connection {
         may_send && !self.ends[end].has_read_all && !self.streams[end].is_abandoned()
     }
 
-    /// Nothing is left to do for either end. A reset that has arrived closes the far end with one.
+    /// Whether both ends are finished. A reset that has arrived resets the far end's socket.
     fn is_over(&mut self) -> bool {
         for way in Way::BOTH {
             if self.streams[way].is_reset() {
                 if let Some(socket) = self.ends[way.other()].socket.take() {
-                    // Closing without lingering sends a reset; failing that, it is a plain close.
+                    // Closing without lingering sends a reset; if setting that option fails, a
+                    // plain close remains.
                     let _ = SockRef::from(&socket).set_linger(Some(std::time::Duration::ZERO));
                 }
                 return true;
@@ -368,7 +373,7 @@ impl Connection {
     }
 }
 
-/// Writes what has arrived for the far end of a direction, and passes on its end.
+/// Writes the bytes that have arrived for the far end of a direction, and forwards the FIN.
 fn write_ready(state: &mut Connection, way: Way) -> io::Result<()> {
     let end = &mut state.ends[way.other()];
     let stream = &mut state.streams[way];
@@ -384,7 +389,7 @@ fn write_ready(state: &mut Connection, way: Way) -> io::Result<()> {
     }
     if stream.is_at_end() && !end.has_written_all {
         end.has_written_all = true;
-        // It may have gone away by itself by now, which is as good.
+        // An error means that the socket has been closed already.
         let _ = socket.shutdown(Shutdown::Write);
     }
     Ok(())
@@ -412,13 +417,13 @@ impl Segments {
         }
     }
 
-    /// How many more segments a direction may put on its link now.
+    /// Returns how many more segments a direction may put on its link now.
     fn segments_allowed(&self, stream: &Stream, queue_room: usize) -> usize {
         queue_room.max(FLIGHT_MIN.saturating_sub(stream.in_flight()))
     }
 
-    /// Reads from an end, as much as window and queue allow, and puts it on the link; whether
-    /// anything was read.
+    /// Reads from an end, as much as window and queue allow, and puts the bytes on the link.
+    /// Returns whether anything was read.
     fn read(
         &mut self,
         id: u64,
@@ -462,7 +467,7 @@ impl Segments {
         any
     }
 
-    /// Takes the handshake as far as what has arrived allows.
+    /// Advances the handshake as far as the arrivals allow.
     fn shake_hands(
         &mut self,
         id: u64,
@@ -472,7 +477,7 @@ impl Segments {
         now: Instant,
     ) {
         if state.streams[Way::Back].is_abandoned() {
-            // The connector is gone, and a reset is under way behind the handshake.
+            // The connector is gone, and a reset follows the handshake.
             return;
         }
         let (there, back) =
@@ -497,7 +502,7 @@ impl Segments {
         }
     }
 
-    /// One end is gone in error: the other learns of it over the path.
+    /// Handles an end that failed: the other end receives a reset over the path.
     fn fail(&mut self, id: u64, state: &mut Connection, end: Way, road: &mut Road, now: Instant) {
         state.ends[end].socket = None;
         state.ends[end].has_read_all = true;
@@ -523,7 +528,8 @@ impl Segments {
         self.put(id, way, segment, len, road, now);
     }
 
-    /// Puts a segment on its link; if that drops it, a timeout will put it there again.
+    /// Puts a segment on its link; if the link drops the segment, a timer is set for its
+    /// retransmission.
     fn put(
         &mut self,
         connection: u64,
@@ -541,7 +547,7 @@ impl Segments {
     }
 }
 
-/// Full packets that fit before the queue of a link is half full.
+/// Returns how many full packets fit before the queue of a link is half full.
 fn queue_room(road: &Road, way: Way) -> usize {
     let link = road.link(way);
     let room = match link.config().queue() {

@@ -1,4 +1,4 @@
-//! The UDP half of the relay: a flow for each client, received and sent in batches.
+//! UDP half of the relay: one flow per client, with batched receive and send.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -15,14 +15,14 @@ use super::store::{Piece, Store};
 use crate::clock::{Ages, Clock};
 use crate::lateness::LatenessMeter;
 
-/// Clients remembered at once; the one unheard of for longest makes room.
+/// Most clients; the client with the oldest activity is evicted.
 const FLOWS_MAX: usize = 256;
 /// Receive buffers, each for one batch of up to 64 KiB.
 const RECV_BATCHES: usize = 8;
 const RECV_BUFFER: usize = 64 * 1024;
-/// Calls before the other sockets get their turn.
+/// Receive calls before the other sockets get their turn.
 const RECV_CALLS_MAX: usize = 16;
-/// The most bytes of one batch: an IP packet less its headers, rounded down.
+/// Most bytes of one batch: an IP packet less its headers, rounded down.
 const RUN_BYTES_MAX: usize = 65_000;
 
 #[derive(Debug)]
@@ -35,11 +35,11 @@ struct Endpoint {
 struct Flow {
     id: FlowId,
     client: SocketAddr,
-    /// The address the client dialled, where several lead here.
+    /// Local address that the client used, if the relay has several.
     dialled: Option<IpAddr>,
     heard: Instant,
     upstream: Endpoint,
-    /// What waits to be sent in each direction.
+    /// Datagrams that wait to be sent, by direction.
     runs: Both<Run>,
 }
 
@@ -54,7 +54,7 @@ struct Run {
 #[derive(Debug)]
 pub(super) struct Udp {
     listen: Endpoint,
-    /// Clients are answered from the address they dialled if this side has several.
+    /// Replies use the local address that the client used, if the relay has several.
     answers_as_dialled: bool,
     target: SocketAddr,
     header: u32,
@@ -64,7 +64,7 @@ pub(super) struct Udp {
     serial: u64,
     store: Both<Store>,
     buffer: Vec<u8>,
-    /// Runs that are not empty.
+    /// Non-empty runs.
     touched: Vec<(usize, Way)>,
     damage: SeededRandom,
     counts: Counts,
@@ -99,12 +99,12 @@ impl Udp {
         })
     }
 
-    /// The socket that clients send to, and the one of each flow by slot.
+    /// Returns the socket for clients, and the socket of each flow by slot.
     pub(super) fn sockets(&self) -> (&UdpSocket, impl Iterator<Item = &UdpSocket>) {
         (&self.listen.socket, self.flows.iter().map(|flow| &flow.upstream.socket))
     }
 
-    /// Takes in what clients have sent; whether there was anything.
+    /// Receives the clients' datagrams; returns whether there were any.
     pub(super) fn receive_forward(&mut self, road: &mut Road, clock: Clock) -> bool {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut any = false;
@@ -129,7 +129,7 @@ impl Udp {
         any
     }
 
-    /// Takes in what the listener has sent to the flow in `slot`; whether there was anything.
+    /// Receives the listener's datagrams to the flow in `slot`; returns whether there were any.
     pub(super) fn receive_back(&mut self, slot: usize, road: &mut Road, clock: Clock) -> bool {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut any = false;
@@ -170,7 +170,8 @@ impl Udp {
         }
     }
 
-    /// The flow of a client, made now if it is new; `None` if no socket can be had for it.
+    /// Returns the flow of a client and creates a new flow if necessary; `None` if no socket can be
+    /// opened.
     fn flow_of(&mut self, meta: &RecvMeta, now: Instant) -> Option<FlowId> {
         if let Some(&slot) = self.by_client.get(&meta.addr) {
             let flow = &mut self.flows[slot];
@@ -209,7 +210,8 @@ impl Udp {
         Ok(Endpoint { socket, state })
     }
 
-    /// A packet has reached the far end of the link: it leaves with the next [`flush`](Self::flush).
+    /// Handles a packet at the far end of the link: the packet leaves with the next
+    /// [`flush`](Self::flush).
     pub(super) fn deliver(
         &mut self,
         way: Way,
@@ -265,7 +267,7 @@ impl Udp {
     }
 }
 
-/// When a packet was to leave, and in which state.
+/// Due time and condition of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     pub(super) at: Instant,
@@ -313,8 +315,8 @@ impl Flow {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 counts.send_failures += run.dues.len() as u64;
             }
-            // The device may not take batches, or this was the answer to an earlier datagram (an
-            // ICMP error): each segment gets a try of its own.
+            // The device may not support batches, or the error belongs to an earlier datagram
+            // (ICMP): each segment is sent singly.
             Err(_) => {
                 let singles = run.bytes.chunks(run.segment.max(1));
                 counts.send_failures +=
@@ -329,7 +331,7 @@ impl Flow {
     }
 }
 
-/// One batched receive; `None` when nothing is there.
+/// One batched receive; `None` if nothing is pending.
 fn receive(from: &Endpoint, buffer: &mut [u8], metas: &mut [RecvMeta]) -> Option<usize> {
     let mut chunks = buffer.chunks_exact_mut(RECV_BUFFER);
     let mut slices: [IoSliceMut<'_>; RECV_BATCHES] =
@@ -338,7 +340,7 @@ fn receive(from: &Endpoint, buffer: &mut [u8], metas: &mut [RecvMeta]) -> Option
         match from.state.recv((&from.socket).into(), &mut slices, metas) {
             Ok(count) => return Some(count),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
-            // What an earlier datagram met is reported once, and is of no concern here.
+            // The error of an earlier datagram (ICMP) is reported once, and is ignored here.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => return None,
@@ -346,7 +348,7 @@ fn receive(from: &Endpoint, buffer: &mut [u8], metas: &mut [RecvMeta]) -> Option
     }
 }
 
-/// The datagrams of one received batch, even if it is a single empty one.
+/// Returns the datagrams of one received batch, even if the batch is a single empty datagram.
 fn datagrams<'a>(meta: &RecvMeta, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     let bytes = &bytes[..meta.len.min(bytes.len())];
     let empty = bytes.is_empty().then_some(bytes);

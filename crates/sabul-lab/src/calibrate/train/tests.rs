@@ -17,7 +17,7 @@ fn near(a: f64, b: f64) -> bool {
     (a / b - 1.0).abs() < 1e-6
 }
 
-/// Arrivals `us` apart from number 0 on, each on its way for 10 ms.
+/// Arrivals `us` apart from number 0 on, each 10 ms after its send time.
 fn every(us: u64, count: u32) -> Vec<Arrival> {
     let at = |seq| Instant::ZERO + Span::from_micros(us * u64::from(seq)) + Span::from_millis(10);
     (0..count)
@@ -25,7 +25,7 @@ fn every(us: u64, count: u32) -> Vec<Arrival> {
         .collect()
 }
 
-/// What the router counts where this many were offered in 0.6 s and so many came out.
+/// The router's counters for `offered` packets in 0.6 s, of which `delivered` left the path.
 fn counted(offered: u64, delivered: u64) -> Counted {
     let in_time = Span::from_millis(600);
     Counted { offered, in_time, refused: 100, queue_max_packets: 0, delivered }
@@ -52,7 +52,7 @@ fn a_long_queue_is_filled_faster() {
     assert!(near(train.load, 1.0 + 0.999_96 / 0.75), "{train:?}");
     assert!(near(train.lasts.as_secs_f64(), 1.15), "{train:?}");
     assert_eq!(train.drains_for(), Span::from_micros(999_960));
-    // Nothing fills a queue of 100 s.
+    // No train fills a queue of 100 s.
     let train = plan(vec![link(100, 10, 833_333)]);
     assert!(near(train.load, 8.0) && train.lasts <= Span::from_millis(1_500), "{train:?}");
     assert_eq!(train.drains_for(), Span::from_secs(1));
@@ -60,7 +60,7 @@ fn a_long_queue_is_filled_faster() {
 
 #[test]
 fn a_fast_link_gets_no_more_bytes_than_the_machine_can_hold() {
-    // 1.4 × 100 Gb/s: 512 MB are through in 29.257 ms.
+    // 1.4 × 100 Gb/s: 512 MB pass in 29.257 ms.
     let queue = QueueLimit::Unlimited;
     let train = plan(vec![link(100_000, 1, 1).with_queue(queue)]);
     assert!((train.lasts.as_millis_f64() - 29.257).abs() < 0.001, "{train:?}");
@@ -74,13 +74,14 @@ fn a_slow_link_gets_smaller_packets() {
     assert_eq!(plan(vec![slow(20_000)]).packet_bytes, 100);
     // 1.5 s at 5 kb/s are 937 bytes.
     assert!(why_not(vec![slow(5_000)]).contains("only about 9 packets"));
-    // But none larger than the path allows.
+    // The path's limit on the packet size takes precedence.
     assert_eq!(Train::plan(&way(vec![slow(100_000)], Span::ZERO), 68).unwrap().packet_bytes, 68);
 }
 
 #[test]
 fn the_link_that_shows_is_the_last_that_is_offered_too_much() {
-    // 14 Mb/s fill the first two; the second gets 12, and the third no more than it can take.
+    // 14 Mb/s fill the first two queues; the second link gets 12 Mb/s, and the third link no more
+    // than its rate.
     let train = plan(vec![link(12, 1, 50), link(10, 1, 50), link(10, 1, 50)]);
     assert_eq!((train.bottleneck, train.is_alone), (1, false));
     assert!(near(train.load, 1.2), "{train:?}");
@@ -94,7 +95,7 @@ fn losses_ahead_of_the_slowest_link_are_made_up_for() {
     let free = || LinkConfig::builder().with_loss(half);
     let train = plan(vec![free(), link(10, 1, 50)]);
     assert!(near(train.offered.as_mbps_f64(), 28.0) && near(train.load, 1.4), "{train:?}");
-    // Where a rate does not let the offer through, it is the one that shows: 12 ÷ 2 < 10.
+    // If a rate limits the offer, that link is the bottleneck: 12 ÷ 2 < 10.
     let train = plan(vec![link(12, 1, 50).with_loss(half), link(10, 1, 50)]);
     assert_eq!((train.bottleneck, train.rate), (0, Rate::from_mbps(12)));
     assert!(near(train.arriving, 6e6), "{train:?}");
@@ -104,7 +105,7 @@ fn losses_ahead_of_the_slowest_link_are_made_up_for() {
 
 #[test]
 fn what_comes_out_is_what_later_links_make_of_it() {
-    // 10 Mb/s × 0.9 × 1.05 arrive; 2 % of those are damaged, which the router still delivers.
+    // 10 Mb/s × 0.9 × 1.05 arrive. The router still delivers the 2 % that are damaged.
     let rough = link(10, 1, 50)
         .with_loss(Probability::per_mille(100))
         .with_duplicate(Probability::per_mille(50))
@@ -121,7 +122,7 @@ fn a_path_without_a_rate_has_nothing_to_fill() {
 
 #[test]
 fn a_rate_is_the_bytes_over_the_time_of_those_that_arrive() {
-    // 1500 bytes every 120 µs are 100 Mb/s; 5000 of 7000 offered in 0.6 s get through.
+    // 1500 bytes every 120 µs are 100 Mb/s; 5000 of 7000 offered in 0.6 s pass.
     let train = plan(vec![link(100, 10, 100)]);
     let config = link(100, 10, 100).build().unwrap();
     let check = |us| train.rate_check(&config, &every(us, 5_000), counted(7_000, 5_000)).unwrap();
@@ -160,8 +161,8 @@ fn no_arrivals_at_all_are_no_rate() {
 
 #[test]
 fn losses_behind_the_bottleneck_are_put_back_and_widen_the_tolerance() {
-    // Half of the packets lost behind: 240 µs apart are 100 Mb/s again. Of 2500 arrivals,
-    // 3 × 1.4 × √(0.5 ÷ 0.5 ÷ 2500) = 8.4 %, and 2 %.
+    // Half of the packets are lost behind the bottleneck: 240 µs apart are 100 Mb/s again. For 2500
+    // arrivals, 3 × 1.4 × √(0.5 ÷ 0.5 ÷ 2500) = 8.4 %, and 2 %.
     let lossy = link(100, 10, 100).with_loss(Probability::per_mille(500));
     let train = plan(vec![lossy.clone()]);
     let config = lossy.build().unwrap();
@@ -179,7 +180,7 @@ fn a_rate_is_not_judged_where_something_else_was_the_limit() {
         let config = config.build().unwrap();
         train.rate_check(&config, &every(120, 5_000), counted).unwrap_err()
     };
-    // 5000 × 12 000 bit in 0.6 s are just the rate.
+    // 5000 × 12 000 bit in 0.6 s are exactly the rate.
     assert!(check(config.clone(), 5_000, 5_000).contains("only 100.000 Mbit/s reached"));
     assert!(check(config.clone(), 7_000, 6_000).contains("only 5000 of 6000"));
     // The second half of the arrivals takes 0.3 s; 0.1 s of jitter hides a third.
@@ -192,7 +193,7 @@ fn a_rate_is_not_judged_where_something_else_was_the_limit() {
     assert!(check(short, 7_000, 5_000).contains("0.480 ms"));
 }
 
-/// A queue that grows from nothing to 12 ms over the first 1000 of 5000 packets, behind 10 ms.
+/// A queue that grows from zero to 12 ms over the first 1000 of 5000 packets, behind 10 ms.
 fn filling() -> Vec<Arrival> {
     let mut arrivals = every(120, 5_000);
     for arrival in &mut arrivals {
@@ -213,7 +214,7 @@ fn a_queue_is_as_long_as_those_behind_it_wait() {
     let wrong = link(100, 10, 110).build().unwrap();
     let check = train.queue_check(&wrong, &filling(), counted(7_000, 5_000)).unwrap();
     assert!(!check.is_met, "{check:?}");
-    // A few that were late on top do not count.
+    // A few packets with additional delay do not count.
     let mut late = filling();
     for arrival in &mut late[4_901..] {
         arrival.at = arrival.at + Span::from_millis(9);
@@ -224,7 +225,7 @@ fn a_queue_is_as_long_as_those_behind_it_wait() {
 
 #[test]
 fn a_queue_in_bytes_counts_in_packets() {
-    // 150 000 bytes are 100 packets; the router may count two less.
+    // 150 000 bytes are 100 packets; the router may count two fewer.
     let config = link(100, 10, 1).with_queue(QueueLimit::Bytes(150_000)).build().unwrap();
     let train = plan(vec![config.to_builder()]);
     let check = train.queue_check(&config, &filling(), counted(7_000, 5_000)).unwrap();
@@ -272,7 +273,7 @@ fn a_queue_is_not_judged_where_its_length_is_not_what_shows() {
     both("did not fill the queue", check(config(), 0));
     let ecn = EcnThreshold { mark_packets: 5 };
     both("", check(config().with_discipline(Discipline::EcnThreshold(ecn)), 9));
-    // The router's count stands where only the delay does not show it.
+    // The router's count remains valid where only the delay does not show the length.
     let delays_only = |part: &str, [delays, counted]: [String; 2]| {
         assert!(delays.contains(part) && counted.is_empty(), "{delays}; {counted}");
     };
@@ -301,15 +302,15 @@ fn counts_are_those_of_the_train_alone() {
     let after = [stats(110, 31, 79), stats(78, 0, 70)];
     let in_time = Span::from_millis(5);
     let counted = Counted::between(before, after, in_time);
-    // Six of the hundred were the lone ones.
+    // Six of the hundred were the lone packets.
     let expected =
         Counted { offered: 94, in_time, refused: 30, queue_max_packets: 42, delivered: 62 };
     assert_eq!(counted, expected);
-    // A router that has begun anew in between counts from nothing.
+    // After a restart of the router in between, the count is zero.
     assert_eq!(Counted::between(after, before, in_time).offered, 0);
 }
 
-/// Any number up to `most`, small ones as likely as large ones.
+/// Any number up to `most`, small numbers as likely as large numbers.
 fn some(random: &mut SeededRandom, most: u64) -> u64 {
     let most = most >> random.below(40).min(u64::from(most.ilog2()));
     random.below(most + 1)
@@ -350,7 +351,7 @@ fn strange_link(random: &mut SeededRandom) -> LinkConfig {
         .unwrap()
 }
 
-/// Seeds name the path: a failure repeats with the one that it prints.
+/// The seed determines the path: a failure repeats with the printed seed.
 #[test]
 fn the_strangest_path_is_measured_in_bounded_time_or_not_at_all() {
     let mut trains = 0;

@@ -1,4 +1,4 @@
-//! Flows between two real hosts, over a wire that takes some time and loses nothing.
+//! Flows between two real hosts, over a lossless wire with delay.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -76,7 +76,7 @@ fn ends(mtu: u32, is_ipv6: bool) -> (Ends, Wire) {
     };
     let ((near, near_address), (far, far_address)) = (host("near", 1), host("far", 2));
     for (host, address) in [(&near, near_address), (&far, far_address)] {
-        // The kernel may take a moment to make an IPv6 address usable.
+        // The kernel may need a moment to make an IPv6 address usable.
         let is_usable = || std::net::UdpSocket::bind((address, 0)).is_ok();
         let started = std::time::Instant::now();
         while !host.run(is_usable).unwrap() {
@@ -88,12 +88,12 @@ fn ends(mtu: u32, is_ipv6: bool) -> (Ends, Wire) {
     (Ends { near, near_address, far, far_address }, wire)
 }
 
-/// What a flow came to.
+/// Results of a flow.
 #[derive(Debug, Default)]
 struct Seen {
     counters: Vec<Counters>,
     completed: usize,
-    /// The latest, and the most packets on the way.
+    /// The latest gauges, and the most packets in flight.
     gauges: Gauges,
     in_flight_max: u64,
 }
@@ -113,7 +113,7 @@ impl Seen {
     }
 }
 
-/// Runs a flow until so many copies are over.
+/// Runs a flow until `copies` copies are over.
 fn run(plan: &FlowPlan, ends: Ends, copies: usize) -> Seen {
     let flow = Flow::prepare(plan, ends, 7, None).unwrap();
     let started = std::time::Instant::now();
@@ -141,7 +141,7 @@ fn tcp_crosses_hosts_over_both_protocols() {
         let seen = run(&plan, ends, 4);
         assert_eq!((seen.counters.len(), seen.completed), (4, 4));
         assert!(seen.counters.iter().all(|counters| counters.fresh_bytes == 5_000_000));
-        // Time stamps take 12 of the bytes of a packet, and IPv6 has 20 bytes more.
+        // Timestamps take 12 bytes of a packet, and IPv6 headers 20 bytes more.
         let payload = if is_ipv6 { 1428 } else { 1448 };
         for found in &seen.counters {
             assert!(found.sent - found.resent >= 5_000_000 / payload, "{found:?}");
@@ -159,7 +159,8 @@ fn a_tcp_window_is_about_as_wide_as_the_plan_wants() {
     plan.stop = Some(Instant::ZERO + Span::from_millis(1500));
     let seen = run(&plan, ends, 1);
     assert!(seen.in_flight_max >= 150, "{seen:?}");
-    // The first round trips may have more, until the kernel knows what packets cost it.
+    // The first RTTs may have more in flight, until the kernel has measured its overhead per
+    // packet.
     assert!(seen.gauges.in_flight <= 250, "{seen:?}");
 }
 
@@ -190,7 +191,7 @@ fn sabul_crosses_hosts_over_both_protocols() {
     }
 }
 
-/// Programs see the addresses of both hosts, and the near one reaches the far one.
+/// Programs receive the addresses of both hosts, and the near program reaches the far program.
 #[test]
 fn programs_of_two_hosts_talk() {
     let (ends, _wire) = ends(1500, false);

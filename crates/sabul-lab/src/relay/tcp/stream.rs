@@ -1,20 +1,20 @@
-//! One direction of a TCP connection under way: a window of segments, delivered in order.
+//! Send window of one direction of a TCP connection: segments, delivered in order.
 //!
-//! No sockets here. The owner appends what it has read, puts each segment on the link, says which
-//! of them arrived, and writes out what is ready.
+//! No sockets here. The owner appends bytes read, puts each segment on the link, reports arrivals,
+//! and writes out bytes that are ready.
 
 use std::collections::VecDeque;
 
-/// What a segment carries.
+/// Content of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A step of the handshake, without data.
     Handshake,
     /// This many bytes.
     Data(u32),
-    /// The end of the stream.
+    /// End of the stream.
     Fin,
-    /// The end of the connection, in error.
+    /// Reset of the connection.
     Reset,
 }
 
@@ -26,12 +26,12 @@ struct Segment {
 
 #[derive(Debug, Default)]
 pub(super) struct Stream {
-    /// Bytes read and not yet written: first those that are ready, then those under way.
+    /// Bytes read and not yet written: first the ready bytes, then the bytes in flight.
     bytes: VecDeque<u8>,
     ready: usize,
     /// Segments from the first that has not arrived.
     segments: VecDeque<Segment>,
-    /// The number of the first of them.
+    /// Number of the first of these segments.
     base: u64,
     handshakes: u32,
     has_ended: bool,
@@ -40,14 +40,14 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Adds a segment; returns its number. The bytes are those of a [`Kind::Data`].
+    /// Appends a segment and returns its number. `bytes` is the content of a [`Kind::Data`].
     pub(super) fn append(&mut self, kind: Kind, bytes: &[u8]) -> u64 {
         self.bytes.extend(bytes);
         self.segments.push_back(Segment { kind, has_arrived: false });
         self.base + self.segments.len() as u64 - 1
     }
 
-    /// The bytes of payload of a segment that still has to arrive.
+    /// Returns the payload length of a segment that has not arrived; `None` after its arrival.
     pub(super) fn missing(&self, number: u64) -> Option<u32> {
         let segment = self.segments.get(self.index(number)?)?;
         match segment {
@@ -57,7 +57,7 @@ impl Stream {
         }
     }
 
-    /// A segment arrived whole; a second copy changes nothing.
+    /// Records the arrival of an undamaged segment; duplicates have no effect.
     pub(super) fn arrive(&mut self, number: u64) {
         let Some(segment) = self.index(number).and_then(|at| self.segments.get_mut(at)) else {
             return;
@@ -85,21 +85,21 @@ impl Stream {
         usize::try_from(number.checked_sub(self.base)?).ok()
     }
 
-    /// The next bytes to write, in order; empty when there are none.
+    /// Returns the next bytes to write, in order; empty if there are none.
     pub(super) fn readable(&self) -> &[u8] {
         let (first, _) = self.bytes.as_slices();
         &first[..self.ready.min(first.len())]
     }
 
-    /// That many of the [`readable`](Self::readable) bytes are written.
+    /// Removes `written` of the [`readable`](Self::readable) bytes.
     pub(super) fn consume(&mut self, written: usize) {
         self.bytes.drain(..written);
         self.ready -= written;
     }
 
-    /// Nobody wants the rest.
+    /// Discards the rest of the stream.
     pub(super) fn abandon(&mut self) {
-        // Whatever is still on the link has a number below this base.
+        // Segments still on the link have numbers below this base.
         let base = self.base + self.segments.len() as u64;
         *self = Self { base, is_abandoned: true, ..Self::default() };
     }
