@@ -1,7 +1,7 @@
-//! What the relay can carry on this machine: offers 1472-byte datagrams at a rate for a while and
-//! reports what arrived, the processor time of the relay, and how punctual it was.
+//! Capacity of the relay on this machine: sends 1472-byte datagrams at a given rate and reports
+//! arrivals, the relay's processor time, and its lateness.
 //!
-//! Sender, relay and receiver share the machine, as in a real run. Run it optimised:
+//! Sender, relay and receiver share the machine, as in a real run. Run this example optimised:
 //! `cargo run --release -p sabul-lab --example relay_ceiling -- [RATE_MBPS] [SECONDS] [DELAY_MS]`.
 
 use std::io::IoSliceMut;
@@ -50,12 +50,12 @@ fn main() -> Result<(), AnyError> {
         let (stop, bytes) = (Arc::clone(&stop), Arc::clone(&bytes));
         thread::spawn(move || receive(&target, &stop, &bytes))
     };
-    // Offered as packets of the path: the payload and 28 bytes of headers.
+    // The rate counts packets of the path: payload and 28 bytes of headers.
     let per_second = mbps as f64 * 1e6 / PACKET_BITS;
     let (address, time) = (relay.addr(), Duration::from_secs(seconds));
     let sender = thread::spawn(move || send(address, per_second, time));
 
-    // Measured from a second into the run to its end.
+    // Measured from one second into the run to its end.
     thread::sleep(Duration::from_secs(1));
     let (start, first) = (Instant::now(), (bytes.load(Ordering::Relaxed), relay.stats()));
     let sent = sender.join().map_err(|_| "the sender failed")??;

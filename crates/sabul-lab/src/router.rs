@@ -1,14 +1,16 @@
-//! The router: one thread that carries packets between hosts over the links of a path, in real time.
+//! Router of a lab: one thread that forwards packets between hosts over the links of a path, in
+//! real time.
 //!
-//! Model: what a host sends appears on its device, is cut into the segments that a network card would
-//! send, and enters the first link of its path. Links and routes are the very ones of the simulator
-//! (`sabul-path`); what has come to the end of its route is written to the other host's device.
-//! Neighbouring segments that come out together go in one write, as a network card would
-//! hand them up.
-//! Time:   arrivals count from when the router reads them, which under load is up to one [`TICK`] late;
-//!     departures happen at or after their due time, never before, and by how much is measured.
-//! Limits: a pair of hosts is a point-to-point path: whatever one sends reaches the other, wherever it
-//!     is addressed to.
+//! Model: a host's packets appear on its device, are split into the segments that a network card
+//!     would send, and enter the first link of their path. Links and routes are those of the
+//!     simulator (`sabul-path`). At the end of a route, packets are written to the other host's
+//!     device. Neighbouring segments that leave together are written at once, as a network card
+//!     with receive offload would deliver them.
+//! Time: the arrival time is the time when the router reads a packet, which under load is up to one
+//!     [`TICK`] late. Departures happen at or after their due time, never before; their lateness is
+//!     measured.
+//! Limits: a pair of hosts is a point-to-point path: every packet of one host reaches the other,
+//!     whatever its destination address.
 
 mod accounts;
 mod engine;
@@ -36,103 +38,105 @@ use engine::Engine;
 use sabul_tun::Device;
 use sabul_tun::Tuple;
 
-/// How long a busy router sleeps between two rounds. Shorter keeps the schedule better and leaves less
-/// of the machine to what it measures.
+/// Sleep of a busy router between two rounds. A shorter sleep keeps the schedule better and uses
+/// more processor time.
 const TICK: Duration = Duration::from_micros(30);
-/// The router answers within a round; one that does not has died.
+/// Timeout for an answer of the router, which normally answers within a round; a router that does
+/// not answer has died.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Two hosts and the path between them.
 #[derive(Clone, Debug)]
 pub(crate) struct PairPlan {
-    /// Where data comes from.
+    /// Device of the sending host.
     pub(crate) near: Arc<Device>,
-    /// Where it goes.
+    /// Device of the receiving host.
     pub(crate) far: Arc<Device>,
-    /// Links in order, as positions; the way back mirrors them.
+    /// Links in order, as positions; the back direction uses the reverse order.
     pub(crate) path: Vec<usize>,
     /// One-way delay added behind the last link, in both directions.
     pub(crate) access_delay: Span,
 }
 
-/// What a router carries.
+/// Links and hosts of a router.
 #[derive(Debug)]
 pub(crate) struct RouterPlan {
     /// The links.
     pub(crate) links: Vec<LinkPlan>,
-    /// The hosts.
+    /// The pairs of hosts.
     pub(crate) pairs: Vec<PairPlan>,
-    /// Where all chance comes from.
+    /// Seed of all random streams.
     pub(crate) seed: u64,
 }
 
-/// How much went one way.
+/// Traffic counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     /// Packets that left the sending host, after segmentation.
     pub sent_packets: u64,
-    /// Their bytes, IP headers included.
+    /// Bytes of the packets sent, IP headers included.
     pub sent_bytes: u64,
-    /// Their bytes above TCP or UDP.
+    /// Payload bytes above TCP or UDP of the packets sent.
     pub sent_payload_bytes: u64,
-    /// Those that carried payload.
+    /// Packets sent with payload.
     pub data_packets: u64,
-    /// Those whose payload begins with bytes that were sent before (TCP only).
+    /// Packets whose payload begins with bytes that were sent before (TCP only).
     pub resent_packets: u64,
-    /// Packets handed to the receiving host, second copies included.
+    /// Packets delivered to the receiving host, duplicates included.
     pub arrived_packets: u64,
-    /// Their bytes, IP headers included.
+    /// Bytes of the packets delivered, IP headers included.
     pub arrived_bytes: u64,
-    /// Their bytes above TCP or UDP.
+    /// Payload bytes above TCP or UDP of the packets delivered.
     pub arrived_payload_bytes: u64,
-    /// Those that carried payload.
+    /// Packets delivered with payload.
     pub arrived_data_packets: u64,
-    /// Payload bytes that had not arrived before: TCP counts each byte of its stream once, everything
-    /// else counts as it comes.
+    /// New payload bytes: TCP counts each byte of its stream once, all other protocols count every
+    /// payload byte.
     pub fresh_bytes: u64,
 }
 
-/// One direction of a conversation, as the router saw it.
+/// One direction of a conversation, as counted by the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TupleLook {
-    /// Position of the two hosts.
+    /// Position of the pair of hosts.
     pub pair: usize,
-    /// Which way it goes.
+    /// Direction.
     pub way: Way,
-    /// Whose it is; protocol 255 is what began after the twenty thousandth conversation.
+    /// Addresses, ports and protocol. Protocol 255 stands for all conversations after the first 20
+    /// 000.
     pub tuple: Tuple,
-    /// How much it was.
+    /// Traffic counters.
     pub amount: Amount,
-    /// When its first packet left the sending host.
+    /// Time when the first packet left the sending host.
     pub first: Instant,
-    /// When its last packet did.
+    /// Time when the last packet left the sending host.
     pub last: Instant,
 }
 
-/// Everything the router knows.
+/// Snapshot of the router.
 #[derive(Clone, Debug, Default)]
 pub struct RouterLook {
-    /// When this was true.
+    /// Time of the snapshot.
     pub at: Instant,
     /// Both directions of each link, in the order of the plan.
     pub links: Vec<[LinkLook; 2]>,
     /// Both directions of each pair of hosts.
     pub pairs: Vec<[Amount; 2]>,
-    /// How late packets left, compared with the path's schedule.
+    /// Lateness of departures relative to the path's schedule.
     pub lateness: Lateness,
-    /// Frames of a host that were no IP packets.
+    /// Frames of a host that were not IP packets.
     pub malformed: u64,
     /// Frames that the receiving host's device refused.
     pub refused: u64,
-    /// Longest time between two rounds while packets were on the way.
+    /// Longest time between two rounds while packets were in flight.
     pub longest_pause: Span,
     /// Processor time of the router's thread since the restart, in seconds.
     pub cpu_seconds: f64,
-    /// Packets that a recording left out because the disk could not follow.
+    /// Packets that a capture left out because the disk was too slow.
     pub unrecorded: u64,
 }
 
-/// What the router is asked.
+/// Request to the router's thread.
 #[derive(Debug)]
 enum Question {
     Restart { links: Vec<LinkPlan>, seed: u64, capture: Option<PathBuf>, answer: Sender<Started> },
@@ -145,7 +149,7 @@ enum Question {
 
 type Started = Result<Clock, LabError>;
 
-/// A running router; dropping it ends its thread.
+/// A running router; dropping the router ends its thread.
 pub(crate) struct Router {
     questions: Sender<Question>,
     waker: UnixStream,
@@ -159,7 +163,7 @@ impl fmt::Debug for Router {
 }
 
 impl Router {
-    /// Starts to route; its time begins now.
+    /// Starts the router's thread; its clock starts now.
     pub(crate) fn start(plan: RouterPlan) -> Result<Self, LabError> {
         let fail = |what: &str| LabError::system(format!("{what} of the router"));
         let (waker, wakened) = UnixStream::pair().map_err(fail("make the waker"))?;
@@ -175,9 +179,9 @@ impl Router {
         Ok(Self { questions, waker, thread: Some(thread) })
     }
 
-    /// Begins anew with fresh links (as many as before), counts and clock: all that is on the way is
-    /// gone. With a directory, everything that enters a link from now on is recorded there. Returns the
-    /// new clock.
+    /// Restarts with new links (as many as before), counters and clock; packets in flight are
+    /// discarded. With a directory, everything that enters a link from now on is captured there.
+    /// Returns the new clock.
     pub(crate) fn restart(
         &self,
         links: Vec<LinkPlan>,
@@ -187,27 +191,27 @@ impl Router {
         self.ask(|answer| Question::Restart { links, seed, capture, answer }).ok_or_else(gone)?
     }
 
-    /// Tells from the next restart on what links drop.
+    /// Sends drop events of the links to `teller`, from the next restart on.
     pub(crate) fn tell_drops(&self, teller: Teller) {
         self.tell(Question::TellDrops(teller));
     }
 
-    /// How everything stands now.
+    /// Returns a snapshot.
     pub(crate) fn look(&self) -> RouterLook {
         self.ask(Question::Look).unwrap_or_default()
     }
 
-    /// All conversations, in the order in which they began.
+    /// Returns all conversations, in the order of their first packets.
     pub(crate) fn tuples(&self) -> Vec<TupleLook> {
         self.ask(Question::Tuples).unwrap_or_default()
     }
 
-    /// Lets the links' longest queues be measured anew.
+    /// Restarts the measurement of the links' longest queues.
     pub(crate) fn restart_queue_max(&self) {
         self.tell(Question::RestartQueueMax);
     }
 
-    /// Ends it, and says whether a recording is whole.
+    /// Ends the router. Returns an error if a capture is incomplete.
     pub(crate) fn stop(mut self) -> Result<(), LabError> {
         let fault = self.ask(Question::Stop).unwrap_or_else(|| Some(gone()));
         self.join();
@@ -221,9 +225,9 @@ impl Router {
     }
 
     fn tell(&self, question: Question) {
-        // A router that has died answers nothing, which the one who asks finds out.
+        // A router that has died sends no answer, so the caller's receive fails.
         let _ = self.questions.send(question);
-        // A full pipe means that it has wake-ups to read already.
+        // A full pipe means that wake-ups are already pending.
         let _ = (&self.waker).write(&[0]);
     }
 
@@ -250,7 +254,7 @@ fn gone() -> LabError {
     LabError::System { action: "reach the router".to_owned(), source }
 }
 
-/// The router's thread.
+/// Main function of the router's thread.
 fn run(
     plan: &RouterPlan,
     wakened: UnixStream,
@@ -260,7 +264,7 @@ fn run(
     ask_for_punctuality();
     match Engine::new(plan, wakened) {
         Ok(mut engine) => {
-            // Whoever started us waits just now, or is gone together with the other end of `asked`.
+            // The caller waits for this, or is gone together with the other end of `asked`.
             let _ = ready.send(Ok(engine.clock()));
             engine.run(asked);
         }
@@ -271,18 +275,19 @@ fn run(
     }
 }
 
-/// Asks the kernel to run this thread on time; whatever it refuses costs accuracy, which is measured.
+/// Requests punctual scheduling from the kernel. A refusal only reduces accuracy, which is
+/// measured.
 fn ask_for_punctuality() {
     use thread_priority::{
         RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
         set_thread_priority_and_policy, thread_native_id,
     };
-    // By default the kernel may be 50 µs late.
+    // By default the kernel may wake a thread 50 µs late.
     let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
     let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
     let lowest = ThreadPriority::from_posix(thread_priority::ScheduleParams { sched_priority: 1 });
     if set_thread_priority_and_policy(thread_native_id(), lowest, policy).is_err() {
-        // On Linux this concerns the calling thread only.
+        // On Linux this applies to the calling thread only.
         let _ = rustix::process::setpriority_process(None, -20);
     }
 }

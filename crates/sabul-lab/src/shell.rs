@@ -1,16 +1,16 @@
-//! Two hosts and a path between them, for a person at a terminal.
+//! Interactive lab: two hosts and a path between them, for a person at a terminal.
 //!
 //! | Host | Name | IPv4 | IPv6 |
 //! | --- | --- | --- | --- |
 //! | where the program runs | `near` | 10.66.0.1/24 | fd66::1/64 |
 //! | at the other end of the path | `far` | 10.66.0.2/24 | fd66::2/64 |
 //!
-//! The names are in `/etc/hosts` where mounts are ours ([`crate::isolate`]). Programs find in their
-//! environment:
+//! The names are in `/etc/hosts` if the lab has its own mount namespace ([`crate::isolate`]).
+//! Environment variables of programs:
 //!
 //! | Variable | Content |
 //! | --- | --- |
-//! | `SABUL_LAB` | name of the host that they run in |
+//! | `SABUL_LAB` | name of the program's host |
 //! | `SABUL_LAB_NEAR`, `SABUL_LAB_FAR` | IPv4 addresses |
 //! | `SABUL_LAB_FAR_NS` | path of the far host's namespace, for [`join_far`] |
 
@@ -40,61 +40,61 @@ use crate::isolate;
 use crate::router::{PairPlan, Router, RouterLook, RouterPlan, TupleLook};
 use far::FarPrograms;
 
-/// Where the near host's program is, and where the far one's are.
+/// The near host, with the main program, and the far host.
 const NEAR: Place = Place { name: "near", number: 1 };
 const FAR: Place = Place { name: "far", number: 2 };
 /// IPv4 address of the near host, where the program runs.
 pub const NEAR_ADDRESS: Ipv4Addr = NEAR.ipv4();
 /// IPv4 address of the far host.
 pub const FAR_ADDRESS: Ipv4Addr = FAR.ipv4();
-/// The MTU of both hosts, in bytes, unless the link carries more.
+/// MTU of both hosts, in bytes, unless the link carries larger packets.
 const MTU: u32 = 1_500;
-/// The largest MTU of a TUN device.
+/// Largest MTU of a TUN device.
 const MTU_MAX: u32 = 65_535;
 
-/// Environment variable that names the host a program runs in.
+/// Environment variable with the name of a program's host.
 const PLACE_VARIABLE: &str = "SABUL_LAB";
 /// Environment variable with the path of the far host's namespace.
 const FAR_NAMESPACE_VARIABLE: &str = "SABUL_LAB_FAR_NS";
 
-/// What a shell wants.
+/// Settings of a shell.
 #[derive(Clone, Debug)]
 pub struct ShellConfig {
     /// The path.
     pub link: LinkPlan,
-    /// Where all chance comes from.
+    /// Seed of all random streams.
     pub seed: u64,
-    /// The program to run in the near host and its arguments; the user's shell if empty.
+    /// Program with arguments for the near host; the user's shell if empty.
     pub command: Vec<OsString>,
-    /// Programs to run in the far host meanwhile, each a line for `sh -c`. They have no input, and
-    /// their output goes nowhere unless the line itself says where.
+    /// Programs for the far host, each a line for `sh -c`. Their input is empty, and their output
+    /// is discarded unless the line redirects it.
     pub peer_commands: Vec<String>,
-    /// Directory for a recording of the link.
+    /// Directory for a packet capture of the link.
     pub capture: Option<std::path::PathBuf>,
 }
 
-/// What came of it.
+/// Outcome of a shell.
 #[derive(Debug)]
 pub struct ShellOutcome {
-    /// Exit code of the program (128 + signal where one ended it).
+    /// Exit code of the program (128 + signal after a signal).
     pub code: u8,
-    /// What went over the path.
+    /// Snapshot of the router at the end.
     pub router: RouterLook,
-    /// All conversations, in the order in which they began.
+    /// All conversations, in the order of their first packets.
     pub tuples: Vec<TupleLook>,
-    /// Programs of the far host that had ended badly before they were ended, and what else did not go
-    /// as it should, in words.
+    /// Messages about programs of the far host that failed by themselves, and about other problems.
     pub complaints: Vec<String>,
 }
 
-/// Makes two hosts, runs the program in the near one, and takes everything down again.
+/// Makes two hosts, runs the program in the near host, and removes everything again.
 ///
-/// A SIGTERM or SIGHUP of this process ends the program; SIGINT and SIGQUIT are left to the program,
-/// which gets them from the terminal as well. Must not be called from asynchronous code.
+/// A SIGTERM or SIGHUP of this process ends the program. SIGINT and SIGQUIT are left to the
+/// program, which receives them from the terminal as well. Must not be called from asynchronous
+/// code.
 ///
 /// # Errors
-/// If the hosts cannot be made, a program of the far host ends badly at once, or the program of the
-/// near one cannot be started.
+/// If the hosts cannot be made, a program of the far host fails at once, or the program of the near
+/// host cannot be started.
 pub fn run(config: ShellConfig) -> Result<ShellOutcome, LabError> {
     let ShellConfig { link, seed, command, peer_commands, capture } = config;
     let mut complaints = Vec::new();
@@ -140,11 +140,11 @@ pub fn run(config: ShellConfig) -> Result<ShellOutcome, LabError> {
     Ok(ShellOutcome { code, router: look, tuples, complaints })
 }
 
-/// Runs a program in the far host of the lab whose shell we are in, with our input and output, and
-/// gives its exit code (128 + signal where one ended it).
+/// Runs a program in the far host of the surrounding lab shell, with our input and output. Returns
+/// its exit code (128 + signal after a signal).
 ///
 /// # Errors
-/// If there is no lab around us or it has ended, or the program cannot be started.
+/// If there is no surrounding lab or the lab has ended, or the program cannot be started.
 pub fn join_far(command: Vec<OsString>) -> Result<u8, LabError> {
     let Some((name, arguments)) = command.split_first() else {
         let why = "no command was given to run in the far host";
@@ -165,7 +165,7 @@ fn join(namespace: &Path, mut program: Command) -> Result<u8, LabError> {
         Ok(setns(namespace, CloneFlags::CLONE_NEWNET)?)
     };
     attend::attend(|| {
-        // A thread of its own, so that the caller's stays where it is.
+        // A separate thread, so that the caller's thread keeps its namespace.
         let spawned = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 enter().map_err(|source| LabError::NotAllowed {
@@ -190,7 +190,7 @@ fn join(namespace: &Path, mut program: Command) -> Result<u8, LabError> {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     name: &'static str,
-    /// The last part of its addresses.
+    /// Last part of the addresses.
     number: u8,
 }
 
@@ -213,16 +213,17 @@ impl Place {
     }
 }
 
-/// The hosts' MTU: larger packets than usual where the link takes them both ways. A link that takes
-/// less swallows what is larger, which is what its plan says and for programs to find out.
+/// Returns the hosts' MTU: above 1500 bytes if the link carries larger packets in both directions.
+/// A link with a smaller MTU drops larger packets, as its plan says; programs must discover that
+/// MTU.
 fn mtu_over(link: &LinkPlan) -> u32 {
     let forward = link.forward.mtu().unwrap_or(MTU);
     let back = link.back.mtu().unwrap_or(MTU);
     forward.min(back).clamp(MTU, MTU_MAX)
 }
 
-/// The program of the near host: what was asked for, or a shell whose prompt says where it is. (Those
-/// whose configuration sets a prompt keep theirs.)
+/// Returns the program of the near host: the given command, or a shell with the host's name in its
+/// prompt. (A shell whose configuration sets a prompt keeps that prompt.)
 fn near_program(command: &[OsString], shell: Option<OsString>) -> Command {
     if let Some((name, arguments)) = command.split_first() {
         let mut program = Command::new(name);

@@ -1,8 +1,8 @@
-//! What the kernel knows of TCP connections, by the socket diagnosis interface.
+//! TCP connection statistics from the kernel's socket diagnosis interface.
 //!
-//! A netlink socket belongs to the namespace in which it was opened, and tells about the sockets of
-//! that namespace only. What the kernel answers is read as far as it is understood: a field that an
-//! older kernel does not have is zero, and an answer that makes no sense is left out.
+//! A netlink socket belongs to the namespace in which the socket was opened, and returns only
+//! sockets of that namespace. Fields that an older kernel does not have are zero, and
+//! unintelligible answers are skipped.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,45 +23,45 @@ use socket2::SockRef;
 
 use crate::error::LabError;
 
-/// The kernel fills at most 32 KiB at a time.
+/// Read buffer; the kernel fills at most 32 KiB at a time.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Reads of one answer: 64 MiB, more than the connections of all ports take.
+/// Most reads of one answer: 64 MiB, more than the connections of all ports take.
 const READS_MAX: usize = 2_048;
-/// The kernel answers at once; this is for one that does not.
+/// Timeout of a read; the kernel normally answers at once.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Flag of the options field: segments carry time stamps, and with them 12 more bytes of header.
+/// Flag of the options field: segments carry timestamps, which add 12 bytes of header.
 const OPTION_TIMESTAMPS: u8 = 1;
 
-/// One TCP connection at one moment.
+/// Sample of one TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TcpSample {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     /// Congestion window, in segments.
     pub(crate) cwnd: u32,
-    /// Smoothed round trip, in microseconds; zero before the first sample.
+    /// Smoothed RTT, in microseconds; zero before the first sample.
     pub(crate) rtt_us: u32,
-    /// Mean deviation of the round trip, in microseconds.
+    /// Mean deviation of the RTT, in microseconds.
     pub(crate) rtt_variance_us: u32,
-    /// Smallest round trip seen, in microseconds.
+    /// Minimum RTT, in microseconds; zero before the first sample.
     pub(crate) min_rtt_us: u32,
-    /// Segments sent again so far.
+    /// Segments retransmitted so far.
     pub(crate) retransmitted: u32,
-    /// Segments of data sent so far, repeats included.
+    /// Data segments sent so far, retransmissions included.
     pub(crate) data_segments_out: u32,
-    /// Payload bytes of those.
+    /// Payload bytes sent so far, retransmissions included.
     pub(crate) bytes_sent: u64,
-    /// Segments that the sender takes for lost now.
+    /// Segments that the sender currently considers lost.
     pub(crate) lost: u32,
     /// Segments sent and not yet acknowledged.
     pub(crate) unacked: u32,
-    /// Those of them that have arrived out of order, as the receiver says.
+    /// Unacknowledged segments that the receiver has reported by SACK.
     pub(crate) sacked: u32,
-    /// Repeats on the way now.
+    /// Retransmissions in flight.
     pub(crate) retransmitting: u32,
     /// Payload bytes of a full segment.
     pub(crate) mss: u32,
-    /// Whether segments carry time stamps.
+    /// Whether segments carry timestamps.
     pub(crate) has_timestamps: bool,
     /// Latest delivery rate, bytes per second.
     pub(crate) delivery_rate: u64,
@@ -69,29 +69,29 @@ pub(crate) struct TcpSample {
     pub(crate) pacing_rate: u64,
     /// Bytes acknowledged so far.
     pub(crate) bytes_acked: u64,
-    /// The receiver's window as the sender knows it, in bytes.
+    /// The receiver's advertised window, in bytes.
     pub(crate) send_window: u32,
 }
 
 impl TcpSample {
-    /// Segments on the way: sent, not acknowledged and not taken for lost.
+    /// Returns the segments in flight: sent, not acknowledged and not lost.
     pub(crate) fn in_flight(&self) -> u32 {
         let gone = self.sacked.saturating_add(self.lost);
         self.unacked.saturating_sub(gone).saturating_add(self.retransmitting)
     }
 
-    /// Bytes of IP and TCP headers on each segment of data.
+    /// Returns the bytes of IP and TCP headers of each data segment.
     pub(crate) fn header_bytes(&self) -> u32 {
         let ip = if self.local.is_ipv4() { 20 } else { 40 };
         ip + 20 + if self.has_timestamps { 12 } else { 0 }
     }
 }
 
-/// Asks the kernel about all TCP connections of one host.
+/// Client of the socket diagnosis interface for the TCP connections of one host.
 pub(crate) struct TcpInfo {
     socket: Socket,
     buffer: Vec<u8>,
-    /// Tells an answer from a late one to an earlier question.
+    /// Distinguishes an answer from a late answer to an earlier request.
     sequence: u32,
 }
 
@@ -102,7 +102,7 @@ impl std::fmt::Debug for TcpInfo {
 }
 
 impl TcpInfo {
-    /// Asks about the host that the calling thread is in.
+    /// Opens a client for the host of the calling thread.
     pub(crate) fn open() -> Result<Self, LabError> {
         let open = || {
             let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
@@ -115,7 +115,7 @@ impl TcpInfo {
         Ok(Self { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0 })
     }
 
-    /// Connections that are open, listening ones left out.
+    /// Returns all open connections, without listening sockets.
     pub(crate) fn sample(&mut self) -> Result<Vec<TcpSample>, LabError> {
         let mut samples = Vec::new();
         for (family, socket_id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
@@ -125,7 +125,7 @@ impl TcpInfo {
         Ok(samples)
     }
 
-    /// One connection; none if there is none between these two.
+    /// Returns one connection; `None` if there is no connection between these two addresses.
     pub(crate) fn find(
         &mut self,
         local: SocketAddr,
@@ -147,7 +147,7 @@ impl TcpInfo {
         Ok(samples.pop())
     }
 
-    /// Puts a question and adds what comes of it to `samples`.
+    /// Sends a request and adds the answer to `samples`.
     fn ask(
         &mut self,
         family: u8,
@@ -182,7 +182,7 @@ impl TcpInfo {
     }
 }
 
-/// Takes what one read has brought; says whether the answer ends there.
+/// Parses one read; returns whether the answer is complete.
 fn take_answer(
     mut bytes: &[u8],
     sequence: u32,
@@ -198,7 +198,7 @@ fn take_answer(
                 NetlinkPayload::Error(error) => {
                     let code = error.raw_code().checked_abs().unwrap_or_default();
                     let error = io::Error::from_raw_os_error(code);
-                    // Asked about one connection, the kernel says so if there is none.
+                    // The kernel's error if a single requested connection does not exist.
                     let is_absence = error.kind() == io::ErrorKind::NotFound;
                     return if is_absence { Ok(true) } else { Err(error) };
                 }
@@ -210,7 +210,7 @@ fn take_answer(
                 }
                 _ => {}
             },
-            // Somebody else's, or nothing that we understand.
+            // Another request's answer, or an unknown message.
             _ => {}
         }
         // Messages start at multiples of four bytes.
@@ -220,7 +220,7 @@ fn take_answer(
     Ok(false)
 }
 
-/// What a response says; none where it has nothing of TCP's own, as for sockets about to be gone.
+/// Returns the sample of a response; `None` without TCP information, as for closing sockets.
 fn sample_of(response: &InetResponse) -> Option<TcpSample> {
     let info = response.nlas.iter().find_map(|nla| match nla {
         Nla::TcpInfo(bytes) => Some(Fields(bytes)),
@@ -253,7 +253,7 @@ fn sample_of(response: &InetResponse) -> Option<TcpSample> {
     })
 }
 
-/// Numbers at given places; zero behind the end.
+/// Numbers at given offsets; zero behind the end.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -300,7 +300,7 @@ mod tests {
                 assert!(sample.data_segments_out > 0 && sample.mss > 500, "{sample:?}");
                 assert!(sample.send_window > 0, "{sample:?}");
             }
-            // The other end's own view of the same connection, and none of the listener.
+            // The other end's sample of the same connection, without the listener.
             assert!(all.iter().any(|sample| (sample.local, sample.remote) == (remote, local)));
             assert!(all.iter().all(|sample| sample.remote.port() != 0));
         }
@@ -320,7 +320,7 @@ mod tests {
         let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut info = TcpInfo::open().unwrap();
         info.sample().unwrap();
-        // The buffer still holds the last answer; put the question by hand to get a whole one.
+        // The buffer still holds the last answer; send the request by hand to get a whole answer.
         let request = info.sequence + 1;
         let mut samples = Vec::new();
         info.ask(AF_INET, SocketId::new_v4(), NLM_F_REQUEST | NLM_F_DUMP, &mut samples).unwrap();

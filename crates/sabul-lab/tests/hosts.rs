@@ -1,8 +1,8 @@
-//! Labs as whole programs: what they run in, and that nothing is left of them.
+//! Labs as whole programs: their environment, and complete removal at their end.
 //!
-//! This program is its own subject. Called as `hosts lab NEAR [FAR]...` it is a lab; otherwise it starts
-//! such labs and watches them. All that runs in a lab holds the writing end of one pipe, so the pipe ends
-//! exactly when the last of them has ended.
+//! This program is its own test subject. Called as `hosts lab NEAR [FAR]...` the program is a lab;
+//! otherwise it starts such labs and checks them. All processes of a lab hold the writing end of
+//! one pipe, so the pipe reaches EOF exactly when the last process has ended.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -20,7 +20,7 @@ use sabul_lab::shell::{self, ShellConfig};
 use sabul_lab::{LabError, isolate};
 use sabul_path::{LinkConfig, LinkPlan};
 
-/// An ordinary user.
+/// User id of an ordinary user.
 const NOBODY: u32 = 65_534;
 
 fn main() -> ExitCode {
@@ -58,7 +58,7 @@ fn check_all() {
     println!("{} passed, 0 failed", checks.len());
 }
 
-/// A lab that runs the first argument in the near host and the others in the far one.
+/// A lab that runs the first argument in the near host and the others in the far host.
 fn lab(arguments: &[OsString]) -> Result<ExitCode, LabError> {
     if !isolate::is_inside() {
         return isolate::run_inside().map(ExitCode::from);
@@ -83,11 +83,11 @@ fn lab(arguments: &[OsString]) -> Result<ExitCode, LabError> {
     Ok(ExitCode::from(outcome.code))
 }
 
-/// A lab in a process group of its own.
+/// A lab in its own process group.
 struct Started {
     outer: Child,
     output: BufReader<ChildStdout>,
-    /// For its temporary files.
+    /// Directory for temporary files.
     dir: tempfile::TempDir,
 }
 
@@ -125,7 +125,7 @@ impl Started {
         Pid::from_child(&self.outer)
     }
 
-    /// Waits for the end of everything: exit code, the rest of the output, and error output.
+    /// Waits for the end of all processes; returns exit code, remaining output and error output.
     fn finish(mut self) -> (Option<i32>, String, String) {
         let begun = Instant::now();
         let mut output = String::new();
@@ -140,11 +140,11 @@ impl Started {
     }
 }
 
-/// A near program that does not end by itself, with a child; it says so when both run.
+/// A near program that does not end by itself, with a child; prints a line when both run.
 const NEAR_FOR_EVER: &str = "sleep 300 & echo near; wait";
-/// The same in the far host, whose programs have no output but what they open themselves.
+/// The same in the far host, whose programs have only output files that they open themselves.
 const FAR_FOR_EVER: &str = "exec > /proc/1/fd/1; sleep 300 & echo far; wait";
-/// Far less than that, and far more than anything here takes.
+/// Far less than the programs' 300 s, and far more than any test takes.
 const LIMIT: Duration = Duration::from_secs(100);
 
 fn start_for_ever() -> Started {
@@ -156,7 +156,7 @@ fn start_for_ever() -> Started {
 }
 
 fn inner_process_is_alone() {
-    // Its own shell is the only other process that it knows.
+    // The near program's shell is the only other process in the namespace.
     let line = "cat /proc/1/comm; ls -d /proc/[0-9]* | wc -l; readlink /proc/1/ns/pid; exit 7";
     let (code, output, errors) = Started::lab(&[line], 0).finish();
     let lines: Vec<&str> = output.lines().collect();
@@ -228,7 +228,7 @@ fn interrupted() {
 
 fn terminated() {
     let lab = start_for_ever();
-    // To the outer process alone, which hands it on.
+    // Sent to the outer process alone, which forwards the signal.
     kill_process(lab.pid(), Signal::TERM).unwrap();
     let (code, _, errors) = lab.finish();
     assert_eq!(code, Some(128 + 15), "{errors}");

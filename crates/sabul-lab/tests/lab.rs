@@ -1,4 +1,4 @@
-//! A whole lab run, from scenario to results; nothing here judges speed.
+//! Complete lab runs, from scenario to results; no test judges speed.
 #![cfg(feature = "namespaces")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -55,7 +55,7 @@ fn four_kinds_of_flow_share_a_path_and_are_counted() {
     assert!(outcome.tuples.len() >= 6, "{:?}", outcome.tuples);
     assert!(outcome.notes.iter().any(|note| note.contains("not calibrated")));
 
-    // A program that cannot reach anybody has failed.
+    // A program that cannot connect fails.
     let Err(LabError::Flow { id, .. }) = Lab::new(scenario(vec![program])).unwrap().run(quick())
     else {
         panic!("a failed program is an error")
@@ -118,19 +118,20 @@ fn a_router_of_the_lab_tells_real_senders_their_rate_and_loses_none_of_it() {
     ];
     let mut scenario = scenario(flows);
     for flow in &mut scenario.flows {
-        // A machine that is late makes delays that no router tells; not the point here.
+        // Delays of a late machine, which no router reports, would trigger the fallback; the
+        // fallback is not tested here.
         flow.params = vec![("fallback".to_owned(), "off".to_owned())];
     }
     (scenario.duration, scenario.warmup) = (Span::from_secs(6), Span::from_secs(3));
     let link = &mut scenario.links[0];
     let router = Some(sabul_path::RouterPlan::new("jetmax"));
-    // A machine that was late hands over at once what it owes: there is room for a quarter of a second of it.
+    // A late machine sends its backlog at once: the queue holds a quarter of a second of it.
     let queue = QueueLimit::Packets(1000);
     link.forward = link.forward.to_builder().with_queue(queue).with_router(router).build().unwrap();
     let outcome = Lab::new(scenario).unwrap().run(quick()).unwrap();
     let goodputs: Vec<f64> =
         outcome.results.flows.iter().map(|flow| flow.goodput_bps / 1e6).collect();
-    // 0.95 of 50 Mb/s, 1384 of 1500 bytes of it new: 21.9 each; on a busy machine less.
+    // 0.95 of 50 Mb/s, of which 1384 of 1500 bytes are new: 21.9 each; on a busy machine less.
     assert!(goodputs.iter().all(|mbps| (12.0..23.0).contains(mbps)), "{goodputs:?}");
     assert_eq!(outcome.router.links[0][0].stats.dropped(), 0);
 }

@@ -14,9 +14,9 @@ use sabul_units::{Probability, Rate, Span};
 use socket2::SockRef;
 
 const LOOPBACK: &str = "127.0.0.1:0";
-/// Longer than anything here takes, so that a failure ends too.
+/// Longer than any test takes, so that a failing test ends too.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Long enough for whatever still arrives through an idle path without delay.
+/// Long enough for packets that still arrive through an idle path without delay.
 const SILENCE: Duration = Duration::from_millis(200);
 
 fn config(target: SocketAddr, link: LinkConfigBuilder) -> RelayConfig {
@@ -46,7 +46,7 @@ fn udp_to(relay: &Relay, patience: Duration) -> UdpSocket {
     socket
 }
 
-/// Sends back `count` datagrams.
+/// Echoes `count` datagrams.
 fn udp_echo(count: usize) -> SocketAddr {
     let socket = udp(PATIENCE);
     let address = socket.local_addr().unwrap();
@@ -60,7 +60,7 @@ fn udp_echo(count: usize) -> SocketAddr {
     address
 }
 
-/// Accepts one connection and hands it over.
+/// Accepts one connection and passes the connection to `serve`.
 fn tcp_target(serve: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     let address = listener.local_addr().unwrap();
@@ -92,7 +92,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..=250u8).cycle().take(len).collect()
 }
 
-/// Sends the bytes and the end of the stream; returns what comes back until its end.
+/// Sends the bytes and the end of the stream; returns everything received until EOF.
 fn exchange(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
     let mut writer = stream.try_clone().unwrap();
     thread::scope(|scope| {
@@ -140,8 +140,8 @@ fn each_client_gets_its_own_answers() {
 }
 
 /// Goal: the rate is the link's within 2 %. Method: fill a long queue five times as fast as it
-/// drains and in few calls, so that a starved sender does not matter, and time what comes out by
-/// the kernel's receive times, so that a starved receiver does not matter either.
+/// drains and in few calls, so that a starved sender does not matter. Times are the kernel's
+/// receive times, so that a starved receiver does not matter either.
 #[test]
 fn the_rate_of_the_link_holds() {
     const PAYLOAD: usize = 1472;
@@ -176,7 +176,8 @@ fn the_rate_of_the_link_holds() {
     assert!((196.0..204.0).contains(&mbps), "{mbps:.1} Mbit/s: {stats:?}");
 }
 
-/// When the kernel received each of `count` datagrams, or of those that came in time.
+/// Returns the kernel's receive time of each of `count` datagrams, or of those that arrived in
+/// time.
 fn receive_times(socket: &UdpSocket, size: usize, count: usize) -> Vec<Duration> {
     let state = UdpSocketState::new(socket.into()).unwrap();
     let (start, mut buffer, mut times) = (Instant::now(), vec![0; 1 << 16], Vec::new());
@@ -366,7 +367,7 @@ fn a_listener_that_does_not_read_stops_the_connector() {
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let relay = relay(
         tcp_target(move |stream| {
-            // Until the test is over, one way or the other.
+            // Until the end of the test.
             let _ = held.recv_timeout(PATIENCE);
             drop(stream);
         }),
@@ -374,7 +375,7 @@ fn a_listener_that_does_not_read_stops_the_connector() {
     );
     let mut stream = tcp_to(&relay);
     stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
-    // The window is 8 MiB at most; the rest is what the kernel keeps for four socket buffers.
+    // The window is 8 MiB at most; the rest fits into four socket buffers of the kernel.
     let chunk = vec![0; 1 << 20];
     let mut written = 0;
     let stopped = loop {

@@ -1,4 +1,4 @@
-//! Who has sent how much to whom: counts for each direction of each conversation.
+//! Traffic counters for each direction of each conversation.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,30 +8,30 @@ use sabul_units::Instant;
 use super::{Amount, TupleLook};
 use sabul_tun::{Bundle, Carried, Protocol, Tuple};
 
-/// Conversations told apart between two hosts; what begins later is counted for the hosts only.
+/// Most conversations counted singly; later conversations count for their pair of hosts only.
 const TUPLES_MAX: usize = 20_000;
 
 /// Position of a conversation's direction in [`Accounts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AccountId(u32);
 
-/// All counts of a router since its last restart.
+/// All counters of a router since its last restart.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     ids: HashMap<(usize, Way, Tuple), AccountId>,
     accounts: Vec<Account>,
-    /// What conversations beyond [`TUPLES_MAX`] have in common, by pair and way.
+    /// Common account of the conversations beyond [`TUPLES_MAX`], by pair and direction.
     others: HashMap<(usize, Way), AccountId>,
     /// Sums by pair: forward, back.
     pairs: Vec<[Amount; 2]>,
-    /// How many accounts there are, by pair: forward, back.
+    /// Number of accounts by pair: forward, back.
     opened: Vec<[u32; 2]>,
 }
 
 #[derive(Debug)]
 struct Account {
     look: TupleLook,
-    /// How many of its pair came before it, the same way.
+    /// Number of earlier accounts of the same pair and direction.
     ordinal: u32,
     sent: Sequence,
     arrived: Arrivals,
@@ -46,7 +46,7 @@ impl Accounts {
         }
     }
 
-    /// The account of a bundle that has left a host.
+    /// Returns the account of a bundle that has left a host.
     pub(super) fn find(
         &mut self,
         pair: usize,
@@ -85,15 +85,15 @@ impl Accounts {
         id
     }
 
-    /// What queues tell flows apart by: the pair, and above it the conversation, as the simulator
-    /// numbers plans and copies.
+    /// Returns the flow number for queue disciplines: the pair in the low bits, above it the
+    /// conversation, as the simulator numbers plans and copies.
     pub(super) fn flow_number(&self, id: AccountId) -> u32 {
         let account = &self.accounts[id.0 as usize];
         let pair = u32::try_from(account.look.pair).unwrap_or(u32::MAX);
         pair.wrapping_add(account.ordinal << 16)
     }
 
-    /// A segment has left its host.
+    /// Counts a segment that has left its host.
     pub(super) fn sent(&mut self, id: AccountId, now: Instant, carried: &Carried) {
         let account = &mut self.accounts[id.0 as usize];
         account.look.last = now;
@@ -109,7 +109,7 @@ impl Accounts {
         }
     }
 
-    /// A segment is handed to the receiving host.
+    /// Counts a segment that is delivered to the receiving host.
     pub(super) fn arrived(&mut self, id: AccountId, carried: &Carried) {
         let account = &mut self.accounts[id.0 as usize];
         let fresh = match carried.sequence {
@@ -135,16 +135,17 @@ impl Accounts {
     }
 }
 
-/// A 32-bit sequence number seen in the light of those before it, as one that never wraps.
+/// Unwraps 32-bit sequence numbers to 64 bits, relative to earlier numbers.
 #[derive(Debug, Default)]
 struct Unwrapped {
-    /// A number seen before, unwrapped; none before the first.
+    /// Highest unwrapped number so far; `None` before the first.
     near: Option<u64>,
 }
 
 impl Unwrapped {
     fn of(&mut self, number: u32) -> u64 {
-        // The first stands well above zero, so that what was overtaken by it is not below.
+        // The first number starts well above zero, so that reordered earlier numbers are not
+        // negative.
         let near = *self.near.get_or_insert_with(|| (1 << 32) + u64::from(number));
         #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
         let distance = number.wrapping_sub(near as u32).cast_signed();
@@ -154,7 +155,7 @@ impl Unwrapped {
     }
 }
 
-/// How far a TCP sender has come.
+/// Highest sequence number of a TCP sender.
 #[derive(Debug, Default)]
 struct Sequence {
     numbers: Unwrapped,
@@ -162,7 +163,7 @@ struct Sequence {
 }
 
 impl Sequence {
-    /// Notes bytes that are sent; true if the first of them was sent before.
+    /// Records sent bytes; returns true if the first byte was sent before.
     fn note(&mut self, from: u32, bytes: u32) -> bool {
         let from = self.numbers.of(from);
         let is_again = from < self.end;
@@ -171,18 +172,19 @@ impl Sequence {
     }
 }
 
-/// Which bytes of a TCP stream have arrived.
+/// Received ranges of a TCP stream.
 #[derive(Debug, Default)]
 struct Arrivals {
     numbers: Unwrapped,
-    /// All before this has arrived, or was sent before we looked; none before the first byte.
+    /// All bytes before this have arrived, or were sent before the router's start; `None` before
+    /// the first byte.
     next: Option<u64>,
-    /// What has arrived beyond it: start to end, apart from each other.
+    /// Ranges that have arrived beyond `next`: start to end, disjoint.
     beyond: BTreeMap<u64, u64>,
 }
 
 impl Arrivals {
-    /// Notes bytes that arrive; says how many of them are new.
+    /// Records arrived bytes; returns the number of new bytes.
     fn note(&mut self, from: u32, bytes: u32) -> u64 {
         if bytes == 0 {
             return 0;
@@ -198,7 +200,7 @@ impl Arrivals {
             return end - start;
         }
         let mut fresh = end - start;
-        // Everything that it touches becomes one with it.
+        // Merges all overlapping or adjacent ranges.
         while let Some((&known_start, &known_end)) =
             self.beyond.range(..=end).next_back().filter(|(_, known_end)| **known_end >= start)
         {
@@ -274,7 +276,7 @@ mod tests {
         for _ in 0..50 {
             let mut arrivals = Arrivals::default();
             let mut seen = vec![false; 2000];
-            // The first arrival is where counting begins.
+            // Counting begins with the first arrival.
             assert_eq!(arrivals.note(0, 1), 1);
             seen[0] = true;
             for _ in 0..300 {

@@ -1,4 +1,4 @@
-//! The router's loop: take in, carry, hand out, wait.
+//! Event loop of the router: read, carry, write, wait.
 
 use std::io::{self, IoSlice, Read as _};
 use std::ops::ControlFlow;
@@ -25,26 +25,26 @@ use crate::events::Teller;
 use crate::lateness::LatenessMeter;
 use sabul_tun::{Bundle, FRAME_MAX, headers};
 
-/// Frames taken from each host before what is due has its turn.
+/// Most frames read from each host before due packets are written.
 const FRAMES_PER_TURN: usize = 64;
-/// Without movement for so long, packets are few: then each is worth waking early for.
+/// Time without packets after which the router is idle; an idle router wakes early for each packet.
 const BUSY: Span = Span::from_millis(1);
-/// How late a processor may wake after a long sleep: 0.1 ms where it is a virtual one.
+/// Wake-up lateness of a processor after a long sleep: 0.1 ms on a virtual processor.
 const NAP: Span = Span::from_micros(150);
-/// How late a busy one wakes.
+/// Wake-up lateness of a busy processor.
 const WAKE: Span = Span::from_micros(20);
-/// How late it may wake after a short sleep; so long the router rather looks at the clock.
+/// Wake-up lateness after a short sleep; the router polls the clock for that time instead.
 const SPIN: Span = Span::from_micros(60);
-/// With nothing on the way and nothing to read, look for questions at least this often.
+/// Longest wait for requests with no packet in flight and nothing to read.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// A segment on its way.
+/// A segment in flight.
 #[derive(Clone, Debug)]
 struct Item {
     bundle: Rc<Bundle>,
     segment: u16,
     account: AccountId,
-    /// Its congestion header, where it has one that a router on the way may rewrite.
+    /// Congestion header, if a router on the path may rewrite that header.
     header: Option<Box<CongestionHeader>>,
 }
 
@@ -59,35 +59,35 @@ type Network = Topology<Item>;
 pub(super) struct Engine {
     pairs: Vec<PairPlan>,
     network: Network,
-    /// Some link has a router.
+    /// Whether any link has a router.
     has_routers: bool,
     /// By pair.
     routes: Vec<RouteId>,
-    /// At the end of each pair's route: to be written now.
+    /// Packets at the end of each pair's route, to be written now.
     out: Vec<Both<Vec<Arrival<Item>>>>,
     accounts: Accounts,
     clock: Clock,
     lateness: LatenessMeter,
     malformed: u64,
     refused: u64,
-    /// When the last round began, unless a sleep for want of work followed.
+    /// Start of the last round; `None` after a sleep while idle.
     last_round: Option<Instant>,
     last_moved: Instant,
     longest_pause: Span,
     cpu_at_start: f64,
     capture: Option<Capture>,
     unrecorded: u64,
-    /// Who hears what links drop.
+    /// Receiver of drop events.
     teller: Option<Teller>,
-    /// Readable devices, by their position (near and far of each pair in turn), and the waker.
+    /// Readable devices, by position (near and far of each pair in turn), and the waker.
     epoll: OwnedFd,
-    /// Devices that may have more to read in this round, and who comes first in it.
+    /// Devices that may have more to read in this round, and the first device of the round.
     ports: Vec<usize>,
     first_port: usize,
     wakened: UnixStream,
     frame: Box<[u8]>,
     head: Vec<u8>,
-    /// Payload whose headers routers have rewritten.
+    /// Payload with headers that routers have rewritten.
     body: Vec<u8>,
 }
 
@@ -133,7 +133,7 @@ impl Engine {
         self.clock
     }
 
-    /// Routes until told to stop, or until nobody is left to tell.
+    /// Routes until stopped, or until the requesting side is gone.
     pub(super) fn run(&mut self, asked: &Receiver<Question>) {
         loop {
             let has_moved = self.round();
@@ -154,7 +154,7 @@ impl Engine {
 
     // ---- one round ------------------------------------------------------------------------------
 
-    /// Hands out what is due and takes in what has come; false if there was nothing of either.
+    /// Writes due packets and reads arrived packets; returns false if there were none.
     fn round(&mut self) -> bool {
         let now = self.clock.now();
         if let Some(last) = self.last_round.replace(now) {
@@ -164,7 +164,7 @@ impl Engine {
         let has_written = self.write_all();
         let has_read = self.read_all();
         if has_read {
-            // What passes an idle link without delay is due already.
+            // Packets that pass an idle link without delay are due already.
             let now = self.clock.now();
             self.carry(now);
             self.write_all();
@@ -172,7 +172,7 @@ impl Engine {
         has_written || has_read
     }
 
-    /// Lets everything that is due by `now` move on, in order of time.
+    /// Advances everything that is due by `now`, in order of time.
     fn carry(&mut self, now: Instant) {
         while let Some(output) = self.network.poll(now).ready() {
             match output {
@@ -188,7 +188,7 @@ impl Engine {
         }
     }
 
-    /// Hands to the recording, if there is one, what has been put onto links.
+    /// Passes the packets that entered links to the capture, if enabled.
     fn record_entries(&mut self) {
         let Some(capture) = &mut self.capture else { return };
         for Entry { link, way, at, verdict, payload } in self.network.take_entries() {
@@ -197,10 +197,10 @@ impl Engine {
         }
     }
 
-    /// Takes in what the hosts have sent, a frame from each in turn; false if that is nothing.
+    /// Reads the hosts' packets, one frame from each in turn; returns false if there were none.
     ///
-    /// Who comes first changes from round to round: where a queue has less room than comes in, always
-    /// the same host would get it.
+    /// The first host changes from round to round. Otherwise a queue with too little room would
+    /// always take the same host's packets.
     fn read_all(&mut self) -> bool {
         let ports = self.pairs.len() * 2;
         self.first_port = (self.first_port + 1) % ports.max(1);
@@ -222,12 +222,12 @@ impl Engine {
         has_read
     }
 
-    /// Takes in a frame of a host; false if there is none.
+    /// Reads one frame of a host; returns false if there is none.
     fn read(&mut self, pair: usize, way: Way) -> bool {
         let plan = &self.pairs[pair];
         let device = if way == Way::Forward { &plan.near } else { &plan.far };
         let Ok(bytes) = device.read(&mut self.frame) else {
-            // Nothing more, or a device that is going down with its host.
+            // No more frames, or a device that is removed with its host.
             return false;
         };
         let Ok(bundle) = Bundle::parse(&self.frame[..bytes]) else {
@@ -248,13 +248,13 @@ impl Engine {
             let header =
                 if self.has_routers { headers::of_segment(&bundle, segment) } else { None };
             let item = Item { bundle: Rc::clone(&bundle), segment, account, header };
-            // What became of it, a recording shows.
+            // The capture records the verdict.
             let _: Verdict = self.network.push(now, self.routes[pair], way, meta, item);
         }
         true
     }
 
-    /// Writes out what is due; false if that is nothing.
+    /// Writes due packets; returns false if there were none.
     fn write_all(&mut self) -> bool {
         let mut has_written = false;
         for pair in 0..self.pairs.len() {
@@ -303,7 +303,7 @@ impl Engine {
         }
     }
 
-    /// Writes neighbouring segments as one frame; false if the device does not take it.
+    /// Writes neighbouring segments as one frame; returns false if the device refuses the frame.
     fn write_frame(&mut self, pair: usize, way: Way, dues: &[Arrival<Item>]) -> bool {
         let Some(due) = dues.first() else { return true };
         let item = &due.payload;
@@ -327,7 +327,7 @@ impl Engine {
 
     // ---- waiting --------------------------------------------------------------------------------
 
-    /// Sleeps until something is due or comes in; a busy router for a whole tick.
+    /// Sleeps until the next due time or arrival; a busy router sleeps one tick.
     fn wait(&mut self, has_moved: bool) {
         let now = self.clock.now();
         if has_moved {
@@ -346,7 +346,7 @@ impl Engine {
             }
             return;
         }
-        // Processors that rest wake late: one short sleep after the long one, then no more.
+        // Idle processors wake late: one short sleep after the long sleep, then no more.
         let early = match is_busy {
             true => WAKE,
             false if until > NAP + SPIN => NAP,
@@ -367,17 +367,17 @@ impl Engine {
                     while self.wakened.read(&mut scrap).is_ok_and(|bytes| bytes == scrap.len()) {}
                 }
             }
-            // A signal; whatever else it is, sleeping is right.
+            // A signal; after any error, sleeping is safe.
             Err(Errno::INTR) => {}
             Err(_) => std::thread::sleep(TICK),
         }
     }
 
-    // ---- questions ------------------------------------------------------------------------------
+    // ---- requests -------------------------------------------------------------------------------
 
-    /// Answers; breaks if that was the last question.
+    /// Handles a request; breaks after a request to stop.
     fn answer(&mut self, question: Question) -> ControlFlow<()> {
-        // Whoever asked may have lost patience; then nobody needs the answer.
+        // The requesting thread may have timed out; then the answer is dropped.
         match question {
             Question::Restart { links, seed, capture, answer } => {
                 let _ = answer.send(self.restart(&links, seed, capture.as_deref()));
@@ -410,7 +410,7 @@ impl Engine {
         seed: u64,
         capture: Option<&std::path::Path>,
     ) -> Result<Clock, LabError> {
-        // What the hosts have sent until now belongs to the time before.
+        // Packets sent before the restart belong to the time before.
         while self.read_all() {}
         if let Some(fault) = self.stop_capture() {
             return Err(fault);
@@ -465,8 +465,8 @@ impl Engine {
     }
 }
 
-/// Some number that decides where a packet is damaged: of its due time, which hardly two packets share,
-/// and its place in its frame.
+/// Returns a number that selects the damaged position in a packet. It depends on the packet's due
+/// time, which hardly two packets share, and on its place in its frame.
 fn luck(packet: &Arrival<Item>) -> u64 {
     let pair = packet.route.place() as u64;
     let place = u64::from(packet.payload.segment) << 48 | pair << 32;
@@ -474,8 +474,8 @@ fn luck(packet: &Arrival<Item>) -> u64 {
     mixed ^ (mixed >> 32)
 }
 
-/// The links, with the same luck as in the simulator, and the route of each pair: its place is the
-/// pair's.
+/// Returns the links, with the same random streams as in the simulator, and the route of each pair.
+/// A route's place is the pair's position.
 fn network(links: &[LinkPlan], pairs: &[PairPlan], seed: u64) -> (Network, Vec<RouteId>) {
     let mut network = Network::of_links(links, &SeededRandom::new(seed), Damage::Arrives);
     network.find_headers();

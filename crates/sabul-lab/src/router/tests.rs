@@ -1,4 +1,4 @@
-//! Real hosts, a real router, small amounts of traffic; nothing here judges speed.
+//! Real hosts, a real router and small amounts of traffic; no test judges speed.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
@@ -60,7 +60,7 @@ fn hosts(mtu: u32) -> (Host, Host) {
     (host("near", NEAR, 1), host("far", FAR, 2))
 }
 
-/// Sends `bytes` from near to far over TCP; what arrived.
+/// Sends `bytes` from near to far over TCP; returns the received bytes.
 fn transfer(bed: &Bed, to: IpAddr, bytes: &[u8]) -> Vec<u8> {
     let listener = bed.far.run(|| TcpListener::bind((to, 5000)).unwrap()).unwrap();
     let mut stream = bed.near.run(|| TcpStream::connect((to, 5000)).unwrap()).unwrap();
@@ -141,7 +141,7 @@ fn datagrams_take_the_delay_and_large_packets_pass() {
         let (bytes, from) = echo.recv_from(&mut buffer).unwrap();
         echo.send_to(&buffer[..bytes], from).unwrap();
         assert_eq!(probe.recv_from(&mut buffer).unwrap().0, size);
-        // 2 × (5 + 10) ms; a packet never comes early.
+        // 2 × (5 + 10) ms; a packet is never early.
         assert!(begun.elapsed() >= Duration::from_millis(30), "{:?}", begun.elapsed());
     }
     let mtu = bed.router.look().links[0][0].stats.delivered_bytes;
@@ -162,14 +162,14 @@ fn a_restart_forgets_everything() {
 
 #[test]
 fn no_pair_comes_first_at_a_full_queue() {
-    // 1000 datagrams of each pair meet on a link that carries 1 Mb/s and holds 20.
+    // 1000 datagrams of each pair meet on a link of 1 Mb/s with a queue of 20.
     let slow = || link().with_rate(Some(Rate::from_mbps(1))).with_queue(QueueLimit::Packets(20));
     let (one, two) = (hosts(1500), hosts(1500));
     let pairs = [&one, &two].map(|(near, far)| pair(near, far, 1, Span::ZERO)).to_vec();
     let links = vec![plan("l", slow(), link())];
     let router = Router::start(RouterPlan { links, pairs, seed: 1 }).unwrap();
     let sockets = [&one, &two].map(|(near, far)| {
-        // Somebody listens, so that nothing comes back.
+        // The port is open, so that no ICMP errors return.
         let taken = far.run(|| UdpSocket::bind((FAR, 9)).unwrap()).unwrap();
         (near.run(|| UdpSocket::bind((NEAR, 0)).unwrap()).unwrap(), taken)
     });
@@ -203,7 +203,7 @@ fn a_host_can_prefer_an_algorithm_that_the_machine_reserves_for_itself() {
     assert!(refused.is_err());
 }
 
-/// A DATA packet of our transport with this congestion header, as far as a router looks at it.
+/// A DATA packet of our transport with this congestion header, with the parts that a router reads.
 fn explicit(header: &CongestionHeader, filler: u8) -> Vec<u8> {
     let length = sabul_wire::congestion_len(header.fields.form());
     let mut data = sabul_wire::DataHeader::new(
@@ -233,7 +233,7 @@ fn routers_rewrite_congestion_headers_and_nothing_else_and_checksums_stay_right(
     let bed = bed(links, Span::ZERO, 1500);
     let sent = CongestionHeader::new(form.blank());
     let strange = CongestionHeader::new(CongestionForm::Rcp.blank());
-    // Cut by the router, and whole.
+    // Segmented by the router, and whole.
     for segment in [None, Some(explicit(&sent, 0).len())] {
         let taken = bed.far.run(|| UdpSocket::bind((FAR, 0)).unwrap()).unwrap();
         taken.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -258,7 +258,7 @@ fn routers_rewrite_congestion_headers_and_nothing_else_and_checksums_stay_right(
         }
         let mut buffer = [0; 2000];
         for sent in datagrams {
-            // A datagram whose checksum is wrong never comes out of the kernel.
+            // The kernel discards datagrams with a wrong checksum.
             let length = taken.recv(&mut buffer).unwrap();
             let (mut arrived, front) = (buffer[..length].to_vec(), sabul_wire::DATA_HEADER_LEN);
             let is_ours = sabul_wire::find_congestion(&sent).is_some_and(|it| it.len() == 44);

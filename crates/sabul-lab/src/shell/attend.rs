@@ -1,4 +1,4 @@
-//! Waits for a program that has the terminal.
+//! Wait for a program that uses the terminal.
 
 use std::io;
 use std::process::Child;
@@ -11,12 +11,12 @@ use tokio::time::{Instant, sleep_until};
 use crate::error::LabError;
 use crate::isolate::end_of;
 
-/// How long a program may take to end after it was asked to.
+/// Time between a signal to end and SIGKILL.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Starts a program, waits for it and gives its exit code. Meanwhile SIGTERM and SIGHUP of this process
-/// are handed on to it, two seconds before it is killed; SIGINT and SIGQUIT come from the terminal and
-/// reach it without us.
+/// Starts a program, waits for its end and returns its exit code. Meanwhile SIGTERM and SIGHUP of
+/// this process are forwarded to the program, which is killed two seconds later. SIGINT and SIGQUIT
+/// reach the program from the terminal directly.
 pub(super) fn attend(start: impl FnOnce() -> Result<Child, LabError>) -> Result<u8, LabError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -24,11 +24,11 @@ pub(super) fn attend(start: impl FnOnce() -> Result<Child, LabError>) -> Result<
         .map_err(LabError::system("prepare to wait for a program"))?;
     runtime.block_on(async {
         let catch = |kind| signal(kind).map_err(LabError::system("catch signals"));
-        // First, so that nothing is missed.
+        // Registered before the start, so that no signal is missed.
         let mut ended = catch(SignalKind::child())?;
         let mut terminate = catch(SignalKind::terminate())?;
         let mut hangup = catch(SignalKind::hangup())?;
-        // Registered is not ignored: the program still gets these signals, unlike ignored ones.
+        // A handled signal is not inherited as ignored: the program still receives these signals.
         let _interrupt = catch(SignalKind::interrupt())?;
         let _quit = catch(SignalKind::quit())?;
 
@@ -59,7 +59,7 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Sends a signal to a child that has not been waited for, so that its number is still its own.
+/// Sends a signal to a child that has not been reaped, so its process id is still valid.
 fn tell(child: &Child, signal: Signal) -> io::Result<()> {
     Ok(kill_process(Pid::from_child(child), signal)?)
 }

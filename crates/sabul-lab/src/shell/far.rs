@@ -1,4 +1,4 @@
-//! The programs of the far host.
+//! Programs of the far host.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,14 +13,14 @@ use super::attend::PATIENCE;
 use crate::error::LabError;
 use crate::host::Host;
 
-/// How long programs have to come up, or to fail, before the near one starts.
+/// Time for programs to start or to fail before the near program starts.
 const HEAD_START: Duration = Duration::from_millis(100);
-/// How often it is looked whether they have ended.
+/// Interval at which their end is polled.
 const STEP: Duration = Duration::from_millis(5);
-/// How much of their last words is read, in bytes.
+/// Bytes read from the end of their error output.
 const LAST_WORDS: usize = 4_096;
 
-/// Running programs; dropping them ends them.
+/// Running programs; dropping the value ends them.
 pub(super) struct FarPrograms {
     programs: Vec<FarProgram>,
 }
@@ -28,15 +28,15 @@ pub(super) struct FarPrograms {
 struct FarProgram {
     line: String,
     child: Child,
-    /// What it has written to its standard error; a file without a name.
+    /// The program's standard error; a file without a name.
     stderr: File,
 }
 
 impl FarPrograms {
-    /// Starts one program for each line, and waits a moment for those that fail at once.
+    /// Starts one program per line, and waits a moment for programs that fail at once.
     ///
     /// # Errors
-    /// If one does.
+    /// If a program fails at once.
     pub(super) fn start(
         host: &Host,
         lines: &[String],
@@ -64,14 +64,15 @@ impl FarPrograms {
         Ok(all)
     }
 
-    /// Ends them all and says which had ended badly by themselves.
+    /// Ends all programs and returns messages about programs that failed by themselves.
     pub(super) fn end(mut self) -> Vec<String> {
         let complaints = self.programs.iter().filter_map(FarProgram::complaint).collect();
         self.end_all();
         complaints
     }
 
-    /// SIGTERM for each with its children, and SIGKILL for those that are still there later.
+    /// Sends SIGTERM to each program with its children, and SIGKILL to programs that remain after
+    /// the time limit.
     fn end_all(&mut self) {
         for program in &self.programs {
             program.tell(Signal::TERM);
@@ -84,7 +85,7 @@ impl FarPrograms {
         }
         for mut program in self.programs.drain(..) {
             program.tell(Signal::KILL);
-            // The only error is that it has been waited for.
+            // Fails only if the child has been reaped.
             let _ = program.child.wait();
         }
     }
@@ -97,13 +98,14 @@ impl Drop for FarPrograms {
 }
 
 impl FarProgram {
-    /// How it has ended, if it has. It is not waited for, so that its number stays that of its group.
+    /// Returns the exit status if the program has ended. The child is not reaped, so that its id
+    /// remains the id of its group.
     fn ended(&self) -> Option<WaitIdStatus> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(Pid::from_child(&self.child)), options).ok().flatten()
     }
 
-    /// What is to be said if it has ended badly.
+    /// Returns a message if the program has failed.
     fn complaint(&self) -> Option<String> {
         let status = self.ended()?;
         let how = match (status.exit_status(), status.terminating_signal()) {
@@ -119,7 +121,7 @@ impl FarProgram {
     fn last_line(&self) -> String {
         let length = self.stderr.metadata().map_or(0, |metadata| metadata.len());
         let mut end = [0; LAST_WORDS];
-        // The file's position is shared with the program, so it is not used.
+        // The file's position is shared with the program, so it is not changed.
         let start = length.saturating_sub(LAST_WORDS as u64);
         let read = self.stderr.read_at(&mut end, start).unwrap_or(0);
         let text = String::from_utf8_lossy(&end[..read]);
@@ -129,7 +131,7 @@ impl FarProgram {
 
     /// Sends a signal to the program and its children.
     fn tell(&self, signal: Signal) {
-        // The only error is that nobody is left.
+        // Fails only if no process is left.
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
 }

@@ -1,4 +1,4 @@
-//! Names of the hosts for everything that asks the system: an `/etc/hosts` of the lab's own.
+//! Host names for the system's resolver: a private `/etc/hosts` of the lab.
 
 use std::fs;
 use std::io;
@@ -8,14 +8,14 @@ use nix::mount::{MsFlags, mount, umount};
 
 use super::Place;
 
-/// Where the system looks for names first.
+/// The resolver's first source of names.
 const HOSTS: &str = "/etc/hosts";
 
-/// Puts a file with the names over `/etc/hosts`, for this mount namespace only.
+/// Mounts a file with the names over `/etc/hosts`, in this mount namespace only.
 ///
-/// The file is in a file system of its own, in memory, that covers the temporary directory while the
-/// file is made, so nobody else must be at work there. It then lives as long as the mount, and nothing
-/// is left of it afterwards.
+/// The file is created in a temporary tmpfs that covers the temporary directory meanwhile, so no
+/// other thread may use that directory. Afterwards the file exists as long as the mount, and
+/// nothing remains later.
 pub(super) fn publish(places: &[Place]) -> io::Result<()> {
     let text = with_names(&fs::read_to_string(HOSTS)?, places);
     let cover = std::env::temp_dir();
@@ -37,7 +37,7 @@ fn with_names(before: &str, places: &[Place]) -> String {
         [format!("{} {}\n", place.ipv4(), place.name), format!("{} {}\n", place.ipv6(), place.name)]
     });
     let gap = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
-    // What comes first wins: they are before names of the machine's own.
+    // The first match counts: the lab's names precede names of the machine.
     lines.chain([before.to_owned(), gap.to_owned()]).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Shells on this machine; they need the right to make namespaces.
+//! Shells on this machine; the tests need the right to make namespaces.
 
 use std::fs;
 
@@ -55,7 +55,7 @@ fn a_program_of_the_far_host_that_fails_at_once_is_an_error_with_its_last_words(
 fn one_that_fails_later_is_a_complaint_and_those_that_run_are_ended() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
-    // It ends after the head start, and the near program waits for that.
+    // The program ends after the head start, and the near program waits for that.
     let fails = format!("sleep 0.3; echo gone >&2; : > {}; kill -9 $$", path("failed"));
     let polite = format!(
         "trap 'echo ended > {}; exit' TERM; : > {}; while :; do sleep 0.01; done",
@@ -91,7 +91,7 @@ fn a_program_that_does_not_exist_is_named() {
 fn joining_runs_a_program_in_the_namespace_of_the_path() {
     let far = FAR.host(MTU).unwrap();
     let mut program = Command::new("sh");
-    // The far host's own address, and no other one, can be listened at there.
+    // The far host has only its own address.
     program.args([
         "-c",
         "grep -q ^fd660000000000000000000000000002 /proc/self/net/if_inet6 && exit 9",
