@@ -1,8 +1,9 @@
-//! `forwarding_speed ALGORITHM|none SECONDS`: how many packets a second one core carries through the bottleneck of
-//! `sabul router`, from frames in memory to frames in memory: parsed, classed, queued, paced, rewritten, joined.
+//! `forwarding_speed ALGORITHM|none SECONDS`: forwarding rate of one core through the bottleneck of
+//! `sabul router`, in packets per second. Frames go from memory to memory: parsed, classified,
+//! queued, paced, rewritten, joined.
 //!
-//! Prints a line of JSON for each kind of frame: packets that came one by one, and 32 at a time. What counts is the
-//! thread's own processor time, so that others on the machine do not.
+//! Prints one line of JSON for frames of a single packet, and one line for frames of 32 packets.
+//! The time is the thread's own processor time, so other processes on the machine do not count.
 
 #[path = "../src/bottleneck/frames.rs"]
 mod frames;
@@ -16,7 +17,7 @@ use sabul_router::{Bottleneck, Frames, QueueSize, Settings};
 use sabul_tun::Bundle;
 use sabul_units::{Bytes, Instant, Rate, Span};
 
-/// The packet of a path without jumbo frames.
+/// Packet size of a path without jumbo frames.
 const PACKET: usize = 1500;
 const RATE: Rate = Rate::from_mbps(10_000);
 
@@ -37,8 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Packets of a flow at 9.6 Gb/s before a link of 10, in virtual time, for so many seconds of processor time: how many, and how
-/// long it took.
+/// Sends packets of a flow of 9.6 Gb/s into a link of 10 Gb/s, in virtual time, for `wanted`
+/// seconds of processor time. Returns the number of packets and the processor time in seconds.
 fn run(algorithm: &str, joined: usize, wanted: f64) -> Result<(u64, f64), Box<dyn Error>> {
     let interval = RATE.time_for(Bytes(PACKET as u64)).mul_ratio(25, 24);
     let name = if algorithm == "none" { "jetmax" } else { algorithm };
@@ -63,7 +64,7 @@ fn run(algorithm: &str, joined: usize, wanted: f64) -> Result<(u64, f64), Box<dy
     let (mut now, mut packets, mut out) = (Instant::ZERO, 0, Vec::new());
     let began = cpu_seconds();
     while cpu_seconds() - began < wanted {
-        // A round of the router: 50 us of packets come, then what is due leaves.
+        // One round of the router: packets of 50 us arrive, then due packets leave.
         for _ in 0..1_000 {
             let end = now + Span::from_micros(50);
             while now < end {

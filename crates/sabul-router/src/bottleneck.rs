@@ -1,13 +1,16 @@
-//! The bottleneck: packets of two classes come, wait, and leave at the link's rate, some with a new word in them.
+//! Bottleneck of the router: packets of two classes are queued and leave at the link's rate, some
+//! with a rewritten congestion header.
 //!
-//! Source:      ours (ADR 25); turns after [DRR].
-//! Model:       a packet whose header has the router's form is of the explicit class, every other of the plain one.
-//!     Each class has a queue of its own, and the two take turns by deficit round robin, so that none gets less
-//!     than its share while it has packets, and what one leaves the other takes. The router half sees the explicit
-//!     class only: its queue, and as capacity what the plain class does not ask for (`plain`).
-//! Time:        inputs come in order of time; a packet leaves when its last bit does. The router half sees it then.
-//! Invariants:  nothing of a packet changes but its congestion header; order within a class stays.
-//! Not here:    devices, clocks and threads.
+//! Source: ours (ADR 25); scheduling after [DRR].
+//! Model: a packet with a congestion header of the router's form belongs to the explicit class,
+//!     every other packet to the plain class. Each class has its own queue. Deficit round robin
+//!     gives each backlogged class at least its share, and the other class the unused rest. The
+//!     router half sees only the explicit class: its queue, and as capacity the rest after the
+//!     plain class's demand (`plain`).
+//! Time: inputs are in order of time; a packet leaves with its last bit. At that time the router
+//!     half processes the packet.
+//! Invariants: a packet changes only in its congestion header; the order within a class stays.
+//! Not here: devices, clocks and threads.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -26,29 +29,29 @@ use crate::look::{ClassCounts, Look};
 use crate::plain::{PlainDemand, left_of};
 use crate::settings::Settings;
 
-/// The classes, as the round robin numbers them.
+/// Class numbers for the round robin.
 pub(crate) const EXPLICIT: u32 = 0;
 pub(crate) const PLAIN: u32 = 1;
 
-/// What a bottleneck waits for.
+/// Reason why a bottleneck waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BottleneckWait {
-    /// A packet; none waits.
+    /// For a packet; the queues are empty.
     Arrival,
-    /// That the link has sent the packet that it sends now.
+    /// For the end of the packet that the link is sending.
     Link,
 }
 
 /// A packet that leaves.
 #[derive(Clone, Debug)]
 pub struct Leaving {
-    /// What it is a segment of.
+    /// The bundle of the packet.
     pub bundle: Rc<Bundle>,
-    /// Which one.
+    /// Number of the segment in the bundle.
     pub segment: u16,
-    /// Its congestion header as it is to be written, where it has one that the router has seen.
+    /// Congestion header to write, if the router half has processed that header.
     pub header: Option<Box<CongestionHeader>>,
-    /// When its last bit left.
+    /// Time when the last bit left.
     pub at: Instant,
 }
 
@@ -71,7 +74,7 @@ pub struct Bottleneck {
     demand: PlainDemand,
     out: VecDeque<Leaving>,
     classes: [ClassCounts; 2],
-    /// Headers of later versions and of other algorithms, and what the first of each was.
+    /// Number of headers of later versions and of other algorithms, with the first of each.
     later: (u64, Option<(u8, u8)>),
     foreign: (u64, Option<&'static str>),
 }
@@ -83,10 +86,10 @@ impl std::fmt::Debug for Bottleneck {
 }
 
 impl Bottleneck {
-    /// The bottleneck that these settings describe, empty, at the start of its clock.
+    /// An empty bottleneck with these settings, at time zero.
     ///
     /// # Errors
-    /// If a setting is outside its range; the error names it.
+    /// If a setting is outside its range; the error names that setting.
     pub fn new(settings: &Settings) -> Result<Self, RouterError> {
         let link = Link::new(settings.link()?, &SeededRandom::new(1));
         let router = settings.router()?;
@@ -105,7 +108,7 @@ impl Bottleneck {
         })
     }
 
-    /// A frame of the device has come: all its segments reach the queue now.
+    /// Processes a frame of the device: all its segments reach the queue now.
     ///
     /// # Panics
     /// If `now` is before an earlier input's.
@@ -117,7 +120,7 @@ impl Bottleneck {
         self.advance(now);
     }
 
-    /// The next packet that has left by `now`, or until when there is none.
+    /// Returns the next packet that has left by `now`, or the time to wait until.
     ///
     /// # Panics
     /// If `now` is before an earlier input's.
@@ -136,12 +139,12 @@ impl Bottleneck {
         }
     }
 
-    /// When the next packet leaves, if one waits.
+    /// Returns the departure time of the next packet; `None` if the queues are empty.
     pub fn deadline(&self) -> Option<Instant> {
         self.out.front().map(|leaving| leaving.at).or_else(|| self.link.deadline())
     }
 
-    /// How it stands; what only its owner can count is zero.
+    /// Returns a snapshot. Fields that only the owner can count are zero.
     pub fn look(&self, now: Instant) -> Look {
         let [explicit, plain] = self.classes;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
@@ -191,7 +194,7 @@ impl Bottleneck {
         }
     }
 
-    /// The header of a segment, if the router has a say in it.
+    /// Returns the congestion header of a segment if the router half should process that header.
     fn header_of(&mut self, bundle: &Bundle, segment: u16) -> Option<Box<CongestionHeader>> {
         match headers::look(bundle, segment) {
             CongestionFound::Nothing => None,
@@ -211,7 +214,7 @@ impl Bottleneck {
         }
     }
 
-    /// Lets everything leave that does by `now`.
+    /// Sends all packets that leave by `now`.
     fn advance(&mut self, now: Instant) {
         while let Some(delivery) = self.link.poll(now).ready() {
             let Waiting { bundle, segment, size, mut header } = delivery.payload;
@@ -230,8 +233,8 @@ impl Bottleneck {
     }
 }
 
-/// Whether a flow says that it does not follow routers: it has given up on them, and is plain traffic since. Where
-/// the algorithm's header says nothing of that, it stays with the others.
+/// Whether a flow declares that it ignores routers and is plain traffic from then on. Flows whose
+/// header has no such field stay in the explicit class.
 fn is_passive(fields: &CongestionFields) -> bool {
     match fields {
         CongestionFields::JetMax(JetMaxFields { interval, .. })
@@ -240,7 +243,7 @@ fn is_passive(fields: &CongestionFields) -> bool {
     }
 }
 
-/// What users call the algorithm of a form.
+/// Returns the public name of the algorithm of a form.
 fn name_of(form: CongestionForm) -> &'static str {
     let entry = sabul_cc::routers::ROUTERS.iter().find(|entry| entry.form == form);
     entry.map_or("an own algorithm", |entry| entry.name)

@@ -1,7 +1,7 @@
-//! The counts of a router, for Prometheus: as text, and over plain HTTP to whoever asks.
+//! Prometheus endpoint of a router: counters as text, over plain HTTP.
 //!
-//! One question at a time, of at most 4 KiB and within two seconds, and one answer: what scrapes asks every few
-//! seconds, and whoever else asks costs the forwarding thread nothing.
+//! Serves one request at a time, of at most 4 KiB and within two seconds. Prometheus scrapes every
+//! few seconds, and other requests cost the forwarding thread nothing.
 
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
@@ -15,11 +15,11 @@ use crate::error::RouterError;
 use crate::kernel::KernelLook;
 use crate::look::Look;
 
-/// How long a question may take, and an answer.
+/// Time limit of a request, and of a response.
 const PATIENCE: Duration = Duration::from_secs(2);
 const QUESTION_MAX: usize = 4096;
 
-/// What answers questions at an address; dropping it ends its thread.
+/// HTTP server at an address; dropping the value ends its thread.
 #[derive(Debug)]
 pub struct Endpoint {
     address: SocketAddr,
@@ -28,10 +28,11 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Answers at that address, port 0 for any free one, with what `text` gives at the time.
+    /// Listens at `address` (port 0 for any free port) and responds with the current result of
+    /// `text`.
     ///
     /// # Errors
-    /// If the address cannot be listened at.
+    /// If the address cannot be bound.
     pub fn start(
         address: SocketAddr,
         text: impl Fn() -> String + Send + 'static,
@@ -54,7 +55,7 @@ impl Endpoint {
         Ok(Self { address, is_ended, thread: Some(thread) })
     }
 
-    /// Where it answers.
+    /// Returns the listening address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -63,7 +64,7 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.is_ended.store(true, Ordering::Relaxed);
-        // Wakes it; where that fails it ends with the process.
+        // Wakes the thread; if that fails, the thread ends with the process.
         let is_woken = TcpStream::connect_timeout(&self.address, PATIENCE).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| is_woken) {
             let _ = thread.join();
@@ -77,9 +78,9 @@ fn serve(listener: &TcpListener, is_ended: &AtomicBool, text: impl Fn() -> Strin
             return;
         }
         match stream {
-            // Whoever went away needs no answer.
+            // An error means that the client is gone.
             Ok(stream) => drop(answer(stream, &text)),
-            // Too many open files, most likely: they will be fewer.
+            // Probably too many open files; retry later.
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
     }
@@ -104,7 +105,7 @@ fn answer(mut stream: TcpStream, text: &impl Fn() -> String) -> io::Result<()> {
     stream.shutdown(Shutdown::Write)
 }
 
-/// The first line, once the whole question is there, so that nothing of it is left unread.
+/// Returns the first line after reading the whole request, so that no byte is left unread.
 fn question(stream: &mut TcpStream) -> io::Result<String> {
     let until = std::time::Instant::now() + PATIENCE;
     let mut bytes = Vec::new();
@@ -125,7 +126,7 @@ fn question(stream: &mut TcpStream) -> io::Result<String> {
     Ok(String::from_utf8_lossy(line).into_owned())
 }
 
-/// The counts in the text format of Prometheus, version 0.0.4.
+/// Formats the counters in the text format of Prometheus, version 0.0.4.
 pub fn metrics(look: &Look, kernel: &KernelLook) -> String {
     let mut text = String::new();
     let classes = [("explicit", &look.explicit), ("plain", &look.plain)];

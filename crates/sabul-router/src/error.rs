@@ -1,29 +1,29 @@
-//! What can go wrong with a router.
+//! Errors of a router.
 
 use std::{fmt, io};
 
 use sabul_tun::TunError;
 
-/// A router could not be made, or could not go on.
+/// A router could not be started, or could not continue.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RouterError {
-    /// A setting makes no sense: what it was, and what is allowed.
+    /// A setting is outside its range.
     Setting {
-        /// Which one, as its flag is called.
+        /// Name of the setting's flag.
         setting: &'static str,
-        /// Its value.
+        /// Value of the setting.
         value: String,
-        /// What it may be, and what to do.
+        /// Allowed values, and the remedy.
         allowed: String,
     },
-    /// A device could not be had.
+    /// A device could not be opened.
     Device(TunError),
-    /// The system failed at something that it usually does.
+    /// Unexpected failure of the system.
     System {
-        /// What was tried, as in "cannot ...".
+        /// Attempted action, as in "cannot ...".
         action: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -42,7 +42,7 @@ impl RouterError {
         move |source| Self::System { action, source }
     }
 
-    /// Whether something else has to be asked for: another setting, device or privilege.
+    /// Returns whether the request must change: another setting, device or privilege.
     pub const fn is_request(&self) -> bool {
         matches!(self, Self::Setting { .. } | Self::Device(_))
     }

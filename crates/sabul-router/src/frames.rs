@@ -1,4 +1,4 @@
-//! Packets that leave, as frames for a device: neighbours of one bundle in one, what a router has written put back.
+//! Frame builder: joins departing neighbours of one bundle into one frame, with rewritten headers.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -8,16 +8,17 @@ use sabul_tun::headers;
 
 use crate::bottleneck::Leaving;
 
-/// Makes frames of packets; keeps the memory that takes.
+/// Builds frames from packets; owns the buffers.
 #[derive(Debug, Default)]
 pub struct Frames {
     head: Vec<u8>,
-    /// Payload with headers that the router has written.
+    /// Payload with rewritten headers.
     body: Vec<u8>,
 }
 
 impl Frames {
-    /// Gives the parts of each frame to `write`, in order, and counts those that it did not take.
+    /// Passes the parts of each frame to `write`, in order. Returns the number of frames that
+    /// `write` refused.
     pub fn of(
         &mut self,
         leaving: &[Leaving],
@@ -42,7 +43,7 @@ impl Frames {
     }
 }
 
-/// Whether two packets, one behind the other, can leave in one frame.
+/// Whether two consecutive packets can leave in one frame.
 fn are_neighbours(one: &Leaving, next: &Leaving) -> bool {
     Rc::ptr_eq(&one.bundle, &next.bundle) && next.segment == one.segment + 1
 }
@@ -73,7 +74,7 @@ mod tests {
         bottleneck.push(Instant::ZERO, &other);
         let now = Instant::ZERO + Span::from_millis(10);
         let mut leaving: Vec<_> = std::iter::from_fn(|| bottleneck.poll(now).ready()).collect();
-        // The round robin may let the single packet leave between two of the others.
+        // The round robin may send the single packet between two of the others.
         leaving.sort_by_key(|leaving| leaving.header.is_none());
         let mut written = Vec::new();
         let refused = Frames::default().of(&leaving, |parts| {

@@ -1,6 +1,6 @@
-//! What only the kernel knows: frames that it dropped before the router, and the queue of the link behind.
+//! Kernel counters: frames dropped before the router, and the queue of the link behind the router.
 //!
-//! Asked by netlink, in the namespace of the thread that asks.
+//! Uses netlink, in the namespace of the calling thread.
 
 use std::fmt;
 
@@ -12,30 +12,31 @@ use tokio::runtime::Runtime;
 
 use crate::error::RouterError;
 
-/// The parent of a device's outermost queue.
+/// Parent handle of a device's root queueing discipline.
 const ROOT: u32 = u32::MAX;
 
-/// The queue of a device, since that came up.
+/// Counters of a device's queue since the device came up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueLook {
-    /// Bytes that left it, frame headers included.
+    /// Bytes sent, frame headers included.
     pub sent_bytes: u64,
-    /// Bytes that wait now.
+    /// Bytes in the queue now.
     pub waiting_bytes: u64,
-    /// Packets that it dropped.
+    /// Packets dropped by the queue.
     pub dropped: u64,
 }
 
-/// What the kernel says of the devices around a router.
+/// Counters of the devices around a router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelLook {
-    /// Frames that were dropped before the router could read them.
+    /// Frames dropped before the router could read them.
     pub missed_frames: u64,
-    /// The queue of the link behind; none where that is not watched, or has no queue.
+    /// Queue of the link behind the router; `None` without an uplink, or for a device without a
+    /// queue.
     pub uplink: Option<QueueLook>,
 }
 
-/// A connection to the kernel about two devices.
+/// Netlink connection for two devices.
 pub struct Kernel {
     runtime: Runtime,
     handle: Handle,
@@ -52,8 +53,8 @@ impl fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// Looks from now on at the device where traffic goes in, and at the one by which it leaves the machine, where
-    /// that is named.
+    /// Starts to watch the device where traffic enters the router, and the device by which traffic
+    /// leaves the machine, if named.
     ///
     /// # Errors
     /// If a device does not exist, or the kernel does not answer.
@@ -65,7 +66,7 @@ impl Kernel {
         };
         let handle = runtime.block_on(async {
             let (connection, handle, _) = rtnetlink::new_connection()?;
-            // It ends with the runtime.
+            // The task ends with the runtime.
             tokio::spawn(connection);
             Ok::<_, std::io::Error>(handle)
         });
@@ -83,7 +84,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// How it stands; what the kernel does not say is nothing.
+    /// Returns a snapshot; counters that the kernel does not report are zero or `None`.
     pub fn look(&self) -> KernelLook {
         self.runtime.block_on(async {
             let missed = missed(&self.handle, self.near).await.unwrap_or_default();
@@ -113,7 +114,7 @@ async fn missed(handle: &Handle, index: u32) -> Result<u64, rtnetlink::Error> {
     Ok(dropped.unwrap_or_default())
 }
 
-/// The outermost queue of a device, which counts for all that are inside.
+/// Returns the root queue of a device, whose counters include all inner queues.
 async fn queue(handle: &Handle, index: u32) -> Result<Option<QueueLook>, rtnetlink::Error> {
     let mut queues = handle.qdisc().get().execute();
     let mut found = None;

@@ -1,16 +1,18 @@
-//! A forwarder for a Linux box that owns a bottleneck: it paces what leaves, and tells flows of sabul their rate.
+//! Forwarder for a Linux machine at a bottleneck: paces departing traffic, and reports a rate to
+//! flows of sabul.
 //!
 //! | Part | Is |
 //! |---|---|
 //! | [`Bottleneck`] | the bottleneck without devices or clock: two classes, their shares, the router half |
-//! | [`Frames`] | what leaves it, as a device takes it |
-//! | [`Router`] | the same between two TUN devices in real time, on a thread of its own |
-//! | [`Session`] | that with everything around it, as `sabul router` runs it |
-//! | [`Watch`] | what is wrong and worth a sentence, each said once |
-//! | [`Endpoint`], [`metrics`] | the counts for Prometheus |
+//! | [`Frames`] | departing packets, as frames for a device |
+//! | [`Router`] | the bottleneck between two TUN devices in real time, on its own thread |
+//! | [`Session`] | a router with kernel counters, notices and metrics, as `sabul router` runs it |
+//! | [`Watch`] | notices about problems, each reported once |
+//! | [`Endpoint`], [`metrics`] | the counters for Prometheus |
 //!
-//! The bottleneck's rate, its queues and the turns of the two classes are a [`sabul_path::Link`] under deficit round
-//! robin, the router half is [`sabul_cc::Router`]: the parts that the simulator and the lab have, too.
+//! The bottleneck's rate, its queues and the scheduling of the two classes are a
+//! [`sabul_path::Link`] with deficit round robin. The router half is [`sabul_cc::Router`].
+//! Simulator and lab use the same parts.
 
 mod bottleneck;
 mod endpoint;

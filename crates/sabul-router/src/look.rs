@@ -1,85 +1,86 @@
-//! What a router has done, and how it stands.
+//! Snapshot and counters of a router.
 
 use sabul_units::{Bytes, Instant, Rate, Span};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What one class of packets has met.
+/// Counters of one class of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ClassCounts {
-    /// Packets that came.
+    /// Packets that arrived.
     pub arrived_packets: u64,
-    /// Packets that left.
+    /// Packets sent.
     pub sent_packets: u64,
-    /// Their bytes, IP headers included.
+    /// Bytes sent, IP headers included.
     pub sent_bytes: u64,
-    /// Packets that found their queue full.
+    /// Packets dropped by a full queue.
     pub dropped_packets: u64,
-    /// Packets that wait now.
+    /// Packets in the queue now.
     pub queue_packets: u64,
-    /// Bytes that wait now.
+    /// Bytes in the queue now.
     pub queue_bytes: u64,
-    /// The most bytes that waited at once.
+    /// Largest number of bytes in the queue.
     pub queue_max_bytes: u64,
 }
 
-/// How a router stands.
+/// Snapshot of a router.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Look {
-    /// Seconds since it started.
+    /// Seconds since the start.
     pub at_s: f64,
-    /// The rate of the link that it was given, in bits a second.
+    /// Configured rate of the link, in bit/s.
     pub rate_bps: u64,
-    /// What the explicit class shares out now, in bits a second.
+    /// Current capacity of the explicit class, in bit/s.
     pub explicit_capacity_bps: u64,
-    /// What the plain class asks for now, in bits a second.
+    /// Current demand of the plain class, in bit/s.
     pub plain_demand_bps: u64,
-    /// The rate that the algorithm tells flows now, in bits a second; none where it has no such thing.
+    /// Rate that the algorithm currently reports to flows, in bit/s; absent for algorithms without
+    /// such a rate.
     pub told_bps: Option<u64>,
     /// Packets with a header of the router's algorithm.
     pub explicit: ClassCounts,
-    /// All others.
+    /// All other packets.
     pub plain: ClassCounts,
-    /// Headers that the router has written.
+    /// Headers rewritten by the router.
     pub headers_written: u64,
-    /// Packets with a header of a later version or form, which go on as they came.
+    /// Packets with a header of a later version or form, forwarded unchanged.
     pub headers_later: u64,
     /// Packets with a header of another algorithm.
     pub headers_foreign: u64,
-    /// Frames that were no IP packets.
+    /// Frames that were not IP packets.
     pub malformed_frames: u64,
-    /// Frames that the device behind the bottleneck did not take.
+    /// Frames that the device behind the bottleneck refused.
     pub refused_frames: u64,
-    /// Frames that went the other way, which has no bottleneck here.
+    /// Frames in the back direction, which has no bottleneck here.
     pub back_frames: u64,
-    /// Their bytes.
+    /// Bytes in the back direction.
     pub back_bytes: u64,
-    /// Frames the other way that the device did not take.
+    /// Frames in the back direction that the device refused.
     pub back_refused_frames: u64,
     /// Processor time of the forwarding thread, in seconds.
     pub cpu_seconds: f64,
-    /// The longest by which a packet left late, in milliseconds.
+    /// Largest lateness of a departure, in milliseconds.
     pub late_max_ms: f64,
-    /// What the first header of a later version said: its version and form.
+    /// Version and form of the first header of a later version.
     #[serde(skip)]
     pub first_later: Option<(u8, u8)>,
-    /// The algorithm of the first header of another one.
+    /// Algorithm of the first header of another algorithm.
     #[serde(skip)]
     pub first_foreign: Option<&'static str>,
 }
 
 impl Look {
-    /// What both classes have sent.
+    /// Returns the packets sent by both classes.
     pub const fn sent_packets(&self) -> u64 {
         self.explicit.sent_packets + self.plain.sent_packets
     }
 
-    /// The bytes that both classes have sent.
+    /// Returns the bytes sent by both classes.
     pub const fn sent_bytes(&self) -> u64 {
         self.explicit.sent_bytes + self.plain.sent_bytes
     }
 
-    /// What was sent since an earlier look, in bits a second; nothing between looks at the same time.
+    /// Returns the rate sent since an earlier snapshot; zero between snapshots of the same time.
     pub fn sent_since(&self, earlier: &Self) -> Rate {
         let bytes = self.sent_bytes().saturating_sub(earlier.sent_bytes());
         let span = Span::from_secs_f64((self.at_s - earlier.at_s).max(0.0));

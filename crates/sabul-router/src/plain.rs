@@ -1,26 +1,27 @@
-//! What the plain class asks for, which is what the explicit class does not get.
+//! Demand estimator of the plain class; the explicit class gets the rest of the link.
 //!
-//! Model, every `WINDOW` T, over a the bits that came for the plain class (dropped or not):
-//!     d += (a / T - d) / 4           its demand
-//!     C_e = max(C - d, s C)          the capacity of the explicit class, s its least share
-//! Ours: the demand is of what came and not of what left, so that a class which wants more is believed before the
-//! other has made room; and where the plain class would take all, what it wants no longer matters.
+//! Model, every `WINDOW` T, with a the bits that arrived for the plain class (dropped or not):
+//!     d += (a / T - d) / 4           demand of the plain class
+//!     C_e = max(C - d, s C)          capacity of the explicit class, s its least share
+//! Ours: the demand counts arrivals, not departures, so that a growing plain class is measured
+//! before the explicit class has made room. If the plain class would take the whole link, the share
+//! s applies and the size of the demand no longer matters.
 
 use sabul_units::{Instant, Rate, Span};
 
-/// Ours: long beside the spacing of packets, short beside what a transfer takes.
+/// Ours: long compared with packet spacing, short compared with a transfer.
 const WINDOW: Span = Span::from_millis(50);
-/// Ours: a part of the way that the demand goes each window.
+/// Ours: gain of the demand average per window.
 const PART: f64 = 0.25;
-/// Windows that are made up for after silence; after so many the demand is nothing.
+/// Windows processed after silence; after that many windows the demand is zero.
 const CATCH_UP: u32 = 64;
 
-/// The demand of the plain class.
+/// Demand of the plain class.
 #[derive(Debug)]
 pub(crate) struct PlainDemand {
     began: Instant,
     bytes: u64,
-    /// Bits a second.
+    /// Bit/s.
     demand: f64,
 }
 
@@ -29,18 +30,18 @@ impl PlainDemand {
         Self { began: Instant::ZERO, bytes: 0, demand: 0.0 }
     }
 
-    /// A packet of the class came, with so many bytes of the link's.
+    /// Counts an arriving packet of the class, with its bytes on the link.
     pub(crate) const fn add(&mut self, bytes: u32) {
         self.bytes += bytes as u64;
     }
 
-    /// What it asks for now, where that may have changed.
+    /// Returns the new demand in bit/s at the end of a window, `None` within a window.
     #[inline]
     pub(crate) fn turn(&mut self, now: Instant) -> Option<f64> {
         (now.since(self.began) >= WINDOW).then(|| self.end_windows(now))
     }
 
-    /// What it asks for, in bits a second.
+    /// Returns the demand in bit/s.
     pub(crate) const fn bps(&self) -> f64 {
         self.demand
     }
@@ -62,7 +63,7 @@ impl PlainDemand {
     }
 }
 
-/// What the explicit class shares out of a link of that rate, of which it has `share` at least.
+/// Returns the capacity of the explicit class on a link of `rate`, at least `share`.
 pub(crate) fn left_of(rate: Rate, share: Rate, demand_bps: f64) -> Rate {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
     let left = (rate.0 as f64 - demand_bps).clamp(share.0 as f64, rate.0 as f64) as u64;

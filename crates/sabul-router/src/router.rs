@@ -1,11 +1,12 @@
-//! The router between two TUN devices: one thread that takes in, paces, hands out and waits, in real time.
+//! Router between two TUN devices: one thread that reads, paces and writes packets in real time.
 //!
-//! Model:       what the kernel routes into the near device crosses the bottleneck and comes out of the far one; what it
-//!     routes into the far device comes out of the near one at once. Neighbouring segments that leave together go in
-//!     one frame, as a network card would hand them up.
-//! Time:        arrivals count from when they are read, which under load is up to one [`TICK`] late; departures happen
-//!     at or after their due time, never before, and by how much is measured.
-//! Limits:      one thread, so one core.
+//! Model: packets that the kernel routes into the near device cross the bottleneck and leave by the
+//!     far device. Packets routed into the far device leave by the near device at once.
+//!     Neighbouring segments that leave together form one frame, as from a network card with
+//!     receive offload.
+//! Time: the arrival time is the time of reading, which under load is up to one [`TICK`] late.
+//!     Departures happen at or after their due time, never before; their lateness is measured.
+//! Limits: one thread, so one core.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::OwnedFd;
@@ -26,19 +27,20 @@ use crate::frames::Frames;
 use crate::look::Look;
 use crate::settings::Settings;
 
-/// How long a busy router sleeps between two rounds. Shorter keeps the schedule better, longer makes larger frames.
+/// Sleep of a busy router between two rounds. A shorter sleep keeps the schedule better, a longer
+/// sleep makes larger frames.
 const TICK: Duration = Duration::from_micros(50);
-/// Frames taken from each device before what is due has its turn.
+/// Most frames read from each device before due packets are written.
 const FRAMES_PER_TURN: usize = 64;
-/// Frames that wait in each device until they are read: what comes while the thread is elsewhere for 30 ms at
-/// 300 000 packets a second, none of which the kernel has joined.
+/// Queue of each device in frames: holds arrivals of 30 ms at 300 000 packets per second, without
+/// offload, while the thread does not run.
 const DEVICE_QUEUE_FRAMES: u32 = 10_000;
-/// How often the counts are made known to others.
+/// Interval at which the counters are published.
 const PUBLISH: Span = Span::from_millis(50);
-/// With nothing to do, look whether to end at least this often.
+/// Longest sleep of an idle router before the check for its end.
 const LOOK_AGAIN: Span = Span::from_millis(100);
 
-/// A running router; dropping it ends its thread.
+/// A running router; dropping the router ends its thread.
 #[derive(Debug)]
 pub struct Router {
     shared: Arc<Shared>,
@@ -53,13 +55,14 @@ struct Shared {
 }
 
 impl Router {
-    /// Makes the two devices, `near` where what is to be paced goes in and `far` where it comes out, and forwards
-    /// between them from now on. A TUN device of that name that is there already is taken.
+    /// Creates the two devices and starts forwarding. Traffic to be paced enters at `near` and
+    /// leaves at `far`. An existing TUN device of that name is used.
     ///
     /// # Errors
-    /// If a setting is outside its range, a device cannot be had, or the system fails at something.
+    /// If a setting is outside its range, a device cannot be opened, or the system fails.
     pub fn start(settings: &Settings, near: &str, far: &str) -> Result<Self, RouterError> {
-        // Refused before anything is made; the thread builds its own, whose parts stay with it.
+        // Checks the settings first; the thread builds its own bottleneck, which cannot move
+        // between threads.
         Bottleneck::new(settings)?;
         if near == far {
             let allowed = "two devices: where traffic goes in, and where it comes out";
@@ -77,20 +80,20 @@ impl Router {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// How it stands; at most a twentieth of a second old.
+    /// Returns a snapshot, at most 50 ms old.
     pub fn look(&self) -> Look {
         self.shared.look.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether it still forwards; it ends by itself when a device is gone.
+    /// Returns whether the router still forwards; it ends by itself when a device disappears.
     pub fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Ends it; what still waits is gone. The last word of how it stood.
+    /// Stops forwarding, discards queued packets and returns the last snapshot.
     ///
     /// # Errors
-    /// If it had ended by itself.
+    /// If the router had ended by itself.
     pub fn stop(mut self) -> Result<Look, RouterError> {
         self.join();
         match self.shared.fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -130,7 +133,7 @@ fn readable(near: &Device, far: &Device) -> io::Result<OwnedFd> {
     Ok(epoll)
 }
 
-/// The router's thread.
+/// Main function of the router's thread.
 fn forward(
     settings: &Settings,
     near: (Device, String),
@@ -138,7 +141,8 @@ fn forward(
     epoll: OwnedFd,
     shared: &Shared,
 ) {
-    // By default the kernel may be 50 us late. Whatever it refuses costs punctuality, which is measured.
+    // By default the kernel may wake a thread 50 us late. A refusal only reduces accuracy, which is
+    // measured.
     let _ = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
     let _ = rustix::process::setpriority_process(None, -20);
     let result = Bottleneck::new(settings).and_then(|bottleneck| {
@@ -166,9 +170,9 @@ struct Engine {
     epoll: OwnedFd,
     bottleneck: Bottleneck,
     start: std::time::Instant,
-    /// Due, and to be written now.
+    /// Due packets, to be written now.
     out: Vec<Leaving>,
-    /// What only the engine counts.
+    /// Counters of the engine itself.
     own: Look,
     frame: Box<[u8]>,
     frames: Frames,
@@ -197,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// Hands out what is due and takes in what has come; false if there was nothing of either.
+    /// Writes due packets and reads arrived packets; returns false if there were none.
     fn round(&mut self) -> Result<bool, RouterError> {
         let mut has_moved = self.hand_out();
         for _ in 0..FRAMES_PER_TURN {
@@ -212,7 +216,7 @@ impl Engine {
         for _ in 0..FRAMES_PER_TURN {
             let Some(bytes) = read(&self.far, &mut self.frame)? else { break };
             has_moved = true;
-            // As it came: what one device leaves to its reader, the other takes from its writer.
+            // Forwarded unchanged: offload flags of one device are valid for the other.
             if self.near.0.write(&[IoSlice::new(&self.frame[..bytes])]).is_ok() {
                 self.own.back_frames += 1;
                 self.own.back_bytes += bytes.saturating_sub(sabul_tun::VNET_BYTES) as u64;
@@ -223,7 +227,7 @@ impl Engine {
         Ok(self.hand_out() || has_moved)
     }
 
-    /// Writes what is due; false if that is nothing.
+    /// Writes due packets; returns false if there were none.
     fn hand_out(&mut self) -> bool {
         let now = self.now();
         let mut out = std::mem::take(&mut self.out);
@@ -242,7 +246,7 @@ impl Engine {
         has_written
     }
 
-    /// Sleeps until something is due or comes in; a busy router for a whole tick.
+    /// Sleeps until the next due time or arrival; a busy router sleeps one tick.
     fn wait(&self, now: Instant, has_moved: bool) {
         let due = self.bottleneck.deadline().map(|at| at.since(now));
         if has_moved || due.is_some_and(|due| due <= Span::from(TICK)) {
@@ -254,7 +258,7 @@ impl Engine {
         let nothing =
             epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         if epoll::wait(&self.epoll, &mut [nothing; 2], Some(&timeout)).is_err() {
-            // A signal; whatever else it is, sleeping is right.
+            // A signal; after any error, sleeping is safe.
             std::thread::sleep(TICK);
         }
     }
@@ -275,14 +279,14 @@ impl Engine {
     }
 }
 
-/// Reads a frame; none if none waits.
+/// Reads a frame; `None` if there is none.
 fn read(device: &(Device, String), frame: &mut [u8]) -> Result<Option<usize>, RouterError> {
     match device.0.read(frame) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
             Ok(None)
         }
-        // Down for now: it says so for as long as it is.
+        // The device is down; reads return this error until the device is up.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
             Ok(None)
         }

@@ -1,4 +1,5 @@
-//! A router with everything around it: what the kernel says, what a person should know, what Prometheus asks.
+//! Router session: a router with kernel counters, notices for the user, and the Prometheus
+//! endpoint.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,56 +17,58 @@ use crate::router::Router;
 use crate::settings::Settings;
 use crate::watch::{Notice, Watch};
 
-/// What a session is made of.
+/// Settings of a session.
 #[derive(Clone, Debug)]
 pub struct SessionPlan {
-    /// The link and its algorithm.
+    /// Link and algorithm.
     pub settings: Settings,
-    /// The device where what is to be paced goes in.
+    /// Device where traffic to be paced enters.
     pub near: String,
-    /// The device where it comes out.
+    /// Device where paced traffic leaves.
     pub far: String,
-    /// The device by which it leaves the machine, whose own queue is watched.
+    /// Device by which traffic leaves the machine; its own queue is watched.
     pub uplink: Option<String>,
-    /// Where Prometheus asks.
+    /// Address of the Prometheus endpoint.
     pub metrics: Option<SocketAddr>,
 }
 
-/// How a session stands: a line of JSON.
+/// State of a session: one line of JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Line {
-    /// The router's counts.
+    /// Counters of the router.
     #[serde(flatten)]
     pub look: Look,
-    /// What both classes sent since the line before, in bits a second.
+    /// Rate sent by both classes since the previous line, in bit/s.
     pub sent_bps: u64,
     /// Frames that the kernel dropped before the router could read them.
     pub missed_frames: u64,
-    /// Bytes in the own queue of the link behind, where that is watched.
+    /// Bytes in the own queue of the link behind the router, if watched.
     pub uplink_queue_bytes: Option<u64>,
 }
 
-/// A running router and what is around it.
+/// A running router session.
 #[derive(Debug)]
 pub struct Session {
     router: Router,
     kernel: Kernel,
     watch: Watch,
     endpoint: Option<Endpoint>,
-    /// What the endpoint tells.
+    /// Counters for the endpoint.
     told: Arc<Mutex<(Look, KernelLook)>>,
     before: Look,
 }
 
 impl Session {
-    /// Makes the devices and forwards between them from now on.
+    /// Creates the devices and starts forwarding.
     ///
     /// # Errors
-    /// If a setting is outside its range, a device or address cannot be had, or the system fails at something.
+    /// If a setting is outside its range, a device or address is not available, or the system
+    /// fails.
     pub fn start(plan: &SessionPlan) -> Result<Self, RouterError> {
         let told = Arc::<Mutex<(Look, KernelLook)>>::default();
         let theirs = Arc::clone(&told);
-        // Before the devices: what routes lead into should not come and go with a typing mistake.
+        // Before the devices: a mistyped address must not create and remove devices that routes
+        // point to.
         let endpoint = plan.metrics.map(|address| {
             Endpoint::start(address, move || {
                 let (look, kernel) = theirs.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -79,17 +82,17 @@ impl Session {
         Ok(Self { router, kernel, watch, endpoint, told, before })
     }
 
-    /// Where Prometheus is answered.
+    /// Returns the address of the Prometheus endpoint.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.endpoint.as_ref().map(Endpoint::address)
     }
 
-    /// Whether the router still forwards.
+    /// Returns whether the router still forwards.
     pub fn is_running(&self) -> bool {
         self.router.is_running()
     }
 
-    /// How it stands, and what is news to a person; to be asked about once a second.
+    /// Returns the current state and new notices; to be called once a second.
     pub fn second(&mut self) -> (Line, Vec<Notice>) {
         let (look, kernel) = (self.router.look(), self.kernel.look());
         let notices = self.watch.see(&look, &kernel);
@@ -104,7 +107,7 @@ impl Session {
         (line, notices)
     }
 
-    /// Ends it, and says how it went.
+    /// Stops the router and returns a summary.
     ///
     /// # Errors
     /// If the router had ended by itself.
@@ -114,7 +117,7 @@ impl Session {
     }
 }
 
-/// What a router did, in a few lines for people.
+/// Summary of a router's work, in a few lines of text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     look: Look,

@@ -1,4 +1,4 @@
-//! What a router is told, checked before anything is made.
+//! Settings of a router, checked before any device is created.
 
 use sabul_cc::{Router, routers};
 use sabul_path::{Discipline, Drr, LinkConfig, QueueLimit};
@@ -7,29 +7,29 @@ use sabul_units::{Bytes, Rate, Span};
 use crate::bottleneck::{EXPLICIT, PLAIN};
 use crate::error::RouterError;
 
-/// A frame of full size, which a turn of both classes together amounts to.
+/// A frame of full size; one turn of both classes together is at least two frames.
 const FULL_FRAME: u32 = 1514;
-/// The least quantum that the round robin takes, in bytes.
+/// Least quantum of the round robin, in bytes.
 const QUANTUM_MIN: u32 = 256;
-/// The slowest and the fastest link, in bits a second: below, one packet takes seconds; above, no machine forwards.
+/// Rates of the link in bit/s: below, one packet takes seconds; above, no machine forwards.
 const RATES: std::ops::RangeInclusive<u64> = 100_000..=100_000_000_000;
-/// The shares that the explicit class may have when both want all, in percent.
+/// Shares of the explicit class under full load of both classes, in percent.
 const SHARES: std::ops::RangeInclusive<u32> = 5..=95;
-/// The room of a class: from a few packets to ten seconds.
+/// Bounds of a class's queue: from a few packets to ten seconds.
 const QUEUE_BYTES_MIN: u64 = 3 * 1514;
 const QUEUE_SPAN_MAX: Span = Span::from_secs(10);
 
-/// The room that each class has in front of the link.
+/// Size of each class's queue in front of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueSize {
-    /// So many bytes.
+    /// Size in bytes.
     Bytes(u64),
-    /// What the link sends in so much time.
+    /// Amount that the link sends in this time.
     Time(Span),
 }
 
 impl QueueSize {
-    /// In bytes, before a link of that rate.
+    /// Returns the size in bytes for a link of that rate.
     pub fn bytes(self, rate: Rate) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -41,7 +41,7 @@ impl QueueSize {
 impl std::str::FromStr for QueueSize {
     type Err = String;
 
-    /// Reads `100ms`, `0.1s` or a size such as `512K`.
+    /// Parses `100ms`, `0.1s` or a size such as `512K`.
     fn from_str(text: &str) -> Result<Self, String> {
         let units = [("ms", 1e-3), ("s", 1.0)];
         let time = units.into_iter().find_map(|(unit, seconds)| {
@@ -60,28 +60,28 @@ impl std::str::FromStr for QueueSize {
     }
 }
 
-/// What a router is told of its link.
+/// Settings of a router and its link.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The rate of the outgoing link, whole packets with `framing_bytes` each: 100 kb/s to 100 Gb/s.
+    /// Rate of the outgoing link, counting each packet with `framing_bytes`: 100 kb/s to 100 Gb/s.
     pub rate: Rate,
-    /// What each packet takes of the rate besides its IP bytes; 38 for Ethernet.
+    /// Bytes that each packet takes on the link besides its IP bytes; 38 for Ethernet.
     pub framing_bytes: u32,
-    /// The room of each class.
+    /// Queue size of each class.
     pub queue: QueueSize,
-    /// The name of the algorithm whose headers it answers.
+    /// Name of the algorithm whose headers the router rewrites.
     pub algorithm: String,
-    /// Settings of its router half, as names and values.
+    /// Settings of the router half, as names and values.
     pub params: Vec<(String, String)>,
-    /// What the explicit class gets of the link at least while it has packets, in percent: 5 to 95. The plain class
-    /// has the rest.
+    /// Least share of the link for the explicit class while that class is backlogged, in percent: 5
+    /// to 95. The plain class has the rest.
     pub share_percent: u32,
-    /// The number by which headers tell this router from others on a path; never 0.
+    /// Number that distinguishes this router from others on a path in congestion headers; never 0.
     pub id: u32,
 }
 
 impl Settings {
-    /// The link in front of which the classes wait.
+    /// Returns the configuration of the link with its two classes.
     ///
     /// # Errors
     /// If a setting is outside its range.
@@ -101,10 +101,10 @@ impl Settings {
             .map_err(|error| RouterError::setting("the link", "as it is", error.to_string()))
     }
 
-    /// The router half.
+    /// Returns the router half.
     ///
     /// # Errors
-    /// If there is none of that name, or it has no such settings.
+    /// If the algorithm does not exist, or does not have these settings.
     pub(crate) fn router(&self) -> Result<Router, RouterError> {
         let wrong = |error: sabul_cc::ConfigError| {
             RouterError::setting("--algorithm", self.algorithm.clone(), error.to_string())
@@ -113,7 +113,7 @@ impl Settings {
         entry.router(&self.params, self.rate, self.id).map_err(wrong)
     }
 
-    /// What the explicit class gets at least.
+    /// Returns the least rate of the explicit class.
     pub fn share(&self) -> Rate {
         self.rate.mul_ratio(u64::from(self.share_percent), 100)
     }

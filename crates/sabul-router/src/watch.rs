@@ -1,4 +1,4 @@
-//! What is wrong and worth a sentence; each is said once.
+//! Notices about problems of a running router; each is reported once.
 
 use std::fmt;
 
@@ -7,42 +7,43 @@ use sabul_units::{Rate, show_rate};
 use crate::kernel::KernelLook;
 use crate::look::Look;
 
-/// Looks in a row, a second apart, in which packets wait behind the router before that is no accident.
+/// Consecutive snapshots, a second apart, with packets waiting behind the router before the link
+/// counts as slow.
 const ROW: u32 = 3;
-/// The part of the configured rate below which the link behind is slower. It is less than 1 since the two are
-/// counted at different times.
+/// Part of the configured rate below which the link behind counts as slower. Less than 1, because
+/// both are counted at different times.
 const SLOWER: f64 = 0.97;
 
-/// Something that a person should know.
+/// A notice for the user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
-    /// The link behind the router carries less than it was given.
+    /// The link behind the router carries less than its configured rate.
     SlowLink {
-        /// What it carries.
+        /// Measured rate.
         real: Rate,
-        /// What the router was told.
+        /// Configured rate.
         given: Rate,
-        /// Bytes that wait in the link's own queue.
+        /// Bytes in the link's own queue.
         queue_bytes: u64,
     },
     /// Headers of a later version pass.
     Later {
-        /// Of the first: its version and form.
+        /// Version and form of the first such header.
         first: (u8, u8),
     },
     /// Headers of another algorithm pass.
     Foreign {
-        /// Whose the first was.
+        /// Algorithm of the first such header.
         algorithm: &'static str,
     },
-    /// The kernel has dropped frames because the router did not read them in time.
+    /// The kernel has dropped frames because the router read too slowly.
     Missed {
-        /// How many so far.
+        /// Frames so far.
         frames: u64,
     },
-    /// The far device does not take frames.
+    /// The far device refuses frames.
     Refused {
-        /// How many so far.
+        /// Frames so far.
         frames: u64,
     },
 }
@@ -85,18 +86,18 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Sees a router once a second.
+/// Detector of problems, with one snapshot per second.
 #[derive(Debug, Default)]
 pub struct Watch {
     before: Option<(Look, KernelLook)>,
     waiting_for: u32,
-    /// The sum of the link's rates while packets waited.
+    /// Sum of the link's rates while packets waited.
     carried_bps: f64,
     said: [bool; 5],
 }
 
 impl Watch {
-    /// What is new at this look, about a second after the one before.
+    /// Returns new notices for this snapshot, about a second after the previous snapshot.
     pub fn see(&mut self, look: &Look, kernel: &KernelLook) -> Vec<Notice> {
         let slow = self.slow_link(look, kernel);
         let missed = kernel.missed_frames;
@@ -141,7 +142,8 @@ mod tests {
     use super::*;
     use crate::kernel::QueueLook;
 
-    /// After so many seconds in which the link behind carried 20 Mb/s and so many bytes wait there.
+    /// A snapshot after `second` seconds in which the link behind carried 20 Mb/s, with this many
+    /// bytes waiting there.
     fn at(second: u32, rate_mbps: u64, waiting_bytes: u64) -> (Look, KernelLook) {
         let look =
             Look { at_s: f64::from(second), rate_bps: rate_mbps * 1_000_000, ..Look::default() };

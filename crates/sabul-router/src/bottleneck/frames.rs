@@ -1,4 +1,4 @@
-//! Frames as a device hands them over: UDP over IPv4, with congestion headers or without.
+//! Frames as delivered by a device: UDP over IPv4, with or without congestion headers.
 
 use sabul_tun::VNET_BYTES;
 use sabul_units::{
@@ -7,10 +7,10 @@ use sabul_units::{
 };
 use sabul_wire::{ConnectionId, DataHeader, congestion_len, encode_congestion};
 
-/// The IP header and UDP's.
+/// Bytes of the IP and UDP headers.
 const HEADERS: usize = 28;
 
-/// Fields as a flow writes them that sends a packet each `interval` and obeys no router yet.
+/// Fields of a flow that sends one packet per `interval` and follows no router yet.
 pub(crate) fn fields(form: CongestionForm, interval: Span) -> CongestionFields {
     let rtt = Span::from_millis(20);
     match form.blank() {
@@ -27,7 +27,7 @@ pub(crate) fn fields(form: CongestionForm, interval: Span) -> CongestionFields {
     }
 }
 
-/// A datagram of our transport with that header, so that its packet has so many bytes.
+/// A datagram of our transport with that header, in a packet of `ip_bytes` bytes.
 pub(crate) fn explicit(fields: CongestionFields, ip_bytes: usize) -> Vec<u8> {
     let header = CongestionHeader::new(fields);
     let length = congestion_len(fields.form());
@@ -40,7 +40,7 @@ pub(crate) fn explicit(fields: CongestionFields, ip_bytes: usize) -> Vec<u8> {
     datagram
 }
 
-/// A frame of equal datagrams one behind the other, which the kernel leaves to be cut.
+/// A frame of equal datagrams in sequence, with segmentation left to the device.
 pub(crate) fn frame(datagrams: &[Vec<u8>]) -> Vec<u8> {
     let payload = datagrams.concat();
     let each = datagrams.first().map_or(0, Vec::len);

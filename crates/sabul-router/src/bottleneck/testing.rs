@@ -1,4 +1,4 @@
-//! Settings and a bed for tests.
+//! Settings and frames for tests.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use sabul_units::{Rate, Span};
 use super::frames::frame;
 use crate::settings::{QueueSize, Settings};
 
-/// JetMax before 100 Mb/s, half of it for either class.
+/// JetMax at a link of 100 Mb/s, with half of the rate for each class.
 pub(crate) fn settings() -> Settings {
     Settings {
         rate: Rate::from_mbps(100),
@@ -21,7 +21,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// A frame of these datagrams as the router reads it.
+/// A frame of these datagrams, as parsed by the router.
 pub(crate) fn bundle(datagrams: &[Vec<u8>]) -> Rc<Bundle> {
     Rc::new(Bundle::parse(&frame(datagrams)).unwrap())
 }

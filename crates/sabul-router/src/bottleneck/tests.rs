@@ -21,13 +21,13 @@ fn of(form: CongestionForm, interval: Span) -> Vec<u8> {
     explicit(fields(form, interval), PACKET)
 }
 
-/// Everything that leaves by `now`.
+/// Returns all packets that leave by `now`.
 fn drain(bottleneck: &mut Bottleneck, now: Instant) -> Vec<Leaving> {
     std::iter::from_fn(|| bottleneck.poll(now).ready()).collect()
 }
 
-/// Feeds both classes for so many seconds at these rates in packets of 100 us each, and gives what each sent in
-/// bits a second over the second half.
+/// Feeds both classes for `seconds` with these numbers of packets per 100 us. Returns the rate of
+/// each class over the second half, in bit/s.
 fn feed(bottleneck: &mut Bottleneck, seconds: u64, explicit: u64, plain_packets: u64) -> [f64; 2] {
     let (ours, other) =
         (bundle(&[of(CongestionForm::JetMax, Span::from_micros(100))]), bundle(&[plain()]));
@@ -109,7 +109,7 @@ fn a_flow_that_has_given_up_on_routers_is_plain_traffic() {
 #[test]
 fn neither_class_gets_less_than_its_share_however_much_the_other_sends() {
     for (share_percent, share) in [(50, 50e6), (30, 30e6), (80, 80e6)] {
-        // Each class asks for 200 Mb/s of the 100.
+        // Each class offers 200 Mb/s to a link of 100.
         let settings = Settings { share_percent, ..settings() };
         let [explicit, plain] = feed(&mut Bottleneck::new(&settings).unwrap(), 2, 2, 2);
         assert!((explicit / share - 1.0).abs() < 0.03, "{share_percent} %: {explicit}");
@@ -128,7 +128,7 @@ fn what_one_class_leaves_the_other_takes() {
 #[test]
 fn a_class_that_floods_fills_its_own_queue_only() {
     let mut bottleneck = Bottleneck::new(&settings()).unwrap();
-    // 300 Mb/s of plain traffic; a packet of the explicit class each 100 us would be 100 Mb/s, so one in four.
+    // 300 Mb/s of plain traffic. An explicit packet every 100 us would be 100 Mb/s, so one in four.
     let (ours, other) =
         (bundle(&[of(CongestionForm::JetMax, Span::from_micros(400))]), bundle(&[plain()]));
     for tick in 0..20_000 {
@@ -158,14 +158,14 @@ fn the_explicit_class_shares_out_what_the_plain_one_leaves() {
     }
     let capacity = bottleneck.look(at_us(2_000_000)).explicit_capacity_bps as f64;
     assert!((capacity / 80e6 - 1.0).abs() < 0.02, "{capacity}");
-    // And never less than its share.
+    // The capacity is never less than the share.
     let mut bottleneck = Bottleneck::new(&settings()).unwrap();
     feed(&mut bottleneck, 2, 0, 3);
     assert_eq!(bottleneck.look(at_us(2_000_000)).explicit_capacity_bps, 50_000_000);
 }
 
-/// The flow hears each header 20 ms later. Until it knows of a flood, 130 ms after that began, it sends twice its
-/// share, which the queue has to hold.
+/// The flow receives each header 20 ms later. Until a flood is reported to the flow, 130 ms after
+/// the flood began, the flow sends twice its share, and the queue has to hold that.
 #[test]
 fn a_jetmax_flow_fills_what_is_its_own_without_a_drop_beside_a_flood_that_begins_at_once() {
     let queue = crate::QueueSize::Time(Span::from_millis(100));
@@ -175,7 +175,7 @@ fn a_jetmax_flow_fills_what_is_its_own_without_a_drop_beside_a_flood_that_begins
     let mut sent_after = 0;
     for tick in 0..40_000_u64 {
         let now = at_us(tick * 100);
-        // Twice the link, for the second half of the time.
+        // Twice the link's rate, for the second half of the time.
         if tick > 20_000 {
             (0..2).for_each(|_| bottleneck.push(now, &other));
         }
