@@ -1,11 +1,11 @@
-//! The targets of `sabul-fuzz` under libFuzzer: an input that reaches something new is kept, and
-//! mutated on.
+//! The targets of `sabul-fuzz` under libFuzzer: an input with new coverage is kept and mutated
+//! further.
 //!
-//! `fuzz/run.sh` builds this with the instrumentation that it needs, on stable Rust, and calls it;
-//! the arguments are libFuzzer's. The environment says the rest: `SABUL_FUZZ_TARGET` names the
-//! target, `SABUL_FUZZ_START` a folder to which its committed inputs are written first, and with
-//! `SABUL_FUZZ_BLIND` every input is a mutation of a committed one, as in `cargo test`: what
-//! libFuzzer then counts is what is reached without feedback.
+//! `fuzz/run.sh` builds this program with the necessary instrumentation, on stable Rust, and runs
+//! it; the arguments are libFuzzer's. Environment variables: `SABUL_FUZZ_TARGET` names the target,
+//! and `SABUL_FUZZ_START` a folder to which its committed inputs are written first. With
+//! `SABUL_FUZZ_BLIND` every input is a mutation of a committed input, as in `cargo test`: libFuzzer
+//! then counts the coverage without feedback.
 #![no_main]
 
 use std::path::{Path, PathBuf};
@@ -55,7 +55,8 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let Setting { corpus, blind, .. } = setting();
     let input = match seed % 2 {
         _ if *blind => harness::mutated(corpus, seed.into()),
-        // Ours leap further than libFuzzer's, which see what inputs are compared with.
+        // Our mutations change more than libFuzzer's, which use the values that inputs are compared
+        // with.
         0 => harness::varied(&data[..size], corpus, seed.into()),
         _ => return fuzzer_mutate(data, size, max_size),
     };

@@ -1,5 +1,5 @@
-//! Keeps inputs that fuzzing found: one line in Base64 for each file of a folder that the
-//! committed corpus does not hold, into `found/TARGET.base64`. `make fuzz-keep` calls it.
+//! Stores inputs found by fuzzing: appends each file of a folder that the committed corpus does not
+//! have to `found/TARGET.base64`, one line in Base64 per file. Called by `make fuzz-keep`.
 
 use std::collections::BTreeSet;
 use std::error::Error;

@@ -1,7 +1,7 @@
-//! Writes the corpus: a few good inputs per target, from which the mutations start.
+//! Writes the seed corpus: a few valid inputs per target, as starting points of the mutations.
 //!
-//! Run it again after a change of a wire format: `cargo run -p sabul-fuzz --example seeds`. Files
-//! of other names, such as inputs that once failed, stay.
+//! Run this example again after a change of a wire format: `cargo run -p sabul-fuzz --example
+//! seeds`. Files of other names, such as inputs that once failed, stay.
 
 use std::error::Error;
 use std::fs;
@@ -302,7 +302,7 @@ fn messages() -> Result<Seeds, Box<dyn Error>> {
 }
 
 fn tickets() -> Result<Seeds, Box<dyn Error>> {
-    // Postcard: the addresses, then fingerprint and secret; fixed ones keep the corpus the same.
+    // Postcard: the addresses, then fingerprint and secret; fixed values keep the corpus the same.
     let address = b"127.0.0.1:7077";
     let body = [&[1, 14], &address[..], &[0x11; 32], &[0x22; 32]].concat();
     let inside = [&[1], &body[..]].concat();
@@ -375,7 +375,7 @@ fn sender() -> Seeds {
     let hours: &[u8] = &[3, 255, 5];
     // Ten packets fewer than were sent.
     let syn: &[u8] = &[10, 100, 10];
-    // All packets there can be have arrived, says the receiver.
+    // The receiver reports the arrival of all possible packets.
     let all = [&[6, 0, 0, 100, 9, 100, 5, 255][..], &[0xFF; 8], &[1, 4], &[0xFF; 8]].concat();
     let script = |flags: u8, steps: &[&[u8]]| [&[flags][..], &steps.concat()].concat();
     let lossy = [push, push, go, later, nak, go, ack_missing, wait, go, hours, go, ack, go];
@@ -416,7 +416,7 @@ fn sender() -> Seeds {
 }
 
 fn opener() -> Seeds {
-    // A genuine packet, untouched: which, number +0, no mask twice.
+    // A genuine, unchanged packet: which packet, number +0, twice no mask.
     let genuine = |which: u8| [0, which, 0, 0, 0, 0, 0, 0];
     let genuine_all: Vec<u8> = (0..6).flat_map(genuine).collect();
     let altered = [0, 1, 0, 0, 0, 0, 0x01, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0x80, 0, 0, 0];

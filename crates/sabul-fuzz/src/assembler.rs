@@ -1,4 +1,4 @@
-//! The file layer against blocks whose tables and data do not belong together.
+//! Fuzz target for the file layer: blocks whose tables and data do not match.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,16 +9,16 @@ use sabul_wire::control::{Attribute, Entry, EntryKind, Extent, Failure, FailureC
 
 use crate::input::Input;
 
-/// Every byte of content is this one, so that any run of bytes has a known hash.
+/// Value of every content byte, so that any run of bytes has a known hash.
 const FILLER: u8 = 0x5A;
-/// Longer parts and blocks are not made.
+/// Longest generated part or block, in bytes.
 const DATA_MAX: usize = 300;
 /// Longer entries get a wrong hash, so that no input takes long.
 const CONTENT_MAX: u64 = 4096;
 
 struct File {
     tree: Tree,
-    /// What was there, once it was asked for, and how much that is.
+    /// Existing content, once requested, and its size.
     before: Option<Tree>,
     resumed: u64,
     bytes: u64,
@@ -27,9 +27,9 @@ struct File {
 #[derive(Default)]
 struct Run {
     assembler: Assembler,
-    /// The block under way at the receiver.
+    /// Current block of the receiver.
     block: Vec<u8>,
-    /// First unused byte of it.
+    /// First unused byte of that block.
     used: usize,
     open: BTreeMap<u64, File>,
     finished: BTreeSet<u64>,
@@ -37,7 +37,7 @@ struct Run {
     operations: usize,
 }
 
-/// What a sender would know of what it says.
+/// State of a sender.
 #[derive(Default)]
 struct Sender {
     data: Vec<u8>,
@@ -49,9 +49,10 @@ struct Sender {
     sent: u64,
 }
 
-/// Input: operations (remainder by 7): 0 a block of these bytes, 1 an entry, 2 a part, 3 an end, 4 the end of a block, 5 the
-/// end of all, 6 bytes of a table; from 250 on a part that is not at the beginning. The kind of an entry from 240 on
-/// (remainder by 4): 0 a symbolic link, 1 a hard link, 2 a file with holes, 3 one with an attribute.
+/// Input: operations (remainder by 7): 0 a block of these bytes, 1 an entry, 2 a part, 3 an end, 4
+/// the end of a block, 5 the end of all, 6 bytes of a table; from 250 on a part that is not at the
+/// beginning. The kind of an entry from 240 on (remainder by 4): 0 a symbolic link, 1 a hard link,
+/// 2 a file with holes, 3 a file with an attribute.
 pub(crate) fn target(data: &[u8]) -> bool {
     let mut input = Input::new(data);
     let (mut run, mut sender) = (Run::default(), Sender::default());
@@ -110,7 +111,8 @@ impl Sender {
         self.sent = self.sent.saturating_add(length as u64);
     }
 
-    /// The end of the last entry, with the right hash or, as the input says, another.
+    /// Writes the end of the last entry, with the right hash or, depending on the input, another
+    /// hash.
     fn end(&mut self, input: &mut Input<'_>) {
         let odd = input.u8();
         let index = if odd & 1 == 0 { self.index() } else { input.near(self.index()) };
@@ -125,7 +127,7 @@ impl Sender {
         self.record(&Record::End { index, outcome });
     }
 
-    /// Ends a block; the last bytes of its table may be in the next one.
+    /// Ends a block; the last bytes of its table may be in the next block.
     fn block(&mut self, later: u8) -> Vec<u8> {
         let mut block = std::mem::take(&mut self.data);
         let (data, cut) = (block.len(), self.table.len().saturating_sub(later.into()));
@@ -181,7 +183,7 @@ fn odd_kind(what: u8, more: &mut More, input: &mut Input<'_>) -> EntryKind {
 }
 
 impl Run {
-    /// Once broken, it says the same for ever.
+    /// After a failure, the assembler must return the same failure for ever.
     fn note(&mut self, failure: Failure) {
         if let Some(before) = &self.failure {
             assert_eq!(&failure, before, "a broken transfer stays broken");
@@ -189,7 +191,7 @@ impl Run {
         self.failure = Some(failure);
     }
 
-    /// Takes a block and carries out everything that is in it.
+    /// Processes a block and everything in that block.
     fn take(&mut self, block: Vec<u8>) {
         (self.block, self.used) = (block, 0);
         let mut is_done = false;
@@ -290,7 +292,7 @@ impl Run {
     }
 }
 
-/// What is there of a file, as far as it is looked at.
+/// Returns the existing content of a file, for sizes up to the limit.
 fn before(bytes: u64) -> Tree {
     let mut tree = Tree::new(0);
     if bytes <= CONTENT_MAX {
@@ -299,7 +301,7 @@ fn before(bytes: u64) -> Tree {
     tree
 }
 
-/// Hash of so many bytes of content in these places.
+/// Returns the hash of this many content bytes in this layout.
 fn hash_of(layout: &Layout, bytes: u64) -> [u8; 32] {
     let content = vec![FILLER; usize::try_from(bytes).expect("the caller bounds it")];
     layout.hash(blake3::hash(&content).into())

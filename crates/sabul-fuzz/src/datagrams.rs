@@ -1,4 +1,4 @@
-//! The front of a datagram, and reports: what decodes says the same again when encoded.
+//! Fuzz target for datagram headers and reports: decoding and encoding are inverse.
 
 use sabul_units::PacketNumber;
 use sabul_wire::{
@@ -6,7 +6,7 @@ use sabul_wire::{
     MAX_CONGESTION_HEADER, MAX_RANGES, decode_congestion, encode_congestion, find_congestion,
 };
 
-/// Input: one datagram, which is also read as a report.
+/// Input: one datagram, which is also decoded as a report.
 pub(crate) fn target(data: &[u8]) -> bool {
     let header = Header::decode(data);
     if let Ok(header) = header {
@@ -30,7 +30,8 @@ pub(crate) fn target(data: &[u8]) -> bool {
     header.is_ok() || report.is_ok()
 }
 
-/// What a router takes for a congestion header is one to the bit, in a DATA packet or alone.
+/// Bytes that a router finds as a congestion header decode and encode to the same bits, in a DATA
+/// packet or alone.
 fn check_congestion(data: &[u8]) {
     let found = find_congestion(data).map(|range| &data[range]);
     assert!(found.is_none_or(|bytes| decode_congestion(bytes).is_ok()));
@@ -43,7 +44,7 @@ fn check_congestion(data: &[u8]) {
     }
 }
 
-/// A report that the peer sent, or that is about to be sent.
+/// Checks a report that the peer sent, or that is about to be sent.
 pub(crate) fn check_report(report: &Feedback) {
     let ranges: &[_] = match report {
         Feedback::Ack(ack) => &ack.missing,
@@ -56,7 +57,7 @@ pub(crate) fn check_report(report: &Feedback) {
     assert!(ranges.windows(2).all(|pair| pair[0].last < pair[1].first), "ranges ascend");
     let mut bytes = Vec::new();
     report.encode(&mut bytes);
-    // Times are whole microseconds on the wire, so it is the second round that must be exact.
+    // Times are whole microseconds on the wire, so only the second round must be exact.
     let again = Feedback::decode(&bytes).expect("what was encoded decodes");
     let mut bytes_again = Vec::new();
     again.encode(&mut bytes_again);

@@ -1,8 +1,9 @@
-//! Replays a target's corpus, then mutates it for a while; a failure says how to see it again.
+//! Fuzz harness: replays a target's corpus, then mutates that corpus for some time; a failure
+//! prints the command that repeats it.
 //!
-//! Every mutated input follows from the corpus and one number, its seed, so the seed repeats it. A
-//! watcher ends the process where one input takes too long or the memory grows without bound; a
-//! panic cannot report either.
+//! Every mutated input is determined by the corpus and a seed, so the seed repeats the input. A
+//! watcher thread aborts the process if one input takes too long or memory grows without bound;
+//! neither causes a panic.
 
 use std::fs;
 use std::io::Write as _;
@@ -19,22 +20,22 @@ use crate::Target;
 
 /// Longest mutated input in bytes: past every limit on paths and tickets.
 pub const INPUT_MAX: usize = 12_000;
-/// Longest time for one input; the slowest takes some milliseconds.
+/// Time limit for one input; the slowest input takes some milliseconds.
 const INPUT_TIME_MAX: Duration = Duration::from_secs(10);
-/// Most memory of the whole process in bytes; all targets together need some tens of megabytes.
+/// Memory limit of the whole process in bytes; all targets together need some tens of megabytes.
 const MEMORY_MAX: u64 = 1 << 30;
 
-/// How long and from which seed to mutate.
+/// Seed and duration of the mutations.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// The seed of the first mutated input; those after it follow from it.
+    /// Seed of the first mutated input; later inputs use the following seeds.
     pub seed: u64,
     /// Time for mutated inputs; at least one is run.
     pub time: Duration,
 }
 
 impl Plan {
-    /// `SABUL_FUZZ_SEED` (default 1) and `SABUL_FUZZ_SECONDS` (default 2).
+    /// Reads `SABUL_FUZZ_SEED` (default 1) and `SABUL_FUZZ_SECONDS` (default 2).
     ///
     /// # Panics
     /// If one of them is not a whole number.
@@ -50,38 +51,38 @@ impl Plan {
     }
 }
 
-/// What a run did.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// Inputs read from the corpus.
+    /// Inputs replayed from the corpus.
     pub replayed: usize,
     /// Mutated inputs.
     pub mutated: u64,
-    /// Those of them that came past the target's first check.
+    /// Mutated inputs that passed the target's first check.
     pub admitted: u64,
 }
 
-/// Where an input came from.
+/// Origin of an input.
 #[derive(Clone, Debug)]
 enum Origin {
     File(PathBuf),
     Seed(u64),
 }
 
-/// A target's corpus: what was written for it, and what fuzzing found.
+/// Returns a target's corpus: written seeds and inputs found by fuzzing.
 ///
 /// # Panics
-/// If it cannot be read or nothing was written.
+/// If the corpus cannot be read or has no seeds.
 pub fn corpus(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
     let mut corpus = written(target);
     corpus.extend(found(target));
     corpus
 }
 
-/// The files in `corpus/`, by name.
+/// Returns the files in `corpus/`, sorted by name.
 ///
 /// # Panics
-/// If they cannot be read or there are none.
+/// If the files cannot be read or there are none.
 pub fn written(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
     let listed = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
@@ -97,12 +98,13 @@ pub fn written(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// The file of inputs that coverage-guided fuzzing found, one a line in Base64.
+/// Returns the path of the inputs that coverage-guided fuzzing found, one per line in Base64.
 pub fn found_path(target: Target) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("found").join(format!("{}.base64", target.name))
 }
 
-/// The inputs of [`found_path`], each under a name that ends in its line; none if there is no file.
+/// Returns the inputs of [`found_path`], each with its line number in its name; empty without a
+/// file.
 fn found(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
     let path = found_path(target);
     let text = fs::read_to_string(&path).unwrap_or_default();
@@ -114,10 +116,10 @@ fn found(target: Target) -> Vec<(PathBuf, Vec<u8>)> {
     inputs.collect()
 }
 
-/// Runs a target on its corpus and on mutations of it.
+/// Runs a target on its corpus and on mutations of the corpus.
 ///
 /// # Panics
-/// If the target does; the message holds the input and the command that repeats it.
+/// If the target panics; the message has the input and the command that repeats it.
 pub fn run(target: Target, plan: Plan) -> Outcome {
     let corpus = corpus(target);
     let running = Mutex::new((Origin::Seed(plan.seed), Instant::now()));
@@ -156,7 +158,7 @@ pub fn run(target: Target, plan: Plan) -> Outcome {
                 continue;
             };
             let report = format!("\n{}: {complaint}\n{}\n", target.name, repeat(target, &origin));
-            // Past the capture of test output, which would be lost with the process.
+            // Written directly, because captured test output would be lost with the process.
             let _ = std::io::stderr().write_all(report.as_bytes());
             std::process::abort();
         }
@@ -172,7 +174,7 @@ fn feed(target: Target, origin: &Origin, input: &[u8]) -> bool {
     })
 }
 
-/// The command that runs this input again.
+/// Returns the command that runs this input again.
 fn repeat(target: Target, origin: &Origin) -> String {
     let test = format!("cargo test -p sabul-fuzz --test targets {}", target.name);
     match origin {
@@ -183,14 +185,14 @@ fn repeat(target: Target, origin: &Origin) -> String {
     }
 }
 
-/// Memory of this process, where the system tells (Linux).
+/// Returns the memory of this process, if the system reports it (Linux).
 fn resident_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-/// The input of this seed.
+/// Returns the mutated input of this seed.
 ///
 /// # Panics
 /// If the corpus is empty.
@@ -200,7 +202,7 @@ pub fn mutated(corpus: &[(PathBuf, Vec<u8>)], seed: u64) -> Vec<u8> {
     changed(&mut rng, corpus, bytes)
 }
 
-/// Another input made of this one, and perhaps of parts of the corpus.
+/// Returns a mutation of `bytes`, possibly with parts of the corpus.
 ///
 /// # Panics
 /// If the corpus is empty.
@@ -223,7 +225,7 @@ fn mutate(rng: &mut SeededRandom, corpus: &[(PathBuf, Vec<u8>)], bytes: &mut Vec
         0 => bytes.truncate(from),
         1 => drop(bytes.drain(from..to)),
         2 => {
-            // Repeats a part, sometimes until limits on length are in reach.
+            // Repeats a part, sometimes until length limits are in reach.
             let part = bytes[from..to].to_vec();
             let times = if rng.below(20) == 0 { INPUT_MAX / part.len().max(1) } else { 1 };
             insert(bytes, to, &part.repeat(times.max(1)));
@@ -277,14 +279,14 @@ fn below(rng: &mut SeededRandom, bound: usize) -> usize {
 }
 
 fn byte(rng: &mut SeededRandom) -> u8 {
-    // The ends of the range and the powers of two are where checks are.
+    // Checks are often at the ends of the range and at powers of two.
     match rng.below(4) {
         0 => [0, 1, 0x7F, 0x80, 0xFF, b'/', b'.', b':'][below(rng, 8)],
         _ => rng.next_u64().to_be_bytes()[0],
     }
 }
 
-/// A part of `length` bytes: mostly short, sometimes long; empty only at the end.
+/// Returns a part of `length` bytes: mostly short, sometimes long; empty only at the end.
 fn span(rng: &mut SeededRandom, length: usize) -> (usize, usize) {
     let from = below(rng, length + 1);
     let most = if rng.below(4) == 0 { length } else { 8 };

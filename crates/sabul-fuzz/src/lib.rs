@@ -1,14 +1,14 @@
-//! Hostile bytes against every part that reads them.
+//! Fuzz targets for every part that parses untrusted bytes.
 //!
-//! A [`Target`] takes any bytes and panics where a promise is broken. `cargo test` replays the
-//! committed corpus and then some seconds of seeded mutations of it ([`harness`]). `make fuzz` runs
-//! the same targets under libFuzzer, which keeps and mutates on what reaches something new (the crate
-//! in `fuzz/`, outside the workspace). The files in `corpus/` are written by `cargo run -p sabul-fuzz
-//! --example seeds`; a failing input is kept by saving it there under another name. What libFuzzer
-//! found is in `found/`, a line for each input, written by `make fuzz-keep`.
+//! A [`Target`] accepts any bytes and panics when an invariant is violated. `cargo test` replays
+//! the committed corpus and then runs some seconds of seeded mutations ([`harness`]). `make fuzz`
+//! runs the same targets under libFuzzer with coverage feedback (the crate in `fuzz/`, outside the
+//! workspace). The files in `corpus/` are written by `cargo run -p sabul-fuzz --example seeds`; a
+//! failing input is kept there under another name. Inputs found by libFuzzer are in `found/`, one
+//! line per input, written by `make fuzz-keep`.
 //!
-//! Wire formats are read as they are. The state machines read a small script instead, one byte of
-//! operation and then its operands, so that mutations change what happens and when.
+//! Wire formats are parsed as they are. State machines read a small script instead, one operation
+//! byte followed by its operands, so that mutations change events and their times.
 
 mod assembler;
 mod datagrams;
@@ -25,12 +25,13 @@ mod tickets;
 pub use input::Input;
 pub use tickets::ticket_text;
 
-/// One thing to feed with bytes.
+/// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, which is also that of its test and of its folder of inputs.
+    /// Name of the target, of its test and of its folder of inputs.
     pub name: &'static str,
-    /// Feeds it; says whether the bytes came past the first check. Panics on a broken promise.
+    /// Runs the target on an input. Returns whether the input passed the first check; panics on a
+    /// violated invariant.
     pub run: fn(&[u8]) -> bool,
 }
 
@@ -47,7 +48,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "scenarios", run: scenarios::target },
 ];
 
-/// The target of this name.
+/// Returns the target of this name.
 pub fn find(name: &str) -> Option<Target> {
     TARGETS.iter().copied().find(|target| target.name == name)
 }

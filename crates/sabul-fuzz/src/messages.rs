@@ -1,12 +1,12 @@
-//! Messages of the control connection: what decodes is within limits, and the same message after
-//! another round.
+//! Fuzz target for messages of the control connection: a decoded message is within limits, and
+//! unchanged by another round of encoding and decoding.
 
 use sabul_wire::Feedback;
 use sabul_wire::control::{MAX_MESSAGE, MAX_TEXT, Message, body_length, body_limit};
 
 use crate::datagrams::check_report;
 
-/// Input: the length prefix and the body of one message; the prefix need not be right.
+/// Input: the length prefix and the body of one message; the prefix may be wrong.
 pub(crate) fn target(data: &[u8]) -> bool {
     let Some((prefix, body)) = data.split_first_chunk::<4>() else {
         return false;
@@ -32,7 +32,7 @@ pub(crate) fn target(data: &[u8]) -> bool {
         &message,
         Message::EntryFailed { .. } | Message::Seen { .. } | Message::Done(_)
     ) {
-        // Texts may have become longer, since what would steer a terminal is escaped.
+        // Texts may have become longer, because terminal control characters are escaped.
         assert!(again.len() <= body.len(), "the shortest form is written");
     }
     assert_eq!(Message::decode_body(again).as_ref(), Ok(&message));

@@ -1,4 +1,4 @@
-//! Packet protection: nothing opens but what was sealed, and that always does.
+//! Fuzz target for packet protection: sealed packets always open, and no other packets do.
 
 use sabul::seal::{EPOCH_BITS, OpenError, Opener, Sealer, Suite, TAG_LEN};
 use sabul_units::PacketNumber;
@@ -20,7 +20,7 @@ struct Packet {
 /// Input: a first byte for the suite, then datagrams:
 /// * even: a genuine packet (which), a shift of its number, and a mask at a place of the associated
 ///   data and of the sealed bytes;
-/// * odd: a packet number, associated data and sealed bytes out of the input.
+/// * odd: a packet number, associated data and sealed bytes from the input.
 pub(crate) fn target(data: &[u8]) -> bool {
     let mut input = Input::new(data);
     let suite = [Suite::Aes128Gcm, Suite::ChaCha20Poly1305][usize::from(input.u8() % 2)];
@@ -73,7 +73,7 @@ fn seal(suite: Suite) -> Vec<Packet> {
     GENUINE.into_iter().map(packet).collect()
 }
 
-/// The bytes with a mask over one of them, which may be zero, and perhaps cut.
+/// Returns the bytes with a mask, possibly zero, applied to one byte, or shortened.
 fn alter(input: &mut Input<'_>, bytes: &[u8]) -> Vec<u8> {
     let (mask, place) = (input.u8(), usize::from(input.u8()));
     let mut altered = bytes.to_vec();

@@ -1,4 +1,5 @@
-//! Names from the peer: whatever is accepted leads downwards, and cannot steer a terminal.
+//! Fuzz target for names from the peer: accepted names lead downwards, and contain no terminal
+//! control characters when shown.
 
 use std::path::{Component, Path};
 
@@ -45,7 +46,7 @@ fn check_jail<'a>(names: impl Iterator<Item = &'a [u8]> + Clone) {
     assert_eq!(rejoined, path);
 }
 
-/// What the standard library makes of the path: plain names only, as many as we say.
+/// Checks with the standard library's parser: plain names only, and the same number of names.
 fn check_downwards(path: &[u8], names: usize) {
     use std::os::unix::ffi::OsStrExt as _;
     let path = Path::new(std::ffi::OsStr::from_bytes(path));
@@ -53,7 +54,7 @@ fn check_downwards(path: &[u8], names: usize) {
     assert_eq!(path.components().count(), names, "{path:?}");
 }
 
-/// The rules of a relative path, said once more in other words.
+/// Independent statement of the rules of a relative path.
 fn is_plain(path: &[u8]) -> bool {
     (1..=MAX_PATH).contains(&path.len())
         && path.split(|&byte| byte == b'/').all(|name| {

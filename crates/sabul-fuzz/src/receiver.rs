@@ -1,4 +1,4 @@
-//! The receiving end against a sender that holds the keys and lies.
+//! Fuzz target for the receiving end: a sender with valid keys that sends wrong packets.
 
 use std::collections::BTreeSet;
 
@@ -11,32 +11,33 @@ use crate::datagrams::check_report;
 use crate::input::Input;
 
 const BLOCK_BYTES: u32 = 10_000;
-/// Reports after one event; one packet cannot give rise to more, however many ranges are missing.
+/// Most reports after one event; one packet cannot cause more, for any number of missing ranges.
 const REPORTS_MAX: usize = 1000;
 
 /// Operations of one script, so that no input takes long.
 const OPERATIONS_MAX: usize = 500;
 
-/// What has been accepted, kept as plain sets.
+/// Reference model: everything accepted, as plain sets.
 struct Run {
     receiver: Receiver,
     now: Instant,
     numbers: BTreeSet<u64>,
     seqs: BTreeSet<u64>,
-    /// The smallest sequence number that has not come.
+    /// Smallest sequence number that has not arrived.
     first_missing: u64,
     last_serial: u64,
     block_limit: u32,
     policy: LossPolicy,
     start: u64,
-    /// DATA packets accepted, and those that SYN reports told of; none where there are no SYNs.
+    /// DATA packets accepted, and those reported by SYN reports; `None` without SYN reports.
     data_packets: u64,
     syn_packets: Option<u64>,
 }
 
-/// Input: policy, start and reporting, then operations: from 252 on a packet that is nothing but a congestion header; below
-/// that (remainder by 9) 0–3 a DATA packet, 4 another packet, 5 an ACK2, 6 time passes, 7 the owner has room or the socket dropped something, 8 a mark. With the
-/// reporting of 2002 and the current policy, the flags for it name other rules instead.
+/// Input: policy, start and reporting, then operations. From 252 on: a packet that is only a
+/// congestion header. Below that (remainder by 9): 0–3 a DATA packet, 4 another packet, 5 an ACK2,
+/// 6 time passes, 7 the owner has room or the socket dropped packets, 8 a mark. With the reporting
+/// of 2002 and the current policy, the flags for reporting select other rules instead.
 pub(crate) fn target(data: &[u8]) -> bool {
     let mut input = Input::new(data);
     let flags = input.u8();
@@ -69,7 +70,7 @@ pub(crate) fn target(data: &[u8]) -> bool {
         syn_packets: is_2002.then_some(0),
     };
     if flags & 2 != 0 {
-        // The path was opened with a few packets before.
+        // A few earlier packets opened the path.
         run.start = 4;
         run.receiver.start_after(run.now, PacketNumber(3));
         run.numbers.extend(0..4);
@@ -97,7 +98,8 @@ pub(crate) fn target(data: &[u8]) -> bool {
     !run.seqs.is_empty()
 }
 
-/// Mostly microseconds, sometimes hours; never at the end of representable time.
+/// Advances time, mostly by microseconds, sometimes by hours; never to the end of representable
+/// time.
 pub(crate) fn later(now: Instant, input: &mut Input<'_>) -> Instant {
     let step = match input.u8() {
         0..=199 => Span::from_micros(input.u16().into()),
@@ -163,7 +165,7 @@ impl Run {
         }
     }
 
-    /// A header that decodes, or one that does not.
+    /// A packet with only a congestion header, which may be undecodable.
     fn ask(&mut self, input: &mut Input<'_>) {
         let number = self.number(input);
         let routers = input.u8();
@@ -177,7 +179,7 @@ impl Run {
         }
     }
 
-    /// A mark near what has come; rules without marks take no note of it.
+    /// A mark near the arrived sequence numbers; rules without marks ignore marks.
     fn mark(&mut self, input: &mut Input<'_>) {
         let near = self.seqs.last().map_or(0, |last| last + 1);
         let mark = Mark { serial: input.u8().into(), end: SeqNo(input.near(near)) };
@@ -194,7 +196,7 @@ impl Run {
         }
     }
 
-    /// Everything the receiver wants to say now.
+    /// Checks all reports that the receiver sends now.
     fn drain(&mut self) {
         for _ in 0..REPORTS_MAX {
             let report = match self.receiver.poll(self.now) {
@@ -210,7 +212,7 @@ impl Run {
         panic!("more than {REPORTS_MAX} reports at once");
     }
 
-    /// What is reported missing has not come.
+    /// Packets reported missing must not have arrived.
     fn check_truth(&mut self, report: &Feedback) {
         let (ranges, arrived) = match report {
             Feedback::Ack(ack) => {

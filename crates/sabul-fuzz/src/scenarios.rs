@@ -1,9 +1,10 @@
-//! Scenario files and settings: any text is runs that can begin, or an error that says where.
+//! Fuzz target for scenario files and settings: any text gives runs that can start, or an error
+//! with its place.
 
 use sabul_scenario::{Error, RUNS_MAX, parse_override, read};
 use sabul_sim::World;
 
-/// Runs of a sweep that are looked at one by one, so that no input takes long.
+/// Runs of a sweep that are checked one by one, so that no input takes long.
 const RUNS_SEEN: usize = 4;
 
 /// Input: a scenario file, and settings after it, each after a zero byte.

@@ -1,4 +1,4 @@
-//! The sending end against reports that lie, and a clock that leaps.
+//! Fuzz target for the sending end: false reports and a clock that jumps.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::receiver::later;
 
 const BLOCK_BYTES: u32 = 20_000;
 const PACKET_BYTES: u64 = 1072;
-/// Blocks the application keeps unreleased at most, as one with a buffer would.
+/// Most unreleased blocks of the application, as for an application with a buffer.
 const BLOCKS_MAX: u32 = 16;
 
 /// Operations of one script, so that no input takes long.
@@ -25,7 +25,7 @@ const CONTROLLERS: [(&str, &[(&str, &str)]); 4] = [
     ("fixed", &[("window_packets", "10")]),
 ];
 
-/// With rules of their own.
+/// Controllers with channel rules of their own.
 const CONTROLLERS_BULK: [(&str, &[(&str, &str)]); 4] = [
     ("rbudp", &[]),
     ("tsunami", &[]),
@@ -33,7 +33,7 @@ const CONTROLLERS_BULK: [(&str, &[(&str, &str)]); 4] = [
     ("netblt", &[("adaptation", "on"), ("max_buffers", "2")]),
 ];
 
-/// Where the peer reports as in 2002.
+/// Controllers for a peer with the reports of 2002.
 const CONTROLLERS_2002: [(&str, &[(&str, &str)]); 4] = [
     ("sabul2002", &[]),
     (
@@ -61,18 +61,18 @@ struct Run {
     places: BTreeMap<u64, (u32, u32, u32, bool)>,
     next_number: u64,
     last_serial: u64,
-    /// The most that a report has acknowledged.
+    /// Highest acknowledged sequence number of all reports.
     acknowledged: u64,
     block_limit: u32,
-    /// Packets that SYN reports have told of; none where there are no SYNs.
+    /// Packets reported by SYN reports; `None` without SYN reports.
     syn_received: Option<u64>,
     wait_until: Option<Instant>,
 }
 
-/// Input: set-up, then operations (remainder by 13): 0 a block to send, 1–2 packets go out, 3 time
-/// passes, 4 time passes until the sender wanted to be asked, 5 a report as bytes, 6–7 an ACK and
-/// 8 a NAK of numbers close to the true ones, 9 a setting changes, 10 a SYN report, 11 a list of what
-/// is missing, 12 an error rate.
+/// Input: set-up, then operations (remainder by 13): 0 a block to send, 1–2 packets leave, 3 time
+/// passes, 4 time passes until the sender's deadline, 5 a report as bytes, 6–7 an ACK and 8 a NAK
+/// of numbers close to the true numbers, 9 a setting changes, 10 a SYN report, 11 a list of missing
+/// packets, 12 an error rate.
 pub(crate) fn target(data: &[u8]) -> bool {
     let mut input = Input::new(data);
     let mut run = Run::new(input.u8());
@@ -208,7 +208,7 @@ impl Run {
         let place = (packet.block, packet.offset, packet.length, packet.ends_block);
         let known = self.places.insert(packet.seq.0, place);
         if let Some(known) = known {
-            // What no longer fits keeps its front; the rest has new numbers.
+            // A piece that no longer fits keeps its front; the rest has new numbers.
             let is_same = place == known;
             let is_front = (place.0, place.1) == (known.0, known.1) && place.2 < known.2;
             assert!(is_same || (is_front && !place.3), "{packet:?} was {known:?} before");
@@ -233,7 +233,7 @@ impl Run {
         ack.block_limit = self.block_limit.saturating_add((input.u8() % 4).into());
         ack.bytes = packets.saturating_mul(1000).min(self.sender.stats().sent_bytes);
         ack.arrived_at = self.now.elapsed();
-        // Rarely anything else: each is a byte, so that scripts stay short.
+        // Rarely other fields: each is a byte, so that scripts stay short.
         let odd = input.u8();
         if odd & 1 != 0 {
             ack.delay = Span::from_micros(input.u64());
@@ -277,7 +277,7 @@ impl Run {
         Missing { serial: input.near(self.marked), from, below, ranges }
     }
 
-    /// Ascending ranges that end near `next`, as decoding would let them through.
+    /// Returns ascending ranges that end near `next`, as decoding would accept.
     fn ranges(&self, input: &mut Input<'_>, next: u64) -> Vec<NumberRange> {
         let mut from = input.near(next.saturating_sub(20));
         let mut ranges = Vec::new();
@@ -294,10 +294,10 @@ impl Run {
         ranges
     }
 
-    /// Hands a report over; one if it was taken.
+    /// Passes a report to the sender; returns 1 if the report was accepted.
     fn report(&mut self, report: &Feedback) -> u32 {
         let is_truthful = self.is_truthful(report);
-        // Truthful ones are taken, and there is no before to compare with.
+        // Truthful reports are accepted, so no state is kept for comparison.
         let before = (!is_truthful).then(|| format!("{:?}", self.sender));
         let result = self.sender.handle_feedback(self.now, report);
         assert!(result.is_err() || self.is_possible(report), "{report:?} was believed");
@@ -321,7 +321,7 @@ impl Run {
         1
     }
 
-    /// Whether an honest receiver could have sent it.
+    /// Whether an honest receiver could have sent the report.
     fn is_truthful(&self, report: &Feedback) -> bool {
         let counts_are_true = match report {
             Feedback::Ack(ack) => {
@@ -333,12 +333,12 @@ impl Run {
         counts_are_true && self.is_possible(report)
     }
 
-    /// Packets sent that no SYN report has told of.
+    /// Packets sent that no SYN report has reported.
     fn unreported(&self) -> u64 {
         self.sender.stats().sent - self.syn_received.unwrap_or(0)
     }
 
-    /// Whether it speaks only of what was sent.
+    /// Whether the report mentions only packets that were sent.
     fn is_possible(&self, report: &Feedback) -> bool {
         let seqs = self.places.len() as u64;
         let below = |ranges: &[NumberRange], next| ranges.last().is_none_or(|r| r.last < next);

@@ -1,10 +1,11 @@
-//! Tickets: any text is a ticket or an error, and a ticket's own text gives it back.
+//! Fuzz target for tickets: any text is a ticket or an error, and a ticket's text parses to the
+//! same ticket.
 
 use data_encoding::BASE64URL_NOPAD;
 use sabul::ticket::{MAX_ADDRESSES, Ticket};
 
-/// Input: a first byte, and then a ticket's text, or (first byte odd) the inside of one, around
-/// which length and checksum are put right.
+/// Input: a first byte, and then a ticket's text, or (first byte odd) the body of a ticket, to
+/// which correct length and checksum are added.
 pub(crate) fn target(data: &[u8]) -> bool {
     let Some((&form, rest)) = data.split_first() else {
         return false;
@@ -27,7 +28,7 @@ pub(crate) fn target(data: &[u8]) -> bool {
     }
 }
 
-/// The text of a ticket with this inside, length and checksum right.
+/// Returns the text of a ticket with this body, with correct length and checksum.
 pub fn ticket_text(body: &[u8]) -> String {
     let length = u16::try_from(body.len() + 4).unwrap_or(u16::MAX);
     let mut bytes = [&length.to_be_bytes(), body].concat();

@@ -1,13 +1,13 @@
-//! Each target on its corpus and on some seconds of mutations of it.
+//! Each target on its corpus and on some seconds of mutations.
 //!
-//! `SABUL_FUZZ_SECONDS` and `SABUL_FUZZ_SEED` change how long and which.
+//! `SABUL_FUZZ_SECONDS` and `SABUL_FUZZ_SEED` set duration and seed.
 
 use sabul_fuzz::harness::{self, Plan};
 use sabul_fuzz::{TARGETS, find};
 
-/// Largest input that was written for a target, in bytes: they are read by people, too.
+/// Largest written input of a target, in bytes: people read these files, too.
 const FILE_MAX: usize = 300;
-/// Most of what fuzzing found for all targets, in bytes of its files.
+/// Limit on all inputs found by fuzzing, in bytes of their files.
 const FOUND_MAX: u64 = 300_000;
 
 fn fuzz(name: &str) {
