@@ -1,18 +1,19 @@
-//! Messages and sizes of the commits of a change, as CONTRIBUTING.md asks for them.
+//! Checks of commit messages and commit sizes, by the rules of CONTRIBUTING.md.
 //!
-//! Each check is a pure function from a [`Commit`] to what is wrong with it; the range comes from git.
+//! Each check is a pure function from a [`Commit`] to its violations; git returns the range of
+//! commits.
 
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
 
-/// Longest subject in characters; about 70 is what is asked for.
+/// Longest subject in characters; CONTRIBUTING.md recommends about 70.
 const SUBJECT_MAX: usize = 80;
-/// Changes of at most so many lines need no body.
+/// Changes of at most this many lines need no body.
 const TRIVIAL_LINES: u64 = 20;
-/// Larger changes say why in a line `Large: …`.
+/// Larger changes give a reason in a line `Large: …`.
 const LINES_MAX: u64 = 1_500;
-/// Written by programs or kept as they came: their lines do not count.
+/// Generated or external files, whose lines do not count.
 const UNCOUNTED: &[&str] = &["Cargo.lock", "docs/results/", "docs/pictures/", "found/", "golden/"];
 
 /// One commit.
@@ -26,8 +27,8 @@ pub(crate) struct Commit {
     pub(crate) lines: Vec<(String, u64)>,
 }
 
-/// Commits that are on HEAD and not on `base`; without one, not on `origin/main`, else HEAD alone.
-/// The text says which.
+/// Returns the commits on HEAD that are not on `base`; without `base`, those not on `origin/main`;
+/// without that branch, HEAD alone. The text describes the range.
 pub(crate) fn load(
     root: &Path,
     base: Option<&str>,
@@ -73,14 +74,14 @@ fn git(root: &Path, arguments: &[&str]) -> Result<String, Box<dyn Error>> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// A line of `git show --numstat`: added, removed, path. Binary files have no numbers.
+/// Parses a line of `git show --numstat`: added, removed, path. Binary files have no numbers.
 fn changed(line: &str) -> Option<(String, u64)> {
     let mut parts = line.splitn(3, '\t');
     let (added, removed) = (parts.next()?.parse::<u64>().ok()?, parts.next()?.parse::<u64>().ok()?);
     Some((parts.next()?.to_owned(), added + removed))
 }
 
-/// What is wrong with a commit, and what to do.
+/// Returns the violations of a commit, with remedies.
 pub(crate) fn check(commit: &Commit) -> Vec<String> {
     let mut lines = commit.message.lines();
     let subject = lines.next().unwrap_or_default();
@@ -112,7 +113,8 @@ pub(crate) fn check(commit: &Commit) -> Vec<String> {
     findings
 }
 
-/// `area: …`, or several areas between commas; an area is a crate, a folder or a file.
+/// Whether the subject is `area: …`, or has several areas between commas; an area is a crate, a
+/// folder or a file.
 fn names_an_area(subject: &str) -> bool {
     let Some((areas, what)) = subject.split_once(": ") else { return false };
     let is_area = |area: &str| {
@@ -121,7 +123,7 @@ fn names_an_area(subject: &str) -> bool {
     !what.trim().is_empty() && areas.split(',').map(str::trim).all(is_area)
 }
 
-/// A line of some words that is no trailer such as `Large: reason`.
+/// Whether a line has some words and is no trailer such as `Large: reason`.
 fn is_sentence(line: &str) -> bool {
     let first = line.split_whitespace().next().unwrap_or_default();
     line.split_whitespace().count() >= 3 && !first.ends_with(':')

@@ -1,5 +1,5 @@
-//! Repository tasks: `cargo run -p xtask -- tidy` checks that the repository keeps its own rules, and
-//! `commits` that a change's commits do.
+//! Repository tasks: `cargo run -p xtask -- tidy` checks the rules of the repository, and `commits`
+//! the rules for commits.
 
 mod commits;
 mod tidy;
@@ -67,7 +67,7 @@ fn run_commits(base: Option<&str>) -> ExitCode {
     if count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The workspace's folder: the parent of this crate's.
+/// Returns the workspace's folder: the parent of this crate's.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies inside the workspace")
 }

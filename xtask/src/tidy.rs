@@ -1,7 +1,7 @@
-//! The rules of the repository as checks.
+//! Checks of the repository's rules.
 //!
-//! Each check is a pure function from what [`Repository`] loaded to [`Finding`]s, so that its test
-//! can feed it a bad sample and see it fail. Files are what git tracks or would track.
+//! Each check is a pure function from the loaded [`Repository`] to [`Finding`]s, so that its test
+//! can pass a bad sample and expect a finding. Files are those that git tracks or would track.
 
 mod arrows;
 mod citations;
@@ -22,12 +22,12 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
 
 pub(crate) use file::{Crate, File, Finding};
 
-/// What the checks look at.
+/// Input of the checks.
 #[derive(Debug)]
 pub(crate) struct Repository {
     pub(crate) files: Vec<File>,
     pub(crate) crates: Vec<Crate>,
-    /// What is built on this platform.
+    /// Packages built on this platform.
     pub(crate) packages: Vec<policy::Package>,
 }
 
@@ -52,7 +52,7 @@ impl Repository {
     }
 }
 
-/// Runs every check; no findings means that the repository keeps its rules.
+/// Runs every check; no findings means that all rules are met.
 pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
     let Repository { files, crates, packages } = repository;
     let mut findings = arrows::check_arrows(crates);
@@ -83,9 +83,9 @@ pub(crate) fn check(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// Tracked files and those that are neither tracked nor ignored.
+/// Returns tracked files and files that are neither tracked nor ignored.
 fn list_files(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
-    // A checkout owned by another user, as in a container, is read all the same.
+    // Without this option git refuses a checkout of another user, as in a container.
     let listed = Command::new("git")
         .args(["-c", "safe.directory=*", "ls-files", "-z"])
         .args(["--cached", "--others", "--exclude-standard"])
@@ -101,7 +101,7 @@ fn list_files(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
 
 fn load_metadata(root: &Path) -> Result<Metadata, Box<dyn Error>> {
     let mut command = MetadataCommand::new();
-    // Without it, cargo would fetch the crates of platforms that nobody builds for here.
+    // Otherwise cargo would fetch the crates of platforms that are not built here.
     command.current_dir(root).other_options(["--filter-platform".to_owned(), host_triple()?]);
     Ok(command.exec()?)
 }
@@ -134,7 +134,7 @@ fn links(kind: DependencyKind) -> bool {
     matches!(kind, DependencyKind::Normal | DependencyKind::Build)
 }
 
-/// Names of the packages that `start` links, directly or not.
+/// Returns the names of the packages that `start` links, directly or not.
 fn reachable(metadata: &Metadata, start: &PackageId) -> BTreeSet<String> {
     let nodes = metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
     let nodes: BTreeMap<_, _> = nodes.map(|node| (&node.id, node)).collect();

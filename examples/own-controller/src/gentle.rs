@@ -1,12 +1,12 @@
-//! `gentle`: additive increase and multiplicative decrease that keeps the queue below a bound.
+//! `gentle`: an AIMD controller that keeps the queue below a bound.
 //!
 //! Source: made up for this example.
-//! Model, with W packets as window and Q = averaged round trip - smallest round trip:
-//!     an ACK of n packets, Q <= target:   W += n / W           (first start: W += n, until Q > target / 2)
-//!     an ACK, Q > target:                 W -= W / 16           at most once a round trip
-//!     a loss:                             W *= keep             once for all that was sent before
-//!     silence:                            W = 1
-//! Invariants:  1 <= W <= 10^9; W does not grow while it is not what holds the sender back.
+//! Model, with W packets as window and Q = smoothed RTT - minimum RTT:
+//!     an ACK of n packets, Q <= target:   W += n / W           (slow start: W += n, until Q > target / 2)
+//!     an ACK, Q > target:                 W -= W / 16           at most once per RTT
+//!     a loss:                             W *= keep             once for all packets sent before
+//!     a timeout:                          W = 1
+//! Invariants: 1 <= W <= 10^9; W does not grow while the sender is not limited by W.
 
 use sabul_cc::registry::{Entry, Family};
 use sabul_cc::{
@@ -17,7 +17,7 @@ use sabul_units::{Bytes, Gap, Instant, Packets, Span};
 
 const SOURCE: &str = "this example";
 
-/// What the program adds to its list of controllers.
+/// Registry entry that the program adds to its controllers.
 pub const ENTRY: Entry = Entry {
     name: "gentle",
     summary: "AIMD that keeps the queue below a bound: an example",
@@ -55,7 +55,7 @@ pub const ENTRY: Entry = Entry {
     build,
 };
 
-/// Share of the window that an ACK takes while the queue is too long.
+/// Relative decrease of the window by an ACK while the queue is too long.
 const EASE: f64 = 1.0 / 16.0;
 const WINDOW_MAX: f64 = 1e9;
 
@@ -63,11 +63,11 @@ const WINDOW_MAX: f64 = 1e9;
 struct Gentle {
     target: Span,
     keep: f64,
-    /// Packets.
+    /// In packets.
     window: f64,
-    /// The first growth, which ends with the first sign of a queue.
+    /// Slow start, which ends with the first sign of a queue.
     is_starting: bool,
-    /// Losses up to this number are answered.
+    /// The window has been reduced for losses up to this number.
     answered: Option<SentNumber>,
     eased_at: Instant,
     gap: Gap,
@@ -115,7 +115,7 @@ impl Controller for Gentle {
             let growth = if self.is_starting { newly } else { newly / self.window };
             self.set_window(self.window + growth);
         }
-        // A window spread over a little less than the round trip, so that it can be used up.
+        // The window spread over slightly less than the RTT, so that the window can be used up.
         self.gap = Gap(Span::from_secs_f64(rtt.smoothed.as_secs_f64() / (self.window * 1.25)));
     }
 

@@ -1,4 +1,4 @@
-//! The program `sabul`, with the controller `gentle` beside those that it ships with.
+//! The program `sabul` with the additional controller `gentle`.
 
 use std::process::ExitCode;
 

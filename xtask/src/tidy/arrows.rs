@@ -1,11 +1,11 @@
-//! Which crate may use which: arrows inside the workspace, third parties in the core, lints.
+//! Dependency rules: allowed dependencies inside the workspace, third parties in the core, lints.
 
 use std::collections::BTreeSet;
 
 use super::file::{Crate, File, Finding};
 use super::rust_text::{code_of, is_test_path};
 
-/// What each crate of the workspace may use of the workspace. `None` is everything.
+/// Workspace crates that each crate may use. `None` allows all.
 const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("sabul-units", Some(&[])),
     ("sabul-wire", Some(&["sabul-units"])),
@@ -88,7 +88,7 @@ const ALLOWED_IN_CORE: &[(&str, &str)] = &[
     ("sabul-transfer", "blake3"),
 ];
 
-/// Crates that open sockets or wait on them; no core crate links one, directly or not.
+/// Crates that open sockets or wait for sockets; no core crate links them, directly or not.
 const SOCKET_CRATES: &[&str] = &[
     "async-io",
     "async-std",
@@ -103,7 +103,7 @@ const SOCKET_CRATES: &[&str] = &[
     "tokio",
 ];
 
-/// Arrows inside the workspace follow [`ARROWS`].
+/// Dependencies inside the workspace follow [`ARROWS`].
 pub(crate) fn check_arrows(crates: &[Crate]) -> Vec<Finding> {
     let members: BTreeSet<&str> = crates.iter().map(|member| member.name.as_str()).collect();
     let mut findings = Vec::new();
@@ -125,13 +125,13 @@ pub(crate) fn check_arrows(crates: &[Crate]) -> Vec<Finding> {
     findings
 }
 
-/// Crates that read a command line: only the program does.
+/// Crates for parsing a command line: only the program uses them.
 const COMMAND_LINE: &[&str] = &["clap", "clap_complete", "clap_mangen"];
 
-/// Where exit codes are; everything else of `crates` is there for any program, and ends none.
+/// Crates that may have exit codes; all other crates are libraries and never end the process.
 const WITH_EXIT: &[&str] = &["crates/sabul-cli/", "crates/sabul-fuzz/"];
 
-/// Nothing below the program reads a command line or knows an exit code.
+/// No crate below the program parses a command line or has exit codes.
 pub(crate) fn check_front(crates: &[Crate], files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for member in crates.iter().filter(|member| member.name != "sabul-cli") {
@@ -157,7 +157,7 @@ pub(crate) fn check_front(crates: &[Crate], files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Core crates use third parties only from [`ALLOWED_IN_CORE`], and an ADR says why.
+/// Core crates use third parties only from [`ALLOWED_IN_CORE`], and an ADR gives the reason.
 pub(crate) fn check_third_parties(crates: &[Crate], files: &[File]) -> Vec<Finding> {
     let members: BTreeSet<&str> = crates.iter().map(|member| member.name.as_str()).collect();
     let mut findings = Vec::new();
@@ -182,7 +182,7 @@ fn allows(adr: &File, member: &str, used: &str) -> bool {
     adr.path.starts_with("docs/adr/") && names(member) && names(used)
 }
 
-/// No core crate links a socket crate, not even through another one.
+/// No core crate links a socket crate, directly or not.
 pub(crate) fn check_sockets(crates: &[Crate]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for member in crates.iter().filter(|member| CORE.contains(&member.name.as_str())) {
@@ -195,7 +195,7 @@ pub(crate) fn check_sockets(crates: &[Crate]) -> Vec<Finding> {
     findings
 }
 
-/// Every crate takes the workspace's lints.
+/// Every crate uses the workspace's lints.
 pub(crate) fn check_lints(crates: &[Crate]) -> Vec<Finding> {
     let takes_lints = |member: &&Crate| {
         let manifest = member.manifest_text.parse::<toml::Table>().ok();

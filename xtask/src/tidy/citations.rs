@@ -1,4 +1,5 @@
-//! Sources and deviations: every citation resolves, every deviation is known on both sides.
+//! Checks of sources and deviations: every citation resolves, and every deviation has both a file
+//! and a citation in code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -10,7 +11,7 @@ use super::file::{File, Finding};
 /// The table of keys and citations.
 const SOURCES: &str = "docs/SOURCES.md";
 
-/// Each key of a citation such as `[RFC6298 §2]` stands in [`SOURCES`].
+/// Each key of a citation such as `[RFC6298 §2]` is in [`SOURCES`].
 pub(crate) fn check_keys(files: &[File]) -> Vec<Finding> {
     let known: BTreeSet<&str> = files
         .iter()
@@ -30,7 +31,7 @@ pub(crate) fn check_keys(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Every deviation on file is cited in code, and every one cited is on file.
+/// Every deviation with a file is cited in code, and every cited deviation has a file.
 pub(crate) fn check_deviations(files: &[File]) -> Vec<Finding> {
     static ID: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\bDEV-\d{3,}\b").expect("the pattern is constant"));
@@ -67,16 +68,16 @@ pub(crate) fn check_deviations(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// `SABUL` from a row such as `| [SABUL] | Gu, Hong … |`, with or without backticks.
+/// Returns `SABUL` from a row such as `| [SABUL] | Gu, Hong … |`, with or without backticks.
 fn key_of_row(line: &str) -> Option<&str> {
     let cell = line.trim().strip_prefix('|')?.split('|').next()?;
     let cell = cell.trim().trim_matches('`');
     cell.strip_prefix('[')?.strip_suffix(']')
 }
 
-/// The keys of `[KEY §1; OTHER table 2]`, wherever the bracket cites a place in a source.
+/// Returns the keys of `[KEY §1; OTHER table 2]`, wherever the bracket cites a place in a source.
 ///
-/// `[RFC 6298 §2]` is as good as `[RFC6298 §2]`.
+/// `[RFC 6298 §2]` is equivalent to `[RFC6298 §2]`.
 fn cited_keys(line: &str) -> impl Iterator<Item = String> {
     static BRACKET: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\[([A-Z][^\[\]]*)\]").expect("the pattern is constant"));
@@ -92,7 +93,8 @@ fn cited_keys(line: &str) -> impl Iterator<Item = String> {
         .map(|key| key.as_str().replace(' ', ""))
 }
 
-/// Files whose citations count: ours, in whatever language, without this crate's samples.
+/// Whether the file's citations are checked: own files in all languages, without this crate's
+/// samples.
 fn cites(file: &File) -> bool {
     let kinds = [".rs", ".md", ".toml", ".py", ".sh"];
     kinds.iter().any(|kind| file.path.ends_with(kind)) && !file.path.starts_with("xtask/")

@@ -1,9 +1,9 @@
-//! What checks look at one by one, and what they find.
+//! Files and findings of the checks.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// A broken rule: where, what, and what to do.
+/// A violated rule: place, violation and remedy.
 #[derive(Debug)]
 pub(crate) struct Finding {
     pub(crate) path: String,
@@ -46,8 +46,8 @@ pub(crate) struct Crate {
     /// Path of its `Cargo.toml`, relative to the root.
     pub(crate) manifest: String,
     pub(crate) manifest_text: String,
-    /// Names declared under `[dependencies]` and `[build-dependencies]`, every target's.
+    /// Names declared under `[dependencies]` and `[build-dependencies]`, for all targets.
     pub(crate) direct: BTreeSet<String>,
-    /// Names of everything its own library or program links on this platform.
+    /// Names of all packages that its own library or program links on this platform.
     pub(crate) reachable: BTreeSet<String>,
 }

@@ -1,8 +1,8 @@
-//! What comes from outside: licences, sources and bans of `deny.toml`, and the oldest Rust.
+//! Dependency policy: licences, sources and bans of `deny.toml`, and the oldest supported Rust.
 //!
-//! `cargo deny check` reads the same file and says more: known vulnerabilities, which need a database from the
-//! network, and licences as the texts of a package have them. What is here is what can be told from the
-//! packages' manifests and the lock files alone, so that it runs wherever tests run.
+//! `cargo deny check` reads the same file and checks more: known vulnerabilities, which need a
+//! database from the network, and licence texts of packages. The checks here need only the
+//! packages' manifests and the lock files, and so run wherever tests run.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use super::file::{File, Finding};
 
-/// Where packages come from unless `deny.toml` allows others.
+/// Source of packages unless `deny.toml` allows others.
 const CRATES_IO: &str = "https://github.com/rust-lang/crates.io-index";
 
 /// A package that the workspace builds here, its own members included.
@@ -18,13 +18,14 @@ const CRATES_IO: &str = "https://github.com/rust-lang/crates.io-index";
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// An SPDX expression; none where the manifest has none.
+    /// An SPDX expression; `None` if the manifest has none.
     pub(crate) license: Option<String>,
-    /// The oldest Rust it promises to build with.
+    /// The oldest Rust that the package supports.
     pub(crate) oldest_rust: Option<String>,
 }
 
-/// Every package's licence, bans and sources follow `deny.toml`; lock files are read, manifests of `packages`.
+/// Licence, bans and sources of every package follow `deny.toml`; the inputs are lock files and the
+/// manifests of `packages`.
 pub(crate) fn check_policy(packages: &[Package], files: &[File]) -> Vec<Finding> {
     let Some(file) = files.iter().find(|file| file.path == "deny.toml") else {
         return vec![missing("deny.toml", "no policy for dependencies", "restore it")];
@@ -75,7 +76,7 @@ pub(crate) fn check_policy(packages: &[Package], files: &[File]) -> Vec<Finding>
     findings
 }
 
-/// One number is the oldest Rust: every manifest that has one agrees, and no package asks for more.
+/// All manifests with a `rust-version` agree, and no package requires a newer Rust.
 pub(crate) fn check_oldest_rust(packages: &[Package], files: &[File]) -> Vec<Finding> {
     let stated = |file: &File| {
         file.text.lines().enumerate().find_map(|(line, text)| {
@@ -126,7 +127,7 @@ fn newer(a: &str, b: &str) -> Ordering {
     numbers(a).cmp(&numbers(b))
 }
 
-/// The texts of a list, or those under `key` in each of its tables.
+/// Returns the texts of a list, or those under `key` in each of its tables.
 fn texts<'a>(policy: &'a Table, part: &str, list: &str, key: Option<&str>) -> Vec<&'a str> {
     let values = policy.get(part).and_then(|part| part.get(list)).and_then(Value::as_array);
     let text = |value: &'a Value| match key {
@@ -146,16 +147,16 @@ fn is_known(source: &str, registries: &[&str], repositories: &[&str]) -> bool {
     }
 }
 
-/// Whether one choice that an SPDX expression leaves consists of allowed licences only.
+/// Whether an SPDX expression can be met with allowed licences only.
 fn is_allowed(expression: &str, allowed: &[&str]) -> bool {
-    // A slash is how manifests said OR before there were expressions.
+    // Older manifests write a slash for OR.
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut rest = &words[..];
     either(&mut rest, allowed) == Some(true) && rest.is_empty()
 }
 
-/// `A OR B`, where AND binds closer; nothing where the words are no expression.
+/// Parses `A OR B`, where AND binds closer; `None` for words that are no expression.
 fn either(words: &mut &[&str], allowed: &[&str]) -> Option<bool> {
     let mut verdict = both(words, allowed)?;
     while let Some(rest) = words.strip_prefix(&["OR"]) {

@@ -1,4 +1,4 @@
-//! What source code may not touch: the world outside the core, and memory outside `sabul-udp`.
+//! Purity of source code: no input or output in the core, and no `unsafe` outside `sabul-udp`.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use super::arrows::CORE;
 use super::file::{File, Finding};
 use super::rust_text::{code_of, is_test_path, line_of, shipped_code_of};
 
-/// Paths that the core does not name, and what it does instead.
+/// Paths that the core must not name, and the alternative.
 const FORBIDDEN: &[(&str, &str)] = &[
     ("std::net", "take datagrams as bytes and addresses as our own types"),
     ("std::fs", "the caller reads and writes files; take and give bytes"),
@@ -26,10 +26,10 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("getrandom", "randomness is an input; take `&mut dyn Random` from sabul-units"),
 ];
 
-/// A length of time is a plain value; the clocks beside it are not.
+/// A duration is a plain value; the clocks in the same module are not.
 const ALLOWED: &[&str] = &["std::time::Duration"];
 
-/// The core's shipped code names nothing of [`FORBIDDEN`].
+/// The core's shipped code names no path of [`FORBIDDEN`].
 pub(crate) fn check_core(file: &File) -> Vec<Finding> {
     let is_core = CORE.iter().any(|name| file.path.starts_with(&format!("crates/{name}/")));
     if !is_core || is_test_path(&file.path) {
@@ -55,18 +55,18 @@ pub(crate) fn check_core(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// Whether `path` is `root` or below it.
+/// Whether `path` is `root` or below `root`.
 fn is_within(path: &str, root: &str) -> bool {
     path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// Whether `path` is a glob such as `std::*` that takes in `root`.
+/// Whether `path` is a glob such as `std::*` that includes `root`.
 fn takes_in(path: &str, root: &str) -> bool {
     let parent = path.strip_suffix('*').filter(|parent| parent.ends_with("::"));
     parent.is_some_and(|parent| root.starts_with(parent))
 }
 
-/// Every path of two or more parts that the code names, with its offset; `use` trees are opened.
+/// Returns every path of two or more parts in the code, with its offset; `use` trees are expanded.
 pub(super) fn named_paths(code: &str) -> Vec<(usize, String)> {
     static USE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\buse\s+([^;]*);").expect("the pattern is constant"));
@@ -88,7 +88,7 @@ pub(super) fn named_paths(code: &str) -> Vec<(usize, String)> {
     paths
 }
 
-/// Writes the leaves of a `use` tree, such as `std::{fs, time::Instant}`, to `paths`.
+/// Appends the leaves of a `use` tree, such as `std::{fs, time::Instant}`, to `paths`.
 fn open_tree(prefix: &str, tree: &str, offset: usize, paths: &mut Vec<(usize, String)>) {
     let trimmed = tree.trim_start();
     let offset = offset + tree.len() - trimmed.len();
@@ -122,7 +122,7 @@ fn open_tree(prefix: &str, tree: &str, offset: usize, paths: &mut Vec<(usize, St
     }
 }
 
-/// `unsafe` stands in `sabul-udp` only, and every one has a `SAFETY:` comment above.
+/// `unsafe` is allowed in `sabul-udp` only, and needs a `SAFETY:` comment above.
 pub(crate) fn check_unsafe(file: &File) -> Vec<Finding> {
     static UNSAFE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\bunsafe\b").expect("the pattern is constant"));
@@ -141,7 +141,7 @@ pub(crate) fn check_unsafe(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// Looks on `line` (from 1) and upwards to the end of the statement before it.
+/// Searches `line` (from 1) and the lines above, up to the end of the previous statement.
 fn has_safety_comment(source: &str, code: &str, line: usize) -> bool {
     let pairs: Vec<(&str, &str)> = source.lines().zip(code.lines()).take(line).collect();
     for (distance, (written, code)) in pairs.iter().rev().enumerate() {

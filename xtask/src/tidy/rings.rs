@@ -1,5 +1,5 @@
-//! Files that import each other in a ring can only be read all at once: none is larger than a parent
-//! with two of its parts.
+//! Import cycles: files that import each other in a ring can only be read together, so no ring is
+//! larger than a parent with two of its parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use super::rust_text::{code_of, is_test_path, shipped_code_of};
 /// Most files in a ring.
 const RING_MAX: usize = 3;
 
-/// The path of a module: `["tcp", "bbr3"]` for `src/tcp/bbr3.rs`, nothing for the root.
+/// The path of a module: `["tcp", "bbr3"]` for `src/tcp/bbr3.rs`, empty for the root.
 type Module = Vec<String>;
 
 /// The files of one crate.
@@ -41,7 +41,7 @@ pub(crate) fn check_rings(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// The crate and the module of a source file; none of what is not below a `src`.
+/// Returns the crate and the module of a source file; `None` for files outside of a `src`.
 fn module_of(path: &str) -> Option<(&str, Module)> {
     let path = path.strip_prefix("crates/").unwrap_or(path);
     let (name, rest) = path.split_once('/')?;
@@ -53,7 +53,7 @@ fn module_of(path: &str) -> Option<(&str, Module)> {
     Some((name, module))
 }
 
-/// Files that reach each other by imports, in groups of two and more.
+/// Returns the groups of two or more files that reach each other by imports.
 fn rings(modules: &Modules<'_>) -> Vec<Vec<Module>> {
     let tests = test_modules(modules);
     let edges: BTreeMap<&Module, BTreeSet<Module>> = modules
@@ -74,7 +74,7 @@ fn rings(modules: &Modules<'_>) -> Vec<Vec<Module>> {
     found
 }
 
-/// Modules that exist for tests only.
+/// Returns modules that exist for tests only.
 fn test_modules(modules: &Modules<'_>) -> Vec<Module> {
     static MOD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\bmod\s+(\w+)\s*;").expect("the pattern is constant"));
@@ -91,18 +91,18 @@ fn test_modules(modules: &Modules<'_>) -> Vec<Module> {
     tests
 }
 
-/// The other files of the crate that this one names.
+/// Returns the other files of the crate that this file names.
 fn imports(module: &Module, file: &File, modules: &Modules<'_>) -> BTreeSet<Module> {
     static VISIBILITY: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"pub\(in [\w:]+\)").expect("the pattern is constant"));
-    // Who may see an item is no import.
+    // A visibility is not an import.
     let code = shipped_code_of(&file.text);
     let paths = named_paths(&VISIBILITY.replace_all(&code, "pub"));
     let targets = paths.iter().filter_map(|(_, path)| target(module, path, modules));
     targets.filter(|target| target != module).collect()
 }
 
-/// The file that a path leads into; none where that is another crate's.
+/// Returns the file that a path leads to; `None` for another crate's path.
 fn target(module: &Module, path: &str, modules: &Modules<'_>) -> Option<Module> {
     let mut parts = path.split("::").peekable();
     let mut at = match *parts.peek()? {
@@ -157,7 +157,7 @@ mod tests {
         check_rings(&files).into_iter().map(|finding| finding.what).collect()
     }
 
-    /// Four files in a ring, each by another way of writing an import.
+    /// Four files in a ring, each with another form of import.
     const RING: [(&str, &str); 4] = [
         ("lib", "mod a;"),
         ("a", "use crate::b::{self, Thing};"),
@@ -198,7 +198,7 @@ mod tests {
         files.push(("b/part", "pub(in crate::b) struct Part;"));
         files.push(("c", "// crate::a::A\n#[cfg(test)]\nmod tests { use crate::a::A; }"));
         assert_eq!(found(&files), Vec::<String>::new());
-        // A file that only tests have.
+        // A file for tests only.
         *files.last_mut().unwrap() = ("c", "#[cfg(test)]\nmod testing;");
         files.push(("c/testing", "use crate::a::A; use super::C;"));
         assert_eq!(found(&files), Vec::<String>::new());

@@ -1,6 +1,7 @@
 //! Rust source with comments, literals or tests blanked out, line for line.
 
-/// The code alone: comments and the contents of literals become spaces, lines stay where they are.
+/// Returns the code alone: comments and the contents of literals become spaces, lines stay in
+/// place.
 pub(crate) fn code_of(source: &str) -> String {
     let mut blanker = Blanker { rest: source, out: String::with_capacity(source.len()) };
     while let Some(first) = blanker.rest.chars().next() {
@@ -23,7 +24,7 @@ pub(crate) fn code_of(source: &str) -> String {
     blanker.out
 }
 
-/// [`code_of`] without the items under `#[cfg(test)]` and its relatives.
+/// Returns [`code_of`] without the items under `#[cfg(test)]` and similar attributes.
 pub(crate) fn shipped_code_of(source: &str) -> String {
     let mut code = code_of(source);
     let mut from = 0;
@@ -44,7 +45,7 @@ pub(crate) fn shipped_code_of(source: &str) -> String {
     code
 }
 
-/// Whether the file holds tests, benchmarks or examples only.
+/// Whether the file has only tests, benchmarks or examples.
 pub(crate) fn is_test_path(path: &str) -> bool {
     let folder = |name: &str| path.split('/').rev().skip(1).any(|part| part == name);
     path.ends_with("/tests.rs")
@@ -64,7 +65,7 @@ impl Blanker<'_> {
         self.rest = rest;
     }
 
-    /// Every byte becomes a space, so that offsets and lines stay.
+    /// Replaces every byte by a space, so that offsets and lines stay.
     fn blank(&mut self, length: usize) {
         let (gone, rest) = self.rest.split_at(length);
         self.out.extend(gone.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
@@ -102,7 +103,7 @@ fn raw_string_length(text: &str) -> Option<usize> {
     Some(content.find(&closing).map_or(text.len(), |at| opening + at + closing.len()))
 }
 
-/// Length of a literal that starts with `quote` and knows `\` escapes.
+/// Returns the length of a literal that starts with `quote` and has `\` escapes.
 fn quoted_length(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -116,7 +117,7 @@ fn quoted_length(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// Tells `'a'` from the lifetime `'a`.
+/// Distinguishes `'a'` from the lifetime `'a`.
 fn is_char_literal(text: &str) -> bool {
     let mut after = text.chars().skip(1);
     match after.next() {
@@ -126,12 +127,12 @@ fn is_char_literal(text: &str) -> bool {
     }
 }
 
-/// Counted from 1.
+/// Returns the line of an offset, counted from 1.
 pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     text[..offset].matches('\n').count() + 1
 }
 
-/// End of the item that follows `from`: its `;`, or its closing brace.
+/// Returns the end of the item that follows `from`: its `;`, or its closing brace.
 pub(crate) fn item_end(code: &str, from: usize) -> usize {
     let mut depth = 0_usize;
     for (at, c) in code[from..].char_indices() {

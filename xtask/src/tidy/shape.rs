@@ -1,4 +1,4 @@
-//! How large a function or a state of the core may be, and how its machines are asked.
+//! Size limits of functions and structs in the core, and the interface of its state machines.
 
 use std::sync::LazyLock;
 
@@ -10,14 +10,16 @@ use super::rust_text::{is_test_path, item_end, line_of, shipped_code_of};
 
 /// Most lines of a function.
 const FUNCTION_LINES_MAX: usize = 60;
-/// Most fields of a struct that keeps state. One whose fields are all public is a table of values.
+/// Most fields of a struct with state. A struct with only public fields is a table of values and
+/// exempt.
 const FIELDS_MAX: usize = 15;
 
-/// What was larger when this check came: file, name, and size. A line may shrink or go, never grow or come.
+/// Exceptions that existed before this check: file, name, and size. Entries may shrink or be
+/// removed, but not grow or be added.
 const KNOWN: &[(&str, &str, usize)] = &[("crates/sabul-path/src/presets.rs", "presets", 173)];
 
-/// No function of the core is longer than [`FUNCTION_LINES_MAX`], no state has more than [`FIELDS_MAX`]
-/// fields.
+/// No function of the core is longer than [`FUNCTION_LINES_MAX`], and no struct with state has more
+/// than [`FIELDS_MAX`] fields.
 pub(crate) fn check_sizes(files: &[File]) -> Vec<Finding> {
     check_with(files, KNOWN)
 }
@@ -53,7 +55,7 @@ fn is_core(file: &File) -> bool {
     in_core && file.is_rust() && !is_test_path(&file.path)
 }
 
-/// Functions with more than [`FUNCTION_LINES_MAX`] lines: name, lines, and what to say.
+/// Returns functions with more than [`FUNCTION_LINES_MAX`] lines: name, lines, and the finding.
 fn long_functions<'a>(
     file: &'a File,
     code: &'a str,
@@ -69,7 +71,7 @@ fn long_functions<'a>(
     })
 }
 
-/// Structs with more than [`FIELDS_MAX`] fields: name, fields, and what to say.
+/// Returns structs with more than [`FIELDS_MAX`] fields: name, fields, and the finding.
 fn wide_structs<'a>(
     file: &'a File,
     code: &'a str,
@@ -93,8 +95,8 @@ fn wide_structs<'a>(
     })
 }
 
-/// A machine of the core is asked by `poll`, which answers `Polled`; what it waits for without a turn is
-/// its `deadline` (ADR 21).
+/// A state machine of the core has `poll`, which returns `Polled`; its next wake-up time is its
+/// `deadline` (ADR 21).
 pub(crate) fn check_machines(file: &File) -> Vec<Finding> {
     static QUESTION: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"\bpub\s+(?:const\s+)?fn\s+(poll\w*|next_deadline|next_timeout)\b([^{;]*)")
