@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What durable copies cost: uploads over loopback with and without --no-sync, by turns, onto the disk of TMPDIR.
+# Cost of durable copies: uploads over loopback with and without --no-sync, in turn, to the disk of TMPDIR.
 #
 # usage: benches/durable.sh [ROUNDS]      (5); SABUL names another program than the release build
-# Prints one line a run, `CASE MODE SECONDS`, then medians and their ratio. Caches are flushed between runs.
+# Prints one line per run, `CASE MODE SECONDS`, then medians and their ratio. Caches are flushed between runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-5}

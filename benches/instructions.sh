@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# How many instructions some work of the core takes, against benches/instructions/baseline.txt: more than 1 % more
-# fails. `instructions.sh PROGRAM --update` writes the baseline anew; commit it with the change that made it.
+# Instruction counts of some work of the core, compared with benches/instructions/baseline.txt: an increase over 1 %
+# fails. `instructions.sh PROGRAM --update` rewrites the baseline; commit the baseline with the change that caused it.
 #
-# What is counted are the program's own instructions, for two amounts of work, and their difference is taken: so
-# neither the start counts, nor the C library, which chooses its code by the processor. What is left follows
-# from the source and the compiler, which the baseline names; another compiler's numbers are not compared.
+# Counts only the program's own instructions, for two amounts of work, and takes the difference. The difference
+# excludes the program's start and the C library, which selects its code by processor. The rest depends on the source
+# and the compiler, which the baseline names; numbers of another compiler are not compared.
 set -euo pipefail
 program=${1:?the built program}
 baseline=$(dirname "$0")/instructions/baseline.txt
@@ -33,7 +33,7 @@ trap 'rm -rf "$out"' EXIT
 own() {
     valgrind --tool=callgrind --callgrind-out-file="$out/$1.$2" "$program" "$1" "$2" \
         >"$out/log" 2>&1 || { cat "$out/log" >&2; return 1; }
-    # A name stands once, later uses have its number only; the line after `calls=` is what was called.
+    # A name is written once, later uses have only its number; the line after `calls=` is the cost of the callee.
     awk -v program="$(basename "$program")" '
         /^ob=/ {
             match($0, /\([0-9]+\)/); id = substr($0, RSTART, RLENGTH)

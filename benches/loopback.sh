@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# sabul against quinn on loopback, memory to memory, one stream each, in turn.
+# sabul and quinn on loopback, memory to memory, one stream each, in turn.
 #
 # usage: benches/loopback.sh [ROUNDS] [SECONDS]      (5 rounds of 10 s)
-# Prints one line a run, `LABEL JSON`, then the medians and their ratio to quinn's; goodput is counted
-# at the receiver in all. "unpaced" is `--cc fixed` without a rate: what the machine can do, as quinn's
-# CUBIC finds no loss here either. Build first (`make bench` does): SABUL and QUINN_PEER name other
-# programs than the release builds; with an empty QUINN_PEER sabul runs alone.
+# Prints one line per run, `LABEL JSON`, then the medians and their ratio to quinn's. Goodput is always counted at the
+# receiver. "unpaced" is `--cc fixed` without a rate: the capacity of the machine, as quinn's CUBIC finds no loss here
+# either. Build first (`make bench` does): SABUL and QUINN_PEER name other programs than the release builds; with an
+# empty QUINN_PEER sabul runs alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

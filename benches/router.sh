@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# What the real `sabul router` forwards between network namespaces, and what it costs: datagrams of 1472 bytes from a
-# socket, without headers and with those of JetMax, in the kernel's frames of 44 and one by one.
+# Forwarding rate and cost of the real `sabul router` between network namespaces: datagrams of 1472 bytes from a
+# socket, without headers and with JetMax headers, in the kernel's frames of 44 packets and singly.
 #
-# router.sh PROGRAM [SECONDS]: needs root, iproute2 and python3. Prints a line of JSON for each kind: packets that left a
-# second, and a second of the forwarding thread's processor time, which is what one core would carry were it its own.
+# router.sh PROGRAM [SECONDS]: needs root, iproute2 and python3. Prints one line of JSON per kind: packets per second,
+# and packets per second of the forwarding thread's processor time. The second number is the capacity of a dedicated
+# core.
 set -euo pipefail
 sabul=$(realpath "${1:?the built program}")
 seconds=${2:-8}
@@ -29,7 +30,7 @@ ip -n "$from" route add default via 10.78.1.1
 ip netns exec "$box" sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward
     for filter in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 >"$filter"; done'
 ip -n "$box" rule add iif lan0 lookup 100
-# Nobody listens there, and nobody is to answer that.
+# No process listens there, and no ICMP error must return.
 ip -n "$to" route add blackhole 10.78.1.0/24
 
 cat >"$work/send.py" <<'PYTHON'
@@ -37,7 +38,7 @@ import socket, struct, sys, time
 kind, joined, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 payload = bytearray(1472)
 if kind == "jetmax":
-    # A DATA packet with a congestion header of 44 bytes: version 1, form 4, a packet each 12 us.
+    # A DATA packet with a congestion header of 44 bytes: version 1, form 4, one packet per 12 us.
     front = 28
     payload[0], payload[1] = 0x10, 11
     header = bytearray(44)
@@ -63,7 +64,7 @@ PYTHON
 
 for kind in plain jetmax; do
     for joined in 44 1; do
-        # Or the word of the one before would be taken for this one's.
+        # Otherwise output of the previous router would be taken for this router's.
         rm -f "$work/out" "$work/err" && touch "$work/err"
         ip netns exec "$box" "$sabul" router --device site0 --device site1 --rate-mbps 40000 --json \
             >"$work/out" 2>"$work/err" &
@@ -78,7 +79,7 @@ for kind in plain jetmax; do
 import json, sys
 lines = [json.loads(line) for line in open(sys.argv[1])]
 count = lambda line: line["explicit"]["sent_packets"] + line["plain"]["sent_packets"]
-# Whole seconds of sending: between the first line with packets and the last with more.
+# Whole seconds of sending: between the first line with packets and the last line with more.
 busy = [n for n in range(1, len(lines)) if count(lines[n]) > count(lines[n - 1])][1:-1]
 first, last = lines[busy[0] - 1], lines[busy[-1]]
 packets, cpu = count(last) - count(first), last["cpu_seconds"] - first["cpu_seconds"]

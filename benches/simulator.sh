@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Speed of the simulator: ROUNDS times the wall time of each world, then its instructions for two
-# lengths of the run. Their difference leaves out the start, and does not depend on what else the
-# machine does.
+# Speed of the simulator: ROUNDS times the wall time of each world, then its instructions for two run lengths. Their
+# difference excludes the start, and does not depend on other load of the machine.
 set -euo pipefail
 world_speed=${1:?the built example}
 rounds=${2:-5}

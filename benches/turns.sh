@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Two builds of sabul on loopback, memory to memory, by turns: speed and processor cost of the second beside the
-# first. What differs between machines and moments hits both.
+# Two builds of sabul on loopback, memory to memory, in turn: speed and processor cost of the second build relative to
+# the first. Differences between machines and moments affect both builds.
 #
 # usage: benches/turns.sh OLD NEW [ROUNDS] [SECONDS]      (7 rounds of 5 s)
-# Prints one line a run, `LABEL CASE JSON`, then medians and the ratio new/old.
+# Prints one line per run, `LABEL CASE JSON`, then medians and the ratio new/old.
 set -euo pipefail
 old=$(realpath "$1")
 new=$(realpath "$2")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Chooses from what fuzz/run.sh has found the few inputs that reach all edges together, and writes those
-# that the committed corpus does not hold to crates/sabul-fuzz/found. Build first, with fuzz/run.sh.
+# Selects, from the inputs found by fuzz/run.sh, a small set that covers all edges together. Writes inputs that
+# the committed corpus does not have to crates/sabul-fuzz/found. Build first, with fuzz/run.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

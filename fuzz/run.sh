@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Fuzzing that follows what inputs reach: run.sh SECONDS SEED [TARGET...], all of them by default.
+# Coverage-guided fuzzing: run.sh SECONDS SEED [TARGET...], all targets by default.
 #
-# libFuzzer, and every Rust crate instrumented for it, on the installed stable toolchain. Inputs that
-# reach something new stay in CARGO_TARGET_DIR/fuzz/corpus for the next run; one that fails ends
-# everything and is named. With BLIND=1 nothing is learnt and nothing kept: that is the harness of `cargo test`,
-# counted by libFuzzer.
+# Uses libFuzzer with every Rust crate instrumented, on the installed stable toolchain. Inputs with new coverage
+# stay in CARGO_TARGET_DIR/fuzz/corpus for the next run; a failing input is named and ends the run. BLIND=1
+# disables feedback and keeps no inputs: the harness of `cargo test`, with libFuzzer's coverage counters.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,7 +23,7 @@ command -v "${CXX:-c++}" >/dev/null || {
     exit 2
 }
 
-# With --target the flags leave build scripts alone, which have no libFuzzer to call.
+# With --target the flags do not apply to build scripts, which do not link libFuzzer.
 RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares" \

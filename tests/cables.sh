@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Pulls every cable at drawn moments: kill -9 of either side, outages of the path, disks that fill up or are
-# read-only. After each blow no file under a final name may be anything but whole, and the next run has to bring
-# everything and leave nothing half-made behind.
+# Failures at random moments: kill -9 of either side, outages of the path, disks that become full or read-only. After
+# each failure every file under a final name must be complete, and the next run must transfer everything and leave no
+# partial files.
 #
 # usage: tests/cables.sh [KILLS] [OUTAGES] [DISKS] [SEED]      (200 50 40 1), a quarter of an hour
-# Needs root, ip from iproute2, mount, and a built `sabul` (SABUL=PROGRAM names another one).
+# Needs root, ip from iproute2, mount, and a built `sabul` (SABUL=PROGRAM names another program).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,23 +13,23 @@ outages=${2:-50}
 disks=${3:-40}
 seed=${4:-1}
 sabul=$(realpath "${SABUL:-target/release/sabul}")
-# What runs at a time: kills and disks keep a processor busy, outages only wait.
+# Parallel trials: kills and disks keep a processor busy, outages only wait.
 parallel=${PARALLEL:-3}
 work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-cables.XXXXXX")
-# What these copies see of paths is for them alone.
+# A private cache: these copies neither use nor change the user's path records.
 export XDG_CACHE_HOME=$work/cache
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# draw NAME LEAST MOST: the same number for the same name and seed.
+# draw NAME LEAST MOST: a random number, the same for the same name and seed.
 draw() {
     local hash
     hash=$(printf '%s %s' "$seed" "$1" | cksum | cut -d' ' -f1)
     echo $(($2 + hash % ($3 - $2 + 1)))
 }
 
-# The tree to send: a few large files and many small ones, 41 MB.
+# The tree to send: a few large files and many small files, 41 MB.
 make_tree() {
     mkdir -p "$work/tree/small" "$work/tree/deep/er"
     local n
@@ -53,7 +53,7 @@ serve() {
     address=$(sed -n 's/.*sabul:\/\/\([0-9.:]*\).*/\1/p' "$1/serve.out" "$1/serve.err" | tail -n 1)
 }
 
-# start_copy DIR: sets copy_pid; end_copy: its exit code. No copy may take longer than two minutes.
+# start_copy DIR: sets copy_pid; end_copy: returns its exit code. A copy is killed after two minutes.
 start_copy() {
     "${client[@]}" "$sabul" cp -rq --bwlimit 200M --ticket "$1/ticket" "$work/tree" "sabul://$address/" 2>"$1/cp.err" &
     copy_pid=$!
@@ -68,7 +68,7 @@ end_copy() {
 }
 copy() { start_copy "$1" && end_copy; }
 
-# whole DIR: every file under a final name is the one that was sent.
+# whole DIR: checks that every file under a final name equals the sent file.
 whole() {
     local file name bad=0
     while IFS= read -r -d '' file; do
@@ -81,14 +81,14 @@ whole() {
 complete() { diff -rq "$work/tree" "$1/tree" >/dev/null; }
 leftovers() { find "$1" -name '*.sabul-part*' | wc -l; }
 
-# again DIR ROOT: the next run brings everything and leaves nothing behind.
+# again DIR ROOT: checks that the next run transfers everything and leaves no partial files.
 again() {
     if ! copy "$1"; then echo "   the next run failed: $(tail -n 1 "$1/cp.err")" && return 1; fi
     complete "$2" || { echo "   the next run left files that differ" && return 1; }
     [ "$(leftovers "$2")" -eq 0 ] || { echo "   leftovers: $(find "$2" -name '*.sabul-part*' | head -n 3)" && return 1; }
 }
 
-# One blow each; a line that begins with ok or FAIL, the exit code of the client, and its message.
+# One failure each; prints a line that begins with ok or FAIL, the exit code of the client, and its message.
 kill_once() {
     local dir=$work/kill$1 code=0 whom after
     mkdir -p "$dir/root"
@@ -138,7 +138,8 @@ outage_once() {
     local text="outage $1: $lasts s after $after ms, exit $code, $(tail -n 1 "$dir/cp.err" | cut -c1-120)"
     local verdict=ok
     whole "$dir/root" || verdict=FAIL
-    # A short one is survived; a long one may end the transfer, with its reason, and one of 10 s the dialling.
+    # A short outage is survived. A long outage may end the transfer with its reason, and an outage of 10 s the
+    # connection attempt.
     { [ "$lasts" -gt $([ "$after" -lt 400 ] && echo 8 || echo 20) ] && [ "$code" -eq 3 ]; } || [ "$code" -eq 0 ] || verdict=FAIL
     again "$dir" "$dir/root" || verdict=FAIL
     kill "$server_pid" 2>/dev/null || true
@@ -148,7 +149,7 @@ outage_once() {
     rm -rf "$dir"
 }
 
-# A server's disk that is too small, or that becomes read-only in between.
+# A server's disk that is too small, or that becomes read-only meanwhile.
 disk_once() {
     local dir=$work/disk$1 code=0 kind megabytes
     mkdir -p "$dir/root"
@@ -158,8 +159,8 @@ disk_once() {
     [ "$kind" = full ] || megabytes=100
     mount -t tmpfs -o "size=${megabytes}m" none "$dir/root"
     serve "$dir" "$dir/root" || { echo "FAIL disk $1: no server" && umount "$dir/root" && return; }
-    # The kernel refuses this while a file is open for writing; at every single call a disk becomes read-only in the
-    # worlds that the tests run in memory.
+    # The kernel refuses this while a file is open for writing. In-memory tests make a disk read-only at every single
+    # call.
     [ "$kind" = full ] || mount -o remount,ro "$dir/root"
     start_copy "$dir"
     end_copy || code=$?
@@ -176,7 +177,7 @@ disk_once() {
     rm -rf "$dir"
 }
 
-# several COUNT PARALLEL WHAT: runs WHAT 1 to WHAT COUNT, so many at a time.
+# several COUNT PARALLEL WHAT: runs WHAT 1 to WHAT COUNT, PARALLEL at a time.
 several() {
     local n
     for n in $(seq "$1"); do

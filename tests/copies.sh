@@ -1,13 +1,13 @@
-# What tests of interrupted copies share. To be sourced; `fail` is the test's own, files come from the folder from, and
-# go to the folder in $to.
+# Shared functions of tests of interrupted copies. To be sourced; the test defines `fail`. Files come from the folder
+# from, and go to the folder in $to.
 
-# pause FROM TO: in milliseconds, drawn.
+# pause FROM TO: sleeps a random time in milliseconds.
 pause() {
     local ms=$(($1 + RANDOM % ($2 - $1)))
     sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
 }
 
-# whole: what has a final name has the whole content.
+# whole: checks that every file under a final name is complete.
 whole() {
     (cd "$to" && find . -type f ! -name '*.sabul-part' -print0) |
         while IFS= read -r -d '' file; do

@@ -1,4 +1,4 @@
-# What tests in shell count and say. To be sourced; who sources it says in fail() what is shown of a failure.
+# Counters and messages of shell tests. To be sourced; the test defines fail(), which prints details of a failure.
 passed=0
 failed=0
 skipped=0

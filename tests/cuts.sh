@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Copies between two network namespaces that are interrupted at random moments: kill -9 of either end, and cuts of
-# the cable for up to 45 s that neither end is told of. Every byte is right, nothing unfinished has a final name, and
-# it says how much was sent twice.
+# Copies between two network namespaces that are interrupted at random moments: kill -9 of either end, and cuts of the
+# cable for up to 45 s, which neither end can detect by its carrier. Checks that every byte is right and that no
+# partial file has a final name. Prints how much was sent twice.
 #
-#   tests/cuts.sh [KILLS [CUTS [SEED]]]      so many interruptions in all, four to a copy
+#   tests/cuts.sh [KILLS [CUTS [SEED]]]      total interruptions, four per copy
 #
-# What was sent twice is what left the sender's interface beyond what one copy without interruption sends. RATE and MIB
-# are the rate of the path and the size of a copy. Needs root and iproute2; SABUL is the program; 3 GB of space while it runs.
+# Bytes sent twice are the bytes of the sender's interface beyond those of a copy without interruption. RATE and MIB
+# are the rate of the path and the size of a copy. Needs root and iproute2; SABUL is the program; uses 3 GB of space.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/copies.sh
@@ -22,7 +22,7 @@ near=sabul-$$-near
 far=sabul-$$-far
 middle=sabul-$$-middle
 work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-cuts.XXXXXX")
-# What these copies see of paths is for them alone.
+# A private cache: these copies neither use nor change the user's path records.
 export XDG_CACHE_HOME=$work/cache
 server=
 client=
@@ -37,7 +37,7 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Both ends reach a switch in the middle; a cable that is pulled there still has its light at the end.
+# Both ends are connected to a switch in the middle; after a cut there, the carrier at the ends stays up.
 for ns in "$near" "$far" "$middle"; do ip netns add "$ns"; done
 ip -n "$middle" link add switch type bridge
 ip -n "$middle" link set switch up
@@ -59,7 +59,7 @@ fail() {
     exit 1
 }
 
-# serve ROOT: at the far end, always at the same port.
+# serve ROOT: starts a server at the far end, always at the same port.
 serve() {
     ip netns exec "$far" "$sabul" serve --root "$1" --listen 10.79.0.2:4800 --ticket-file ticket >served 2>&1 &
     server=$!
@@ -81,7 +81,7 @@ begin_client() {
     client=$!
 }
 
-# What the sending end's machine has sent so far, in bytes.
+# Returns the bytes that the sending end's machine has sent so far.
 bytes_sent() {
     local end=near
     [ "$way" = up ] || end=far
@@ -92,7 +92,7 @@ mkdir -p from/d
 head -c "${mib}M" /dev/urandom >from/big
 for number in $(seq 200); do head -c 20000 /dev/urandom >"from/d/small-$number"; done
 
-# one KIND N: a copy with N interruptions of a kind; none without.
+# one KIND N: a copy with N interruptions of a kind; 0 for none.
 one() {
     local kind=$1 number=$2 before
     rm -rf root out errors && mkdir root out
@@ -139,7 +139,7 @@ one() {
     server=
 }
 
-# What a copy sends that nobody interrupts, each way.
+# Bytes of a copy without interruption, in each direction.
 copy=1 && one none 0 && up_bytes=$sent_bytes
 copy=2 && one none 0 && down_bytes=$sent_bytes
 echo "without interruption: $up_bytes bytes up, $down_bytes down"

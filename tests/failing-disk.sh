@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# A disk that loses what was written to it: no copy counts as durable there that is not, on ext4 and on an overlay above it.
+# A disk that loses written data: no copy reports durable data that is not durable, on ext4 and on an overlay above
+# ext4.
 #
-# The disk is an ext4 on a loop device, whose file lies on a tmpfs that is too small: the kernel accepts the
-# data, and the writeback fails later. Each copy that ends with exit code 0 is compared after a remount.
-# Needs root and loop devices. SABUL is the program.
+# The disk is an ext4 on a loop device, whose file is on a tmpfs that is too small: the kernel accepts the data, and
+# the writeback fails later. Each copy that ends with exit code 0 is compared after a remount. Needs root and loop
+# devices. SABUL is the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -45,7 +46,8 @@ fail() {
 head -c 40M /dev/urandom >big
 for i in $(seq 200); do head -c 10000 /dev/urandom >"many/$i"; done
 
-# disk KIND: a disk whose metadata has its blocks, and whose new data finds none; the server's root is on it.
+# disk KIND: makes a disk with blocks for metadata, but without blocks for new data; the server's root is on that
+# disk.
 disk() {
     mount -t tmpfs -o size=16m tmpfs small
     truncate -s 100M small/image
@@ -53,7 +55,7 @@ disk() {
     device=$(losetup -f --show small/image) || skip "no loop device"
     mount "$device" disk
     mkdir -p disk/up/many disk/work
-    # The folder's own blocks are there before the disk is full.
+    # The folder's own blocks are allocated before the disk is full.
     for i in $(seq 1200); do : >"disk/up/many/$i.xxxxxxxxxxxxxxxxxxxxxxxx"; done
     sync -f disk/up
     rm -f disk/up/many/*
@@ -80,7 +82,7 @@ copy() {
     "$sabul" cp -q --json --ticket ticket "$@" sabul://127.0.0.1/ >copied 2>errors || code=$?
 }
 
-# check KIND WHAT: after a remount, everything that has its name is right.
+# check KIND WHAT: checks after a remount that everything under a final name is right.
 check() {
     kill "$server"
     wait "$server" 2>/dev/null || true
@@ -104,14 +106,14 @@ for kind in ext4 overlay; do
     for what in big many; do
         disk $kind
         copy -r "$what"
-        # Nothing that is sent finds room below the disk.
+        # The storage below the disk has no room for any sent data.
         [ "$code" -ne 0 ] || fail "$kind, $what: exit 0: $(cat copied errors)"
         grep -q '"durable":true' copied && fail "$kind, $what: durable in spite of it: $(cat copied)"
         check $kind "$what"
         clear
     done
 done
-# Without flushing nothing is promised, and the report does not say that anything is durable.
+# Without flushing, the report must not say that data is durable.
 disk ext4
 copy --no-sync big
 grep -q '"durable":true' copied && fail "--no-sync is durable: $(cat copied)"

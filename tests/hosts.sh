@@ -1,5 +1,5 @@
-# What tests between network namespaces share: hosts, counts, and what is shown of a failure. To be sourced, with the
-# program in $sabul and the names of logs below $work in ${logs[@]}.
+# Shared functions of tests between network namespaces: hosts, counters, and output after a failure. To be sourced,
+# with the program in $sabul and the names of logs below $work in ${logs[@]}.
 . tests/counts.sh
 work=
 
@@ -12,19 +12,19 @@ fail() {
     done
 }
 
-# Why nothing can be tested here.
+# Ends the test with the reason why nothing can be tested.
 refuse() { echo "$(basename "$0"): $*" >&2 && exit 2; }
 
 need() {
     command -v "$1" >/dev/null || refuse "$1 is missing; install $2"
 }
 
-# make_hosts NAME...: a folder for everything, and namespaces with their loopback.
+# make_hosts NAME...: makes a working folder, and namespaces with their loopback.
 make_hosts() {
     need ip iproute2
     [ -x "$sabul" ] || refuse "no program $sabul; run make build"
     work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-hosts.XXXXXX")
-    # What these copies see of paths is for them alone.
+    # A private cache: these copies neither use nor change the user's path records.
     export XDG_CACHE_HOME=$work/cache
     local ns
     for ns in "$@"; do
@@ -33,14 +33,14 @@ make_hosts() {
     done
 }
 
-# remove_hosts NAME...: what make_hosts made, and whatever of these is there.
+# remove_hosts NAME...: removes everything that make_hosts made, as far as it exists.
 remove_hosts() {
     local ns
     for ns in "$@"; do ip netns del "$ns" 2>/dev/null || true; done
     [ -z "$work" ] || rm -rf "$work"
 }
 
-# end PID: ends what was started, if it was.
+# end PID: ends a process if it was started.
 end() {
     [ -n "$1" ] || return 0
     kill "$1" 2>/dev/null || true

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The lab as its users meet it: hosts, paths, programs, faults, and nothing left behind.
+# The lab from a user's view: hosts, paths, programs, faults, and complete removal.
 #
-# Needs root and a built `sabul` (SABUL=PROGRAM names another one). Nothing here judges speed.
+# Needs root and a built `sabul` (SABUL=PROGRAM names another program). No test judges speed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,7 +34,7 @@ expect() {
     fi
 }
 
-# Whether a process with this text in its command line is left, other than this script's own.
+# Whether a process with this text in its command line exists, except this script.
 is_left() {
     local pid
     for pid in /proc/[0-9]*; do
@@ -43,7 +43,7 @@ is_left() {
     return 1
 }
 
-# Waits up to 5 s for all of them to be gone.
+# Waits up to 5 s until no such process exists.
 wait_gone() {
     local tries
     for tries in $(seq 50); do
@@ -54,7 +54,7 @@ wait_gone() {
     return 1
 }
 
-# Network namespaces that some process is in; processes come and go while we look.
+# Number of network namespaces with a process; processes may start and end meanwhile.
 count_namespaces() {
     { ls -l /proc/[0-9]*/ns/net 2>/dev/null || true; } | sed 's/.*-> //' | sort -u | wc -l
 }
@@ -63,7 +63,7 @@ scenario() {
     cat >"$work/$1.toml"
 }
 
-# A scenario of $2 s with one flow over a link of 50 Mb/s and 1 ms; standard input says what it is.
+# Writes a scenario of $2 s with one flow over a link of 50 Mb/s and 1 ms; the flow's keys come from standard input.
 one_flow() {
     {
         printf 'duration_s = %s\nlink = [{ id = "l", rate_mbps = 50, delay_ms = 1 }]\n' "$2"
@@ -77,7 +77,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 [ -x "$sabul" ] || { echo "lab.sh: no program $sabul; run make build" >&2 && exit 2; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-lab.XXXXXX")
-# What these copies see of paths is for them alone.
+# A private cache: these copies neither use nor change the user's path records.
 export XDG_CACHE_HOME=$work/cache
 chmod 755 "$work"
 namespaces_before=$(count_namespaces)
@@ -187,7 +187,7 @@ rate_mbps = 5
 path = ["bottleneck"]
 TOML
 attempt 60 "$sabul" lab run "$work/short.toml" --json --out "$work/run" --pcap "$work/pcap"
-# A busy machine may make the run invalid, which it then has to say; it leaves no files of numbers.
+# A busy machine may make the run invalid. The run must then say so and leave no files of figures.
 numbers="series.csv links.csv tuples.csv plot.svg"
 if [ "$code" -eq 1 ] && grep -q '"valid":false' "$work/out"; then
     expect "three kinds of flow, on a machine too busy to measure" 1 '"discarded"'

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Transfers between two network namespaces: a path of 1280 bytes, one of 9000, one without UDP, and one, behind a
-# router, whose packets become smaller in the middle of a transfer.
+# Transfers between two network namespaces: a path with an MTU of 1280 bytes, with 9000, without UDP, and behind a
+# router whose MTU shrinks during a transfer.
 #
-# Needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN), ip from iproute2, and a built `sabul`
-# (SABUL=PROGRAM names another one). Everything it makes carries its process number and goes with it.
+# Needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN), ip from iproute2, and a built `sabul` (SABUL=PROGRAM names another
+# program). All names contain the process id, and everything is removed at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/hosts.sh
@@ -16,7 +16,7 @@ server_if=svs$$
 client_if=svc$$
 server_ip=10.77.0.1
 client_ip=10.77.0.2
-# Behind the router, which has .1 on either side.
+# Addresses behind the router, which has .1 on either side.
 far_server_ip=10.77.1.2
 near_client_ip=10.77.2.2
 port=4700
@@ -46,14 +46,14 @@ set_mtu() {
     ip -n "$client_ns" link set "$client_if" mtu "$1"
 }
 
-# Drops arriving UDP without a word: a rule that comes before the local table.
+# Drops arriving UDP silently: a rule that precedes the local table.
 block_udp() {
     ip -n "$server_ns" rule add pref 10 lookup local &&
         ip -n "$server_ns" rule del pref 0 &&
         ip -n "$server_ns" rule add pref 5 ipproto udp iif "$server_if" blackhole
 }
 
-# Starts a server of $work/root that ends after one transfer; waits until its ticket is there.
+# Starts a server of $work/root that ends after one transfer; waits until its ticket exists.
 start_server() {
     rm -rf "$work/root" "$work/ticket"
     mkdir "$work/root"
@@ -72,13 +72,13 @@ start_server() {
     return 1
 }
 
-# Ends the server that start_server began, and only that one.
+# Ends the server that start_server started, and no other.
 stop_server() {
     end "$server_pid"
     server_pid=
 }
 
-# Runs the client for at most $1 seconds with the options that follow; its exit code is the result.
+# Runs the client for at most $1 seconds with the following options; returns its exit code.
 copy() {
     local code=0 patience=$1
     shift
@@ -103,7 +103,7 @@ transfer_at_mtu() {
         fail "$name: the two ends differ"
     else
         code=0
-        # Bounded by the timeout that the server runs under.
+        # The server's own timeout limits this wait.
         wait "$server_pid" || code=$?
         server_pid=
         if [ "$code" -eq 0 ]; then pass "$name"; else fail "$name: serve --once ended with $code"; fi
@@ -133,7 +133,7 @@ no_udp() {
     stop_server
 }
 
-# A second path between client and server, with a router on it; transfers take it from then on.
+# Adds a second path between client and server, with a router; later transfers use that path.
 add_router() {
     ip netns add "$router_ns"
     ip link add "svrs$$" netns "$router_ns" type veth peer name "svfs$$" netns "$server_ns"
@@ -152,7 +152,8 @@ add_router() {
     server_ip=$far_server_ip
 }
 
-# A second after the start, the link $2 of the namespace $3 carries 1300 bytes instead of 1500; $1 says which it is.
+# One second after the start, the link $2 of the namespace $3 gets an MTU of 1300 instead of 1500; $1 is its name in
+# messages.
 mtu_falls() {
     local name="a file arrives though $1 carries only 1300 bytes from its middle on" code=0
     ip -n "$3" link set "$2" mtu 1500

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Leftovers of another user in a folder that both may write to: they are left alone, and the copy is its user's own.
+# Partial files of another user in a shared writable folder: the copy leaves those files alone, and its own files
+# belong to its user.
 #
-# Needs root, to be two users. SABUL is the program.
+# Needs root, to act as two users. SABUL is the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,7 +26,7 @@ for _ in $(seq 200); do
 done
 [ -s ticket ] || { echo "FAIL the server did not begin: $(cat served)"; exit 1; }
 
-# as USER COMMAND...: as this user, with a home of its own.
+# as USER COMMAND...: runs a command as this user, with a separate home.
 as() {
     local home=$work/home$1
     mkdir -p -m 700 "$home"
@@ -34,7 +35,7 @@ as() {
     HOME=$home XDG_RUNTIME_DIR=$home setpriv --reuid="$1" --regid="$1" --clear-groups "${@:2}"
 }
 
-# copy USER OPTIONS: f into the folder.
+# copy USER FOLDER OPTIONS: copies f into the folder.
 copy() { as "$1" ./sabul cp -q --ticket "$work/home$1/ticket" "${@:3}" sabul://127.0.0.1/f "$2/"; }
 
 for mode in 0777 1777; do

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# The example of a controller of one's own, as its users meet it: built outside the workspace, listed, run.
+# The example of a custom controller from a user's view: built outside the workspace, listed, run.
 #
-# CARGO, CARGOFLAGS and CARGO_TARGET_DIR mean what they mean elsewhere. Needs no root; nothing here judges
-# speed.
+# CARGO, CARGOFLAGS and CARGO_TARGET_DIR have their usual meaning. Needs no root; no test judges speed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +19,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# expect NAME CODE PATTERN COMMAND...: the pattern is looked for in all that the command writes.
+# expect NAME CODE PATTERN COMMAND...: searches the pattern in all output of the command.
 expect() {
     local code=0
     timeout -k 10 120 "${@:4}" >"$work/out" 2>&1 </dev/null || code=$?

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# kill -9 of either end of a copy at random moments: the same command goes on, every byte is right, nothing
-# half-written has a final name.
+# kill -9 of either end of a copy at random moments: the same command resumes, every byte is right, and no partial
+# file has a final name.
 #
 #   tests/resume.sh [RUNS [SEED]]      each run copies up or down and is interrupted twice
 #
-# SABUL is the program. Needs no root; uses loopback, and 1 GB of space while it runs.
+# SABUL is the program. Needs no root; uses loopback, and 1 GB of space.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/copies.sh
@@ -14,7 +14,7 @@ RANDOM=${2:-1}
 sabul=$(realpath "${SABUL:-target/debug/sabul}")
 mib=96
 work=$(mktemp -d "${TMPDIR:-/tmp}/sabul-resume.XXXXXX")
-# What these copies see of paths is for them alone.
+# A private cache: these copies neither use nor change the user's path records.
 export XDG_CACHE_HOME=$work/cache
 server=
 client=
@@ -28,7 +28,7 @@ fail() {
     exit 1
 }
 
-# serve ROOT: at a port of its own; the address is in $address.
+# serve ROOT: starts a server at a free port; the address is in $address.
 serve() {
     rm -f ticket served
     "$sabul" serve --root "$1" --listen 127.0.0.1:0 --ticket-file ticket >served 2>&1 &

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# `sabul router` between two network namespaces: what has headers, what has none, a slow link, and wrong commands.
+# `sabul router` between two network namespaces: traffic with and without headers, a slow link, and wrong commands.
 #
-# Needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN), ip from iproute2, and a built `sabul` (SABUL=PROGRAM names another one).
-# Nothing here judges speed: rates are small, queues are long, and what is compared was sent in the same seconds.
+# Needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN), ip from iproute2, and a built `sabul` (SABUL=PROGRAM names another
+# program). No test judges speed: rates are small, queues are long, and compared amounts were sent in the same
+# seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/hosts.sh
@@ -28,7 +29,7 @@ clean_up() {
     remove_hosts "$client_ns" "$router_ns" "$server_ns"
 }
 
-# Client and server in networks of their own, and between them a box that forwards.
+# Makes client and server in separate networks, with a forwarding machine between them.
 set_up() {
     make_hosts "$client_ns" "$router_ns" "$server_ns"
     ip link add "lan$$" netns "$router_ns" type veth peer name "host$$" netns "$client_ns"
@@ -45,15 +46,15 @@ set_up() {
     ip -n "$server_ns" route add default via 10.79.2.1
     in_router sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward
         for filter in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 >"$filter"; done'
-    # What comes from either side goes through the router's devices; what comes out of these goes as ever.
+    # Traffic from either side is routed into the router's devices; traffic from those devices is routed normally.
     ip -n "$router_ns" rule add iif "lan$$" lookup 100
     ip -n "$router_ns" rule add iif "wan$$" lookup 101
     head -c "$file_bytes" /dev/urandom >"$work/file.bin"
 }
 
-# Starts the router with these options, and leads the way through it.
+# Starts the router with these options, and routes the path through the router.
 start_router() {
-    # Or the word of the one before would be taken for this one's.
+    # Otherwise output of the previous router would be taken for this router's.
     rm -f "$work/router.out" "$work/router.err" && touch "$work/router.err"
     ip netns exec "$router_ns" "$sabul" router --device site0 --device site1 --json --queue 1s "$@" \
         >"$work/router.out" 2>"$work/router.err" &
@@ -72,7 +73,7 @@ start_router() {
     return 1
 }
 
-# Ends the router; its exit code in $code.
+# Ends the router; its exit code is in $code.
 stop_router() {
     code=0
     kill -TERM "$router_pid"
@@ -80,7 +81,7 @@ stop_router() {
     router_pid=
 }
 
-# The number with this key in the last line of the router's JSON, within the class $1.
+# Returns the number with this key in the last line of the router's JSON, within the class $1.
 of_class() {
     tail -n 1 "$work/router.out" | sed -n "s/.*\"$1\":{\([^}]*\)}.*/\1/p" | sed -n "s/.*\"$2\":\([0-9]*\).*/\1/p"
 }
@@ -99,25 +100,25 @@ start_server() {
     exit 1
 }
 
-# copy NAME OPTIONS: the file goes over under that name.
+# copy NAME OPTIONS: copies the file under that name.
 copy() {
     ip netns exec "$client_ns" timeout 30 "$sabul" cp "$work/file.bin" "sabul://$server_ip:$port/$1" \
         --ticket "$work/ticket" --quiet "${@:2}" >"$work/cp.out" 2>"$work/cp.err"
 }
 
-# has_arrived NAME WHAT THE TEST IS CALLED
+# has_arrived NAME TEST: compares both files; TEST is the name of the test.
 has_arrived() {
     if cmp -s "$work/file.bin" "$work/root/$1"; then pass "$2"; else fail "$2: the two ends differ"; fi
 }
 
-# A delay from elsewhere, as on a busy machine, would make a flow leave its router.
+# Delays of a busy machine would make a flow abandon its router.
 staying=(--cc jetmax --cc-param fallback=off)
 
 with_headers() {
     local name="a file with headers arrives without a drop"
     copy alone "${staying[@]}" || fail "$name: cp ended with $?"
     has_arrived alone "$name"
-    # The router's line of the last second.
+    # The router's line after the last second.
     sleep 1.2
     local sent dropped
     sent=$(of_class explicit sent_packets)
@@ -130,7 +131,7 @@ with_headers() {
     fi
 }
 
-# Seconds in which each class sent something at the full rate together: shares as if both always wanted more.
+# Prints the number of seconds in which both classes sent, and the plain class's share of those bytes in percent.
 shares() {
     awk '
         function of(class, key,   text) {

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# `sabul cp` through a real ssh and a real sshd on loopback, which lives in a folder of its own: keys,
-# configuration, home. Nothing of this machine's ssh is read or changed.
+# `sabul cp` through a real ssh and a real sshd on loopback, in a separate folder with keys, configuration and home.
+# The ssh configuration of this machine is neither read nor changed.
 #
-# Needs root, for a mount namespace with accounts of its own, and a built `sabul` (SABUL=PROGRAM names another
-# one). Where there is no sshd, Debian's is unpacked into that folder; where that cannot be had, it says so.
+# Needs root, for a mount namespace with its own accounts, and a built `sabul` (SABUL=PROGRAM names another program).
+# Without an installed sshd, Debian's package is unpacked into that folder; if the package is not available, the test
+# is skipped with a message.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,7 +35,7 @@ fi
 LD_LIBRARY_PATH=$libraries "$sshd" -V >"$work/log" 2>&1 || true
 grep -q OpenSSH "$work/log" || skip "the sshd that is here does not run: $(head -n 1 "$work/log")"
 
-# Accounts of this namespace: root's home is ours, and sshd has the account that it gives its rights up for.
+# Accounts of this namespace: root with our home, and the account that sshd drops its privileges to.
 { echo "root:x:0:0:root:$work/home:/bin/sh"; echo "sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin"; } >"$work/etc/passwd"
 echo 'root:*:20000:0:99999:7:::' >"$work/etc/shadow"
 mount --bind "$work/etc/passwd" /etc/passwd
@@ -94,7 +95,7 @@ for _ in $(seq 50); do (: </dev/tcp/127.0.0.1/"$port") 2>/dev/null && break; sle
 kill -0 "$server" 2>/dev/null || skip "sshd does not start here: $(tail -n 1 "$work/sshd.log")"
 
 failed=0
-# check NAME CODE PATTERN COMMAND...: the command ends with the code and says something like the pattern.
+# check NAME CODE PATTERN COMMAND...: checks the command's exit code, and that its output matches the pattern.
 check() {
     local code=0
     timeout -k 5 60 "${@:4}" >"$work/said" 2>&1 </dev/null || code=$?
@@ -126,7 +127,7 @@ check "a path from the root" 0 verified "$sabul" cp -e "ssh -F $work/etc/config 
 check "a host that ssh does not know is refused by ssh" 4 'could not log in' "$sabul" cp big stranger:
 check "no permission for a path that is none" 1 'nobody/has/this' "$sabul" cp far:/nobody/has/this .
 if command -v script >/dev/null; then
-    # The passphrase is asked for at the terminal, though all three streams of ssh are not.
+    # The passphrase is read from the terminal, although none of ssh's three streams is the terminal.
     ask() { (sleep 2; echo 'open sesame'; sleep 2) | script -qec "$*" /dev/null; }
     export -f ask
     check "a passphrase is asked for at the terminal" 0 'verified' \

@@ -4,34 +4,33 @@
  *     emulator --left NAMESPACE --right NAMESPACE [--device emu0] [--mtu 1500] [--grain-us 40] [--fifo 10]
  *              [--interval-ms 0] [--seconds 3600] --forward KEY=VALUE,... --back KEY=VALUE,...
  *
- * NAMESPACE is a file such as /run/netns/sender. In each one the program makes (or takes) a TUN device and
- * reads and writes whole IP packets there. Forward is left to right. The keys of a direction:
+ * NAMESPACE is a file such as /run/netns/sender. In each namespace the program creates (or opens) a TUN
+ * device and reads and writes whole IP packets. Forward is left to right. The keys of a direction:
  *
  *     rate=BITS        bit/s of the link; 0 is without limit
  *     delay_us=N       one-way delay behind the link
  *     packets=N        longest queue in packets, the one in service among them; 0 is without limit
  *     bytes=N          longest queue in bytes, the same way; 0 is without limit
- *     loss=SHARE       share of packets that vanish at random, 0 to 1
- *     seed=N           seed of that randomness
+ *     loss=SHARE       random loss: share of packets, 0 to 1
+ *     seed=N           seed of the random loss
  *
- * A packet goes through these places in this order: queue, link, random loss, delay, out. A full queue drops
- * the newcomer. The link takes IP bytes * 8 / rate for a packet; it adds no framing. A lost packet has used the
- * link already, so random loss stands behind the bottleneck and never eases the queue.
+ * A packet passes these stages in this order: queue, link, random loss, delay, out. A full drop-tail queue drops the
+ * arriving packet. The link takes IP bytes * 8 / rate for a packet, without framing. Random loss is behind the
+ * bottleneck: a lost packet has used the link already and does not shorten the queue.
  *
- * All of that is a first-in, first-out line. A packet has two times: when it has left the link, and when it is out.
- * Both are known on its arrival. So nothing is simulated step by step, and errors of a late thread do not add up.
+ * All stages together form a FIFO. Each packet has two times: departure from the link, and delivery. Both are known
+ * on arrival, so no stage is simulated step by step, and errors of a late thread do not accumulate.
  *
- * One thread serves each direction. While packets move it sleeps one grain, then takes everything that came and writes
- * everything that is due. Otherwise it waits for a packet. `late_us` says how long after its time a packet was written.
- * A write runs the network stack of the host that gets the packet; `host_us` says how long. `own_late_us` is lateness
- * without that work of hosts: exact after a pause, an upper bound within a row of late packets. `look_us` says how
- * long the thread had not looked for arrivals when it found one. A machine that is too busy shows in all of them.
+ * One thread serves each direction. While packets move, the thread sleeps one grain, then reads all arrivals and writes
+ * all due packets. Otherwise the thread waits for a packet. `late_us` is the lateness of the write of a packet. A write
+ * runs the network stack of the receiving host; `host_us` is its duration. `own_late_us` is the lateness without that
+ * work of hosts: exact after a pause, an upper bound within a row of late packets. `look_us` is the time since the
+ * previous check for arrivals when an arrival is found. A busy machine increases all of these.
  *
- * The kernel makes single packets of 1500 bytes out of its large ones before TUN gets them, so each packet is
- * serialised by itself.
+ * The kernel segments large packets to 1500 bytes before TUN receives them, so each packet is serialised singly.
  *
- * Standard output has a line of JSON when all is ready, one for each interval if asked, and one at the end (SIGTERM,
- * SIGINT, or --seconds). Exit code 0, or 1 with a line on standard error.
+ * Standard output has a line of JSON when both directions are ready, one per interval if requested, and one at the end
+ * (SIGTERM, SIGINT, or --seconds). Exit code 0, or 1 with a line on standard error.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -56,12 +55,12 @@
 
 enum { TCP, UDP, OTHER, KINDS };
 static const char *const KIND_NAMES[KINDS] = {"tcp", "udp", "other"};
-#define BINS 10000               /* of a histogram, one microsecond each; the last takes all above */
+#define BINS 10000               /* of a histogram, one microsecond each; the last bin counts all above */
 #define SLOTS (1u << 17)         /* packets that one direction can hold */
-#define ROOM (64u << 20)         /* bytes that one direction can hold; memory is used as it is needed */
+#define ROOM (64u << 20)         /* bytes that one direction can hold; memory is committed on use */
 #define LONGEST_PACKET 65536
 
-/* Counters have one writer and may be read meanwhile by the thread that prints them. */
+/* Counters have one writer and may be read concurrently by the printing thread. */
 typedef _Atomic uint64_t counter;
 static void add(counter *c, uint64_t n) {
     atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
@@ -80,8 +79,8 @@ struct counts {
 };
 
 struct packet {
-    uint64_t left_link_ns, out_ns; /* its two times */
-    uint32_t at, bytes;            /* where it lies in the room */
+    uint64_t left_link_ns, out_ns; /* departure from the link, delivery */
+    uint32_t at, bytes;            /* offset in the room */
     uint8_t kind, lost;
 };
 
@@ -90,17 +89,17 @@ struct direction {
     int from, to; /* TUN descriptors */
     uint64_t rate_bps, delay_ns, most_packets, most_bytes, seed;
     double loss;
-    /* The line: packets head..link are behind the link, link..tail are in its queue. Indices only grow. */
+    /* FIFO: packets head..link are behind the link, link..tail are in its queue. Indices only grow. */
     struct packet *line;
     uint64_t head, link, tail, queued_bytes;
     unsigned char *room;
-    uint32_t room_at;      /* where the next packet goes */
-    uint64_t link_free_ns; /* when the link has sent all that it accepted */
-    uint64_t remainder;    /* of the division by the rate, so that roundings never add up */
+    uint32_t room_at;      /* offset of the next packet */
+    uint64_t link_free_ns; /* when the link has sent all accepted packets */
+    uint64_t remainder;    /* of the division by the rate, so that rounding errors do not accumulate */
     uint64_t random;
     struct counts kinds[KINDS];
     counter longest_packets, longest_bytes, wait_ns, waited, overruns, write_errors;
-    uint64_t wrote_ns, own_late_ns; /* when the last write was over, and how late it was by our doing */
+    uint64_t wrote_ns, own_late_ns; /* end of the last write, and its lateness without the hosts' work */
     struct histogram late, own_late, host, look;
 };
 
@@ -126,7 +125,7 @@ static void note(struct histogram *h, uint64_t ns) {
     raise_to(&h->most_ns, ns);
 }
 
-/* SplitMix64: one number for each packet that the queue accepts, so a seed means the same losses in each run. */
+/* SplitMix64: one number per packet that the queue accepts, so a seed gives the same losses in each run. */
 static uint64_t draw(uint64_t *state) {
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -141,7 +140,7 @@ static int kind_of(const unsigned char *p, uint32_t bytes) {
     return protocol == 6 ? TCP : protocol == 17 ? UDP : OTHER;
 }
 
-/* Packets whose time at the link is over leave its queue. */
+/* Removes packets that have left the link from the queue. */
 static void serve_link(struct direction *d, uint64_t now) {
     while (d->link < d->tail && d->line[d->link % SLOTS].left_link_ns <= now) {
         d->queued_bytes -= d->line[d->link % SLOTS].bytes;
@@ -149,7 +148,7 @@ static void serve_link(struct direction *d, uint64_t now) {
     }
 }
 
-/* Whether the room has LONGEST_PACKET bytes at `room_at`; it is a ring without packets that cross its end. */
+/* Whether the room has LONGEST_PACKET bytes at `room_at`. The room is a ring buffer; no packet crosses its end. */
 static int has_room(struct direction *d) {
     if (d->tail - d->head >= SLOTS) return 0;
     if (d->room_at + LONGEST_PACKET > ROOM) d->room_at = 0;
@@ -158,7 +157,7 @@ static int has_room(struct direction *d) {
     return d->room_at > oldest || oldest - d->room_at > LONGEST_PACKET;
 }
 
-/* A packet of `bytes` bytes lies at `room_at`: it is dropped, or gets its times and its place in the line. */
+/* Handles the packet of `bytes` bytes at `room_at`: drops the packet, or computes its times and appends it to the FIFO. */
 static void arrive(struct direction *d, uint32_t bytes, uint64_t now) {
     unsigned char *content = d->room + d->room_at;
     int kind = kind_of(content, bytes);
@@ -192,12 +191,12 @@ static void arrive(struct direction *d, uint32_t bytes, uint64_t now) {
     raise_to(&d->longest_bytes, d->queued_bytes);
 }
 
-/* Takes what has come, at most a batch of it, so that what is due does not wait. Returns how many packets. */
+/* Reads at most one batch of arrivals, so that due packets do not wait. Returns the number of packets. */
 static unsigned take(struct direction *d, uint64_t last_look) {
     unsigned taken = 0;
     while (taken < 64) {
         if (!has_room(d)) {
-            add(&d->overruns, 1); /* the packet stays in the device, and the run is not valid */
+            add(&d->overruns, 1); /* the packet stays in the device, and the run is invalid */
             break;
         }
         ssize_t bytes = read(d->from, d->room + d->room_at, LONGEST_PACKET);
@@ -209,21 +208,21 @@ static unsigned take(struct direction *d, uint64_t last_look) {
     return taken;
 }
 
-/* Writes what is due. A write runs the other host's network stack, so the clock is read after each one. */
+/* Writes due packets. A write runs the other host's network stack, so the clock is read after each write. */
 static unsigned give(struct direction *d) {
     unsigned given = 0;
     uint64_t now = now_ns();
     for (; given < 64 && d->head < d->tail; given++, d->head++) {
         struct packet *p = &d->line[d->head % SLOTS];
         if (p->out_ns > now) break;
-        serve_link(d, now); /* so that link is never behind head */
+        serve_link(d, now); /* keeps link >= head */
         struct counts *c = &d->kinds[p->kind];
         if (p->lost) {
             add(&c->random_drops, 1);
             continue;
         }
         uint64_t late = now - p->out_ns, own = late;
-        /* Due while the last one was written: we add to its lateness only what has passed since. */
+        /* Due during the last write: own lateness grows only by the time since that write. */
         if (p->out_ns <= d->wrote_ns && d->own_late_ns + (now - d->wrote_ns) < late) own = d->own_late_ns + (now - d->wrote_ns);
         d->own_late_ns = own;
         note(&d->late, late);
@@ -256,7 +255,7 @@ static void *run(void *argument) {
         looked = look;
         unsigned given = give(d);
         if (taken == 64 || given == 64) continue;
-        uint64_t now = now_ns(), wait = 100000000; /* then it looks whether it shall stop */
+        uint64_t now = now_ns(), wait = 100000000; /* then checks for the stop flag */
         if (d->head < d->tail) {
             uint64_t next = d->line[d->head % SLOTS].out_ns;
             wait = next > now ? next - now : 0;
@@ -269,13 +268,13 @@ static void *run(void *argument) {
             if (wait > 100000000) wait = 100000000;
             struct timespec t = {.tv_nsec = (long)wait};
             ppoll(&p, 1, &t, NULL);
-            looked = now_ns(); /* it was looking all the time */
+            looked = now_ns(); /* poll() was watching all the time */
         }
     }
     return NULL;
 }
 
-/* The least microseconds that `share` of all values do not exceed. */
+/* Returns the quantile `share` of all values, in microseconds. */
 static uint64_t quantile_us(struct histogram *h, double share) {
     uint64_t target = (uint64_t)(share * (double)h->count), sum = 0;
     for (unsigned i = 0; i < BINS; i++)
@@ -307,7 +306,7 @@ static void print_direction(struct direction *d, int all) {
     printf("}");
 }
 
-/* A TUN device in the namespace `path`; the descriptor stays good when the thread goes back to its own. */
+/* Opens a TUN device in the namespace `path`; the descriptor stays valid when the thread returns to its own namespace. */
 static int open_tun(const char *path, const char *device) {
     int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), there = open(path, O_RDONLY | O_CLOEXEC);
     if (home < 0 || there < 0 || setns(there, CLONE_NEWNET)) fail(path);

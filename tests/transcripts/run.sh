@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Transcripts of `sabul` at the moments when things go wrong, on a terminal of 80 columns, between two network namespaces.
-# They are for reading: each shows one trial, and nothing on the screen may be untrue.
+# Transcripts of `sabul` in error situations, on a terminal of 80 columns, between two network namespaces. Transcripts
+# are for readers: each shows one trial, and everything on the screen must be true.
 #
 # usage: tests/transcripts/run.sh [FOLDER]    SABUL=PROGRAM names another program. Needs root, iproute2 and script(1).
 set -euo pipefail
@@ -52,13 +52,13 @@ serve() {
     cat "$work/serve.log" && exit 1
 }
 
-# The states of a terminal: a line each, without what moves the cursor; of the live line one state a second.
+# States of a terminal: one line each, without cursor control sequences; of the progress line one state per second.
 clean() {
     tr '\r' '\n' | sed -e 's/\x1b\[[0-9;?]*[A-Za-z]//g' -e 's/[[:space:]]*$//' -e "s#$work/##g" -e '/^Script /d' -e '/^$/d' |
         awk '/^(\[[=> ]|[ 0-9][ 0-9][0-9]% )/{ if (n++ % 5) next } { print }' | uniq
 }
 
-# trial NAME TITLE COMMAND: what COMMAND shows on a terminal. $during runs beside it.
+# trial NAME TITLE COMMAND: records the terminal output of COMMAND; $during runs concurrently.
 trial() {
     local name=$1 title=$2 command=$3 beside=
     if [ -n "${during:-}" ]; then (eval "$during") & beside=$!; fi

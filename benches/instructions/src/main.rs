@@ -1,7 +1,7 @@
-//! `instructions WORK AMOUNT` does some work of the core, the same on every machine.
+//! `instructions WORK AMOUNT` does a fixed amount of work of the core, the same on every machine.
 //!
-//! benches/instructions.sh counts what two amounts of each work take; their difference leaves out the
-//! start of the program.
+//! benches/instructions.sh counts the instructions of two amounts of each work; the difference
+//! excludes the program's start.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -22,7 +22,7 @@ use sabul_wire::{
     TAG_LEN,
 };
 
-/// Ours beside TCP at a queue that overflows.
+/// Flows of sabul and TCP at an overflowing queue.
 const SCENARIO: &str = "
 [[link]]
 id = 'bottleneck'
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// So many seconds of [`SCENARIO`].
+/// Runs [`SCENARIO`] for `seconds`.
 fn world(seconds: u32) -> Result<(), Box<dyn Error>> {
     let text = format!("duration_s = {seconds}\nwarmup_s = 0\n{SCENARIO}");
     for run in sabul_scenario::read(&text, "instructions", &[])? {
@@ -64,7 +64,7 @@ fn world(seconds: u32) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The public suite, so many times, on a controller of each kind.
+/// Runs the public conformance suite `times` times on a controller of each kind.
 fn controllers(times: u32) -> Result<(), Box<dyn Error>> {
     for _ in 0..times {
         for name in ["bbr3", "cubic", "sabul2003", "udt4"] {
@@ -82,7 +82,7 @@ const BLOCKS_AHEAD: u32 = 32;
 const PAYLOAD: u32 = 1_400;
 const DELAY: Span = Span::from_millis(5);
 
-/// So many blocks from a sender to a receiver; of 97 packets one is lost.
+/// Moves `blocks` blocks from a sender to a receiver; one of 97 packets is lost.
 fn channel(blocks: u32) -> Result<(), Box<dyn Error>> {
     let controller = registry::find("bbr3")?.build(&[], Bytes(u64::from(PAYLOAD)))?;
     let policy = LossPolicy::Current;
@@ -145,7 +145,7 @@ fn channel(blocks: u32) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What has arrived by now.
+/// Returns the next packet that has arrived by `now`.
 fn due<T>(path: &mut VecDeque<(Instant, T)>, now: Instant) -> Option<T> {
     path.front().is_some_and(|(at, _)| *at <= now).then(|| path.pop_front())?.map(|(_, what)| what)
 }
@@ -167,7 +167,7 @@ fn arrive(receiver: &mut Receiver, now: Instant, packet: &Transmit) {
     }
 }
 
-/// So many data headers and reports, there and back.
+/// Encodes and decodes `times` data headers and reports.
 fn wire(times: u32) -> Result<(), Box<dyn Error>> {
     let ranges = (1..9).map(|index| NumberRange { first: index * 40, last: index * 40 + index });
     let mut ack = Ack { missing: ranges.collect(), ..Ack::default() };
@@ -187,7 +187,8 @@ fn wire(times: u32) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// So many packets through the router half of an algorithm: each comes and leaves, its header in hand.
+/// Passes `packets` packets through the router half of an algorithm: each packet arrives and
+/// departs with its header.
 fn router(name: &str, packets: u32) -> Result<(), Box<dyn Error>> {
     let entry = routers::find(name)?;
     let mut router = entry.router(&[], Rate::from_mbps(1_000), ROUTER)?;
@@ -217,5 +218,5 @@ fn router(name: &str, packets: u32) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The number of the router among routers.
+/// Number of the router in congestion headers.
 const ROUTER: u32 = 7;

@@ -1,9 +1,9 @@
 //! Bulk transfer with quinn over loopback, memory to memory.
 //!
-//! The yardstick for `sabul perf`: one unidirectional QUIC stream under quinn's default transport
-//! configuration, a listener that receives and a connector that sends, each a process of its own
-//! so that each may have a core. Goodput is what the receiver's application read, from the moment
-//! the stream opened to its end.
+//! Reference for `sabul perf`: one unidirectional QUIC stream with quinn's default transport
+//! configuration. Listener (receiver) and connector (sender) are separate processes, so that each
+//! can have a core. Goodput counts the bytes read by the receiving application, from the opening of
+//! the stream to its end.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
@@ -19,13 +19,13 @@ use serde::{Deserialize, Serialize};
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// The release under test; `Cargo.toml` pins it and a test holds the two together.
+/// Release under test; `Cargo.toml` pins the same release, and a test compares both.
 const QUINN_VERSION: &str = "0.11.12";
-/// What one write hands to quinn, bytes.
+/// Bytes of one write to quinn.
 const CHUNK_BYTES: usize = 1024 * 1024;
-/// Most chunks one read takes. A chunk is at most one packet's payload, so this is about 1.5 MB.
+/// Most chunks per read. A chunk is at most one packet's payload, so this is about 1.5 MB.
 const CHUNKS_PER_READ: usize = 1024;
-/// How long a run may last beyond its sending time before it counts as stuck.
+/// Time beyond the sending time after which a run counts as stuck.
 const GRACE: Duration = Duration::from_secs(30);
 
 const USAGE: &str = "\
@@ -36,14 +36,14 @@ usage: quinn-peer [run] [--seconds N] [--json]
 run starts `serve` and `send` as processes of their own on 127.0.0.1 and prints the result.
 ";
 
-/// The first line of `serve`: where it listens and the certificate to trust.
+/// First line of `serve`: listening address, and certificate to trust.
 #[derive(Debug, Serialize, Deserialize)]
 struct Ready {
     listen: SocketAddr,
     certificate_hex: String,
 }
 
-/// What one side reports about the time in which data flowed.
+/// Report of one side about the time in which data flowed.
 #[derive(Debug, Serialize, Deserialize)]
 struct Report {
     bytes: u64,
@@ -51,7 +51,7 @@ struct Report {
     cpu_percent: f64,
 }
 
-/// The result of one run.
+/// Result of one run.
 #[derive(Debug, Serialize)]
 struct Outcome {
     peer: &'static str,
@@ -133,13 +133,13 @@ fn parse(arguments: &[String]) -> Result<Task, String> {
     }
 }
 
-/// One thread a side: with a process per core it beats tokio's multi-threaded runtime by about a
-/// third on two cores, and a yardstick should be the best the other can do.
+/// A runtime with one thread per side. With a process per core it is about a third faster than
+/// tokio's multi-threaded runtime on two cores, and a reference should have its best configuration.
 fn in_runtime(task: impl Future<Output = Fallible<()>>) -> Fallible<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(task)
 }
 
-/// Starts both sides, waits for them and prints the outcome.
+/// Starts both sides, waits for their end and prints the outcome.
 fn run(seconds: f64, json: bool) -> Fallible<()> {
     let program = std::env::current_exe()?;
     let mut listener = Side(Command::new(&program).arg("serve").stdout(Stdio::piped()).spawn()?);
@@ -192,7 +192,7 @@ struct Side(Child);
 
 impl Drop for Side {
     fn drop(&mut self) {
-        // Both fail only when the child has already ended, which is what is wanted.
+        // Both fail only if the child has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -222,7 +222,7 @@ async fn serve() -> Fallible<()> {
     Ok(())
 }
 
-/// Sends a constant buffer for `seconds`, waits until all of it is received; prints [`Report`].
+/// Sends a constant buffer for `seconds`, waits until all data is received; prints [`Report`].
 async fn send(to: SocketAddr, certificate: Vec<u8>, seconds: f64) -> Fallible<()> {
     let endpoint = Endpoint::client(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let connection = endpoint.connect_with(client_config(certificate)?, to, "localhost")?.await?;
@@ -257,7 +257,7 @@ async fn fill_stream(connection: &Connection, sending: Duration) -> Fallible<Rep
     usage.report(bytes)
 }
 
-/// Marks a moment in wall and CPU time.
+/// A point in wall-clock and CPU time.
 struct Usage {
     wall: Instant,
     cpu: Duration,
