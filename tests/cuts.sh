@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Copies between two network namespaces that are interrupted at random moments: kill -9 of either end, and cuts of the
-# cable for up to 45 s, which neither end can detect by its carrier. Checks that every byte is right and that no
-# partial file has a final name. Prints how much was sent twice.
+# Copies between two network namespaces that are interrupted at random moments. Interruptions are kill -9 of either
+# end, and cuts of the cable for up to 45 s, which neither end can detect by its carrier. Checks that every byte is
+# right and that no partial file has a final name. Prints how much was sent twice.
 #
 #   tests/cuts.sh [KILLS [CUTS [SEED]]]      total interruptions, four per copy
 #

@@ -4,7 +4,7 @@
 //!     is the near host's: outbound is forward, inbound is back. A comment gives the reason of a
 //!     drop. The router passes fixed-size records to a thread through a bounded channel and never
 //!     waits for the disk. Records that do not fit are left out and counted. Both directions share
-//!     one interface, because libpcap (and tcpdump) reject a second interface of raw IP: libpcap
+//!     one interface, because libpcap (and tcpdump) reject a second interface of raw IP. libpcap
 //!     compares that link type's number in files, 101, with its own number for the first, 12.
 //!
 //! Source: the pcapng draft (draft-ietf-opsawg-pcapng) by way of the `pcap-file` crate.

@@ -3,8 +3,8 @@
 //! A namespace belongs to threads. A short-lived thread creates the namespace, and an open file
 //! keeps it alive; the namespace is not mounted. When the file, the device and everything started
 //! in the host are closed, the kernel removes the namespace with its device, however this process
-//! ends. All work in a host runs on a fresh thread that joins the namespace and ends, so no other
-//! thread of this process is ever in the wrong namespace.
+//! ends. All work in a host runs on a fresh thread that joins the namespace and ends. No other
+//! thread of this process is therefore ever in the wrong namespace.
 
 mod network;
 mod settings;

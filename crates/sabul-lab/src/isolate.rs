@@ -63,9 +63,9 @@ pub fn is_inside() -> bool {
 }
 
 /// Runs this program with the same arguments again, as the first process of its own PID and mount
-/// namespace; without root rights as root of its own user namespace. Waits for the inner process
-/// and returns its exit code as a shell would. The inner process, with everything that process has
-/// started, ends when this process ends.
+/// namespace. Without root rights the process is root of its own user namespace. Waits for the
+/// inner process and returns its exit code as a shell would. The inner process, with everything
+/// that process has started, ends when this process ends.
 ///
 /// SIGTERM and SIGHUP are forwarded. SIGINT and SIGQUIT are forwarded unless they come from the
 /// terminal, which sends them to the inner process directly. The inner process is killed ten

@@ -1,8 +1,8 @@
 //! Emulated paths for real programs: the links of `sabul-path`, driven by the real clock.
 //!
 //! [`Lab`] makes hosts (network namespaces with a TUN device each) and routes the IP packets
-//! between them over the path. [`Relay`] needs no privileges: a relay is an ordinary pair of UDP
-//! and TCP sockets between a connector and a listener, and applies the path's delay, loss and
+//! between them over the path. [`Relay`] needs no privileges. A relay is an ordinary pair of UDP
+//! and TCP sockets between a connector and a listener. The relay applies the path's delay, loss and
 //! corruption to all traffic.
 
 mod calibrate;

@@ -12,7 +12,8 @@ pub struct Results {
     /// One entry per link, in the order of the scenario, for the data direction. Then one entry for
     /// the back direction of each link that carries data of reverse flows.
     pub links: Vec<LinkResult>,
-    /// Jain's index over the goodput of the endless flows; of all flows if no flow is endless.
+    /// Jain's index over the goodput of the endless flows; over all flows if no flow is endless.
+    /// Constant-rate flows are excluded.
     pub jain: f64,
     /// Averages between consecutive starts and stops of long flows.
     pub regions: Vec<Region>,

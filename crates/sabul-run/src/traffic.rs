@@ -1,8 +1,8 @@
 //! Arrival process and sizes of flows, for both simulator and lab.
 //!
-//! The runner of a plan takes the time of the next arrival from [`Traffic::next_at`], calls
-//! [`Traffic::take`] at that time, and reports the end of a flow to [`Traffic::note_end`]. The same
-//! plan, end and random stream give the same arrivals and sizes.
+//! The runner of a plan takes the time of the next arrival from [`Traffic::next_at`] and calls
+//! [`Traffic::take`] at that time. The runner reports the end of a flow to [`Traffic::note_end`].
+//! The same plan, end and random stream give the same arrivals and sizes.
 
 use sabul_units::{Instant, Random, SeededRandom, Span};
 

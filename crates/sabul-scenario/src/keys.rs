@@ -1,8 +1,8 @@
 //! All keys of scenario files, by table, collected from the crates that define them.
 //!
-//! Each key is defined beside the field that the key fills: keys of the run, of flows and of their
-//! traffic in `sabul-run`; keys of links in `sabul-path`; settings of a discipline beside that
-//! discipline.
+//! Each key is defined beside the field that the key fills. Keys of the run, of flows and of their
+//! traffic are in `sabul-run`, keys of links in `sabul-path`. Settings of a discipline are beside
+//! that discipline.
 
 use std::sync::LazyLock;
 

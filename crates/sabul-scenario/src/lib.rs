@@ -1,11 +1,11 @@
 //! Reader for scenario files, with sweeps, and writer for results.
 //!
-//! [`read`] turns the text of a scenario file into one or more [`Run`]s: one per combination of the
-//! values of a `[sweep]` table and of the [`Override`]s of a command line. All runs are checked
-//! before any run is returned. Each [`Problem`] names the line, the key and the allowed values.
-//! [`read_for`] reads for a given [`Arm`]: the lab accepts some settings that the simulator does
-//! not. [`run_all`] executes runs on several threads. [`RunDocument`], [`write_series`],
-//! [`write_links`] and [`Manifest`] write the results.
+//! [`read`] turns the text of a scenario file into one or more [`Run`]s. There is one run per
+//! combination of the values of a `[sweep]` table and of the [`Override`]s of a command line. All
+//! runs are checked before any run is returned. Each [`Problem`] names the line, the key and the
+//! allowed values. [`read_for`] reads for a given [`Arm`]: the lab accepts some settings that the
+//! simulator does not. [`run_all`] executes runs on several threads. [`RunDocument`],
+//! [`write_series`], [`write_links`] and [`Manifest`] write the results.
 //!
 //! Keys, units, ranges and defaults: [`keys`], and as text in `docs/manual/scenarios.md`.
 //!

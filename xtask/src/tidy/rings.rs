@@ -1,5 +1,5 @@
-//! Import cycles: files that import each other in a ring can only be read together, so no ring is
-//! larger than a parent with two of its parts.
+//! Import cycles: files that import each other in a ring can only be read together. Therefore no
+//! ring is larger than a parent with two of its parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;

@@ -85,8 +85,9 @@ impl Direction {
             odds.lost = 1.0 - (1.0 - odds.lost) * (1.0 - wire_loss(link)) * (1.0 - damage(link));
             if let Some(burst) = link.burst_loss() {
                 // The state of a packet and that of the k-th after it are correlated by r^k, where
-                // r = 1 − to_bad − to_good: the variance of a count is at most the binomial one
-                // times 1 + 2(r + r² + …) = 2 ÷ (to_bad + to_good) − 1, about twice a mean burst.
+                // r = 1 − to_bad − to_good. The variance of a count is therefore at most the
+                // binomial one times 1 + 2(r + r² + …) = 2 ÷ (to_bad + to_good) − 1, about twice a
+                // mean burst.
                 let turns = burst.to_bad.as_f64() + burst.to_good.as_f64();
                 odds.clump = odds.clump.max(2.0 / turns - 1.0);
             }

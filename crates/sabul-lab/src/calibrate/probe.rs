@@ -106,7 +106,7 @@ pub(super) fn rtt_check(
 /// Compares the share of `sent` packets that did not arrive with the loss probability.
 ///
 /// Packets that were dropped by a full queue (`no_room`, counted by the router) are no losses of
-/// the wire: after a pause of the router or a host, even widely spaced probes arrive in a bunch.
+/// the wire. After a pause of the router or a host, even widely spaced probes arrive in a bunch.
 ///
 /// # Errors
 /// If no packet was sent.

@@ -297,7 +297,7 @@ impl Train {
         Ok(Check::new("queue_packets_counted", limit as f64, measured, tolerance))
     }
 
-    /// Checks that the queue, once full, did not run empty again: the queue must be long enough for
+    /// Checks that the queue, once full, did not run empty again. The queue must be long enough for
     /// a host's timers, and the offered load must exceed the rate.
     fn stays_full(&self, counted: Counted) -> Result<(), String> {
         if let Some(time) = self.queue_time.filter(|&time| time < QUEUE_TIME_MIN) {

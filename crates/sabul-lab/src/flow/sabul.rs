@@ -5,10 +5,11 @@
 //! are done. A host's own thread starts everything that the library needs in that host (tasks,
 //! threads, sockets).
 //!
-//! The receiving end counts arrivals: packets with new data, times the payload of a full packet (or
-//! the average per packet if packets do not divide a block), until the transfer is complete. The
-//! first RTT counts slightly too much, while the packet size is still being discovered. Sent, lost
-//! and in-flight packets are the sending end's counts, which the library updates every 20 ms.
+//! The receiving end counts arrivals until the transfer is complete: packets with new data, times
+//! the payload of a full packet. If packets do not divide a block, the average payload per packet
+//! counts. The first RTT counts slightly too much, while the packet size is still being discovered.
+//! Sent, lost and in-flight packets are the sending end's counts, which the library updates every
+//! 20 ms.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

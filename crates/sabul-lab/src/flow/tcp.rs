@@ -313,9 +313,10 @@ struct Window {
 }
 
 impl Window {
-    /// The kernel doubles the requested size and offers as window the rest after its own overhead:
-    /// about 0.65 of the doubled size for packets of 1500 bytes (measured). The window is therefore
-    /// 1.3 times the requested size; other packet sizes change that by a third at most.
+    /// The kernel doubles the requested size and offers as window the rest after its own overhead.
+    /// The rest is about 0.65 of the doubled size for packets of 1500 bytes (measured). The window
+    /// is therefore 1.3 times the requested size; other packet sizes change that by a third at
+    /// most.
     fn of(plan: &FlowPlan) -> Option<Self> {
         let wanted = plan.window_packets?.saturating_mul(plan.payload_bytes().into());
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);

@@ -1,8 +1,9 @@
 //! Processor time of each flow's hosts.
 //!
-//! A thread of this process belongs to the host whose network namespace the thread is in: the
-//! flow's own threads and the threads that the library started from them. A host's processor time
-//! is the time that the kernel has given its threads (`schedstat`), system calls included.
+//! A thread of this process belongs to the host whose network namespace the thread is in. Such
+//! threads are the flow's own threads and the threads that the library started from them. A host's
+//! processor time is the time that the kernel has given its threads (`schedstat`), system calls
+//! included.
 //!
 //! Not included is the kernel's work for incoming packets, such as TCP's reaction to ACKs: that
 //! work happens in the router's thread or in no thread. Programs of `command` flows are separate

@@ -14,14 +14,14 @@
 //! Not modelled: ACKs use no capacity of the back direction, and the sender has no congestion
 //!     control. The sender pauses while the link's queue is more than half full, except for the
 //!     first few segments. TCP through the relay is therefore reliable and has the path's delay,
-//!     but is faster than real TCP on a lossy path: measure TCP itself with kernel sockets across a
+//!     but is faster than real TCP on a lossy path. Measure TCP itself with kernel sockets across a
 //!     real interface.
-//! Reason: a session's control connection is TCP, to the same port as its UDP, so a relay for UDP
+//! Reason: a session's control connection is TCP, to the same port as its UDP. A relay for UDP
 //!     alone could not carry sessions (`sabul demo --relay`, and the tests of `sabul` on bad
 //!     paths). Forwarding bytes with a fixed delay would be shorter, but a session would then begin
 //!     sooner than its path allows, without the effects of loss and outages. The simulator's TCP is
-//!     not usable here: that TCP models two hosts in one clock with byte counts, and the relay has
-//!     two kernels' sockets with bytes, back-pressure, FINs and resets.
+//!     not usable here. That TCP models two hosts in one clock with byte counts; the relay has two
+//!     kernels' sockets with bytes, back-pressure, FINs and resets.
 
 mod stream;
 
